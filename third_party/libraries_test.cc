@@ -1,0 +1,97 @@
+// Each system library compiles, links and does one thing: a missing or wrong package shows here, by
+// name.
+
+#include <zlib.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "benchmark/benchmark.h"
+#include "gtest/gtest.h"
+#include "hwy/targets.h"
+#include "nlohmann/json.hpp"
+#include "oneapi/dnnl/dnnl.hpp"
+#include "onnx/onnx_pb.h"
+#include "rapidcheck.h"
+#include "spdlog/fmt/fmt.h"
+#include "third_party/echo.grpc.pb.h"
+#include "xxhash.h"
+#include "yaml-cpp/yaml.h"
+
+namespace weft {
+namespace {
+
+TEST(Libraries, Abseil) {
+  absl::flat_hash_map<std::string, int> map = {{"one", 1}};
+  EXPECT_EQ(absl::StrFormat("%d", map.at("one")), "1");
+  EXPECT_GT(absl::Now(), absl::UnixEpoch());
+}
+
+TEST(Libraries, Benchmark) {
+  EXPECT_GT(benchmark::CPUInfo::Get().num_cpus, 0);
+}
+
+TEST(Libraries, Cli11) {
+  CLI::App app;
+  int steps = 0;
+  app.add_option("--steps", steps);
+  app.parse("--steps 3");
+  EXPECT_EQ(steps, 3);
+}
+
+TEST(Libraries, Grpc) {
+  third_party::EchoMessage message;
+  message.set_text("hello");
+  third_party::EchoMessage copy;
+  ASSERT_TRUE(copy.ParseFromString(message.SerializeAsString()));
+  EXPECT_EQ(copy.text(), "hello");
+  EXPECT_STREQ(third_party::Echo::service_full_name(), "weft.third_party.Echo");
+}
+
+TEST(Libraries, Highway) { EXPECT_NE(hwy::SupportedTargets(), 0); }
+
+TEST(Libraries, Json) {
+  EXPECT_EQ(nlohmann::json::parse("{\"a\": 1}", nullptr, false)["a"], 1);
+  EXPECT_TRUE(nlohmann::json::parse("{", nullptr, false).is_discarded());
+}
+
+TEST(Libraries, OneDnn) {
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  EXPECT_EQ(engine.get_kind(), dnnl::engine::kind::cpu);
+}
+
+TEST(Libraries, Onnx) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  EXPECT_EQ(model.ir_version(), 8);
+}
+
+TEST(Libraries, Rapidcheck) {
+  EXPECT_TRUE(rc::check("addition commutes", [](int16_t a, int16_t b) { return a + b == b + a; }));
+}
+
+TEST(Libraries, Spdlog) { EXPECT_EQ(fmt::format("{}", 1), "1"); }
+
+TEST(Libraries, XxHash) {
+  // XXH3-64 of no bytes with seed 0, from the reference implementation's own tests.
+  EXPECT_EQ(XXH3_64bits(nullptr, 0), 0x2D06800538D394C2u);
+}
+
+TEST(Libraries, YamlCpp) {
+  const YAML::Node node = YAML::Load("hosts:\n  - a");
+  EXPECT_EQ(node["hosts"].Mark().line, 1);
+}
+
+TEST(Libraries, Zlib) {
+  const std::vector<uint8_t> bytes = {1, 2, 3};
+  EXPECT_NE(crc32(0, bytes.data(), bytes.size()), 0u);
+}
+
+}  // namespace
+}  // namespace weft

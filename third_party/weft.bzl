@@ -1,0 +1,93 @@
+"""Compiler options and macros that every BUILD file of Weft loads."""
+
+# Every library, binary and test of ours: copts = WEFT_COPTS.
+WEFT_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wnon-virtual-dtor",
+    "-Woverloaded-virtual",
+    "-Wimplicit-fallthrough",
+]
+
+def weft_proto_library(name, src, deps = [], grpc = False, visibility = None):
+    """A .proto file as a C++ library: `#include "folder/NAME_OF_SRC.pb.h"`.
+
+    Generated code is not compiled with -Werror.
+
+    Args:
+      name: the cc_library; `<name>_source` holds the .proto file.
+      src: one .proto file of this folder; it imports others by their path from the repository root.
+      deps: other weft_proto_library targets whose files src imports.
+      grpc: also generate the services: `#include "folder/NAME_OF_SRC.grpc.pb.h"`.
+      visibility: as for any target.
+    """
+    if not src.endswith(".proto"):
+        fail("weft_proto_library(%s): src must be a .proto file, not %s" % (name, src))
+    stem = src[:-len(".proto")]
+    headers = [stem + ".pb.h"]
+    sources = [stem + ".pb.cc"]
+    command = "/usr/bin/protoc --proto_path=. --cpp_out=$(GENDIR)"
+    if grpc:
+        headers.append(stem + ".grpc.pb.h")
+        sources.append(stem + ".grpc.pb.cc")
+        command += " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin --grpc_out=$(GENDIR)"
+    imported = [dep + "_source" for dep in deps]
+    native.filegroup(
+        name = name + "_source",
+        srcs = [src] + imported,
+        visibility = visibility,
+    )
+    native.genrule(
+        name = name + "_generate",
+        srcs = [src] + imported,
+        outs = headers + sources,
+        cmd = command + " $(location %s)" % src,
+        message = "Generating protobuf code for",
+        visibility = ["//visibility:private"],
+    )
+    native.cc_library(
+        name = name,
+        srcs = sources,
+        hdrs = headers,
+        copts = ["-w"],
+        visibility = visibility,
+        deps = deps + ["//third_party:protobuf"] + (["//third_party:grpc"] if grpc else []),
+    )
+
+def weft_fuzz_test(name, srcs, deps = [], corpus = [], size = "small"):
+    """A libFuzzer target and a test that replays its corpus.
+
+    `<name>` is the fuzzer; it builds only with --config=clang and is tagged `fuzz` and `manual`:
+        bazel run --config=clang --config=asan //folder:<name> -- -max_total_time=60
+    `<name>_replay` runs the same entry point once over each file of the corpus, with every compiler.
+
+    Args:
+      name: the fuzz target.
+      srcs: sources that define LLVMFuzzerTestOneInput.
+      deps: libraries under test.
+      corpus: files to start from and to replay.
+      size: of the replay test.
+    """
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        srcs = srcs,
+        copts = WEFT_COPTS + select({
+            "//third_party:clang": ["-fsanitize=fuzzer-no-link"],
+            "//conditions:default": [],
+        }),
+        linkopts = ["-fsanitize=fuzzer"],
+        data = corpus,
+        tags = ["fuzz", "manual"],
+        deps = deps,
+    )
+    native.cc_test(
+        name = name + "_replay",
+        size = size,
+        srcs = srcs,
+        args = ["$(locations %s)" % label for label in corpus],
+        copts = WEFT_COPTS,
+        data = corpus,
+        deps = deps + ["//tests/fuzz:replay_main"],
+    )
