@@ -21,10 +21,10 @@ class Value {
   static Value Optional(std::shared_ptr<const Value> element);  // null = empty
 
   ValueKind kind() const { return kind_; }
-  const Tensor& tensor() const { return tensor_; }                // REQUIRES: kTensor
+  const Tensor& tensor() const { return tensor_; }                  // REQUIRES: kTensor
   const std::vector<Value>& elements() const { return elements_; }  // REQUIRES: kSequence
-  bool has_value() const { return !elements_.empty(); }           // REQUIRES: kOptional
-  const Value& value() const { return elements_.front(); }        // REQUIRES: has_value()
+  bool has_value() const { return !elements_.empty(); }             // REQUIRES: kOptional
+  const Value& value() const { return elements_.front(); }          // REQUIRES: has_value()
   std::string ToString() const;
 
  private:
