@@ -1,0 +1,29 @@
+// InputSource: where a step's data rows come from. Declared here, implemented by training/.
+#ifndef WEFT_EXECUTOR_INPUT_SOURCE_H_
+#define WEFT_EXECUTOR_INPUT_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "graph/partition.h"
+
+namespace weft {
+
+// Rows of the data set in the job's sample order. Position is (epoch-independent) step and sample
+// within the step's global batch, so the sequence does not depend on the number of workers.
+// Fill may be called from one compute thread; implementations prefetch on threads of their own.
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+  // Writes samples [first, first + count) of the global batch of `step` for input `name` into `target`
+  // (host memory, count x sample bytes, in the dtype and sample shape of `input`). Errors name file,
+  // record and what to do.
+  virtual absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                            void* target) = 0;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_INPUT_SOURCE_H_

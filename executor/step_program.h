@@ -1,0 +1,89 @@
+// StepProgram: a Partition compiled for one device: a flat list of prepared instructions per stream.
+//
+//   WEFT_ASSIGN_OR_RETURN(auto program, CompileStep(partition, environment));
+//   WEFT_ASSIGN_OR_RETURN(StepResult result, program->Run({.step = 7, .scalars = {...}}));
+//
+#ifndef WEFT_EXECUTOR_STEP_PROGRAM_H_
+#define WEFT_EXECUTOR_STEP_PROGRAM_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "executor/communicator.h"
+#include "executor/input_source.h"
+#include "executor/variable_store.h"
+#include "graph/partition.h"
+#include "ops/kernel.h"
+#include "platform/clock.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Borrowed; all outlive the program.
+struct ExecutorEnvironment {
+  Device* device = nullptr;
+  VariableStore* variables = nullptr;
+  Communicator* communicator = nullptr;
+  InputSource* input = nullptr;  // may be null when the partition has no data inputs
+  Clock* clock = nullptr;
+  const KernelRegistry* kernels = nullptr;  // null = KernelRegistry::Global()
+};
+
+// What one rank's compile found (the start of the memory certificate).
+struct ProgramMemory {
+  int64_t arena_bytes = 0;
+  int64_t variable_bytes = 0;
+  int64_t workspace_bytes = 0;  // part of the arena
+  int64_t lower_bound_bytes = 0;
+};
+
+struct StepOptions {
+  int64_t step = 0;
+  // Values of InputRole::kStep inputs, by name (learning rate, step number).
+  std::map<std::string, double> scalars;
+  // Look at every float output after every instruction, and fail with the first node that made a NaN or an
+  // infinity. Slow; no variable changes.
+  bool check_numerics = false;
+};
+
+struct StepResult {
+  std::map<std::string, Tensor> reports;  // outputs named in Partition::reports, host
+};
+
+// Time and calls per node since the program was made.
+struct NodeStatistics {
+  std::string node;
+  std::string op;
+  Phase phase = Phase::kForward;
+  int64_t calls = 0;
+  int64_t nanoseconds = 0;
+};
+
+// Immutable after compile but for its arena: one step at a time. In the steady state Run allocates
+// nothing of our own but the result, and takes no lock on the compute path.
+class StepProgram {
+ public:
+  virtual ~StepProgram() = default;
+  // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable changes
+  // and the error is OutOfRange ("loss is nan ..."); the caller may run again with
+  // check_numerics. The first error of any instruction aborts the communicator and is returned with node
+  // name, op and shapes.
+  virtual absl::StatusOr<StepResult> Run(const StepOptions& options) = 0;
+  virtual const ProgramMemory& memory() const = 0;
+  // Turns timing per node on (two clock reads an instruction).
+  virtual void EnableStatistics(bool enabled) = 0;
+  virtual std::vector<NodeStatistics> statistics() const = 0;
+  // One line per instruction, stable.
+  virtual std::string DebugString() const = 0;
+};
+
+absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partition,
+                                                         const ExecutorEnvironment& environment);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_STEP_PROGRAM_H_

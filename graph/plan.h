@@ -1,0 +1,88 @@
+// Plan: who runs what. The contract between placement (which makes it) and everything after. Pure
+// data, written and read as YAML by placement/plan_file.h.
+#ifndef WEFT_GRAPH_PLAN_H_
+#define WEFT_GRAPH_PLAN_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "graph/ids.h"
+#include "graph/sharding.h"
+
+namespace weft {
+
+// Ranks as a box: rank = (stage * data + replica) * tensor + shard.
+struct Mesh {
+  int data = 1;
+  int tensor = 1;
+  int pipeline = 1;
+
+  struct Coordinate {
+    int data = 0;
+    int tensor = 0;
+    int pipeline = 0;
+    friend bool operator==(const Coordinate&, const Coordinate&) = default;
+  };
+  int size() const { return data * tensor * pipeline; }
+  RankId RankOf(Coordinate c) const {
+    return RankId((c.pipeline * data + c.data) * tensor + c.tensor);
+  }
+  Coordinate CoordinateOf(RankId rank) const {
+    const int r = rank.value;
+    return {(r / tensor) % data, r % tensor, r / (tensor * data)};
+  }
+  // The ranks that differ from `rank` only along `axis` (itself included), in order.
+  std::vector<RankId> Group(RankId rank, MeshAxis axis) const;
+  std::string ToString() const;  // "dp=2 x tp=1 x pp=2"
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+};
+
+// How gradients are combined over the data axis and over micro-batches.
+enum class Reduction : uint8_t {
+  kRing,         // sums in micro-batch order on each rank, then ring all-reduce
+  kOrderedTree,  // one fixed binary tree over the micro-batch index, whatever the ranks (strict)
+};
+
+// What the planner said it would cost (law 15).
+struct Prediction {
+  double step_seconds = 0;
+  double compute_seconds = 0;
+  double communication_seconds = 0;
+  double bubble_fraction = 0;
+  std::vector<int64_t> memory_bytes;     // per rank
+  std::vector<int64_t> bytes_per_step;   // sent per rank
+};
+
+struct Plan {
+  static constexpr int kSchemaVersion = 1;
+  int schema_version = kSchemaVersion;
+  uint64_t model_digest = 0;    // GraphDigest of the differentiated graph
+  uint64_t cluster_digest = 0;  // ClusterSpec::Digest
+  Mesh mesh;
+  // The cluster's worker for each rank (index into ClusterSpec::workers).
+  std::vector<int> workers;
+
+  // The job's micro-batches: the global batch is cut into this many, first ones one longer, and replica
+  // d of D runs micro-batches [V d / D, V (d + 1) / D).
+  int micro_batches = 1;
+  // Text form of the pipeline schedule's generator: "gpipe" or "1f1b".
+  std::string schedule = "gpipe";
+  Reduction reduction = Reduction::kRing;
+  bool strict = false;
+  int64_t bucket_bytes = int64_t{4} << 20;
+  int threads_per_worker = 1;
+
+  // Stage of each forward node by name; missing = same as its first placed producer, else stage 0.
+  std::map<std::string, int> stages;
+  // Shardings of values along the tensor axis that are wished for (parameters above all), by name.
+  std::map<std::string, AxisSharding> tensor_shardings;
+
+  Prediction prediction;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_GRAPH_PLAN_H_

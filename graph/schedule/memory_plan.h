@@ -1,0 +1,33 @@
+// Offsets in one arena by lifetime.
+#ifndef WEFT_GRAPH_SCHEDULE_MEMORY_PLAN_H_
+#define WEFT_GRAPH_SCHEDULE_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// A buffer that must exist from instruction `first` to `last`, both included.
+struct BufferLifetime {
+  int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+  // >= 0: buffers of one group are laid side by side in index order (a bucket of gradients), with a
+  // common lifetime (the union) and `kAlignment` between them.
+  int group = -1;
+};
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // one per buffer, multiples of kAlignment
+  int64_t arena_bytes = 0;
+  int64_t lower_bound_bytes = 0;  // the most bytes alive at any one instruction
+};
+
+// Greedy by size, first fit (Pisarchyk and Lee, 2020). Deterministic. ResourceExhausted on overflow.
+absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers);
+
+}  // namespace weft
+
+#endif  // WEFT_GRAPH_SCHEDULE_MEMORY_PLAN_H_
