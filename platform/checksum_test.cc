@@ -1,0 +1,35 @@
+#include "platform/checksum.h"
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+TEST(Checksum, IsXxh3) {
+  // Of the reference tool: `printf 'TEXT' | xxhsum -H3`.
+  EXPECT_EQ(Checksum({}), 0x2d06800538d394c2u);
+  EXPECT_EQ(Checksum(Bytes("a")), 0xe6c632b61e964e1fu);
+  EXPECT_EQ(Checksum(Bytes("abc")), 0x78af5f94892f3950u);
+}
+
+TEST(Checksum, ChangesWithEveryBit) {
+  std::vector<std::byte> bytes(300, std::byte{0x5a});
+  const uint64_t before = Checksum(bytes);
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_NE(Checksum(bytes), before) << "bit " << bit;
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+  }
+}
+
+}  // namespace
+}  // namespace weft

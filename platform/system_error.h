@@ -1,0 +1,16 @@
+#ifndef WEFT_PLATFORM_SYSTEM_ERROR_H_
+#define WEFT_PLATFORM_SYSTEM_ERROR_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+// The status of a failed system call: "cannot <action> \"<path>\": <what the system said>; <what to
+// do>". `error_number` is its errno. Control characters in the path are escaped.
+absl::Status SystemError(int error_number, std::string_view action, std::string_view path);
+
+}  // namespace weft
+
+#endif  // WEFT_PLATFORM_SYSTEM_ERROR_H_
