@@ -11,7 +11,8 @@ namespace weft {
 
 class Device;
 
-// Every pointer handed to a kernel is a multiple of this (oneDNN needs it; see docs/architecture.md).
+// Every pointer handed to a kernel is a multiple of this (oneDNN needs it; see
+// docs/architecture.md).
 inline constexpr size_t kAlignment = 64;
 
 // A block of memory of one device, owned by the shared_ptrs that point to it. Made by a Device (or

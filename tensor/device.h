@@ -17,8 +17,8 @@ namespace weft {
 
 class Stream;
 
-// A unit of work without an allocation: `run(argument, stream)`. What `argument` points to must stay
-// until the work has run (the owner of the stream synchronizes before it frees).
+// A unit of work without an allocation: `run(argument, stream)`. What `argument` points to must
+// stay until the work has run (the owner of the stream synchronizes before it frees).
 struct Work {
   absl::Status (*run)(void* argument, Stream& stream);
   void* argument;
@@ -38,8 +38,8 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Runs `work` after all that was enqueued before. The CPU stream runs it now, in the calling thread;
-  // asynchronous devices return at once.
+  // Runs `work` after all that was enqueued before. The CPU stream runs it now, in the calling
+  // thread; asynchronous devices return at once.
   virtual absl::Status Enqueue(Work work) = 0;
   virtual absl::Status Record(Event& event) = 0;
   // Later work of this stream waits until `event`'s last recording is done.
@@ -74,8 +74,7 @@ class Device {
   // Ordered on `stream`. The host memory must stay until the stream has passed this point.
   virtual absl::Status CopyFromHost(Stream& stream, const void* host, void* device,
                                     size_t bytes) = 0;
-  virtual absl::Status CopyToHost(Stream& stream, const void* device, void* host,
-                                  size_t bytes) = 0;
+  virtual absl::Status CopyToHost(Stream& stream, const void* device, void* host, size_t bytes) = 0;
   virtual absl::Status CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) = 0;
   // Bytes allocated now and at most so far.
   virtual size_t bytes_in_use() const = 0;

@@ -23,6 +23,11 @@ std::string DimsToString(std::span<const int64_t> dims) {
 
 }  // namespace
 
+Shape::Shape(const Shape&) = default;
+Shape::Shape(Shape&&) noexcept = default;
+Shape& Shape::operator=(const Shape&) = default;
+Shape& Shape::operator=(Shape&&) noexcept = default;
+
 absl::StatusOr<Shape> Shape::Create(std::span<const int64_t> dims) {
   if (dims.size() > static_cast<size_t>(kMaxRank)) {
     return absl::InvalidArgumentError(absl::StrCat(

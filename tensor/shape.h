@@ -27,6 +27,12 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(std::span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
+  // Out of line: g++ 12 warns of the unused inlined storage wherever it can see through a move.
+  Shape(const Shape&);
+  Shape(Shape&&) noexcept;
+  Shape& operator=(const Shape&);
+  Shape& operator=(Shape&&) noexcept;
+  ~Shape() = default;
 
   // The checked way in for data from files and peers: rank <= kMaxRank, 0 <= dim <= kMaxDim and the
   // element count within int64.
@@ -63,7 +69,7 @@ absl::StatusOr<int> NormalizeAxis(int64_t axis, int rank);
 // One dimension: a size, a name shared by equal dimensions ("batch"), or neither (unknown).
 class Dim {
  public:
-  Dim() = default;  // unknown
+  Dim() = default;                    // unknown
   Dim(int64_t size) : size_(size) {}  // NOLINT: a size is a dimension
   static Dim Symbol(std::string name) {
     Dim dim;
