@@ -25,7 +25,10 @@ struct MemoryPlan {
   int64_t lower_bound_bytes = 0;  // the most bytes alive at any one instruction
 };
 
-// Greedy by size, first fit (Pisarchyk and Lee, 2020). Deterministic. ResourceExhausted on overflow.
+// Greedy by size into the smallest gap that fits (Pisarchyk and Lee, 2020), also by size x lifetime
+// and by lifetime, each a few times with the block that ended highest placed first; the lowest
+// arena wins. Deterministic. ResourceExhausted on overflow, InvalidArgument for a lifetime that
+// ends before it starts.
 absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers);
 
 }  // namespace weft

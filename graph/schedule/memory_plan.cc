@@ -1,0 +1,182 @@
+#include "graph/schedule/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tensor/buffer.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kArenaLimit = std::numeric_limits<int64_t>::max() / 4;
+
+int64_t AlignUp(int64_t bytes) {
+  const auto alignment = static_cast<int64_t>(kAlignment);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// What is placed as one piece: a buffer, or all buffers of a group side by side.
+struct Block {
+  int64_t bytes = 0;  // a multiple of kAlignment
+  int first = 0;
+  int last = 0;
+  std::vector<int> members;  // indices of buffers, in order
+  int64_t offset = -1;
+};
+
+absl::Status CheckLifetime(const BufferLifetime& buffer, size_t index) {
+  if (buffer.bytes < 0 || buffer.first < 0 || buffer.last < buffer.first) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "buffer ", index, " has ", buffer.bytes, " bytes and lives from ", buffer.first, " to ",
+        buffer.last, "; expected bytes >= 0 and 0 <= first <= last"));
+  }
+  if (buffer.bytes > kArenaLimit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "buffer ", index, " needs ", buffer.bytes, " bytes; an arena holds at most ", kArenaLimit));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Block>> MakeBlocks(const std::vector<BufferLifetime>& buffers) {
+  std::vector<Block> blocks;
+  std::map<int, size_t> block_of_group;
+  int64_t total = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const BufferLifetime& buffer = buffers[i];
+    if (absl::Status status = CheckLifetime(buffer, i); !status.ok()) return status;
+    size_t index = blocks.size();
+    if (buffer.group >= 0) index = block_of_group.try_emplace(buffer.group, index).first->second;
+    if (index == blocks.size()) blocks.push_back({0, buffer.first, buffer.last, {}, -1});
+    Block& block = blocks[index];
+    block.members.push_back(static_cast<int>(i));
+    block.bytes += AlignUp(buffer.bytes);
+    block.first = std::min(block.first, buffer.first);
+    block.last = std::max(block.last, buffer.last);
+    total += AlignUp(buffer.bytes);
+    if (total > kArenaLimit) {
+      return absl::ResourceExhaustedError(absl::StrCat("the buffers need more than ", kArenaLimit,
+                                                       " bytes together (reached at buffer ", i,
+                                                       ")"));
+    }
+  }
+  return blocks;
+}
+
+int64_t LowerBound(const std::vector<Block>& blocks) {
+  std::map<int, int64_t> change;  // by instruction
+  for (const Block& block : blocks) {
+    change[block.first] += block.bytes;
+    change[block.last + 1] -= block.bytes;
+  }
+  int64_t alive = 0;
+  int64_t most = 0;
+  for (const auto& [instruction, bytes] : change) {
+    alive += bytes;
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+// Puts blocks[i] for i in `order` each into the smallest gap between the placed blocks it meets in
+// time. Returns the end of the highest block.
+int64_t PlaceInOrder(const std::vector<int>& order, std::vector<Block>& blocks) {
+  std::vector<int> placed;  // by offset
+  int64_t arena = 0;
+  for (int i : order) {
+    Block& block = blocks[i];
+    block.offset = 0;
+    if (block.bytes == 0) continue;
+    int64_t cursor = 0;
+    int64_t best_gap = std::numeric_limits<int64_t>::max();
+    int64_t best = -1;
+    for (int p : placed) {
+      const Block& other = blocks[p];
+      if (other.last < block.first || block.last < other.first) continue;
+      const int64_t gap = other.offset - cursor;
+      if (gap >= block.bytes && gap < best_gap) {
+        best_gap = gap;
+        best = cursor;
+      }
+      cursor = std::max(cursor, other.offset + other.bytes);
+    }
+    block.offset = best >= 0 ? best : cursor;
+    arena = std::max(arena, block.offset + block.bytes);
+    const auto by_offset = [&blocks](int64_t offset, int p) { return offset < blocks[p].offset; };
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), block.offset, by_offset), i);
+  }
+  return arena;
+}
+
+// The orders that are tried; the best plan wins, the first one on a tie.
+std::vector<std::vector<int>> CandidateOrders(const std::vector<Block>& blocks) {
+  std::vector<int> by_size(blocks.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::vector<int> by_area = by_size;
+  std::vector<int> by_duration = by_size;
+  const auto length = [&](int i) { return int64_t{blocks[i].last} - blocks[i].first + 1; };
+  const auto sort = [](std::vector<int>& order, auto key) {
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  };
+  sort(by_size, [&](int i) { return std::tuple(-blocks[i].bytes, -length(i), i); });
+  sort(by_area, [&](int i) {
+    return std::tuple(-static_cast<double>(blocks[i].bytes) * static_cast<double>(length(i)), i);
+  });
+  sort(by_duration, [&](int i) { return std::tuple(-length(i), -blocks[i].bytes, i); });
+  return {by_size, by_area, by_duration};
+}
+
+// Places in `order`, and again with the block that ended highest moved to the front, a few times
+// while the lower bound is not reached. Returns the offsets of the lowest arena seen, and its size.
+constexpr int kPromotions = 16;
+std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> order,
+                                                             int64_t lower_bound,
+                                                             std::vector<Block>& blocks) {
+  int64_t best = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> offsets(blocks.size());
+  for (int round = 0; round <= kPromotions && best > lower_bound; ++round) {
+    const int64_t arena = PlaceInOrder(order, blocks);
+    if (arena < best) {
+      best = arena;
+      for (size_t i = 0; i < blocks.size(); ++i) offsets[i] = blocks[i].offset;
+    }
+    const auto highest = std::find_if(order.begin(), order.end(), [&](int i) {
+      return blocks[i].offset + blocks[i].bytes == arena;
+    });
+    if (highest == order.begin() || highest == order.end()) break;
+    std::rotate(order.begin(), highest, highest + 1);
+  }
+  return {best, std::move(offsets)};
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers) {
+  absl::StatusOr<std::vector<Block>> made = MakeBlocks(buffers);
+  if (!made.ok()) return made.status();
+  std::vector<Block> blocks = *std::move(made);
+  MemoryPlan plan;
+  plan.lower_bound_bytes = LowerBound(blocks);
+  plan.offsets.assign(buffers.size(), 0);
+  plan.arena_bytes = std::numeric_limits<int64_t>::max();
+  for (const std::vector<int>& order : CandidateOrders(blocks)) {
+    const auto [arena, offsets] = PlaceWithPromotions(order, plan.lower_bound_bytes, blocks);
+    if (arena >= plan.arena_bytes) continue;
+    plan.arena_bytes = arena;
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      int64_t offset = offsets[b];
+      for (int member : blocks[b].members) {
+        plan.offsets[member] = offset;
+        offset += AlignUp(buffers[member].bytes);
+      }
+    }
+    if (arena == plan.lower_bound_bytes) break;
+  }
+  return plan;
+}
+
+}  // namespace weft

@@ -1,0 +1,143 @@
+#include "graph/schedule/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tensor/buffer.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kUnit = static_cast<int64_t>(kAlignment);
+
+bool Overlap(const BufferLifetime& a, int64_t a_offset, const BufferLifetime& b, int64_t b_offset) {
+  const bool in_time = a.first <= b.last && b.first <= a.last;
+  return in_time && a_offset < b_offset + b.bytes && b_offset < a_offset + a.bytes;
+}
+
+void ExpectLegal(const std::vector<BufferLifetime>& buffers, const MemoryPlan& plan) {
+  ASSERT_EQ(plan.offsets.size(), buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    EXPECT_EQ(plan.offsets[i] % kUnit, 0) << i;
+    EXPECT_GE(plan.offsets[i], 0) << i;
+    EXPECT_LE(plan.offsets[i] + buffers[i].bytes, plan.arena_bytes) << i;
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_FALSE(Overlap(buffers[i], plan.offsets[i], buffers[j], plan.offsets[j]))
+          << i << " and " << j;
+    }
+  }
+}
+
+// Most aligned bytes alive at one instruction, counted instruction by instruction.
+int64_t BruteForceLowerBound(const std::vector<BufferLifetime>& buffers) {
+  int end = 0;
+  for (const BufferLifetime& buffer : buffers) end = std::max(end, buffer.last);
+  int64_t most = 0;
+  for (int instruction = 0; instruction <= end; ++instruction) {
+    int64_t alive = 0;
+    for (const BufferLifetime& buffer : buffers) {
+      if (buffer.first <= instruction && instruction <= buffer.last) {
+        alive += (buffer.bytes + kUnit - 1) / kUnit * kUnit;
+      }
+    }
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+std::vector<BufferLifetime> RandomBuffers(std::mt19937& random) {
+  const int count = 1 + static_cast<int>(random() % 120);
+  const int instructions = 1 + static_cast<int>(random() % 100);
+  std::vector<BufferLifetime> buffers;
+  for (int i = 0; i < count; ++i) {
+    BufferLifetime buffer;
+    buffer.bytes = random() % 8 == 0 ? 0 : static_cast<int64_t>(random() % 100000);
+    buffer.first = static_cast<int>(random() % instructions);
+    const int longest = random() % 10 == 0 ? instructions : 10;  // weights' gradients live long
+    buffer.last = std::min(instructions - 1, buffer.first + static_cast<int>(random() % longest));
+    buffers.push_back(buffer);
+  }
+  return buffers;
+}
+
+TEST(MemoryPlanTest, NothingNeedsNothing) {
+  const MemoryPlan plan = *PlanMemory({});
+  EXPECT_EQ(plan.arena_bytes, 0);
+  EXPECT_EQ(plan.lower_bound_bytes, 0);
+}
+
+TEST(MemoryPlanTest, BuffersThatNeverMeetShareMemory) {
+  const MemoryPlan plan = *PlanMemory({{1000, 0, 1}, {1000, 2, 3}});
+  EXPECT_EQ(plan.offsets[0], plan.offsets[1]);
+  EXPECT_EQ(plan.arena_bytes, 1024);
+}
+
+TEST(MemoryPlanTest, LifetimesIncludeBothEnds) {
+  const MemoryPlan plan = *PlanMemory({{64, 0, 1}, {64, 1, 2}});
+  EXPECT_NE(plan.offsets[0], plan.offsets[1]);
+  EXPECT_EQ(plan.arena_bytes, 128);
+}
+
+TEST(MemoryPlanTest, RandomPlansAreLegalAndNearTheLowerBound) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    const std::vector<BufferLifetime> buffers = RandomBuffers(random);
+    const MemoryPlan plan = *PlanMemory(buffers);
+    ExpectLegal(buffers, plan);
+    EXPECT_EQ(plan.lower_bound_bytes, BruteForceLowerBound(buffers));
+    EXPECT_LE(plan.arena_bytes, plan.lower_bound_bytes * 12 / 10);
+  }
+}
+
+TEST(MemoryPlanTest, GroupsLieSideBySideInOrder) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<BufferLifetime> buffers = RandomBuffers(random);
+    for (size_t i = 0; i < buffers.size(); i += 3) buffers[i].group = static_cast<int>(i % 2);
+    const MemoryPlan plan = *PlanMemory(buffers);
+    ExpectLegal(buffers, plan);
+    for (int group : {0, 1}) {
+      int64_t expected = -1;
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        if (buffers[i].group != group) continue;
+        if (expected >= 0) {
+          EXPECT_EQ(plan.offsets[i], expected);
+        }
+        expected = plan.offsets[i] + (buffers[i].bytes + kUnit - 1) / kUnit * kUnit;
+      }
+    }
+  }
+}
+
+TEST(MemoryPlanTest, AGroupLivesFromItsFirstToItsLastMember) {
+  // The second buffer meets no member of the group, but lies between them in time.
+  const MemoryPlan plan = *PlanMemory({{64, 0, 0, 5}, {64, 2, 2}, {64, 4, 4, 5}});
+  EXPECT_EQ(plan.offsets[2], plan.offsets[0] + 64);
+  EXPECT_EQ(plan.arena_bytes, 192);
+}
+
+TEST(MemoryPlanTest, OverflowIsAnError) {
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(PlanMemory({{huge, 0, 1}}).status().code(), absl::StatusCode::kResourceExhausted);
+  const std::vector<BufferLifetime> many(5, {huge / 16, 0, 1});
+  const absl::Status status = PlanMemory(many).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("reached at buffer 3"));
+}
+
+TEST(MemoryPlanTest, ABackwardLifetimeIsAnError) {
+  const absl::Status status = PlanMemory({{64, 0, 1}, {64, 3, 2}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("buffer 1 has 64 bytes and lives from 3 to 2"));
+}
+
+}  // namespace
+}  // namespace weft
