@@ -34,8 +34,8 @@ class Attributes {
   // Null when absent.
   const Attribute* Find(const std::string& name) const;
 
-  // The value, or `fallback` when absent. A present attribute of another type is a broken model that
-  // import refuses (schemas say the types), so these return the fallback then.
+  // The value, or `fallback` when absent. A present attribute of another type is a broken model
+  // that import refuses (schemas say the types), so these return the fallback then.
   int64_t Int(const std::string& name, int64_t fallback) const;
   float Float(const std::string& name, float fallback) const;
   std::string String(const std::string& name, const std::string& fallback) const;
@@ -44,14 +44,25 @@ class Attributes {
   std::vector<std::string> Strings(const std::string& name) const;
 
   const std::map<std::string, Attribute>& items() const { return items_; }
-  // Deep equality (tensors bitwise, subgraphs never equal); used by common-subexpression elimination.
+  // Deep equality (tensors bitwise, subgraphs never equal); used by common-subexpression
+  // elimination.
   bool Equals(const Attributes& other) const;
 
  private:
   std::map<std::string, Attribute> items_;
 };
 
-enum class AttributeType { kInt, kFloat, kString, kTensor, kGraph, kInts, kFloats, kStrings, kTensors };
+enum class AttributeType {
+  kInt,
+  kFloat,
+  kString,
+  kTensor,
+  kGraph,
+  kInts,
+  kFloats,
+  kStrings,
+  kTensors
+};
 AttributeType TypeOf(const Attribute& attribute);
 const char* AttributeTypeName(AttributeType type);
 

@@ -1,11 +1,11 @@
 // Graph: the computation in static single assignment form. One type from import to partition.
 //
 // Invariants, checked by graph/verifier.h under these numbers:
-//  1. Every node input is kNoValue or a value of this graph (or, in a subgraph, of an enclosing one).
-//  2. Every value has exactly one definition: graph input, variable, constant, or one node's output.
+//  1. Every node input is kNoValue or a value of this graph (a subgraph: or of an enclosing one).
+//  2. Every value has exactly one definition: graph input, variable, constant or one node's output.
 //  3. The graph is acyclic.
 //  4. Names of nodes are unique and not empty; names of values are unique and not empty.
-//  5. Inputs, outputs and attributes of a node with a schema fit the schema (count, presence, type).
+//  5. Inputs, outputs and attributes of a node with a schema fit it (count, presence, type).
 //  6. Every graph output is a value of the graph.
 //  7. Types agree: a value's dtype is what the producer's shape function says, when known.
 //  8. A variable has at most one update; its value has the variable's dtype and shape.
@@ -86,13 +86,16 @@ struct ValueDef {
   NodeId producer;  // kNode only
   int output_index = 0;
   Tensor constant;  // kConstant only
+  // What inference knows of the elements of a 0- or 1-D integer node output, as dimensions (an
+  // unknown `Dim()` where it does not know one); empty = nothing. Constants speak for themselves.
+  std::optional<std::vector<Dim>> elements;
   Origin origin;
 };
 
 // How a graph input is fed.
 enum class InputRole : uint8_t {
-  kData,   // per sample: axis 0 is the sample; differs per micro-batch
-  kStep,   // one value per step (learning rate, step number, loss scale)
+  kData,  // per sample: axis 0 is the sample; differs per micro-batch
+  kStep,  // one value per step (learning rate, step number, loss scale)
 };
 
 // State that lives across steps: a parameter, an optimizer moment, a running statistic.
@@ -132,7 +135,8 @@ class Graph {
     std::string op;
     Attributes attributes;
     std::vector<ValueId> inputs;
-    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty`, else a made-up name.
+    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty`, else a
+    // made-up name.
     std::vector<std::string> outputs;
     bool keep_empty_outputs = false;
     Phase phase = Phase::kForward;
@@ -149,8 +153,15 @@ class Graph {
   void RemoveNode(NodeId id);  // its outputs become undefined: replace their uses first
   // Every use (node inputs, graph outputs, updates) of `from` becomes `to`.
   void ReplaceUses(ValueId from, ValueId to);
+  // Many at once, in one walk over the graph: every use of value v becomes `replacement[v.value]`;
+  // kNoValue or beyond the end = stays. Chains (a by b, b by c) are followed; they must not be
+  // circular.
+  void ReplaceUses(const std::vector<ValueId>& replacement);
   void RemoveInput(ValueId input);
   void RemoveVariable(const std::string& name);
+  void RemoveConstant(ValueId constant);  // which nothing uses
+  // The node's output `index`, which nothing uses, becomes "not wanted".
+  void DropOutput(NodeId node, int index);
   // Turns an input, variable or node output into a constant (its producer loses the output).
   void MakeConstant(ValueId value, Tensor tensor);
   void RenameValue(ValueId value, const std::string& name);
@@ -192,17 +203,29 @@ class Graph {
   // naming a node on a cycle.
   absl::StatusOr<std::vector<NodeId>> TopologicalOrder() const;
 
-  // Renumbers: node ids become 0..n-1 in topological order, unused values vanish (inputs, variables
-  // and outputs stay).
+  // Renumbers: node ids become 0..n-1 in topological order, value ids become dense in their old
+  // order, unused constants vanish. Ids and references from before are void.
   absl::Status Compact();
 
-  // One line per input, variable, node and output, stable; for tests, dumps and bug reports:
+  // One line per input, variable, constant, node, update and output, stable; for tests, dumps and
+  // bug reports. Nodes come in topological order (in id order when there is a cycle):
+  //   input %x: float32[N,784]
+  //   variable %w: float32[10,784] trainable
+  //   constant %b = float32[10]{0, 0, 0, 0, 0, 0, 0, 0, ...}
   //   %y: float32[N,10] = Gemm(%x, %w, %b) {transB=1}  # fc1
+  //   update %w <- %w_new
+  //   output %y
+  // "_" stands for an omitted input or output; a phase other than forward and a stage follow the
+  // node's name: "# sgd [update, stage 1]".
   std::string DebugString() const;
 
  private:
   std::string UniqueNodeName(const std::string& wish) const;
   ValueId NewValue(const std::string& name, ValueSource source);
+  void RemoveValue(ValueId id);
+  void Renumber(const std::vector<NodeId>& new_node, const std::vector<ValueId>& new_value);
+  // Index into variables_, or -1.
+  int VariableIndex(ValueId value) const;
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<ValueDef>> values_;
@@ -211,6 +234,8 @@ class Graph {
   std::map<ValueId, InputRole> input_roles_;
   std::vector<ValueId> outputs_;
   std::vector<Variable> variables_;
+  // Where in variables_ to look first; a hint, since variables_ may be edited by its users.
+  absl::flat_hash_map<ValueId, int> variable_hints_;
   absl::flat_hash_map<std::string, ValueId> value_by_name_;
   absl::flat_hash_map<std::string, NodeId> node_by_name_;
 };

@@ -1,5 +1,5 @@
-// GraphBuilder: adds nodes to a graph and infers their types as it goes. For gradient rules, function
-// bodies, optimizers and tests.
+// GraphBuilder: adds nodes to a graph and infers their types as it goes. For gradient rules,
+// function bodies, optimizers and tests.
 #ifndef WEFT_GRAPH_GRAPH_BUILDER_H_
 #define WEFT_GRAPH_GRAPH_BUILDER_H_
 
@@ -12,7 +12,8 @@
 namespace weft {
 
 // Borrows the graph. The first error (an unknown op, a failed shape function) is kept in status();
-// later calls then return kNoValue and do nothing, so rules can be written without checks in between.
+// later calls then return kNoValue and do nothing, so rules can be written without checks in
+// between.
 class GraphBuilder {
  public:
   explicit GraphBuilder(Graph& graph) : graph_(graph) {}

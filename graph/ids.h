@@ -23,9 +23,9 @@ struct Id {
 };
 
 using NodeId = Id<struct NodeTag>;
-using ValueId = Id<struct ValueTag>;    // an edge of a graph: one producer, any number of users
-using RankId = Id<struct RankTag>;      // a worker process (one device each) in the plan
-using StageId = Id<struct StageTag>;    // a pipeline stage
+using ValueId = Id<struct ValueTag>;      // an edge of a graph: one producer, any number of users
+using RankId = Id<struct RankTag>;        // a worker process (one device each) in the plan
+using StageId = Id<struct StageTag>;      // a pipeline stage
 using ChannelId = Id<struct ChannelTag>;  // a point-to-point tensor edge between two ranks
 
 // "No value": an omitted optional input or an unused optional output.

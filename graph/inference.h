@@ -38,10 +38,10 @@ struct Specialization {
   std::map<std::string, Tensor> input_values;
 };
 
-// Returns a copy in which every shape is concrete: binds the inputs, infers, evaluates what is known
-// (shape arithmetic, constants) and removes what thereby died. InvalidArgument naming the node where
-// inputs do not fit; Unimplemented naming the node and input whose value decides a shape but depends
-// on data.
+// Returns a copy in which every shape is concrete: binds the inputs, infers, evaluates what is
+// known (shape arithmetic, constants) and removes what thereby died. InvalidArgument naming the
+// node where inputs do not fit; Unimplemented naming the node and input whose value decides a shape
+// but depends on data.
 absl::StatusOr<Graph> Specialize(const Graph& graph, const Specialization& specialization,
                                  NodeEvaluator& evaluator);
 

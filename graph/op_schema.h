@@ -1,6 +1,6 @@
-// OpSchema: everything the engine knows about an operator except how to compute it. One object per op,
-// declared in one file of ops/defs, registered with WEFT_REGISTER_OP under the declaration. Generic
-// code asks the schema; nobody switches over op names.
+// OpSchema: everything the engine knows about an operator except how to compute it. One object per
+// op, declared in one file of ops/defs, registered with WEFT_REGISTER_OP under the declaration.
+// Generic code asks the schema; nobody switches over op names.
 //
 //   WEFT_REGISTER_OP(OpSchema::Onnx("Relu")
 //                        .Input("X", kFloatTypes)
@@ -48,7 +48,8 @@ class InferenceContext {
   // The input's value when known at compile time (constants, shape arithmetic, inputs fixed by the
   // caller); else null.
   virtual const Tensor* InputValue(int i) const = 0;
-  // For 0- and 1-D integer inputs: their elements as dimensions, when each is a known size or a symbol.
+  // For 0- and 1-D integer inputs: their elements as dimensions, when each is a known size or a
+  // symbol.
   virtual std::optional<std::vector<Dim>> InputDims(int i) const = 0;
   virtual void SetOutput(int i, ValueType type) = 0;
   void SetOutput(int i, DType dtype, SymbolicShape shape) {
@@ -61,7 +62,8 @@ class InferenceContext {
 };
 using InferFn = std::function<absl::Status(InferenceContext&)>;
 
-// What a gradient rule sees: it adds nodes that compute the gradients of inputs from those of outputs.
+// What a gradient rule sees: it adds nodes that compute the gradients of inputs from those of
+// outputs.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
@@ -206,6 +208,9 @@ class OpSchema {
   OpSchema& InPlace(int input, int output);
   // Output `output` is the same bytes as input `input` under another shape: no kernel runs.
   OpSchema& Alias(int input, int output);
+  // Output 0 equals input 0 whenever their shapes are equal (SumToShape, Expand): specialization
+  // then drops the node. Aliases are dropped so without saying it.
+  OpSchema& NoOpWhenSameShape();
   // The values of these inputs decide output shapes: they must be known when a program is compiled.
   OpSchema& ValueInputs(std::vector<int> inputs);
   OpSchema& Class(OpClass op_class);
@@ -232,6 +237,7 @@ class OpSchema {
   const MeanPartsFn& mean_loss() const { return mean_loss_; }
   const std::vector<std::pair<int, int>>& in_place() const { return in_place_; }
   const std::vector<std::pair<int, int>>& aliases() const { return aliases_; }
+  bool no_op_when_same_shape() const { return no_op_when_same_shape_; }
   const std::vector<int>& value_inputs() const { return value_inputs_; }
   OpClass op_class() const { return class_; }
   bool stateful() const { return stateful_; }
@@ -252,6 +258,7 @@ class OpSchema {
   MeanPartsFn mean_loss_;
   std::vector<std::pair<int, int>> in_place_;
   std::vector<std::pair<int, int>> aliases_;
+  bool no_op_when_same_shape_ = false;
   std::vector<int> value_inputs_;
   OpClass class_ = OpClass::kCompute;
   bool stateful_ = false;
@@ -281,9 +288,8 @@ bool RegisterOpOrDie(OpSchema schema);  // a duplicate is our own broken invaria
 
 #define WEFT_REGISTER_OP(...) WEFT_REGISTER_OP_AT(__COUNTER__, __VA_ARGS__)
 #define WEFT_REGISTER_OP_AT(n, ...) WEFT_REGISTER_OP_NAMED(n, __VA_ARGS__)
-#define WEFT_REGISTER_OP_NAMED(n, ...)            \
-  [[maybe_unused]] static const bool weft_op_##n = \
-      ::weft::internal::RegisterOpOrDie(__VA_ARGS__)
+#define WEFT_REGISTER_OP_NAMED(n, ...) \
+  [[maybe_unused]] static const bool weft_op_##n = ::weft::internal::RegisterOpOrDie(__VA_ARGS__)
 
 }  // namespace weft
 

@@ -29,7 +29,8 @@ struct AxisSharding {
   int64_t blocks = 1;  // kSplit: the axis is seen as blocks x rest, and rest is split
 
   static AxisSharding Replicated() { return {}; }
-  static AxisSharding Partial() { return {Kind::kPartial, 0, 1}; }  // the sum over the axis is meant
+  // The value is the sum over the axis.
+  static AxisSharding Partial() { return {Kind::kPartial, 0, 1}; }
   static AxisSharding Split(int axis, int64_t blocks = 1) { return {Kind::kSplit, axis, blocks}; }
 
   bool is_replicated() const { return kind == Kind::kReplicated; }
@@ -94,13 +95,14 @@ struct FactorRule {
   // Partial and every other input is Replicated, all outputs are Partial. Add: {{0,1}}; MatMul:
   // {{0},{1}}; Neg: {{0}}; Mul: {{0},{1}}.
   std::vector<std::vector<int>> linear;
-  // Inputs that tell sizes or positions (Reshape's shape): always Replicated, rewritten by localize.
+  // Inputs that tell sizes or positions (Reshape's shape): always Replicated, rewritten by
+  // localize.
   std::vector<int> shape_inputs;
 };
 
-// How `operand` lies when factor `factor` is split `shards` ways: Split with the right blocks if it has
-// the factor; Replicated if not. Unimplemented-free: returns nullopt when the factor cannot be split
-// that way in this operand (a minor remainder does not divide evenly).
+// How `operand` lies when factor `factor` is split `shards` ways: Split with the right blocks if it
+// has the factor; Replicated if not. Unimplemented-free: returns nullopt when the factor cannot be
+// split that way in this operand (a minor remainder does not divide evenly).
 std::optional<AxisSharding> ShardingOfFactor(const FactorRule& rule, const OperandFactors& operand,
                                              int factor, int shards);
 

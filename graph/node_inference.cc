@@ -1,0 +1,121 @@
+#include "graph/node_inference.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "graph/node_description.h"
+#include "graph/op_schema.h"
+#include "graph/schema_check.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Longer integer tensors are data, not shapes.
+constexpr int64_t kMaxElements = 64;
+
+bool IsIndexType(DType dtype) { return dtype == DType::kInt64 || dtype == DType::kInt32; }
+
+std::optional<std::vector<Dim>> DimsOfConstant(const Tensor& constant) {
+  if (!IsIndexType(constant.dtype()) || constant.shape().rank() > 1 || !constant.is_on_host() ||
+      constant.num_elements() > kMaxElements) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<std::vector<int64_t>> elements = ToInt64s(constant);
+  if (!elements.ok()) return std::nullopt;
+  std::vector<Dim> dims;
+  for (const int64_t element : *elements) {
+    if (element < 0) return std::nullopt;  // no size
+    dims.emplace_back(element);
+  }
+  return dims;
+}
+
+class NodeInferenceContext final : public InferenceContext {
+ public:
+  NodeInferenceContext(const Graph& graph, const Node& node, std::vector<InferredOutput>& outputs)
+      : graph_(graph), node_(node), outputs_(outputs) {}
+
+  const Node& node() const override { return node_; }
+
+  const ValueType& InputType(int i) const override { return Input(i).type; }
+
+  const Tensor* InputValue(int i) const override {
+    if (!HasInput(i)) return nullptr;
+    const ValueDef& input = Input(i);
+    if (input.source == ValueSource::kConstant) return &input.constant;
+    if (!input.elements.has_value()) return nullptr;
+    if (const auto made = made_.find(i); made != made_.end()) return &made->second;
+    std::optional<Tensor> tensor = TensorOfElements(input.type, *input.elements);
+    if (!tensor.has_value()) return nullptr;
+    return &made_.emplace(i, *std::move(tensor)).first->second;
+  }
+
+  std::optional<std::vector<Dim>> InputDims(int i) const override {
+    if (!HasInput(i)) return std::nullopt;
+    const ValueDef& input = Input(i);
+    if (input.source == ValueSource::kConstant) return DimsOfConstant(input.constant);
+    if (!input.elements.has_value()) return std::nullopt;
+    const auto is_certain = [](const Dim& dim) { return dim.is_known() || dim.is_symbol(); };
+    if (!std::ranges::all_of(*input.elements, is_certain)) return std::nullopt;
+    return input.elements;
+  }
+
+  void SetOutput(int i, ValueType type) override {
+    if (HasOutput(i)) outputs_[i].type = std::move(type);
+  }
+
+  void SetOutputDims(int i, std::vector<Dim> dims) override {
+    if (HasOutput(i) && static_cast<int64_t>(dims.size()) <= kMaxElements) {
+      outputs_[i].elements = std::move(dims);
+    }
+  }
+
+  absl::Status Error(const std::string& message) const override {
+    return absl::InvalidArgumentError(absl::StrCat(DescribeNode(node_), " with inputs ",
+                                                   DescribeInputs(graph_, node_), ": ", message));
+  }
+
+ private:
+  const ValueDef& Input(int i) const { return graph_.value(node_.inputs[i]); }
+
+  const Graph& graph_;
+  const Node& node_;
+  std::vector<InferredOutput>& outputs_;
+  // Values made from elements; a map, since the pointers are handed out.
+  mutable std::map<int, Tensor> made_;
+};
+
+}  // namespace
+
+std::optional<Tensor> TensorOfElements(const ValueType& type, const std::vector<Dim>& elements) {
+  if (!IsIndexType(type.dtype) || !type.shape.has_rank() || type.shape.rank() > 1) {
+    return std::nullopt;
+  }
+  if (type.shape.rank() == 0 && elements.size() != 1) return std::nullopt;
+  std::vector<int64_t> values;
+  for (const Dim& element : elements) {
+    if (!element.is_known()) return std::nullopt;
+    values.push_back(element.size());
+  }
+  const Shape shape =
+      type.shape.rank() == 0 ? Shape{} : Shape{static_cast<int64_t>(elements.size())};
+  if (type.dtype == DType::kInt64) return Tensor::Of<int64_t>(shape, values);
+  return Tensor::Of<int32_t>(shape, std::vector<int32_t>(values.begin(), values.end()));
+}
+
+absl::Status InferOutputs(const Graph& graph, const Node& node,
+                          std::vector<InferredOutput>& outputs) {
+  outputs.assign(node.outputs.size(), {});
+  WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph, node));
+  NodeInferenceContext context(graph, node, outputs);
+  const absl::Status status = node.schema->infer()(context);
+  if (status.ok()) return status;
+  const std::string message(status.message());
+  // A shape function may hand on an error of a helper that knows no node.
+  if (message.starts_with("node '")) return status;
+  return absl::Status(status.code(), context.Error(message).message());
+}
+
+}  // namespace weft

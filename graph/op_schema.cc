@@ -1,0 +1,233 @@
+#include "graph/op_schema.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+const FormalParameter* Formal(const std::vector<FormalParameter>& formals, int i) {
+  if (i < 0) return nullptr;
+  if (i < static_cast<int>(formals.size())) return &formals[i];
+  return !formals.empty() && formals.back().variadic ? &formals.back() : nullptr;
+}
+
+FormalParameter Parameter(std::string name, std::vector<DType> dtypes = {}) {
+  FormalParameter parameter;
+  parameter.name = std::move(name);
+  parameter.dtypes = std::move(dtypes);
+  return parameter;
+}
+
+// Levenshtein's distance, with one row.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, above + 1, row[j - 1] + 1});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string CanonicalDomain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string() : std::string(domain);
+}
+
+}  // namespace
+
+OpSchema& OpSchema::Input(std::string name, std::vector<DType> dtypes) {
+  inputs_.push_back(Parameter(std::move(name), std::move(dtypes)));
+  return *this;
+}
+
+OpSchema& OpSchema::OptionalInput(std::string name, std::vector<DType> dtypes) {
+  Input(std::move(name), std::move(dtypes));
+  inputs_.back().optional = true;
+  return *this;
+}
+
+OpSchema& OpSchema::VariadicInput(std::string name, std::vector<DType> dtypes) {
+  Input(std::move(name), std::move(dtypes));
+  inputs_.back().variadic = true;
+  return *this;
+}
+
+OpSchema& OpSchema::Learnable() {
+  inputs_.back().learnable = true;
+  return *this;
+}
+
+OpSchema& OpSchema::NeverLearnable() {
+  inputs_.back().never_learnable = true;
+  return *this;
+}
+
+OpSchema& OpSchema::Output(std::string name) {
+  outputs_.push_back(Parameter(std::move(name)));
+  return *this;
+}
+
+OpSchema& OpSchema::OptionalOutput(std::string name) {
+  Output(std::move(name));
+  outputs_.back().optional = true;
+  return *this;
+}
+
+OpSchema& OpSchema::VariadicOutput(std::string name) {
+  Output(std::move(name));
+  outputs_.back().variadic = true;
+  return *this;
+}
+
+OpSchema& OpSchema::Attr(std::string name, AttributeType type, bool required) {
+  attributes_.push_back({std::move(name), type, required});
+  return *this;
+}
+
+OpSchema& OpSchema::Infer(InferFn fn) {
+  infer_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::Gradient(GradientFn fn) {
+  gradient_ = std::move(fn);
+  gradient_kind_ = GradientKind::kRule;
+  return *this;
+}
+
+OpSchema& OpSchema::NoGradient() {
+  gradient_kind_ = GradientKind::kNone;
+  return *this;
+}
+
+OpSchema& OpSchema::Sharding(ShardingFn fn) {
+  sharding_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::Localize(LocalizeFn fn) {
+  localize_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::CostOf(CostFn fn) {
+  cost_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::Expand(ExpandFn fn) {
+  expand_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::MeanLoss(MeanPartsFn fn) {
+  mean_loss_ = std::move(fn);
+  return *this;
+}
+
+OpSchema& OpSchema::InPlace(int input, int output) {
+  in_place_.emplace_back(input, output);
+  return *this;
+}
+
+OpSchema& OpSchema::Alias(int input, int output) {
+  aliases_.emplace_back(input, output);
+  return *this;
+}
+
+OpSchema& OpSchema::NoOpWhenSameShape() {
+  no_op_when_same_shape_ = true;
+  return *this;
+}
+
+OpSchema& OpSchema::ValueInputs(std::vector<int> inputs) {
+  value_inputs_ = std::move(inputs);
+  return *this;
+}
+
+OpSchema& OpSchema::Class(OpClass op_class) {
+  class_ = op_class;
+  return *this;
+}
+
+OpSchema& OpSchema::Stateful() {
+  stateful_ = true;
+  return *this;
+}
+
+std::string OpSchema::FullName() const {
+  return domain_.empty() ? name_ : absl::StrCat(domain_, "::", name_);
+}
+
+const FormalParameter* OpSchema::FormalInput(int i) const { return Formal(inputs_, i); }
+
+const FormalParameter* OpSchema::FormalOutput(int i) const { return Formal(outputs_, i); }
+
+OpRegistry& OpRegistry::Global() {
+  static OpRegistry& registry = *new OpRegistry;
+  return registry;
+}
+
+absl::Status OpRegistry::Register(OpSchema schema) {
+  auto key = std::make_pair(CanonicalDomain(schema.domain()), schema.name());
+  auto [position, is_new] = schemas_.try_emplace(std::move(key));
+  if (!is_new) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("op ", schema.FullName(), " is registered twice; give one another name"));
+  }
+  position->second = std::make_unique<OpSchema>(std::move(schema));
+  return absl::OkStatus();
+}
+
+const OpSchema* OpRegistry::Find(std::string_view domain, std::string_view name) const {
+  const auto found = schemas_.find({CanonicalDomain(domain), std::string(name)});
+  return found == schemas_.end() ? nullptr : found->second.get();
+}
+
+std::vector<const OpSchema*> OpRegistry::All() const {
+  std::vector<const OpSchema*> all;
+  all.reserve(schemas_.size());
+  for (const auto& [key, schema] : schemas_) all.push_back(schema.get());
+  return all;
+}
+
+std::string OpRegistry::Nearest(std::string_view domain, std::string_view name) const {
+  // Farther than this is no misspelling.
+  size_t nearest = std::max<size_t>(2, name.size() / 3) + 1;
+  std::string found;
+  const std::string canonical = CanonicalDomain(domain);
+  for (const auto& [key, schema] : schemas_) {
+    if (key.first != canonical) continue;
+    const size_t distance = EditDistance(name, key.second);
+    if (distance < nearest) {
+      nearest = distance;
+      found = key.second;
+    }
+  }
+  return found;
+}
+
+namespace internal {
+
+bool RegisterOpOrDie(OpSchema schema) {
+  const absl::Status status = OpRegistry::Global().Register(std::move(schema));
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::abort();
+  }
+  return true;
+}
+
+}  // namespace internal
+}  // namespace weft
