@@ -1,5 +1,5 @@
-// Kernel: how an op is computed on one device kind. Two phases: a factory prepares it once per (node,
-// shapes), Run is called many times and neither allocates nor decides anything.
+// Kernel: how an op is computed on one device kind. Two phases: a factory prepares it once per
+// (node, shapes), Run is called many times and neither allocates nor decides anything.
 //
 //   WEFT_REGISTER_KERNEL("", "Relu", DeviceKind::kCpu, PrepareRelu);
 #ifndef WEFT_OPS_KERNEL_H_
@@ -63,8 +63,7 @@ class PrepareContext : public NodeView {
   absl::Status InvalidArgument(const std::string& message) const;
   absl::Status Unimplemented(const std::string& message) const;
 };
-using KernelFactory =
-    std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const PrepareContext&)>;
+using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const PrepareContext&)>;
 
 // Global, filled by static registration. A factory returns Unimplemented for dtypes it does not do.
 // The "reference" set holds the plain float64-capable kernels that tests check the others against.
@@ -95,10 +94,9 @@ bool RegisterKernelOrDie(KernelRegistry& registry, std::string_view domain, std:
   WEFT_REGISTER_KERNEL_AT(__COUNTER__, Reference, domain, op, ::weft::DeviceKind::kCpu, factory)
 #define WEFT_REGISTER_KERNEL_AT(n, set, domain, op, device, factory) \
   WEFT_REGISTER_KERNEL_NAMED(n, set, domain, op, device, factory)
-#define WEFT_REGISTER_KERNEL_NAMED(n, set, domain, op, device, factory)      \
-  [[maybe_unused]] static const bool weft_kernel_##n =                       \
-      ::weft::internal::RegisterKernelOrDie(::weft::KernelRegistry::set(), \
-                                            domain, op, device, factory)
+#define WEFT_REGISTER_KERNEL_NAMED(n, set, domain, op, device, factory)                       \
+  [[maybe_unused]] static const bool weft_kernel_##n = ::weft::internal::RegisterKernelOrDie( \
+      ::weft::KernelRegistry::set(), domain, op, device, factory)
 
 // A Kernel around a callable `absl::Status(const KernelContext&)`.
 template <typename Fn>

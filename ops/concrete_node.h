@@ -1,0 +1,82 @@
+// ConcreteNode: one node with input tensors in hand, as kernel factories, sharding rules and cost
+// functions see it.
+#ifndef WEFT_OPS_CONCRETE_NODE_H_
+#define WEFT_OPS_CONCRETE_NODE_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/op_schema.h"
+#include "ops/kernel.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// How a single node is run.
+struct NodeRunOptions {
+  // Null: the production kernels.
+  const KernelRegistry* registry = nullptr;
+  // Null: CpuDevice().
+  Device* device = nullptr;
+  int threads = 1;
+  bool strict = true;
+  // Where the operands lie in their global tensors; empty: nothing is sharded.
+  std::vector<OperandPlacement> input_placements;
+  std::vector<OperandPlacement> output_placements;
+};
+
+// The types of the node's outputs for these inputs (an invalid tensor for an omitted one). Unwanted
+// outputs have the dtype kInvalid. InvalidArgument naming the node when the inputs do not fit.
+absl::StatusOr<std::vector<ValueType>> InferConcreteOutputs(const Node& node,
+                                                            const std::vector<Tensor>& inputs);
+
+// Borrows the node, which must outlive it; shares the tensors. InputValue is known exactly for the
+// schema's value inputs, as it is at least in a compiled program.
+class ConcreteNode final : public PrepareContext {
+ public:
+  // Infers the outputs. Unimplemented when a shape depends on data or the op has no schema.
+  static absl::StatusOr<ConcreteNode> Create(const Node& node, std::vector<Tensor> inputs,
+                                             NodeRunOptions options = {});
+
+  const Node& node() const override { return *node_; }
+  const Shape& InputShape(int i) const override;
+  const Shape& OutputShape(int i) const override;
+  DType InputDType(int i) const override;
+  DType OutputDType(int i) const override;
+  const Tensor* InputValue(int i) const override;
+  const OperandPlacement& InputPlacement(int i) const override { return input_placements_[i]; }
+  const OperandPlacement& OutputPlacement(int i) const override { return output_placements_[i]; }
+  Device& device() const override;
+  int threads() const override { return options_.threads; }
+  bool strict() const override { return options_.strict; }
+  bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
+
+  const std::vector<Tensor>& inputs() const { return inputs_; }
+
+  // Prepares a kernel and runs it once (or makes views, where the schema says alias). One tensor on
+  // the host per output; invalid ones where the output is not wanted.
+  absl::StatusOr<std::vector<Tensor>> Run() const;
+
+ private:
+  ConcreteNode(const Node& node, std::vector<Tensor> inputs, NodeRunOptions options)
+      : node_(&node), inputs_(std::move(inputs)), options_(std::move(options)) {}
+
+  const KernelRegistry& registry() const;
+  absl::StatusOr<std::vector<Tensor>> AllocateOutputs() const;
+  // True if every wanted output is the same bytes as an input; fills `outputs` with views.
+  bool Alias(std::vector<Tensor>& outputs) const;
+  absl::Status RunOnHost(Kernel& kernel, std::vector<Tensor>& outputs) const;
+  absl::Status RunOnDevice(Kernel& kernel, std::vector<Tensor>& outputs) const;
+
+  const Node* node_;
+  std::vector<Tensor> inputs_;
+  NodeRunOptions options_;
+  std::vector<DType> output_dtypes_;
+  std::vector<Shape> output_shapes_;
+  std::vector<OperandPlacement> input_placements_;
+  std::vector<OperandPlacement> output_placements_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_OPS_CONCRETE_NODE_H_
