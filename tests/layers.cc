@@ -1,0 +1,287 @@
+#include "tests/layers.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace weft::testing {
+namespace {
+
+struct Layer {
+  std::string folder;
+  std::vector<std::string> may_include;     // Besides itself.
+  std::vector<std::string> tests_may_also;  // Its *_test.cc and testing/ on top of that.
+  bool everything = false;
+};
+
+// Every folder with code in it, from the bottom up.
+const std::vector<Layer>& Layers() {
+  static const std::vector<Layer>* const layers = new std::vector<Layer>{
+      {"platform", {}, {}},
+      {"tensor", {"platform"}, {}},
+      {"graph", {"tensor", "platform"}, {}},
+      {"ops", {"graph", "tensor", "platform"}, {}},
+      {"placement", {"graph", "tensor", "platform"}, {"ops"}},
+      {"onnx_import", {"graph", "tensor", "platform"}, {"ops"}},
+      {"executor", {"ops", "graph", "tensor", "platform"}, {}},
+      {"distributed",
+       {"executor", "onnx_import", "ops", "graph", "tensor", "platform"},
+       {"placement"}},
+      {"training",
+       {"distributed", "executor", "placement", "onnx_import", "ops", "graph", "tensor",
+        "platform"},
+       {}},
+      {"tools", {}, {}, /*everything=*/true},
+      {"tests", {}, {}, /*everything=*/true},
+      {"third_party", {}, {}},
+  };
+  return *layers;
+}
+
+// A library that only some places may see. An entry of `headers` that ends in '/' is a folder, one
+// that begins with '*' an ending, any other the begin of a header's path.
+struct Fence {
+  std::string library;
+  std::vector<std::string> headers;
+  std::string target;                // In //third_party.
+  std::vector<std::string> allowed;  // Begins of paths.
+};
+
+const std::vector<Fence>& Fences() {
+  static const std::vector<Fence>* const fences = new std::vector<Fence>{
+      {"gRPC", {"grpc/", "grpcpp/", "*.grpc.pb.h"}, "grpc", {"distributed/grpc/"}},
+      {"generated protobuf code",
+       {"*.pb.h", "google/protobuf/"},
+       "protobuf",
+       {"distributed/grpc/", "onnx_import/"}},
+      {"ONNX's protobuf classes", {"onnx/"}, "onnx", {"onnx_import/"}},
+      {"oneDNN", {"oneapi/", "dnnl"}, "onednn", {"ops/kernels/cpu/"}},
+      {"CUDA",
+       {"cuda", "cublas", "cudnn", "nccl", "curand", "cusparse"},
+       "cuda",
+       {"tensor/cuda_", "ops/kernels/cuda/", "distributed/nccl_"}},
+      {"the command line parser", {"CLI/"}, "cli11", {"tools/"}},
+  };
+  return *fences;
+}
+
+// What platform may see besides the system: it is Abseil only, and the checksum.
+const std::vector<std::string>& LibrariesOfPlatform() {
+  static const auto* const libraries = new std::vector<std::string>{"absl", "xxhash"};
+  return *libraries;
+}
+
+const std::vector<std::string>& TestLibraries() {
+  static const auto* const libraries =
+      new std::vector<std::string>{"gtest", "gmock", "rapidcheck", "benchmark"};
+  return *libraries;
+}
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string TopFolder(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
+
+const Layer* FindLayer(const std::string& folder) {
+  for (const Layer& layer : Layers()) {
+    if (layer.folder == folder) return &layer;
+  }
+  return nullptr;
+}
+
+bool Contains(const std::vector<std::string>& values, const std::string& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool StartsWithOneOf(std::string_view path, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [path](const std::string& prefix) {
+    return path.substr(0, prefix.size()) == prefix;
+  });
+}
+
+bool IsTestFile(const std::string& path) {
+  return absl::EndsWith(path, "_test.cc") || absl::EndsWith(path, "_benchmark.cc") ||
+         absl::StrContains(path, "_test_") || absl::StrContains(path, "/testing/");
+}
+
+bool HeaderBelongsTo(const std::string& header, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&header](const std::string& pattern) {
+    return pattern[0] == '*' ? absl::EndsWith(header, pattern.substr(1))
+                             : absl::StartsWith(header, pattern);
+  });
+}
+
+// Why code of `from` may not use the folder `to` of ours; nothing when it may.
+std::optional<std::string> ForbiddenFolder(const Layer& from, const std::string& to, bool test) {
+  if (from.everything || from.folder == to || to == "third_party") return std::nullopt;
+  if (Contains(from.may_include, to)) return std::nullopt;
+  if (test && Contains(from.tests_may_also, to)) return std::nullopt;
+  return absl::StrCat(
+      from.folder, "/ may use only ",
+      from.may_include.empty() ? "itself" : absl::StrCat(absl::StrJoin(from.may_include, ", ")),
+      test && !from.tests_may_also.empty()
+          ? absl::StrCat(" (its tests also ", absl::StrJoin(from.tests_may_also, ", "), ")")
+          : "",
+      ", not ", to, "/");
+}
+
+// Why `path` may not see a library of a fence; nothing when it may. tests/ may see all of them.
+std::optional<std::string> Fenced(const Fence& fence, const std::string& path) {
+  if (StartsWithOneOf(path, fence.allowed)) return std::nullopt;
+  if (StartsWithOneOf(path, {"tests/", "third_party/"})) return std::nullopt;
+  return absl::StrCat(fence.library, " may be used only under ",
+                      absl::StrJoin(fence.allowed, ", "));
+}
+
+// The header that a line includes, and whether in quotes.
+struct Include {
+  std::string header;
+  bool quoted = false;
+};
+
+std::optional<Include> ParseInclude(absl::string_view line) {
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (!absl::ConsumePrefix(&line, "#")) return std::nullopt;
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (!absl::ConsumePrefix(&line, "include")) return std::nullopt;
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (line.empty() || (line[0] != '"' && line[0] != '<')) return std::nullopt;
+  const bool quoted = line[0] == '"';
+  const size_t end = line.find(quoted ? '"' : '>', 1);
+  if (end == absl::string_view::npos) return std::nullopt;
+  return Include{std::string(line.substr(1, end - 1)), quoted};
+}
+
+// The library of //third_party that a header is of, as its target's name; "" for the system's own.
+std::string LibraryOf(const std::string& header) {
+  static const auto* const folders =
+      new std::vector<std::string>{"absl/",     "benchmark/",  "gmock/",  "gtest/",    "hwy/",
+                                   "nlohmann/", "rapidcheck/", "spdlog/", "yaml-cpp/", "CLI/"};
+  for (const std::string& folder : *folders) {
+    if (absl::StartsWith(header, folder)) return folder.substr(0, folder.size() - 1);
+  }
+  for (const char* const name : {"rapidcheck", "xxhash", "zlib", "omp"}) {
+    if (header == absl::StrCat(name, ".h")) return name;
+  }
+  for (const Fence& fence : Fences()) {
+    if (HeaderBelongsTo(header, fence.headers)) return fence.target;
+  }
+  return "";
+}
+
+std::optional<std::string> CheckInclude(const Layer& layer, const std::string& path,
+                                        const Include& include) {
+  const std::string folder = TopFolder(include.header);
+  const bool ours = include.quoted && FindLayer(folder) != nullptr;
+  for (const Fence& fence : Fences()) {
+    if (!HeaderBelongsTo(include.header, fence.headers)) continue;
+    if (const auto reason = Fenced(fence, path)) return reason;
+  }
+  if (ours) {
+    if (absl::StrContains(include.header, "/testing/") && !IsTestFile(path) && !layer.everything) {
+      return std::string("only tests may use testing/");
+    }
+    return ForbiddenFolder(layer, folder, IsTestFile(path));
+  }
+  const std::string library = LibraryOf(include.header);
+  if (library.empty()) {
+    if (!include.quoted) return std::nullopt;
+    return std::string(
+        "name a file of ours by its path from the repository root, a header of the "
+        "system in <>");
+  }
+  if (Contains(TestLibraries(), library)) {
+    if (IsTestFile(path) || layer.everything || layer.folder == "third_party") return std::nullopt;
+    return absl::StrCat(library, " is for tests only");
+  }
+  if (layer.folder == "platform" && !IsTestFile(path) &&
+      !Contains(LibrariesOfPlatform(), library)) {
+    return absl::StrCat("platform/ may use Abseil only, not ", library);
+  }
+  return std::nullopt;
+}
+
+std::string UnknownFolder(const std::string& path) {
+  return absl::StrCat(
+      path, ":1: the folder ", TopFolder(path),
+      "/ has no layer; add it to the tables of tests/layers.cc and docs/architecture.md");
+}
+
+// Why a rule in the folder of `path` may not depend on `label`.
+std::optional<std::string> CheckLabel(const Layer& layer, const std::string& path,
+                                      const std::string& label, bool test) {
+  const std::string target = label.substr(2);
+  const std::string folder = target.substr(0, target.find_first_of("/:"));
+  if (folder == "third_party") {
+    const std::string library = target.substr(target.find(':') + 1);
+    for (const Fence& fence : Fences()) {
+      if (fence.target != library) continue;
+      // A fence inside a folder that names files, not folders, is left to the check of includes.
+      const std::string package = path.substr(0, path.rfind('/') + 1);
+      const bool partly = std::any_of(
+          fence.allowed.begin(), fence.allowed.end(),
+          [&package](const std::string& allowed) { return absl::StartsWith(allowed, package); });
+      if (!partly) return Fenced(fence, path);
+    }
+    return std::nullopt;
+  }
+  if (FindLayer(folder) == nullptr) return std::nullopt;
+  return ForbiddenFolder(layer, folder, test);
+}
+
+}  // namespace
+
+std::vector<std::string> CheckSource(const std::string& path, std::string_view text) {
+  const Layer* const layer = FindLayer(TopFolder(path));
+  if (layer == nullptr) return {UnknownFolder(path)};
+  std::vector<std::string> violations;
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
+    ++number;
+    const std::optional<Include> include = ParseInclude(line);
+    if (!include.has_value()) continue;
+    if (const auto reason = CheckInclude(*layer, path, *include)) {
+      violations.push_back(
+          absl::StrCat(path, ":", number, ": includes ", include->header, ": ", *reason));
+    }
+  }
+  return violations;
+}
+
+std::vector<std::string> CheckBuildFile(const std::string& path, std::string_view text) {
+  const Layer* const layer = FindLayer(TopFolder(path));
+  if (layer == nullptr) return {UnknownFolder(path)};
+  std::vector<std::string> lines = absl::StrSplit(View(text), '\n');
+  std::vector<std::string> violations;
+  bool test = false;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const absl::string_view line = lines[i];
+    if (absl::EndsWith(line, "(") &&
+        line[0] != ' ') {  // A rule begins: is it a test, or for tests?
+      test = absl::StrContains(line, "_test(") || absl::StrContains(path, "/testing/");
+      for (size_t k = i + 1; k < lines.size() && !absl::StartsWith(lines[k], ")"); ++k) {
+        test |= absl::StrContains(lines[k], "testonly = True");
+      }
+    }
+    if (absl::StartsWith(line, "load(") || absl::StrContains(line, "visibility")) continue;
+    const size_t begin = line.find("\"//");
+    if (begin == absl::string_view::npos) continue;
+    const size_t end = line.find('"', begin + 1);
+    if (end == absl::string_view::npos) continue;
+    const std::string label(line.substr(begin + 1, end - begin - 1));
+    if (const auto reason = CheckLabel(*layer, path, label, test)) {
+      violations.push_back(absl::StrCat(path, ":", i + 1, ": depends on ", label, ": ", *reason));
+    }
+  }
+  return violations;
+}
+
+}  // namespace weft::testing

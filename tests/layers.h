@@ -1,0 +1,23 @@
+#ifndef WEFT_TESTS_LAYERS_H_
+#define WEFT_TESTS_LAYERS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::testing {
+
+// The layers of the engine as a check of the source text: which folder may include which, and which
+// folders may see which library. The tables are in layers.cc; docs/architecture.md says why.
+
+// What a C++ file breaks, one text per violation ("graph/pass.cc:7: ..."); empty when it is clean.
+// `path` is relative to the repository root.
+std::vector<std::string> CheckSource(const std::string& path, std::string_view text);
+
+// The same for the labels in a BUILD.bazel file. Reads the usual layout: a rule begins with "name("
+// and ends with ")", each alone at the begin of a line.
+std::vector<std::string> CheckBuildFile(const std::string& path, std::string_view text);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TESTS_LAYERS_H_
