@@ -1,7 +1,7 @@
 #include "ops/testing/sharding_checker.h"
 
 #include <cstring>
-#include <map>
+#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -122,13 +122,13 @@ class ShardingCheck {
   }
 
  private:
-  static absl::StatusOr<std::optional<ConcreteNode>> MakeConcrete(const Node& node,
-                                                                  std::vector<Tensor> inputs,
-                                                                  NodeRunOptions options = {}) {
+  static absl::StatusOr<std::unique_ptr<ConcreteNode>> MakeConcrete(const Node& node,
+                                                                    std::vector<Tensor> inputs,
+                                                                    NodeRunOptions options = {}) {
     options.registry = &KernelRegistry::Reference();
     WEFT_ASSIGN_OR_RETURN(ConcreteNode concrete,
                           ConcreteNode::Create(node, std::move(inputs), std::move(options)));
-    return std::optional<ConcreteNode>(std::move(concrete));
+    return std::make_unique<ConcreteNode>(std::move(concrete));
   }
 
   absl::Status CheckOperand(const char* kind, int i, const Shape& shape,
@@ -223,7 +223,7 @@ class ShardingCheck {
     Node local = global_->node();
     ShardLocalizer localizer(local, *global_, local_inputs, local_outputs);
     if (local.schema->localize()) WEFT_RETURN_IF_ERROR(local.schema->localize()(localizer));
-    WEFT_ASSIGN_OR_RETURN(const std::optional<ConcreteNode> node,
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<ConcreteNode> node,
                           MakeConcrete(local, local_inputs, std::move(run)));
     for (int i = 0; i < node->num_outputs(); ++i) {
       if (node->HasOutput(i) && !(node->OutputShape(i) == local_outputs[i])) {
@@ -311,7 +311,7 @@ class ShardingCheck {
   OpCase case_;
   ShardingCheckOptions options_;
   SingleNodeGraph single_;
-  std::optional<ConcreteNode> global_;
+  std::unique_ptr<ConcreteNode> global_;
   std::vector<Tensor> expected_;
   FactorRule rule_;
 };
