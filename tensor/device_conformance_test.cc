@@ -1,0 +1,48 @@
+// The CPU and the fake device under the suite that every device shares.
+#include "tensor/testing/device_conformance.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tensor/cpu_device.h"
+#include "tensor/testing/fake_device.h"
+
+namespace weft::testing {
+namespace {
+
+ConformingDevice Cpu() {
+  return {.name = "Cpu", .make = [](size_t memory_limit) {
+            DeviceInfo info;
+            info.memory_limit = memory_limit;
+            return NewCpuDevice(info);
+          }};
+}
+
+ConformingDevice Fake(const std::string& name, const FakeSchedulerOptions& scheduling) {
+  return {.name = name,
+          .make =
+              [scheduling](size_t memory_limit) {
+                return std::make_unique<FakeDevice>(
+                    FakeDeviceOptions{.memory_limit = memory_limit, .scheduling = scheduling});
+              },
+          .asynchronous = true};
+}
+
+std::vector<ConformingDevice> Fakes() {
+  std::vector<ConformingDevice> devices;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    devices.push_back(Fake(absl::StrCat("Seed", seed), {.seed = seed}));
+  }
+  devices.push_back(Fake("Concurrent", {.turn = absl::ZeroDuration()}));
+  return devices;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformanceTest, ::testing::Values(Cpu()), ConformanceName);
+INSTANTIATE_TEST_SUITE_P(Fake, DeviceConformanceTest, ::testing::ValuesIn(Fakes()),
+                         ConformanceName);
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,366 @@
+#include "tensor/testing/device_conformance.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "platform/mutex.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// How long a test waits for what will come; reached only by a broken device.
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// Work that appends a number to a list.
+struct Append {
+  std::vector<int>* list;
+  int value;
+
+  Work AsWork() { return Work{&Run, this}; }
+  static absl::Status Run(void* argument, Stream&) {
+    const Append& append = *static_cast<Append*>(argument);
+    append.list->push_back(append.value);
+    return absl::OkStatus();
+  }
+};
+
+// Work that fails.
+struct Failure {
+  std::string message;
+
+  Work AsWork() { return Work{&Run, this}; }
+  static absl::Status Run(void* argument, Stream&) {
+    return absl::AbortedError(static_cast<Failure*>(argument)->message);
+  }
+};
+
+// Work that waits until the test opens it.
+class Gate {
+ public:
+  Work AsWork() { return Work{&Run, this}; }
+
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  static absl::Status Run(void* argument, Stream&) {
+    Gate& gate = *static_cast<Gate*>(argument);
+    MutexLock lock(gate.mutex_);
+    while (!gate.open_) gate.changed_.Wait(gate.mutex_);
+    return absl::OkStatus();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Work that adds `delta` to the `count` numbers at `data` in device memory.
+struct Add {
+  int32_t* data;
+  size_t count;
+  int32_t delta;
+
+  Work AsWork() { return Work{&Run, this}; }
+  static absl::Status Run(void* argument, Stream&) {
+    const Add& add = *static_cast<Add*>(argument);
+    for (size_t i = 0; i < add.count; ++i) add.data[i] += add.delta;
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::string ConformanceName(const ::testing::TestParamInfo<ConformingDevice>& info) {
+  return info.param.name;
+}
+
+std::unique_ptr<Stream> DeviceConformanceTest::NewStream(const std::string& name) {
+  return device_->NewStream(name).value();
+}
+
+std::unique_ptr<Event> DeviceConformanceTest::NewEvent() { return device_->NewEvent().value(); }
+
+std::shared_ptr<Buffer> DeviceConformanceTest::NewBuffer(size_t bytes) {
+  return device_->Allocate(bytes).value();
+}
+
+TEST_P(DeviceConformanceTest, BuffersAreAlignedDistinctAndOfTheirSize) {
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::set<void*> addresses;
+  for (const size_t bytes : {0, 1, 63, 64, 65, 4097, 3 << 20, 1 << 21, 0}) {
+    buffers.push_back(NewBuffer(bytes));
+    EXPECT_EQ(buffers.back()->size(), bytes);
+    EXPECT_EQ(&buffers.back()->device(), device_.get());
+    EXPECT_NE(buffers.back()->data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffers.back()->data()) % kAlignment, 0u) << bytes;
+    EXPECT_TRUE(addresses.insert(buffers.back()->data()).second) << bytes;
+  }
+}
+
+TEST_P(DeviceConformanceTest, CountsWhatIsAllocated) {
+  EXPECT_EQ(device_->bytes_in_use(), 0u);
+  auto first = NewBuffer(1000);
+  auto second = NewBuffer(3 << 20);
+  EXPECT_EQ(device_->bytes_in_use(), 1000u + (3 << 20));
+  second.reset();
+  EXPECT_EQ(device_->bytes_in_use(), 1000u);
+  EXPECT_EQ(device_->peak_bytes(), 1000u + (3 << 20));
+  first.reset();
+  EXPECT_EQ(device_->bytes_in_use(), 0u);
+  EXPECT_EQ(device_->peak_bytes(), 1000u + (3 << 20));
+}
+
+TEST_P(DeviceConformanceTest, RefusesWhatIsBeyondItsLimit) {
+  const std::unique_ptr<Device> device = GetParam().make(1000);
+  auto kept = device->Allocate(600);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  const absl::Status status = device->Allocate(401).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(device->info().name,
+                                                       " cannot allocate 401 "
+                                                       "bytes")));
+  EXPECT_THAT(status.message(), HasSubstr("600 bytes are in use"));
+  EXPECT_THAT(status.message(), HasSubstr("its limit is 1000 bytes"));
+  EXPECT_TRUE(device->Allocate(400).ok());
+  EXPECT_EQ(device->bytes_in_use(), 600u);
+  EXPECT_EQ(device->info().memory_limit, 1000u);
+}
+
+TEST_P(DeviceConformanceTest, RefusesImpossibleSizes) {
+  const size_t most = std::numeric_limits<size_t>::max();
+  auto kept = NewBuffer(100);
+  for (const size_t bytes : {most, most - 99, most - 4096, most / 2, most / 4 - 200}) {
+    EXPECT_EQ(device_->Allocate(bytes).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(device_->bytes_in_use(), 100u);
+}
+
+TEST_P(DeviceConformanceTest, AllocatesForManyThreads) {
+  constexpr size_t kLimit = 3000;
+  const std::unique_ptr<Device> device = GetParam().make(kLimit);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        auto first = device->Allocate(1000);
+        auto second = device->Allocate(700);
+        EXPECT_LE(device->bytes_in_use(), kLimit);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(device->bytes_in_use(), 0u);
+  EXPECT_GT(device->peak_bytes(), 0u);
+  EXPECT_LE(device->peak_bytes(), kLimit);
+}
+
+TEST_P(DeviceConformanceTest, CopiesThereOnItAndBack) {
+  auto stream = NewStream();
+  for (const size_t bytes : {0, 1, 1000, 3 << 20}) {
+    std::vector<uint8_t> sent(bytes);
+    std::iota(sent.begin(), sent.end(), uint8_t{1});
+    std::vector<uint8_t> received(bytes);
+    const auto first = NewBuffer(bytes);
+    const auto second = NewBuffer(bytes);
+    ASSERT_TRUE(device_->CopyFromHost(*stream, sent.data(), first->data(), bytes).ok());
+    ASSERT_TRUE(device_->CopyOnDevice(*stream, first->data(), second->data(), bytes).ok());
+    ASSERT_TRUE(device_->CopyToHost(*stream, second->data(), received.data(), bytes).ok());
+    ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+    EXPECT_EQ(received, sent);
+  }
+}
+
+TEST_P(DeviceConformanceTest, RunsTheWorkOfAStreamInOrder) {
+  std::vector<int> list;
+  std::vector<Append> appends;
+  for (int i = 0; i < 2000; ++i) appends.push_back({&list, i});
+  auto stream = NewStream();
+  for (Append& append : appends) ASSERT_TRUE(stream->Enqueue(append.AsWork()).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  std::vector<int> expected(2000);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(list, expected);
+}
+
+TEST_P(DeviceConformanceTest, OrdersCopiesWithWork) {
+  auto stream = NewStream();
+  const auto buffer = NewBuffer(16);
+  std::vector<int32_t> numbers = {1, 2, 3, 4};
+  std::vector<int32_t> between(4);
+  std::vector<int32_t> after(4);
+  Add add{static_cast<int32_t*>(buffer->data()), 4, 10};
+  ASSERT_TRUE(device_->CopyFromHost(*stream, numbers.data(), buffer->data(), 16).ok());
+  ASSERT_TRUE(stream->Enqueue(add.AsWork()).ok());
+  ASSERT_TRUE(device_->CopyToHost(*stream, buffer->data(), between.data(), 16).ok());
+  ASSERT_TRUE(stream->Enqueue(add.AsWork()).ok());
+  ASSERT_TRUE(device_->CopyToHost(*stream, buffer->data(), after.data(), 16).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_THAT(between, ::testing::ElementsAre(11, 12, 13, 14));
+  EXPECT_THAT(after, ::testing::ElementsAre(21, 22, 23, 24));
+}
+
+TEST_P(DeviceConformanceTest, GivesWorkItsStream) {
+  auto stream = NewStream();
+  Stream* seen = nullptr;
+  const Work work{[](void* argument, Stream& own) {
+                    *static_cast<Stream**>(argument) = &own;
+                    return absl::OkStatus();
+                  },
+                  &seen};
+  ASSERT_TRUE(stream->Enqueue(work).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_EQ(seen, stream.get());
+}
+
+// Two streams take turns on one list, tied together by two events that are used again and again.
+TEST_P(DeviceConformanceTest, EventsOrderTheWorkOfTwoStreams) {
+  constexpr int kRounds = 200;
+  std::vector<int> list;
+  std::vector<Append> appends;
+  for (int i = 0; i < 2 * kRounds; ++i) appends.push_back({&list, i});
+  auto first = NewStream("first");
+  auto second = NewStream("second");
+  auto ping = NewEvent();
+  auto pong = NewEvent();
+  for (int round = 0; round < kRounds; ++round) {
+    ASSERT_TRUE(first->Wait(*pong).ok());
+    ASSERT_TRUE(first->Enqueue(appends[2 * round].AsWork()).ok());
+    ASSERT_TRUE(first->Record(*ping).ok());
+    ASSERT_TRUE(second->Wait(*ping).ok());
+    ASSERT_TRUE(second->Enqueue(appends[2 * round + 1].AsWork()).ok());
+    ASSERT_TRUE(second->Record(*pong).ok());
+  }
+  ASSERT_TRUE(second->Synchronize(kPatience).ok());
+  ASSERT_TRUE(first->Synchronize(kPatience).ok());
+  std::vector<int> expected(2 * kRounds);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(list, expected);
+}
+
+TEST_P(DeviceConformanceTest, AnEventNotYetRecordedIsDone) {
+  auto stream = NewStream();
+  auto event = NewEvent();
+  EXPECT_TRUE(event->Done());
+  ASSERT_TRUE(stream->Wait(*event).ok());
+  EXPECT_TRUE(stream->Synchronize(kPatience).ok());
+}
+
+TEST_P(DeviceConformanceTest, AnEventIsDoneOnceItsStreamIsSynchronized) {
+  auto stream = NewStream();
+  auto event = NewEvent();
+  ASSERT_TRUE(stream->Record(*event).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_TRUE(event->Done());
+}
+
+TEST_P(DeviceConformanceTest, KeepsTheFirstErrorAndSkipsTheRest) {
+  std::vector<int> list;
+  Append before{&list, 1};
+  Append after{&list, 2};
+  Failure first{"the first failure"};
+  Failure second{"the second failure"};
+  auto stream = NewStream();
+  auto event = NewEvent();
+  const auto buffer = NewBuffer(4);
+  int32_t number = 0;
+  ASSERT_TRUE(stream->Enqueue(before.AsWork()).ok());
+  // What these return depends on when the work runs; what follows does not.
+  (void)stream->Enqueue(first.AsWork());
+  (void)stream->Enqueue(second.AsWork());
+  (void)stream->Enqueue(after.AsWork());
+
+  const absl::Status error = absl::AbortedError("the first failure");
+  EXPECT_EQ(stream->Synchronize(kPatience), error);
+  EXPECT_EQ(stream->Enqueue(after.AsWork()), error);
+  EXPECT_EQ(stream->Record(*event), error);
+  EXPECT_EQ(stream->Wait(*event), error);
+  EXPECT_EQ(device_->CopyFromHost(*stream, &number, buffer->data(), 4), error);
+  EXPECT_EQ(stream->Synchronize(kPatience), error);
+  EXPECT_THAT(list, ::testing::ElementsAre(1));
+}
+
+TEST_P(DeviceConformanceTest, AnErrorStaysInItsStream) {
+  std::vector<int> list;
+  Append append{&list, 1};
+  Failure failure{"a failure"};
+  auto failing = NewStream("failing");
+  auto other = NewStream("other");
+  auto event = NewEvent();
+  (void)failing->Enqueue(failure.AsWork());
+  (void)failing->Record(*event);
+  // The event is not lost in the error: the other stream goes on.
+  ASSERT_TRUE(other->Wait(*event).ok());
+  ASSERT_TRUE(other->Enqueue(append.AsWork()).ok());
+  EXPECT_TRUE(other->Synchronize(kPatience).ok());
+  EXPECT_EQ(failing->Synchronize(kPatience).message(), "a failure");
+  EXPECT_THAT(list, ::testing::ElementsAre(1));
+}
+
+TEST_P(DeviceConformanceTest, EndingAStreamWaitsForItsWork) {
+  std::vector<int> list;
+  std::vector<Append> appends;
+  for (int i = 0; i < 100; ++i) appends.push_back({&list, i});
+  auto stream = NewStream();
+  for (Append& append : appends) ASSERT_TRUE(stream->Enqueue(append.AsWork()).ok());
+  stream.reset();
+  EXPECT_EQ(list.size(), 100u);
+}
+
+TEST_P(DeviceConformanceTest, SynchronizeTimesOut) {
+  if (!GetParam().asynchronous) GTEST_SKIP() << "its streams run their work in the calling thread";
+  Gate gate;
+  auto stream = NewStream("slow");
+  ASSERT_TRUE(stream->Enqueue(gate.AsWork()).ok());
+  const absl::Status status = stream->Synchronize(absl::Milliseconds(1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("stream slow of ", device_->info().name)));
+  gate.Open();
+  EXPECT_TRUE(stream->Synchronize(kPatience).ok());
+}
+
+TEST_P(DeviceConformanceTest, AnEventIsDoneWhenTheWorkBeforeItHasRun) {
+  if (!GetParam().asynchronous) GTEST_SKIP() << "its streams run their work in the calling thread";
+  Gate gate;
+  auto stream = NewStream();
+  auto event = NewEvent();
+  ASSERT_TRUE(stream->Record(*event).ok());
+  ASSERT_TRUE(stream->Enqueue(gate.AsWork()).ok());
+  ASSERT_TRUE(stream->Record(*event).ok());
+  EXPECT_FALSE(event->Done());
+  gate.Open();
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_TRUE(event->Done());
+}
+
+// A stream that waits keeps others from nothing.
+TEST_P(DeviceConformanceTest, OtherStreamsGoOnWhileOneWaits) {
+  if (!GetParam().asynchronous) GTEST_SKIP() << "its streams run their work in the calling thread";
+  Gate gate;
+  std::vector<int> list;
+  Append append{&list, 1};
+  auto slow = NewStream("slow");
+  auto other = NewStream("other");
+  ASSERT_TRUE(slow->Enqueue(gate.AsWork()).ok());
+  ASSERT_TRUE(other->Enqueue(append.AsWork()).ok());
+  EXPECT_TRUE(other->Synchronize(kPatience).ok());
+  EXPECT_THAT(list, ::testing::ElementsAre(1));
+  gate.Open();
+  EXPECT_TRUE(slow->Synchronize(kPatience).ok());
+}
+
+}  // namespace weft::testing

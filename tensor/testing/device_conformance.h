@@ -1,0 +1,45 @@
+// The behaviour that every Device shares, as one parameterised test suite. A device is put under it
+// by
+//
+//   INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformanceTest, ::testing::Values(CudaConformance()),
+//                            ConformanceName);
+//
+// in a test that links //tensor/testing:device_conformance.
+#ifndef WEFT_TENSOR_TESTING_DEVICE_CONFORMANCE_H_
+#define WEFT_TENSOR_TESTING_DEVICE_CONFORMANCE_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tensor/device.h"
+
+namespace weft::testing {
+
+struct ConformingDevice {
+  std::string name;  // of the test instance
+  // A new device that may allocate `memory_limit` bytes (0 = no limit).
+  std::function<std::unique_ptr<Device>(size_t memory_limit)> make;
+  // Enqueue returns before the work has run. Tests of work that waits need it: a stream that runs
+  // its work in the calling thread cannot return from them.
+  bool asynchronous = false;
+};
+
+std::string ConformanceName(const ::testing::TestParamInfo<ConformingDevice>& info);
+
+class DeviceConformanceTest : public ::testing::TestWithParam<ConformingDevice> {
+ protected:
+  DeviceConformanceTest() : device_(GetParam().make(0)) {}
+
+  std::unique_ptr<Stream> NewStream(const std::string& name = "test");
+  std::unique_ptr<Event> NewEvent();
+  std::shared_ptr<Buffer> NewBuffer(size_t bytes);
+
+  const std::unique_ptr<Device> device_;
+};
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TENSOR_TESTING_DEVICE_CONFORMANCE_H_

@@ -1,0 +1,162 @@
+// The asynchronous streams of fake devices, and who of them goes on when.
+#ifndef WEFT_TENSOR_TESTING_FAKE_STREAM_H_
+#define WEFT_TENSOR_TESTING_FAKE_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "platform/clock.h"
+#include "platform/mutex.h"
+#include "tensor/device.h"
+#include "tensor/testing/fake_memory.h"
+
+namespace weft::testing {
+
+class FakeStream;
+
+struct FakeSchedulerOptions {
+  // Decides which stream goes on, and how long it hesitates.
+  uint64_t seed = 1;
+  // One item of one stream runs at a time; the next waits for it this long, then runs beside it (an
+  // item may wait for something that other streams do). Zero: streams run freely beside each other,
+  // for ThreadSanitizer to look at. Infinite: never two at a time.
+  absl::Duration turn = absl::Milliseconds(5);
+  // Before each item its thread yields up to so many times, so that host code gets ahead at random.
+  int max_yields = 16;
+};
+
+// Lets one randomly chosen ready stream run one item at a time. Given what was enqueued, the seed
+// determines the interleaving; Pause makes "what was enqueued" exact. Devices that share a
+// scheduler can wait for each other's events. Thread-safe; outlives its streams.
+class FakeScheduler {
+ public:
+  explicit FakeScheduler(const FakeSchedulerOptions& options);
+  FakeScheduler(const FakeScheduler&) = delete;
+  FakeScheduler& operator=(const FakeScheduler&) = delete;
+
+  // No item starts until Resume (streams being destroyed run theirs nevertheless).
+  void Pause() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  friend class FakeEvent;
+  friend class FakeStream;
+
+  // Gives ready streams their turn, as far as there is one to give, and wakes everybody who waits.
+  void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayStart(const FakeStream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // One of the streams that may start, drawn at random; null when there is none.
+  FakeStream* Draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Grant(FakeStream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits for a change, or until the turn of a stream that has not come back is over.
+  void AwaitTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const FakeSchedulerOptions options_;
+
+  Mutex mutex_;
+  CondVar changed_;  // Any state below, or of a stream or event, has changed.
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+  std::vector<FakeStream*> streams_ ABSL_GUARDED_BY(mutex_);  // In order of creation.
+  FakeStream* holder_ ABSL_GUARDED_BY(mutex_) = nullptr;      // Whose turn it is.
+  absl::Time turn_end_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+};
+
+class FakeEvent final : public Event {
+ public:
+  explicit FakeEvent(std::shared_ptr<FakeScheduler> scheduler);
+
+  bool Done() const override;
+
+ private:
+  friend class FakeScheduler;
+  friend class FakeStream;
+
+  // Shared with the items that refer to it: an event may end before they have run.
+  struct State {
+    uint64_t recorded = 0;  // Recordings enqueued so far; each is known by its number.
+    uint64_t done = 0;      // The last of them that was reached.
+  };
+
+  const std::shared_ptr<FakeScheduler> scheduler_;
+  const std::shared_ptr<State> state_;  // What it points to is guarded by scheduler_->mutex_.
+};
+
+struct FakeStreamOptions {
+  std::string name;
+  std::string device;
+  size_t capacity = 1024;
+  absl::Duration enqueue_timeout = absl::Seconds(60);
+  Clock* clock = nullptr;
+};
+
+// A bounded queue of items and a thread that runs them in order; enqueueing allocates nothing. A
+// full queue makes Enqueue and its like wait, at most `enqueue_timeout`: then DeadlineExceeded.
+class FakeStream final : public Stream {
+ public:
+  FakeStream(FakeStreamOptions options, std::shared_ptr<FakeScheduler> scheduler,
+             FakeMemory& memory);
+  ~FakeStream() override;
+
+  absl::Status Enqueue(Work work) override;
+  absl::Status Record(Event& event) override;
+  absl::Status Wait(Event& event) override;
+  absl::Status Synchronize(absl::Duration timeout) override;
+  absl::Status EnqueueCopy(const void* from, void* to, size_t bytes);
+
+  // The memory of its device.
+  const FakeMemory& memory() const { return memory_; }
+
+ private:
+  friend class FakeScheduler;
+
+  enum class ItemKind : uint8_t { kWork, kCopy, kRecord, kWait };
+
+  struct Item {
+    ItemKind kind = ItemKind::kWork;
+    Work work = {};
+    const void* from = nullptr;
+    void* to = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<FakeEvent::State> event = nullptr;
+    uint64_t recording = 0;
+  };
+
+  // The error of the stream, or room for one more item.
+  absl::Status AwaitSpace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  void Append(Item item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  bool IsReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  void RunItems();
+  void RunFirstItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  absl::Status Execute(const Item& item);
+  std::string Describe() const;
+
+  const FakeStreamOptions options_;
+  const std::shared_ptr<FakeScheduler> scheduler_;
+  FakeMemory& memory_;
+
+  std::vector<Item> ring_ ABSL_GUARDED_BY(scheduler_->mutex_);
+  // Of ring_: the item that runs, or the next to run.
+  size_t first_ ABSL_GUARDED_BY(scheduler_->mutex_) = 0;
+  // Items not finished.
+  size_t size_ ABSL_GUARDED_BY(scheduler_->mutex_) = 0;
+  // May run its first item, or is running it.
+  bool granted_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
+  // The first error of an item.
+  absl::Status status_ ABSL_GUARDED_BY(scheduler_->mutex_);
+
+  std::thread thread_;  // Last: it uses all of the above.
+};
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TENSOR_TESTING_FAKE_STREAM_H_
