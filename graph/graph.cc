@@ -167,6 +167,17 @@ NodeId Graph::AddNode(NodeSpec spec) {
   return id;
 }
 
+ValueId Graph::AddNodeOutput(NodeId id, int index, const std::string& name) {
+  Node& owner = node(id);
+  if (index >= static_cast<int>(owner.outputs.size())) owner.outputs.resize(index + 1, kNoValue);
+  if (owner.outputs[index].valid()) return owner.outputs[index];
+  const ValueId output = NewValue(name, ValueSource::kNode);
+  value(output).producer = id;
+  value(output).output_index = index;
+  value(output).origin = owner.origin;
+  return node(id).outputs[index] = output;
+}
+
 void Graph::SetVariableUpdate(const std::string& variable, ValueId value) {
   const Variable* found = FindVariable(variable);
   assert(found != nullptr);
