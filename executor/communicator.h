@@ -3,7 +3,8 @@
 //
 // The law of the rendezvous, for every implementation (one conformance test):
 //  1. Send never waits for the receiver; either side may come first.
-//  2. Messages of one channel arrive in the order sent; each carries (step, micro-batch) and is checked.
+//  2. Messages of one channel arrive in the order sent; each carries (step, micro-batch) and is
+//  checked.
 //  3. Abort reaches pending and future calls of every rank; the first error wins.
 //  4. Memory in flight is bounded: a channel has credits, and Send waits (with deadline) for one.
 //  5. Every wait has a deadline; when it expires the error names channel, tensor, step and peer.
@@ -29,10 +30,10 @@ struct MessageKey {
 };
 
 struct CollectiveSpec {
-  std::string name;                 // for messages: "allreduce bucket 3"
-  std::vector<RankId> group;        // in member order
+  std::string name;           // for messages: "allreduce bucket 3"
+  std::vector<RankId> group;  // in member order
   DType dtype = DType::kFloat32;
-  CollectiveSchedule schedule;      // of this rank
+  CollectiveSchedule schedule;  // of this rank
 };
 
 // Thread-safe. The Open calls happen before the first step and may allocate; Send, Receive and Run

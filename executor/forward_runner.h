@@ -15,7 +15,8 @@
 namespace weft {
 
 // Specializes, compiles and runs forward graphs; keeps one program per set of input shapes (and of
-// input values that decide shapes), so that calls with the same shapes only run. One thread at a time.
+// input values that decide shapes), so that calls with the same shapes only run. One thread at a
+// time.
 class ForwardRunner {
  public:
   struct Options {

@@ -17,9 +17,9 @@ namespace weft {
 class InputSource {
  public:
   virtual ~InputSource() = default;
-  // Writes samples [first, first + count) of the global batch of `step` for input `name` into `target`
-  // (host memory, count x sample bytes, in the dtype and sample shape of `input`). Errors name file,
-  // record and what to do.
+  // Writes samples [first, first + count) of the global batch of `step` for input `name` into
+  // `target` (host memory, count x sample bytes, in the dtype and sample shape of `input`). Errors
+  // name file, record and what to do.
   virtual absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                             void* target) = 0;
 };

@@ -1,4 +1,5 @@
-// StepProgram: a Partition compiled for one device: a flat list of prepared instructions per stream.
+// StepProgram: a Partition compiled for one device: a flat list of prepared instructions per
+// stream.
 //
 //   WEFT_ASSIGN_OR_RETURN(auto program, CompileStep(partition, environment));
 //   WEFT_ASSIGN_OR_RETURN(StepResult result, program->Run({.step = 7, .scalars = {...}}));
@@ -45,8 +46,8 @@ struct StepOptions {
   int64_t step = 0;
   // Values of InputRole::kStep inputs, by name (learning rate, step number).
   std::map<std::string, double> scalars;
-  // Look at every float output after every instruction, and fail with the first node that made a NaN or an
-  // infinity. Slow; no variable changes.
+  // Look at every float output after every instruction, and fail with the first node that made a
+  // NaN or an infinity. Slow; no variable changes.
   bool check_numerics = false;
 };
 
@@ -68,10 +69,10 @@ struct NodeStatistics {
 class StepProgram {
  public:
   virtual ~StepProgram() = default;
-  // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable changes
-  // and the error is OutOfRange ("loss is nan ..."); the caller may run again with
-  // check_numerics. The first error of any instruction aborts the communicator and is returned with node
-  // name, op and shapes.
+  // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable
+  // changes and the error is OutOfRange ("loss is nan ..."); the caller may run again with
+  // check_numerics. The first error of any instruction aborts the communicator and is returned with
+  // node name, op and shapes.
   virtual absl::StatusOr<StepResult> Run(const StepOptions& options) = 0;
   virtual const ProgramMemory& memory() const = 0;
   // Turns timing per node on (two clock reads an instruction).

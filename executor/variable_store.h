@@ -14,12 +14,13 @@
 
 namespace weft {
 
-// Owns one device buffer per variable shard. All programs of a rank share it; their instructions hold
-// its pointers, which never move. Not synchronized: between steps only.
+// Owns one device buffer per variable shard. All programs of a rank share it; their instructions
+// hold its pointers, which never move. Not synchronized: between steps only.
 class VariableStore {
  public:
   explicit VariableStore(Device& device) : device_(device) {}
-  // Adds variables that are not there yet (zeros); InvalidArgument if one is there with another shape.
+  // Adds variables that are not there yet (zeros); InvalidArgument if one is there with another
+  // shape.
   absl::Status Add(const std::vector<VariableShard>& shards);
   // Host copies of the local shard.
   absl::Status Write(const std::string& name, const Tensor& local);

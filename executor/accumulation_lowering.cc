@@ -1,0 +1,248 @@
+// The part of LoweringState that sums over micro-batches, and the end of the step.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "executor/collective_lowering.h"
+#include "executor/lowering_state.h"
+#include "executor/node_context.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+
+bool LoweringState::IsUsed(const Graph& graph, ValueId value) {
+  auto [it, added] = used_.try_emplace(&graph);
+  if (added) {
+    for (const std::vector<Graph::Use>& uses : graph.BuildUses()) {
+      it->second.push_back(!uses.empty());
+    }
+  }
+  return it->second[value.value];
+}
+
+absl::Status LoweringState::Accumulate(Scope& scope, const Node& node) {
+  for (ValueId output : node.outputs) {
+    if (!output.valid()) continue;
+    const auto blocks = blocks_of_output_.find(scope.graph->value(output).name);
+    if (blocks == blocks_of_output_.end()) continue;
+    WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, output));
+    const bool read_elsewhere = IsUsed(*scope.graph, output);
+    const bool exclusive = !read_elsewhere && node.schema->aliases().empty() &&
+                           !step_.buffers.is_fixed(buffer) && blocks->second.size() == 1;
+    for (int index : blocks->second) {
+      OpenBlock& block = blocks_[index];
+      if (scope.micro_batch < block.block->first || scope.micro_batch >= block.block->last) {
+        continue;
+      }
+      BufferIndex leaf = buffer;
+      const bool in_result = leaf == block.result && block.stack.empty();
+      if (!exclusive && !in_result) {
+        // Somebody else still reads the value: sum into a copy.
+        leaf = block.stack.empty() ? block.result
+                                   : step_.buffers.AddArena(step_.buffers.bytes(buffer));
+        LoweredInstruction& copy = Emit(OpCode::kCopy, &node, scope);
+        copy.inputs = {buffer};
+        copy.outputs = {leaf};
+        copy.bytes = DTypeBytes(block.dtype, block.elements);
+      } else if (in_result && read_elsewhere && block.block->last - block.block->first > 1) {
+        // Readers keep the value itself; the sum gets a buffer that nobody else sees.
+        const BufferIndex kept = step_.buffers.AddArena(step_.buffers.bytes(buffer));
+        LoweredInstruction& copy = Emit(OpCode::kCopy, &node, scope);
+        copy.inputs = {buffer};
+        copy.outputs = {kept};
+        copy.bytes = DTypeBytes(block.dtype, block.elements);
+        scope.buffers[output.value] = kept;
+      }
+      WEFT_RETURN_IF_ERROR(AddLeaf(block, leaf));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void LoweringState::EmitAdd(const OpenBlock& block, BufferIndex from, BufferIndex into) {
+  LoweredInstruction& add = Emit(OpCode::kAdd, nullptr, end_);
+  add.inputs = {from};
+  add.outputs = {into};
+  add.elements = block.elements;
+  add.dtype = block.dtype;
+}
+
+absl::Status LoweringState::AddLeaf(OpenBlock& block, BufferIndex leaf) {
+  if (block.stack.empty() && leaf != block.result) {
+    LoweredInstruction& copy = Emit(OpCode::kCopy, nullptr, end_);
+    copy.inputs = {leaf};
+    copy.outputs = {block.result};
+    copy.bytes = DTypeBytes(block.dtype, block.elements);
+    leaf = block.result;
+  }
+  block.stack.push_back({leaf, 1});
+  while (block.stack.size() >= 2) {
+    OpenBlock::Subtree& last = block.stack.back();
+    OpenBlock::Subtree& before = block.stack[block.stack.size() - 2];
+    if (block.accumulation->ordered_tree && last.leaves != before.leaves) break;
+    EmitAdd(block, last.buffer, before.buffer);
+    before.leaves += last.leaves;
+    block.stack.pop_back();
+  }
+  const int leaves = block.block->last - block.block->first;
+  if (block.stack.size() == 1 && block.stack.front().leaves == leaves) {
+    block.ready_position = position();
+    CollectiveLowering(*this).BlockIsReady(block.block->end_input);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoweringState::LowerEnd() {
+  WEFT_RETURN_IF_ERROR(WaitForSends());
+  for (const OpenBlock& block : blocks_) {
+    if (block.ready_position < 0) {
+      return absl::InternalError(
+          absl::StrCat("the sum '", block.block->end_input, "' is not complete before the update"));
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<NodeId> order, partition_.end.TopologicalOrder());
+  std::vector<bool> done(partition_.end.node_capacity(), false);
+  WEFT_RETURN_IF_ERROR(LowerGuardFirst(end_, order, done));
+  for (NodeId id : order) {
+    if (!done[id.value]) WEFT_RETURN_IF_ERROR(LowerNode(end_, partition_.end.node(id)));
+  }
+  WEFT_RETURN_IF_ERROR(BindUpdates(end_));
+  WEFT_RETURN_IF_ERROR(BindReports(end_));
+  if (awaited_ < static_cast<int>(step_.communication.size())) {
+    awaited_ = static_cast<int>(step_.communication.size());
+    Emit(OpCode::kAwait, nullptr, end_).handle = awaited_;
+  }
+  return WaitForSends();
+}
+
+// Everything the guard depends on runs before any update, and then the guard.
+absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<NodeId>& order,
+                                            std::vector<bool>& done) {
+  if (partition_.guard.empty()) return absl::OkStatus();
+  const Graph& graph = *scope.graph;
+  const std::optional<ValueId> guard = graph.FindValue(partition_.guard);
+  if (!guard) {
+    return absl::InternalError(
+        absl::StrCat("the end graph has no value '", partition_.guard, "' to guard"));
+  }
+  std::set<NodeId> needed;
+  std::vector<ValueId> pending = {*guard};
+  while (!pending.empty()) {
+    const ValueDef& value = graph.value(pending.back());
+    pending.pop_back();
+    if (value.source != ValueSource::kNode || !needed.insert(value.producer).second) continue;
+    for (ValueId input : graph.node(value.producer).inputs) {
+      if (input.valid()) pending.push_back(input);
+    }
+  }
+  for (NodeId id : order) {
+    if (!needed.contains(id)) continue;
+    WEFT_RETURN_IF_ERROR(LowerNode(scope, graph.node(id)));
+    done[id.value] = true;
+  }
+  WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *guard));
+  WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
+  LoweredInstruction& instruction = Emit(OpCode::kGuard, nullptr, scope);
+  instruction.inputs = {buffer};
+  instruction.dtype = graph.value(*guard).type.dtype;
+  return absl::OkStatus();
+}
+
+absl::Status LoweringState::BindUpdates(Scope& scope) {
+  for (const Variable& variable : scope.graph->variables()) {
+    if (!variable.update.valid() || variable.update == variable.value) continue;
+    WEFT_ASSIGN_OR_RETURN(BufferIndex value, BufferOf(scope, variable.update));
+    WEFT_RETURN_IF_ERROR(BufferOf(scope, variable.value).status());
+    write_back_.push_back({value, variable.name});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoweringState::BindReports(Scope& scope) {
+  for (const std::string& name : partition_.reports) {
+    const std::optional<ValueId> value = scope.graph->FindValue(name);
+    if (!value)
+      return absl::InternalError(absl::StrCat("the end graph has no output '", name, "'"));
+    WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *value));
+    WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
+    const ValueType& type = scope.graph->value(*value).type;
+    step_.reports.push_back({name, buffer, type.dtype, *type.shape.ToConcrete()});
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+int CountRoots(const BufferTable& buffers, const std::vector<BufferIndex>& operands,
+               BufferIndex root) {
+  int count = 0;
+  for (BufferIndex operand : operands) {
+    if (operand != kNoBuffer && buffers.Root(operand) == root) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+void LoweringState::MergeInPlace() {
+  BufferTable& buffers = step_.buffers;
+  for (int i = 0; i < position(); ++i) {
+    const LoweredInstruction& instruction = step_.compute[i];
+    for (const std::vector<BufferIndex>* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (BufferIndex buffer : *operands) {
+        if (buffer != kNoBuffer) buffers.Touch(buffer, i);
+      }
+    }
+    if (instruction.workspace != kNoBuffer) buffers.Touch(instruction.workspace, i);
+  }
+  CollectiveLowering(*this).TouchAsync();
+  // Read by the host after the last instruction, write-backs included.
+  const int after_all = position() + static_cast<int>(write_back_.size()) + 1;
+  for (const LoweredReport& report : step_.reports) buffers.Touch(report.buffer, after_all);
+  std::map<BufferIndex, BufferIndex> variable_of_update;
+  for (const auto& [value, name] : write_back_) {
+    variable_of_update[value] = variable_buffers_[name];
+  }
+  for (const InPlaceWish& wish : in_place_) {
+    const BufferIndex input = buffers.Root(wish.input);
+    const BufferIndex output = buffers.Root(wish.output);
+    const auto variable = variable_of_update.find(wish.output);
+    const bool updates_itself =
+        variable != variable_of_update.end() && buffers.Root(variable->second) == input;
+    const bool allowed =
+        buffers.is_fixed(input) ? updates_itself : variable == variable_of_update.end();
+    const LoweredInstruction& instruction = step_.compute[wish.position];
+    if (!allowed || buffers.last(input) != wish.position || buffers.is_fixed(output) ||
+        buffers.in_group(output) || output != wish.output ||
+        buffers.first(output) != wish.position ||
+        buffers.bytes(wish.output) > buffers.bytes(wish.input) ||
+        CountRoots(buffers, instruction.inputs, input) != 1) {
+      continue;
+    }
+    buffers.Merge(wish.output, wish.input);
+  }
+}
+
+absl::StatusOr<LoweredStep> LoweringState::Finish() {
+  // Copies for updates that cannot be made in place; decided after merging, so appended now and
+  // dropped when value and variable turn out to be the same memory.
+  const int end_of_work = position();
+  for (const auto& [value, name] : write_back_) {
+    WEFT_RETURN_IF_ERROR(EmitWaits({value}));
+    step_.buffers.Touch(value, end_of_work);
+  }
+  MergeInPlace();
+  for (const auto& [value, name] : write_back_) {
+    const BufferIndex variable = variable_buffers_[name];
+    if (step_.buffers.Root(value) == step_.buffers.Root(variable)) continue;
+    LoweredInstruction& copy = Emit(OpCode::kCopy, nullptr, end_);
+    copy.inputs = {value};
+    copy.outputs = {variable};
+    copy.bytes = step_.buffers.bytes(variable);
+    step_.buffers.Touch(value, position() - 1);
+  }
+  return std::move(step_);
+}
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+// Lowers collectives: lays their operands side by side and opens them at the communicator. Internal
+// to executor/.
+#ifndef WEFT_EXECUTOR_COLLECTIVE_LOWERING_H_
+#define WEFT_EXECUTOR_COLLECTIVE_LOWERING_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "executor/lowering_state.h"
+
+namespace weft {
+
+// A view on the state; made where needed.
+class CollectiveLowering {
+ public:
+  explicit CollectiveLowering(LoweringState& state) : state_(state) {}
+
+  // Finds the all-reduces of the end graph that sum accumulations only: they may run beside the
+  // micro-batches. Reserves their regions, so that the sums are made in place.
+  absl::Status ReserveAsync();
+  // A block's sum is final: its collective may start when all of its blocks are.
+  void BlockIsReady(const std::string& end_input);
+  // Any collective node, at its place in the compute list (for an async one: binds its outputs).
+  absl::Status Lower(Scope& scope, const Node& node);
+  // Lifetimes of the async collectives' buffers: from the first signal to the wait.
+  void TouchAsync();
+
+ private:
+  // Regions of an all-reduce: slot(block, tensor), in memory order block by block.
+  struct Region {
+    std::vector<BufferIndex> slots;
+    std::vector<BufferIndex> scratch;
+    int tensors = 0;
+    int blocks = 1;
+    int64_t block_elements = 0;
+    Communicator::CollectiveHandle handle = -1;
+    DType dtype = DType::kInvalid;
+  };
+  absl::StatusOr<Region> ReserveAllReduce(const Graph& graph, const Node& node);
+  absl::StatusOr<Communicator::CollectiveHandle> Open(const Node& node, DType dtype,
+                                                      CollectiveSchedule schedule,
+                                                      std::vector<BufferIndex>& scratch);
+  absl::Status LowerAllReduce(Scope& scope, const Node& node);
+  absl::Status LowerAllGather(Scope& scope, const Node& node);
+  absl::Status LowerReduceScatter(Scope& scope, const Node& node);
+  absl::Status LowerBroadcast(Scope& scope, const Node& node);
+  void EmitCopy(const Node& node, const Scope& scope, BufferIndex from, BufferIndex to,
+                int64_t bytes);
+  void EmitRun(const Node& node, const Scope& scope, Communicator::CollectiveHandle handle,
+               std::vector<BufferIndex> buffers);
+  absl::StatusOr<int> MemberIndex(const Node& node) const;
+  absl::StatusOr<BufferIndex> Input(Scope& scope, const Node& node, int i);
+
+  LoweringState& state_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_COLLECTIVE_LOWERING_H_

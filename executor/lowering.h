@@ -1,0 +1,102 @@
+// Lowering: from a Partition to two flat lists of instructions over buffers. Pure but for preparing
+// kernels and opening channels. step_program.cc gives the buffers addresses and plays the lists.
+#ifndef WEFT_EXECUTOR_LOWERING_H_
+#define WEFT_EXECUTOR_LOWERING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "executor/buffer_table.h"
+#include "executor/step_program.h"
+
+namespace weft {
+
+enum class OpCode : uint8_t {
+  kKernel,      // run a prepared kernel
+  kFill,        // input rows into outputs[0]
+  kSend,        // inputs[0] on channel `handle`
+  kWaitSent,    // channel `handle`'s memory is free again
+  kReceive,     // channel `handle` into outputs[0]
+  kCollective,  // play collective `handle` over inputs (its buffers)
+  kAdd,         // outputs[0] += inputs[0], `elements` of `dtype`
+  kCopy,        // outputs[0] = inputs[0], `bytes`
+  kPack,        // strided copy described by `region`
+  kGuard,       // inputs[0] must be finite
+  kSignal,      // tells the communication list that `handle` signals have been given
+  kAwait,       // waits until the communication list has finished `handle` instructions
+};
+
+// `rows` runs of `bytes` bytes, from source to target with these strides (all in bytes).
+struct CopyRegion {
+  int64_t rows = 0;
+  int64_t bytes = 0;
+  int64_t source_stride = 0;
+  int64_t target_stride = 0;
+  int64_t source_offset = 0;
+  int64_t target_offset = 0;
+};
+
+// What messages and statistics say about an instruction.
+struct InstructionInfo {
+  std::string node;
+  std::string op;
+  std::string shapes;  // "float32[2,3], ... -> float32[2,4]"
+  Phase phase = Phase::kForward;
+  std::vector<DType> output_dtypes;      // for check_numerics
+  std::vector<int64_t> output_elements;  // likewise
+};
+
+struct LoweredInstruction {
+  OpCode code = OpCode::kKernel;
+  int info = -1;         // index into LoweredStep::infos
+  int micro_batch = -1;  // job-wide index; -1 = once per step
+  Kernel* kernel = nullptr;
+  std::vector<BufferIndex> inputs;
+  std::vector<BufferIndex> outputs;
+  BufferIndex workspace = kNoBuffer;
+  int handle = -1;
+  int feed = -1;  // kFill: index into Partition::inputs
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  DType dtype = DType::kInvalid;
+  CopyRegion region;
+  int wait_signals = 0;  // communication list: may run after so many signals
+};
+
+struct LoweredReport {
+  std::string name;
+  BufferIndex buffer = kNoBuffer;
+  DType dtype = DType::kInvalid;
+  Shape shape;
+};
+
+struct StepScalar {
+  std::string name;
+  DType dtype = DType::kInvalid;
+  Tensor device_value;
+};
+
+struct LoweredStep {
+  BufferTable buffers;
+  std::vector<LoweredInstruction> compute;
+  std::vector<LoweredInstruction> communication;  // played by the communication thread, in order
+  std::vector<InstructionInfo> infos;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<Tensor> constants;  // keeps device copies alive
+  std::vector<StepScalar> scalars;
+  std::vector<FeedInput> feeds;
+  std::vector<LoweredReport> reports;
+  int64_t workspace_bytes = 0;
+};
+
+absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
+                                      const ExecutorEnvironment& environment);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_H_

@@ -1,0 +1,139 @@
+// The working state of LowerStep: which buffer holds which value of which graph, and what has been
+// emitted. Internal to executor/.
+#ifndef WEFT_EXECUTOR_LOWERING_STATE_H_
+#define WEFT_EXECUTOR_LOWERING_STATE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "executor/lowering.h"
+
+namespace weft {
+
+// One graph's values in one run of it: the begin graph, a micro graph for one micro-batch, the end
+// graph.
+struct Scope {
+  const Graph* graph = nullptr;
+  int micro_batch = -1;  // job-wide index
+  const MicroBatch* rows = nullptr;
+  std::vector<BufferIndex> buffers;  // by ValueId; kNoBuffer = not bound yet
+};
+
+// Sums over micro-batches being built: a stack of subtrees for an ordered tree, one buffer else.
+struct OpenBlock {
+  const Accumulation* accumulation = nullptr;
+  const Accumulation::Block* block = nullptr;
+  BufferIndex result = kNoBuffer;  // where the first leaf lives and the sum ends up
+  struct Subtree {
+    BufferIndex buffer = kNoBuffer;
+    int leaves = 0;
+  };
+  std::vector<Subtree> stack;
+  int64_t elements = 0;
+  DType dtype = DType::kInvalid;
+  int ready_position = -1;  // instruction that made the sum final; -1 = not yet
+};
+
+// A collective that the communication thread plays while micro-batches still run.
+struct AsyncCollective {
+  NodeId node;     // of the end graph
+  int index = -1;  // in the communication list, from 1: the value that a kAwait waits for
+  int open_blocks = 0;
+  int ready_position = -1;
+  std::vector<BufferIndex> buffers;  // its regions and scratch
+};
+
+class LoweringState {
+ public:
+  LoweringState(const Partition& partition, const ExecutorEnvironment& environment)
+      : partition_(partition), environment_(environment) {}
+
+  // Scalars, channels, blocks and buckets: what must exist before the first instruction.
+  absl::Status Begin();
+  absl::Status LowerBegin();
+  // `local` indexes Partition::micro_batches.
+  absl::Status LowerMicroBatch(int local, Phase phase);
+  absl::Status LowerEnd();
+  // Variable write-backs, in-place decisions, lifetimes.
+  absl::StatusOr<LoweredStep> Finish();
+
+ private:
+  friend class CollectiveLowering;
+
+  // Next instruction's position in the compute list.
+  int position() const { return static_cast<int>(step_.compute.size()); }
+  LoweredInstruction& Emit(OpCode code, const Node* node, const Scope& scope);
+  int InfoOf(const Graph& graph, const Node& node);
+
+  absl::StatusOr<BufferIndex> BufferOf(Scope& scope, ValueId value);
+  absl::StatusOr<BufferIndex> BindInput(Scope& scope, const ValueDef& value);
+  absl::StatusOr<BufferIndex> BindData(Scope& scope, const ValueDef& value, int feed);
+  absl::StatusOr<BufferIndex> BindConstant(const ValueDef& value);
+  absl::StatusOr<BufferIndex> NewOutput(Scope& scope, ValueId value);
+
+  absl::Status LowerNode(Scope& scope, const Node& node);
+  absl::Status LowerKernel(Scope& scope, const Node& node);
+  absl::Status LowerAlias(Scope& scope, const Node& node, int input);
+  absl::Status LowerSend(Scope& scope, const Node& node);
+  absl::Status LowerReceive(Scope& scope, const Node& node);
+  absl::StatusOr<Kernel*> KernelFor(const Graph& graph, const Node& node);
+  absl::Status EmitWaits(const std::vector<BufferIndex>& inputs);
+  absl::Status WaitForSends();
+
+  // Some node of the graph reads the value.
+  bool IsUsed(const Graph& graph, ValueId value);
+  absl::Status OpenBlocks();
+  absl::Status Accumulate(Scope& scope, const Node& node);
+  absl::Status AddLeaf(OpenBlock& block, BufferIndex leaf);
+  void EmitAdd(const OpenBlock& block, BufferIndex from, BufferIndex into);
+
+  absl::Status LowerGuardFirst(Scope& scope, const std::vector<NodeId>& order,
+                               std::vector<bool>& done);
+  absl::Status BindUpdates(Scope& scope);
+  absl::Status BindReports(Scope& scope);
+  // Decides which outputs are written over their inputs, then touches every operand.
+  void MergeInPlace();
+
+  const Partition& partition_;
+  const ExecutorEnvironment& environment_;
+  LoweredStep step_;
+  Scope begin_;
+  std::vector<std::unique_ptr<Scope>> micro_;  // by local micro-batch
+  Scope end_;
+  std::map<std::string, int> feeds_;  // name -> index into step_.feeds
+  std::map<std::string, BufferIndex> scalar_buffers_;
+  std::map<std::string, BufferIndex> variable_buffers_;
+  std::map<std::string, BufferIndex> begin_outputs_;
+  std::map<const void*, BufferIndex> constant_buffers_;
+  std::map<std::pair<const Graph*, NodeId>, int> info_of_;
+  std::map<std::pair<const Graph*, NodeId>, Kernel*> kernel_of_;
+  std::map<int64_t, Communicator::ChannelHandle> channels_;  // by channel id
+  std::map<int, BufferIndex> unsent_;                        // handle -> buffer last sent
+  std::map<const Graph*, std::vector<bool>> used_;
+  std::vector<OpenBlock> blocks_;
+  std::map<std::string, std::vector<int>> blocks_of_output_;  // micro output -> blocks_
+  std::map<std::string, int> block_of_input_;                 // end input -> blocks_
+  std::map<std::string, BufferIndex> reserved_;               // end input -> its place in a bucket
+  std::vector<AsyncCollective> async_;
+  std::map<BufferIndex, int> awaited_by_;      // async output buffer -> async_
+  std::map<std::string, int> async_of_block_;  // end input -> async_
+  std::map<NodeId, int> async_of_node_;        // end graph's node -> async_
+  int signals_ = 0;
+  int awaited_ = 0;  // highest communication index already awaited
+  // (instruction, output, input) pairs that may share memory.
+  struct InPlaceWish {
+    int position;
+    BufferIndex output;
+    BufferIndex input;
+  };
+  std::vector<InPlaceWish> in_place_;
+  std::vector<std::pair<BufferIndex, std::string>> write_back_;  // value -> variable
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_STATE_H_

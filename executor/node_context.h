@@ -1,0 +1,56 @@
+// PrepareContext over a node of a concrete graph.
+#ifndef WEFT_EXECUTOR_NODE_CONTEXT_H_
+#define WEFT_EXECUTOR_NODE_CONTEXT_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "ops/kernel.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Borrows everything. Short-lived: for the time a kernel is prepared.
+class NodeContext final : public PrepareContext {
+ public:
+  struct Settings {
+    Device* device = nullptr;
+    int threads = 1;
+    bool strict = false;
+  };
+  // InvalidArgument naming the value whose shape is not concrete.
+  static absl::StatusOr<NodeContext> Create(const Graph& graph, const Node& node,
+                                            const Settings& settings);
+
+  const Node& node() const override { return *node_; }
+  const Shape& InputShape(int i) const override { return InputPlacement(i).global_shape; }
+  const Shape& OutputShape(int i) const override { return OutputPlacement(i).global_shape; }
+  DType InputDType(int i) const override;
+  DType OutputDType(int i) const override;
+  const Tensor* InputValue(int i) const override;
+  const OperandPlacement& InputPlacement(int i) const override;
+  const OperandPlacement& OutputPlacement(int i) const override;
+  Device& device() const override { return *settings_.device; }
+  int threads() const override { return settings_.threads; }
+  bool strict() const override { return settings_.strict; }
+  bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
+
+ private:
+  NodeContext(const Graph& graph, const Node& node, const Settings& settings)
+      : graph_(&graph), node_(&node), settings_(settings) {}
+
+  const Graph* graph_;
+  const Node* node_;
+  Settings settings_;
+  std::vector<OperandPlacement> inputs_;
+  std::vector<OperandPlacement> outputs_;
+};
+
+// Bytes of a value of a concrete graph; InvalidArgument if its type or shape is not known or not a
+// tensor.
+absl::StatusOr<int64_t> ValueBytes(const Graph& graph, ValueId value);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_NODE_CONTEXT_H_

@@ -1,0 +1,466 @@
+#include "executor/step_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "executor/communication_thread.h"
+#include "executor/instruction.h"
+#include "executor/lowering.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Long enough for any kernel; a stream that takes longer hangs.
+constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
+
+const char* OpCodeName(OpCode code) {
+  constexpr const char* kNames[] = {"kernel", "fill", "send", "wait_sent", "receive", "collective",
+                                    "add",    "copy", "pack", "guard",     "signal",  "await"};
+  return kNames[static_cast<int>(code)];
+}
+
+// Whether the communicator or the input source touches the operands from the host.
+bool IsHostOperation(OpCode code) {
+  return code == OpCode::kFill || code == OpCode::kSend || code == OpCode::kReceive ||
+         code == OpCode::kCollective || code == OpCode::kGuard;
+}
+
+class CompiledStep final : public StepProgram {
+ public:
+  CompiledStep(const ExecutorEnvironment& environment, const Partition& partition)
+      : environment_(environment), guard_(partition.guard) {}
+  ~CompiledStep() override {
+    communication_.reset();
+    compute_.clear();  // streams go last of all that work may touch
+  }
+
+  absl::Status Bind(LoweredStep step);
+
+  absl::StatusOr<StepResult> Run(const StepOptions& options) override;
+  const ProgramMemory& memory() const override { return memory_; }
+  void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
+  std::vector<NodeStatistics> statistics() const override;
+  std::string DebugString() const override;
+
+ private:
+  absl::StatusOr<Instruction> BindInstruction(const LoweredInstruction& lowered);
+  absl::Status AddStaging(Instruction& instruction, const LoweredInstruction& lowered);
+  absl::Status WriteScalars(const StepOptions& options);
+  absl::Status Play(const StepOptions& options);
+  absl::Status PlayTimed(const StepOptions& options);
+  absl::Status Execute(Instruction& instruction, Stream& stream);
+  absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
+  absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
+  absl::Status RunHostOperation(Instruction& instruction, void* const* buffers);
+  absl::Status Guard(const Instruction& instruction, const void* data) const;
+  absl::Status CheckNumerics(const Instruction& instruction);
+  absl::Status RunCommunication(int i);
+  absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
+  absl::StatusOr<StepResult> ReadReports();
+
+  const ExecutorEnvironment environment_;
+  const std::string guard_;
+  LoweredStep step_;
+  std::shared_ptr<Buffer> arena_;
+  std::vector<Instruction> compute_;
+  std::vector<Instruction> communication_list_;
+  std::vector<std::unique_ptr<Event>> signal_events_;
+  std::unique_ptr<Stream> compute_stream_;
+  std::unique_ptr<Stream> communication_stream_;
+  bool host_accessible_ = true;
+  ProgramMemory memory_;
+  int64_t current_step_ = 0;
+  bool statistics_enabled_ = false;
+  struct Timing {
+    int64_t calls = 0;
+    int64_t nanoseconds = 0;
+  };
+  std::vector<Timing> timings_;  // by info
+  std::unique_ptr<CommunicationThread> communication_;
+};
+
+absl::StatusOr<Instruction> CompiledStep::BindInstruction(const LoweredInstruction& lowered) {
+  Instruction bound;
+  bound.code = lowered.code;
+  bound.info = lowered.info;
+  bound.micro_batch = lowered.micro_batch;
+  bound.kernel = lowered.kernel;
+  bound.handle = lowered.handle;
+  bound.feed = lowered.feed;
+  bound.first = lowered.first;
+  bound.count = lowered.count;
+  bound.elements = lowered.elements;
+  bound.bytes = lowered.bytes;
+  bound.dtype = lowered.dtype;
+  bound.region = lowered.region;
+  bound.wait_signals = lowered.wait_signals;
+  void* arena = arena_ != nullptr ? arena_->data() : nullptr;
+  for (BufferIndex buffer : lowered.inputs) {
+    bound.inputs.push_back(step_.buffers.AddressIn(buffer, arena));
+  }
+  for (BufferIndex buffer : lowered.outputs) {
+    bound.outputs.push_back(step_.buffers.AddressIn(buffer, arena));
+  }
+  bound.context.workspace = step_.buffers.AddressIn(lowered.workspace, arena);
+  if (!host_accessible_ && IsHostOperation(lowered.code)) {
+    WEFT_RETURN_IF_ERROR(AddStaging(bound, lowered));
+  }
+  return bound;
+}
+
+absl::Status CompiledStep::AddStaging(Instruction& instruction, const LoweredInstruction& lowered) {
+  const bool reads = !lowered.inputs.empty();
+  for (BufferIndex buffer : reads ? lowered.inputs : lowered.outputs) {
+    int64_t bytes = step_.buffers.bytes(buffer);
+    // A bucket's first slot stands for the whole region.
+    if (lowered.code == OpCode::kCollective && buffer == lowered.inputs.front()) {
+      bytes = std::max(bytes, lowered.bytes);
+    }
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
+                          CpuDevice().Allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1))));
+    instruction.staging.push_back(std::move(memory));
+    instruction.staging_bytes.push_back(bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::Bind(LoweredStep step) {
+  step_ = std::move(step);
+  Device& device = *environment_.device;
+  host_accessible_ = device.info().host_accessible;
+  WEFT_ASSIGN_OR_RETURN(MemoryPlan plan, step_.buffers.PlanArena());
+  memory_ = {plan.arena_bytes, environment_.variables->bytes(), step_.workspace_bytes,
+             plan.lower_bound_bytes};
+  if (plan.arena_bytes > 0) {
+    WEFT_ASSIGN_OR_RETURN(arena_, device.Allocate(static_cast<size_t>(plan.arena_bytes)));
+    // First touch now, not in the first step.
+    if (host_accessible_) std::memset(arena_->data(), 0, arena_->size());
+  }
+  WEFT_ASSIGN_OR_RETURN(compute_stream_, device.NewStream("compute"));
+  for (const LoweredInstruction& lowered : step_.compute) {
+    WEFT_ASSIGN_OR_RETURN(Instruction bound, BindInstruction(lowered));
+    compute_.push_back(std::move(bound));
+    if (lowered.code == OpCode::kSignal) {
+      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());
+      signal_events_.push_back(std::move(event));
+    }
+  }
+  for (const LoweredInstruction& lowered : step_.communication) {
+    WEFT_ASSIGN_OR_RETURN(Instruction bound, BindInstruction(lowered));
+    communication_list_.push_back(std::move(bound));
+  }
+  // The vectors no longer move: the contexts may point at their elements.
+  for (Instruction& instruction : compute_) {
+    instruction.context.inputs = instruction.inputs.data();
+    instruction.context.outputs = instruction.outputs.data();
+    instruction.context.stream = compute_stream_.get();
+  }
+  timings_.resize(step_.infos.size());
+  if (communication_list_.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
+  communication_ = std::make_unique<CommunicationThread>(
+      static_cast<int>(communication_list_.size()),
+      [this](int i) { return communication_list_[i].wait_signals; },
+      [this](int i) { return RunCommunication(i); });
+  return absl::OkStatus();
+}
+
+absl::Status RunKernel(void* argument, Stream&) {
+  auto* instruction = static_cast<Instruction*>(argument);
+  return instruction->kernel->Run(instruction->context);
+}
+
+absl::Status RunAdd(void* argument, Stream&) {
+  auto* instruction = static_cast<Instruction*>(argument);
+  return AddInto(instruction->dtype, instruction->elements, instruction->inputs[0],
+                 instruction->outputs[0]);
+}
+
+absl::Status RunPack(void* argument, Stream&) {
+  auto* instruction = static_cast<Instruction*>(argument);
+  CopyRows(instruction->region, instruction->inputs[0], instruction->outputs[0]);
+  return absl::OkStatus();
+}
+
+inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stream) {
+  if (instruction.code == OpCode::kKernel) {
+    instruction.context.step = current_step_;
+    if (host_accessible_) return instruction.kernel->Run(instruction.context);
+    return stream.Enqueue({RunKernel, &instruction});
+  }
+  return ExecuteOther(instruction, stream);
+}
+
+absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream) {
+  switch (instruction.code) {
+    case OpCode::kKernel:
+      break;
+    case OpCode::kAdd:
+      return stream.Enqueue({RunAdd, &instruction});
+    case OpCode::kPack:
+      return stream.Enqueue({RunPack, &instruction});
+    case OpCode::kCopy:
+      if (instruction.inputs[0] == instruction.outputs[0]) return absl::OkStatus();
+      return environment_.device->CopyOnDevice(stream, instruction.inputs[0],
+                                               instruction.outputs[0],
+                                               static_cast<size_t>(instruction.bytes));
+    case OpCode::kWaitSent:
+      return environment_.communicator->WaitSent(instruction.handle);
+    case OpCode::kSignal:
+      WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[instruction.handle - 1]));
+      communication_->Signal(instruction.handle);
+      return absl::OkStatus();
+    case OpCode::kAwait:
+      return communication_->Await(instruction.handle);
+    case OpCode::kFill:
+    case OpCode::kSend:
+    case OpCode::kReceive:
+    case OpCode::kCollective:
+    case OpCode::kGuard:
+      return ExecuteOnHost(instruction, stream);
+  }
+  return absl::OkStatus();
+}
+
+// Operations in which the host reads or writes buffers: directly where it can, else through staging
+// memory with the stream drained on both sides.
+absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& stream) {
+  const bool reads = !instruction.inputs.empty();
+  if (host_accessible_) {
+    if (!reads) return RunHostOperation(instruction, instruction.outputs.data());
+    return RunHostOperation(instruction, const_cast<void* const*>(instruction.inputs.data()));
+  }
+  Device& device = *environment_.device;
+  void* staging[kMaxRank] = {};
+  const size_t count = std::min<size_t>(instruction.staging.size(), kMaxRank);
+  for (size_t i = 0; i < count; ++i) {
+    staging[i] = instruction.staging[i]->data();
+    if (!reads) continue;
+    WEFT_RETURN_IF_ERROR(device.CopyToHost(stream, instruction.inputs[i], staging[i],
+                                           static_cast<size_t>(instruction.staging_bytes[i])));
+  }
+  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  WEFT_RETURN_IF_ERROR(RunHostOperation(instruction, staging));
+  if (instruction.outputs.empty()) return absl::OkStatus();
+  void* target = reads ? const_cast<void*>(instruction.inputs[0]) : instruction.outputs[0];
+  WEFT_RETURN_IF_ERROR(device.CopyFromHost(stream, staging[0], target,
+                                           static_cast<size_t>(instruction.staging_bytes[0])));
+  return stream.Synchronize(kDeviceTimeout);
+}
+
+absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* const* buffers) {
+  const MessageKey key{current_step_, instruction.micro_batch};
+  switch (instruction.code) {
+    case OpCode::kFill:
+      return environment_.input->Fill(current_step_, step_.feeds[instruction.feed],
+                                      instruction.first, instruction.count, buffers[0]);
+    case OpCode::kSend:
+      return environment_.communicator->Send(instruction.handle, key, buffers[0]);
+    case OpCode::kReceive:
+      return environment_.communicator->Receive(instruction.handle, key, buffers[0]);
+    case OpCode::kCollective:
+      return environment_.communicator->RunCollective(instruction.handle, key, buffers);
+    default:
+      return Guard(instruction, buffers[0]);
+  }
+}
+
+absl::Status CompiledStep::Guard(const Instruction& instruction, const void* data) const {
+  if (FindNonFinite(instruction.dtype, 1, data) < 0) return absl::OkStatus();
+  const double value = instruction.dtype == DType::kFloat64 ? *static_cast<const double*>(data)
+                                                            : *static_cast<const float*>(data);
+  return absl::OutOfRangeError(absl::StrCat(guard_, " is ", value, " at step ", current_step_,
+                                            "; no variable was changed in this step"));
+}
+
+absl::Status CompiledStep::RunCommunication(int i) {
+  Instruction& instruction = communication_list_[i];
+  if (!host_accessible_ && instruction.wait_signals > 0) {
+    WEFT_RETURN_IF_ERROR(
+        communication_stream_->Wait(*signal_events_[instruction.wait_signals - 1]));
+  }
+  absl::Status status = ExecuteOnHost(instruction, *communication_stream_);
+  return status.ok() ? status : Fail(instruction, status);
+}
+
+absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Status& status) const {
+  std::string where = absl::StrCat("step ", current_step_);
+  if (instruction.micro_batch >= 0) {
+    absl::StrAppend(&where, ", micro-batch ", instruction.micro_batch);
+  }
+  if (instruction.info >= 0) {
+    const InstructionInfo& info = step_.infos[instruction.info];
+    absl::StrAppend(&where, ", node '", info.node, "' (", info.op, ", ", info.shapes, ")");
+  } else if (instruction.feed >= 0) {
+    absl::StrAppend(&where, ", input '", step_.feeds[instruction.feed].name, "'");
+  }
+  return Annotate(status, where);
+}
+
+absl::Status CompiledStep::CheckNumerics(const Instruction& instruction) {
+  if (instruction.info < 0 || instruction.code != OpCode::kKernel) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
+  const InstructionInfo& info = step_.infos[instruction.info];
+  for (size_t i = 0; i < instruction.outputs.size(); ++i) {
+    if (instruction.outputs[i] == nullptr || !IsFloatingPoint(info.output_dtypes[i])) continue;
+    const void* data = instruction.outputs[i];
+    std::shared_ptr<Buffer> copy;
+    if (!host_accessible_) {
+      const auto bytes =
+          static_cast<size_t>(DTypeBytes(info.output_dtypes[i], info.output_elements[i]));
+      WEFT_ASSIGN_OR_RETURN(copy, CpuDevice().Allocate(std::max<size_t>(bytes, 1)));
+      WEFT_RETURN_IF_ERROR(
+          environment_.device->CopyToHost(*compute_stream_, data, copy->data(), bytes));
+      WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
+      data = copy->data();
+    }
+    const int64_t at = FindNonFinite(info.output_dtypes[i], info.output_elements[i], data);
+    if (at >= 0) {
+      return absl::OutOfRangeError(
+          absl::StrCat("output ", i, " has a NaN or infinity at element ", at,
+                       "; this is the first node that made one; try a smaller learning rate, or "
+                       "look at its inputs"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::WriteScalars(const StepOptions& options) {
+  for (StepScalar& scalar : step_.scalars) {
+    const auto value = options.scalars.find(scalar.name);
+    if (value == options.scalars.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("step input '", scalar.name, "' was not given a value"));
+    }
+    double bits = 0;  // holds any scalar's bytes
+    bool known = false;
+    DispatchDType(scalar.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (std::is_arithmetic_v<T>) {
+        const T typed = static_cast<T>(value->second);
+        std::memcpy(&bits, &typed, sizeof(T));
+        known = true;
+      }
+    });
+    if (!known || scalar.device_value.num_elements() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("step input '", scalar.name,
+                                                     "' must be a number, not ",
+                                                     scalar.device_value.shape().ToString()));
+    }
+    WEFT_RETURN_IF_ERROR(environment_.device->CopyFromHost(
+        *compute_stream_, &bits, scalar.device_value.raw_data(), scalar.device_value.bytes()));
+    if (!host_accessible_) WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::Play(const StepOptions& options) {
+  if (statistics_enabled_ || options.check_numerics) return PlayTimed(options);
+  Stream& stream = *compute_stream_;
+  for (Instruction& instruction : compute_) {
+    if (absl::Status status = Execute(instruction, stream); !status.ok()) [[unlikely]] {
+      return Fail(instruction, status);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
+  Clock& clock = *environment_.clock;
+  for (Instruction& instruction : compute_) {
+    const int64_t begin = clock.MonotonicNanos();
+    absl::Status status = Execute(instruction, *compute_stream_);
+    if (status.ok() && !host_accessible_ && instruction.code != OpCode::kAwait) {
+      status = compute_stream_->Synchronize(kDeviceTimeout);
+    }
+    if (status.ok() && options.check_numerics) status = CheckNumerics(instruction);
+    if (!status.ok()) return Fail(instruction, status);
+    if (statistics_enabled_ && instruction.info >= 0) {
+      timings_[instruction.info].calls += 1;
+      timings_[instruction.info].nanoseconds += clock.MonotonicNanos() - begin;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> CompiledStep::ReadReports() {
+  StepResult result;
+  const void* arena = arena_ != nullptr ? arena_->data() : nullptr;
+  for (const LoweredReport& report : step_.reports) {
+    WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(report.dtype, report.shape));
+    const void* source = step_.buffers.AddressIn(report.buffer, const_cast<void*>(arena));
+    WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
+                                                         tensor.raw_data(), tensor.bytes()));
+    result.reports[report.name] = std::move(tensor);
+  }
+  WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
+  return result;
+}
+
+absl::StatusOr<StepResult> CompiledStep::Run(const StepOptions& options) {
+  current_step_ = options.step;
+  WEFT_RETURN_IF_ERROR(WriteScalars(options));
+  if (communication_ != nullptr) communication_->StartStep();
+  absl::Status status = Play(options);
+  if (status.ok()) status = compute_stream_->Synchronize(kDeviceTimeout);
+  // After a failed guard every rank stops at the same place and has signalled the same collectives,
+  // so they are left to end; any other error ends them on all ranks.
+  const bool guarded = absl::IsOutOfRange(status) && !options.check_numerics;
+  if (!status.ok() && !guarded) {
+    environment_.communicator->Abort(status);
+    if (communication_ != nullptr) communication_->CancelStep();
+  }
+  if (communication_ != nullptr) {
+    absl::Status communicated = communication_->FinishStep();
+    if (status.ok()) status = communicated;
+  }
+  WEFT_RETURN_IF_ERROR(status);
+  return ReadReports();
+}
+
+std::vector<NodeStatistics> CompiledStep::statistics() const {
+  std::vector<NodeStatistics> result;
+  for (size_t i = 0; i < step_.infos.size(); ++i) {
+    const InstructionInfo& info = step_.infos[i];
+    result.push_back({info.node, info.op, info.phase, timings_[i].calls, timings_[i].nanoseconds});
+  }
+  return result;
+}
+
+std::string CompiledStep::DebugString() const {
+  std::string text;
+  const auto append = [&](const char* list, const std::vector<LoweredInstruction>& instructions) {
+    absl::StrAppend(&text, list, ":\n");
+    for (const LoweredInstruction& instruction : instructions) {
+      absl::StrAppend(&text, "  ", OpCodeName(instruction.code));
+      if (instruction.info >= 0) {
+        absl::StrAppend(&text, " ", step_.infos[instruction.info].node, " (",
+                        step_.infos[instruction.info].op, ")");
+      }
+      if (instruction.micro_batch >= 0) absl::StrAppend(&text, " mb", instruction.micro_batch);
+      if (instruction.handle >= 0) absl::StrAppend(&text, " #", instruction.handle);
+      absl::StrAppend(&text, "\n");
+    }
+  };
+  append("compute", step_.compute);
+  if (!step_.communication.empty()) append("communication", step_.communication);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partition,
+                                                         const ExecutorEnvironment& environment) {
+  WEFT_ASSIGN_OR_RETURN(LoweredStep step, LowerStep(partition, environment));
+  auto program = std::make_unique<CompiledStep>(environment, partition);
+  WEFT_RETURN_IF_ERROR(program->Bind(std::move(step)));
+  return program;
+}
+
+}  // namespace weft
