@@ -20,7 +20,7 @@ struct Layer {
   std::string folder;
   std::vector<std::string> may_include;     // Besides itself.
   std::vector<std::string> tests_may_also;  // Its *_test.cc and testing/ on top of that.
-  bool everything = false;
+  bool everything = false;                  // May include every folder.
 };
 
 // Every folder with code in it, from the bottom up.
@@ -139,6 +139,11 @@ std::optional<std::string> Fenced(const Fence& fence, const std::string& path) {
   if (StartsWithOneOf(path, {"tests/", "third_party/"})) return std::nullopt;
   return absl::StrCat(fence.library, " may be used only under ",
                       absl::StrJoin(fence.allowed, ", "));
+}
+
+// Whether every folder may depend on this one.
+bool IsPublic(const Layer& layer) {
+  return layer.folder == "platform" || layer.folder == "third_party" || layer.folder == "tests";
 }
 
 // The header that a line includes, and whether in quotes.
@@ -270,6 +275,10 @@ std::vector<std::string> CheckBuildFile(const std::string& path, std::string_vie
       for (size_t k = i + 1; k < lines.size() && !absl::StartsWith(lines[k], ")"); ++k) {
         test |= absl::StrContains(lines[k], "testonly = True");
       }
+    }
+    if (absl::StrContains(line, "//visibility:public") && !IsPublic(*layer)) {
+      violations.push_back(absl::StrCat(path, ":", i + 1, ": is visible to all: say \"//:",
+                                        layer->folder, "_users\", so that Bazel keeps the layers"));
     }
     if (absl::StartsWith(line, "load(") || absl::StrContains(line, "visibility")) continue;
     const size_t begin = line.find("\"//");

@@ -119,6 +119,17 @@ TEST(CheckBuildFile, KeepsLibrariesInsideTheirFences) {
   EXPECT_TRUE(check("tensor/BUILD.bazel", "cuda"));
 }
 
+TEST(CheckBuildFile, WantsFoldersVisibleToTheirUsersOnly) {
+  const std::string text = "package(default_visibility = [\"//visibility:public\"])\n";
+  EXPECT_THAT(CheckBuildFile("graph/passes/BUILD.bazel", text),
+              ElementsAre(HasSubstr("graph/passes/BUILD.bazel:1: is visible to all: say "
+                                    "\"//:graph_users\"")));
+  EXPECT_THAT(CheckBuildFile("platform/BUILD.bazel", text), IsEmpty());
+  EXPECT_THAT(
+      CheckBuildFile("graph/BUILD.bazel", "package(default_visibility = [\"//:graph_users\"])\n"),
+      IsEmpty());
+}
+
 // The tree itself. The test's own files lead to it: they are links into the repository.
 class Tree : public ::testing::Test {
  protected:
