@@ -1,5 +1,6 @@
 // Transport: moves messages between ranks. In-process for threads of one process, gRPC for
-// processes; a fault-injecting one in testing/. distributed/transport_communicator.h makes a Communicator of it.
+// processes; a fault-injecting one in testing/. distributed/transport_communicator.h makes a
+// Communicator of it.
 #ifndef WEFT_DISTRIBUTED_TRANSPORT_H_
 #define WEFT_DISTRIBUTED_TRANSPORT_H_
 
@@ -24,18 +25,19 @@ struct MessageHeader {
   DType dtype = DType::kInvalid;
   uint64_t elements = 0;
   uint64_t bytes = 0;
-  uint64_t checksum = 0;     // XXH3-64 of the payload
+  uint64_t checksum = 0;  // XXH3-64 of the payload
 };
 
-// A slot that payloads of one stream arrive in or leave from. The transport calls `Done` exactly once per
-// posted operation, from any thread, also on abort; it must not block or throw.
+// A slot that payloads of one stream arrive in or leave from. The transport calls `Done` exactly
+// once per posted operation, from any thread, also on abort; it must not block or throw.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
   virtual void Done(const absl::Status& status) = 0;
 };
 
-// Thread-safe. Posts never block and, once their stream has been used before, allocate nothing of ours.
+// Thread-safe. Posts never block and, once their stream has been used before, allocate nothing of
+// ours.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -47,7 +49,8 @@ class Transport {
   // `header` but for incarnation and checksum, which are checked too. Either side may come first.
   virtual void Receive(RankId peer, const MessageHeader& header, void* data,
                        TransferObserver& observer) = 0;
-  // All pending and future operations of this rank end with Aborted carrying `reason`; peers are told.
+  // All pending and future operations of this rank end with Aborted carrying `reason`; peers are
+  // told.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual int64_t bytes_sent() const = 0;  // payload
 };

@@ -1,0 +1,57 @@
+// Worker: one rank's run time: variables, programs, communicator, input. Knows no network.
+#ifndef WEFT_DISTRIBUTED_WORKER_H_
+#define WEFT_DISTRIBUTED_WORKER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "distributed/transport.h"
+#include "distributed/worker_client.h"
+#include "executor/input_source.h"
+#include "platform/clock.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Opens a data set from its description (JSON of training/data_spec.h). Implemented by training/,
+// handed down by tools/.
+using InputSourceFactory =
+    std::function<absl::StatusOr<std::unique_ptr<InputSource>>(const std::string& data)>;
+
+// Makes this rank's transport once the membership is known.
+using TransportFactory =
+    std::function<absl::StatusOr<std::unique_ptr<Transport>>(const JobMembership& membership)>;
+
+struct WorkerEnvironment {
+  Device* device = nullptr;
+  Clock* clock = nullptr;
+  InputSourceFactory open_input;
+  TransportFactory open_transport;
+  std::string version;
+};
+
+// Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,
+// except Abort. After an error of RunSteps only Join (with a new epoch) is accepted.
+class Worker {
+ public:
+  explicit Worker(WorkerEnvironment environment);
+  ~Worker();
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
+  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program, Partition partition,
+                                                 const std::string& data);
+  absl::Status WriteVariable(const std::string& name, const Tensor& local);
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name);
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                        const std::function<void(const StepReport&)>& report);
+  void Abort(const absl::Status& reason);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_WORKER_H_

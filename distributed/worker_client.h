@@ -1,0 +1,90 @@
+// WorkerClient: what a coordinator can ask of one worker. The in-process one calls a Worker object,
+// the gRPC one a worker process; the coordinator does not know which.
+#ifndef WEFT_DISTRIBUTED_WORKER_CLIENT_H_
+#define WEFT_DISTRIBUTED_WORKER_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/partition.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// Who takes part in a job; every worker gets the same but for `rank`. The handshake: a worker
+// refuses (FailedPrecondition with both values) when version, instruction set (strict jobs) or an
+// earlier job's epoch do not fit.
+struct JobMembership {
+  uint64_t epoch = 0;                  // random, new for each job
+  RankId rank;                         // of the worker addressed
+  std::vector<std::string> addresses;  // of all ranks' data streams, by rank
+  std::string version;                 // of the program, equal everywhere
+  uint64_t model_digest = 0;
+  uint64_t plan_digest = 0;
+  bool strict = false;
+  std::string instruction_set;  // coordinator's; compared when strict
+  int threads = 1;
+  int64_t memory_limit_bytes = 0;     // 0 = none
+  double stall_timeout_seconds = 60;  // longest wait for a peer
+};
+
+struct WorkerInfo {
+  std::string version;
+  std::string instruction_set;
+  int64_t process_id = 0;
+  uint64_t incarnation = 0;
+};
+
+// A run of equal steps.
+struct StepRange {
+  std::string program;  // name it was added under
+  int64_t first_step = 0;
+  int64_t count = 0;
+  // Values of step inputs; "weft.step" is set by the worker to the 1-based number of the step.
+  std::map<std::string, double> scalars;
+};
+
+struct StepReport {
+  int64_t step = 0;
+  std::map<std::string, Tensor> values;  // Partition::reports
+  double seconds = 0;
+  double input_seconds = 0;  // waiting for data
+};
+
+struct ProgramMemoryReport {
+  int64_t arena_bytes = 0;
+  int64_t variable_bytes = 0;
+};
+
+// Calls are made one at a time, by one thread, except Abort (any thread). Every call has a deadline
+// of its own; a worker that dies ends it with Unavailable naming rank, address and what was under
+// way.
+class WorkerClient {
+ public:
+  virtual ~WorkerClient() = default;
+  virtual std::string name() const = 0;  // "worker:1 (unix:/..., pid 4711)"
+
+  virtual absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) = 0;
+  // `data` describes the data set in words of the InputSourceFactory; empty = none.
+  virtual absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
+                                                         const Partition& partition,
+                                                         const std::string& data) = 0;
+  // Host tensors of the local shard.
+  virtual absl::Status WriteVariable(const std::string& name, const Tensor& local) = 0;
+  virtual absl::StatusOr<Tensor> ReadVariable(const std::string& name) = 0;
+  // Runs all ranges without further control; calls `report` after each step (in order, from the
+  // calling thread). Returns when done, or with the first error.
+  virtual absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                                const std::function<void(const StepReport&)>& report) = 0;
+  // Ends whatever the worker does.
+  virtual void Abort(const absl::Status& reason) = 0;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_WORKER_CLIENT_H_
