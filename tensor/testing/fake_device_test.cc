@@ -103,16 +103,27 @@ TEST(FakeMemoryTest, NoticesWritesToFreedMemoryWhenItIsReused) {
 }
 
 TEST(FakeMemoryTest, FreedNeighboursBecomeOneBlock) {
-  FakeDevice device({.memory_limit = 32 << 20});  // 128 MiB of address space
+  FakeMemory memory("small", 64 << 10, /*protect=*/true);
   for (int round = 0; round < 4; ++round) {
-    std::vector<std::shared_ptr<Buffer>> small;
-    for (int i = 0; i < 30; ++i) small.push_back(device.Allocate(1 << 20).value());
-    // Every other one first, so that gaps have free neighbours on both sides later.
-    for (size_t i = 0; i < small.size(); i += 2) small[i].reset();
-    small.clear();
-    ASSERT_TRUE(device.Allocate(30 << 20).ok());
+    std::vector<void*> blocks;
+    for (int i = 0; i < 30; ++i) blocks.push_back(memory.Allocate(1 << 10));
+    // Every other one first: the gaps between them then have free neighbours on both sides.
+    for (size_t i = 0; i < blocks.size(); i += 2) memory.Free(blocks[i]);
+    for (size_t i = 1; i < blocks.size(); i += 2) memory.Free(blocks[i]);
+    void* const all = memory.Allocate(30 << 10);
+    ASSERT_NE(all, nullptr);
+    memory.Free(all);
   }
-  EXPECT_TRUE(device.Verify().ok());
+  EXPECT_TRUE(memory.Verify().ok());
+}
+
+TEST(FakeMemoryTest, HasNoBlockWhenItIsFull) {
+  FakeMemory memory("small", 4 << 10, /*protect=*/true);
+  void* const block = memory.Allocate(2 << 10);
+  EXPECT_EQ(memory.Allocate(2 << 10), nullptr);
+  EXPECT_EQ(memory.Allocate(1 << 20), nullptr);
+  memory.Free(block);
+  EXPECT_NE(memory.Allocate(3 << 10), nullptr);
 }
 
 TEST(FakeDeviceDeathTest, HostCodeMayNotTouchItsMemory) {

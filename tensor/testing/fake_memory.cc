@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -139,10 +140,20 @@ size_t FakeMemory::TakeBlock(size_t size) {
     if (free_size > size) free_blocks_.emplace(offset + size, free_size - size);
     return offset;
   }
-  if (size > capacity_ - used_end_) return kNone;
-  const size_t offset = used_end_;
-  used_end_ += size;
-  if (accesses_ > 0) Protect(offset, used_end_, /*accessible=*/true);
+  // The end of what was ever used grows, from a free block that lies there if there is one.
+  size_t offset = used_end_;
+  const auto last = free_blocks_.empty() ? free_blocks_.end() : std::prev(free_blocks_.end());
+  const bool extends = last != free_blocks_.end() && last->first + last->second == used_end_;
+  if (extends) offset = last->first;
+  if (size > capacity_ - offset) return kNone;
+  if (extends) {
+    Open();
+    CheckFreed(offset, last->second);
+    Close();
+    free_blocks_.erase(last);
+  }
+  if (accesses_ > 0) Protect(used_end_, offset + size, /*accessible=*/true);
+  used_end_ = offset + size;
   return offset;
 }
 

@@ -224,7 +224,7 @@ void FakeStream::RunFirstItem() {
 absl::Status FakeStream::Execute(const Item& item) {
   const FakeMemoryAccess access(memory_);
   if (item.kind == ItemKind::kWork) return item.work.run(item.work.argument, *this);
-  std::memmove(item.to, item.from, item.bytes);
+  if (item.bytes > 0) std::memmove(item.to, item.from, item.bytes);
   return absl::OkStatus();
 }
 
