@@ -85,6 +85,8 @@ struct Add {
 
 }  // namespace
 
+void PrintTo(const ConformingDevice& device, std::ostream* out) { *out << device.name; }
+
 std::string ConformanceName(const ::testing::TestParamInfo<ConformingDevice>& info) {
   return info.param.name;
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -27,6 +28,7 @@ struct ConformingDevice {
   bool asynchronous = false;
 };
 
+void PrintTo(const ConformingDevice& device, std::ostream* out);
 std::string ConformanceName(const ::testing::TestParamInfo<ConformingDevice>& info);
 
 class DeviceConformanceTest : public ::testing::TestWithParam<ConformingDevice> {

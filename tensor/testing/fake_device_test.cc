@@ -1,5 +1,6 @@
 #include "tensor/testing/fake_device.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -229,6 +230,31 @@ TEST(FakeDeviceTest, TheSeedDecidesTheInterleaving) {
     orders.insert(order);
   }
   EXPECT_EQ(orders.size(), 5u);
+}
+
+TEST(FakeDeviceTest, NeverRunsTwoItemsAtATimeWhenTurnsAreInfinite) {
+  struct Watch {
+    std::atomic<int> running{0};
+    std::atomic<int> most{0};
+  };
+  Watch watch;
+  const Work work{[](void* argument, Stream&) {
+                    Watch& seen = *static_cast<Watch*>(argument);
+                    const int running = ++seen.running;
+                    if (running > seen.most) seen.most = running;
+                    for (int i = 0; i < 10; ++i) std::this_thread::yield();
+                    --seen.running;
+                    return absl::OkStatus();
+                  },
+                  &watch};
+  FakeDevice device({.scheduling = {.turn = absl::InfiniteDuration()}});
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(device.NewStream("test").value());
+  for (int i = 0; i < 50; ++i) {
+    for (auto& stream : streams) ASSERT_TRUE(stream->Enqueue(work).ok());
+  }
+  for (auto& stream : streams) ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_EQ(watch.most, 1);
 }
 
 TEST(FakeDeviceTest, AFullStreamMakesTheHostWait) {
