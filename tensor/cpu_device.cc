@@ -95,8 +95,6 @@ class CpuStream final : public Stream {
   absl::Status status_;  // of the first work item that failed
 };
 
-class CpuBuffer;
-
 class HostDevice final : public Device {
  public:
   explicit HostDevice(DeviceInfo info) : info_(std::move(info)) {}
