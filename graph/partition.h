@@ -12,7 +12,8 @@
 //   * a graph's kVariable values name variables of `variables` (same name);
 //   * kInput values of a micro graph are fed by `inputs` (data rows, step scalars) or by outputs of
 //     the begin graph of the same name;
-//   * kInput values of the end graph are blocks of `accumulations`, step scalars, or outputs of begin;
+//   * kInput values of the end graph are blocks of `accumulations`, step scalars, or outputs of
+//   begin;
 //   * outputs of the end graph named in `reports` go to the coordinator; variables' updates are
 //     set in the end graph (Variable::update).
 #ifndef WEFT_GRAPH_PARTITION_H_
@@ -38,14 +39,14 @@ struct Action {
 };
 
 struct MicroBatch {
-  int index = 0;         // in the job's list of V
-  int64_t first = 0;     // first sample, counted in the global batch
-  int64_t samples = 0;   // may be 0 (a short last batch)
-  int graph = 0;         // index into Partition::micro
+  int index = 0;        // in the job's list of V
+  int64_t first = 0;    // first sample, counted in the global batch
+  int64_t samples = 0;  // may be 0 (a short last batch)
+  int graph = 0;        // index into Partition::micro
 };
 
-// A sum over micro-batches: output `micro_output` of the micro graphs becomes one or several inputs of
-// the end graph, each the sum over a run of consecutive local micro-batches.
+// A sum over micro-batches: output `micro_output` of the micro graphs becomes one or several inputs
+// of the end graph, each the sum over a run of consecutive local micro-batches.
 struct Accumulation {
   struct Block {
     std::string end_input;
@@ -118,6 +119,7 @@ struct Partition {
   Partition() = default;
   Partition(Partition&&) = default;
   Partition& operator=(Partition&&) = default;
+  Partition Clone() const;  // deep, but shares constants
 };
 
 }  // namespace weft

@@ -1,0 +1,28 @@
+#include "graph/partition.h"
+
+namespace weft {
+
+Partition Partition::Clone() const {
+  Partition copy;
+  copy.rank = rank;
+  copy.mesh = mesh;
+  copy.training = training;
+  copy.strict = strict;
+  copy.threads = threads;
+  copy.global_batch = global_batch;
+  copy.total_micro_batches = total_micro_batches;
+  copy.variables = variables;
+  copy.inputs = inputs;
+  copy.begin = begin.Clone();
+  for (const Graph& graph : micro) copy.micro.push_back(graph.Clone());
+  copy.end = end.Clone();
+  copy.micro_batches = micro_batches;
+  copy.accumulations = accumulations;
+  copy.actions = actions;
+  copy.channels = channels;
+  copy.guard = guard;
+  copy.reports = reports;
+  return copy;
+}
+
+}  // namespace weft
