@@ -28,6 +28,10 @@ struct MessageHeader {
   uint64_t checksum = 0;  // XXH3-64 of the payload
 };
 
+// DataLoss naming the first field in which a header that arrived from `peer` differs from the one
+// its receiver expects (incarnation and checksum are the transport's to check).
+absl::Status CheckHeader(RankId peer, const MessageHeader& expected, const MessageHeader& actual);
+
 // A slot that payloads of one stream arrive in or leave from. The transport calls `Done` exactly
 // once per posted operation, from any thread, also on abort; it must not block or throw.
 class TransferObserver {

@@ -1,0 +1,121 @@
+#include "distributed/coordinator.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "executor/variable_store.h"
+#include "platform/mutex.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// 0: a consequence of what happened elsewhere; 1: a peer was lost; 2: a cause.
+int Weight(const absl::Status& status) {
+  if (absl::IsAborted(status) || absl::IsCancelled(status)) return 0;
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ? 1 : 2;
+}
+
+}  // namespace
+
+absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
+  Mutex mutex;
+  absl::Status cause;
+  const auto run = [&](int i) {
+    absl::Status status = call(i);
+    if (status.ok()) return;
+    bool first = false;
+    {
+      MutexLock lock(mutex);
+      first = cause.ok();
+      if (first || Weight(status) > Weight(cause)) cause = Annotate(status, clients_[i]->name());
+    }
+    if (first) Abort(status);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < size(); ++i) threads.emplace_back(run, i);
+  if (size() > 0) run(0);
+  for (std::thread& thread : threads) thread.join();
+  return cause;
+}
+
+void Coordinator::Abort(const absl::Status& reason) {
+  for (WorkerClient* client : clients_) client->Abort(reason);
+}
+
+absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership) {
+  std::vector<WorkerInfo> infos(clients_.size());
+  shards_.assign(clients_.size(), {});
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    JobMembership own = membership;
+    own.rank = RankId(i);
+    WEFT_ASSIGN_OR_RETURN(infos[i], clients_[i]->Join(own));
+    return absl::OkStatus();
+  }));
+  return infos;
+}
+
+absl::StatusOr<std::vector<ProgramMemoryReport>> Coordinator::AddProgram(
+    const std::string& program, const std::vector<Partition>& partitions, const std::string& data) {
+  if (partitions.size() != clients_.size()) {
+    return absl::InternalError(absl::StrCat("program '", program, "' has ", partitions.size(),
+                                            " partitions for ", clients_.size(), " workers"));
+  }
+  std::vector<ProgramMemoryReport> reports(clients_.size());
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(reports[i], clients_[i]->AddProgram(program, partitions[i], data));
+    return absl::OkStatus();
+  }));
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    for (const VariableShard& shard : partitions[i].variables) shards_[i][shard.name] = shard;
+  }
+  return reports;
+}
+
+absl::Status Coordinator::WriteVariables(const std::map<std::string, Tensor>& values) {
+  return OnAll([&](int i) -> absl::Status {
+    for (const auto& [name, shard] : shards_[i]) {
+      const auto value = values.find(name);
+      if (value == values.end()) continue;
+      WEFT_ASSIGN_OR_RETURN(Tensor local, SliceShard(value->second, shard));
+      WEFT_RETURN_IF_ERROR(clients_[i]->WriteVariable(name, local));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
+    const std::vector<std::string>& names) {
+  std::map<std::string, Tensor> values;
+  for (const std::string& name : names) {
+    for (int i = 0; i < size(); ++i) {
+      const auto shard = shards_[i].find(name);
+      if (shard == shards_[i].end() || !shard->second.is_primary) continue;
+      absl::StatusOr<Tensor> local = clients_[i]->ReadVariable(name);
+      if (!local.ok()) return Annotate(local.status(), clients_[i]->name());
+      Tensor& whole = values[name];
+      if (!whole.valid()) {
+        WEFT_ASSIGN_OR_RETURN(whole,
+                              Tensor::Allocate(shard->second.dtype, shard->second.global_shape));
+      }
+      WEFT_RETURN_IF_ERROR(AssembleShard(*local, shard->second, whole));
+    }
+    if (!values.contains(name)) {
+      return absl::NotFoundError(absl::StrCat("no worker owns variable '", name, "'"));
+    }
+  }
+  return values;
+}
+
+absl::Status Coordinator::RunSteps(const std::vector<StepRange>& ranges,
+                                   const std::function<void(const StepReport&)>& report) {
+  return OnAll([&](int i) {
+    return clients_[i]->RunSteps(ranges, [&](const StepReport& step) {
+      if (i == 0) report(step);
+    });
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+// Coordinator: drives the workers of one job through their clients. Holds no model and no plan: the
+// caller (training/) makes partitions and initial values.
+#ifndef WEFT_DISTRIBUTED_COORDINATOR_H_
+#define WEFT_DISTRIBUTED_COORDINATOR_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "distributed/worker_client.h"
+#include "graph/partition.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// Borrows the clients; client i is rank i. One thread calls it; it calls the workers in parallel.
+// The first error ends the job on all workers, once; it is returned with the worker's name. Where
+// several fail, the cause is told from its consequences: Aborted and Unavailable give way to any
+// other error, and Aborted to Unavailable.
+class Coordinator {
+ public:
+  explicit Coordinator(std::vector<WorkerClient*> clients) : clients_(std::move(clients)) {}
+
+  // `membership.rank` is filled in for each.
+  absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership);
+  // partitions[i] goes to rank i.
+  absl::StatusOr<std::vector<ProgramMemoryReport>> AddProgram(
+      const std::string& program, const std::vector<Partition>& partitions,
+      const std::string& data);
+  // Cuts the global tensors into the shards of the programs added so far. Variables without a value
+  // here keep theirs (zeros at first).
+  absl::Status WriteVariables(const std::map<std::string, Tensor>& values);
+  // Global tensors, put together from the primary shards. NotFound for an unknown name.
+  absl::StatusOr<std::map<std::string, Tensor>> ReadVariables(
+      const std::vector<std::string>& names);
+  // All workers run the ranges; `report` gets rank 0's reports, in order, from another thread.
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                        const std::function<void(const StepReport&)>& report);
+  void Abort(const absl::Status& reason);
+  int size() const { return static_cast<int>(clients_.size()); }
+
+ private:
+  // Calls `call(i)` for every worker, each in a thread of its own.
+  absl::Status OnAll(const std::function<absl::Status(int)>& call);
+
+  std::vector<WorkerClient*> clients_;
+  // By rank and variable.
+  std::vector<std::map<std::string, VariableShard>> shards_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_COORDINATOR_H_

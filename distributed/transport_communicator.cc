@@ -1,0 +1,243 @@
+#include "distributed/transport_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "executor/instruction.h"
+#include "platform/checksum.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Streams of collectives have the top bit set, so that they never meet a channel's.
+constexpr uint32_t kCollectiveStream = uint32_t{1} << 31;
+
+bool Overlap(const BufferRange& a, const BufferRange& b) {
+  return a.buffer == b.buffer && a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
+}  // namespace
+
+class TransportCommunicator::Transfer final : public TransferObserver {
+ public:
+  void Start() {
+    MutexLock lock(mutex_);
+    busy_ = true;
+    status_ = absl::OkStatus();
+  }
+  void Done(const absl::Status& status) override {
+    MutexLock lock(mutex_);
+    busy_ = false;
+    status_ = status;
+    changed_.NotifyAll();
+  }
+  // DeadlineExceeded, without words, if it is still under way at `deadline`.
+  absl::Status Wait(Clock& clock, absl::Time deadline) {
+    MutexLock lock(mutex_);
+    while (busy_) {
+      if (!clock.WaitUntil(changed_, mutex_, deadline) && busy_) {
+        return absl::DeadlineExceededError("");
+      }
+    }
+    return status_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+TransportCommunicator::TransportCommunicator(Transport& transport, Clock& clock,
+                                             JobIdentity identity, absl::Duration stall_timeout)
+    : transport_(transport), clock_(clock), identity_(identity), stall_timeout_(stall_timeout) {}
+
+// Transfers in flight point into this object: end them first.
+TransportCommunicator::~TransportCommunicator() {
+  transport_.Abort(absl::CancelledError("the communicator is closed"));
+  for (auto& [id, stream] : streams_) {
+    stream->sending->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+    stream->receiving->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+  }
+  for (auto& collective : collectives_) {
+    for (auto& send : collective->sends) {
+      if (send != nullptr) send->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+    }
+    collective->receiving->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+  }
+}
+
+MessageHeader TransportCommunicator::HeaderOf(uint32_t stream, DType dtype,
+                                              int64_t elements) const {
+  MessageHeader header;
+  header.epoch = identity_.epoch;
+  header.incarnation = identity_.incarnation;
+  header.stream = stream;
+  header.dtype = dtype;
+  header.elements = static_cast<uint64_t>(elements);
+  header.bytes = static_cast<uint64_t>(DTypeBytes(dtype, elements));
+  return header;
+}
+
+absl::StatusOr<Communicator::ChannelHandle> TransportCommunicator::OpenChannel(
+    const Channel& channel) {
+  if (channel.from != rank() && channel.to != rank()) {
+    return absl::InternalError(absl::StrCat("rank ", rank().value, " has no end of channel ",
+                                            channel.id.value, " ('", channel.value, "')"));
+  }
+  std::unique_ptr<Stream>& stream = streams_[channel.id.value];
+  if (stream == nullptr) {
+    stream = std::make_unique<Stream>();
+    stream->id = static_cast<uint32_t>(channel.id.value);
+    stream->sending = std::make_unique<Transfer>();
+    stream->receiving = std::make_unique<Transfer>();
+  }
+  auto opened = std::make_unique<OpenedChannel>();
+  opened->channel = channel;
+  opened->description = absl::StrCat("tensor '", channel.value, "'");
+  opened->stream = stream.get();
+  opened->header = HeaderOf(stream->id, channel.dtype, channel.shape.num_elements());
+  channels_.push_back(std::move(opened));
+  return static_cast<ChannelHandle>(channels_.size()) - 1;
+}
+
+absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollective(
+    const CollectiveSpec& spec) {
+  auto opened = std::make_unique<OpenedCollective>();
+  opened->spec = spec;
+  std::vector<int32_t> group;
+  for (RankId member : spec.group) group.push_back(member.value);
+  const uint32_t number = collectives_of_group_[group]++;
+  // Members of a group number their collectives alike, whatever other groups they are in.
+  group.push_back(static_cast<int32_t>(number));
+  const uint64_t hash = Checksum(std::as_bytes(std::span<const int32_t>(group)));
+  opened->stream_id = kCollectiveStream | static_cast<uint32_t>(hash);
+  for (const auto& other : collectives_) {
+    if (other->stream_id == opened->stream_id) {
+      return absl::InternalError(absl::StrCat("collectives '", spec.name, "' and '",
+                                              other->spec.name, "' have the same stream"));
+    }
+  }
+  for (const CollectiveStep& step : spec.schedule.steps) {
+    opened->sends.push_back(step.kind == CollectiveStep::Kind::kSend ? std::make_unique<Transfer>()
+                                                                     : nullptr);
+    if (step.peer >= 0) opened->sent[step.peer] = opened->received[step.peer] = 0;
+  }
+  opened->receiving = std::make_unique<Transfer>();
+  collectives_.push_back(std::move(opened));
+  return static_cast<CollectiveHandle>(collectives_.size()) - 1;
+}
+
+absl::Status TransportCommunicator::Wait(Transfer& transfer, const std::string& what,
+                                         MessageKey key, RankId peer) {
+  absl::Status status = transfer.Wait(clock_, clock_.Now() + stall_timeout_);
+  if (status.ok() || !absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(
+      absl::StrCat("rank ", rank().value, " waited ", absl::FormatDuration(stall_timeout_), " for ",
+                   what, " with rank ", peer.value, " (step ", key.step,
+                   key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "",
+                   "); if steps may take that long, raise --stall-timeout"));
+}
+
+absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, const void* data) {
+  OpenedChannel& channel = *channels_[handle];
+  WEFT_RETURN_IF_ERROR(WaitSent(handle));
+  MessageHeader header = channel.header;
+  header.sequence = channel.stream->sent++;
+  header.step = key.step;
+  header.micro_batch = key.micro_batch;
+  channel.last_sent = key;
+  channel.stream->sending->Start();
+  transport_.Send(channel.channel.to, header, data, *channel.stream->sending);
+  return absl::OkStatus();
+}
+
+absl::Status TransportCommunicator::WaitSent(ChannelHandle handle) {
+  OpenedChannel& channel = *channels_[handle];
+  return Wait(*channel.stream->sending, channel.description, channel.last_sent, channel.channel.to);
+}
+
+absl::Status TransportCommunicator::Receive(ChannelHandle handle, MessageKey key, void* data) {
+  OpenedChannel& channel = *channels_[handle];
+  MessageHeader header = channel.header;
+  header.sequence = channel.stream->received++;
+  header.step = key.step;
+  header.micro_batch = key.micro_batch;
+  Transfer& transfer = *channel.stream->receiving;
+  transfer.Start();
+  transport_.Receive(channel.channel.from, header, data, transfer);
+  return Wait(transfer, channel.description, key, channel.channel.from);
+}
+
+absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective, size_t index,
+                                                   const BufferRange& range, MessageKey key) {
+  const std::vector<CollectiveStep>& steps = collective.spec.schedule.steps;
+  for (size_t i = 0; i < index; ++i) {
+    if (collective.sends[i] == nullptr || !Overlap(steps[i].source, range)) continue;
+    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], collective.spec.name, key,
+                              collective.spec.group[steps[i].peer]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_t index,
+                                             MessageKey key, void* const* buffers) {
+  const CollectiveStep& step = collective.spec.schedule.steps[index];
+  const DType dtype = collective.spec.dtype;
+  const auto at = [&](const BufferRange& range) {
+    return static_cast<char*>(buffers[range.buffer]) + DTypeBytes(dtype, range.first);
+  };
+  if (step.kind == CollectiveStep::Kind::kSend) {
+    MessageHeader header = HeaderOf(collective.stream_id, dtype, step.source.count);
+    header.sequence = collective.sent[step.peer]++;
+    header.step = key.step;
+    header.micro_batch = key.micro_batch;
+    collective.sends[index]->Start();
+    transport_.Send(collective.spec.group[step.peer], header, at(step.source),
+                    *collective.sends[index]);
+    return absl::OkStatus();
+  }
+  WEFT_RETURN_IF_ERROR(WaitForReaders(collective, index, step.target, key));
+  switch (step.kind) {
+    case CollectiveStep::Kind::kReduce:
+      return AddInto(dtype, step.target.count, at(step.source), at(step.target));
+    case CollectiveStep::Kind::kCopy:
+      std::memmove(at(step.target), at(step.source),
+                   static_cast<size_t>(DTypeBytes(dtype, step.target.count)));
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  MessageHeader header = HeaderOf(collective.stream_id, dtype, step.target.count);
+  header.sequence = collective.received[step.peer]++;
+  header.step = key.step;
+  header.micro_batch = key.micro_batch;
+  collective.receiving->Start();
+  transport_.Receive(collective.spec.group[step.peer], header, at(step.target),
+                     *collective.receiving);
+  return Wait(*collective.receiving, collective.spec.name, key, collective.spec.group[step.peer]);
+}
+
+absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, MessageKey key,
+                                                  void* const* buffers) {
+  OpenedCollective& collective = *collectives_[handle];
+  const size_t count = collective.spec.schedule.steps.size();
+  for (size_t i = 0; i < count; ++i) {
+    WEFT_RETURN_IF_ERROR(PlayStep(collective, i, key, buffers));
+  }
+  // The caller may reuse the buffers.
+  for (size_t i = 0; i < count; ++i) {
+    if (collective.sends[i] == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], collective.spec.name, key,
+                              collective.spec.group[collective.spec.schedule.steps[i].peer]));
+  }
+  return absl::OkStatus();
+}
+
+void TransportCommunicator::Abort(const absl::Status& reason) { transport_.Abort(reason); }
+
+}  // namespace weft

@@ -1,0 +1,92 @@
+// Communicator over any Transport: channels, and collectives played from their schedules.
+#ifndef WEFT_DISTRIBUTED_TRANSPORT_COMMUNICATOR_H_
+#define WEFT_DISTRIBUTED_TRANSPORT_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "distributed/transport.h"
+#include "executor/communicator.h"
+#include "platform/clock.h"
+#include "platform/mutex.h"
+
+namespace weft {
+
+// What every message of this rank says about the job.
+struct JobIdentity {
+  uint64_t epoch = 0;
+  uint64_t incarnation = 0;
+};
+
+// Borrows transport and clock. Opening is done before the steps, by one thread; then channels and
+// collectives may be used from different threads. At most one message per channel is under way: a
+// second Send first waits until the first has left.
+class TransportCommunicator final : public Communicator {
+ public:
+  TransportCommunicator(Transport& transport, Clock& clock, JobIdentity identity,
+                        absl::Duration stall_timeout);
+  ~TransportCommunicator() override;
+
+  RankId rank() const override { return transport_.rank(); }
+  absl::StatusOr<ChannelHandle> OpenChannel(const Channel& channel) override;
+  absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec& spec) override;
+  absl::Status Send(ChannelHandle channel, MessageKey key, const void* data) override;
+  absl::Status WaitSent(ChannelHandle channel) override;
+  absl::Status Receive(ChannelHandle channel, MessageKey key, void* data) override;
+  absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
+                             void* const* buffers) override;
+  void Abort(const absl::Status& reason) override;
+
+ private:
+  // One posted transfer and whoever waits for it. Reused.
+  class Transfer;
+  // A directed message stream; programs that use the same one share its numbering.
+  struct Stream {
+    uint32_t id = 0;
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    std::unique_ptr<Transfer> sending;
+    std::unique_ptr<Transfer> receiving;
+  };
+  struct OpenedChannel {
+    Channel channel;
+    std::string description;  // for messages
+    Stream* stream = nullptr;
+    MessageHeader header;
+    MessageKey last_sent;
+  };
+  struct OpenedCollective {
+    CollectiveSpec spec;
+    uint32_t stream_id = 0;
+    std::map<int, uint64_t> sent;                  // by member
+    std::map<int, uint64_t> received;              // by member
+    std::vector<std::unique_ptr<Transfer>> sends;  // one per kSend step; null elsewhere
+    std::unique_ptr<Transfer> receiving;
+  };
+
+  MessageHeader HeaderOf(uint32_t stream, DType dtype, int64_t elements) const;
+  absl::Status Wait(Transfer& transfer, const std::string& what, MessageKey key, RankId peer);
+  absl::Status PlayStep(OpenedCollective& collective, size_t index, MessageKey key,
+                        void* const* buffers);
+  // A send that still reads a part of `range` must be over before it is written.
+  absl::Status WaitForReaders(OpenedCollective& collective, size_t index, const BufferRange& range,
+                              MessageKey key);
+
+  Transport& transport_;
+  Clock& clock_;
+  const JobIdentity identity_;
+  const absl::Duration stall_timeout_;
+  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // by channel id
+  std::vector<std::unique_ptr<OpenedChannel>> channels_;
+  std::vector<std::unique_ptr<OpenedCollective>> collectives_;
+  std::map<std::vector<int32_t>, uint32_t> collectives_of_group_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_TRANSPORT_COMMUNICATOR_H_

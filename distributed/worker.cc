@@ -1,0 +1,257 @@
+#include "distributed/worker.h"
+
+#include <unistd.h>
+
+#include <map>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "distributed/transport_communicator.h"
+#include "executor/step_program.h"
+#include "executor/variable_store.h"
+#include "platform/cpu_info.h"
+#include "platform/mutex.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Measures what a step waits for its data.
+class TimedInputSource final : public InputSource {
+ public:
+  TimedInputSource(std::unique_ptr<InputSource> source, Clock& clock)
+      : source_(std::move(source)), clock_(clock) {}
+  absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                    void* target) override {
+    const int64_t begin = clock_.MonotonicNanos();
+    absl::Status status = source_->Fill(step, input, first, count, target);
+    nanoseconds_ += clock_.MonotonicNanos() - begin;
+    return status;
+  }
+  double TakeSeconds() { return static_cast<double>(std::exchange(nanoseconds_, 0)) * 1e-9; }
+
+ private:
+  const std::unique_ptr<InputSource> source_;
+  Clock& clock_;
+  int64_t nanoseconds_ = 0;
+};
+
+absl::Status Mismatch(const char* what, const std::string& mine, const std::string& theirs) {
+  return absl::FailedPreconditionError(absl::StrCat("handshake refused: the worker's ", what,
+                                                    " is ", mine, ", the coordinator's is ", theirs,
+                                                    "; all processes of a job must agree"));
+}
+
+uint64_t RandomNumber() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+constexpr char kStepInput[] = "weft.step";
+
+}  // namespace
+
+class Worker::Impl {
+ public:
+  explicit Impl(WorkerEnvironment environment)
+      : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
+
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
+  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& name, Partition partition,
+                                                 const std::string& data);
+  absl::Status WriteVariable(const std::string& name, const Tensor& local);
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name);
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                        const std::function<void(const StepReport&)>& report);
+  void Abort(const absl::Status& reason);
+
+ private:
+  struct Program {
+    std::unique_ptr<Partition> partition;
+    std::unique_ptr<StepProgram> step;
+    TimedInputSource* input = nullptr;
+  };
+
+  absl::Status CheckJoined() const;
+  absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
+  absl::StatusOr<StepResult> RunStep(Program& program, const StepOptions& options);
+  std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
+
+  const WorkerEnvironment environment_;
+  const uint64_t incarnation_;
+  JobMembership membership_;
+  bool joined_ = false;
+  bool failed_ = false;
+  // Destroyed bottom up: programs before what they run on.
+  std::shared_ptr<Transport> transport_ ABSL_GUARDED_BY(transport_mutex_);
+  Mutex transport_mutex_;  // Abort comes from other threads
+  std::unique_ptr<TransportCommunicator> communicator_;
+  std::unique_ptr<VariableStore> variables_;
+  std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
+  std::map<std::string, Program> programs_;
+};
+
+absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
+  if (membership.version != environment_.version) {
+    return Mismatch("version", environment_.version, membership.version);
+  }
+  const std::string instruction_set(InstructionSetName(EffectiveInstructionSet()));
+  if (membership.strict && membership.instruction_set != instruction_set) {
+    return Mismatch("instruction set", instruction_set, membership.instruction_set);
+  }
+  if (joined_ && membership.epoch == membership_.epoch) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Name(), " has joined job ", membership.epoch, " already"));
+  }
+  programs_.clear();
+  inputs_.clear();
+  communicator_.reset();
+  membership_ = membership;
+  variables_ = std::make_unique<VariableStore>(*environment_.device);
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                        environment_.open_transport(membership));
+  std::shared_ptr<Transport> shared = std::move(transport);
+  communicator_ = std::make_unique<TransportCommunicator>(
+      *shared, *environment_.clock, JobIdentity{membership.epoch, incarnation_},
+      absl::Seconds(membership.stall_timeout_seconds));
+  {
+    MutexLock lock(transport_mutex_);
+    transport_ = std::move(shared);
+  }
+  joined_ = true;
+  failed_ = false;
+  return WorkerInfo{environment_.version, instruction_set, int64_t{getpid()}, incarnation_};
+}
+
+absl::Status Worker::Impl::CheckJoined() const {
+  if (!joined_) return absl::FailedPreconditionError("the worker has not joined a job");
+  if (failed_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Name(), " failed in this job; a new job must be joined"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TimedInputSource*> Worker::Impl::OpenInput(const std::string& data) {
+  if (data.empty()) return nullptr;
+  std::unique_ptr<TimedInputSource>& input = inputs_[data];
+  if (input == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, environment_.open_input(data));
+    input = std::make_unique<TimedInputSource>(std::move(source), *environment_.clock);
+  }
+  return input.get();
+}
+
+absl::StatusOr<ProgramMemoryReport> Worker::Impl::AddProgram(const std::string& name,
+                                                             Partition partition,
+                                                             const std::string& data) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  Program program;
+  program.partition = std::make_unique<Partition>(std::move(partition));
+  WEFT_RETURN_IF_ERROR(variables_->Add(program.partition->variables));
+  WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
+  const ExecutorEnvironment environment{environment_.device, variables_.get(),
+                                        communicator_.get(), program.input,
+                                        environment_.clock,  nullptr};
+  absl::StatusOr<std::unique_ptr<StepProgram>> step = CompileStep(*program.partition, environment);
+  if (!step.ok()) return Annotate(step.status(), Name());
+  program.step = *std::move(step);
+  const ProgramMemoryReport report{program.step->memory().arena_bytes,
+                                   program.step->memory().variable_bytes};
+  programs_[name] = std::move(program);
+  return report;
+}
+
+absl::Status Worker::Impl::WriteVariable(const std::string& name, const Tensor& local) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  return variables_->Write(name, local);
+}
+
+absl::StatusOr<Tensor> Worker::Impl::ReadVariable(const std::string& name) {
+  if (!joined_) return CheckJoined();
+  return variables_->Read(name);
+}
+
+// A step whose loss is not finite has changed nothing: it is run again, looking at every node.
+absl::StatusOr<StepResult> Worker::Impl::RunStep(Program& program, const StepOptions& options) {
+  absl::StatusOr<StepResult> result = program.step->Run(options);
+  if (result.ok() || !absl::IsOutOfRange(result.status())) return result;
+  StepOptions checked = options;
+  checked.check_numerics = true;
+  const absl::StatusOr<StepResult> again = program.step->Run(checked);
+  if (again.ok() || !absl::IsOutOfRange(again.status())) {
+    communicator_->Abort(result.status());
+    return result.status();
+  }
+  return absl::OutOfRangeError(
+      absl::StrCat(result.status().message(), "; ", again.status().message()));
+}
+
+absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
+                                    const std::function<void(const StepReport&)>& report) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  for (const StepRange& range : ranges) {
+    const auto program = programs_.find(range.program);
+    if (program == programs_.end()) {
+      return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
+    }
+    StepOptions options;
+    options.scalars = range.scalars;
+    for (int64_t i = 0; i < range.count; ++i) {
+      options.step = range.first_step + i;
+      options.scalars[kStepInput] = static_cast<double>(options.step + 1);
+      const int64_t begin = environment_.clock->MonotonicNanos();
+      absl::StatusOr<StepResult> result = RunStep(program->second, options);
+      if (!result.ok()) {
+        failed_ = true;
+        return Annotate(result.status(), Name());
+      }
+      StepReport done;
+      done.step = options.step;
+      done.values = std::move(result->reports);
+      done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
+      if (program->second.input != nullptr) {
+        done.input_seconds = program->second.input->TakeSeconds();
+      }
+      report(done);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Worker::Impl::Abort(const absl::Status& reason) {
+  std::shared_ptr<Transport> transport;
+  {
+    MutexLock lock(transport_mutex_);
+    transport = transport_;
+  }
+  if (transport != nullptr) transport->Abort(reason);
+}
+
+Worker::Worker(WorkerEnvironment environment)
+    : impl_(std::make_unique<Impl>(std::move(environment))) {}
+Worker::~Worker() = default;
+
+absl::StatusOr<WorkerInfo> Worker::Join(const JobMembership& membership) {
+  return impl_->Join(membership);
+}
+absl::StatusOr<ProgramMemoryReport> Worker::AddProgram(const std::string& program,
+                                                       Partition partition,
+                                                       const std::string& data) {
+  return impl_->AddProgram(program, std::move(partition), data);
+}
+absl::Status Worker::WriteVariable(const std::string& name, const Tensor& local) {
+  return impl_->WriteVariable(name, local);
+}
+absl::StatusOr<Tensor> Worker::ReadVariable(const std::string& name) {
+  return impl_->ReadVariable(name);
+}
+absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
+                              const std::function<void(const StepReport&)>& report) {
+  return impl_->RunSteps(ranges, report);
+}
+void Worker::Abort(const absl::Status& reason) { impl_->Abort(reason); }
+
+}  // namespace weft
