@@ -1,0 +1,48 @@
+#include "onnx_import/importer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_import/graph_converter.h"
+#include "onnx_import/model_validator.h"
+#include "onnx_import/quote.h"
+#include "onnx_import/wire.pb.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+
+absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOptions& options) {
+  const onnx::ModelProto& proto = *file.proto();
+  ImportedModel model;
+  model.file = file;
+  model.producer_name = proto.producer_name();
+  model.producer_version = proto.producer_version();
+  model.doc = proto.doc_string();
+  model.ir_version = proto.ir_version();
+  model.model_version = proto.model_version();
+  for (const onnx::OperatorSetIdProto& opset : proto.opset_import()) {
+    model.opsets[NormalizedDomain(opset.domain())] = opset.version();
+  }
+  for (const onnx::StringStringEntryProto& entry : proto.metadata_props()) {
+    model.metadata[entry.key()] = entry.value();
+  }
+  ConversionContext context{proto, options, {file.proto(), file.external()}, model.opsets};
+  for (const onnx::FunctionProto& function : proto.functions()) {
+    context.functions[{NormalizedDomain(function.domain()), function.name(), function.overload()}] =
+        &function;
+  }
+  GraphConverter converter(context, model.graph);
+  const absl::Status status = converter.Convert(proto.graph());
+  if (!status.ok()) return Printable(Annotate(status, file.Label()));
+  model.parameters = std::move(converter.parameters());
+  return model;
+}
+
+absl::StatusOr<ImportedModel> ImportModelFile(FileSystem& file_system, const std::string& path,
+                                              const ImportOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(const ModelFile file, ModelFile::Load(file_system, path));
+  return ImportModel(file, options);
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+// From an ONNX model to a Graph whose nodes all have their newest form.
+#ifndef WEFT_ONNX_IMPORT_IMPORTER_H_
+#define WEFT_ONNX_IMPORT_IMPORTER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "onnx_import/model_file.h"
+#include "platform/file_system.h"
+
+namespace weft {
+
+struct ImportOptions {
+  // True (training, inspecting): float initializers and float Constant nodes of the main graph
+  // become Variables, none of them trainable yet: MarkTrainable (trainable.h) decides. False
+  // (running, evaluating): they become constants, so that kernels can pack weights.
+  bool parameters_as_variables = true;
+  // Fill in the types of all values. An operator whose inputs do not fit is then an import error.
+  bool infer_shapes = true;
+};
+
+// How the file stores a float tensor; the exporter puts trained values back in the same place.
+enum class ParameterStorage : uint8_t { kInitializer, kConstantNode };
+
+struct ImportedParameter {
+  std::string name;  // of the value in the graph
+  ParameterStorage storage = ParameterStorage::kInitializer;
+  int index = 0;  // of the initializer, or of the node, in the file's main graph
+  // The file lists it among the graph's inputs too (old exporters); here it is no input.
+  bool also_graph_input = false;
+  DType dtype = DType::kInvalid;
+  Shape shape;
+};
+
+struct ImportedModel {
+  Graph graph;
+  // The file as it was, for the exporter and for messages.
+  ModelFile file;
+  // Every float initializer and float Constant node of the main graph, in file order, whether it
+  // may train or not, with ImportOptions::parameters_as_variables or without.
+  std::vector<ImportedParameter> parameters;
+
+  std::string producer_name;
+  std::string producer_version;
+  std::string doc;
+  int64_t ir_version = 0;
+  int64_t model_version = 0;
+  std::map<std::string, int64_t> opsets;  // "" is ONNX's own domain
+  std::map<std::string, std::string> metadata;
+};
+
+// Converts a checked file. Operators of opsets 7 to 27 are rewritten to their newest form; an
+// operator that no schema is registered for is kept as a node with a null schema (it can be
+// inspected, not run). Model-local functions are inlined. Every node and value gets a stable unique
+// name and origin.
+//
+// A subgraph (of If, Loop, Scan) becomes a Graph attribute; values it takes from outside become its
+// last inputs, listed in the string attribute "weft.captures.NAME" of the node, and inputs of the
+// node after its own, so that the node depends on them. Kinds of attributes that Graph cannot hold
+// are kept encoded as strings "weft.encoded.NAME".
+//
+// InvalidArgument, with file, node, attribute or tensor: references that dangle or form a cycle,
+// tensors that do not fit, missing or wrong attributes, unknown operator sets. Linear time.
+absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOptions& options = {});
+
+// Load and import in one.
+absl::StatusOr<ImportedModel> ImportModelFile(FileSystem& file_system, const std::string& path,
+                                              const ImportOptions& options = {});
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_IMPORTER_H_

@@ -1,0 +1,61 @@
+#include "onnx_import/model_file.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_import/model_validator.h"
+#include "onnx_import/quote.h"
+#include "onnx_import/wire.pb.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// "a/b.onnx" -> "a", "b.onnx" -> ".".
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::string ModelFile::Label() const { return absl::StrCat("model ", Quoted(path_)); }
+
+absl::Status ModelFile::ParseAndValidate(const WireLimits& limits) {
+  if (bytes_.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Label(), ": the file is empty, expected an ONNX model; copy or export it again"));
+  }
+  auto proto = std::make_shared<onnx::ModelProto>();
+  absl::Status status = ParseWire(bytes_, limits, *proto);
+  if (status.ok()) status = ValidateModel(*proto);
+  proto_ = std::move(proto);
+  return Annotate(status, Label());
+}
+
+absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::string& path,
+                                          const WireLimits& limits) {
+  ModelFile model;
+  model.path_ = path;
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, file_system.MapFile(path));
+  model.bytes_ = std::string_view(reinterpret_cast<const char*>(file->data()), file->size());
+  model.bytes_owner_ = file;
+  model.external_ = std::make_shared<ExternalData>(file_system, FolderOf(path));
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits));
+  return model;
+}
+
+absl::StatusOr<ModelFile> ModelFile::Parse(std::string bytes, const std::string& label,
+                                           const WireLimits& limits) {
+  ModelFile model;
+  model.path_ = label;
+  auto owned = std::make_shared<const std::string>(std::move(bytes));
+  model.bytes_ = *owned;
+  model.bytes_owner_ = std::move(owned);
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits));
+  return model;
+}
+
+}  // namespace weft

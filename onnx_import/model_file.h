@@ -1,0 +1,60 @@
+// ModelFile: an ONNX file, read, checked and kept.
+#ifndef WEFT_ONNX_IMPORT_MODEL_FILE_H_
+#define WEFT_ONNX_IMPORT_MODEL_FILE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_import/external_data.h"
+#include "onnx_import/wire_scan.h"
+#include "platform/file_system.h"
+
+namespace weft {
+
+namespace onnx {
+class ModelProto;
+}
+
+// The bytes of a model and their decoded form. Everything in it was checked that can be checked
+// without knowing operators: the encoding, names, types, attributes, versions (model_validator.h).
+// References between nodes and payloads of tensors are checked when a graph is made of it.
+// Copies share the contents. Immutable, but `external()` is not thread-safe.
+class ModelFile {
+ public:
+  ModelFile() = default;  // of no file, to assign to
+
+  // Maps and checks a file. The file system is borrowed for as long as the model or a tensor of it
+  // lives. Errors are one paragraph that names the file; codes: what FileSystem says (NotFound,
+  // ...), InvalidArgument, ResourceExhausted.
+  static absl::StatusOr<ModelFile> Load(FileSystem& file_system, const std::string& path,
+                                        const WireLimits& limits = {});
+  // The same for bytes in memory; `label` stands for the path in messages. Such a model can have no
+  // external data.
+  static absl::StatusOr<ModelFile> Parse(std::string bytes, const std::string& label,
+                                         const WireLimits& limits = {});
+
+  const std::string& path() const { return path_; }
+  // "model 'PATH'", for messages.
+  std::string Label() const;
+  std::string_view bytes() const { return bytes_; }
+  // Lives as long as any copy of the pointer.
+  const std::shared_ptr<const onnx::ModelProto>& proto() const { return proto_; }
+  // Null for models in memory.
+  ExternalData* external() const { return external_.get(); }
+
+ private:
+  absl::Status ParseAndValidate(const WireLimits& limits);
+
+  std::string path_;
+  std::shared_ptr<const void> bytes_owner_;
+  std::string_view bytes_;
+  std::shared_ptr<const onnx::ModelProto> proto_;
+  std::shared_ptr<ExternalData> external_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_MODEL_FILE_H_
