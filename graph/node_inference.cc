@@ -32,6 +32,24 @@ std::optional<std::vector<Dim>> DimsOfConstant(const Tensor& constant) {
   return dims;
 }
 
+// Unlike Dim's ==, two unknown dimensions are the same knowledge.
+bool SameDims(const std::vector<Dim>& a, const std::vector<Dim>& b) {
+  return std::ranges::equal(a, b, [](const Dim& x, const Dim& y) {
+    return x.is_known() == y.is_known() && (!x.is_known() || x.size() == y.size()) &&
+           x.symbol() == y.symbol();
+  });
+}
+
+bool SameKnowledge(const ValueDef& value, const InferredOutput& inferred) {
+  const ValueType& a = value.type;
+  const ValueType& b = inferred.type;
+  if (a.kind != b.kind || a.dtype != b.dtype) return false;
+  if (a.shape.has_rank() != b.shape.has_rank()) return false;
+  if (a.shape.has_rank() && !SameDims(a.shape.dims(), b.shape.dims())) return false;
+  if (value.elements.has_value() != inferred.elements.has_value()) return false;
+  return !value.elements.has_value() || SameDims(*value.elements, *inferred.elements);
+}
+
 class NodeInferenceContext final : public InferenceContext {
  public:
   NodeInferenceContext(const Graph& graph, const Node& node, std::vector<InferredOutput>& outputs)
@@ -105,10 +123,9 @@ std::optional<Tensor> TensorOfElements(const ValueType& type, const std::vector<
   return Tensor::Of<int32_t>(shape, std::vector<int32_t>(values.begin(), values.end()));
 }
 
-absl::Status InferOutputs(const Graph& graph, const Node& node,
-                          std::vector<InferredOutput>& outputs) {
+absl::Status RunShapeFunction(const Graph& graph, const Node& node,
+                              std::vector<InferredOutput>& outputs) {
   outputs.assign(node.outputs.size(), {});
-  WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph, node));
   NodeInferenceContext context(graph, node, outputs);
   const absl::Status status = node.schema->infer()(context);
   if (status.ok()) return status;
@@ -116,6 +133,22 @@ absl::Status InferOutputs(const Graph& graph, const Node& node,
   // A shape function may hand on an error of a helper that knows no node.
   if (message.starts_with("node '")) return status;
   return absl::Status(status.code(), context.Error(message).message());
+}
+
+absl::StatusOr<bool> InferInto(Graph& graph, const Node& node,
+                               std::vector<InferredOutput>& scratch) {
+  if (node.schema == nullptr || !node.schema->infer()) return false;
+  WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph, node));
+  WEFT_RETURN_IF_ERROR(RunShapeFunction(graph, node, scratch));
+  bool changed = false;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid()) continue;
+    ValueDef& value = graph.value(node.outputs[i]);
+    changed = changed || !SameKnowledge(value, scratch[i]);
+    value.type = std::move(scratch[i].type);
+    value.elements = std::move(scratch[i].elements);
+  }
+  return changed;
 }
 
 }  // namespace weft

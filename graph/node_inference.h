@@ -1,4 +1,4 @@
-// Runs one node's shape function without changing the graph: shared by inference and verifier.
+// Runs one node's shape function: shared by inference, specialization, passes and verifier.
 #ifndef WEFT_GRAPH_NODE_INFERENCE_H_
 #define WEFT_GRAPH_NODE_INFERENCE_H_
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "graph/graph.h"
 
 namespace weft {
@@ -16,13 +17,19 @@ struct InferredOutput {
   std::optional<std::vector<Dim>> elements;  // see ValueDef::elements
 };
 
-// One entry per output of the node, kept between calls to spare allocations. InvalidArgument,
-// naming the node, when the node does not fit its schema or its shape function refuses. REQUIRES:
-// node.schema != nullptr && node.schema->infer(); inputs are values of the graph.
-absl::Status InferOutputs(const Graph& graph, const Node& node,
-                          std::vector<InferredOutput>& outputs);
+// Runs the shape function. `outputs` gets one entry per output of the node; callers keep it between
+// calls to spare allocations. InvalidArgument, naming the node, when the shape function refuses.
+// REQUIRES: node.schema != nullptr && node.schema->infer(); the node fits its schema
+// (CheckNodeAgainstSchema), and its inputs are values of the graph.
+absl::Status RunShapeFunction(const Graph& graph, const Node& node,
+                              std::vector<InferredOutput>& outputs);
 
-// The tensor of `dtype` (int32 or int64) and `shape` with these elements, when all are known sizes.
+// InferNode with a scratch buffer; true if what the graph knows has changed. A node without schema
+// or shape function changes nothing.
+absl::StatusOr<bool> InferInto(Graph& graph, const Node& node,
+                               std::vector<InferredOutput>& scratch);
+
+// A tensor of `type` (int32 or int64, rank 0 or 1) with these elements, when all are known sizes.
 std::optional<Tensor> TensorOfElements(const ValueType& type, const std::vector<Dim>& elements);
 
 }  // namespace weft

@@ -61,15 +61,17 @@ absl::Status InferGather(InferenceContext& context) {
 }
 
 absl::Status InferConcat(InferenceContext& context) {
-  context.SetOutput(0, context.InputType(0).dtype, SymbolicShape(std::vector<Dim>{Dim()}));
-  std::vector<Dim> all;
+  Dim size = 0;
+  std::optional<std::vector<Dim>> all = std::vector<Dim>();
   for (int i = 0; i < context.num_inputs(); ++i) {
+    const Dim part = context.InputShape(i).has_rank() ? context.InputShape(i).dim(0) : Dim();
+    size = size.is_known() && part.is_known() ? Dim(size.size() + part.size()) : Dim();
     const auto dims = context.InputDims(i);
-    if (!dims.has_value()) return absl::OkStatus();
-    all.insert(all.end(), dims->begin(), dims->end());
+    if (!dims.has_value()) all.reset();
+    if (all.has_value()) all->insert(all->end(), dims->begin(), dims->end());
   }
-  context.SetOutput(0, context.InputType(0).dtype, Shape{static_cast<int64_t>(all.size())});
-  context.SetOutputDims(0, std::move(all));
+  context.SetOutput(0, context.InputType(0).dtype, SymbolicShape(std::vector<Dim>{size}));
+  if (all.has_value()) context.SetOutputDims(0, *std::move(all));
   return absl::OkStatus();
 }
 
