@@ -50,7 +50,7 @@ absl::StatusOr<Dims> ConcatDims(InferenceContext& context, int axis, int rank) {
     }
     if (input.rank() != rank) {
       return context.Error(absl::StrCat("input ", i, " has shape ", input.ToString(),
-                                        ", of another rank than the others (", rank, ")"));
+                                        ", whose rank is not that of the first, ", rank));
     }
     along_axis.push_back(input.dim(axis));
     for (int a = 0; a < rank; ++a) {
@@ -85,7 +85,7 @@ absl::Status InferConcat(InferenceContext& context) {
   }
   const DType dtype = context.InputType(0).dtype;
   int rank = -1;
-  for (int i = 0; i < context.num_inputs(); ++i) {
+  for (int i = context.num_inputs() - 1; i >= 0; --i) {
     if (context.InputShape(i).has_rank()) rank = context.InputShape(i).rank();
   }
   if (rank < 0) {

@@ -338,17 +338,12 @@ absl::Status InferUnsqueeze(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-// Without axes, those of size one in the whole tensor are named: a shard may have more of them.
-absl::Status LocalizeSqueeze(LocalizeContext& context) {
-  const Node& node = context.node();
-  if (node.inputs.size() > 1 && node.inputs[1].valid()) return absl::OkStatus();
-  const Shape& global = context.GlobalInputShape(0);
-  std::vector<int64_t> axes;
-  for (int axis = 0; axis < global.rank(); ++axis) {
-    if (global.dim(axis) == 1) axes.push_back(axis);
-  }
-  context.SetConstantInput(1, IntsTensor(axes));
-  return absl::OkStatus();
+// Without axes, the axes of size one are meant, and a shard may have more of them: nothing is
+// split.
+absl::StatusOr<FactorRule> SqueezeRule(const NodeView& view) {
+  if (view.HasInput(1)) return ReshapeRule(view);
+  return WholeRule(std::vector<Shape>(view.num_inputs(), view.InputShape(0)),
+                   {view.OutputShape(0)});
 }
 
 WEFT_REGISTER_OP(OpSchema::Onnx("Squeeze")
@@ -358,8 +353,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Squeeze")
                      .Output("squeezed")
                      .Infer(InferSqueeze)
                      .Gradient(ReshapeGradient)
-                     .Sharding(ReshapeRule)
-                     .Localize(LocalizeSqueeze)
+                     .Sharding(SqueezeRule)
                      .CostOf(AliasCost)
                      .Alias(0, 0)
                      .ValueInputs({1}));
