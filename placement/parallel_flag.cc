@@ -1,0 +1,68 @@
+// ParseParallel: the value of --parallel.
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "graph/schedule/action_list.h"
+#include "placement/nearest_name.h"
+#include "placement/plan_file.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMost = 1 << 16;  // ranks, micro-batches
+
+const std::vector<std::string>& Keys() {
+  static const auto* const keys =
+      new std::vector<std::string>{"dp", "tp", "pp", "micro", "schedule"};
+  return *keys;
+}
+
+absl::Status Error(const std::string& text, const std::string& message) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parallel '", text, "': ", message, "; expected for example dp=2,tp=1,pp=2 with the keys ",
+      absl::StrJoin(Keys(), ", ")));
+}
+
+absl::Status SetKey(const std::string& text, const std::string& key, const std::string& value,
+                    Plan& plan) {
+  if (key == "schedule") {
+    plan.schedule = value;
+    const absl::Status status = MakeActions(value, 1, 0, 1, true).status();
+    return status.ok() ? status : Error(text, std::string(status.message()));
+  }
+  int* target = key == "dp"      ? &plan.mesh.data
+                : key == "tp"    ? &plan.mesh.tensor
+                : key == "pp"    ? &plan.mesh.pipeline
+                : key == "micro" ? &plan.micro_batches
+                                 : nullptr;
+  if (target == nullptr) {
+    return Error(text, absl::StrCat("unknown key '", key, "'", DidYouMean(key, Keys())));
+  }
+  if (absl::SimpleAtoi(value, target) && *target >= 1 && *target <= kMost) return absl::OkStatus();
+  return Error(text, absl::StrCat(key, " is '", value, "', not a whole number from 1 to ", kMost));
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> ParseParallel(const std::string& text) {
+  Plan plan;
+  std::vector<std::string> seen;
+  for (const std::string& item : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+    if (parts.size() != 2) return Error(text, absl::StrCat("'", item, "' is not KEY=VALUE"));
+    for (const std::string& before : seen) {
+      if (before == parts[0]) return Error(text, absl::StrCat(parts[0], " comes twice"));
+    }
+    seen.push_back(parts[0]);
+    WEFT_RETURN_IF_ERROR(SetKey(text, parts[0], parts[1], plan));
+  }
+  const int64_t ranks = int64_t{plan.mesh.data} * plan.mesh.tensor * plan.mesh.pipeline;
+  if (ranks > kMost) {
+    return Error(text, absl::StrCat(ranks, " ranks are more than there can be"));
+  }
+  return plan;
+}
+
+}  // namespace weft
