@@ -133,7 +133,9 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
     if (metric == "loss") parts = AddLoss(builder, loss);
     WEFT_RETURN_IF_ERROR(parts.status());
     WEFT_ASSIGN_OR_RETURN(GlobalMean mean, AddGlobalMean(graph, *parts, metric));
+    graph.RenameValue(mean.weight, absl::StrCat(metric, kWeightSuffix));
     outputs.push_back(mean.mean);
+    outputs.push_back(mean.weight);
   }
   graph.SetOutputs(std::move(outputs));
   return graph;

@@ -16,6 +16,8 @@ inline constexpr char kLearningRateInput[] = "weft.learning_rate";  // float32 [
 inline constexpr char kStepInput[] = "weft.step";  // int64 [], 1 for the first step
 inline constexpr char kLabelsInput[] = "labels";
 inline constexpr char kLossOutput[] = "loss";
+// An evaluation step also reports what each metric's mean was divided by: "accuracy/weight".
+inline constexpr char kWeightSuffix[] = "/weight";
 
 struct LossSpec {
   // "softmax_cross_entropy", "mse", or "output:NAME" (the graph computes it).
@@ -43,7 +45,8 @@ struct TrainingSpec {
 // is missing (with the path).
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec);
 
-// Forward only. `metrics`: "accuracy", "loss". Outputs are named after the metrics.
+// Forward only. `metrics`: "accuracy", "loss". Outputs are named after the metrics (means over the
+// step's samples), and NAME/weight.
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics);
 

@@ -1,0 +1,64 @@
+#include "distributed/in_process_cluster.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "distributed/in_process_client.h"
+#include "platform/clock.h"
+#include "tensor/cpu_device.h"
+
+namespace weft {
+
+InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input,
+                                   std::string version) {
+  std::vector<Device*> devices;
+  for (int i = 0; i < workers; ++i) {
+    DeviceInfo info;
+    info.index = i;
+    devices_.push_back(NewCpuDevice(info));
+    devices.push_back(devices_.back().get());
+  }
+  AddWorkers(devices, open_input, version);
+}
+
+InProcessCluster::InProcessCluster(const std::vector<Device*>& devices,
+                                   InputSourceFactory open_input, std::string version) {
+  AddWorkers(devices, open_input, version);
+}
+
+InProcessCluster::~InProcessCluster() {
+  clients_.clear();
+  workers_.clear();
+}
+
+void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
+                                  const InputSourceFactory& open_input,
+                                  const std::string& version) {
+  const int ranks = static_cast<int>(devices.size());
+  for (int i = 0; i < ranks; ++i) {
+    WorkerEnvironment environment;
+    environment.device = devices[i];
+    environment.clock = &RealClock();
+    environment.open_input = open_input;
+    environment.version = version;
+    environment.open_transport =
+        [this, ranks](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
+      MutexLock lock(mutex_);
+      if (hubs_.empty() || job.epoch != epoch_) {
+        hubs_.push_back(std::make_unique<InProcessHub>(ranks));
+        epoch_ = job.epoch;
+      }
+      return hubs_.back()->NewTransport(job.rank);
+    };
+    workers_.push_back(std::make_unique<Worker>(std::move(environment)));
+    clients_.push_back(NewInProcessClient(*workers_.back(), RankId(i)));
+  }
+}
+
+std::vector<WorkerClient*> InProcessCluster::clients() const {
+  std::vector<WorkerClient*> clients;
+  for (const auto& client : clients_) clients.push_back(client.get());
+  return clients;
+}
+
+}  // namespace weft

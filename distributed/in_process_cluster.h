@@ -1,0 +1,42 @@
+// N workers in this process, one thread each while they run: what a job without --local or --cluster
+// uses (N = 1), and tests.
+#ifndef WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
+#define WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/in_process_transport.h"
+#include "distributed/worker.h"
+#include "distributed/worker_client.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Owns workers, their devices and the hub between them.
+class InProcessCluster {
+ public:
+  InProcessCluster(int workers, InputSourceFactory open_input, std::string version);
+  // The same on devices of the caller's, one worker each; borrowed.
+  InProcessCluster(const std::vector<Device*>& devices, InputSourceFactory open_input,
+                   std::string version);
+  ~InProcessCluster();
+  // One per rank; they live as long as this.
+  std::vector<WorkerClient*> clients() const;
+
+ private:
+  void AddWorkers(const std::vector<Device*>& devices, const InputSourceFactory& open_input,
+                  const std::string& version);
+  std::vector<std::unique_ptr<Device>> devices_;
+  // A new hub for each job: an aborted one stays aborted.
+  Mutex mutex_;
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::unique_ptr<InProcessHub>> hubs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<WorkerClient>> clients_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_

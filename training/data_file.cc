@@ -1,0 +1,232 @@
+#include "training/data_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// A bomb guard: nothing we read unpacks to more.
+constexpr size_t kMaxUnpackedBytes = size_t{16} << 30;
+
+absl::Status Damaged(const std::string& name, const std::string& what) {
+  return absl::DataLossError(absl::StrCat("data file '", name, "': ", what));
+}
+
+absl::Status Unreadable(const std::string& name, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("data file '", name, "': ", what));
+}
+
+uint32_t BigEndian32(const char* bytes) {
+  const auto* b = reinterpret_cast<const unsigned char*>(bytes);
+  return (uint32_t{b[0]} << 24) | (uint32_t{b[1]} << 16) | (uint32_t{b[2]} << 8) | uint32_t{b[3]};
+}
+
+// Reverses the bytes of each element, in place.
+void SwapBytes(char* data, size_t bytes, size_t element) {
+  for (size_t i = 0; element > 1 && i + element <= bytes; i += element) {
+    std::reverse(data + i, data + i + element);
+  }
+}
+
+std::optional<DType> IdxType(unsigned char code) {
+  switch (code) {
+    case 0x08:
+      return DType::kUint8;
+    case 0x09:
+      return DType::kInt8;
+    case 0x0B:
+      return DType::kInt16;
+    case 0x0C:
+      return DType::kInt32;
+    case 0x0D:
+      return DType::kFloat32;
+    case 0x0E:
+      return DType::kFloat64;
+    default:
+      return std::nullopt;
+  }
+}
+
+const std::map<std::string, DType, std::less<>>& NpyTypes() {
+  static const auto* const kTypes = new std::map<std::string, DType, std::less<>>{
+      {"b1", DType::kBool},    {"f2", DType::kFloat16}, {"f4", DType::kFloat32},
+      {"f8", DType::kFloat64}, {"i1", DType::kInt8},    {"i2", DType::kInt16},
+      {"i4", DType::kInt32},   {"i8", DType::kInt64},   {"u1", DType::kUint8},
+      {"u2", DType::kUint16},  {"u4", DType::kUint32},  {"u8", DType::kUint64},
+  };
+  return *kTypes;
+}
+
+// The text after `'key':` in an NPY header, up to the comma that ends it at the top level.
+std::optional<std::string_view> HeaderField(std::string_view header, const std::string& key) {
+  const size_t at = header.find(absl::StrCat("'", key, "':"));
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view rest = header.substr(at + key.size() + 3);
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  const char close = !rest.empty() && rest.front() == '(' ? ')' : ',';
+  const size_t end = rest.find(close);
+  if (end == std::string_view::npos) return std::nullopt;
+  return rest.substr(0, end);
+}
+
+absl::StatusOr<Shape> ParseNpyShape(std::string_view text, const std::string& name) {
+  std::vector<int64_t> dims;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    if (*at < '0' || *at > '9') {
+      ++at;
+      continue;
+    }
+    int64_t dim = 0;
+    const auto [next, error] = std::from_chars(at, end, dim);
+    if (error != std::errc()) return Unreadable(name, "the shape has a number out of range");
+    dims.push_back(dim);
+    at = next;
+  }
+  return Shape::Create(dims);
+}
+
+// A tensor of `shape` from the bytes at the end of a file, which must fit exactly.
+absl::StatusOr<Tensor> PayloadTensor(DType dtype, Shape shape, std::string_view payload,
+                                     bool big_endian, const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, std::move(shape)));
+  if (payload.size() < tensor.bytes()) {
+    return Damaged(name, absl::StrCat("truncated: ", payload.size(), " bytes of data, ",
+                                      tensor.shape().ToString(), " needs ", tensor.bytes()));
+  }
+  if (payload.size() > tensor.bytes()) {
+    return Damaged(name, absl::StrCat(payload.size() - tensor.bytes(), " bytes too many after ",
+                                      tensor.shape().ToString()));
+  }
+  if (payload.empty()) return tensor;
+  std::memcpy(tensor.raw_data(), payload.data(), payload.size());
+  if (big_endian != (std::endian::native == std::endian::big)) {
+    SwapBytes(static_cast<char*>(tensor.raw_data()), tensor.bytes(),
+              static_cast<size_t>(DTypeBytes(dtype, 1)));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name) {
+  z_stream stream = {};
+  if (inflateInit2(&stream, 15 + 16) != Z_OK) {
+    return absl::ResourceExhaustedError("zlib has no memory");
+  }
+  std::string out;
+  std::vector<char> chunk(size_t{1} << 20);
+  int result = Z_OK;
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(std::min<size_t>(bytes.size(), UINT32_MAX));
+  while (result == Z_OK && out.size() <= kMaxUnpackedBytes) {
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(chunk.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    out.append(chunk.data(), chunk.size() - stream.avail_out);
+  }
+  const size_t read = bytes.size() - stream.avail_in;
+  inflateEnd(&stream);
+  if (result == Z_STREAM_END) return out;
+  return Damaged(name, absl::StrCat("the gzip stream is damaged or truncated near byte ", read,
+                                    "; fetch the file again"));
+}
+
+absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name) {
+  if (bytes.size() < 4) return Damaged(name, "truncated: shorter than an IDX header");
+  const auto type = IdxType(static_cast<unsigned char>(bytes[2]));
+  const int rank = static_cast<unsigned char>(bytes[3]);
+  if (bytes[0] != 0 || bytes[1] != 0 || !type || rank == 0 || rank > kMaxRank) {
+    return Unreadable(name, "not an IDX file (magic 0 0 TYPE RANK), a .npy file, or a gzip of one");
+  }
+  const size_t header = 4 + 4 * static_cast<size_t>(rank);
+  if (bytes.size() < header) return Damaged(name, "truncated inside the IDX header");
+  std::vector<int64_t> dims;
+  for (int i = 0; i < rank; ++i) dims.push_back(BigEndian32(bytes.data() + 4 + 4 * i));
+  WEFT_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
+  return PayloadTensor(*type, std::move(shape), bytes.substr(header), /*big_endian=*/true, name);
+}
+
+absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
+  if (bytes.size() < 12) return Damaged(name, "truncated: shorter than an NPY header");
+  const int version = static_cast<unsigned char>(bytes[6]);
+  const auto byte = [&](size_t i) { return size_t{static_cast<unsigned char>(bytes[i])}; };
+  const size_t prefix = version == 1 ? 10 : 12;
+  const size_t length = version == 1 ? byte(8) | byte(9) << 8
+                                     : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  if (version < 1 || version > 3 || bytes.size() < prefix + length) {
+    return Damaged(name, "truncated inside the NPY header, or of an unknown version");
+  }
+  const std::string_view header = bytes.substr(prefix, length);
+  const auto descr = HeaderField(header, "descr");
+  const auto order = HeaderField(header, "fortran_order");
+  const auto dims = HeaderField(header, "shape");
+  if (!descr || !order || !dims || descr->size() < 5) {
+    return Unreadable(name, "the NPY header lacks descr, fortran_order or shape");
+  }
+  if (order->find("True") != std::string_view::npos) {
+    return Unreadable(name, "stored in Fortran order; save it with numpy.ascontiguousarray");
+  }
+  const char byte_order = (*descr)[1];
+  const std::string_view code = descr->substr(2, descr->size() - 3);
+  const auto type = NpyTypes().find(code);
+  if (type == NpyTypes().end()) {
+    return Unreadable(name, absl::StrCat("element type ", std::string(*descr), " is not supported"));
+  }
+  WEFT_ASSIGN_OR_RETURN(Shape shape, ParseNpyShape(*dims, name));
+  return PayloadTensor(type->second, std::move(shape), bytes.substr(prefix + length),
+                       byte_order == '>', name);
+}
+
+absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(auto file, files.MapFile(path));
+  std::string_view bytes(static_cast<const char*>(static_cast<const void*>(file->data())),
+                         file->size());
+  std::string unpacked;
+  if (bytes.substr(0, 2) == "\x1f\x8b") {
+    WEFT_ASSIGN_OR_RETURN(unpacked, GunzipToMemory(bytes, path));
+    bytes = unpacked;
+  }
+  if (bytes.substr(0, 6) == "\x93NUMPY") return ParseNpy(bytes, path);
+  return ParseIdx(bytes, path);
+}
+
+absl::StatusOr<std::string> ToNpy(const Tensor& tensor) {
+  std::string code;
+  for (const auto& [text, dtype] : NpyTypes()) {
+    if (dtype == tensor.dtype()) code = text;
+  }
+  if (code.empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "NPY has no type for ", std::string(DTypeName(tensor.dtype())), "; cast the output first"));
+  }
+  const char order = code[1] == '1' ? '|' : '<';
+  std::string dims;
+  for (int64_t dim : tensor.shape().dims()) absl::StrAppend(&dims, dim, ", ");
+  if (tensor.shape().rank() > 1) dims.resize(dims.size() - 2);
+  std::string header = absl::StrCat("{'descr': '", std::string(1, order), code,
+                                    "', 'fortran_order': False, 'shape': (", dims, "), }");
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header.push_back('\n');
+  std::string out("\x93NUMPY\x01\x00", 8);
+  out.push_back(static_cast<char>(header.size() & 0xff));
+  out.push_back(static_cast<char>(header.size() >> 8));
+  out += header;
+  out.append(static_cast<const char*>(tensor.raw_data()), tensor.bytes());
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+// Reads data files whole into host tensors: idx (plain or .gz) and .npy.
+#ifndef WEFT_TRAINING_DATA_FILE_H_
+#define WEFT_TRAINING_DATA_FILE_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "platform/file_system.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// The file's tensor, in the file's element type; axis 0 counts the samples. The format is told from the
+// contents: gzip (unpacked first), NPY (https://numpy.org/neps/nep-0001-npy-format.html), IDX (the
+// MNIST format). Errors name the file, what was found at which offset and what was expected.
+// DataLoss for a truncated or damaged file, InvalidArgument for a format or type we do not read.
+absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path);
+
+// One format each; `name` is for messages.
+absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name);
+absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name);
+absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name);
+
+// NPY version 1.0. Real byte-sized types only.
+absl::StatusOr<std::string> ToNpy(const Tensor& tensor);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_DATA_FILE_H_

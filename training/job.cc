@@ -1,0 +1,190 @@
+#include "training/job.h"
+
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/inference.h"
+#include "ops/node_runner.h"
+#include "placement/partitioner.h"
+#include "placement/planner.h"
+#include "platform/cpu_info.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Dimensions of one sample of `input`: the graph's where it knows them, else the data's.
+absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const Tensor& data) {
+  std::vector<Dim> from_data;
+  for (int64_t dim : data.shape().dims().subspan(1)) from_data.push_back(dim);
+  const SymbolicShape& shape = input.type.shape;
+  if (!shape.has_rank()) return from_data;
+  if (shape.rank() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", input.name,
+                                                   "' is a scalar; it has no axis for samples"));
+  }
+  std::vector<Dim> dims(shape.dims().begin() + 1, shape.dims().end());
+  const bool same_rank = dims.size() == from_data.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].is_known()) continue;
+    if (!same_rank) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input '", input.name, "' is ", input.type.ToString(), " and the data ",
+          data.shape().ToString(), ": dimension ", i + 1, " cannot be told"));
+    }
+    dims[i] = from_data[i];
+  }
+  return dims;
+}
+
+// The distinct global batch sizes of an epoch.
+std::vector<int64_t> BatchSizes(const DataSet& data) {
+  std::vector<int64_t> sizes = {data.batch_of(0)};
+  if (data.last_batch() != sizes.front()) sizes.push_back(data.last_batch());
+  return sizes;
+}
+
+absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
+  for (ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    const ValueDef& input = graph.value(id);
+    FeedInput feed{input.name, InputRole::kData, input.type.dtype, {}};
+    if (data.Find(input.name) != nullptr) {
+      for (int i = 1; i < input.type.shape.rank(); ++i) {
+        feed.sample_shape.AddDim(input.type.shape.dim(i).size());
+      }
+    }
+    WEFT_RETURN_IF_ERROR(CheckInputFits(data, feed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddPrograms(PreparedJob& job, const Graph& graph, const std::string& kind,
+                         bool training) {
+  for (int64_t batch : BatchSizes(*job.data)) {
+    absl::StatusOr<std::vector<Partition>> partitions =
+        PartitionStep(graph, job.plan, {training, batch}, CpuNodeEvaluator());
+    if (!partitions.ok()) {
+      return Annotate(partitions.status(), absl::StrCat("partitioning for a batch of ", batch));
+    }
+    job.programs.push_back({absl::StrCat(kind, "/", batch), batch, *std::move(partitions)});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const DataSet& data) {
+  Plan plan = spec.plan;
+  if (plan.strict) {
+    plan.reduction = Reduction::kOrderedTree;
+    plan.threads_per_worker = 1;
+  }
+  return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+}
+
+}  // namespace
+
+absl::Status BindInputs(Graph& graph, const DataSet& data) {
+  for (ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    ValueDef& input = graph.value(id);
+    const Tensor* tensor = data.Find(input.name);
+    if (tensor == nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, *tensor));
+    const SymbolicShape& old = input.type.shape;
+    Dim samples = Dim::Symbol("batch");
+    if (old.has_rank() && old.rank() > 0 && old.dim(0).is_symbol()) samples = old.dim(0);
+    dims.insert(dims.begin(), samples);
+    input.type.shape = SymbolicShape(std::move(dims));
+  }
+  return InferShapes(graph);
+}
+
+absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
+                                            const JobSpec& spec,
+                                            std::shared_ptr<const DataSet> data) {
+  PreparedJob job;
+  job.data = std::move(data);
+  Graph bound = model.Clone();
+  WEFT_RETURN_IF_ERROR(BindInputs(bound, *job.data));
+  TrainingSpec plain = training;
+  plain.report_gradients = false;
+  WEFT_ASSIGN_OR_RETURN(job.graph, BuildTrainingGraph(bound, plain));
+  WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
+  WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "train", /*training=*/true));
+  if (training.report_gradients) {
+    WEFT_ASSIGN_OR_RETURN(Graph reporting, BuildTrainingGraph(bound, training));
+    WEFT_RETURN_IF_ERROR(BindInputs(reporting, *job.data));
+    WEFT_RETURN_IF_ERROR(AddPrograms(job, reporting, "gradients", /*training=*/true));
+  }
+  return job;
+}
+
+absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec& loss,
+                                              const std::vector<std::string>& metrics,
+                                              const JobSpec& spec,
+                                              std::shared_ptr<const DataSet> data) {
+  PreparedJob job;
+  job.data = std::move(data);
+  Graph bound = model.Clone();
+  WEFT_RETURN_IF_ERROR(BindInputs(bound, *job.data));
+  WEFT_ASSIGN_OR_RETURN(job.graph, BuildEvaluationGraph(bound, loss, metrics));
+  WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
+  WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "evaluate", /*training=*/false));
+  return job;
+}
+
+std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
+                                  int64_t last, const std::map<std::string, double>& scalars) {
+  std::vector<StepRange> ranges;
+  for (int64_t step = first; step < last; ++step) {
+    std::string program = absl::StrCat(kind, "/", data.batch_of(step));
+    if (ranges.empty() || ranges.back().program != program) {
+      ranges.push_back({std::move(program), step, 0, scalars});
+    }
+    ++ranges.back().count;
+  }
+  return ranges;
+}
+
+absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
+                      const std::string& version, std::vector<std::string> addresses) {
+  std::random_device random;
+  JobMembership membership;
+  membership.epoch = (uint64_t{random()} << 32) | random();
+  membership.addresses = std::move(addresses);
+  membership.version = version;
+  membership.model_digest = job.plan.model_digest;
+  membership.plan_digest = job.plan.cluster_digest;
+  membership.strict = job.plan.strict;
+  membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
+  membership.threads = job.plan.threads_per_worker;
+  membership.stall_timeout_seconds = spec.stall_timeout_seconds;
+  WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());
+  const std::string data = job.data->spec().ToJson();
+  for (const JobProgram& program : job.programs) {
+    WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
+  }
+  std::map<std::string, Tensor> initial;
+  for (const Variable& variable : job.graph.variables()) {
+    if (variable.initial.valid()) initial[variable.name] = variable.initial;
+  }
+  return coordinator.WriteVariables(initial);
+}
+
+InputSourceFactory NewDataSetFactory(FileSystem& files) {
+  return [&files](const std::string& text) -> absl::StatusOr<std::unique_ptr<InputSource>> {
+    WEFT_ASSIGN_OR_RETURN(DataSpec spec, DataSpec::FromJson(text));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const DataSet> data, DataSet::Open(files, spec));
+    return NewDataSetSource(std::move(data));
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,73 @@
+// A job: what is trained or evaluated, on what data, under which plan; and what each rank is to run.
+#ifndef WEFT_TRAINING_JOB_H_
+#define WEFT_TRAINING_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "distributed/coordinator.h"
+#include "distributed/worker.h"
+#include "graph/cluster_spec.h"
+#include "graph/graph.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "training/data_set.h"
+#include "training/training_graph.h"
+
+namespace weft {
+
+// How steps are made of a data set: everything but the graph.
+struct JobSpec {
+  ClusterSpec cluster;
+  // As the user gave it (mesh all 1 = nothing given); completed by Prepare.
+  Plan plan;
+  double stall_timeout_seconds = 60;
+};
+
+// One kind of step and what every rank runs in it.
+struct JobProgram {
+  std::string name;  // "train/128": kind and samples of the global batch
+  int64_t global_batch = 0;
+  std::vector<Partition> partitions;  // by rank
+};
+
+struct PreparedJob {
+  Graph graph;  // the logical one
+  Plan plan;    // complete
+  std::vector<JobProgram> programs;
+  std::shared_ptr<const DataSet> data;
+};
+
+// Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
+// again. InvalidArgument naming input and file shape where they do not fit.
+absl::Status BindInputs(Graph& graph, const DataSet& data);
+
+// Training graph, plan and partitions for all batch sizes the data set has. `model` has its trainable
+// variables marked.
+absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
+                                            const JobSpec& spec,
+                                            std::shared_ptr<const DataSet> data);
+absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec& loss,
+                                              const std::vector<std::string>& metrics,
+                                              const JobSpec& spec,
+                                              std::shared_ptr<const DataSet> data);
+
+// The runs of equal steps that cover [first, last), for programs named `kind`/SAMPLES.
+std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
+                                  int64_t last, const std::map<std::string, double>& scalars);
+
+// Joins the workers, hands out programs and the initial values of the graph's variables.
+// `epoch` is a new random number for each job; `addresses` are the ranks' data addresses (empty in-process).
+absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
+                      const std::string& version, std::vector<std::string> addresses);
+
+// The factory that workers open data sets with: DataSpec as JSON, files read through `files`.
+InputSourceFactory NewDataSetFactory(FileSystem& files);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_H_
