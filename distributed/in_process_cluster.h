@@ -1,5 +1,5 @@
-// N workers in this process, one thread each while they run: what a job without --local or --cluster
-// uses (N = 1), and tests.
+// N workers in this process, one thread each while they run: what a job without --local or
+// --cluster uses (N = 1), and tests.
 #ifndef WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
 #define WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
 

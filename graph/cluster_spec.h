@@ -12,9 +12,10 @@ namespace weft {
 
 // One worker process and its device. Rank = position in ClusterSpec::workers.
 struct WorkerSpec {
-  std::string name;     // "worker:0"
-  std::string host;     // the host entry it belongs to
-  std::string address;  // "127.0.0.1:4000", "unix:/path"; empty = started by us on a socket of our own
+  std::string name;  // "worker:0"
+  std::string host;  // the host entry it belongs to
+  std::string
+      address;  // "127.0.0.1:4000", "unix:/path"; empty = started by us on a socket of our own
   DeviceKind device = DeviceKind::kCpu;
   int device_index = 0;
   int64_t memory_bytes = 0;  // 0 = not said

@@ -145,8 +145,8 @@ class Graph {
   };
   // Looks the schema up in the global registry. The outputs' types are set by inference, later.
   NodeId AddNode(NodeSpec spec);
-  // Asks for output `index` of a node that did not want it; returns its value (the existing one if it
-  // was wanted already). The type is set by inference, later.
+  // Asks for output `index` of a node that did not want it; returns its value (the existing one if
+  // it was wanted already). The type is set by inference, later.
   ValueId AddNodeOutput(NodeId node, int index, const std::string& name);
   void AddOutput(ValueId value) { outputs_.push_back(value); }
   void SetOutputs(std::vector<ValueId> outputs) { outputs_ = std::move(outputs); }

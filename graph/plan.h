@@ -52,8 +52,8 @@ struct Prediction {
   double compute_seconds = 0;
   double communication_seconds = 0;
   double bubble_fraction = 0;
-  std::vector<int64_t> memory_bytes;     // per rank
-  std::vector<int64_t> bytes_per_step;   // sent per rank
+  std::vector<int64_t> memory_bytes;    // per rank
+  std::vector<int64_t> bytes_per_step;  // sent per rank
 };
 
 struct Plan {
@@ -65,8 +65,8 @@ struct Plan {
   // The cluster's worker for each rank (index into ClusterSpec::workers).
   std::vector<int> workers;
 
-  // The job's micro-batches: the global batch is cut into this many, first ones one longer, and replica
-  // d of D runs micro-batches [V d / D, V (d + 1) / D).
+  // The job's micro-batches: the global batch is cut into this many, first ones one longer, and
+  // replica d of D runs micro-batches [V d / D, V (d + 1) / D).
   int micro_batches = 1;
   // Text form of the pipeline schedule's generator: "gpipe" or "1f1b".
   std::string schedule = "gpipe";

@@ -25,8 +25,8 @@ struct StepShape {
 //   * update nodes compute the variables' updates and the reports (graph outputs) from accumulated
 //     values, variables and kStep inputs.
 // For every rank: stages cut the graph (Send/Recv inserted, gradients follow their forward nodes,
-// updates live with the variable's owner stage, which is that of its first user; other stages fetch the
-// value once per step in `begin`); the tensor axis shards it by the factor rules from
+// updates live with the variable's owner stage, which is that of its first user; other stages fetch
+// the value once per step in `begin`); the tensor axis shards it by the factor rules from
 // plan.tensor_shardings (conversions inserted); accumulations over the data axis become AllReduce.
 // Errors name node, value and axis.
 absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,

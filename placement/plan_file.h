@@ -18,8 +18,8 @@ std::string ClusterToYaml(const ClusterSpec& cluster);
 absl::StatusOr<Plan> ParsePlanFile(const std::string& text, const std::string& file_name);
 std::string PlanToYaml(const Plan& plan);
 
-// "dp=2,tp=1,pp=2,micro=4,schedule=1f1b": a plan's mesh, micro-batches and schedule; missing = 1. The
-// caller completes it with CompletePlan.
+// "dp=2,tp=1,pp=2,micro=4,schedule=1f1b": a plan's mesh, micro-batches and schedule; missing = 1.
+// The caller completes it with CompletePlan.
 absl::StatusOr<Plan> ParseParallel(const std::string& text);
 
 }  // namespace weft

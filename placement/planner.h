@@ -17,11 +17,11 @@ namespace weft {
 // Hash of a graph's structure (not of weights): what a plan is made for.
 uint64_t GraphDigest(const Graph& graph);
 
-// Fills in what `plan` leaves open, for this graph and cluster: digests (FailedPrecondition naming both
-// when it has others), data parallelism over all workers when no mesh was given (mesh all 1 and several
-// workers), ranks' workers, stages (balanced by FLOPs over the forward nodes in topological order, cut
-// where the fewest bytes cross), micro-batches (REQUIRES strict: as given), threads. Errors when mesh and
-// cluster do not fit, with both numbers.
+// Fills in what `plan` leaves open, for this graph and cluster: digests (FailedPrecondition naming
+// both when it has others), data parallelism over all workers when no mesh was given (mesh all 1
+// and several workers), ranks' workers, stages (balanced by FLOPs over the forward nodes in
+// topological order, cut where the fewest bytes cross), micro-batches (REQUIRES strict: as given),
+// threads. Errors when mesh and cluster do not fit, with both numbers.
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch);
 
@@ -29,11 +29,11 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
 struct RankSummary {
   RankId rank;
   int nodes = 0;
-  int64_t parameters = 0;          // elements of trainable shards
-  double flops = 0;                // per step
+  int64_t parameters = 0;  // elements of trainable shards
+  double flops = 0;        // per step
   int64_t variable_bytes = 0;
-  int64_t arena_bytes = 0;         // upper bound of live bytes over the actions
-  int64_t sent_bytes = 0;          // per step
+  int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
+  int64_t sent_bytes = 0;   // per step
 };
 absl::StatusOr<RankSummary> Summarize(const Partition& partition);
 

@@ -184,7 +184,8 @@ absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name)
   const std::string_view code = descr->substr(2, descr->size() - 3);
   const auto type = NpyTypes().find(code);
   if (type == NpyTypes().end()) {
-    return Unreadable(name, absl::StrCat("element type ", std::string(*descr), " is not supported"));
+    return Unreadable(name,
+                      absl::StrCat("element type ", std::string(*descr), " is not supported"));
   }
   WEFT_ASSIGN_OR_RETURN(Shape shape, ParseNpyShape(*dims, name));
   return PayloadTensor(type->second, std::move(shape), bytes.substr(prefix + length),

@@ -11,9 +11,9 @@
 
 namespace weft {
 
-// The file's tensor, in the file's element type; axis 0 counts the samples. The format is told from the
-// contents: gzip (unpacked first), NPY (https://numpy.org/neps/nep-0001-npy-format.html), IDX (the
-// MNIST format). Errors name the file, what was found at which offset and what was expected.
+// The file's tensor, in the file's element type; axis 0 counts the samples. The format is told from
+// the contents: gzip (unpacked first), NPY (https://numpy.org/neps/nep-0001-npy-format.html), IDX
+// (the MNIST format). Errors name the file, what was found at which offset and what was expected.
 // DataLoss for a truncated or damaged file, InvalidArgument for a format or type we do not read.
 absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path);
 

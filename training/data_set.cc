@@ -93,9 +93,9 @@ class DataSetSource final : public InputSource {
   void SetEpoch(int64_t epoch) {
     if (!data_->spec().shuffle || epoch == epoch_) return;
     epoch_ = epoch;
-    order_ = Permutation(
-        RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch)),
-        data_->samples());
+    order_ =
+        Permutation(RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch)),
+                    data_->samples());
   }
 
   const std::shared_ptr<const DataSet> data_;
@@ -156,9 +156,8 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
   for (DataSpec::File& file : data->spec_.files) {
     WEFT_ASSIGN_OR_RETURN(Tensor tensor, ReadDataFile(files, file.path));
     if (tensor.shape().rank() == 0 || tensor.shape().dim(0) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data file '", file.path, "' has no samples: its shape is ",
-                       tensor.shape().ToString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "data file '", file.path, "' has no samples: its shape is ", tensor.shape().ToString()));
     }
     const int64_t samples = tensor.shape().dim(0);
     if (data->tensors_.empty()) {
@@ -172,8 +171,10 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
     const uint64_t checksum = ContentChecksum(tensor);
     if (file.checksum != 0 && file.checksum != checksum) {
       return absl::FailedPreconditionError(
-          absl::StrCat("data file '", file.path, "' differs from the one that the coordinator read "
-                       "(checksums ", checksum, " and ", file.checksum, ")"));
+          absl::StrCat("data file '", file.path,
+                       "' differs from the one that the coordinator read "
+                       "(checksums ",
+                       checksum, " and ", file.checksum, ")"));
     }
     file.checksum = checksum;
     if (!data->tensors_.emplace(file.input, std::move(tensor)).second) {
@@ -204,16 +205,17 @@ std::unique_ptr<InputSource> NewDataSetSource(std::shared_ptr<const DataSet> dat
 absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
   const Tensor* tensor = data.Find(input.name);
   if (tensor == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", input.name, "' of the graph has no "
+    return absl::InvalidArgumentError(absl::StrCat("input '", input.name,
+                                                   "' of the graph has no "
                                                    "data; give it one: --data ",
                                                    input.name, "=FILE"));
   }
   const int64_t per_sample = tensor->num_elements() / tensor->shape().dim(0);
   if (per_sample != input.sample_shape.num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a sample of input '", input.name, "' has ", input.sample_shape.num_elements(),
-        " elements (", input.sample_shape.ToString(), "), a sample of the data has ", per_sample,
-        " (file shape ", tensor->shape().ToString(), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sample of input '", input.name, "' has ", input.sample_shape.num_elements(),
+                     " elements (", input.sample_shape.ToString(), "), a sample of the data has ",
+                     per_sample, " (file shape ", tensor->shape().ToString(), ")"));
   }
   if (Converter(tensor->dtype(), input.dtype) == nullptr) {
     return absl::InvalidArgumentError(

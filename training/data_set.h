@@ -20,7 +20,8 @@ struct DataSpec {
   struct File {
     std::string input;  // name of the graph input
     std::string path;
-    // What the coordinator found; a worker's file must have the same. Empty shape checksum = not compared.
+    // What the coordinator found; a worker's file must have the same. Empty shape checksum = not
+    // compared.
     uint64_t checksum = 0;
   };
   std::vector<File> files;

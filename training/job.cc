@@ -24,17 +24,17 @@ absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const Tensor&
   const SymbolicShape& shape = input.type.shape;
   if (!shape.has_rank()) return from_data;
   if (shape.rank() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", input.name,
-                                                   "' is a scalar; it has no axis for samples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input.name, "' is a scalar; it has no axis for samples"));
   }
   std::vector<Dim> dims(shape.dims().begin() + 1, shape.dims().end());
   const bool same_rank = dims.size() == from_data.size();
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].is_known()) continue;
     if (!same_rank) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input '", input.name, "' is ", input.type.ToString(), " and the data ",
-          data.shape().ToString(), ": dimension ", i + 1, " cannot be told"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", input.name, "' is ", input.type.ToString(), " and the data ",
+                       data.shape().ToString(), ": dimension ", i + 1, " cannot be told"));
     }
     dims[i] = from_data[i];
   }

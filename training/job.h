@@ -1,4 +1,5 @@
-// A job: what is trained or evaluated, on what data, under which plan; and what each rank is to run.
+// A job: what is trained or evaluated, on what data, under which plan; and what each rank is to
+// run.
 #ifndef WEFT_TRAINING_JOB_H_
 #define WEFT_TRAINING_JOB_H_
 
@@ -46,8 +47,8 @@ struct PreparedJob {
 // again. InvalidArgument naming input and file shape where they do not fit.
 absl::Status BindInputs(Graph& graph, const DataSet& data);
 
-// Training graph, plan and partitions for all batch sizes the data set has. `model` has its trainable
-// variables marked.
+// Training graph, plan and partitions for all batch sizes the data set has. `model` has its
+// trainable variables marked.
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
                                             const JobSpec& spec,
                                             std::shared_ptr<const DataSet> data);
@@ -61,7 +62,8 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
                                   int64_t last, const std::map<std::string, double>& scalars);
 
 // Joins the workers, hands out programs and the initial values of the graph's variables.
-// `epoch` is a new random number for each job; `addresses` are the ranks' data addresses (empty in-process).
+// `epoch` is a new random number for each job; `addresses` are the ranks' data addresses (empty
+// in-process).
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
                       const std::string& version, std::vector<std::string> addresses);
 

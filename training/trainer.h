@@ -34,8 +34,8 @@ struct TrainResult {
   double last_loss = 0;
 };
 
-// `progress` is called after each step, from another thread, in order. A loss that is not finite ends
-// the run with OutOfRange that names the first node that made a NaN.
+// `progress` is called after each step, from another thread, in order. A loss that is not finite
+// ends the run with OutOfRange that names the first node that made a NaN.
 absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
                                   const TrainOptions& options,
                                   const std::function<void(const TrainProgress&)>& progress);

@@ -24,8 +24,8 @@ ActionList GpipeActions(int stages, int stage, int micro_batches);
 ActionList OneForwardOneBackwardActions(int stages, int stage, int micro_batches);
 // Forwards only (evaluation).
 ActionList ForwardActions(int micro_batches);
-// By name: "gpipe", "1f1b". With one stage both run F and B of a micro-batch together ("F0 B0 F1 B1"),
-// which needs the least memory.
+// By name: "gpipe", "1f1b". With one stage both run F and B of a micro-batch together ("F0 B0 F1
+// B1"), which needs the least memory.
 absl::StatusOr<ActionList> MakeActions(const std::string& schedule, int stages, int stage,
                                        int micro_batches, bool training);
 

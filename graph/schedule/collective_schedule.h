@@ -19,8 +19,8 @@ struct BufferRange {
   int64_t count = 0;
 };
 
-// Executed in list order on each member. A send never waits for the receiver; a receive waits for its
-// message. Messages between two members are matched in order.
+// Executed in list order on each member. A send never waits for the receiver; a receive waits for
+// its message. Messages between two members are matched in order.
 struct CollectiveStep {
   enum class Kind : uint8_t {
     kSend,     // `source` to member `peer`
@@ -44,15 +44,16 @@ struct CollectiveSchedule {
 
 // -- Generators. `member` of `members`; all members must be given the same sizes.
 
-// Sum of `elements` over all members, in place: reduce-scatter around the ring, then all-gather; each
-// member sends 2 (n - 1) / n of the data. (Patarasuk and Yuan, 2009.)
+// Sum of `elements` over all members, in place: reduce-scatter around the ring, then all-gather;
+// each member sends 2 (n - 1) / n of the data. (Patarasuk and Yuan, 2009.)
 CollectiveSchedule RingAllReduce(int members, int member, int64_t elements);
 
 // The sum in the order of one binary tree over leaves 0..total_leaves-1, whatever the members
 // (law 10). Member m holds the sums of some aligned blocks of leaves, `blocks[m]`, each a [first,
-// last) range; the blocks of all members tile [0, total_leaves) in order. Buffer 0 holds this member's
-// blocks one after the other (`elements` each); the result ends up in its first `elements`. Owner
-// k of n collects slice k of every block, adds in tree order, and gives the slice to all.
+// last) range; the blocks of all members tile [0, total_leaves) in order. Buffer 0 holds this
+// member's blocks one after the other (`elements` each); the result ends up in its first
+// `elements`. Owner k of n collects slice k of every block, adds in tree order, and gives the slice
+// to all.
 struct LeafRange {
   int first = 0;
   int last = 0;
@@ -60,24 +61,25 @@ struct LeafRange {
 CollectiveSchedule OrderedTreeAllReduce(const std::vector<std::vector<LeafRange>>& blocks,
                                         int member, int total_leaves, int64_t elements);
 
-// The maximal aligned power-of-two blocks that tile [first, last): the subtrees a replica can finish
-// by itself.
+// The maximal aligned power-of-two blocks that tile [first, last): the subtrees a replica can
+// finish by itself.
 std::vector<LeafRange> AlignedBlocks(int first, int last, int total_leaves);
 
-// The additions that reduce `blocks` (which tile [0, total)) to one sum in tree order: each pair says
-// "block a += block b", in order; the result is in block 0. The tree of n > 1 leaves splits them at the
-// largest power of two below n.
+// The additions that reduce `blocks` (which tile [0, total)) to one sum in tree order: each pair
+// says "block a += block b", in order; the result is in block 0. The tree of n > 1 leaves splits
+// them at the largest power of two below n.
 std::vector<std::pair<int, int>> TreeAdditions(const std::vector<LeafRange>& blocks);
 
-// Shards of sizes counts[m], one after the other in buffer 0; member m's own is in place at the start.
+// Shards of sizes counts[m], one after the other in buffer 0; member m's own is in place at the
+// start.
 CollectiveSchedule RingAllGather(const std::vector<int64_t>& counts, int member);
 // Inverse sums: at the end the member's own shard of buffer 0 holds the sum.
 CollectiveSchedule RingReduceScatter(const std::vector<int64_t>& counts, int member);
 // Root's buffer to all, along a binomial tree.
 CollectiveSchedule TreeBroadcast(int members, int member, int root, int64_t elements);
 
-// Plays all members' schedules together; InvalidArgument on a receive that is never sent to, sizes that
-// differ, or a range outside its buffer.
+// Plays all members' schedules together; InvalidArgument on a receive that is never sent to, sizes
+// that differ, or a range outside its buffer.
 absl::Status ValidateSchedules(const std::vector<CollectiveSchedule>& members);
 
 }  // namespace weft
