@@ -46,6 +46,11 @@ std::string CanonicalDomain(std::string_view domain) {
 
 }  // namespace
 
+// Not inline: g++ 12 with a sanitizer warns in vain of the moved shape wherever this is inlined.
+void InferenceContext::SetOutput(int i, DType dtype, SymbolicShape shape) {
+  SetOutput(i, ValueType{ValueKind::kTensor, dtype, std::move(shape)});
+}
+
 OpSchema& OpSchema::Input(std::string name, std::vector<DType> dtypes) {
   inputs_.push_back(Parameter(std::move(name), std::move(dtypes)));
   return *this;

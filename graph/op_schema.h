@@ -52,9 +52,7 @@ class InferenceContext {
   // symbol.
   virtual std::optional<std::vector<Dim>> InputDims(int i) const = 0;
   virtual void SetOutput(int i, ValueType type) = 0;
-  void SetOutput(int i, DType dtype, SymbolicShape shape) {
-    SetOutput(i, ValueType{ValueKind::kTensor, dtype, std::move(shape)});
-  }
+  void SetOutput(int i, DType dtype, SymbolicShape shape);  // a tensor
   // Says what the elements of a 0- or 1-D integer output are, as dimensions (Shape, Concat, ...).
   virtual void SetOutputDims(int i, std::vector<Dim> dims) = 0;
   // InvalidArgument with node name, op and shapes in front of `message`.
