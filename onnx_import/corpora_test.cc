@@ -1,11 +1,13 @@
 // Every model of the corpora imports; those that must not are listed with the reason.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/testing/test_models.h"
 #include "platform/file_system.h"
@@ -47,6 +49,54 @@ TEST_F(Corpora, RealModelsImport) {
     // silero_vad keeps its weights in the branches of an If.
     if (path.find("silero_vad") != path.npos) continue;
     EXPECT_FALSE(model->parameters.empty()) << path;
+  }
+}
+
+TEST_F(Corpora, ExportWithoutTrainedTensorsGivesTheFileBack) {
+  int same = 0;
+  for (const std::string& path : ModelsBelow(folder_)) {
+    const auto model = ImportModelFile(RealFileSystem(), path, {.infer_shapes = false});
+    if (!model.ok()) continue;
+    const auto exported = ExportTrained(*model, {});
+    ASSERT_TRUE(exported.ok()) << path << ": " << exported.status();
+    if (!exported->note.empty()) continue;  // external data has moved into the file
+    EXPECT_TRUE(exported->bytes == model->file.bytes()) << path;
+    ++same;
+  }
+  EXPECT_GT(same, 2200);
+}
+
+// Doubles every parameter, exports, imports: doubled they come back.
+TEST_F(Corpora, TrainedTensorsComeBack) {
+  std::vector<std::string> paths = ModelsBelow(folder_ + "/models");
+  const std::vector<std::string> training = ModelsBelow(folder_ + "/training-models");
+  paths.insert(paths.end(), training.begin(), training.end());
+  for (const std::string& path : paths) {
+    SCOPED_TRACE(path);
+    const auto model = ImportModelFile(RealFileSystem(), path);
+    ASSERT_TRUE(model.ok()) << model.status();
+    std::map<std::string, Tensor> trained;
+    for (const ImportedParameter& parameter : model->parameters) {
+      if (parameter.dtype != DType::kFloat32) continue;
+      const Variable* variable = model->graph.FindVariable(parameter.name);
+      ASSERT_NE(variable, nullptr) << parameter.name;
+      Tensor doubled = *variable->initial.Clone();
+      for (float& element : doubled.mutable_data<float>()) element *= 2;
+      trained[parameter.name] = doubled;
+    }
+    const auto exported = ExportTrained(*model, trained);
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    const auto file = ModelFile::Parse(exported->bytes, path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto back = ImportModel(*file);
+    ASSERT_TRUE(back.ok()) << back.status();
+    for (const auto& [name, tensor] : trained) {
+      EXPECT_TRUE(BitwiseEqual(back->graph.FindVariable(name)->initial, tensor)) << name;
+    }
+    const bool had_external = !exported->note.empty();
+    EXPECT_EQ(had_external, path.find("resnet18") != path.npos);
+    if (had_external) continue;
+    EXPECT_EQ(exported->bytes.size(), model->file.bytes().size());
   }
 }
 

@@ -1,0 +1,321 @@
+#include "onnx_import/exporter.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_import/quote.h"
+#include "onnx_import/tensor_codec.h"
+#include "onnx_import/wire.pb.h"
+#include "onnx_import/wire_reader.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Field numbers of wire.proto.
+constexpr int kModelGraph = 7;
+constexpr int kGraphNode = 1;
+constexpr int kGraphInitializer = 5;
+constexpr int kNodeAttribute = 5;
+constexpr int kAttributeTensor = 5;
+constexpr int kAttributeGraph = 6;
+constexpr int kAttributeTensors = 10;
+constexpr int kAttributeGraphs = 11;
+
+constexpr int64_t kExternalAlignment = 4096;
+
+// Trained tensors by their place in the main graph.
+struct Replacements {
+  std::map<int, const Tensor*> initializers;
+  std::map<int, const Tensor*> constant_nodes;
+};
+
+absl::StatusOr<Replacements> Locate(const ImportedModel& model,
+                                    const std::map<std::string, Tensor>& trained) {
+  std::map<std::string, const ImportedParameter*> parameters;
+  for (const ImportedParameter& parameter : model.parameters) {
+    parameters[parameter.name] = &parameter;
+  }
+  Replacements replacements;
+  for (const auto& [name, tensor] : trained) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(model.file.Label(), " has no float tensor ", Quoted(name), " to replace"));
+    }
+    const ImportedParameter& parameter = *found->second;
+    if (tensor.dtype() != parameter.dtype || !(tensor.shape() == parameter.shape)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(model.file.Label(), ": tensor ", Quoted(name), " is ",
+                       std::string(DTypeName(parameter.dtype)), parameter.shape.ToString(),
+                       ", which cannot be replaced by ", std::string(DTypeName(tensor.dtype())),
+                       tensor.shape().ToString()));
+    }
+    const bool initializer = parameter.storage == ParameterStorage::kInitializer;
+    (initializer ? replacements.initializers : replacements.constant_nodes)[parameter.index] =
+        &tensor;
+  }
+  return replacements;
+}
+
+// Copies a model field by field, with other payloads in some tensors. The bytes were checked when
+// the model was loaded; an error here is InternalError.
+class Rewriter {
+ public:
+  Rewriter(const ImportedModel& model, const Replacements& replacements, bool inline_external)
+      : model_(model), replacements_(replacements), inline_external_(inline_external) {}
+
+  absl::Status Model(std::string_view bytes, std::string& out);
+
+  int moved() const { return moved_; }
+  std::vector<ExportedModel::Piece>& external() { return external_; }
+  void set_external_name(const std::string& name) { external_name_ = name; }
+
+ private:
+  // Calls `rewrite(field, payload)` for each field with bytes; it returns false to copy the field.
+  template <typename Rewrite>
+  absl::Status Fields(std::string_view bytes, std::string& out, Rewrite rewrite);
+
+  absl::Status Graph(std::string_view bytes, bool main, std::string& out);
+  absl::Status Node(std::string_view bytes, const Tensor* trained, std::string& out);
+  absl::Status Attribute(std::string_view bytes, const Tensor* trained, std::string& out);
+  absl::Status TensorField(std::string_view bytes, const Tensor* trained, std::string& out);
+  // The tensor as a message without its external data, which moves to the model or to a new file.
+  absl::Status MoveExternal(const Tensor* trained, onnx::TensorProto& proto);
+
+  const ImportedModel& model_;
+  const Replacements& replacements_;
+  const bool inline_external_;
+  std::string external_name_;
+  std::vector<ExportedModel::Piece> external_;
+  int64_t external_size_ = 0;
+  int moved_ = 0;
+};
+
+template <typename Rewrite>
+absl::Status Rewriter::Fields(std::string_view bytes, std::string& out, Rewrite rewrite) {
+  WireReader reader(bytes);
+  while (!reader.AtEnd()) {
+    const std::optional<WireField> field = reader.Next();
+    if (!field) return absl::InternalError(absl::StrCat("the model changed: ", reader.error()));
+    std::string payload;
+    absl::StatusOr<bool> rewritten = false;
+    if (field->type == WireType::kBytes) rewritten = rewrite(*field, payload);
+    WEFT_RETURN_IF_ERROR(rewritten.status());
+    if (*rewritten) {
+      AppendBytesField(field->number, payload, out);
+    } else {
+      out.append(field->whole);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What a callback of Fields returns after it has rewritten the payload.
+absl::StatusOr<bool> Done(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::Status Rewriter::Model(std::string_view bytes, std::string& out) {
+  out.reserve(bytes.size());
+  return Fields(bytes, out, [this](const WireField& field, std::string& payload) {
+    if (field.number != kModelGraph) return absl::StatusOr<bool>(false);
+    payload.reserve(field.payload.size());
+    return Done(Graph(field.payload, /*main=*/true, payload));
+  });
+}
+
+absl::Status Rewriter::Graph(std::string_view bytes, bool main, std::string& out) {
+  const auto find = [main](const std::map<int, const Tensor*>& tensors, int index) {
+    const auto found = tensors.find(index);
+    return main && found != tensors.end() ? found->second : nullptr;
+  };
+  int node = 0;
+  int initializer = 0;
+  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+    if (field.number == kGraphNode) {
+      return Done(Node(field.payload, find(replacements_.constant_nodes, node++), payload));
+    }
+    if (field.number == kGraphInitializer) {
+      const Tensor* trained = find(replacements_.initializers, initializer++);
+      return Done(TensorField(field.payload, trained, payload));
+    }
+    return absl::StatusOr<bool>(false);
+  });
+}
+
+absl::Status Rewriter::Node(std::string_view bytes, const Tensor* trained, std::string& out) {
+  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+    if (field.number != kNodeAttribute) return absl::StatusOr<bool>(false);
+    return Done(Attribute(field.payload, trained, payload));
+  });
+}
+
+absl::Status Rewriter::Attribute(std::string_view bytes, const Tensor* trained, std::string& out) {
+  if (trained != nullptr) {
+    // A Constant node has one attribute. Its value is a tensor, or a float or a list of them.
+    onnx::AttributeProto attribute;
+    if (!attribute.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return absl::InternalError("the model changed: an attribute cannot be read any more");
+    }
+    if (!attribute.has_t()) {
+      const std::span<const float> values = trained->data<float>();
+      if (trained->shape().rank() == 0) {
+        attribute.set_f(values[0]);
+      } else {
+        attribute.mutable_floats()->Assign(values.begin(), values.end());
+      }
+      attribute.AppendToString(&out);
+      return absl::OkStatus();
+    }
+  }
+  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+    switch (field.number) {
+      case kAttributeTensor:
+      case kAttributeTensors:
+        return Done(TensorField(field.payload, trained, payload));
+      case kAttributeGraph:
+      case kAttributeGraphs:
+        return Done(Graph(field.payload, /*main=*/false, payload));
+      default:
+        return absl::StatusOr<bool>(false);
+    }
+  });
+}
+
+absl::Status Rewriter::TensorField(std::string_view bytes, const Tensor* trained,
+                                   std::string& out) {
+  onnx::TensorProto proto;
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InternalError("the model changed: a tensor cannot be read any more");
+  }
+  const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
+  if (!external && trained == nullptr) {
+    out.assign(bytes);
+    return absl::OkStatus();
+  }
+  if (external) {
+    const absl::Status status = MoveExternal(trained, proto);
+    if (!status.ok()) {
+      return Annotate(status, absl::StrCat(model_.file.Label(), ": tensor ", Quoted(proto.name())));
+    }
+  } else {
+    ReplacePayload(*trained, proto);
+  }
+  proto.AppendToString(&out);
+  return absl::OkStatus();
+}
+
+absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& proto) {
+  Tensor tensor;
+  if (trained != nullptr) {
+    tensor = *trained;
+  } else {
+    WEFT_ASSIGN_OR_RETURN(tensor, DecodeTensor(proto, {nullptr, model_.file.external()}));
+  }
+  ++moved_;
+  proto.clear_external_data();
+  if (inline_external_) {
+    proto.clear_data_location();
+    proto.set_raw_data(tensor.raw_data(), tensor.bytes());
+    return absl::OkStatus();
+  }
+  const auto add = [&proto](const char* key, const std::string& value) {
+    onnx::StringStringEntryProto& entry = *proto.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  };
+  add("location", external_name_);
+  add("offset", absl::StrCat(external_size_));
+  add("length", absl::StrCat(tensor.bytes()));
+  external_.push_back({external_size_, tensor});
+  const int64_t end = external_size_ + static_cast<int64_t>(tensor.bytes());
+  external_size_ = (end + kExternalAlignment - 1) / kExternalAlignment * kExternalAlignment;
+  return absl::OkStatus();
+}
+
+// Bytes of external data that the graph and its subgraphs refer to.
+size_t ExternalBytes(const onnx::GraphProto& graph);
+
+size_t ExternalBytes(const onnx::TensorProto& tensor) {
+  if (tensor.data_location() != onnx::TensorProto::EXTERNAL) return 0;
+  const absl::StatusOr<TensorHeader> header = DecodeTensorHeader(tensor);
+  return header.ok() ? header->bytes : 0;
+}
+
+size_t ExternalBytes(const onnx::AttributeProto& attribute) {
+  size_t bytes = attribute.has_t() ? ExternalBytes(attribute.t()) : 0;
+  for (const onnx::TensorProto& tensor : attribute.tensors()) bytes += ExternalBytes(tensor);
+  if (attribute.has_g()) bytes += ExternalBytes(attribute.g());
+  for (const onnx::GraphProto& graph : attribute.graphs()) bytes += ExternalBytes(graph);
+  return bytes;
+}
+
+size_t ExternalBytes(const onnx::GraphProto& graph) {
+  size_t bytes = 0;
+  for (const onnx::TensorProto& tensor : graph.initializer()) bytes += ExternalBytes(tensor);
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute())
+      bytes += ExternalBytes(attribute);
+  }
+  return bytes;
+}
+
+absl::Status WritePieces(FileSystem& file_system, const std::string& path,
+                         const std::vector<ExportedModel::Piece>& pieces) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, file_system.OpenEmpty(path));
+  int64_t written = 0;
+  for (const ExportedModel::Piece& piece : pieces) {
+    WEFT_RETURN_IF_ERROR(file->Append(std::string(piece.offset - written, '\0')));
+    const char* data = static_cast<const char*>(piece.tensor.raw_data());
+    WEFT_RETURN_IF_ERROR(file->Append(std::string_view(data, piece.tensor.bytes())));
+    written = piece.offset + static_cast<int64_t>(piece.tensor.bytes());
+  }
+  return file->Close();
+}
+
+}  // namespace
+
+absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
+                                            const std::map<std::string, Tensor>& trained,
+                                            const ExportOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(const Replacements replacements, Locate(model, trained));
+  const size_t external_bytes = ExternalBytes(model.file.proto()->graph());
+  const bool fits = model.file.bytes().size() + external_bytes <= options.max_file_bytes;
+  Rewriter rewriter(model, replacements, /*inline_external=*/fits);
+  rewriter.set_external_name(options.external_name);
+  ExportedModel exported;
+  WEFT_RETURN_IF_ERROR(rewriter.Model(model.file.bytes(), exported.bytes));
+  exported.external = std::move(rewriter.external());
+  if (!exported.external.empty()) exported.external_name = options.external_name;
+  if (rewriter.moved() > 0) {
+    exported.note = absl::StrCat("external data of ", rewriter.moved(), " tensors is now in ",
+                                 fits ? "the file itself" : Quoted(options.external_name));
+  }
+  return exported;
+}
+
+absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::string& path,
+                                        const ImportedModel& model,
+                                        const std::map<std::string, Tensor>& trained) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  ExportOptions options;
+  const std::string stem = path.substr(folder.size());
+  options.external_name = absl::StrCat(stem, ".data");
+  for (int i = 1; file_system.Exists(absl::StrCat(folder, options.external_name)); ++i) {
+    options.external_name = absl::StrCat(stem, ".", i, ".data");  // it may be the model's own
+  }
+  WEFT_ASSIGN_OR_RETURN(const ExportedModel exported, ExportTrained(model, trained, options));
+  if (!exported.external.empty()) {
+    WEFT_RETURN_IF_ERROR(
+        WritePieces(file_system, absl::StrCat(folder, exported.external_name), exported.external));
+  }
+  WEFT_RETURN_IF_ERROR(file_system.WriteFileAtomically(path, exported.bytes));
+  return exported.note;
+}
+
+}  // namespace weft
