@@ -33,9 +33,7 @@ TEST(Libraries, Abseil) {
   EXPECT_GT(absl::Now(), absl::UnixEpoch());
 }
 
-TEST(Libraries, Benchmark) {
-  EXPECT_GT(benchmark::CPUInfo::Get().num_cpus, 0);
-}
+TEST(Libraries, Benchmark) { EXPECT_GT(benchmark::CPUInfo::Get().num_cpus, 0); }
 
 TEST(Libraries, Cli11) {
   CLI::App app;

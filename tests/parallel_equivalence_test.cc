@@ -1,0 +1,94 @@
+// A job gives the same numbers however it is spread: against the same job in one process.
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tensor/tensor.h"
+#include "tests/testing/training_run.h"
+
+namespace weft::testing {
+namespace {
+
+TrainingRun MlpRun(const std::string& corpora) {
+  TrainingRun run;
+  run.model = corpora + "/training-models/mlp_mnist.onnx";
+  run.data = {{"x", corpora + "/mnist/train-images-idx3-ubyte"},
+              {"labels", corpora + "/mnist/train-labels-idx1-ubyte"}};
+  run.optimizer.kind = "sgd";
+  run.optimizer.learning_rate = 0.1;
+  return run;
+}
+
+TrainingOutcome MustRun(const TrainingRun& run) {
+  auto outcome = weft::testing::Run(run);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *std::move(outcome) : TrainingOutcome();
+}
+
+class ParallelEquivalence : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no models to train";
+  }
+};
+
+TEST_F(ParallelEquivalence, DataParallelLossesEqualOneProcess) {
+  for (const char* model : {"mlp_mnist", "lenet_mnist"}) {
+    TrainingRun run = MlpRun(*CorporaFolder());
+    run.model = *CorporaFolder() + "/training-models/" + model + ".onnx";
+    const TrainingOutcome single = MustRun(run);
+    ASSERT_EQ(single.losses.size(), 50u);
+    for (int workers : {2, 4}) {
+      run.workers = workers;
+      EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5)
+          << model << " on " << workers;
+    }
+  }
+}
+
+TEST_F(ParallelEquivalence, StrictGivesTheSameBitsOnOneTwoAndFourWorkers) {
+  TrainingRun run = MlpRun(*CorporaFolder());
+  run.model = *CorporaFolder() + "/training-models/lenet_mnist.onnx";
+  run.steps = 20;
+  run.plan.strict = true;
+  run.plan.micro_batches = 4;
+  const TrainingOutcome single = MustRun(run);
+  ASSERT_FALSE(single.parameters.empty());
+  for (int workers : {2, 3, 4}) {
+    run.workers = workers;
+    const TrainingOutcome spread = MustRun(run);
+    for (const auto& [name, value] : single.parameters) {
+      ASSERT_TRUE(spread.parameters.contains(name));
+      EXPECT_TRUE(BitwiseEqual(spread.parameters.at(name), value)) << name << " on " << workers;
+    }
+  }
+}
+
+TEST_F(ParallelEquivalence, PipelineAndDataLossesEqualOneProcess) {
+  TrainingRun run = MlpRun(*CorporaFolder());
+  run.steps = 10;
+  const TrainingOutcome single = MustRun(run);
+  run.plan.mesh.pipeline = 2;
+  run.plan.micro_batches = 2;
+  run.workers = 2;
+  EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5) << "pp=2";
+  run.plan.mesh.data = 2;
+  run.plan.micro_batches = 4;
+  run.workers = 4;
+  EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5) << "dp=2 pp=2";
+}
+
+TEST_F(ParallelEquivalence, TensorParallelLossesEqualOneProcess) {
+  TrainingRun run = MlpRun(*CorporaFolder());
+  run.steps = 10;
+  const TrainingOutcome single = MustRun(run);
+  run.plan.mesh.tensor = 2;
+  run.workers = 2;
+  // Gemm(transB=1): rows of the first weight, columns of the second.
+  run.plan.tensor_shardings = {{"fc1.weight", AxisSharding::Split(0)},
+                               {"fc1.bias", AxisSharding::Split(0)},
+                               {"fc2.weight", AxisSharding::Split(1)}};
+  EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5);
+}
+
+}  // namespace
+}  // namespace weft::testing

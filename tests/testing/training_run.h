@@ -1,0 +1,45 @@
+// Trains a model file on workers of this process: the vocabulary of the end-to-end tests.
+#ifndef WEFT_TESTS_TESTING_TRAINING_RUN_H_
+#define WEFT_TESTS_TESTING_TRAINING_RUN_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/plan.h"
+#include "tensor/tensor.h"
+#include "training/training_graph.h"
+
+namespace weft::testing {
+
+// The unpacked corpora (CONTRIBUTING.md); nothing when WEFT_CORPORA is not set.
+std::optional<std::string> CorporaFolder();
+
+struct TrainingRun {
+  std::string model;                        // file
+  std::map<std::string, std::string> data;  // input -> file
+  OptimizerSpec optimizer;
+  std::string loss = "softmax_cross_entropy";
+  int64_t batch = 64;
+  int64_t steps = 50;
+  int workers = 1;
+  Plan plan;  // mesh, micro-batches, shardings, ... as a user would give them
+  bool gradients = false;
+};
+
+struct TrainingOutcome {
+  std::vector<double> losses;  // of batch k before update k
+  std::map<std::string, Tensor> parameters;
+  std::map<std::string, Tensor> gradients;  // of the first step
+};
+
+absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run);
+
+// Largest |a[i] - b[i]| / |b[i]|; infinity when sizes differ or a value is not finite.
+double LargestRelativeGap(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TESTS_TESTING_TRAINING_RUN_H_
