@@ -67,7 +67,7 @@ void TransposeWholeTile(const char* HWY_RESTRICT from, int64_t from_stride, char
 #endif
 
 template <int kWidth>
-void TransposeTyped(const char* HWY_RESTRICT from, int64_t from_stride, char* HWY_RESTRICT to,
+void TransposeBlock(const char* HWY_RESTRICT from, int64_t from_stride, char* HWY_RESTRICT to,
                     int64_t to_stride, int64_t rows, int64_t columns) {
   constexpr int64_t kEdge = 64 / kWidth;
   for (int64_t i = 0; i < rows; i += kEdge) {
@@ -83,6 +83,35 @@ void TransposeTyped(const char* HWY_RESTRICT from, int64_t from_stride, char* HW
       }
 #endif
       TransposePart<kWidth>(tile_from, from_stride, tile_to, to_stride, tile_rows, tile_columns);
+    }
+  }
+}
+
+// A few columns, such as colours: without tiles, since they are less than a cache line.
+template <int kWidth>
+void TransposeNarrow(const char* HWY_RESTRICT from, int64_t from_stride, char* HWY_RESTRICT to,
+                     int64_t to_stride, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      std::memcpy(to + i * to_stride + j * kWidth, from + j * from_stride + i * kWidth, kWidth);
+    }
+  }
+}
+
+// Blocks of 16 by 16 tiles touch few enough pages for the address translation to stay cached.
+template <int kWidth>
+void TransposeTyped(const char* HWY_RESTRICT from, int64_t from_stride, char* HWY_RESTRICT to,
+                    int64_t to_stride, int64_t rows, int64_t columns) {
+  constexpr int64_t kEdge = 64 / kWidth;
+  constexpr int64_t kBlock = 16 * kEdge;
+  if (columns <= kEdge / 4) {
+    return TransposeNarrow<kWidth>(from, from_stride, to, to_stride, rows, columns);
+  }
+  for (int64_t i = 0; i < rows; i += kBlock) {
+    for (int64_t j = 0; j < columns; j += kBlock) {
+      TransposeBlock<kWidth>(from + j * from_stride + i * kWidth, from_stride,
+                             to + i * to_stride + j * kWidth, to_stride, std::min(kBlock, rows - i),
+                             std::min(kBlock, columns - j));
     }
   }
 }
