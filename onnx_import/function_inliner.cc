@@ -1,9 +1,7 @@
 // The part of GraphConverter that replaces calls of model-local functions by their bodies.
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "onnx_import/graph_converter.h"
 #include "onnx_import/model_validator.h"
 #include "onnx_import/quote.h"
@@ -11,28 +9,6 @@
 #include "platform/status_macros.h"
 
 namespace weft {
-namespace {
-
-absl::Status CheckCalls(const std::vector<const onnx::FunctionProto*>& calls,
-                        const onnx::FunctionProto& function) {
-  const auto recursive = std::find(calls.begin(), calls.end(), &function);
-  if (recursive != calls.end()) {
-    const auto name = [](std::string* out, const onnx::FunctionProto* call) {
-      absl::StrAppend(out, Quoted(call->name()));
-    };
-    return absl::InvalidArgumentError(absl::StrCat(
-        "function ", Quoted(function.name()), " calls itself (",
-        absl::StrJoin(recursive, calls.end(), " calls ", name), "), which ONNX does not allow"));
-  }
-  if (calls.size() < static_cast<size_t>(kMaxNesting)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("functions call one another more than ",
-                                                 kMaxNesting,
-                                                 " deep; export the model with them "
-                                                 "inlined"));
-}
-
-}  // namespace
-
 absl::Status GraphConverter::BindCall(const onnx::NodeProto& proto,
                                       const onnx::FunctionProto& function, ConversionScope& scope,
                                       ConversionScope& body) {
@@ -90,7 +66,7 @@ absl::Status GraphConverter::TakeOutputs(const onnx::NodeProto& proto,
       identity.outputs = {name};
       const Node& node = graph_.node(graph_.AddNode(std::move(identity)));
       value = node.outputs[0];
-      WEFT_RETURN_IF_ERROR(Finish(first, node.name, scope));
+      WEFT_RETURN_IF_ERROR(Finish(first, node.name));
     }
     scope.values[proto.output(i)] = value;
   }
@@ -100,7 +76,6 @@ absl::Status GraphConverter::TakeOutputs(const onnx::NodeProto& proto,
 absl::Status GraphConverter::InlineCall(const onnx::NodeProto& proto, const std::string& name,
                                         const onnx::FunctionProto& function,
                                         ConversionScope& scope) {
-  WEFT_RETURN_IF_ERROR(CheckCalls(context_.calls, function));
   std::map<std::string, int64_t> opsets;
   for (const onnx::OperatorSetIdProto& opset : function.opset_import()) {
     opsets[NormalizedDomain(opset.domain())] = opset.version();
@@ -110,9 +85,7 @@ absl::Status GraphConverter::InlineCall(const onnx::NodeProto& proto, const std:
   body.prefix = absl::StrCat(name, "/");
   body.in_function = true;
   WEFT_RETURN_IF_ERROR(BindCall(proto, function, scope, body));
-  context_.calls.push_back(&function);
   const absl::Status status = ConvertNodes(function.node(), body);
-  context_.calls.pop_back();
   if (!status.ok()) {
     return Annotate(status, absl::StrCat("in function ", Quoted(function.name())));
   }

@@ -217,19 +217,12 @@ absl::Status GraphConverter::ConvertNodes(const NodeProtos& nodes, ConversionSco
 absl::Status GraphConverter::ConvertNode(const onnx::NodeProto& proto, int index,
                                          ConversionScope& scope) {
   const std::string label = NodeLabel(proto, index);
-  if (--context_.node_budget < 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(label,
-                     ": the model has more than 4 million nodes once its functions are "
-                     "inlined; export it without nested functions"));
-  }
   const std::string domain = NormalizedDomain(proto.domain());
   const std::string name =
       absl::StrCat(scope.prefix,
                    proto.name().empty() ? absl::StrCat(proto.op_type(), "_", index) : proto.name());
-  const auto function = context_.functions.find({domain, proto.op_type(), proto.overload()});
-  if (function != context_.functions.end()) {
-    return Annotate(InlineCall(proto, name, *function->second, scope), label);
+  if (const onnx::FunctionProto* function = context_.functions.Find(proto)) {
+    return Annotate(InlineCall(proto, name, *function, scope), label);
   }
   const absl::StatusOr<int64_t> version = VersionOf(domain, *scope.opsets);
   if (!version.ok()) return Annotate(version.status(), label);
@@ -356,11 +349,10 @@ absl::Status GraphConverter::AddOperator(const onnx::NodeProto& proto, int64_t v
     if (!node.outputs[i].valid()) continue;
     scope.values[proto.output(static_cast<int>(i))] = node.outputs[i];
   }
-  return Finish(first, node.name, scope);
+  return Finish(first, node.name);
 }
 
-absl::Status GraphConverter::Finish(NodeId first, const std::string& origin,
-                                    ConversionScope& scope) {
+absl::Status GraphConverter::Finish(NodeId first, const std::string& origin) {
   for (NodeId id = first; id.value < graph_.node_capacity(); ++id.value) {
     Node& node = graph_.node(id);
     node.origin.forward_node = origin;
@@ -372,7 +364,6 @@ absl::Status GraphConverter::Finish(NodeId first, const std::string& origin,
     }
     WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph_, node));
     if (context_.options.infer_shapes) WEFT_RETURN_IF_ERROR(InferNode(graph_, id));
-    if (scope.in_function) continue;
     for (const ValueId output : node.outputs) {
       if (!output.valid()) continue;
       ValueDef& value = graph_.value(output);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "onnx_import/function_table.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/tensor_codec.h"
 #include "onnx_import/wire.pb.h"
@@ -26,13 +27,7 @@ struct ConversionContext {
   ImportOptions options;
   TensorSource source;
   std::map<std::string, int64_t> opsets;
-  // By (domain, name, overload).
-  std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>
-      functions = {};
-  // Functions being inlined, outermost first.
-  std::vector<const onnx::FunctionProto*> calls = {};
-  // Nodes that may still be made: a bound for functions that call functions that call functions.
-  int64_t node_budget = int64_t{4} << 20;
+  FunctionTable functions;
 };
 
 // The names that a list of nodes can see, and what its nodes are written in.
@@ -95,7 +90,7 @@ class GraphConverter {
   absl::Status TakeOutputs(const onnx::NodeProto& proto, const onnx::FunctionProto& function,
                            ConversionScope& body, ConversionScope& scope);
   // Types, origins and schema checks of the nodes made since `first`.
-  absl::Status Finish(NodeId first, const std::string& origin, ConversionScope& scope);
+  absl::Status Finish(NodeId first, const std::string& origin);
 
   ConversionContext& context_;
   Graph& graph_;

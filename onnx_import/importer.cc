@@ -27,13 +27,11 @@ absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOpt
   for (const onnx::StringStringEntryProto& entry : proto.metadata_props()) {
     model.metadata[entry.key()] = entry.value();
   }
-  ConversionContext context{proto, options, {file.proto(), file.external()}, model.opsets};
-  for (const onnx::FunctionProto& function : proto.functions()) {
-    context.functions[{NormalizedDomain(function.domain()), function.name(), function.overload()}] =
-        &function;
-  }
+  ConversionContext context{
+      proto, options, {file.proto(), file.external()}, model.opsets, FunctionTable(proto)};
+  absl::Status status = context.functions.CheckCalls(proto.graph());
   GraphConverter converter(context, model.graph);
-  const absl::Status status = converter.Convert(proto.graph());
+  if (status.ok()) status = converter.Convert(proto.graph());
   if (!status.ok()) return Printable(Annotate(status, file.Label()));
   model.parameters = std::move(converter.parameters());
   return model;
