@@ -61,7 +61,7 @@ OnednnCall::OnednnCall(dnnl::primitive primitive, const std::vector<Argument>& a
   bound_.assign(arguments.size(), nullptr);
 }
 
-absl::Status OnednnCall::Run(std::initializer_list<const void*> pointers) {
+absl::Status OnednnCall::Run(std::span<const void* const> pointers) {
   size_t i = 0;
   for (const void* pointer : pointers) {
     if (pointer != bound_[i]) {

@@ -4,6 +4,7 @@
 #define WEFT_OPS_KERNELS_CPU_ONEDNN_H_
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,7 +83,10 @@ class OnednnCall {
   bool valid() const { return primitive_.get(true) != nullptr; }
   // One pointer per argument, in their order. Internal when oneDNN fails. Runs under the
   // ThreadBudget of the caller.
-  absl::Status Run(std::initializer_list<const void*> pointers);
+  absl::Status Run(std::span<const void* const> pointers);
+  absl::Status Run(std::initializer_list<const void*> pointers) {
+    return Run(std::span<const void* const>(pointers.begin(), pointers.size()));
+  }
 
  private:
   dnnl::primitive primitive_;
