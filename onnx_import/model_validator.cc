@@ -17,6 +17,9 @@ namespace {
 using onnx::AttributeProto;
 using Names = absl::flat_hash_set<absl::string_view>;
 
+// Of any domain; versions count releases.
+constexpr int64_t kMaxOpsetVersion = 1'000'000;
+
 absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
 
 // A bit per kind of contents that an attribute has, by AttributeType.
@@ -153,9 +156,10 @@ absl::Status ValidateOpsets(
       return Invalid(absl::StrCat("operator set ", Quoted(domain.empty() ? "ai.onnx" : domain),
                                   " is imported twice, expected one version of each"));
     }
-    if (opset.version() < 1) {
+    if (opset.version() < 1 || opset.version() > kMaxOpsetVersion) {
       return Invalid(absl::StrCat("operator set ", Quoted(domain.empty() ? "ai.onnx" : domain),
-                                  " has version ", opset.version(), ", expected 1 or more"));
+                                  " has version ", opset.version(), ", expected 1 to ",
+                                  kMaxOpsetVersion));
     }
   }
   return absl::OkStatus();

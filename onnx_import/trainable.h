@@ -15,11 +15,11 @@ struct TrainableOptions {
   // Glob patterns ('*' and '?') of variable names. Frozen ones do not train whatever else says so;
   // `trainable` adds what the rules leave out (one element, a name that begins with "const.", a
   // port that is never learnable).
-  std::vector<std::string> freeze;
-  std::vector<std::string> trainable;
+  std::vector<std::string> freeze = {};
+  std::vector<std::string> trainable = {};
   // Name of the value that is the loss (or that the loss is computed from); empty: any graph
   // output.
-  std::string loss;
+  std::string loss = "";
 };
 
 struct ParameterDecision {
