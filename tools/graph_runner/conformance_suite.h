@@ -1,0 +1,45 @@
+// ONNX's test folders: model.onnx beside test_data_set_K/{input_I,output_I}.pb.
+#ifndef WEFT_TOOLS_GRAPH_RUNNER_CONFORMANCE_SUITE_H_
+#define WEFT_TOOLS_GRAPH_RUNNER_CONFORMANCE_SUITE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "platform/file_system.h"
+#include "tools/graph_runner/value_comparison.h"
+
+namespace weft {
+
+struct ConformanceCase {
+  std::string name;
+  std::string op;      // what the case is about; "" when not known
+  std::string model;   // path of the ONNX file
+  std::string folder;  // that holds the test_data_set_K
+};
+
+enum class Outcome { kPassed, kFailed, kSkipped };
+std::string_view OutcomeName(Outcome outcome);  // "passed", ...
+
+struct ConformanceResult {
+  Outcome outcome = Outcome::kPassed;
+  std::string message;  // why it failed or was skipped
+};
+
+// Every folder with a model.onnx, at any depth below `folder` or itself, in name order; the name is
+// the path below `folder`. NotFound when there is no such folder.
+absl::StatusOr<std::vector<ConformanceCase>> FindConformanceCases(const std::string& folder);
+
+// The rows of a table with the columns `path` (of the test folder, from the table's own) and `op`,
+// as many as have one of `ops` (empty: all). InvalidArgument naming file and line.
+absl::StatusOr<std::vector<ConformanceCase>> ReadConformanceTable(
+    FileSystem& files, const std::string& path, const std::vector<std::string>& ops);
+
+// Runs every data set of the case. What cannot be imported or run has failed; a case without data
+// is skipped.
+ConformanceResult RunConformanceCase(FileSystem& files, const ConformanceCase& conformance_case,
+                                     const Tolerance& tolerance);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_GRAPH_RUNNER_CONFORMANCE_SUITE_H_

@@ -1,0 +1,40 @@
+// Values of graph inputs that come from files: NAME=FILE.
+#ifndef WEFT_TOOLS_GRAPH_RUNNER_NAMED_FILES_H_
+#define WEFT_TOOLS_GRAPH_RUNNER_NAMED_FILES_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "platform/file_system.h"
+#include "tensor/value.h"
+
+namespace weft {
+
+struct NamedFile {
+  std::string name;
+  std::string path;
+};
+
+// "x=a.npy,y=b.npy" and the like, any number; a comma begins a new pair only where NAME= follows.
+// `flag` is for messages. InvalidArgument for an entry without "=" or name, and for a name twice.
+absl::StatusOr<std::vector<NamedFile>> ParseNamedFiles(const std::vector<std::string>& texts,
+                                                       const std::string& flag);
+
+struct ReadInputOptions {
+  int64_t samples = 0;      // take the first ones only; 0 = all
+  bool scale_bytes = true;  // unsigned bytes become float32(byte) / 255 where a float is wanted
+};
+
+// Reads a value for `input`: .pb (a TensorProto, SequenceProto or OptionalProto, taken as it is),
+// else .npy, idx or gzipped idx, whose first axis is the sample: reshaped to the input when the
+// elements of a sample agree, and converted to its type (floating to floating, integer to integer).
+// Errors name file, input and both types.
+absl::StatusOr<Value> ReadInput(FileSystem& files, const NamedFile& file, const ValueDef& input,
+                                const ReadInputOptions& options);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_GRAPH_RUNNER_NAMED_FILES_H_

@@ -1,0 +1,48 @@
+#include "tools/graph_runner/quantity.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace weft {
+namespace {
+
+// At most three significant digits, without an exponent or needless zeros, for 0 <= value < 1024.
+std::string ShortNumber(double value) {
+  if (value >= 100 || value == std::floor(value)) return absl::StrFormat("%.0f", value);
+  return value >= 10 ? absl::StrFormat("%.1f", value) : absl::StrFormat("%.2f", value);
+}
+
+template <size_t kCount>
+std::string Scaled(double value, double base, const char* const (&units)[kCount]) {
+  size_t unit = 0;
+  while (value >= base && unit + 1 < kCount) {
+    value /= base;
+    ++unit;
+  }
+  return absl::StrCat(ShortNumber(value), units[unit]);
+}
+
+}  // namespace
+
+std::string Quantity(double value) {
+  static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
+  return Scaled(value, 1000, kUnits);
+}
+
+std::string ByteQuantity(int64_t bytes) {
+  static constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  return Scaled(static_cast<double>(bytes), 1024, kUnits);
+}
+
+std::string DurationText(double seconds) {
+  if (seconds < 1) return absl::StrFormat("%.0f ms", seconds * 1e3);
+  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  if (whole < 3600) return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
+  return absl::StrFormat("%d h %02d min", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace weft
