@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "executor/variable_store.h"
 #include "platform/mutex.h"
@@ -30,7 +31,7 @@ absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
     {
       MutexLock lock(mutex);
       first = cause.ok();
-      if (first || Weight(status) > Weight(cause)) cause = Annotate(status, clients_[i]->name());
+      if (first || Weight(status) > Weight(cause)) cause = NameWorker(status, i);
     }
     if (first) Abort(status);
   };
@@ -38,11 +39,21 @@ absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
   for (int i = 1; i < size(); ++i) threads.emplace_back(run, i);
   if (size() > 0) run(0);
   for (std::thread& thread : threads) thread.join();
-  return cause;
+  return cause.ok() || explain_ == nullptr ? cause : explain_(cause);
+}
+
+absl::Status Coordinator::NameWorker(const absl::Status& status, int rank) const {
+  const bool named = absl::StrContains(status.message(), absl::StrCat("worker:", rank));
+  return named ? status : Annotate(status, clients_[rank]->name());
 }
 
 void Coordinator::Abort(const absl::Status& reason) {
-  for (WorkerClient* client : clients_) client->Abort(reason);
+  // One that does not answer must not keep the others from hearing of it.
+  std::vector<std::thread> threads;
+  for (WorkerClient* client : clients_) {
+    threads.emplace_back([client, &reason] { client->Abort(reason); });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership) {
@@ -94,7 +105,7 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
       const auto shard = shards_[i].find(name);
       if (shard == shards_[i].end() || !shard->second.is_primary) continue;
       absl::StatusOr<Tensor> local = clients_[i]->ReadVariable(name);
-      if (!local.ok()) return Annotate(local.status(), clients_[i]->name());
+      if (!local.ok()) return NameWorker(local.status(), i);
       Tensor& whole = values[name];
       if (!whole.valid()) {
         WEFT_ASSIGN_OR_RETURN(whole,
@@ -111,11 +122,7 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
 
 absl::Status Coordinator::RunSteps(const std::vector<StepRange>& ranges,
                                    const std::function<void(const StepReport&)>& report) {
-  return OnAll([&](int i) {
-    return clients_[i]->RunSteps(ranges, [&](const StepReport& step) {
-      if (i == 0) report(step);
-    });
-  });
+  return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
 }
 
 }  // namespace weft

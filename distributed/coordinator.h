@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,7 +24,11 @@ namespace weft {
 // other error, and Aborted to Unavailable.
 class Coordinator {
  public:
-  explicit Coordinator(std::vector<WorkerClient*> clients) : clients_(std::move(clients)) {}
+  // `explain`, if any, adds what is known of the processes to the error that ends a call
+  // (WorkerCluster::Explain).
+  explicit Coordinator(std::vector<WorkerClient*> clients,
+                       std::function<absl::Status(const absl::Status&)> explain = nullptr)
+      : clients_(std::move(clients)), explain_(std::move(explain)) {}
 
   // `membership.rank` is filled in for each.
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership);
@@ -46,8 +51,11 @@ class Coordinator {
  private:
   // Calls `call(i)` for every worker, each in a thread of its own.
   absl::Status OnAll(const std::function<absl::Status(int)>& call);
+  // The error with the worker's name before it, unless it is in there.
+  absl::Status NameWorker(const absl::Status& status, int rank) const;
 
   std::vector<WorkerClient*> clients_;
+  std::function<absl::Status(const absl::Status&)> explain_;
   // By rank and variable.
   std::vector<std::map<std::string, VariableShard>> shards_;
 };

@@ -45,14 +45,13 @@ void InProcessHub::Post(const StreamKey& key, bool is_send, const Operation& ope
       status = aborted_;
     } else {
       Stream& stream = streams_[key];
-      std::vector<Operation>& waiting = is_send ? stream.receives : stream.sends;
+      Fifo<Operation>& waiting = is_send ? stream.receives : stream.sends;
       if (is_send) bytes_sent_[std::get<0>(key)] += static_cast<int64_t>(operation.header.bytes);
       if (waiting.empty()) {
-        (is_send ? stream.sends : stream.receives).push_back(operation);
+        (is_send ? stream.sends : stream.receives).Push(operation);
         return;
       }
-      other = waiting.front();
-      waiting.erase(waiting.begin());
+      other = waiting.Pop();
       met = true;
     }
   }
@@ -79,10 +78,8 @@ void InProcessHub::Abort(const absl::Status& reason) {
     aborted_ = absl::AbortedError(absl::StrCat("the job was aborted: ", reason.message()));
     status = aborted_;
     for (auto& [key, stream] : streams_) {
-      pending.insert(pending.end(), stream.sends.begin(), stream.sends.end());
-      pending.insert(pending.end(), stream.receives.begin(), stream.receives.end());
-      stream.sends.clear();
-      stream.receives.clear();
+      while (!stream.sends.empty()) pending.push_back(stream.sends.Pop());
+      while (!stream.receives.empty()) pending.push_back(stream.receives.Pop());
     }
   }
   for (const Operation& operation : pending) operation.observer->Done(status);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "distributed/fifo.h"
 #include "distributed/transport.h"
 #include "platform/mutex.h"
 
@@ -32,8 +33,8 @@ class InProcessHub {
   };
   // Posted operations of one side, oldest first, that the other side has not met yet.
   struct Stream {
-    std::vector<Operation> sends;
-    std::vector<Operation> receives;
+    Fifo<Operation> sends;
+    Fifo<Operation> receives;
   };
   using StreamKey = std::tuple<int, int, uint32_t>;  // from, to, stream
 

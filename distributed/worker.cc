@@ -215,7 +215,7 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
       if (program->second.input != nullptr) {
         done.input_seconds = program->second.input->TakeSeconds();
       }
-      report(done);
+      if (report != nullptr) report(done);
     }
   }
   return absl::OkStatus();

@@ -78,7 +78,7 @@ class WorkerClient {
   virtual absl::Status WriteVariable(const std::string& name, const Tensor& local) = 0;
   virtual absl::StatusOr<Tensor> ReadVariable(const std::string& name) = 0;
   // Runs all ranges without further control; calls `report` after each step (in order, from the
-  // calling thread). Returns when done, or with the first error.
+  // calling thread; null: nobody wants them). Returns when done, or with the first error.
   virtual absl::Status RunSteps(const std::vector<StepRange>& ranges,
                                 const std::function<void(const StepReport&)>& report) = 0;
   // Ends whatever the worker does.

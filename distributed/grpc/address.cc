@@ -1,0 +1,134 @@
+#include "distributed/grpc/address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "platform/file_descriptor.h"
+#include "platform/system_error.h"
+
+namespace weft {
+namespace {
+
+constexpr char kUnixPrefix[] = "unix:";
+constexpr size_t kLongestSocketPath = sizeof(sockaddr_un{}.sun_path) - 1;
+
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+
+HostAndPort Split(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return {address, ""};
+  std::string host = address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {host, address.substr(colon + 1)};
+}
+
+std::string SocketPath(const std::string& address) {
+  return std::string(absl::StripPrefix(address, kUnixPrefix));
+}
+
+absl::Status CheckSocketPath(const std::string& address) {
+  const std::string path = SocketPath(address);
+  if (path.empty() || path[0] != '/') {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", address, "' needs an absolute path after 'unix:'"));
+  }
+  if (path.size() > kLongestSocketPath) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path of address '", address, "' has ", path.size(),
+                     " bytes; the system allows sockets ", kLongestSocketPath));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InUse(const std::string& address) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address,
+                   ": the address is in use by another process; end it or choose another address"));
+}
+
+absl::Status ProbeSocketFile(const std::string& address) {
+  const std::string path = SocketPath(address);
+  sockaddr_un target = {};
+  target.sun_family = AF_UNIX;
+  std::memcpy(target.sun_path, path.data(), path.size());
+  FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe.valid()) return SystemError(errno, "open a socket for", address);
+  if (connect(probe.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) == 0) {
+    return InUse(address);
+  }
+  if (errno == ECONNREFUSED) unlink(path.c_str());  // left over by a process that was killed
+  FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) != 0) {
+    return SystemError(errno, "listen on", address);
+  }
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsLocalAddress(const std::string& address) {
+  if (absl::StartsWith(address, kUnixPrefix)) return true;
+  const std::string host = Split(address).host;
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+absl::Status CheckAddress(const std::string& address, bool insecure_network) {
+  if (absl::StartsWith(address, kUnixPrefix)) return CheckSocketPath(address);
+  const HostAndPort parts = Split(address);
+  int port = 0;
+  if (parts.host.empty() || !absl::SimpleAtoi(parts.port, &port) || port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", address, "' is neither host:port (port 0 to 65535) nor unix:/path"));
+  }
+  if (!IsLocalAddress(address) && !insecure_network) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("address ", address,
+                     " can be reached by other machines, and Weft does not encrypt or authenticate "
+                     "yet; use a loopback address or a unix socket, or, on a network that you "
+                     "trust, --insecure-network"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProbeListen(const std::string& address) {
+  if (absl::StartsWith(address, kUnixPrefix)) return ProbeSocketFile(address);
+  const HostAndPort parts = Split(address);
+  addrinfo hints = {};
+  hints.ai_flags = AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
+      error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot resolve address ", address, ": ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  FileDescriptor listener(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener.valid()) return SystemError(errno, "open a socket for", address);
+  // As the server will: connections that linger from an earlier process do not count.
+  const int yes = 1;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (bind(listener.get(), found->ai_addr, found->ai_addrlen) != 0) {
+    return errno == EADDRINUSE ? InUse(address) : SystemError(errno, "listen on", address);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// Addresses of workers: "host:port", "[ipv6]:port" or "unix:/path".
+#ifndef WEFT_DISTRIBUTED_GRPC_ADDRESS_H_
+#define WEFT_DISTRIBUTED_GRPC_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+// InvalidArgument, saying what is wrong, unless the address has one of the forms above (a socket's
+// path ends at 107 bytes). A host other than this machine's loopback is FailedPrecondition unless
+// `insecure_network`: nothing on the wire is encrypted or authenticated.
+absl::Status CheckAddress(const std::string& address, bool insecure_network);
+
+// True for unix sockets, 127.0.0.0/8, ::1 and localhost. REQUIRES: a well-formed address.
+bool IsLocalAddress(const std::string& address);
+
+// Whether a server could listen there now: Unavailable naming the address when it is taken,
+// otherwise the system's error. Removes a socket file that nobody listens on.
+absl::Status ProbeListen(const std::string& address);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_ADDRESS_H_

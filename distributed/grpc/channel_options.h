@@ -1,0 +1,27 @@
+// What all our channels and servers have in common: keepalive, limits, no proxy.
+#ifndef WEFT_DISTRIBUTED_GRPC_CHANNEL_OPTIONS_H_
+#define WEFT_DISTRIBUTED_GRPC_CHANNEL_OPTIONS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+namespace weft {
+
+// A message is at most a part of 1 MiB and its header; control messages are smaller than that.
+inline constexpr int kLongestMessageBytes = 2 << 20;
+
+// A connection of its own. A peer that stays silent for 2 s is asked, and given up 2 s later.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
+
+// Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages, and
+// does not share its port.
+void SetServerOptions(grpc::ServerBuilder& builder);
+
+// Turns off gRPC's own messages on standard error: every error reaches our callers as a status.
+void SilenceGrpcLog();
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_CHANNEL_OPTIONS_H_

@@ -1,0 +1,59 @@
+// The structs of distributed/worker_client.h as messages of weft.proto.
+#ifndef WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
+#define WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "distributed/grpc/weft.pb.h"
+#include "distributed/worker_client.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// Long strings and tensors are cut into parts of this size.
+inline constexpr size_t kChunkBytes = size_t{1} << 20;
+
+rpc::JoinRequest Encode(const JobMembership& membership);
+JobMembership Decode(const rpc::JoinRequest& request);
+
+rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges);
+std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
+
+rpc::StepReport Encode(const StepReport& report);
+absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
+
+void EncodeType(const Tensor& tensor, rpc::TensorType& type);
+// Uninitialised host memory for a tensor of the type; InvalidArgument for an impossible one.
+absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type);
+
+// Takes the parts of a variable in order and checks them.
+class VariableReader {
+ public:
+  absl::Status Add(const rpc::VariableChunk& chunk);
+  // DataLoss when bytes are missing.
+  absl::StatusOr<Tensor> Finish() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  Tensor tensor_;
+  size_t received_ = 0;
+};
+
+// Part `index` of the tensor; the first carries name and type.
+rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);
+
+// Calls `write` with the parts in order, at least one, until it returns false. REQUIRES: on the
+// host, no strings.
+template <typename Write>
+bool WriteVariableChunks(const std::string& name, const Tensor& tensor, const Write& write) {
+  for (size_t i = 0; i == 0 || i * kChunkBytes < tensor.bytes(); ++i) {
+    if (!write(MakeVariableChunk(name, tensor, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_

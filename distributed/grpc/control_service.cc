@@ -1,0 +1,252 @@
+#include "distributed/grpc/control_service.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "distributed/grpc/control_codec.h"
+#include "distributed/grpc/partition_wire.h"
+#include "distributed/grpc/status_codec.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Reports are sent together when they come faster than this.
+constexpr absl::Duration kReportInterval = absl::Milliseconds(50);
+constexpr size_t kMostReportsAtOnce = 256;
+constexpr size_t kLongestProgramBytes = size_t{1} << 31;
+
+// Gathers the reports of several steps into one message.
+class ReportSender {
+ public:
+  explicit ReportSender(grpc::ServerWriter<rpc::StepReports>& writer) : writer_(writer) {}
+  void Add(const StepReport& report) {
+    *pending_.add_reports() = Encode(report);
+    const absl::Time now = absl::Now();
+    if (now - sent_ < kReportInterval &&
+        static_cast<size_t>(pending_.reports_size()) < kMostReportsAtOnce) {
+      return;
+    }
+    sent_ = now;
+    Flush();
+  }
+  void Flush() {
+    if (pending_.reports_size() == 0) return;
+    // When the coordinator is gone, its lease says so.
+    writer_.Write(pending_);
+    pending_.Clear();
+  }
+
+ private:
+  grpc::ServerWriter<rpc::StepReports>& writer_;
+  rpc::StepReports pending_;
+  absl::Time sent_ = absl::InfinitePast();
+};
+
+}  // namespace
+
+class ControlService::Call {
+ public:
+  explicit Call(ControlService& service) : service_(service) {
+    MutexLock lock(service_.mutex_);
+    if (service_.worker_ == nullptr) {
+      status_ = absl::UnavailableError("the worker does not serve");
+    } else if (service_.busy_) {
+      status_ = absl::FailedPreconditionError("the worker is busy with another call");
+    } else {
+      service_.busy_ = true;
+      worker_ = service_.worker_;
+    }
+  }
+  ~Call() {
+    if (worker_ == nullptr) return;
+    MutexLock lock(service_.mutex_);
+    service_.busy_ = false;
+    service_.changed_.NotifyAll();
+  }
+  const absl::Status& status() const { return status_; }
+  Worker& worker() { return *worker_; }
+
+ private:
+  ControlService& service_;
+  Worker* worker_ = nullptr;
+  absl::Status status_;
+};
+
+void ControlService::SetWorker(Worker* worker, const std::string& version) {
+  MutexLock lock(mutex_);
+  worker_ = worker;
+  version_ = version;
+}
+
+bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator) {
+  MutexLock lock(mutex_);
+  while (!stop_requested_ && !(ends_with_coordinator && coordinator_lost_)) {
+    if (!clock.WaitUntil(changed_, mutex_, deadline)) return false;
+  }
+  return true;
+}
+
+void ControlService::RequestStop() {
+  MutexLock lock(mutex_);
+  stop_requested_ = true;
+  changed_.NotifyAll();
+}
+
+void ControlService::Stop() {
+  AbortWorker(absl::CancelledError("the worker process ends"));
+  MutexLock lock(mutex_);
+  worker_ = nullptr;
+  if (lease_ != nullptr) lease_->TryCancel();
+  while (busy_ || aborting_ > 0) changed_.Wait(mutex_);
+}
+
+void ControlService::AbortWorker(const absl::Status& reason) {
+  Worker* worker = nullptr;
+  {
+    MutexLock lock(mutex_);
+    worker = worker_;
+    if (worker == nullptr) return;
+    ++aborting_;
+  }
+  worker->Abort(reason);
+  MutexLock lock(mutex_);
+  --aborting_;
+  changed_.NotifyAll();
+}
+
+grpc::Status ControlService::Attend(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) {
+  rpc::AttendReply hello;
+  {
+    MutexLock lock(mutex_);
+    if (worker_ == nullptr) {
+      return AnswerWith(*context, absl::UnavailableError("the worker does not serve"));
+    }
+    if (!attended_by_.empty()) {
+      return AnswerWith(*context,
+                        absl::FailedPreconditionError(absl::StrCat(
+                            "the worker is attended by another coordinator (", attended_by_,
+                            "); wait until that job has ended, or use another worker")));
+    }
+    attended_by_ = context->peer();
+    lease_ = context;
+    hello.set_version(version_);
+    hello.set_process_id(getpid());
+  }
+  rpc::AttendRequest request;
+  if (stream->Write(hello)) {
+    while (stream->Read(&request)) {
+    }
+  }
+  AbortWorker(absl::UnavailableError("the coordinator is gone"));
+  MutexLock lock(mutex_);
+  attended_by_.clear();
+  lease_ = nullptr;
+  coordinator_lost_ = true;
+  changed_.NotifyAll();
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
+                                  rpc::JoinReply* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  const absl::StatusOr<WorkerInfo> info = call.worker().Join(Decode(*request));
+  if (!info.ok()) return AnswerWith(*context, info.status());
+  reply->set_version(info->version);
+  reply->set_instruction_set(info->instruction_set);
+  reply->set_process_id(info->process_id);
+  reply->set_incarnation(info->incarnation);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
+                                        grpc::ServerReader<rpc::ProgramChunk>* reader,
+                                        rpc::MemoryReport* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  rpc::ProgramChunk chunk;
+  std::string program, data, bytes;
+  bool complete = false;
+  while (!complete && reader->Read(&chunk)) {
+    if (bytes.empty()) {
+      program = chunk.program();
+      data = chunk.data();
+    }
+    bytes += chunk.part();
+    complete = chunk.last();
+    if (bytes.size() > kLongestProgramBytes) break;
+  }
+  if (!complete) return AnswerWith(*context, absl::DataLossError("the partition was cut off"));
+  absl::StatusOr<Partition> partition = DecodePartition(bytes);
+  if (!partition.ok()) return AnswerWith(*context, partition.status());
+  const absl::StatusOr<ProgramMemoryReport> report =
+      call.worker().AddProgram(program, *std::move(partition), data);
+  if (!report.ok()) return AnswerWith(*context, report.status());
+  reply->set_arena_bytes(report->arena_bytes);
+  reply->set_variable_bytes(report->variable_bytes);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::WriteVariable(grpc::ServerContext* context,
+                                           grpc::ServerReader<rpc::VariableChunk>* reader,
+                                           rpc::Empty*) {
+  Call call(*this);
+  absl::Status status = call.status();
+  VariableReader variable;
+  rpc::VariableChunk chunk;
+  while (status.ok() && reader->Read(&chunk)) status = variable.Add(chunk);
+  if (status.ok()) {
+    const absl::StatusOr<Tensor> tensor = variable.Finish();
+    status = tensor.ok() ? call.worker().WriteVariable(variable.name(), *tensor) : tensor.status();
+  }
+  return AnswerWith(*context, status);
+}
+
+grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
+                                          const rpc::ReadVariableRequest* request,
+                                          grpc::ServerWriter<rpc::VariableChunk>* writer) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  const absl::StatusOr<Tensor> tensor = call.worker().ReadVariable(request->name());
+  if (!tensor.ok()) return AnswerWith(*context, tensor.status());
+  WriteVariableChunks(request->name(), *tensor,
+                      [&](const rpc::VariableChunk& chunk) { return writer->Write(chunk); });
+  return grpc::Status::OK;
+}
+
+absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
+                                      grpc::ServerWriter<rpc::StepReports>& writer) {
+  if (!request.report()) return worker.RunSteps(Decode(request), nullptr);
+  ReportSender sender(writer);
+  const absl::Status status =
+      worker.RunSteps(Decode(request), [&](const StepReport& report) { sender.Add(report); });
+  sender.Flush();
+  return status;
+}
+
+grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
+                                      const rpc::RunStepsRequest* request,
+                                      grpc::ServerWriter<rpc::StepReports>* writer) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  return AnswerWith(*context, RunSteps(call.worker(), *request, *writer));
+}
+
+grpc::Status ControlService::Abort(grpc::ServerContext*, const rpc::AbortRequest* request,
+                                   rpc::Empty*) {
+  AbortWorker(absl::Status(static_cast<absl::StatusCode>(request->code()), request->reason()));
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::Shutdown(grpc::ServerContext*, const rpc::Empty*, rpc::Empty*) {
+  RequestStop();
+  return grpc::Status::OK;
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+// ControlService: a worker's ear for its coordinator.
+#ifndef WEFT_DISTRIBUTED_GRPC_CONTROL_SERVICE_H_
+#define WEFT_DISTRIBUTED_GRPC_CONTROL_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "distributed/grpc/weft.grpc.pb.h"
+#include "distributed/worker.h"
+#include "platform/clock.h"
+#include "platform/mutex.h"
+
+namespace weft {
+
+// Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
+// refused. One coordinator at a time attends; when its stream breaks, the worker aborts what it
+// does. Methods are called by gRPC's threads.
+class ControlService final : public rpc::Control::Service {
+ public:
+  // `worker` is borrowed until Stop; null: not serving.
+  void SetWorker(Worker* worker, const std::string& version);
+  // Waits for Shutdown, or the loss of the coordinator when `ends_with_coordinator`, or
+  // RequestStop, or `deadline` (false).
+  bool AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator);
+  void RequestStop();
+  // Aborts what runs, refuses what comes, and waits until no call is left inside.
+  void Stop();
+
+  grpc::Status Attend(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) override;
+  grpc::Status Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
+                    rpc::JoinReply* reply) override;
+  grpc::Status AddProgram(grpc::ServerContext* context,
+                          grpc::ServerReader<rpc::ProgramChunk>* reader,
+                          rpc::MemoryReport* reply) override;
+  grpc::Status WriteVariable(grpc::ServerContext* context,
+                             grpc::ServerReader<rpc::VariableChunk>* reader,
+                             rpc::Empty* reply) override;
+  grpc::Status ReadVariable(grpc::ServerContext* context, const rpc::ReadVariableRequest* request,
+                            grpc::ServerWriter<rpc::VariableChunk>* writer) override;
+  grpc::Status RunSteps(grpc::ServerContext* context, const rpc::RunStepsRequest* request,
+                        grpc::ServerWriter<rpc::StepReports>* writer) override;
+  grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
+                     rpc::Empty* reply) override;
+  grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,
+                        rpc::Empty* reply) override;
+
+ private:
+  // The worker for the length of a call; null with a status when it is not free.
+  class Call;
+
+  absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
+                        grpc::ServerWriter<rpc::StepReports>& writer);
+  void AbortWorker(const absl::Status& reason);
+
+  Mutex mutex_;
+  CondVar changed_;
+  Worker* worker_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::string version_ ABSL_GUARDED_BY(mutex_);
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;  // a call is inside the worker
+  int aborting_ ABSL_GUARDED_BY(mutex_) = 0;   // calls of Abort inside it
+  std::string attended_by_ ABSL_GUARDED_BY(mutex_);
+  grpc::ServerContext* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool coordinator_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_CONTROL_SERVICE_H_

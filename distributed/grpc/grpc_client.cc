@@ -1,0 +1,225 @@
+#include "distributed/grpc/grpc_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "distributed/grpc/address.h"
+#include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/control_codec.h"
+#include "distributed/grpc/partition_wire.h"
+#include "distributed/grpc/status_codec.h"
+#include "distributed/grpc/weft.grpc.pb.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+constexpr absl::Duration kAbortTimeout = absl::Seconds(2);
+
+class GrpcClient final : public WorkerClient {
+ public:
+  explicit GrpcClient(const GrpcClientOptions& options)
+      : options_(options),
+        channel_(NewChannel(options.address)),
+        stub_(rpc::Control::NewStub(channel_)) {}
+  ~GrpcClient() override;
+
+  absl::Status Connect();
+  bool ShutDown();
+
+  std::string name() const override {
+    return absl::StrCat("worker:", options_.rank.value, " (", options_.address,
+                        process_id_ > 0 ? absl::StrCat(", pid ", process_id_) : std::string(), ")");
+  }
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
+  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
+                                                 const Partition& partition,
+                                                 const std::string& data) override;
+  absl::Status WriteVariable(const std::string& name, const Tensor& local) override;
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name) override;
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                        const std::function<void(const StepReport&)>& report) override;
+  void Abort(const absl::Status& reason) override;
+
+ private:
+  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  }
+  // What a call that ended so means: the worker's own error, or its loss while it was `doing`.
+  absl::Status Explain(const grpc::ClientContext& context, const grpc::Status& status,
+                       const std::string& doing) const;
+
+  const GrpcClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<rpc::Control::Stub> stub_;
+  int64_t process_id_ = 0;
+  grpc::ClientContext lease_context_;
+  std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> lease_;
+  std::thread lease_thread_;  // reads, so that the connection is looked after between calls
+};
+
+absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc::Status& status,
+                                 const std::string& doing) const {
+  if (status.ok()) return absl::OkStatus();
+  const absl::Status error = FromGrpc(status);
+  if (WasAnswered(context)) return error;
+  if (absl::IsDeadlineExceeded(error)) {
+    return absl::DeadlineExceededError(absl::StrCat(name(), " did not answer in ",
+                                                    absl::FormatDuration(options_.call_timeout),
+                                                    " (", doing, ")"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat(name(), " was lost while ", doing, ": ", error.message()));
+}
+
+absl::Status GrpcClient::Connect() {
+  const auto deadline =
+      absl::ToChronoTime(std::min(options_.connect_deadline, absl::Now() + absl::Hours(24)));
+  if (!channel_->WaitForConnected(deadline)) {
+    return absl::UnavailableError(
+        absl::StrCat(name(), " did not answer in time; is it running, and is the address right?"));
+  }
+  lease_ = stub_->Attend(&lease_context_);
+  rpc::AttendReply hello;
+  if (!lease_->Read(&hello)) {
+    const grpc::Status status = lease_->Finish();
+    return Explain(lease_context_, status, "attending to it");
+  }
+  process_id_ = hello.process_id();
+  lease_thread_ = std::thread([this] {
+    rpc::AttendReply reply;
+    while (lease_->Read(&reply)) {
+    }
+  });
+  return absl::OkStatus();
+}
+
+GrpcClient::~GrpcClient() {
+  if (!lease_thread_.joinable()) return;
+  lease_->WritesDone();
+  lease_context_.TryCancel();
+  lease_thread_.join();
+  lease_->Finish();
+}
+
+bool GrpcClient::ShutDown() {
+  grpc::ClientContext context;
+  SetDeadline(context, kAbortTimeout);
+  rpc::Empty reply;
+  return stub_->Shutdown(&context, rpc::Empty(), &reply).ok();
+}
+
+absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::JoinReply reply;
+  const grpc::Status status = stub_->Join(&context, Encode(membership), &reply);
+  WEFT_RETURN_IF_ERROR(Explain(context, status, "joining the job"));
+  return WorkerInfo{reply.version(), reply.instruction_set(), reply.process_id(),
+                    reply.incarnation()};
+}
+
+absl::StatusOr<ProgramMemoryReport> GrpcClient::AddProgram(const std::string& program,
+                                                           const Partition& partition,
+                                                           const std::string& data) {
+  WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodePartition(partition));
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::MemoryReport reply;
+  const auto writer = stub_->AddProgram(&context, &reply);
+  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
+    rpc::ProgramChunk chunk;
+    if (offset == 0) {
+      chunk.set_program(program);
+      chunk.set_data(data);
+    }
+    chunk.set_part(bytes.substr(offset, kChunkBytes));
+    chunk.set_last(offset + kChunkBytes >= bytes.size());
+    if (!writer->Write(chunk)) break;
+  }
+  writer->WritesDone();
+  WEFT_RETURN_IF_ERROR(
+      Explain(context, writer->Finish(), absl::StrCat("taking program '", program, "'")));
+  return ProgramMemoryReport{reply.arena_bytes(), reply.variable_bytes()};
+}
+
+absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& local) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::Empty reply;
+  const auto writer = stub_->WriteVariable(&context, &reply);
+  WriteVariableChunks(name, local,
+                      [&](const rpc::VariableChunk& chunk) { return writer->Write(chunk); });
+  writer->WritesDone();
+  return Explain(context, writer->Finish(), absl::StrCat("taking variable '", name, "'"));
+}
+
+absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::ReadVariableRequest request;
+  request.set_name(name);
+  const auto reader = stub_->ReadVariable(&context, request);
+  VariableReader variable;
+  rpc::VariableChunk chunk;
+  absl::Status damage;
+  while (reader->Read(&chunk)) {
+    if (damage.ok()) damage = variable.Add(chunk);
+  }
+  WEFT_RETURN_IF_ERROR(
+      Explain(context, reader->Finish(), absl::StrCat("sending variable '", name, "'")));
+  WEFT_RETURN_IF_ERROR(damage);
+  return variable.Finish();
+}
+
+absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
+                                  const std::function<void(const StepReport&)>& report) {
+  grpc::ClientContext context;  // without a deadline: keepalive and the peers' stall timeouts guard
+  rpc::RunStepsRequest request = Encode(ranges);
+  request.set_report(report != nullptr);
+  const auto reader = stub_->RunSteps(&context, request);
+  std::string doing =
+      ranges.empty() ? "running no steps" : absl::StrCat("running step ", ranges[0].first_step);
+  absl::Status damage;
+  rpc::StepReports reports;
+  while (reader->Read(&reports)) {
+    for (const rpc::StepReport& message : reports.reports()) {
+      absl::StatusOr<StepReport> step = Decode(message);
+      if (!step.ok()) damage = step.status();
+      if (step.ok() && report != nullptr) report(*step);
+      doing = absl::StrCat("running steps after step ", message.step());
+    }
+  }
+  WEFT_RETURN_IF_ERROR(Explain(context, reader->Finish(), doing));
+  return damage;
+}
+
+void GrpcClient::Abort(const absl::Status& reason) {
+  grpc::ClientContext context;
+  SetDeadline(context, kAbortTimeout);
+  rpc::AbortRequest request;
+  request.set_code(static_cast<int>(reason.code()));
+  request.set_reason(std::string(reason.message().substr(0, kLongestErrorText)));
+  rpc::Empty reply;
+  // A worker that cannot be told is lost, which its call under way reports.
+  stub_->Abort(&context, request, &reply);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckAddress(options.address, options.insecure_network));
+  auto client = std::make_unique<GrpcClient>(options);
+  WEFT_RETURN_IF_ERROR(client->Connect());
+  return std::unique_ptr<WorkerClient>(std::move(client));
+}
+
+bool ShutDownWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).ShutDown(); }
+
+}  // namespace weft

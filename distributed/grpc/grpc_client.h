@@ -1,0 +1,33 @@
+// WorkerClient that calls a worker process.
+#ifndef WEFT_DISTRIBUTED_GRPC_GRPC_CLIENT_H_
+#define WEFT_DISTRIBUTED_GRPC_GRPC_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "distributed/worker_client.h"
+
+namespace weft {
+
+struct GrpcClientOptions {
+  std::string address;
+  RankId rank;                    // for messages
+  bool insecure_network = false;  // allow other addresses than loopback
+  // Until when the worker must have answered. Unavailable naming it if it has not.
+  absl::Time connect_deadline = absl::InfiniteFuture();
+  // Longest time of one call, but for RunSteps.
+  absl::Duration call_timeout = absl::Minutes(10);
+};
+
+// Waits for the worker's answer and holds its lease from then on: when this client is destroyed, or
+// its process ends, the worker aborts what it does.
+absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);
+
+// Asks the worker process behind a client of ConnectToWorker to end; false when it did not answer.
+bool ShutDownWorker(WorkerClient& client);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_GRPC_CLIENT_H_

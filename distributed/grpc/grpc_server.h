@@ -1,0 +1,56 @@
+// GrpcServer: where one worker process listens, for its coordinator and for its peers.
+#ifndef WEFT_DISTRIBUTED_GRPC_GRPC_SERVER_H_
+#define WEFT_DISTRIBUTED_GRPC_GRPC_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "distributed/grpc/completion_thread.h"
+#include "distributed/grpc/control_service.h"
+#include "distributed/grpc/incoming_streams.h"
+#include "distributed/transport.h"
+#include "distributed/worker.h"
+#include "distributed/worker_client.h"
+
+namespace weft {
+
+struct GrpcServerOptions {
+  std::string address;            // "unix:/path" or "host:port"; port 0 = any free one
+  bool insecure_network = false;  // allow other addresses than loopback
+};
+
+// Serves control calls to the worker it is given (none yet: Unavailable) and data streams to the
+// transport made last. The worker and the transports end before it.
+class GrpcServer {
+ public:
+  // Unavailable naming the address when it is taken, at once; InvalidArgument or FailedPrecondition
+  // when it may not be listened on.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options);
+  ~GrpcServer();
+
+  // With the port that was found for 0.
+  const std::string& address() const { return address_; }
+  // FailedPrecondition for addresses of peers that may not be used (see options).
+  absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const JobMembership& membership);
+  ControlService& control() { return control_; }
+  // Ends all calls; nothing is served after it. Idempotent.
+  void Stop();
+
+ private:
+  explicit GrpcServer(GrpcServerOptions options) : options_(std::move(options)) {}
+  absl::Status Build();
+
+  const GrpcServerOptions options_;
+  std::string address_;
+  ControlService control_;
+  std::unique_ptr<CompletionThread> thread_;
+  std::unique_ptr<IncomingStreams> incoming_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_GRPC_GRPC_SERVER_H_

@@ -1,0 +1,229 @@
+#include "distributed/grpc/inbox.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/checksum.h"
+
+namespace weft {
+namespace {
+
+// Copies what follows the first `skip` bytes of the slices.
+void CopySlices(const std::vector<grpc::Slice>& slices, size_t skip, std::byte* target) {
+  for (const grpc::Slice& slice : slices) {
+    if (skip >= slice.size()) {
+      skip -= slice.size();
+      continue;
+    }
+    std::memcpy(target, slice.begin() + skip, slice.size() - skip);
+    target += slice.size() - skip;
+    skip = 0;
+  }
+}
+
+size_t TotalSize(const std::vector<grpc::Slice>& slices) {
+  size_t total = 0;
+  for (const grpc::Slice& slice : slices) total += slice.size();
+  return total;
+}
+
+}  // namespace
+
+void Inbox::Receive(const MessageHeader& header, void* data, TransferObserver& observer) {
+  const Operation operation{header, data, &observer};
+  absl::Status failure;
+  {
+    MutexLock lock(mutex_);
+    Stream& stream = streams_[header.stream];
+    if (!stream.early.empty()) {
+      Deliver(stream.early.Pop(), operation);
+      ResumeIfHeld();
+      return;
+    }
+    failure = failure_;
+    if (failure.ok()) {
+      stream.posted.Push(operation);
+      ResumeIfHeld();
+      return;
+    }
+  }
+  observer.Done(failure);
+}
+
+void Inbox::Fail(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  FailLocked(status);
+}
+
+void Inbox::FailLocked(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  // Messages that are here in whole may still be taken, unless the job is over.
+  for (auto& [id, stream] : streams_) {
+    while (!stream.posted.empty()) stream.posted.Pop().observer->Done(failure_);
+    while (absl::IsAborted(failure_) && !stream.early.empty()) stream.early.Pop();
+  }
+  if (arrival_.active && !copying_) {
+    if (arrival_.operation.observer != nullptr) arrival_.operation.observer->Done(failure_);
+    arrival_ = Arrival();
+  }
+  ResumeIfHeld();
+}
+
+absl::Status Inbox::Attach(InboxSource& source) {
+  MutexLock lock(mutex_);
+  if (had_source_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", peer_.value,
+                     " has opened its stream of this job already; do two "
+                     "processes claim the same rank?"));
+  }
+  source_ = &source;
+  had_source_ = true;
+  return absl::OkStatus();
+}
+
+void Inbox::Detach() {
+  MutexLock lock(mutex_);
+  source_ = nullptr;
+}
+
+void Inbox::ResumeIfHeld() {
+  if (!held_ || source_ == nullptr) return;
+  held_ = false;
+  source_->ScheduleResume();
+}
+
+absl::Status Inbox::CheckFrame(const Frame& frame) {
+  if (incarnation_ == 0) incarnation_ = frame.header.incarnation;
+  if (frame.header.incarnation != incarnation_) {
+    return absl::DataLossError(absl::StrCat("message from rank ", peer_.value,
+                                            " is of incarnation ", frame.header.incarnation,
+                                            ", its stream of ", incarnation_));
+  }
+  const uint64_t expected_offset = arrival_.active ? arrival_.received : 0;
+  const uint64_t bytes = arrival_.active ? arrival_.header.bytes : frame.header.bytes;
+  if (frame.offset != expected_offset || frame.header.bytes != bytes ||
+      frame.part_bytes > bytes - frame.offset || (frame.part_bytes == 0 && bytes != 0) ||
+      (arrival_.active && frame.header.stream != arrival_.header.stream)) {
+    return absl::DataLossError(
+        absl::StrCat("message from rank ", peer_.value, " on stream ", frame.header.stream,
+                     " came in disorder: ", frame.part_bytes, " bytes at ", frame.offset, " of ",
+                     frame.header.bytes, ", expected byte ", expected_offset, " of ", bytes));
+  }
+  return absl::OkStatus();
+}
+
+bool Inbox::Begin(const Frame& frame) {
+  Stream& stream = streams_[frame.header.stream];
+  Arrival arrival;
+  arrival.active = true;
+  arrival.header = frame.header;
+  if (!stream.posted.empty()) {
+    arrival.operation = stream.posted.Pop();
+    arrival.status = CheckHeader(peer_, arrival.operation.header, frame.header);
+    if (arrival.status.ok()) arrival.target = static_cast<std::byte*>(arrival.operation.target);
+  } else {
+    const bool room = early_messages_ < kCreditMessages && early_bytes_ <= kCreditBytes &&
+                      frame.header.bytes <= kCreditBytes - early_bytes_;
+    if (!room) {
+      held_ = true;
+      return false;
+    }
+    arrival.early = NewEarly(frame.header);
+    arrival.target = arrival.early->bytes.data();
+  }
+  arrival_ = std::move(arrival);
+  return true;
+}
+
+std::unique_ptr<Inbox::Early> Inbox::NewEarly(const MessageHeader& header) {
+  std::unique_ptr<Early> early;
+  if (spare_.empty()) {
+    early = std::make_unique<Early>();
+  } else {
+    early = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  early->header = header;
+  early->bytes.resize(header.bytes);
+  early_bytes_ += header.bytes;
+  ++early_messages_;
+  return early;
+}
+
+void Inbox::Deliver(std::unique_ptr<Early> early, const Operation& operation) {
+  absl::Status status = CheckHeader(peer_, operation.header, early->header);
+  if (status.ok()) status = early->status;
+  if (status.ok() && early->header.bytes > 0) {
+    std::memcpy(operation.target, early->bytes.data(), early->header.bytes);
+  }
+  early_bytes_ -= early->header.bytes;
+  --early_messages_;
+  early->status = absl::OkStatus();
+  spare_.push_back(std::move(early));
+  operation.observer->Done(status);
+}
+
+Inbox::Next Inbox::Take(const Frame& frame, const std::vector<grpc::Slice>& slices,
+                        size_t first_byte) {
+  std::byte* target = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return Next::kEnd;
+    absl::Status status = CheckFrame(frame);
+    if (status.ok() && TotalSize(slices) - first_byte != frame.part_bytes) {
+      status = absl::DataLossError(absl::StrCat("message from rank ", peer_.value,
+                                                " is shorter or longer than its header says"));
+    }
+    if (!status.ok()) {
+      FailLocked(status);
+      return Next::kEnd;
+    }
+    if (!arrival_.active && !Begin(frame)) return Next::kHold;
+    target = arrival_.target == nullptr ? nullptr : arrival_.target + frame.offset;
+    copying_ = true;
+  }
+  bool damaged = false;
+  if (target != nullptr && frame.part_bytes > 0) {
+    CopySlices(slices, first_byte, target);
+    damaged = Checksum({target, frame.part_bytes}) != frame.header.checksum;
+  }
+  MutexLock lock(mutex_);
+  copying_ = false;
+  if (damaged && arrival_.status.ok()) {
+    arrival_.status = absl::DataLossError(
+        absl::StrCat("message ", frame.header.sequence, " from rank ", peer_.value, " on stream ",
+                     frame.header.stream, " was damaged on its way: the checksum of bytes ",
+                     frame.offset, " to ", frame.offset + frame.part_bytes, " differs"));
+  }
+  if (!failure_.ok()) {
+    if (arrival_.operation.observer != nullptr) arrival_.operation.observer->Done(failure_);
+    arrival_ = Arrival();
+    return Next::kEnd;
+  }
+  arrival_.received += frame.part_bytes;
+  if (arrival_.received == arrival_.header.bytes) Finish();
+  return Next::kRead;
+}
+
+void Inbox::Finish() {
+  arrival_.active = false;
+  if (arrival_.early == nullptr) {
+    arrival_.operation.observer->Done(arrival_.status);
+    return;
+  }
+  arrival_.early->status = std::move(arrival_.status);
+  arrival_.status = absl::OkStatus();
+  Stream& stream = streams_[arrival_.header.stream];
+  if (stream.posted.empty()) {
+    stream.early.Push(std::move(arrival_.early));
+  } else {
+    Deliver(std::move(arrival_.early), stream.posted.Pop());
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,246 @@
+#include "distributed/grpc/outbox.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/status_codec.h"
+#include "platform/checksum.h"
+
+namespace weft {
+namespace {
+
+constexpr absl::Duration kCloseTimeout = absl::Seconds(1);
+
+grpc::Slice HeaderSlice(const Frame& frame) {
+  const FrameHeaderBytes bytes = EncodeFrameHeader(frame);
+  return grpc::Slice(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+void Outbox::Message::Release() {
+  if (holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  TransferObserver& done = *observer;
+  const absl::Status result = std::exchange(status, absl::OkStatus());
+  free.store(true, std::memory_order_release);
+  done.Done(result);
+}
+
+Outbox::Outbox(CompletionThread& thread, Route route,
+               std::function<void(StreamEnd, const absl::Status&)> on_end)
+    : thread_(thread), route_(std::move(route)), on_end_(std::move(on_end)) {}
+
+Outbox::~Outbox() { FinishClose(); }
+
+void Outbox::Open() {
+  MutexLock lock(mutex_);
+  if (failure_.ok()) OpenLocked();
+}
+
+void Outbox::OpenLocked() {
+  if (state_ != State::kIdle) return;
+  state_ = State::kStarting;
+  channel_ = NewChannel(route_.address);
+  stub_ = std::make_unique<grpc::GenericStub>(channel_);
+  context_.AddMetadata(kEpochKey, absl::StrCat(route_.epoch));
+  context_.AddMetadata(kRankKey, absl::StrCat(route_.from.value));
+  call_ = stub_->PrepareCall(&context_, kDataMethod, &thread_.queue());
+  call_->StartCall(started_.Tag());
+}
+
+void Outbox::Send(const MessageHeader& header, const void* data, TransferObserver& observer) {
+  absl::Status failure;
+  {
+    MutexLock lock(mutex_);
+    failure = failure_;
+    if (failure.ok()) {
+      Message* const message = NewMessage();
+      message->header = header;
+      message->data = static_cast<const std::byte*>(data);
+      message->observer = &observer;
+      queue_.Push(message);
+      OpenLocked();
+      Pump();
+      return;
+    }
+  }
+  observer.Done(failure);
+}
+
+Outbox::Message* Outbox::NewMessage() {
+  Message* message = nullptr;
+  for (const std::unique_ptr<Message>& candidate : messages_) {
+    if (candidate->free.load(std::memory_order_acquire)) {
+      message = candidate.get();
+      break;
+    }
+  }
+  if (message == nullptr) {
+    messages_.push_back(std::make_unique<Message>());
+    message = messages_.back().get();
+  }
+  message->free.store(false, std::memory_order_relaxed);
+  message->holders.store(1, std::memory_order_relaxed);
+  return message;
+}
+
+void Outbox::Pump() {
+  if (state_ != State::kOpen || writing_ || last_frame_written_) return;
+  if (current_ == nullptr && !queue_.empty()) {
+    current_ = queue_.Pop();
+    offset_ = 0;
+  }
+  if (current_ != nullptr) {
+    WritePart();
+  } else if (last_frame_.has_value()) {
+    WriteLastFrame();
+  }
+}
+
+void Outbox::WritePart() {
+  Message& message = *current_;
+  Frame frame;
+  frame.header = message.header;
+  frame.offset = offset_;
+  frame.part_bytes = std::min<uint64_t>(kFramePartBytes, message.header.bytes - offset_);
+  const std::span<const std::byte> part(message.data + offset_, frame.part_bytes);
+  frame.header.checksum = Checksum(part);
+  offset_ += frame.part_bytes;
+  grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice()};
+  if (!part.empty()) {
+    message.holders.fetch_add(1, std::memory_order_relaxed);
+    slices[1] = grpc::Slice(const_cast<std::byte*>(part.data()), part.size(), &Message::ReleasePart,
+                            &message);
+  }
+  writing_ = true;
+  call_->Write(grpc::ByteBuffer(slices, part.empty() ? 1 : 2), written_.Tag());
+  if (offset_ == message.header.bytes) {
+    current_ = nullptr;
+    message.Release();
+  }
+}
+
+void Outbox::WriteLastFrame() {
+  last_frame_written_ = true;
+  Frame frame;
+  frame.kind = *last_frame_;
+  frame.header.epoch = route_.epoch;
+  frame.part_bytes = last_text_.size();
+  frame.header.checksum = Checksum(std::as_bytes(std::span(last_text_)));
+  grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice(last_text_)};
+  writing_ = true;
+  call_->WriteLast(grpc::ByteBuffer(slices, 2), grpc::WriteOptions(), written_.Tag());
+}
+
+void Outbox::DropMessages(const absl::Status& status) {
+  if (current_ != nullptr) queue_.Push(std::exchange(current_, nullptr));
+  while (!queue_.empty()) {
+    Message* const message = queue_.Pop();
+    message->status = status;
+    message->Release();
+  }
+}
+
+void Outbox::Abort(const absl::Status& status, const std::string& reason) {
+  MutexLock lock(mutex_);
+  if (!failure_.ok()) return;
+  failure_ = status;
+  DropMessages(status);
+  last_frame_ = Frame::Kind::kAbort;
+  last_text_ = reason.substr(0, kLongestErrorText);
+  Pump();
+}
+
+void Outbox::Fail(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  if (!failure_.ok()) return;
+  failure_ = status;
+  DropMessages(status);
+}
+
+void Outbox::OnStarted(bool ok) {
+  MutexLock lock(mutex_);
+  if (ok && state_ == State::kStarting) state_ = State::kOpen;
+  // The peer never writes: the next thing to hear of it is the end.
+  call_->Finish(&end_, finished_.Tag());
+  Pump();
+}
+
+void Outbox::OnWritten(bool ok) {
+  MutexLock lock(mutex_);
+  writing_ = false;
+  // When a write fails, the stream is ending: OnFinished says why.
+  if (ok) Pump();
+  changed_.NotifyAll();
+}
+
+absl::Status Outbox::EndStatus(StreamEnd& end) {
+  end = StreamEnd::kLost;
+  if (end_.ok()) {
+    end = StreamEnd::kClosed;
+    return absl::UnavailableError(
+        absl::StrCat("rank ", route_.to.value, " (", route_.address, ") has left the job"));
+  }
+  const absl::Status status = FromGrpc(end_);
+  if (absl::IsAborted(status)) {
+    end = StreamEnd::kAborted;
+    return status;
+  }
+  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return status;
+  return absl::UnavailableError(absl::StrCat("rank ", route_.from.value, " lost rank ",
+                                             route_.to.value, " (", route_.address,
+                                             "): ", status.message()));
+}
+
+void Outbox::OnFinished(bool) {
+  StreamEnd end;
+  absl::Status status;
+  bool tell = false;
+  {
+    MutexLock lock(mutex_);
+    state_ = State::kEnded;
+    status = EndStatus(end);
+    tell = !closing_ && failure_.ok();
+    if (failure_.ok()) failure_ = status;
+    DropMessages(status);
+  }
+  if (tell) on_end_(end, status);
+  MutexLock lock(mutex_);
+  finished_called_ = true;
+  changed_.NotifyAll();
+}
+
+void Outbox::StartClose() {
+  MutexLock lock(mutex_);
+  closing_ = true;
+  if (!last_frame_.has_value()) last_frame_ = Frame::Kind::kClose;
+  Pump();
+}
+
+void Outbox::Cancel() {
+  MutexLock lock(mutex_);
+  if (call_ != nullptr && state_ != State::kEnded) context_.TryCancel();
+}
+
+void Outbox::FinishClose() {
+  StartClose();
+  const absl::Time deadline = absl::Now() + kCloseTimeout;
+  MutexLock lock(mutex_);
+  bool cancelled = false;
+  while (state_ != State::kIdle && (!finished_called_ || writing_)) {
+    if (cancelled) {
+      changed_.Wait(mutex_);
+    } else if (!changed_.WaitUntil(mutex_, deadline)) {
+      context_.TryCancel();
+      cancelled = true;
+    }
+  }
+  if (state_ == State::kIdle) state_ = State::kEnded;
+  finished_called_ = true;
+}
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+#include "distributed/testing/transport_cluster.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "distributed/grpc/grpc_server.h"
+#include "distributed/in_process_transport.h"
+
+namespace weft::testing {
+namespace {
+
+class InProcessTransportCluster final : public TransportCluster {
+ public:
+  explicit InProcessTransportCluster(int ranks) : hub_(ranks) {
+    for (int i = 0; i < ranks; ++i) transports_.push_back(hub_.NewTransport(RankId(i)));
+  }
+  Transport& transport(int rank) override { return *transports_[rank]; }
+
+ private:
+  InProcessHub hub_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+class GrpcTransportCluster final : public TransportCluster {
+ public:
+  explicit GrpcTransportCluster(int ranks) {
+    std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) return;
+    folder_ = folder;
+    JobMembership membership;
+    membership.epoch = kTestEpoch;
+    for (int i = 0; i < ranks; ++i) {
+      membership.addresses.push_back(absl::StrCat("unix:", folder_, "/", i));
+      servers_.push_back(GrpcServer::Start({membership.addresses.back()}).value());
+    }
+    for (int i = 0; i < ranks; ++i) {
+      membership.rank = RankId(i);
+      transports_.push_back(servers_[i]->OpenTransport(membership).value());
+    }
+  }
+  ~GrpcTransportCluster() override {
+    transports_.clear();
+    servers_.clear();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Transport& transport(int rank) override { return *transports_[rank]; }
+
+ private:
+  std::string folder_;
+  std::vector<std::unique_ptr<GrpcServer>> servers_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+}  // namespace
+
+std::unique_ptr<TransportCluster> NewInProcessTransportCluster(int ranks) {
+  return std::make_unique<InProcessTransportCluster>(ranks);
+}
+
+std::unique_ptr<TransportCluster> NewGrpcTransportCluster(int ranks) {
+  return std::make_unique<GrpcTransportCluster>(ranks);
+}
+
+std::unique_ptr<TransportCluster> NewTransportCluster(const std::string& kind, int ranks) {
+  return kind == "Grpc" ? NewGrpcTransportCluster(ranks) : NewInProcessTransportCluster(ranks);
+}
+
+}  // namespace weft::testing
