@@ -17,9 +17,6 @@
 namespace weft {
 namespace {
 
-// A bomb guard: nothing we read unpacks to more.
-constexpr size_t kMaxUnpackedBytes = size_t{16} << 30;
-
 absl::Status Damaged(const std::string& name, const std::string& what) {
   return absl::DataLossError(absl::StrCat("data file '", name, "': ", what));
 }
@@ -81,100 +78,138 @@ std::optional<std::string_view> HeaderField(std::string_view header, const std::
   return rest.substr(0, end);
 }
 
-absl::StatusOr<Shape> ParseNpyShape(std::string_view text, const std::string& name) {
+// The dimensions of `(3, 4` (without the closing parenthesis).
+absl::StatusOr<std::vector<int64_t>> ParseNpyShape(std::string_view text, const std::string& name) {
   std::vector<int64_t> dims;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
-    if (*at < '0' || *at > '9') {
+    if (*at == ' ' || *at == ',' || *at == '(') {
       ++at;
       continue;
     }
     int64_t dim = 0;
     const auto [next, error] = std::from_chars(at, end, dim);
-    if (error != std::errc()) return Unreadable(name, "the shape has a number out of range");
+    if (error != std::errc()) {
+      return Unreadable(name, absl::StrCat("the NPY header has the shape ", std::string(text),
+                                           "), expected numbers"));
+    }
     dims.push_back(dim);
     at = next;
   }
-  return Shape::Create(dims);
+  return dims;
 }
 
-// A tensor of `shape` from the bytes at the end of a file, which must fit exactly.
-absl::StatusOr<Tensor> PayloadTensor(DType dtype, Shape shape, std::string_view payload,
-                                     bool big_endian, const std::string& name) {
-  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, std::move(shape)));
-  if (payload.size() < tensor.bytes()) {
-    return Damaged(name, absl::StrCat("truncated: ", payload.size(), " bytes of data, ",
-                                      tensor.shape().ToString(), " needs ", tensor.bytes()));
+// A tensor of shape `dims` from the bytes at the end of a file, which must fit exactly. Checks that
+// before it allocates: the shape is only a claim.
+absl::StatusOr<Tensor> PayloadTensor(DType dtype, const std::vector<int64_t>& dims,
+                                     std::string_view payload, bool big_endian,
+                                     const std::string& name) {
+  absl::StatusOr<Shape> shape = Shape::Create(dims);
+  if (!shape.ok()) return Unreadable(name, std::string(shape.status().message()));
+  const size_t width = static_cast<size_t>(DTypeBytes(dtype, 1));
+  const size_t elements = static_cast<size_t>(shape->num_elements());
+  const std::string claim = absl::StrCat(shape->ToString(), " of ", std::string(DTypeName(dtype)),
+                                         " needs ", elements, " x ", width, " bytes");
+  if (payload.size() / width < elements) {
+    return Damaged(name, absl::StrCat("truncated: ", payload.size(), " bytes of data, ", claim));
   }
-  if (payload.size() > tensor.bytes()) {
-    return Damaged(name, absl::StrCat(payload.size() - tensor.bytes(), " bytes too many after ",
-                                      tensor.shape().ToString()));
+  if (payload.size() > elements * width) {
+    return Damaged(name,
+                   absl::StrCat(payload.size() - elements * width, " bytes too many: ", claim));
   }
+  if (dtype == DType::kBool &&
+      payload.find_first_not_of(std::string_view("\0\1", 2)) != std::string_view::npos) {
+    return Damaged(name, "a bool that is neither 0 nor 1");
+  }
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, *std::move(shape)));
   if (payload.empty()) return tensor;
   std::memcpy(tensor.raw_data(), payload.data(), payload.size());
   if (big_endian != (std::endian::native == std::endian::big)) {
-    SwapBytes(static_cast<char*>(tensor.raw_data()), tensor.bytes(),
-              static_cast<size_t>(DTypeBytes(dtype, 1)));
+    SwapBytes(static_cast<char*>(tensor.raw_data()), tensor.bytes(), width);
   }
   return tensor;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name) {
+absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name,
+                                           size_t max_bytes) {
   z_stream stream = {};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) {
     return absl::ResourceExhaustedError("zlib has no memory");
   }
   std::string out;
   std::vector<char> chunk(size_t{1} << 20);
+  size_t given = 0;  // of `bytes`, to zlib, which counts in 32 bits
   int result = Z_OK;
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(std::min<size_t>(bytes.size(), UINT32_MAX));
-  while (result == Z_OK && out.size() <= kMaxUnpackedBytes) {
+  while (result == Z_OK && out.size() <= max_bytes) {
+    if (stream.avail_in == 0) {
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + given));
+      stream.avail_in = static_cast<uInt>(std::min<size_t>(bytes.size() - given, 1U << 30));
+      given += stream.avail_in;
+    }
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
     stream.avail_out = static_cast<uInt>(chunk.size());
     result = inflate(&stream, Z_NO_FLUSH);
     out.append(chunk.data(), chunk.size() - stream.avail_out);
+    // A gzip file may be several ones, end to end; zlib stops after each.
+    const bool more = stream.avail_in > 0 || given < bytes.size();
+    if (result == Z_STREAM_END && more) result = inflateReset(&stream);
   }
-  const size_t read = bytes.size() - stream.avail_in;
+  const size_t read = given - stream.avail_in;
   inflateEnd(&stream);
+  if (out.size() > max_bytes) {
+    return Unreadable(name, absl::StrCat("unpacks to more than ", max_bytes,
+                                         " bytes, the most we read; split it"));
+  }
   if (result == Z_STREAM_END) return out;
   return Damaged(name, absl::StrCat("the gzip stream is damaged or truncated near byte ", read,
-                                    "; fetch the file again"));
+                                    " of ", bytes.size(), "; fetch the file again"));
 }
 
 absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name) {
-  if (bytes.size() < 4) return Damaged(name, "truncated: shorter than an IDX header");
+  if (bytes.size() < 4) {
+    return Damaged(name, absl::StrCat("truncated: ", bytes.size(), " bytes, an IDX header has 8"));
+  }
+  const auto byte = [&](size_t i) { return int{static_cast<unsigned char>(bytes[i])}; };
   const auto type = IdxType(static_cast<unsigned char>(bytes[2]));
-  const int rank = static_cast<unsigned char>(bytes[3]);
+  const int rank = byte(3);
   if (bytes[0] != 0 || bytes[1] != 0 || !type || rank == 0 || rank > kMaxRank) {
-    return Unreadable(name, "not an IDX file (magic 0 0 TYPE RANK), a .npy file, or a gzip of one");
+    return Unreadable(name, absl::StrCat("it starts with the bytes ", byte(0), " ", byte(1), " ",
+                                         byte(2), " ", byte(3), "; expected an IDX file (0 0 TYPE ",
+                                         "RANK), a .npy file, or a gzip of one"));
   }
   const size_t header = 4 + 4 * static_cast<size_t>(rank);
-  if (bytes.size() < header) return Damaged(name, "truncated inside the IDX header");
+  if (bytes.size() < header) {
+    return Damaged(name, absl::StrCat("truncated inside the IDX header: ", bytes.size(),
+                                      " bytes, rank ", rank, " needs ", header));
+  }
   std::vector<int64_t> dims;
   for (int i = 0; i < rank; ++i) dims.push_back(BigEndian32(bytes.data() + 4 + 4 * i));
-  WEFT_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
-  return PayloadTensor(*type, std::move(shape), bytes.substr(header), /*big_endian=*/true, name);
+  return PayloadTensor(*type, dims, bytes.substr(header), /*big_endian=*/true, name);
 }
 
 absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
+  if (bytes.substr(0, 6) != "\x93NUMPY") return Unreadable(name, "not a .npy file");
   if (bytes.size() < 12) return Damaged(name, "truncated: shorter than an NPY header");
-  const int version = static_cast<unsigned char>(bytes[6]);
   const auto byte = [&](size_t i) { return size_t{static_cast<unsigned char>(bytes[i])}; };
+  const size_t version = byte(6);
+  if (version < 1 || version > 3) {
+    return Unreadable(name, absl::StrCat("NPY version ", version, " at byte 6, expected 1 to 3"));
+  }
   const size_t prefix = version == 1 ? 10 : 12;
   const size_t length = version == 1 ? byte(8) | byte(9) << 8
                                      : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (version < 1 || version > 3 || bytes.size() < prefix + length) {
-    return Damaged(name, "truncated inside the NPY header, or of an unknown version");
+  if (bytes.size() < prefix + length) {
+    return Damaged(name, absl::StrCat("truncated inside the NPY header: ", bytes.size(),
+                                      " bytes, the header needs ", prefix + length));
   }
   const std::string_view header = bytes.substr(prefix, length);
   const auto descr = HeaderField(header, "descr");
   const auto order = HeaderField(header, "fortran_order");
-  const auto dims = HeaderField(header, "shape");
-  if (!descr || !order || !dims || descr->size() < 5) {
+  const auto dims_text = HeaderField(header, "shape");
+  if (!descr || !order || !dims_text || descr->size() < 5) {
     return Unreadable(name, "the NPY header lacks descr, fortran_order or shape");
   }
   if (order->find("True") != std::string_view::npos) {
@@ -184,12 +219,11 @@ absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name)
   const std::string_view code = descr->substr(2, descr->size() - 3);
   const auto type = NpyTypes().find(code);
   if (type == NpyTypes().end()) {
-    return Unreadable(name,
-                      absl::StrCat("element type ", std::string(*descr), " is not supported"));
+    return Unreadable(name, absl::StrCat("element type ", std::string(*descr),
+                                         " is not supported; expected a bool, integer or float"));
   }
-  WEFT_ASSIGN_OR_RETURN(Shape shape, ParseNpyShape(*dims, name));
-  return PayloadTensor(type->second, std::move(shape), bytes.substr(prefix + length),
-                       byte_order == '>', name);
+  WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> dims, ParseNpyShape(*dims_text, name));
+  return PayloadTensor(type->second, dims, bytes.substr(prefix + length), byte_order == '>', name);
 }
 
 absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path) {
@@ -218,6 +252,7 @@ absl::StatusOr<std::string> ToNpy(const Tensor& tensor) {
   std::string dims;
   for (int64_t dim : tensor.shape().dims()) absl::StrAppend(&dims, dim, ", ");
   if (tensor.shape().rank() > 1) dims.resize(dims.size() - 2);
+  if (tensor.shape().rank() == 1) dims.resize(dims.size() - 1);  // "3,": a Python tuple of one
   std::string header = absl::StrCat("{'descr': '", std::string(1, order), code,
                                     "', 'fortran_order': False, 'shape': (", dims, "), }");
   header.append(63 - (10 + header.size()) % 64, ' ');

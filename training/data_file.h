@@ -2,6 +2,7 @@
 #ifndef WEFT_TRAINING_DATA_FILE_H_
 #define WEFT_TRAINING_DATA_FILE_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,10 @@ absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path);
 // One format each; `name` is for messages.
 absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name);
 absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name);
-absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name);
+// The members of a gzip file, one after the other. InvalidArgument when they unpack to more than
+// `max_bytes`: a small file can claim any size.
+absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name,
+                                           size_t max_bytes = size_t{16} << 30);
 
 // NPY version 1.0. Real byte-sized types only.
 absl::StatusOr<std::string> ToNpy(const Tensor& tensor);

@@ -1,7 +1,9 @@
 #include "training/data_set.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +57,30 @@ ConvertFn Converter(DType from, DType to) {
   return found;
 }
 
+int64_t SampleElements(const Tensor& tensor) {
+  return tensor.num_elements() / tensor.shape().dim(0);
+}
+
+// The first element that an integer input of type `To` cannot hold.
+template <typename From, typename To>
+absl::Status CheckRange(const Tensor& tensor, const std::string& input) {
+  if constexpr (std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool> &&
+                !std::is_same_v<From, bool>) {
+    if (std::in_range<To>(std::numeric_limits<From>::lowest()) &&
+        std::in_range<To>(std::numeric_limits<From>::max())) {
+      return absl::OkStatus();
+    }
+    const std::span<const From> values = tensor.data<From>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::in_range<To>(values[i])) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", input, "' is ", TypeText(DTypeOf<To>::value),
+                       ", which cannot hold element ", i, " of the data: ", values[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool Scales(const DataSpec& spec, DType from, DType to) {
   return spec.scale_bytes && from == DType::kUint8 && IsFloatingPoint(to);
 }
@@ -68,9 +94,11 @@ class DataSetSource final : public InputSource {
     const Tensor* tensor = data_->Find(input.name);
     if (tensor == nullptr) return CheckInputFits(*data_, input);
     const ConvertFn convert = Converter(tensor->dtype(), input.dtype);
-    if (convert == nullptr) return CheckInputFits(*data_, input);
-    const DataSpec& spec = data_->spec();
     const int64_t elements = input.sample_shape.num_elements();
+    if (convert == nullptr || elements != SampleElements(*tensor)) {
+      return CheckInputFits(*data_, input);
+    }
+    const DataSpec& spec = data_->spec();
     const int64_t sample_bytes = DTypeBytes(tensor->dtype(), elements);
     const int64_t target_bytes = DTypeBytes(input.dtype, elements);
     const int64_t begin = (step % data_->steps_per_epoch()) * spec.batch + first;
@@ -121,26 +149,38 @@ std::string DataSpec::ToJson() const {
 
 absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("the data description is damaged: ", what));
+  };
+  if (!json.is_object()) return bad("it is not a JSON object");
+  // Null for a missing key, which is of no type we ask for.
+  const auto at = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key) ? object[key] : nlohmann::json();
+  };
   DataSpec spec;
-  const auto bad = [] { return absl::InvalidArgumentError("the data description is damaged"); };
-  if (!json.is_object() || !json["files"].is_array() || !json["batch"].is_number_integer() ||
-      !json["shuffle"].is_boolean() || !json["seed"].is_number_unsigned() ||
-      !json["scale_bytes"].is_boolean()) {
-    return bad();
+  const nlohmann::json files = at(json, "files"), batch = at(json, "batch"),
+                       shuffle = at(json, "shuffle"), seed = at(json, "seed"),
+                       scale_bytes = at(json, "scale_bytes");
+  if (!files.is_array()) return bad("'files' is not a list");
+  if (!batch.is_number_integer()) return bad("'batch' is not an integer");
+  if (!shuffle.is_boolean() || !scale_bytes.is_boolean()) {
+    return bad("'shuffle' or 'scale_bytes' is neither true nor false");
   }
-  for (const auto& file : json["files"]) {
-    if (!file.is_object() || !file["input"].is_string() || !file["path"].is_string() ||
-        !file["checksum"].is_number_unsigned()) {
-      return bad();
+  if (!seed.is_number_unsigned()) return bad("'seed' is not an unsigned integer");
+  for (const nlohmann::json& file : files) {
+    const nlohmann::json input = at(file, "input"), path = at(file, "path"),
+                         checksum = at(file, "checksum");
+    if (!input.is_string() || !path.is_string() || !checksum.is_number_unsigned()) {
+      return bad("a file lacks 'input', 'path' or 'checksum'");
     }
-    spec.files.push_back({file["input"].get<std::string>(), file["path"].get<std::string>(),
-                          file["checksum"].get<uint64_t>()});
+    spec.files.push_back(
+        {input.get<std::string>(), path.get<std::string>(), checksum.get<uint64_t>()});
   }
-  spec.batch = json["batch"].get<int64_t>();
-  spec.shuffle = json["shuffle"].get<bool>();
-  spec.seed = json["seed"].get<uint64_t>();
-  spec.scale_bytes = json["scale_bytes"].get<bool>();
-  if (spec.batch < 1) return bad();
+  spec.batch = batch.get<int64_t>();
+  spec.shuffle = shuffle.get<bool>();
+  spec.seed = seed.get<uint64_t>();
+  spec.scale_bytes = scale_bytes.get<bool>();
+  if (spec.batch < 1) return bad(absl::StrCat("'batch' is ", spec.batch, ", expected >= 1"));
   return spec;
 }
 
@@ -210,7 +250,7 @@ absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
                                                    "data; give it one: --data ",
                                                    input.name, "=FILE"));
   }
-  const int64_t per_sample = tensor->num_elements() / tensor->shape().dim(0);
+  const int64_t per_sample = SampleElements(*tensor);
   if (per_sample != input.sample_shape.num_elements()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a sample of input '", input.name, "' has ", input.sample_shape.num_elements(),
@@ -222,7 +262,13 @@ absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
         absl::StrCat("input '", input.name, "' is ", TypeText(input.dtype), ", the data is ",
                      TypeText(tensor->dtype()), ", which cannot stand for it"));
   }
-  return absl::OkStatus();
+  absl::Status in_range;
+  DispatchDType(tensor->dtype(), [&](auto from) {
+    DispatchDType(input.dtype, [&](auto to) {
+      in_range = CheckRange<decltype(from), decltype(to)>(*tensor, input.name);
+    });
+  });
+  return in_range;
 }
 
 }  // namespace weft

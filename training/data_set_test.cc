@@ -1,0 +1,364 @@
+#include "training/data_set.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "platform/testing/fake_file_system.h"
+#include "training/data_file.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+FeedInput Input(const std::string& name, DType dtype, Shape sample_shape) {
+  return {name, InputRole::kData, dtype, std::move(sample_shape)};
+}
+
+class DataSetTest : public ::testing::Test {
+ protected:
+  // A file of `tensor` for the graph input of the same name.
+  void Add(const std::string& input, const Tensor& tensor) {
+    const std::string path = "/" + input + ".npy";
+    auto bytes = ToNpy(tensor);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    ASSERT_TRUE(files_.WriteFileAtomically(path, *bytes).ok());
+    spec_.files.push_back({input, path, 0});
+  }
+
+  // Samples 0, 1, ..., count - 1 of one int64 each.
+  void AddCounting(int64_t count) {
+    std::vector<int64_t> values(count);
+    for (int64_t i = 0; i < count; ++i) values[i] = i;
+    Add("y", Tensor::Of<int64_t>({count}, values));
+  }
+
+  void Open() {
+    auto data = DataSet::Open(files_, spec_);
+    ASSERT_TRUE(data.ok()) << data.status();
+    data_ = *std::move(data);
+    source_ = NewDataSetSource(data_);
+  }
+
+  template <typename T>
+  std::vector<T> Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count) {
+    std::vector<T> values(count * input.sample_shape.num_elements());
+    const absl::Status status = source_->Fill(step, input, first, count, values.data());
+    EXPECT_TRUE(status.ok()) << status;
+    return values;
+  }
+
+  // The samples of one epoch in order, read in pieces of `piece` samples.
+  std::vector<int64_t> Epoch(int64_t epoch, int64_t piece) {
+    std::vector<int64_t> order;
+    const FeedInput input = Input("y", DType::kInt64, {});
+    for (int64_t i = 0; i < data_->steps_per_epoch(); ++i) {
+      const int64_t step = epoch * data_->steps_per_epoch() + i;
+      const int64_t batch = data_->batch_of(step);
+      for (int64_t first = 0; first < batch; first += piece) {
+        const auto part = Fill<int64_t>(step, input, first, std::min(piece, batch - first));
+        order.insert(order.end(), part.begin(), part.end());
+      }
+    }
+    return order;
+  }
+
+  testing::FakeFileSystem files_;
+  DataSpec spec_;
+  std::shared_ptr<const DataSet> data_;
+  std::unique_ptr<InputSource> source_;
+};
+
+std::vector<int64_t> Range(int64_t count) {
+  std::vector<int64_t> values(count);
+  for (int64_t i = 0; i < count; ++i) values[i] = i;
+  return values;
+}
+
+TEST_F(DataSetTest, WithoutShufflingEveryEpochIsTheFilesOrder) {
+  AddCounting(10);
+  spec_.batch = 4;
+  Open();
+  EXPECT_EQ(Epoch(0, 4), Range(10));
+  EXPECT_EQ(Epoch(1, 3), Range(10));
+}
+
+TEST_F(DataSetTest, TheLastBatchIsShort) {
+  AddCounting(10);
+  spec_.batch = 4;
+  Open();
+  EXPECT_EQ(data_->samples(), 10);
+  EXPECT_EQ(data_->steps_per_epoch(), 3);
+  EXPECT_EQ(data_->last_batch(), 2);
+  std::vector<int64_t> batches;
+  for (int64_t step = 0; step < 7; ++step) batches.push_back(data_->batch_of(step));
+  EXPECT_THAT(batches, ElementsAre(4, 4, 2, 4, 4, 2, 4));
+  EXPECT_THAT(Fill<int64_t>(5, Input("y", DType::kInt64, {}), 0, 2), ElementsAre(8, 9));
+}
+
+TEST_F(DataSetTest, ABatchThatDividesTheSamplesHasNoShortOne) {
+  AddCounting(8);
+  spec_.batch = 4;
+  Open();
+  EXPECT_EQ(data_->steps_per_epoch(), 2);
+  EXPECT_EQ(data_->last_batch(), 4);
+}
+
+TEST_F(DataSetTest, ABatchLargerThanTheDataIsOneShortBatch) {
+  AddCounting(3);
+  spec_.batch = 100;
+  Open();
+  EXPECT_EQ(data_->steps_per_epoch(), 1);
+  EXPECT_EQ(data_->batch_of(5), 3);
+  EXPECT_EQ(Epoch(0, 100), Range(3));
+}
+
+TEST_F(DataSetTest, SamplesBeyondTheBatchAreNotRead) {
+  AddCounting(10);
+  spec_.batch = 4;
+  Open();
+  int64_t values[4];
+  const absl::Status status = source_->Fill(2, Input("y", DType::kInt64, {}), 0, 4, values);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Message(status), HasSubstr("samples 8 to 12"));
+}
+
+TEST_F(DataSetTest, ShufflingGivesEverySampleOncePerEpochInAnotherOrder) {
+  AddCounting(100);
+  spec_.batch = 32;
+  spec_.shuffle = true;
+  Open();
+  const std::vector<int64_t> first = Epoch(0, 32);
+  const std::vector<int64_t> second = Epoch(1, 32);
+  EXPECT_THAT(first, UnorderedElementsAreArray(Range(100)));
+  EXPECT_THAT(second, UnorderedElementsAreArray(Range(100)));
+  EXPECT_NE(first, Range(100));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(Epoch(0, 32), first);  // going back is going back
+}
+
+TEST_F(DataSetTest, TheShuffledOrderDependsOnTheSeedOnly) {
+  AddCounting(50);
+  spec_.shuffle = true;
+  spec_.seed = 7;
+  std::vector<std::vector<int64_t>> orders;
+  for (const int64_t batch : {1, 7, 50}) {
+    for (const int64_t piece : {1, 5, 50}) {
+      spec_.batch = batch;
+      Open();
+      orders.push_back(Epoch(3, piece));
+    }
+  }
+  for (const auto& order : orders) EXPECT_EQ(order, orders[0]);
+  spec_.seed = 8;
+  Open();
+  EXPECT_NE(Epoch(3, 50), orders[0]);
+}
+
+TEST_F(DataSetTest, AllInputsAreShuffledAlike) {
+  AddCounting(20);
+  std::vector<float> values;
+  for (int i = 0; i < 20; ++i) values.insert(values.end(), {i + 0.25f, i + 0.5f});
+  Add("x", Tensor::Of<float>({20, 2}, values));
+  spec_.shuffle = true;
+  spec_.batch = 20;
+  Open();
+  const auto labels = Fill<int64_t>(1, Input("y", DType::kInt64, {}), 0, 20);
+  const auto rows = Fill<float>(1, Input("x", DType::kFloat32, {2}), 0, 20);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(rows[2 * i], static_cast<float>(labels[i]) + 0.25f);
+    EXPECT_EQ(rows[2 * i + 1], static_cast<float>(labels[i]) + 0.5f);
+  }
+}
+
+TEST_F(DataSetTest, BytesAreScaledToOneForFloatingInputsOnly) {
+  Add("x", Tensor::Of<uint8_t>({1, 3}, {0, 51, 255}));
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {3}), 0, 1), ElementsAre(0, 0.2f, 1));
+  EXPECT_THAT(Fill<double>(0, Input("x", DType::kFloat64, {3}), 0, 1), ElementsAre(0, 0.2, 1));
+  EXPECT_THAT(Fill<int64_t>(0, Input("x", DType::kInt64, {3}), 0, 1), ElementsAre(0, 51, 255));
+}
+
+TEST_F(DataSetTest, ScalingCanBeTurnedOff) {
+  Add("x", Tensor::Of<uint8_t>({1, 3}, {0, 51, 255}));
+  spec_.scale_bytes = false;
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {3}), 0, 1), ElementsAre(0, 51, 255));
+}
+
+TEST_F(DataSetTest, OtherIntegersAreConvertedWithoutScaling) {
+  Add("x", Tensor::Of<int32_t>({2}, {-3, 1 << 20}));
+  spec_.batch = 2;
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {}), 0, 2), ElementsAre(-3, 1 << 20));
+  EXPECT_THAT(Fill<int64_t>(0, Input("x", DType::kInt64, {}), 0, 2), ElementsAre(-3, 1 << 20));
+}
+
+TEST_F(DataSetTest, ASampleMayHaveAnotherShapeOfTheSameSize) {
+  Add("x", Tensor::Of<float>({1, 2, 2}, {1, 2, 3, 4}));
+  Open();
+  EXPECT_TRUE(CheckInputFits(*data_, Input("x", DType::kFloat32, {4})).ok());
+  EXPECT_TRUE(CheckInputFits(*data_, Input("x", DType::kFloat32, {1, 4, 1})).ok());
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {4}), 0, 1), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(DataSetTest, ASampleOfAnotherSizeDoesNotFit) {
+  Add("x", Tensor::Of<float>({1, 28, 28}, std::vector<float>(784)));
+  Open();
+  const absl::Status status = CheckInputFits(*data_, Input("x", DType::kFloat32, {3, 32, 32}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(status),
+            "a sample of input 'x' has 3072 elements ([3,32,32]), a sample of the data has 784 "
+            "(file shape [1,28,28])");
+}
+
+// A step's input that nobody checked before must not read beyond the file's samples.
+TEST_F(DataSetTest, FillingChecksTheSampleSizeItself) {
+  Add("x", Tensor::Of<float>({2, 2}, {1, 2, 3, 4}));
+  spec_.batch = 2;
+  Open();
+  std::vector<float> target(6);
+  const absl::Status status =
+      source_->Fill(0, Input("x", DType::kFloat32, {3}), 0, 2, target.data());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("has 3 elements"));
+}
+
+TEST_F(DataSetTest, AnInputWithoutAFileSaysHowToGiveOne) {
+  AddCounting(1);
+  Open();
+  const absl::Status status = CheckInputFits(*data_, Input("image", DType::kFloat32, {4}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(status),
+            "input 'image' of the graph has no data; give it one: --data image=FILE");
+}
+
+TEST_F(DataSetTest, FloatsCannotStandForIndices) {
+  Add("y", Tensor::Of<float>({1}, {2.5f}));
+  Open();
+  const absl::Status status = CheckInputFits(*data_, Input("y", DType::kInt64, {}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(status), "input 'y' is int64, the data is float32, which cannot stand for it");
+}
+
+TEST_F(DataSetTest, IntegersThatDoNotFitTheInputAreRefused) {
+  Add("y", Tensor::Of<int64_t>({2}, {7, int64_t{1} << 32}));
+  Open();
+  const absl::Status status = CheckInputFits(*data_, Input("y", DType::kInt32, {}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("4294967296"));
+}
+
+TEST_F(DataSetTest, FilesOfDifferentCountsAreNamed) {
+  AddCounting(3);
+  Add("x", Tensor::Of<float>({2, 1}, {1, 2}));
+  const auto data = DataSet::Open(files_, spec_);
+  EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(data.status()),
+            "data file '/x.npy' has 2 samples, '/y.npy' has 3; they must agree");
+}
+
+TEST_F(DataSetTest, AFileWithoutSamplesIsRefused) {
+  Add("x", Tensor::Of<float>({0, 4}, std::vector<float>()));
+  EXPECT_THAT(Message(DataSet::Open(files_, spec_).status()), HasSubstr("has no samples"));
+  spec_.files.clear();
+  Add("x", Tensor::Scalar<float>(1));
+  EXPECT_THAT(Message(DataSet::Open(files_, spec_).status()),
+              AllOf(HasSubstr("'/x.npy' has no samples"), HasSubstr("[]")));
+}
+
+TEST_F(DataSetTest, TwoFilesForOneInputAreRefused) {
+  AddCounting(3);
+  spec_.files.push_back(spec_.files[0]);
+  EXPECT_EQ(Message(DataSet::Open(files_, spec_).status()), "input 'y' was given two data files");
+}
+
+TEST_F(DataSetTest, NoFilesOrNoBatchAreRefused) {
+  EXPECT_EQ(DataSet::Open(files_, spec_).status().code(), absl::StatusCode::kInvalidArgument);
+  AddCounting(3);
+  spec_.batch = 0;
+  EXPECT_THAT(Message(DataSet::Open(files_, spec_).status()), HasSubstr("batch is 0"));
+}
+
+TEST_F(DataSetTest, AFileThatIsNotTheCoordinatorsIsRefused) {
+  AddCounting(3);
+  Open();
+  spec_ = data_->spec();
+  EXPECT_NE(spec_.files[0].checksum, 0u);
+  EXPECT_TRUE(DataSet::Open(files_, spec_).ok());
+  const auto other = ToNpy(Tensor::Of<int64_t>({3}, {0, 1, 3}));
+  ASSERT_TRUE(files_.WriteFileAtomically("/y.npy", *other).ok());
+  const auto data = DataSet::Open(files_, spec_);
+  EXPECT_EQ(data.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(data.status()),
+              AllOf(HasSubstr("'/y.npy'"), HasSubstr("differs from the one that the coordinator")));
+}
+
+TEST(DataSpecTest, JsonKeepsEverything) {
+  DataSpec spec;
+  spec.files = {{"x", "/data/\"quoted\" \xc3\xa4.npy", std::numeric_limits<uint64_t>::max()},
+                {"y", "labels.gz", 0}};
+  spec.batch = 128;
+  spec.shuffle = true;
+  spec.seed = std::numeric_limits<uint64_t>::max();
+  spec.scale_bytes = false;
+  const auto back = DataSpec::FromJson(spec.ToJson());
+  ASSERT_TRUE(back.ok()) << back.status();
+  ASSERT_EQ(back->files.size(), 2u);
+  EXPECT_EQ(back->files[0].input, "x");
+  EXPECT_EQ(back->files[0].path, spec.files[0].path);
+  EXPECT_EQ(back->files[0].checksum, spec.files[0].checksum);
+  EXPECT_EQ(back->files[1].path, "labels.gz");
+  EXPECT_EQ(back->batch, 128);
+  EXPECT_TRUE(back->shuffle);
+  EXPECT_EQ(back->seed, spec.seed);
+  EXPECT_FALSE(back->scale_bytes);
+  EXPECT_EQ(back->ToJson(), spec.ToJson());
+}
+
+TEST(DataSpecTest, HostileJsonIsAnError) {
+  const std::string rest = R"("shuffle":true,"seed":1,"scale_bytes":true})";
+  for (const std::string& text : std::vector<std::string>{
+           "",
+           "x",
+           "[]",
+           "{}",
+           "null",
+           "3",
+           "{\"files\":[]}",
+           "{\"files\":{},\"batch\":1," + rest,
+           "{\"files\":[],\"batch\":0," + rest,
+           "{\"files\":[],\"batch\":-5," + rest,
+           "{\"files\":[],\"batch\":1.5," + rest,
+           "{\"files\":[],\"batch\":\"1\"," + rest,
+           "{\"files\":[],\"batch\":18446744073709551615," + rest,
+           "{\"files\":[1],\"batch\":1," + rest,
+           "{\"files\":[{}],\"batch\":1," + rest,
+           "{\"files\":[{\"input\":\"x\"}],\"batch\":1," + rest,
+           "{\"files\":[{\"input\":1,\"path\":\"p\",\"checksum\":0}],\"batch\":1," + rest,
+           "{\"files\":[{\"input\":\"x\",\"path\":\"p\",\"checksum\":-1}],\"batch\":1," + rest,
+           R"({"files":[],"batch":1,"shuffle":1,"seed":1,"scale_bytes":true})",
+           R"({"files":[],"batch":1,"shuffle":true,"seed":-1,"scale_bytes":true})",
+           R"({"files":[],"batch":1,"shuffle":true,"seed":1})",
+           std::string(100000, '[')}) {
+    const auto spec = DataSpec::FromJson(text);
+    EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << text.substr(0, 80);
+    EXPECT_THAT(Message(spec.status()), HasSubstr("the data description is damaged"));
+  }
+  EXPECT_TRUE(DataSpec::FromJson("{\"files\":[],\"batch\":1," + rest).ok());
+}
+
+}  // namespace
+}  // namespace weft
