@@ -34,7 +34,10 @@ class SingleNodeGradient final : public GradientContext {
     if (!output.valid()) missing_outputs_.push_back(i);
     return output;
   }
-  ValueId OutputGradient(int i) const override { return gradient_.output_gradients[i]; }
+  ValueId OutputGradient(int i) const override {
+    return i < static_cast<int>(gradient_.output_gradients.size()) ? gradient_.output_gradients[i]
+                                                                   : kNoValue;
+  }
   bool NeedsInputGradient(int i) const override { return Contains(needed_, i); }
   void SetInputGradient(int i, ValueId gradient) override {
     gradient_.input_gradients[i] = gradient;

@@ -46,12 +46,6 @@ dnnl::memory::desc PlainDesc(const Shape& shape, dnnl::memory::data_type type) {
                             dnnl::memory::dims(strides.begin(), strides.end()));
 }
 
-size_t WorkspaceLayout::Add(size_t bytes) {
-  const size_t offset = total_;
-  total_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return offset;
-}
-
 OnednnCall::OnednnCall(dnnl::primitive primitive, const std::vector<Argument>& arguments)
     : primitive_(std::move(primitive)) {
   for (const Argument& argument : arguments) {

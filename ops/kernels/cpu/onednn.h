@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "ops/kernel.h"
+#include "ops/kernels/cpu/workspace.h"
 #include "tensor/tensor.h"
 
 namespace weft::cpu {
@@ -58,18 +59,6 @@ dnnl::primitive_attr UserScratchpad();
 dnnl::memory::desc PlainDesc(const Shape& shape,
                              dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 dnnl::memory::dims ToDims(const Shape& shape);
-
-// Hands out 64-byte-aligned pieces of a kernel's workspace.
-class WorkspaceLayout {
- public:
-  // The offset of a new piece.
-  size_t Add(size_t bytes);
-  size_t total() const { return total_; }
-
- private:
-  size_t total_ = 0;
-};
-inline void* At(void* workspace, size_t offset) { return static_cast<char*>(workspace) + offset; }
 
 // A primitive and its arguments. Copies share the primitive. Thread-compatible.
 class OnednnCall {
