@@ -24,9 +24,10 @@ constexpr absl::Duration kEndTimeout = absl::Seconds(2);
 // How long the end of a process may come after that of its connections.
 constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
 
-// Connects to all at once; the errors of those that failed, joined.
+// Connects to all at once; the errors of those that failed, joined. `waited` is for the message.
 absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
-    const std::vector<std::string>& addresses, bool insecure_network, absl::Duration timeout) {
+    const std::vector<std::string>& addresses, bool insecure_network, absl::Duration timeout,
+    absl::Duration waited) {
   const absl::Time deadline = absl::Now() + timeout;
   std::vector<std::unique_ptr<WorkerClient>> clients(addresses.size());
   std::vector<absl::Status> errors(addresses.size());
@@ -57,7 +58,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
   if (texts.empty()) return clients;
   return absl::Status(
       code, absl::StrCat(texts.size(), " of ", addresses.size(), " workers cannot be used (waited ",
-                         absl::FormatDuration(timeout), "): ", absl::StrJoin(texts, "; ")));
+                         absl::FormatDuration(waited), "): ", absl::StrJoin(texts, "; ")));
 }
 
 std::vector<WorkerClient*> Pointers(const std::vector<std::unique_ptr<WorkerClient>>& clients) {
@@ -142,7 +143,7 @@ absl::Status LocalCluster::Connect(absl::Duration timeout) {
   // In slices: a worker that ends at once is reported at once.
   while (true) {
     const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
-    clients = ConnectToAll(addresses_, false, slice);
+    clients = ConnectToAll(addresses_, false, slice, timeout);
     if (clients.ok()) break;
     if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
       return absl::UnavailableError(absl::StrCat(*end,
@@ -206,9 +207,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
     const RemoteClusterOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(
-      std::vector<std::unique_ptr<WorkerClient>> clients,
-      ConnectToAll(options.addresses, options.insecure_network, options.start_timeout));
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorkerClient>> clients,
+                        ConnectToAll(options.addresses, options.insecure_network,
+                                     options.start_timeout, options.start_timeout));
   return std::unique_ptr<WorkerCluster>(
       std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));
 }

@@ -34,6 +34,10 @@ class TransportCommunicator::Transfer final : public TransferObserver {
     status_ = status;
     changed_.NotifyAll();
   }
+  bool busy() {
+    MutexLock lock(mutex_);
+    return busy_;
+  }
   // DeadlineExceeded, without words, if it is still under way at `deadline`.
   absl::Status Wait(Clock& clock, absl::Time deadline) {
     MutexLock lock(mutex_);
@@ -56,18 +60,24 @@ TransportCommunicator::TransportCommunicator(Transport& transport, Clock& clock,
                                              JobIdentity identity, absl::Duration stall_timeout)
     : transport_(transport), clock_(clock), identity_(identity), stall_timeout_(stall_timeout) {}
 
-// Transfers in flight point into this object: end them first.
+// Transfers in flight point into this object: end them first. After a step that went well there are
+// none, and the peers, which may still be at work, hear nothing of it.
 TransportCommunicator::~TransportCommunicator() {
-  transport_.Abort(absl::CancelledError("the communicator is closed"));
+  std::vector<Transfer*> transfers;
   for (auto& [id, stream] : streams_) {
-    stream->sending->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
-    stream->receiving->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+    transfers.insert(transfers.end(), {stream->sending.get(), stream->receiving.get()});
   }
   for (auto& collective : collectives_) {
     for (auto& send : collective->sends) {
-      if (send != nullptr) send->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+      if (send != nullptr) transfers.push_back(send.get());
     }
-    collective->receiving->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
+    transfers.push_back(collective->receiving.get());
+  }
+  const bool idle = std::none_of(transfers.begin(), transfers.end(),
+                                 [](Transfer* transfer) { return transfer->busy(); });
+  if (!idle) transport_.Abort(absl::CancelledError("the communicator is closed"));
+  for (Transfer* transfer : transfers) {
+    transfer->Wait(clock_, absl::InfiniteFuture()).IgnoreError();
   }
 }
 
@@ -135,12 +145,18 @@ absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollec
 absl::Status TransportCommunicator::Wait(Transfer& transfer, const std::string& what,
                                          MessageKey key, RankId peer) {
   absl::Status status = transfer.Wait(clock_, clock_.Now() + stall_timeout_);
-  if (status.ok() || !absl::IsDeadlineExceeded(status)) return status;
+  if (status.ok() || (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status))) {
+    return status;
+  }
+  const std::string under_way = absl::StrCat(
+      what, " with rank ", peer.value, " (step ", key.step,
+      key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "", ")");
+  if (absl::IsUnavailable(status)) {
+    return absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way));
+  }
   return absl::DeadlineExceededError(
       absl::StrCat("rank ", rank().value, " waited ", absl::FormatDuration(stall_timeout_), " for ",
-                   what, " with rank ", peer.value, " (step ", key.step,
-                   key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "",
-                   "); if steps may take that long, raise --stall-timeout"));
+                   under_way, "; if steps may take that long, raise --stall-timeout"));
 }
 
 absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, const void* data) {

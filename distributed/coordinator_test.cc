@@ -1,0 +1,139 @@
+#include "distributed/coordinator.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers RunSteps with what the test says; remembers whether it was aborted.
+class ScriptedClient final : public WorkerClient {
+ public:
+  explicit ScriptedClient(int rank) : rank_(rank) {}
+  std::string name() const override { return absl::StrCat("worker:", rank_, " (scripted)"); }
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
+    joined_as = membership.rank;
+    return WorkerInfo{};
+  }
+  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string&, const Partition&,
+                                                 const std::string&) override {
+    return ProgramMemoryReport{};
+  }
+  absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
+    variables[name] = local;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name) override { return variables[name]; }
+  absl::Status RunSteps(const std::vector<StepRange>&,
+                        const std::function<void(const StepReport&)>& report) override {
+    wanted_reports = report != nullptr;
+    return result;
+  }
+  void Abort(const absl::Status&) override { ++aborts; }
+
+  RankId joined_as;
+  std::map<std::string, Tensor> variables;
+  absl::Status result;
+  bool wanted_reports = false;
+  std::atomic<int> aborts{0};
+
+ private:
+  const int rank_;
+};
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  explicit CoordinatorTest(int workers = 3) {
+    for (int i = 0; i < workers; ++i) clients_.push_back(std::make_unique<ScriptedClient>(i));
+  }
+  std::vector<WorkerClient*> clients() {
+    std::vector<WorkerClient*> pointers;
+    for (const auto& client : clients_) pointers.push_back(client.get());
+    return pointers;
+  }
+  absl::Status RunSteps() {
+    return Coordinator(clients()).RunSteps({}, [](const StepReport&) {});
+  }
+  std::vector<std::unique_ptr<ScriptedClient>> clients_;
+};
+
+TEST_F(CoordinatorTest, TellsEachWorkerItsRank) {
+  Coordinator coordinator(clients());
+  ASSERT_TRUE(coordinator.Join(JobMembership{}).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(clients_[i]->joined_as, RankId(i));
+}
+
+TEST_F(CoordinatorTest, OnlyRankZeroReports) {
+  ASSERT_TRUE(RunSteps().ok());
+  EXPECT_TRUE(clients_[0]->wanted_reports);
+  EXPECT_FALSE(clients_[1]->wanted_reports);
+}
+
+TEST_F(CoordinatorTest, AnErrorAbortsAllWorkersOnceAndNamesTheWorker) {
+  clients_[1]->result = absl::InvalidArgumentError("loss is nan");
+  const absl::Status status = RunSteps();
+  EXPECT_EQ(status, absl::InvalidArgumentError("worker:1 (scripted): loss is nan"));
+  for (const auto& client : clients_) EXPECT_EQ(client->aborts, 1);
+}
+
+TEST_F(CoordinatorTest, TheCauseBeatsItsConsequences) {
+  clients_[0]->result = absl::AbortedError("the job was aborted");
+  clients_[1]->result = absl::UnavailableError("lost rank 2");
+  clients_[2]->result = absl::OutOfRangeError("loss is nan");
+  EXPECT_EQ(RunSteps().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(CoordinatorTest, ALostPeerBeatsAborts) {
+  clients_[0]->result = absl::AbortedError("the job was aborted");
+  clients_[1]->result = absl::AbortedError("the job was aborted");
+  clients_[2]->result = absl::UnavailableError("lost rank 1");
+  const absl::Status status = RunSteps();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker:2"));
+}
+
+TEST_F(CoordinatorTest, TheExplanationIsAskedForLast) {
+  clients_[1]->result = absl::UnavailableError("connection broke");
+  Coordinator coordinator(clients(), [](const absl::Status& error) {
+    return absl::UnavailableError(absl::StrCat("killed by signal 9; ", error.message()));
+  });
+  EXPECT_EQ(coordinator.RunSteps({}, nullptr),
+            absl::UnavailableError("killed by signal 9; worker:1 (scripted): connection broke"));
+}
+
+TEST_F(CoordinatorTest, CutsVariablesIntoShardsAndPutsThemTogether) {
+  Coordinator coordinator(clients());
+  ASSERT_TRUE(coordinator.Join(JobMembership{}).ok());
+  std::vector<Partition> partitions(3);
+  for (int i = 0; i < 3; ++i) {
+    VariableShard shard;
+    shard.name = "w";
+    shard.dtype = DType::kFloat32;
+    shard.global_shape = Shape{5};
+    shard.tensor_sharding = AxisSharding::Split(0);
+    shard.tensor_shards = 3;
+    shard.tensor_index = i;
+    shard.local_shape = shard.tensor_sharding.LocalShape(shard.global_shape, 3, i);
+    shard.is_primary = true;
+    partitions[i].variables = {shard};
+  }
+  ASSERT_TRUE(coordinator.AddProgram("train", partitions, "").ok());
+  const Tensor w = Tensor::Of(Shape{5}, std::vector<float>{1, 2, 3, 4, 5});
+  ASSERT_TRUE(coordinator.WriteVariables({{"w", w}}).ok());
+  EXPECT_TRUE(
+      BitwiseEqual(clients_[2]->variables["w"], Tensor::Of(Shape{1}, std::vector<float>{5})));
+  EXPECT_TRUE(BitwiseEqual(coordinator.ReadVariables({"w"})->at("w"), w));
+  EXPECT_EQ(coordinator.ReadVariables({"v"}).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace weft

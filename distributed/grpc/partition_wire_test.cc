@@ -1,0 +1,106 @@
+#include "distributed/grpc/partition_wire.h"
+
+#include <string>
+
+#include "distributed/testing/sum_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+Partition FullPartition() {
+  Partition partition = std::move(testing::SumJobPartitions(2)[1]);
+  partition.strict = true;
+  partition.threads = 3;
+  partition.mesh = {2, 2, 1};
+  VariableShard& w = partition.variables[0];
+  w.global_shape = Shape{2, 3};
+  w.tensor_sharding = AxisSharding::Split(0, 1);
+  w.tensor_shards = 2;
+  w.tensor_index = 1;
+  w.slot_of = "other";
+  Channel channel;
+  channel.id = ChannelId(9);
+  channel.from = RankId(1);
+  channel.to = RankId(3);
+  channel.value = "hidden";
+  channel.dtype = DType::kBfloat16;
+  channel.shape = Shape{4, 5};
+  channel.per_micro_batch = false;
+  partition.channels = {channel};
+  return partition;
+}
+
+TEST(PartitionWireTest, ComesBackAsItWas) {
+  const Partition partition = FullPartition();
+  const auto bytes = EncodePartition(partition);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto decoded = DecodePartition(*bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+
+  EXPECT_EQ(decoded->rank, partition.rank);
+  EXPECT_EQ(decoded->mesh, partition.mesh);
+  EXPECT_TRUE(decoded->strict);
+  EXPECT_EQ(decoded->threads, 3);
+  EXPECT_EQ(decoded->global_batch, partition.global_batch);
+  ASSERT_EQ(decoded->variables.size(), 1u);
+  EXPECT_EQ(decoded->variables[0].name, "w");
+  EXPECT_EQ(decoded->variables[0].global_shape, (Shape{2, 3}));
+  EXPECT_EQ(decoded->variables[0].local_shape, (Shape{1, 3}));
+  EXPECT_EQ(decoded->variables[0].tensor_sharding, AxisSharding::Split(0, 1));
+  EXPECT_EQ(decoded->variables[0].tensor_index, 1);
+  EXPECT_TRUE(decoded->variables[0].trainable);
+  EXPECT_EQ(decoded->variables[0].slot_of, "other");
+  ASSERT_EQ(decoded->channels.size(), 1u);
+  EXPECT_EQ(decoded->channels[0].id, ChannelId(9));
+  EXPECT_EQ(decoded->channels[0].dtype, DType::kBfloat16);
+  EXPECT_EQ(decoded->channels[0].shape, (Shape{4, 5}));
+  EXPECT_FALSE(decoded->channels[0].per_micro_batch);
+  EXPECT_EQ(decoded->actions, partition.actions);
+  EXPECT_EQ(decoded->reports, partition.reports);
+  EXPECT_EQ(decoded->guard, "loss");
+  EXPECT_EQ(decoded->micro[0].DebugString(), partition.micro[0].DebugString());
+  EXPECT_EQ(decoded->end.DebugString(), partition.end.DebugString());
+}
+
+TEST(PartitionWireTest, EqualPartitionsGiveEqualBytes) {
+  EXPECT_EQ(*EncodePartition(FullPartition()), *EncodePartition(FullPartition()));
+}
+
+TEST(PartitionWireTest, AgainGivesTheSameBytes) {
+  const std::string bytes = *EncodePartition(FullPartition());
+  EXPECT_EQ(*EncodePartition(*DecodePartition(bytes)), bytes);
+}
+
+TEST(PartitionWireTest, RefusesBytesThatAreNone) {
+  const absl::Status status = DecodePartition("nonsense").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("partition cannot be decoded"));
+}
+
+TEST(PartitionWireTest, RefusesARankOutsideItsMesh) {
+  Partition partition = FullPartition();
+  partition.rank = RankId(4);
+  const absl::Status status = DecodePartition(*EncodePartition(partition)).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 4 of a mesh of 2 x 2 x 1"));
+}
+
+TEST(PartitionWireTest, RefusesAMicroBatchWithoutGraph) {
+  Partition partition = FullPartition();
+  partition.micro_batches[0].graph = 7;
+  const absl::Status status = DecodePartition(*EncodePartition(partition)).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("uses graph 7 of 1"));
+}
+
+TEST(PartitionWireTest, CutOffBytesNeverCrash) {
+  const std::string bytes = *EncodePartition(FullPartition());
+  for (size_t size = 0; size < bytes.size(); size += 7) {
+    DecodePartition(bytes.substr(0, size)).status().IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,227 @@
+// Jobs on real worker processes, and what happens when one of them is lost.
+#include "distributed/local_cluster.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "distributed/coordinator.h"
+#include "distributed/grpc/grpc_client.h"
+#include "distributed/grpc/grpc_server.h"
+#include "distributed/testing/sum_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kWorkerProgram[] = "distributed/testing/worker_main";
+constexpr uint64_t kEpoch = 77;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+bool IsAlive(int64_t process) { return kill(static_cast<pid_t>(process), 0) == 0; }
+
+class LocalClusterTest : public ::testing::Test {
+ protected:
+  absl::Status Start(int workers, std::vector<std::string> command = {kWorkerProgram, "worker"},
+                     absl::Duration timeout = absl::Seconds(60)) {
+    LocalClusterOptions options;
+    options.command = std::move(command);
+    options.workers = workers;
+    options.start_timeout = timeout;
+    auto cluster = StartLocalCluster(RealProcessLauncher(), options);
+    if (!cluster.ok()) return cluster.status();
+    cluster_ = *std::move(cluster);
+    coordinator_ = std::make_unique<Coordinator>(
+        cluster_->clients(),
+        [this](const absl::Status& error) { return cluster_->Explain(error); });
+    return absl::OkStatus();
+  }
+
+  JobMembership Membership() {
+    JobMembership membership;
+    membership.epoch = kEpoch;
+    membership.addresses = cluster_->addresses();
+    membership.version = "test";
+    return membership;
+  }
+
+  void StartJob(int workers) {
+    ASSERT_TRUE(Start(workers).ok());
+    const auto infos = coordinator_->Join(Membership());
+    ASSERT_TRUE(infos.ok()) << infos.status();
+    for (const WorkerInfo& info : *infos) processes_.push_back(info.process_id);
+    const auto added =
+        coordinator_->AddProgram("train", testing::SumJobPartitions(workers), "data");
+    ASSERT_TRUE(added.ok()) << added.status();
+  }
+
+  absl::Status RunSteps(int64_t count, const std::function<void(const StepReport&)>& report) {
+    return coordinator_->RunSteps({{"train", 0, count, {{"rate", 0.5}}}}, report);
+  }
+
+  // Sends `signal` to `victim` once steps are under way.
+  absl::Status RunUntilHit(int64_t victim, int signal) {
+    bool sent = false;
+    return RunSteps(int64_t{1} << 40, [&](const StepReport&) {
+      if (sent) return;
+      sent = true;
+      hit_ = absl::Now();
+      kill(static_cast<pid_t>(victim), signal);
+    });
+  }
+
+  std::unique_ptr<WorkerCluster> cluster_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<int64_t> processes_;
+  absl::Time hit_;
+};
+
+TEST_F(LocalClusterTest, RunsAJobOnTwoProcesses) {
+  StartJob(2);
+  std::vector<int64_t> steps;
+  const absl::Status status = RunSteps(5, [&](const StepReport& report) {
+    steps.push_back(report.step);
+    EXPECT_EQ(report.values.at("loss").data<float>()[0], 6);
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  const auto values = coordinator_->ReadVariables({"w"});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_TRUE(
+      BitwiseEqual(values->at("w"), Tensor::Of(Shape{1, 3}, std::vector<float>{-15, -30, -45})));
+}
+
+TEST_F(LocalClusterTest, ValuesAreWrittenToAllWorkers) {
+  StartJob(2);
+  const Tensor w = Tensor::Of(Shape{1, 3}, std::vector<float>{1, 2, 3});
+  ASSERT_TRUE(coordinator_->WriteVariables({{"w", w}}).ok());
+  EXPECT_TRUE(BitwiseEqual(coordinator_->ReadVariables({"w"})->at("w"), w));
+}
+
+TEST_F(LocalClusterTest, NoProcessIsLeftAtTheEnd) {
+  StartJob(3);
+  coordinator_.reset();
+  cluster_.reset();
+  for (const int64_t process : processes_) EXPECT_FALSE(IsAlive(process)) << process;
+}
+
+TEST_F(LocalClusterTest, AKilledWorkerEndsTheJobNamed) {
+  StartJob(3);
+  const absl::Status status = RunUntilHit(processes_[1], SIGKILL);
+  EXPECT_LT(absl::Now() - hit_, absl::Seconds(3));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(Text(status), HasSubstr(absl::StrCat("worker:1 (pid ", processes_[1],
+                                                   ") was killed by signal 9 (Killed)")));
+  coordinator_.reset();
+  cluster_.reset();
+  for (const int64_t process : processes_) EXPECT_FALSE(IsAlive(process)) << process;
+}
+
+TEST_F(LocalClusterTest, AFrozenWorkerIsNoticed) {
+  StartJob(2);
+  const absl::Status status = RunUntilHit(processes_[1], SIGSTOP);
+  EXPECT_LT(absl::Now() - hit_, absl::Seconds(8));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(Text(status), HasSubstr("rank 1"));
+  coordinator_.reset();
+  cluster_.reset();
+  EXPECT_FALSE(IsAlive(processes_[1]));
+}
+
+TEST_F(LocalClusterTest, AWorkerThatEndsAtOnceIsNamed) {
+  const absl::Time begin = absl::Now();
+  const absl::Status status = Start(1, {"/bin/false", "worker"});
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("worker:0 (pid "));
+  EXPECT_THAT(Text(status), HasSubstr("ended with exit code 1 before it answered"));
+}
+
+TEST_F(LocalClusterTest, WorkersThatNeverAnswerAreListed) {
+  setenv("WEFT_TEST_SILENT", "1", 1);
+  const absl::Status status = Start(2, {kWorkerProgram, "worker"}, absl::Seconds(1));
+  unsetenv("WEFT_TEST_SILENT");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("2 of 2 workers cannot be used (waited 1s)"));
+  EXPECT_THAT(Text(status), HasSubstr("worker:1 (unix:"));
+}
+
+TEST_F(LocalClusterTest, AnotherVersionIsRefusedWithBothValues) {
+  setenv("WEFT_TEST_VERSION", "old", 1);
+  ASSERT_TRUE(Start(1).ok());
+  unsetenv("WEFT_TEST_VERSION");
+  const absl::Status status = coordinator_->Join(Membership()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Text(status), HasSubstr("the worker's version is old, the coordinator's is test"));
+}
+
+TEST_F(LocalClusterTest, AJobIsNotJoinedTwice) {
+  StartJob(1);
+  const absl::Status status = coordinator_->Join(Membership()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Text(status), HasSubstr("has joined job 77 already"));
+}
+
+TEST_F(LocalClusterTest, ASecondCoordinatorIsRefused) {
+  StartJob(1);
+  GrpcClientOptions options;
+  options.address = cluster_->addresses()[0];
+  options.rank = RankId(0);
+  options.connect_deadline = absl::Now() + absl::Seconds(10);
+  const absl::Status status = ConnectToWorker(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Text(status), HasSubstr("attended by another coordinator"));
+}
+
+TEST(RemoteClusterTest, ListsWorkersThatAreNotThere) {
+  RemoteClusterOptions options;
+  options.addresses = {"127.0.0.1:1", "unix:/nowhere/socket"};
+  options.start_timeout = absl::Milliseconds(300);
+  const absl::Status status = ConnectToCluster(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("worker:0 (127.0.0.1:1)"));
+  EXPECT_THAT(Text(status), HasSubstr("worker:1 (unix:/nowhere/socket)"));
+}
+
+TEST(GrpcServerTest, ATakenPortIsNamedAtOnce) {
+  const auto first = GrpcServer::Start({"127.0.0.1:0"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_THAT((*first)->address(), Not(HasSubstr(":0")));
+  const absl::Time begin = absl::Now();
+  const absl::Status status = GrpcServer::Start({(*first)->address()}).status();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr((*first)->address()));
+  EXPECT_THAT(Text(status), HasSubstr("in use"));
+}
+
+TEST(GrpcServerTest, OtherMachinesMayNotConnectUnlessAllowed) {
+  const absl::Status status = GrpcServer::Start({"0.0.0.0:0"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(status), HasSubstr("--insecure-network"));
+  EXPECT_TRUE(GrpcServer::Start({"0.0.0.0:0", true}).ok());
+}
+
+TEST(GrpcServerTest, RefusesAddressesThatAreNone) {
+  for (const std::string address : {"nonsense", "127.0.0.1:99999", "unix:relative", ":80"}) {
+    const absl::Status status = GrpcServer::Start({address}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address << ": " << status;
+    EXPECT_THAT(Text(status), HasSubstr(address));
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,27 @@
+// A small job for tests of workers: every rank brings one sample, the sums are all-reduced.
+#ifndef WEFT_DISTRIBUTED_TESTING_SUM_JOB_H_
+#define WEFT_DISTRIBUTED_TESTING_SUM_JOB_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "executor/input_source.h"
+#include "graph/partition.h"
+
+namespace weft::testing {
+
+inline constexpr int64_t kSumJobWidth = 3;
+
+// Data-parallel partitions of `ranks`: sample r is (r + 1) x (1, 2, 3); sum = all-reduced 2 x
+// sample; w -= rate x sum. Reports "loss", the first element of the sum: ranks x (ranks + 1). Step
+// input "rate".
+std::vector<Partition> SumJobPartitions(int ranks);
+
+// The samples above, whatever the description.
+absl::StatusOr<std::unique_ptr<InputSource>> OpenSumJobInput(const std::string& data);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_DISTRIBUTED_TESTING_SUM_JOB_H_

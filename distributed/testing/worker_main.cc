@@ -1,0 +1,35 @@
+// The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
+// --threads N. WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never
+// listen.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "distributed/testing/sum_job.h"
+#include "distributed/worker_process.h"
+#include "platform/process.h"
+#include "tensor/cpu_device.h"
+
+int main(int argc, char** argv) {
+  weft::WorkerProcessOptions options;
+  options.version = getenv("WEFT_TEST_VERSION") != nullptr ? getenv("WEFT_TEST_VERSION") : "test";
+  options.open_input = weft::testing::OpenSumJobInput;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (flag == "--listen") options.listen = argv[i + 1];
+    int64_t parent = 0;
+    if (flag == "--ends-with-parent" && absl::SimpleAtoi(argv[i + 1], &parent)) {
+      if (!weft::DieWithParent(parent).ok()) return 1;
+      options.ends_with_coordinator = true;
+    }
+  }
+  if (getenv("WEFT_TEST_SILENT") != nullptr) pause();
+  const std::unique_ptr<weft::Device> device = weft::NewCpuDevice({});
+  options.device = device.get();
+  const absl::Status status = weft::ServeWorker(options);
+  if (!status.ok()) std::cerr << "worker: " << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}
