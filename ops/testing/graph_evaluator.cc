@@ -1,6 +1,7 @@
 #include "ops/testing/graph_evaluator.h"
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_inference.h"
 #include "ops/concrete_node.h"
 #include "platform/status_macros.h"
 
@@ -24,11 +25,25 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeId>& order,
   return needed;
 }
 
-bool ProducesNeeded(const Node& node, const std::vector<bool>& needed) {
+bool ProducesNeeded(const Node& node, const std::vector<bool>& needed,
+                    const std::vector<Tensor>& values) {
   for (const ValueId output : node.outputs) {
-    if (output.valid() && needed[output.value]) return true;
+    if (output.valid() && needed[output.value] && !values[output.value].valid()) return true;
   }
   return false;
+}
+
+// Constants, and what inference knows of shape arithmetic (a program folds it in the same way).
+std::vector<Tensor> KnownValues(const Graph& graph) {
+  std::vector<Tensor> values(graph.value_capacity());
+  for (const ValueId id : graph.value_ids()) {
+    const ValueDef& value = graph.value(id);
+    if (value.source == ValueSource::kConstant) values[id.value] = value.constant;
+    if (value.source != ValueSource::kNode || !value.elements.has_value()) continue;
+    std::optional<Tensor> tensor = TensorOfElements(value.type, *value.elements);
+    if (tensor.has_value()) values[id.value] = *std::move(tensor);
+  }
+  return values;
 }
 
 }  // namespace
@@ -37,11 +52,7 @@ absl::StatusOr<std::vector<Tensor>> EvaluateGraph(const Graph& graph,
                                                   const std::map<ValueId, Tensor>& feeds,
                                                   const std::vector<ValueId>& wanted,
                                                   const KernelRegistry& registry) {
-  std::vector<Tensor> values(graph.value_capacity());
-  for (const ValueId id : graph.value_ids()) {
-    const ValueDef& value = graph.value(id);
-    if (value.source == ValueSource::kConstant) values[id.value] = value.constant;
-  }
+  std::vector<Tensor> values = KnownValues(graph);
   for (const Variable& variable : graph.variables()) {
     values[variable.value.value] = variable.initial;
   }
@@ -53,7 +64,7 @@ absl::StatusOr<std::vector<Tensor>> EvaluateGraph(const Graph& graph,
   options.registry = &registry;
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
-    if (!ProducesNeeded(node, needed)) continue;
+    if (!ProducesNeeded(node, needed, values)) continue;
     std::vector<Tensor> inputs;
     for (const ValueId input : node.inputs) {
       inputs.push_back(input.valid() ? values[input.value] : Tensor());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/status_macros.h"
+#include "tensor/testing/fake_device.h"
 
 namespace weft::testing {
 namespace {
@@ -27,6 +28,26 @@ bool Near(double actual, double expected, double allowed) {
   if (std::isnan(expected)) return std::isnan(actual);
   if (!std::isfinite(expected)) return actual == expected;
   return std::abs(actual - expected) <= allowed;
+}
+
+absl::StatusOr<std::vector<Tensor>> RunWith(const OpCase& op_case, NodeRunOptions options) {
+  const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
+  WEFT_ASSIGN_OR_RETURN(
+      const ConcreteNode node,
+      ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, std::move(options)));
+  return node.Run();
+}
+
+// Also fails when the kernel wrote outside of its operands.
+absl::StatusOr<std::vector<Tensor>> RunOnFakeDevice(const OpCase& op_case, int threads) {
+  FakeDevice device;
+  NodeRunOptions options;
+  options.threads = threads;
+  options.strict = false;
+  options.device = &device;
+  WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, RunWith(op_case, std::move(options)));
+  WEFT_RETURN_IF_ERROR(device.Verify());
+  return outputs;
 }
 
 // Runs once more and asks for the bits of `outputs`.
@@ -80,6 +101,9 @@ bool Near(double actual, double expected, double allowed) {
         AllNear(op_case, threads == 1 ? "by the production kernel" : "with 2 threads", *outputs,
                 expected, tolerance, any_dtype);
     if (!near) return near;
+    if (threads == 1) {
+      return SameBits(op_case, " on the fake device", Kernels::kFakeDevice, 1, *outputs);
+    }
   }
   return ::testing::AssertionSuccess();
 }
@@ -119,15 +143,12 @@ SingleNodeGraph MakeSingleNodeGraph(const OpCase& op_case) {
 }
 
 absl::StatusOr<std::vector<Tensor>> RunOp(const OpCase& op_case, Kernels kernels, int threads) {
-  const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
+  if (kernels == Kernels::kFakeDevice) return RunOnFakeDevice(op_case, threads);
   NodeRunOptions options;
   options.threads = threads;
   options.strict = false;
   if (kernels == Kernels::kReference) options.registry = &KernelRegistry::Reference();
-  WEFT_ASSIGN_OR_RETURN(
-      const ConcreteNode node,
-      ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, std::move(options)));
-  return node.Run();
+  return RunWith(op_case, std::move(options));
 }
 
 ::testing::AssertionResult TensorsNear(const Tensor& actual, const Tensor& expected,

@@ -30,7 +30,12 @@ struct OpCase {
   std::string ToString() const;  // "Add(float32[2,3], float32[3])"
 };
 
-enum class Kernels : uint8_t { kProduction, kReference };
+enum class Kernels : uint8_t {
+  kProduction,
+  kReference,
+  // The production kernels on the fake device: memory of its own that nothing else may touch.
+  kFakeDevice,
+};
 
 // A graph of the one node; its inputs are graph inputs with the tensors' types, in order.
 struct SingleNodeGraph {

@@ -45,7 +45,7 @@ Tensor RandomAwayFromZero(Shape shape, uint64_t seed, double gap) {
 Tensor RandomDistinct(Shape shape, uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15u + 3);
   std::vector<double> values(shape.num_elements());
-  const double step = 2.0 / std::max<double>(1, static_cast<double>(values.size()) - 1);
+  const double step = 3.0 / std::max<double>(1, static_cast<double>(values.size()) - 1);
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(-1 + step * static_cast<double>(i));
   }

@@ -15,7 +15,8 @@ Tensor RandomTensor(Shape shape, uint64_t seed, double low = -1, double high = 1
                     DType dtype = DType::kFloat32);
 // As above with a magnitude in [gap, 1): away from the kink of Relu and the pole of Log.
 Tensor RandomAwayFromZero(Shape shape, uint64_t seed, double gap = 0.1);
-// A permutation of equally spaced values in [-1, 1]: no two are close (for Max and its like).
+// A permutation of equally spaced values in [-1, 2]: no two are close (for Max and its like), and
+// they do not cancel.
 Tensor RandomDistinct(Shape shape, uint64_t seed);
 
 Tensor Int64s(const std::vector<int64_t>& values);

@@ -1,0 +1,119 @@
+#include "ops/kernels/cpu/reduce_simd.h"
+
+#include "ops/kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/reduce_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/kernels/cpu/reduce_simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+
+double Sum(const float* x, size_t n) {
+  const FloatTag d;
+  return SumVectors(n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count); });
+}
+
+double SquaredDifferences(const float* a, const float* b, size_t n) {
+  const FloatTag d;
+  return SumVectors(n, [&](size_t i, size_t count) HWY_ATTR {
+    const FloatVector difference = hn::Sub(LoadUpTo(d, a + i, count), LoadUpTo(d, b + i, count));
+    return hn::Mul(difference, difference);
+  });
+}
+
+// Rows that are added in float32 before they go to the totals.
+constexpr int64_t kRowBlock = 32;
+
+// The columns of one vector, of which `columns` are wanted.
+void SumVectorColumns(const float* x, int64_t rows, int64_t stride, size_t columns,
+                      double* totals) {
+  const FloatTag d;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
+    const int64_t end = std::min(rows, begin + kRowBlock);
+    FloatVector sum = hn::Zero(d);
+    for (int64_t r = begin; r < end; ++r) {
+      sum = hn::Add(sum, LoadUpTo(d, x + r * stride, columns));
+    }
+    hn::Store(sum, d, lanes);
+    for (size_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(lanes[c]);
+  }
+}
+
+// Four whole vectors of columns side by side.
+void SumFourVectorColumns(const float* x, int64_t rows, int64_t stride, double* totals) {
+  const FloatTag d;
+  const size_t n = hn::Lanes(d);
+  HWY_ALIGN float lanes[4 * hn::MaxLanes(d)];
+  for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
+    const int64_t end = std::min(rows, begin + kRowBlock);
+    FloatVector a = hn::Zero(d);
+    FloatVector b = a;
+    FloatVector c = a;
+    FloatVector e = a;
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = x + r * stride;
+      a = hn::Add(a, hn::LoadU(d, row));
+      b = hn::Add(b, hn::LoadU(d, row + n));
+      c = hn::Add(c, hn::LoadU(d, row + 2 * n));
+      e = hn::Add(e, hn::LoadU(d, row + 3 * n));
+    }
+    hn::Store(a, d, lanes);
+    hn::Store(b, d, lanes + n);
+    hn::Store(c, d, lanes + 2 * n);
+    hn::Store(e, d, lanes + 3 * n);
+    for (size_t i = 0; i < 4 * n; ++i) totals[i] += static_cast<double>(lanes[i]);
+  }
+}
+
+void Columns(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
+  const FloatTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) {
+    SumFourVectorColumns(x + c, rows, stride, totals + c);
+  }
+  for (; c < columns; c += lanes) {
+    SumVectorColumns(x + c, rows, stride, std::min(lanes, columns - c), totals + c);
+  }
+}
+
+void Fill(float value, float* out, size_t n) {
+  const FloatTag d;
+  const FloatVector vector = hn::Set(d, value);
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(vector, d, out + i);
+  if (i < n) StorePart(d, vector, out + i, n - i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(Sum);
+HWY_EXPORT(SquaredDifferences);
+HWY_EXPORT(Columns);
+HWY_EXPORT(Fill);
+
+double SumFloat(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Sum)(x, n); }
+
+double SumOfSquaredDifferences(const float* a, const float* b, size_t n) {
+  return HWY_DYNAMIC_DISPATCH(SquaredDifferences)(a, b, n);
+}
+
+void SumColumns(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
+  HWY_DYNAMIC_DISPATCH(Columns)(x, rows, stride, columns, totals);
+}
+
+void FillFloat(float value, float* out, size_t n) { HWY_DYNAMIC_DISPATCH(Fill)(value, out, n); }
+
+}  // namespace weft::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,89 @@
+// Reference kernels of the reductions and of what undoes broadcasting.
+#include <cmath>
+#include <limits>
+
+#include "ops/axes.h"
+#include "ops/kernels/reference/reference.h"
+#include "platform/status_macros.h"
+#include "tensor/tensor.h"
+
+namespace weft::cpu {
+namespace {
+
+absl::StatusOr<std::vector<bool>> Reduced(const ReferenceCall& call, int rank, int axes_input) {
+  const bool noop = call.attributes().Int("noop_with_empty_axes", 0) != 0;
+  if (!call.has_input(axes_input)) return ReducedAxes(rank, nullptr, noop);
+  const ReferenceOperand& operand = call.input(axes_input);
+  const Tensor axes = Tensor::Of<double>(operand.shape, operand.values);
+  return ReducedAxes(rank, &axes, noop);
+}
+
+// For each element of `big`, in order: fn(its offset, the offset of the element of the reduced
+// operand that it belongs to).
+template <typename Fn>
+void ForEachElement(const Shape& big, const std::vector<bool>& reduced, Fn fn) {
+  const Shape small = ReducedShape(big, reduced, /*keepdims=*/true);
+  for (int64_t i = 0; i < big.num_elements(); ++i) fn(i, BroadcastOffset(small, big, i));
+}
+
+absl::Status Sum(ReferenceCall& call, bool mean) {
+  const ReferenceOperand& x = call.input(0);
+  ReferenceOperand& y = call.output(0);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, x.shape.rank(), 1));
+  ForEachElement(x.shape, reduced, [&](int64_t big, int64_t small) { y[small] += x[big]; });
+  if (!mean) return absl::OkStatus();
+  const double count = static_cast<double>(ReducedCount(x.placement.global_shape, reduced));
+  for (double& value : y.values) {
+    value /= count;
+    if (IsInteger(y.dtype)) value = std::trunc(value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Max(ReferenceCall& call) {
+  const ReferenceOperand& x = call.input(0);
+  ReferenceOperand& y = call.output(0);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, x.shape.rank(), 1));
+  y.values.assign(y.values.size(), -std::numeric_limits<double>::infinity());
+  ForEachElement(x.shape, reduced, [&](int64_t big, int64_t small) {
+    y[small] = x[big] > y[small] || std::isnan(x[big]) ? x[big] : y[small];
+  });
+  return absl::OkStatus();
+}
+
+absl::Status BroadcastReduced(ReferenceCall& call) {
+  const ReferenceOperand& small = call.input(0);
+  ReferenceOperand& big = call.output(0);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, big.shape.rank(), 2));
+  double divisor = 1;
+  if (call.attributes().Int("mean", 0) != 0) {
+    divisor = static_cast<double>(ReducedCount(big.placement.global_shape, reduced));
+  }
+  ForEachElement(big.shape, reduced,
+                 [&](int64_t to, int64_t from) { big[to] = small[from] / divisor; });
+  return absl::OkStatus();
+}
+
+absl::Status SumToShape(ReferenceCall& call) {
+  const ReferenceOperand& x = call.input(0);
+  ReferenceOperand& y = call.output(0);
+  for (int64_t i = 0; i < x.size(); ++i) y[BroadcastOffset(y.shape, x.shape, i)] += x[i];
+  return absl::OkStatus();
+}
+
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceSum", ReferenceKernel([](ReferenceCall& call) {
+                                 return Sum(call, /*mean=*/false);
+                               }));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMean", ReferenceKernel([](ReferenceCall& call) {
+                                 return Sum(call, /*mean=*/true);
+                               }));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMax", ReferenceKernel(Max));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "BroadcastReduced", ReferenceKernel(BroadcastReduced));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "SumToShape", ReferenceKernel(SumToShape));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "ElementCount", ReferenceKernel([](ReferenceCall& call) {
+                                 call.output(0)[0] = static_cast<double>(call.input(0).size());
+                                 return absl::OkStatus();
+                               }));
+
+}  // namespace
+}  // namespace weft::cpu
