@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,13 +16,12 @@
 namespace weft {
 namespace {
 
+// False when the call's metadata has no such number.
 template <typename Number>
-std::optional<Number> MetadataNumber(const grpc::ServerContext& context, const char* key) {
+bool ReadMetadata(const grpc::ServerContext& context, const char* key, Number& number) {
   const auto found = context.client_metadata().find(key);
-  if (found == context.client_metadata().end()) return std::nullopt;
-  const absl::string_view text(found->second.data(), found->second.size());
-  Number number = 0;
-  return absl::SimpleAtoi(text, &number) ? std::optional<Number>(number) : std::nullopt;
+  return found != context.client_metadata().end() &&
+         absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &number);
 }
 
 // The header at the begin of the slices.
@@ -148,27 +146,27 @@ absl::Status IncomingStreams::Call::Accept() {
   if (context_.method() != kDataMethod) {
     return absl::UnimplementedError(absl::StrCat("no method ", context_.method()));
   }
-  const std::optional<uint64_t> epoch = MetadataNumber<uint64_t>(context_, kEpochKey);
-  const std::optional<int> rank = MetadataNumber<int>(context_, kRankKey);
-  if (!epoch.has_value() || !rank.has_value()) {
+  uint64_t epoch = 0;
+  int rank = 0;
+  if (!ReadMetadata(context_, kEpochKey, epoch) || !ReadMetadata(context_, kRankKey, rank)) {
     return absl::InvalidArgumentError("data stream without epoch and rank");
   }
   IncomingJob* const job = owner_.job_;
-  if (job == nullptr || job->epoch() != *epoch) {
+  if (job == nullptr || job->epoch() != epoch) {
     return absl::FailedPreconditionError(
-        absl::StrCat("stale peer: the stream is of job ", *epoch, ", this worker is in ",
+        absl::StrCat("stale peer: the stream is of job ", epoch, ", this worker is in ",
                      job == nullptr ? std::string("none") : absl::StrCat("job ", job->epoch())));
   }
-  Inbox* const inbox = job->InboxOf(RankId(*rank));
+  Inbox* const inbox = job->InboxOf(RankId(rank));
   if (inbox == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("rank ", *rank, " is no peer of rank ", job->rank().value, " in this job"));
+        absl::StrCat("rank ", rank, " is no peer of rank ", job->rank().value, " in this job"));
   }
   const absl::Status attached = inbox->Attach(*this);
   if (!attached.ok()) return attached;
   job_ = job;
   inbox_ = inbox;
-  peer_ = RankId(*rank);
+  peer_ = RankId(rank);
   return absl::OkStatus();
 }
 

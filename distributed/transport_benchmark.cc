@@ -1,0 +1,186 @@
+// The gRPC transport against raw sockets, alternating: throughput of one stream of messages, and
+// the time of a small all-reduce. Two threads of one process, as two ranks would be.
+//   bazel run -c opt //distributed:transport_benchmark
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/testing/awaited_transfer.h"
+#include "distributed/testing/transport_cluster.h"
+#include "distributed/transport_communicator.h"
+#include "platform/clock.h"
+#include "platform/file_descriptor.h"
+
+namespace weft {
+namespace {
+
+constexpr int kRounds = 9;
+
+double Seconds(const std::function<void()>& work) {
+  const int64_t begin = RealClock().MonotonicNanos();
+  work();
+  return static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9;
+}
+
+struct Spread {
+  double low = 0, median = 0, high = 0;
+};
+Spread SpreadOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values.front(), values[values.size() / 2], values.back()};
+}
+
+// A connected pair of stream sockets: TCP on loopback, or unix.
+std::pair<FileDescriptor, FileDescriptor> ConnectedPair(bool tcp) {
+  int ends[2];
+  if (!tcp) {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return {};
+    return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+  }
+  FileDescriptor listener(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(listener.get(), 1) != 0 ||
+      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return {};
+  }
+  FileDescriptor client(socket(AF_INET, SOCK_STREAM, 0));
+  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return {};
+  const int yes = 1;
+  setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  return {std::move(client), FileDescriptor(accept(listener.get(), nullptr, nullptr))};
+}
+
+void SendAll(int socket, const char* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t sent = send(socket, data, bytes, MSG_NOSIGNAL);
+    if (sent <= 0) return;
+    data += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+}
+
+double RawSeconds(bool tcp, const std::vector<char>& source, std::vector<char>& target, int count) {
+  auto [from, to] = ConnectedPair(tcp);
+  return Seconds([&, out = from.get(), in = to.get()] {
+    std::thread sender([&] {
+      for (int i = 0; i < count; ++i) SendAll(out, source.data(), source.size());
+    });
+    for (int i = 0; i < count; ++i) recv(in, target.data(), target.size(), MSG_WAITALL);
+    sender.join();
+  });
+}
+
+// Messages one after the other, a few posted ahead on both sides.
+double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
+                   const std::vector<char>& source, std::vector<char>& target, int count) {
+  constexpr int kAhead = 4;
+  const auto header = [&](int i) {
+    MessageHeader header;
+    header.epoch = testing::kTestEpoch;
+    header.incarnation = 1;
+    header.stream = stream;
+    header.sequence = static_cast<uint64_t>(i);
+    header.dtype = DType::kUint8;
+    header.elements = header.bytes = source.size();
+    return header;
+  };
+  const auto play = [&](const std::function<void(int, TransferObserver&)>& post) {
+    std::deque<testing::AwaitedTransfer> transfers(count);
+    for (int i = 0; i < count + kAhead; ++i) {
+      if (i < count) post(i, transfers[i]);
+      if (i >= kAhead && !transfers[i - kAhead].Await().ok()) std::abort();
+    }
+  };
+  return Seconds([&] {
+    std::thread sender([&] {
+      play([&](int i, TransferObserver& done) {
+        cluster.transport(0).Send(RankId(1), header(i), source.data(), done);
+      });
+    });
+    play([&](int i, TransferObserver& done) {
+      cluster.transport(1).Receive(RankId(0), header(i), target.data(), done);
+    });
+    sender.join();
+  });
+}
+
+void CompareThroughput(size_t bytes) {
+  const int count = static_cast<int>(std::max<size_t>(4, (size_t{256} << 20) / bytes));
+  std::vector<char> source(bytes, 'x'), target(bytes);
+  const auto cluster = testing::NewGrpcTransportCluster(2);
+  const double total = static_cast<double>(bytes) * count * 1e-9;
+  std::vector<double> grpc, tcp, local, to_tcp;
+  GrpcSeconds(*cluster, 1000, source, target, 2);
+  for (int round = 0; round < kRounds; ++round) {
+    tcp.push_back(total / RawSeconds(true, source, target, count));
+    std::fill(target.begin(), target.end(), '\0');
+    grpc.push_back(total / GrpcSeconds(*cluster, round, source, target, count));
+    if (target != source) std::abort();
+    local.push_back(total / RawSeconds(false, source, target, count));
+    to_tcp.push_back(grpc.back() / tcp.back());
+  }
+  const Spread g = SpreadOf(grpc), t = SpreadOf(tcp), l = SpreadOf(local), r = SpreadOf(to_tcp);
+  std::printf(
+      "%3zu MiB: grpc/unix %.2f GB/s (%.2f to %.2f), raw tcp %.2f (%.2f to %.2f), raw unix %.2f "
+      "(%.2f to %.2f); grpc / tcp %.2f (%.2f to %.2f)\n",
+      bytes >> 20, g.median, g.low, g.high, t.median, t.low, t.high, l.median, l.low, l.high,
+      r.median, r.low, r.high);
+}
+
+void MeasureAllReduce(const std::string& kind, int64_t elements) {
+  constexpr int kSteps = 300;
+  const auto cluster = testing::NewTransportCluster(kind, 2);
+  std::vector<double> microseconds;
+  const auto body = [&](int rank) {
+    TransportCommunicator communicator(cluster->transport(rank), RealClock(),
+                                       {testing::kTestEpoch, 1}, absl::Seconds(30));
+    CollectiveSpec spec{
+        "all-reduce", {RankId(0), RankId(1)}, DType::kFloat32, RingAllReduce(2, rank, elements)};
+    const auto handle = communicator.OpenCollective(spec);
+    std::vector<std::vector<float>> buffers;
+    std::vector<void*> pointers;
+    for (const int64_t size : spec.schedule.buffer_elements) buffers.emplace_back(size);
+    for (std::vector<float>& buffer : buffers) pointers.push_back(buffer.data());
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const double seconds = Seconds([&] {
+        if (!communicator.RunCollective(*handle, {step, -1}, pointers.data()).ok()) std::abort();
+      });
+      if (rank == 0 && step >= 50) microseconds.push_back(seconds * 1e6);
+    }
+  };
+  std::thread other(body, 1);
+  body(0);
+  other.join();
+  std::sort(microseconds.begin(), microseconds.end());
+  std::printf("all-reduce of %lld KiB, 2 ranks, %s: median %.0f us (10%% %.0f, 90%% %.0f)\n",
+              static_cast<long long>(elements * 4 >> 10), kind.c_str(),
+              microseconds[microseconds.size() / 2], microseconds[microseconds.size() / 10],
+              microseconds[microseconds.size() * 9 / 10]);
+}
+
+}  // namespace
+}  // namespace weft
+
+int main() {
+  for (const size_t mebibytes : {1, 16, 64}) weft::CompareThroughput(mebibytes << 20);
+  for (const int64_t elements : {int64_t{1}, int64_t{246} << 8}) {
+    weft::MeasureAllReduce("InProcess", elements);
+    weft::MeasureAllReduce("Grpc", elements);
+  }
+  return 0;
+}
