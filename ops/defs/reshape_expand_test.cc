@@ -1,4 +1,5 @@
 #include "gtest/gtest.h"
+#include "ops/testing/gradient_checker.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/sharding_checker.h"
 #include "ops/testing/test_tensors.h"
@@ -6,6 +7,7 @@
 namespace weft {
 namespace {
 
+using testing::CheckGradient;
 using testing::CheckSharding;
 using testing::ExpectError;
 using testing::ExpectOutputs;
@@ -45,7 +47,8 @@ TEST(ExpandTest, RefusesOtherSizes) {
                           absl::StatusCode::kInvalidArgument, {"cannot expand [2,3] to [2,4]"}));
 }
 
-TEST(ExpandTest, Sharding) {
+TEST(ExpandTest, GradientAndSharding) {
+  EXPECT_TRUE(CheckGradient(ExpandCase(RandomTensor({2, 1, 3}, 1), {4, 2, 5, 1})));
   EXPECT_TRUE(
       CheckSharding(ExpandCase(RandomTensor({4, 1, 6}, 1), {3, 4, 5, 6}), {.least_splits = 8}));
 }
@@ -69,7 +72,8 @@ TEST(TileTest, RefusesAnotherNumberOfRepeats) {
                           absl::StatusCode::kInvalidArgument, {"repeats has 2 elements"}));
 }
 
-TEST(TileTest, Sharding) {
+TEST(TileTest, GradientAndSharding) {
+  EXPECT_TRUE(CheckGradient(TileCase(RandomTensor({2, 3}, 1), {3, 2})));
   EXPECT_TRUE(CheckSharding(TileCase(RandomTensor({4, 6}, 1), {3, 2}), {.least_splits = 4}));
 }
 

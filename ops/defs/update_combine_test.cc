@@ -38,7 +38,10 @@ TEST(ScaleTest, RefusesAScaleThatIsNoScalar) {
                           {"input s is float32[3]; it must be a scalar"}));
 }
 
-TEST(ScaleTest, Sharding) { EXPECT_TRUE(CheckSharding(ScaleCase({4, 6}), {.least_splits = 4})); }
+TEST(ScaleTest, GradientAndSharding) {
+  EXPECT_TRUE(CheckGradient(ScaleCase({3, 4})));
+  EXPECT_TRUE(CheckSharding(ScaleCase({4, 6}), {.least_splits = 4}));
+}
 
 OpCase AddNCase(Shape shape, int inputs, DType dtype = DType::kFloat32) {
   OpCase op_case{.domain = "ai.weft", .op = "AddN", .inputs = {}};
