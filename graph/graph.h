@@ -77,6 +77,14 @@ struct Node {
 
 enum class ValueSource : uint8_t { kInput, kVariable, kConstant, kNode };
 
+// In a partition: where a shard lies in its global tensor. Kernels whose results depend on it (means,
+// random numbers) get it as OperandPlacement.
+struct ShardPlacement {
+  Shape global_shape;
+  std::vector<int64_t> offset;  // of the shard's first element, per axis
+  friend bool operator==(const ShardPlacement&, const ShardPlacement&) = default;
+};
+
 // One edge. (The run-time object is `Value` in tensor/value.h.)
 struct ValueDef {
   ValueId id;
@@ -89,6 +97,8 @@ struct ValueDef {
   // What inference knows of the elements of a 0- or 1-D integer node output, as dimensions (an
   // unknown `Dim()` where it does not know one); empty = nothing. Constants speak for themselves.
   std::optional<std::vector<Dim>> elements;
+  // Unset: the value is not sharded.
+  std::optional<ShardPlacement> placement;
   Origin origin;
 };
 

@@ -1,0 +1,26 @@
+// Cuts the forward pass into pipeline stages of about equal work. Internal to placement/.
+#ifndef WEFT_PLACEMENT_BALANCED_CUT_H_
+#define WEFT_PLACEMENT_BALANCED_CUT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+
+namespace weft {
+
+// FLOPs of the forward nodes for one micro-batch, by name; empty when the shapes are not known.
+std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples);
+
+// A stage for the forward nodes, by name: in topological order, cut where about k / stages of the
+// FLOPs have passed; within a quarter stage of that, where the fewest bytes cross. Cheap nodes that
+// read no other node's output are left out: they follow their readers (see AssignStages).
+// Deterministic. InvalidArgument when there are fewer nodes than stages.
+absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
+                                                          int64_t samples);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_BALANCED_CUT_H_

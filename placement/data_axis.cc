@@ -1,0 +1,194 @@
+#include "placement/data_axis.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "graph/inference.h"
+#include "placement/graph_node_view.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+
+StepSums::StepSums(const StepLayout& layout, Mesh::Coordinate at,
+                   std::vector<MicroBatch> micro_batches)
+    : layout_(layout), at_(at), micro_batches_(std::move(micro_batches)) {
+  const bool is_tree = layout.plan->reduction == Reduction::kOrderedTree;
+  if (!micro_batches_.empty()) {
+    const int first = micro_batches_.front().index;
+    const int last = micro_batches_.back().index + 1;
+    blocks_ = is_tree ? AlignedBlocks(first, last, layout.split.total())
+                      : std::vector<LeafRange>{{first, last}};
+  }
+  needs_all_reduce_ = layout.plan->mesh.data > 1 || blocks_.size() > 1;
+}
+
+absl::Status StepSums::AddTerms(LocalGraph& micro) {
+  for (const std::vector<NodeId>* sums : {&layout_.first_sums, &layout_.later_sums}) {
+    for (const NodeId sum : *sums) {
+      if (IsHere(sum)) WEFT_RETURN_IF_ERROR(AddTerm(sum, micro));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepSums::AddTerm(NodeId sum, LocalGraph& micro) {
+  // Ids differ between the micro-batch sizes' graphs; names do not.
+  const Graph& global = micro.sized().graph;
+  const std::optional<NodeId> found = global.FindNode(NodeOf(sum).name);
+  if (!found.has_value()) {
+    return absl::InternalError(absl::StrCat("node '", NodeOf(sum).name, "' is missing for ",
+                                            micro.sized().samples, " samples"));
+  }
+  const ValueId input = global.node(*found).inputs[0];
+  const NodeId producer = global.value(input).producer;
+  const Phase phase = producer.valid() ? global.node(producer).phase : Phase::kForward;
+  const AxisSharding& sharding = micro.sized().shardings.nodes[found->value].inputs[0];
+  WEFT_ASSIGN_OR_RETURN(ValueId term, micro.Get(input, sharding, phase));
+  const ValueDef& def = micro.graph().value(term);
+  const std::string wish =
+      def.source == ValueSource::kNode ? def.name : absl::StrCat(NodeOf(sum).name, "/term");
+  const std::string& name = term_names_.try_emplace(sum, wish).first->second;
+  if (def.source != ValueSource::kNode || def.name != name) {
+    Graph::NodeSpec spec;
+    spec.name = name;
+    spec.op = "Identity";
+    spec.inputs = {term};
+    spec.outputs = {name};
+    spec.phase = phase;
+    spec.stage = StageId(at_.pipeline);
+    spec.origin = NodeOf(sum).origin;
+    const NodeId copy = micro.graph().AddNode(std::move(spec));
+    WEFT_RETURN_IF_ERROR(InferNode(micro.graph(), copy));
+    term = micro.graph().node(copy).outputs[0];
+    if (micro.graph().value(term).name != name) {
+      return absl::InternalError(absl::StrCat("the name '", name, "' is taken in the graph of ",
+                                              micro.sized().samples, " samples"));
+    }
+  }
+  const std::vector<ValueId>& outputs = micro.graph().outputs();
+  if (std::find(outputs.begin(), outputs.end(), term) == outputs.end()) {
+    micro.graph().AddOutput(term);
+  }
+  return absl::OkStatus();
+}
+
+int64_t StepSums::LocalBytes(NodeId sum, const LocalGraph& end) const {
+  const ValueId output = NodeOf(sum).outputs[0];
+  const ValueType type = end.LocalType(output, end.ShardingOf(output));
+  return DTypeBytes(type.dtype, type.shape.ToConcrete()->num_elements());
+}
+
+absl::Status StepSums::AddSums(const std::vector<NodeId>& sums, LocalGraph& end) {
+  const auto dtype_of = [&](NodeId sum) {
+    return layout_.step().graph.value(NodeOf(sum).outputs[0]).type.dtype;
+  };
+  std::vector<NodeId> bucket;
+  int64_t bytes = 0;
+  for (const NodeId sum : sums) {
+    if (!IsHere(sum)) continue;
+    const int64_t more = LocalBytes(sum, end);
+    const bool is_full = bytes + more > layout_.plan->bucket_bytes;
+    if (!bucket.empty() && (is_full || dtype_of(sum) != dtype_of(bucket.front()))) {
+      WEFT_RETURN_IF_ERROR(AddBucket(bucket, end));
+      bucket.clear();
+      bytes = 0;
+    }
+    bucket.push_back(sum);
+    bytes += more;
+  }
+  return bucket.empty() ? absl::OkStatus() : AddBucket(bucket, end);
+}
+
+// Inputs of the end graph for the rank's own blocks of one sum; zeros when it has none.
+absl::StatusOr<std::vector<ValueId>> StepSums::AddBlocks(NodeId sum, LocalGraph& end) {
+  const ValueId output = NodeOf(sum).outputs[0];
+  const std::string& name = layout_.step().graph.value(output).name;
+  const ValueType type = end.LocalType(output, end.ShardingOf(output));
+  std::vector<ValueId> inputs;
+  if (blocks_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(type.dtype, *type.shape.ToConcrete()));
+    inputs.push_back(end.graph().AddConstant(absl::StrCat(name, "/zero"), std::move(zeros)));
+    return inputs;
+  }
+  Accumulation accumulation;
+  accumulation.micro_output = term_names_.at(sum);
+  accumulation.ordered_tree = layout_.plan->reduction == Reduction::kOrderedTree;
+  for (const LeafRange& block : blocks_) {
+    const std::string wish =
+        needs_all_reduce_ ? absl::StrCat(name, "/sum", block.first, "-", block.last) : name;
+    const ValueId input = end.graph().AddInput(wish, type, InputRole::kStep);
+    end.graph().value(input).origin = layout_.step().graph.value(output).origin;
+    end.Place(input, output, end.ShardingOf(output));
+    accumulation.blocks.push_back({end.graph().value(input).name, block.first, block.last});
+    inputs.push_back(input);
+  }
+  accumulations_.push_back(std::move(accumulation));
+  return inputs;
+}
+
+absl::Status StepSums::AddBucket(const std::vector<NodeId>& bucket, LocalGraph& end) {
+  std::vector<ValueId> blocks;  // all of the first sum, then all of the second, ...
+  for (const NodeId sum : bucket) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<ValueId> own, AddBlocks(sum, end));
+    blocks.insert(blocks.end(), own.begin(), own.end());
+  }
+  if (needs_all_reduce_) {
+    WEFT_RETURN_IF_ERROR(AddAllReduce(bucket, std::move(blocks), end));
+  } else {
+    for (size_t i = 0; i < bucket.size(); ++i) end.Bind(NodeOf(bucket[i]).outputs[0], blocks[i]);
+  }
+  for (const NodeId sum : bucket) {
+    WEFT_RETURN_IF_ERROR(end.AddSends(NodeOf(sum).outputs[0], Phase::kUpdate));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepSums::AddAllReduce(const std::vector<NodeId>& bucket, std::vector<ValueId> blocks,
+                                    LocalGraph& end) {
+  const Mesh& mesh = layout_.plan->mesh;
+  const Graph& global = layout_.step().graph;
+  std::vector<int64_t> group;
+  for (const RankId rank : mesh.Group(mesh.RankOf(at_), MeshAxis::kData)) {
+    group.push_back(rank.value);
+  }
+  Graph::NodeSpec spec;
+  spec.name =
+      absl::StrCat("all_reduce/", std::string(MeshAxisName(MeshAxis::kData)), "/bucket", buckets_);
+  spec.domain = std::string(kWeftDomain);
+  spec.op = "AllReduce";
+  spec.attributes.Set("axis", std::string(MeshAxisName(MeshAxis::kData)));
+  spec.attributes.Set("group", group);
+  spec.attributes.Set("bucket", int64_t{buckets_++});
+  if (layout_.plan->reduction == Reduction::kOrderedTree) {
+    const int64_t total = layout_.split.total();
+    std::vector<int64_t> ranges;
+    for (const LeafRange& block : blocks_) {
+      ranges.push_back(block.first);
+      ranges.push_back(block.last);
+    }
+    // A rank without micro-batches brings one empty block.
+    if (ranges.empty()) ranges.assign(2, total * at_.data / mesh.data);
+    spec.attributes.Set("algorithm", std::string("tree_ordered"));
+    spec.attributes.Set("blocks", static_cast<int64_t>(ranges.size() / 2));
+    spec.attributes.Set("block_ranges", std::move(ranges));
+    spec.attributes.Set("total_blocks", total);
+  } else {
+    spec.attributes.Set("algorithm", std::string("ring"));
+  }
+  spec.inputs = std::move(blocks);
+  for (const NodeId sum : bucket) spec.outputs.push_back(global.value(NodeOf(sum).outputs[0]).name);
+  spec.phase = Phase::kUpdate;
+  spec.stage = StageId(at_.pipeline);
+  const NodeId node = end.graph().AddNode(std::move(spec));
+  WEFT_RETURN_IF_ERROR(InferNode(end.graph(), node));
+  for (size_t i = 0; i < bucket.size(); ++i) {
+    const ValueId output = NodeOf(bucket[i]).outputs[0];
+    const ValueId local = end.graph().node(node).outputs[i];
+    end.graph().value(local).origin = global.value(output).origin;
+    end.Place(local, output, end.ShardingOf(output));
+    end.Bind(output, local);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,20 @@
+// Do the partitions of all ranks fit each other?
+#ifndef WEFT_PLACEMENT_PARTITION_CHECK_H_
+#define WEFT_PLACEMENT_PARTITION_CHECK_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "graph/partition.h"
+
+namespace weft {
+
+// Internal, naming rank and graph, unless every graph is valid and concrete; every channel has one
+// rank that sends and one that receives the same type; every input of a graph is fed; every
+// accumulation has its output and inputs; and the action lists of each replica's stages come to an
+// end.
+absl::Status CheckPartitions(const std::vector<Partition>& partitions);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_PARTITION_CHECK_H_

@@ -1,0 +1,140 @@
+// Summarize: what a partition costs, for people.
+#include <algorithm>
+#include <map>
+
+#include "graph/op_schema.h"
+#include "graph/schedule/memory_plan.h"
+#include "placement/graph_node_view.h"
+#include "placement/planner.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+bool IsCommunication(const Node& node) {
+  return node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
+}
+
+double FlopsOf(const Graph& graph) {
+  double flops = 0;
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+    if (!view.ok() || IsCommunication(node)) continue;
+    if (node.schema != nullptr && node.schema->cost()) {
+      flops += node.schema->cost()(*view).flops;
+    } else if (!node.outputs.empty()) {
+      flops += static_cast<double>(view->OutputShape(0).num_elements());
+    }
+  }
+  return flops;
+}
+
+// Bytes that one run of the graph sends: a ring's share for collectives.
+double SentBytesOf(const Graph& graph) {
+  double bytes = 0;
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!IsCommunication(node)) continue;
+    double operands = 0;
+    for (const ValueId input : node.inputs) {
+      if (input.valid()) operands += static_cast<double>(BytesOf(graph, input));
+    }
+    const double members =
+        std::max<double>(1, static_cast<double>(node.attributes.Ints("group").size()));
+    if (node.op == "Send") bytes += operands;
+    if (node.op == "AllReduce") bytes += 2 * operands * (members - 1) / members;
+    if (node.op == "AllGather") bytes += operands * (members - 1);
+    if (node.op == "ReduceScatter") bytes += operands * (members - 1) / members;
+  }
+  return bytes;
+}
+
+// Lifetimes of everything made in the course of a step, in the order of its actions.
+class StepLifetimes {
+ public:
+  explicit StepLifetimes(const Partition& partition) : partition_(partition) {}
+
+  absl::StatusOr<int64_t> ArenaBytes() {
+    std::vector<std::vector<int>> buffers(partition_.micro_batches.size());
+    std::vector<int> once;
+    for (const Action& action : partition_.actions) {
+      switch (action.kind) {
+        case Action::Kind::kBegin:
+          WEFT_RETURN_IF_ERROR(Run(partition_.begin, nullptr, once));
+          break;
+        case Action::Kind::kUpdate:
+          once.clear();
+          WEFT_RETURN_IF_ERROR(Run(partition_.end, nullptr, once));
+          break;
+        default: {
+          const Phase phase =
+              action.kind == Action::Kind::kForward ? Phase::kForward : Phase::kBackward;
+          const int graph = partition_.micro_batches[action.micro_batch].graph;
+          WEFT_RETURN_IF_ERROR(Run(partition_.micro[graph], &phase, buffers[action.micro_batch]));
+        }
+      }
+    }
+    WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(lifetimes_));
+    return plan.arena_bytes;
+  }
+
+ private:
+  // `buffers` holds the buffer of each value of this run, by ValueId; -1 = none yet.
+  absl::Status Run(const Graph& graph, const Phase* phase, std::vector<int>& buffers) {
+    buffers.resize(graph.value_capacity(), -1);
+    WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
+    for (const NodeId id : order) {
+      const Node& node = graph.node(id);
+      if (phase != nullptr && node.phase != *phase) continue;
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+        for (const ValueId value : *values) Touch(graph, value, buffers);
+      }
+      ++now_;
+    }
+    return absl::OkStatus();
+  }
+
+  void Touch(const Graph& graph, ValueId value, std::vector<int>& buffers) {
+    if (!value.valid()) return;
+    const ValueSource source = graph.value(value).source;
+    if (source == ValueSource::kVariable || source == ValueSource::kConstant) return;
+    int& buffer = buffers[value.value];
+    if (buffer < 0) {
+      buffer = static_cast<int>(lifetimes_.size());
+      lifetimes_.push_back({BytesOf(graph, value), now_, now_, -1});
+    }
+    lifetimes_[buffer].last = now_;
+  }
+
+  const Partition& partition_;
+  std::vector<BufferLifetime> lifetimes_;
+  int now_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
+  RankSummary summary;
+  summary.rank = partition.rank;
+  std::map<int, int> runs;  // of each micro graph
+  for (const MicroBatch& micro_batch : partition.micro_batches) ++runs[micro_batch.graph];
+  double sent = SentBytesOf(partition.begin) + SentBytesOf(partition.end);
+  summary.flops = FlopsOf(partition.begin) + FlopsOf(partition.end);
+  summary.nodes = partition.begin.num_nodes() + partition.end.num_nodes();
+  if (!partition.micro.empty()) summary.nodes += partition.micro.front().num_nodes();
+  for (const auto& [graph, count] : runs) {
+    summary.flops += count * FlopsOf(partition.micro[graph]);
+    sent += count * SentBytesOf(partition.micro[graph]);
+  }
+  summary.sent_bytes = static_cast<int64_t>(sent);
+  for (const VariableShard& shard : partition.variables) {
+    const int64_t elements = shard.local_shape.num_elements();
+    if (shard.trainable) summary.parameters += elements;
+    summary.variable_bytes += DTypeBytes(shard.dtype, elements);
+  }
+  WEFT_ASSIGN_OR_RETURN(summary.arena_bytes, StepLifetimes(partition).ArenaBytes());
+  return summary;
+}
+
+}  // namespace weft

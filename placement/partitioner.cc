@@ -1,0 +1,41 @@
+#include "placement/partitioner.h"
+
+#include "absl/strings/str_cat.h"
+#include "placement/partition_check.h"
+#include "placement/rank_partition.h"
+#include "placement/step_layout.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status CheckPlan(const Plan& plan) {
+  const Mesh& mesh = plan.mesh;
+  if (mesh.data < 1 || mesh.tensor < 1 || mesh.pipeline < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan's mesh is ", mesh.ToString(),
+                                                   "; each axis needs at least one rank"));
+  }
+  if (plan.strict && plan.reduction != Reduction::kOrderedTree) {
+    return absl::InvalidArgumentError(
+        "a strict plan must combine gradients by the ordered tree, not by the ring");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,
+                                                     const StepShape& shape,
+                                                     NodeEvaluator& evaluator) {
+  WEFT_RETURN_IF_ERROR(CheckPlan(plan));
+  WEFT_ASSIGN_OR_RETURN(const StepLayout layout, LayOutStep(graph, plan, shape, evaluator));
+  std::vector<Partition> partitions;
+  for (int rank = 0; rank < plan.mesh.size(); ++rank) {
+    WEFT_ASSIGN_OR_RETURN(Partition partition, BuildRankPartition(layout, RankId(rank)));
+    partitions.push_back(std::move(partition));
+  }
+  WEFT_RETURN_IF_ERROR(CheckPartitions(partitions));
+  return partitions;
+}
+
+}  // namespace weft

@@ -1,0 +1,179 @@
+#include "placement/planner.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/op_schema.h"
+#include "placement/balanced_cut.h"
+#include "placement/name_pattern.h"
+#include "placement/sharding_propagation.h"
+#include "placement/stage_assignment.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// A training graph; an evaluation graph is part of a job that its training graph stands for.
+bool HasBackward(const Graph& graph) {
+  const std::vector<NodeId> ids = graph.node_ids();
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](NodeId id) { return graph.node(id).phase == Phase::kBackward; });
+}
+
+absl::Status CheckDigest(const char* what, uint64_t of_plan, uint64_t actual) {
+  if (of_plan == 0 || of_plan == actual) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("the plan was made for another %s: its digest is %016x, that of this %s is "
+                      "%016x; make a new plan, or remove the digest to use it all the same",
+                      what, of_plan, what, actual));
+}
+
+absl::Status CompleteDigests(const Graph& graph, const ClusterSpec& cluster, Plan& plan) {
+  const uint64_t model = GraphDigest(graph);
+  if (HasBackward(graph)) {
+    WEFT_RETURN_IF_ERROR(CheckDigest("model", plan.model_digest, model));
+    plan.model_digest = model;
+  } else if (plan.model_digest == 0) {
+    plan.model_digest = model;
+  }
+  WEFT_RETURN_IF_ERROR(CheckDigest("cluster", plan.cluster_digest, cluster.Digest()));
+  plan.cluster_digest = cluster.Digest();
+  return absl::OkStatus();
+}
+
+absl::Status CompleteMesh(const ClusterSpec& cluster, Plan& plan) {
+  const int workers = static_cast<int>(cluster.workers.size());
+  if (workers == 0) return absl::InvalidArgumentError("the cluster has no workers");
+  if (plan.mesh.size() == 1) plan.mesh.data = workers;
+  if (plan.mesh.size() != workers) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan's mesh ", plan.mesh.ToString(),
+                                                   " needs ", plan.mesh.size(),
+                                                   " workers, but the cluster has ", workers));
+  }
+  if (plan.workers.empty()) {
+    plan.workers.resize(workers);
+    std::iota(plan.workers.begin(), plan.workers.end(), 0);
+  }
+  std::set<int> distinct(plan.workers.begin(), plan.workers.end());
+  const bool fits = static_cast<int>(plan.workers.size()) == workers &&
+                    static_cast<int>(distinct.size()) == workers && *distinct.begin() == 0 &&
+                    *distinct.rbegin() == workers - 1;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the plan's ", plan.workers.size(),
+                                                 " workers do not name each of the cluster's ",
+                                                 workers, " workers once"));
+}
+
+absl::Status CompleteMicroBatches(Plan& plan) {
+  const Mesh& mesh = plan.mesh;
+  if (plan.strict) {
+    plan.reduction = Reduction::kOrderedTree;
+    if (plan.micro_batches >= mesh.data) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a strict job of ", plan.micro_batches, " micro-batches cannot keep ", mesh.data,
+        " data-parallel replicas busy; say --micro-batches ", mesh.data, " or more"));
+  }
+  // A pipeline with one micro-batch never overlaps.
+  const int least = plan.micro_batches == 1 ? mesh.data * mesh.pipeline : plan.micro_batches;
+  plan.micro_batches = (std::max(least, 1) + mesh.data - 1) / mesh.data * mesh.data;
+  return absl::OkStatus();
+}
+
+void CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
+  if (plan.strict) {
+    plan.threads_per_worker = 1;
+    return;
+  }
+  int least = 0;
+  for (const WorkerSpec& worker : cluster.workers) {
+    if (worker.threads == 0) continue;
+    least = least == 0 ? worker.threads : std::min(least, worker.threads);
+  }
+  if (least > 0) plan.threads_per_worker = least;
+}
+
+// Every forward node's stage, by name.
+absl::Status CompleteStages(const Graph& graph, int64_t samples, Plan& plan) {
+  if (plan.stages.empty() && plan.mesh.pipeline > 1) {
+    WEFT_ASSIGN_OR_RETURN(plan.stages, BalancedStages(graph, plan.mesh.pipeline, samples));
+  }
+  Graph staged = graph.Clone();
+  WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
+  plan.stages.clear();
+  if (plan.mesh.pipeline == 1) return absl::OkStatus();
+  for (const NodeId id : staged.node_ids()) {
+    const Node& node = staged.node(id);
+    const bool is_boundary =
+        node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
+    if (node.phase == Phase::kForward && !is_boundary) plan.stages[node.name] = node.stage.value;
+  }
+  return absl::OkStatus();
+}
+
+// Patterns become the names of variables.
+absl::Status CompleteShardings(const Graph& graph, Plan& plan) {
+  if (plan.mesh.tensor == 1) return absl::OkStatus();
+  if (HasBackward(graph)) {
+    WEFT_RETURN_IF_ERROR(CheckShardingWishes(graph, plan.tensor_shardings));
+  }
+  std::map<std::string, AxisSharding> resolved;
+  for (const auto& [name, sharding] : plan.tensor_shardings) {
+    if (name.find_first_of("*?") == std::string::npos) resolved[name] = sharding;
+  }
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.slot_of.empty()) continue;
+    const auto* entry = FindEntry(plan.tensor_shardings, variable.name);
+    if (entry != nullptr) resolved[variable.name] = entry->second;
+  }
+  plan.tensor_shardings = std::move(resolved);
+  return absl::OkStatus();
+}
+
+// Before anything is measured: what a core and a socket do at least (docs: performance facts).
+constexpr double kFlopsPerThread = 40e9;
+constexpr double kBytesPerSecond = 1.5e9;
+
+void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
+  const Mesh& mesh = plan.mesh;
+  double forward = 0;
+  for (const auto& [name, flops] : ForwardFlops(graph, global_batch)) forward += flops;
+  double weights = 0;
+  for (const Variable& variable : graph.variables()) {
+    const std::optional<Shape> shape = graph.value(variable.value).type.shape.ToConcrete();
+    if (!variable.trainable || !shape.has_value()) continue;
+    weights += static_cast<double>(
+        DTypeBytes(graph.value(variable.value).type.dtype, shape->num_elements()));
+  }
+  Prediction& prediction = plan.prediction;
+  const double passes = HasBackward(graph) ? 3 : 1;  // the backward pass costs about two forward
+  prediction.compute_seconds =
+      passes * forward / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
+  if (passes > 1) {
+    prediction.communication_seconds =
+        2.0 * (mesh.data - 1) / mesh.data * weights / mesh.tensor / mesh.pipeline / kBytesPerSecond;
+  }
+  const double per_replica = static_cast<double>(plan.micro_batches) / mesh.data;
+  prediction.bubble_fraction = (mesh.pipeline - 1) / (per_replica + mesh.pipeline - 1);
+  prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction) +
+                            prediction.communication_seconds;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
+                                  int64_t global_batch) {
+  WEFT_RETURN_IF_ERROR(CompleteDigests(graph, cluster, plan));
+  WEFT_RETURN_IF_ERROR(CompleteMesh(cluster, plan));
+  WEFT_RETURN_IF_ERROR(CompleteMicroBatches(plan));
+  CompleteThreads(cluster, plan);
+  const int64_t samples = std::max<int64_t>(1, global_batch / plan.micro_batches);
+  WEFT_RETURN_IF_ERROR(CompleteStages(graph, samples, plan));
+  WEFT_RETURN_IF_ERROR(CompleteShardings(graph, plan));
+  Predict(graph, global_batch, plan);
+  return plan;
+}
+
+}  // namespace weft

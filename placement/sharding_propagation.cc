@@ -1,0 +1,257 @@
+#include "placement/sharding_propagation.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "graph/node_description.h"
+#include "graph/op_schema.h"
+#include "placement/conversions/conversion.h"
+#include "placement/graph_node_view.h"
+#include "placement/name_pattern.h"
+#include "placement/nearest_name.h"
+#include "placement/sharding_candidates.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+bool IsBoundary(const Node& node) {
+  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
+}
+
+// InvalidArgument unless every rank gets at least one row.
+absl::Status CheckWish(const std::string& name, const ValueType& type, const AxisSharding& wish,
+                       int shards) {
+  const std::string begin = absl::StrCat("the plan shards '", name, "', ", type.ToString(), ", as ",
+                                         wish.ToString(), " over ", shards, " ranks");
+  if (wish.is_partial()) {
+    return absl::InvalidArgumentError(absl::StrCat(begin, "; a wish is R or S(axis)"));
+  }
+  if (wish.is_replicated()) return absl::OkStatus();
+  const Shape shape = type.shape.ToConcrete().value_or(Shape());
+  if (const absl::Status status = wish.Validate(shape); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(begin, ": ", status.message()));
+  }
+  const int64_t rows = shape.dim(wish.axis) / wish.blocks;
+  if (rows >= shards) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(begin, ", but there are only ", rows, " rows to share"));
+}
+
+class Propagator {
+ public:
+  Propagator(const Graph& graph, const PropagationOptions& options)
+      : graph_(graph), options_(options), accumulated_wish_(graph.value_capacity()) {
+    decisions_.nodes.resize(graph.node_capacity());
+    decisions_.values.resize(graph.value_capacity());
+  }
+
+  absl::StatusOr<ShardingDecisions> Run() {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph_.TopologicalOrder());
+    WEFT_RETURN_IF_ERROR(PlaceVariables());
+    for (const Variable& variable : graph_.variables()) WishForGradients(variable);
+    for (const NodeId id : order) {
+      const Node& node = graph_.node(id);
+      WEFT_RETURN_IF_ERROR(IsBoundary(node) ? VisitBoundary(node) : Visit(node));
+    }
+    return std::move(decisions_);
+  }
+
+ private:
+  AxisSharding& ValueOf(ValueId id) { return decisions_.values[id.value]; }
+  AxisSharding CurrentOf(ValueId id) const {
+    return id.valid() ? decisions_.values[id.value] : AxisSharding::Replicated();
+  }
+
+  absl::Status PlaceVariables();
+  void WishForGradients(const Variable& variable);
+  absl::Status VisitBoundary(const Node& node);
+  absl::Status Visit(const Node& node);
+  absl::StatusOr<std::vector<AxisSharding>> WishesFor(const Node& node,
+                                                      const NodeSharding& candidate) const;
+  std::tuple<double, int> Score(const Node& node, const NodeSharding& candidate,
+                                const std::vector<AxisSharding>& current,
+                                const std::vector<AxisSharding>& wishes) const;
+
+  const Graph& graph_;
+  const PropagationOptions& options_;
+  ShardingDecisions decisions_;
+  // By ValueId of Accumulate outputs: how the variable lies that it leads to.
+  std::vector<AxisSharding> accumulated_wish_;
+};
+
+absl::Status Propagator::PlaceVariables() {
+  for (const Variable& variable : graph_.variables()) {
+    const ValueType& type = graph_.value(variable.value).type;
+    AxisSharding sharding;
+    const auto* wish =
+        variable.slot_of.empty() ? FindEntry(options_.wishes, variable.name) : nullptr;
+    if (wish != nullptr) {
+      WEFT_RETURN_IF_ERROR(CheckWish(variable.name, type, wish->second, options_.shards));
+      sharding = wish->second;
+    }
+    decisions_.variables[variable.name] = sharding;
+    ValueOf(variable.value) = sharding;
+  }
+  // Optimizer state lies like its parameter.
+  for (const Variable& variable : graph_.variables()) {
+    const Variable* parameter = graph_.FindVariable(variable.slot_of);
+    if (parameter == nullptr) continue;
+    const bool same_shape = ShapeOf(graph_, variable.value) == ShapeOf(graph_, parameter->value);
+    if (!same_shape) continue;
+    decisions_.variables[variable.name] = decisions_.variables[parameter->name];
+    ValueOf(variable.value) = decisions_.variables[parameter->name];
+  }
+  return absl::OkStatus();
+}
+
+// Follows the variable's update back through step nodes of its shape to the sums it is made from.
+void Propagator::WishForGradients(const Variable& variable) {
+  const Shape shape = ShapeOf(graph_, variable.value);
+  std::vector<bool> seen(graph_.value_capacity());
+  std::vector<ValueId> pending = {variable.update};
+  while (!pending.empty()) {
+    const ValueId id = pending.back();
+    pending.pop_back();
+    if (!id.valid() || seen[id.value] || !(ShapeOf(graph_, id) == shape)) continue;
+    seen[id.value] = true;
+    const ValueDef& value = graph_.value(id);
+    if (value.source != ValueSource::kNode) continue;
+    const Node& producer = graph_.node(value.producer);
+    if (IsBoundary(producer)) {
+      accumulated_wish_[id.value] = decisions_.variables[variable.name];
+    } else if (producer.phase == Phase::kUpdate) {
+      pending.insert(pending.end(), producer.inputs.begin(), producer.inputs.end());
+    }
+  }
+}
+
+// Shards accumulate as they are; what is Partial is summed first, into the variable's sharding.
+absl::Status Propagator::VisitBoundary(const Node& node) {
+  const ValueId output = node.outputs[0];
+  const std::string& name = graph_.value(output).name;
+  AxisSharding sharding = CurrentOf(node.inputs[0]);
+  if (const auto fixed = options_.accumulated.find(name); fixed != options_.accumulated.end()) {
+    sharding = fixed->second;
+  } else if (sharding.is_partial()) {
+    sharding = accumulated_wish_[output.value];
+  }
+  decisions_.nodes[node.id.value] = {{sharding}, {sharding}};
+  decisions_.accumulated[name] = sharding;
+  ValueOf(output) = sharding;
+  return absl::OkStatus();
+}
+
+// What the outputs shall be converted to: the plan's wish, else what the candidate makes.
+absl::StatusOr<std::vector<AxisSharding>> Propagator::WishesFor(
+    const Node& node, const NodeSharding& candidate) const {
+  std::vector<AxisSharding> wishes = candidate.outputs;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid()) continue;
+    const ValueDef& value = graph_.value(node.outputs[i]);
+    const auto wish = options_.wishes.find(value.name);
+    if (wish == options_.wishes.end()) continue;
+    WEFT_RETURN_IF_ERROR(CheckWish(value.name, value.type, wish->second, options_.shards));
+    wishes[i] = wish->second;
+  }
+  return wishes;
+}
+
+std::tuple<double, int> Propagator::Score(const Node& node, const NodeSharding& candidate,
+                                          const std::vector<AxisSharding>& current,
+                                          const std::vector<AxisSharding>& wishes) const {
+  double bytes = 0;
+  int conversions = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i].valid() || current[i] == candidate.inputs[i]) continue;
+    if (graph_.value(node.inputs[i]).source == ValueSource::kConstant) continue;  // sliced ahead
+    // A sum that is scattered is gathered later: count it as if it were made whole.
+    const bool scatters = current[i].is_partial() && candidate.inputs[i].is_split();
+    const AxisSharding to = scatters ? AxisSharding::Replicated() : candidate.inputs[i];
+    bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.inputs[i])), options_.shards,
+                             current[i], to);
+    ++conversions;
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid() || wishes[i] == candidate.outputs[i]) continue;
+    bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.outputs[i])), options_.shards,
+                             candidate.outputs[i], wishes[i]);
+    ++conversions;
+  }
+  return {bytes, conversions};
+}
+
+absl::Status Propagator::Visit(const Node& node) {
+  WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph_, node));
+  std::vector<AxisSharding> current;
+  for (const ValueId input : node.inputs) current.push_back(CurrentOf(input));
+  WEFT_ASSIGN_OR_RETURN(std::vector<NodeSharding> candidates,
+                        ShardingCandidates(view, current, options_.shards));
+  std::tuple<double, int> best = {std::numeric_limits<double>::infinity(), 0};
+  for (NodeSharding& candidate : candidates) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<AxisSharding> wishes, WishesFor(node, candidate));
+    const std::tuple<double, int> score = Score(node, candidate, current, wishes);
+    if (score >= best) continue;
+    best = score;
+    decisions_.nodes[node.id.value] = std::move(candidate);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i].valid()) ValueOf(node.outputs[i]) = wishes[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+namespace {
+
+// With one rank nothing is sharded.
+ShardingDecisions NothingSharded(const Graph& graph) {
+  ShardingDecisions decisions;
+  decisions.nodes.resize(graph.node_capacity());
+  decisions.values.resize(graph.value_capacity());
+  for (const NodeId id : graph.node_ids()) {
+    decisions.nodes[id.value].inputs.resize(graph.node(id).inputs.size());
+    decisions.nodes[id.value].outputs.resize(graph.node(id).outputs.size());
+  }
+  for (const Variable& variable : graph.variables()) decisions.variables[variable.name] = {};
+  return decisions;
+}
+
+}  // namespace
+
+bool NodeSharding::is_sharded() const {
+  const auto is_split = [](const AxisSharding& sharding) { return sharding.is_split(); };
+  return std::any_of(inputs.begin(), inputs.end(), is_split) ||
+         std::any_of(outputs.begin(), outputs.end(), is_split);
+}
+
+absl::StatusOr<ShardingDecisions> PropagateShardings(const Graph& graph,
+                                                     const PropagationOptions& options) {
+  return options.shards == 1 ? NothingSharded(graph) : Propagator(graph, options).Run();
+}
+
+absl::Status CheckShardingWishes(const Graph& graph,
+                                 const std::map<std::string, AxisSharding>& wishes) {
+  std::vector<std::string> variables;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.slot_of.empty()) variables.push_back(variable.name);
+  }
+  for (const auto& [pattern, wish] : wishes) {
+    const std::optional<ValueId> value = graph.FindValue(pattern);
+    const bool is_output = value.has_value() && graph.value(*value).source == ValueSource::kNode;
+    const bool fits = std::any_of(variables.begin(), variables.end(),
+                                  [&pattern = pattern](const std::string& name) {
+                                    return name == pattern || MatchesPattern(pattern, name);
+                                  });
+    if (fits || is_output) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the plan shards '", pattern, "' as ", wish.ToString(),
+        ", but no variable and no node's output has this name", DidYouMean(pattern, variables)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,340 @@
+#include "placement/step_layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/node_description.h"
+#include "graph/op_schema.h"
+#include "graph/verifier.h"
+#include "placement/evaluation_step.h"
+#include "placement/stage_assignment.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+bool IsBoundary(const Node& node) {
+  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
+}
+bool IsMicro(const Node& node) {
+  return !IsBoundary(node) && (node.phase == Phase::kForward || node.phase == Phase::kBackward);
+}
+
+// The shapes of all data inputs for `samples` samples.
+absl::StatusOr<Specialization> ShapesFor(const Graph& graph, int64_t samples) {
+  Specialization specialization;
+  for (const ValueId id : graph.inputs()) {
+    const ValueDef& input = graph.value(id);
+    if (graph.input_role(id) != InputRole::kData) continue;
+    Shape shape({samples});
+    bool concrete = input.type.shape.has_rank() && input.type.shape.rank() >= 1;
+    for (int axis = 1; concrete && axis < input.type.shape.rank(); ++axis) {
+      concrete = input.type.shape.dim(axis).is_known();
+      if (concrete) shape.AddDim(input.type.shape.dim(axis).size());
+    }
+    if (!concrete) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data input '", input.name, "' is ", input.type.ToString(),
+                       "; every axis but the first, which counts the samples, must have a size"));
+    }
+    specialization.input_shapes[input.name] = shape;
+  }
+  return specialization;
+}
+
+class StepPlanner {
+ public:
+  StepPlanner(const Plan& plan, const StepShape& shape, NodeEvaluator& evaluator)
+      : evaluator_(evaluator) {
+    layout_.plan = &plan;
+    layout_.shape = shape;
+  }
+
+  absl::StatusOr<StepLayout> Run(const Graph& graph) {
+    WEFT_RETURN_IF_ERROR(Prepare(graph));
+    for (const int64_t samples : layout_.split.sizes) WEFT_RETURN_IF_ERROR(AddSize(samples));
+    WEFT_RETURN_IF_ERROR(FindReports());
+    WEFT_RETURN_IF_ERROR(OrderStep());
+    AddBeginEdges();
+    AddEndEdges();
+    NumberChannels();
+    return std::move(layout_);
+  }
+
+ private:
+  const Plan& plan() const { return *layout_.plan; }
+  absl::Status Prepare(const Graph& graph);
+  absl::Status AddSize(int64_t samples);
+  PropagationOptions Options() const;
+  absl::Status AddMicroEdges(SizedGraph& sized) const;
+  absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
+  absl::Status FindReports();
+  absl::Status OrderStep();
+  std::vector<bool> AncestorsOfGuard() const;
+  void AddBeginEdges();
+  void AddEndEdges();
+  void AddEndEdge(ValueId value, int to);
+  void NumberChannels();
+
+  NodeEvaluator& evaluator_;
+  Graph logical_;
+  StepLayout layout_;
+};
+
+absl::Status StepPlanner::Prepare(const Graph& graph) {
+  VerifyOptions options;
+  options.training = true;
+  WEFT_RETURN_IF_ERROR(VerifyGraph(graph, options));
+  if (const std::vector<std::string> names = ValueInputsOf(graph); !names.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the values of the inputs ",
+                                                   absl::StrJoin(names, ", "),
+                                                   " decide shapes; fix them before partitioning"));
+  }
+  WEFT_ASSIGN_OR_RETURN(layout_.split,
+                        SplitBatch(layout_.shape.global_batch, plan().micro_batches));
+  logical_ = graph.Clone();
+  if (!layout_.shape.training) WEFT_RETURN_IF_ERROR(KeepEvaluation(logical_));
+  if (plan().mesh.tensor > 1 && layout_.shape.training) {
+    WEFT_RETURN_IF_ERROR(CheckShardingWishes(graph, plan().tensor_shardings));
+  }
+  WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
+  return absl::OkStatus();
+}
+
+PropagationOptions StepPlanner::Options() const {
+  PropagationOptions options;
+  options.shards = plan().mesh.tensor;
+  options.wishes = plan().tensor_shardings;
+  if (!layout_.sizes.empty()) options.accumulated = layout_.step().shardings.accumulated;
+  return options;
+}
+
+absl::Status StepPlanner::AddSize(int64_t samples) {
+  WEFT_ASSIGN_OR_RETURN(const Specialization shapes, ShapesFor(logical_, samples));
+  SizedGraph sized;
+  sized.samples = samples;
+  WEFT_ASSIGN_OR_RETURN(sized.graph, Specialize(logical_, shapes, evaluator_));
+  const PropagationOptions options = Options();
+  if (options.shards > 1) WEFT_RETURN_IF_ERROR(ExpandForWishes(sized.graph, options));
+  WEFT_ASSIGN_OR_RETURN(sized.shardings, PropagateShardings(sized.graph, options));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+    for (const NodeId id : order) {
+      const Node& node = sized.graph.node(id);
+      if (IsMicro(node) && node.phase == phase) sized.micro_nodes.push_back(id);
+    }
+  }
+  WEFT_RETURN_IF_ERROR(AddMicroEdges(sized));
+  layout_.sizes.push_back(std::move(sized));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Phase> StepPlanner::PhaseOfEdge(const SizedGraph& sized, ValueId value, int from,
+                                               int to) const {
+  const Node& producer = sized.graph.node(sized.graph.value(value).producer);
+  if (producer.phase == Phase::kForward && from < to) return Phase::kForward;
+  if (from > to) return Phase::kBackward;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", sized.graph.value(value).name, "', made by ", DescribeNode(producer),
+                   " in the backward pass on stage ", from, ", is read on the later stage ", to,
+                   "; the backward pass goes from late stages to early ones"));
+}
+
+absl::Status StepPlanner::AddMicroEdges(SizedGraph& sized) const {
+  for (const NodeId id : sized.micro_nodes) {
+    const Node& node = sized.graph.node(id);
+    for (const ValueId input : node.inputs) {
+      if (!input.valid() || sized.graph.value(input).source != ValueSource::kNode) continue;
+      const Node& producer = sized.graph.node(sized.graph.value(input).producer);
+      if (!IsMicro(producer)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(DescribeNode(node), " runs per micro-batch but reads '",
+                         sized.graph.value(input).name, "', which is made once per step"));
+      }
+      const int from = producer.stage.value;
+      if (from == node.stage.value) continue;
+      WEFT_ASSIGN_OR_RETURN(const Phase phase, PhaseOfEdge(sized, input, from, node.stage.value));
+      sized.edges.Add(input, from, node.stage.value, phase);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlanner::FindReports() {
+  const Graph& graph = layout_.step().graph;
+  for (const ValueId id : graph.outputs()) {
+    const ValueDef& value = graph.value(id);
+    const bool is_step = value.source == ValueSource::kNode && !IsMicro(graph.node(value.producer));
+    if (!is_step) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("graph output '", value.name,
+                       "' is no value of the step; a value of a micro-batch becomes one through "
+                       "Accumulate"));
+    }
+    if (std::find(layout_.reports.begin(), layout_.reports.end(), id) == layout_.reports.end()) {
+      layout_.reports.push_back(id);
+    }
+  }
+  if (!layout_.shape.training) return absl::OkStatus();
+  for (const ValueId id : layout_.reports) {
+    const ValueDef& value = graph.value(id);
+    const bool is_scalar = IsFloatingPoint(value.type.dtype) &&
+                           value.type.shape.ToConcrete().value_or(Shape{0}).num_elements() == 1;
+    if (is_scalar && (!layout_.guard.valid() || value.name == "loss")) layout_.guard = id;
+  }
+  return absl::OkStatus();
+}
+
+// By ValueId: what the guard is computed from.
+std::vector<bool> StepPlanner::AncestorsOfGuard() const {
+  const Graph& graph = layout_.step().graph;
+  std::vector<bool> needed(graph.value_capacity());
+  std::vector<ValueId> pending = {layout_.guard};
+  while (!pending.empty()) {
+    const ValueId id = pending.back();
+    pending.pop_back();
+    if (!id.valid() || needed[id.value]) continue;
+    needed[id.value] = true;
+    const ValueDef& value = graph.value(id);
+    if (value.source != ValueSource::kNode) continue;
+    const Node& producer = graph.node(value.producer);
+    if (IsBoundary(producer)) continue;
+    pending.insert(pending.end(), producer.inputs.begin(), producer.inputs.end());
+  }
+  return needed;
+}
+
+absl::Status StepPlanner::OrderStep() {
+  const SizedGraph& sized = layout_.step();
+  std::vector<int> position(sized.graph.node_capacity(), -1);  // in the micro-batch
+  for (size_t i = 0; i < sized.micro_nodes.size(); ++i) {
+    position[sized.micro_nodes[i].value] = static_cast<int>(i);
+  }
+  const std::vector<bool> for_guard = AncestorsOfGuard();
+  const auto is_for_guard = [&](const Node& node) {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId id) { return id.valid() && for_guard[id.value]; });
+  };
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  std::vector<std::pair<int, NodeId>> later;
+  for (const NodeId id : order) {
+    const Node& node = sized.graph.node(id);
+    if (IsMicro(node)) continue;
+    if (!IsBoundary(node)) {
+      (is_for_guard(node) ? layout_.guard_nodes : layout_.step_nodes).push_back(id);
+      continue;
+    }
+    const NodeId producer = sized.graph.value(node.inputs[0]).producer;
+    const bool is_backward =
+        producer.valid() && sized.graph.node(producer).phase == Phase::kBackward;
+    if (is_for_guard(node) || !is_backward) {
+      layout_.first_sums.push_back(id);
+    } else {
+      later.push_back({position[producer.value], id});
+    }
+  }
+  std::sort(later.begin(), later.end());
+  for (const auto& [when, id] : later) layout_.later_sums.push_back(id);
+  return absl::OkStatus();
+}
+
+// Variables that a stage reads and another one owns.
+void StepPlanner::AddBeginEdges() {
+  const auto add = [this](const SizedGraph& sized, ValueId value, int to) {
+    if (!value.valid() || sized.graph.value(value).source != ValueSource::kVariable) return;
+    const int from = layout_.HomeOf(sized, value);
+    if (from == to) return;
+    // Ids of variables' values differ between the sizes' graphs: the first graph's are used.
+    const std::optional<ValueId> id = layout_.step().graph.FindValue(sized.graph.value(value).name);
+    if (id.has_value()) layout_.begin_edges.Add(*id, from, to, Phase::kBegin);
+  };
+  for (const SizedGraph& sized : layout_.sizes) {
+    for (const NodeId id : sized.graph.node_ids()) {
+      const Node& node = sized.graph.node(id);
+      for (const ValueId input : node.inputs) add(sized, input, node.stage.value);
+    }
+  }
+  for (const Variable& variable : layout_.step().graph.variables()) {
+    add(layout_.step(), variable.update, layout_.owner.at(variable.name));
+  }
+}
+
+void StepPlanner::AddEndEdge(ValueId value, int to) {
+  if (!value.valid() || layout_.step().graph.value(value).source != ValueSource::kNode) return;
+  const int from = layout_.HomeOf(layout_.step(), value);
+  if (from != to) layout_.end_edges.Add(value, from, to, Phase::kUpdate);
+}
+
+void StepPlanner::AddEndEdges() {
+  const Graph& graph = layout_.step().graph;
+  for (const std::vector<NodeId>* nodes : {&layout_.guard_nodes, &layout_.step_nodes}) {
+    for (const NodeId id : *nodes) {
+      for (const ValueId input : graph.node(id).inputs) {
+        AddEndEdge(input, graph.node(id).stage.value);
+      }
+    }
+  }
+  for (const ValueId report : layout_.reports) {
+    for (int stage = 0; stage < plan().mesh.pipeline; ++stage) AddEndEdge(report, stage);
+  }
+  for (const Variable& variable : graph.variables()) {
+    AddEndEdge(variable.update, layout_.owner.at(variable.name));
+  }
+}
+
+void StepPlanner::NumberChannels() {
+  const int per_edge = plan().mesh.data * plan().mesh.tensor;
+  int next = layout_.begin_edges.NumberChannels(0, per_edge);
+  for (SizedGraph& sized : layout_.sizes) next = sized.edges.NumberChannels(next, per_edge);
+  layout_.end_edges.NumberChannels(next, per_edge);
+}
+
+}  // namespace
+
+void StageEdges::Add(ValueId value, int from, int to, Phase phase) {
+  if (!index_.try_emplace({value, to}, edges_.size()).second) return;
+  edges_.push_back({value, from, to, phase, 0});
+}
+
+const StageEdge* StageEdges::Find(ValueId value, int to) const {
+  const auto it = index_.find({value, to});
+  return it == index_.end() ? nullptr : &edges_[it->second];
+}
+
+std::vector<const StageEdge*> StageEdges::From(ValueId value) const {
+  std::vector<const StageEdge*> found;
+  for (auto it = index_.lower_bound({value, -1}); it != index_.end() && it->first.first == value;
+       ++it) {
+    found.push_back(&edges_[it->second]);
+  }
+  return found;
+}
+
+int StageEdges::NumberChannels(int first, int per_edge) {
+  for (StageEdge& edge : edges_) {
+    edge.first_channel = first;
+    first += per_edge;
+  }
+  return first;
+}
+
+int StepLayout::HomeOf(const SizedGraph& sized, ValueId value) const {
+  const ValueDef& def = sized.graph.value(value);
+  switch (def.source) {
+    case ValueSource::kNode:
+      return sized.graph.node(def.producer).stage.value;
+    case ValueSource::kVariable:
+      return owner.at(sized.graph.VariableOf(value)->name);
+    default:
+      return -1;
+  }
+}
+
+absl::StatusOr<StepLayout> LayOutStep(const Graph& graph, const Plan& plan, const StepShape& shape,
+                                      NodeEvaluator& evaluator) {
+  return StepPlanner(plan, shape, evaluator).Run(graph);
+}
+
+}  // namespace weft
