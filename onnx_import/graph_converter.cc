@@ -380,7 +380,11 @@ absl::Status GraphConverter::Finish(NodeId first, const std::string& origin) {
       value.origin.logical_value = value.name;
     }
     WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph_, node));
-    if (context_.options.infer_shapes) WEFT_RETURN_IF_ERROR(InferNode(graph_, id));
+    // A branch that is never taken may not fit: it counts when it runs.
+    if (context_.options.infer_shapes) {
+      const absl::Status inferred = InferNode(graph_, id);
+      if (!inferred.ok() && IsMain()) return inferred;
+    }
     for (const ValueId output : node.outputs) {
       if (!output.valid()) continue;
       ValueDef& value = graph_.value(output);

@@ -79,12 +79,12 @@ void ExerciseAll(const std::vector<std::string>& seeds, int rounds) {
   EXPECT_GT(refused, 50);
 }
 
-TEST(Mutation, OwnModelsNeverCrash) { ExerciseAll(OwnModels(), 3000); }
+TEST(Mutation, OwnModelsNeverCrash) { ExerciseAll(OwnModels(), 1000); }
 
 TEST(Mutation, CorporaModelsNeverCrash) {
   const std::vector<std::string> seeds = CorporaModels();
   if (seeds.empty()) GTEST_SKIP() << "WEFT_CORPORA is not set: no corpora to read";
-  ExerciseAll(seeds, 100);
+  ExerciseAll(seeds, 40);
 }
 
 // Every prefix of a model.
