@@ -125,6 +125,10 @@ TEST(ConvTest, GradientsAgreeWithDifferences) {
       ConvCase({1, 2, 5, 5}, {2, 2, 2, 2}, {{"auto_pad", std::string("SAME_LOWER")}})));
 }
 
+TEST(ConvTest, BiasGradientStandsAloneWhenWeightsAreFrozen) {
+  EXPECT_TRUE(CheckGradient(ConvCase({2, 2, 5, 4}, {3, 2, 3, 2}, {}, true), {.inputs = {2}}));
+}
+
 OpCase GradientCase(const std::string& op, std::vector<Tensor> inputs, Attributes attributes,
                     std::vector<bool> outputs = {true}) {
   attributes.Set("kernel_shape", Ints{3, 3});

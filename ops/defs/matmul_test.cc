@@ -108,7 +108,9 @@ TEST(MatMulTest, KeepsSymbolicDimensions) {
 
 TEST(MatMulTest, GradientsAgreeWithDifferences) {
   const std::vector<std::pair<Shape, Shape>> shapes = {
-      {{4, 3}, {3, 5}}, {{2, 3, 4}, {4, 5}}, {{2, 3, 4}, {2, 4, 5}}};
+      {{4, 3}, {3, 5}}, {{2, 3, 4}, {4, 5}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 1, 3, 4}, {2, 4, 5}},
+      {{3}, {3}},       {{2, 3, 4}, {4}},    {{4}, {2, 4, 3}},       {{4}, {4, 3}},
+      {{3, 4}, {4}},    {{3, 4}, {2, 4, 5}}};
   for (const auto& [a, b] : shapes) EXPECT_TRUE(CheckGradient(MatMulCase(a, b)));
 }
 
@@ -147,7 +149,7 @@ TEST(TransposingMatMulTest, GradientsAgreeWithDifferences) {
   for (const bool trans_a : {false, true}) {
     for (const bool trans_b : {false, true}) {
       const Shape a = trans_a ? Shape{2, 4, 3} : Shape{2, 3, 4};
-      const Shape b = trans_b ? Shape{2, 5, 4} : Shape{2, 4, 5};
+      const Shape b = trans_b ? Shape{5, 4} : Shape{4, 5};
       EXPECT_TRUE(CheckGradient(TransposingCase(a, b, trans_a, trans_b)));
     }
   }
@@ -237,6 +239,14 @@ TEST(GemmTest, GradientsAgreeWithDifferences) {
       EXPECT_TRUE(CheckGradient(
           GemmCase({a, b}, {{"transA", trans_a}, {"transB", trans_b}, {"alpha", 1.0f}})));
     }
+  }
+}
+
+TEST(GemmTest, BiasGradientsAgreeWithDifferences) {
+  for (const Shape& c : {Shape{}, Shape{5}, Shape{1, 5}, Shape{4, 1}, Shape{4, 5}}) {
+    EXPECT_TRUE(CheckGradient(
+        GemmCase({RandomTensor({4, 3}, 1), RandomTensor({3, 5}, 2), RandomTensor(c, 3)},
+                 {{"alpha", 0.5f}, {"beta", 3.0f}})));
   }
 }
 
