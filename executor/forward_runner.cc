@@ -11,6 +11,8 @@
 #include "executor/step_program.h"
 #include "executor/variable_store.h"
 #include "graph/inference.h"
+#include "graph/node_description.h"
+#include "graph/op_schema.h"
 #include "ops/node_runner.h"
 #include "platform/status_macros.h"
 
@@ -49,6 +51,15 @@ std::string KeyOf(const std::map<std::string, Value>& inputs,
   return key;
 }
 
+// The input whose bytes are the node's output `output`, as the schema says.
+std::optional<ValueId> AliasedInput(const Node& node, int output) {
+  if (node.schema == nullptr) return std::nullopt;
+  for (const auto& [from, to] : node.schema->aliases()) {
+    if (to == output && node.inputs[from].valid()) return node.inputs[from];
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 class ForwardRunner::Impl {
@@ -60,10 +71,14 @@ class ForwardRunner::Impl {
         variables_(device_),
         communicator_(NewSoloCommunicator()) {
     for (std::string& name : ValueInputsOf(graph_)) value_inputs_.insert(std::move(name));
+    for (ValueId id : graph_.inputs()) {
+      tensors_only_ = tensors_only_ && graph_.value(id).type.kind == ValueKind::kTensor;
+    }
   }
 
   absl::StatusOr<std::map<std::string, Value>> Run(const std::map<std::string, Value>& inputs) {
     WEFT_RETURN_IF_ERROR(CheckInputs(inputs));
+    if (!tensors_only_) return HandThrough(inputs);
     const std::string key = KeyOf(inputs, value_inputs_);
     auto compiled = programs_.find(key);
     if (compiled == programs_.end()) {
@@ -93,10 +108,12 @@ class ForwardRunner::Impl {
         return absl::InvalidArgumentError(absl::StrCat(
             "input '", input.name, "' (", input.type.ToString(), ") was not given a value"));
       }
-      if (given->second.kind() != ValueKind::kTensor || input.type.kind != ValueKind::kTensor) {
-        return absl::UnimplementedError(absl::StrCat(
-            "input '", input.name, "' is a sequence or optional; only tensors can be run"));
+      if (given->second.kind() != input.type.kind) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input '", input.name, "' is ", given->second.ToString(),
+                         ", the model expects another kind of value"));
       }
+      if (input.type.kind != ValueKind::kTensor) continue;
       if (given->second.tensor().dtype() != input.type.dtype) {
         return absl::InvalidArgumentError(
             absl::StrCat("input '", input.name, "' is ", TypeText(given->second.tensor()),
@@ -111,6 +128,33 @@ class ForwardRunner::Impl {
       }
     }
     return absl::OkStatus();
+  }
+
+  // Sequences and optionals have no kernels: outputs that are inputs under another name are handed
+  // through, and nothing is computed.
+  absl::StatusOr<std::map<std::string, Value>> HandThrough(
+      const std::map<std::string, Value>& inputs) const {
+    std::map<std::string, Value> outputs;
+    for (ValueId id : graph_.outputs()) {
+      const ValueDef* value = &graph_.value(id);
+      while (value->source == ValueSource::kNode) {
+        const Node& node = graph_.node(value->producer);
+        const std::optional<ValueId> same = AliasedInput(node, value->output_index);
+        if (!same) {
+          return absl::UnimplementedError(absl::StrCat(
+              DescribeNode(node), " would compute with a sequence or an optional; only ",
+              "tensors can be computed with"));
+        }
+        value = &graph_.value(*same);
+      }
+      if (value->source != ValueSource::kInput) {
+        return absl::UnimplementedError(
+            absl::StrCat("output '", graph_.value(id).name, "' is a weight, in a model with ",
+                         "sequences or optionals; only their inputs can be handed through"));
+      }
+      outputs[graph_.value(id).name] = inputs.at(value->name);
+    }
+    return outputs;
   }
 
   absl::StatusOr<Compiled> Compile(const std::map<std::string, Value>& inputs) {
@@ -165,6 +209,7 @@ class ForwardRunner::Impl {
   std::unique_ptr<Communicator> communicator_;
   CallInputs inputs_;
   std::set<std::string> value_inputs_;
+  bool tensors_only_ = true;  // all inputs are
   std::map<std::string, Compiled> programs_;
 };
 

@@ -26,7 +26,8 @@ class ForwardRunner {
   ForwardRunner(Graph graph, Options options);
   ~ForwardRunner();
   // Inputs by name; outputs by name, in host memory of their own. InvalidArgument for a missing,
-  // unknown or ill-fitting input, naming it with both shapes.
+  // unknown or ill-fitting input, naming it with both shapes. Inputs that are sequences or
+  // optionals are only handed through (Identity); computing with them is Unimplemented.
   absl::StatusOr<std::map<std::string, Value>> Run(const std::map<std::string, Value>& inputs);
 
  private:

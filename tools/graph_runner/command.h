@@ -13,9 +13,6 @@
 
 namespace weft {
 
-// Options of this group are in the short help; those of other groups in --help=all alone.
-inline constexpr char kMainOptions[] = "options";
-
 // What the person asked for lives in the command's members: AddOptions binds flags to them, Run
 // acts on them. One object serves one call. Neither the constructor nor AddOptions looks at
 // devices, files or the network: help and usage errors appear at once.
@@ -37,12 +34,13 @@ class Command {
 };
 
 std::unique_ptr<Command> NewConformanceCommand();
+std::unique_ptr<Command> NewEvalCommand();
 std::unique_ptr<Command> NewExampleCommand();
 std::unique_ptr<Command> NewInspectCommand();
+std::unique_ptr<Command> NewPlanCommand();
 std::unique_ptr<Command> NewRunCommand();
-
-// --output text|json.
-CLI::Option* AddOutputFormat(CLI::App& app, std::string& format);
+std::unique_ptr<Command> NewTrainCommand();
+std::unique_ptr<Command> NewWorkerCommand();
 
 }  // namespace weft
 

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "placement/nearest_name.h"
 #include "tools/graph_runner/help_text.h"
+#include "tools/graph_runner/options.h"
+#include "tools/graph_runner/version.h"
 
 namespace weft {
 namespace {
-
-constexpr char kVersion[] = "graph_runner 0.1";
 
 int Fail(const absl::Status& status, const std::string& hint, Console& console) {
   *console.err << "error: " << Printable(std::string(status.message())) << "\n" << hint;
@@ -104,16 +104,6 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
 }
 
 }  // namespace
-
-CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
-  return app.add_option("--output", format, "text, or json for programs")
-      ->type_name("text|json")
-      ->check([](const std::string& value) {
-        return value == "text" || value == "json"
-                   ? std::string()
-                   : absl::StrCat("'", value, "' is no format; it is text or json");
-      });
-}
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;

@@ -8,6 +8,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/conformance_suite.h"
+#include "tools/graph_runner/options.h"
 
 namespace weft {
 namespace {

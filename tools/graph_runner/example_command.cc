@@ -6,6 +6,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/example_models.h"
+#include "tools/graph_runner/options.h"
 
 namespace weft {
 namespace {

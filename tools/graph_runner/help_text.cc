@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tools/graph_runner/options.h"
 
 namespace weft {
 namespace {
@@ -89,7 +90,7 @@ std::string OverviewHelp(const std::vector<std::unique_ptr<Command>>& commands) 
       "\nexamples:\n"
       "  graph_runner example lenet -o lenet.onnx\n"
       "  graph_runner inspect lenet.onnx\n"
-      "  graph_runner train --help\n";
+      "  graph_runner run --help\n";
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/model_report.h"
+#include "tools/graph_runner/options.h"
 #include "tools/graph_runner/quantity.h"
 
 namespace weft {
@@ -24,6 +25,12 @@ std::string OpsetsText(const std::map<std::string, int64_t>& opsets) {
                     version);
   }
   return text;
+}
+
+std::string ProducerText(const ImportedModel& model) {
+  if (model.producer_name.empty()) return "unknown";
+  if (model.producer_version.empty()) return model.producer_name;
+  return absl::StrCat(model.producer_name, " ", model.producer_version);
 }
 
 std::string DimensionsText(const std::map<std::string, int64_t>& dimensions) {
@@ -201,9 +208,9 @@ class InspectCommand final : public Command {
 
   void Print(const ImportedModel& model, const ModelReport& report, std::ostream& out) const {
     out << "model " << Printable(model_) << "\n";
-    out << "producer " << Printable(absl::StrCat(model.producer_name, " ", model.producer_version))
-        << ", IR " << model.ir_version << ", opset " << Printable(OpsetsText(model.opsets)) << ", "
-        << model.graph.num_nodes() << " nodes\n";
+    out << "producer " << Printable(ProducerText(model)) << ", IR " << model.ir_version
+        << ", opset " << Printable(OpsetsText(model.opsets)) << ", " << model.graph.num_nodes()
+        << " nodes\n";
     PrintValues("input", model.graph, model.graph.inputs(), out);
     PrintValues("output", model.graph, model.graph.outputs(), out);
     PrintParameters(report, out);

@@ -13,23 +13,13 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/named_files.h"
-#include "training/data_file.h"
+#include "tools/graph_runner/options.h"
+#include "tools/graph_runner/value_files.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kShownArgmaxes = 20;
-
-// A file name made of a value's name: names may hold any character.
-std::string FileNameOf(const std::string& value) {
-  std::string name = value;
-  for (char& c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '/' || byte < 0x20 || byte == 0x7f) c = '_';
-  }
-  if (name.empty() || name.front() == '.') name.insert(name.begin(), '_');
-  return name;
-}
 
 // For [N,classes]: the class with the largest value, per row; empty for other tensors.
 std::vector<int64_t> Argmaxes(const Tensor& tensor) {
@@ -76,12 +66,12 @@ class RunCommand final : public Command {
         ->required();
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(AtLeastOne);
     app.add_flag("--no-scale", no_scale_,
                  "keep bytes 0 to 255 for a float input, instead of byte / 255");
     app.add_option("--threads", threads_, "threads of the computation (all cores)")
         ->type_name("N")
-        ->check(CLI::Range(1, 1024));
+        ->check(AtLeastOne);
     AddOutputFormat(app, format_);
   }
 
@@ -150,14 +140,9 @@ class RunCommand final : public Command {
       }
       return absl::OkStatus();
     }
-    Tensor tensor = value.tensor();
-    if (tensor.dtype() == DType::kBfloat16) {  // which .npy has no type for
-      WEFT_ASSIGN_OR_RETURN(tensor, CastTensor(tensor, DType::kFloat32));
-    }
-    WEFT_ASSIGN_OR_RETURN(const std::string bytes, ToNpy(tensor));
-    const std::string path = absl::StrCat(output_folder_, "/", FileNameOf(name), ".npy");
-    WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(path, bytes));
-    written.push_back({name, path, std::move(tensor)});
+    WEFT_ASSIGN_OR_RETURN(std::string path,
+                          WriteTensorFile(RealFileSystem(), output_folder_, name, value.tensor()));
+    written.push_back({name, std::move(path), value.tensor()});
     return absl::OkStatus();
   }
 

@@ -1,0 +1,126 @@
+// Bad input ends in one paragraph and the right exit code: never in a crash or a hang.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tensor/tensor.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/exit_code.h"
+#include "training/data_file.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void ExpectError(const CommandResult& result, ExitCode code,
+                 const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, static_cast<int>(code)) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("error: "));
+  for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+}
+
+std::string Lenet() {
+  const std::string path = TestPath("lenet.onnx");
+  EXPECT_EQ(RunCommand({"example", "lenet", "-o", path}).exit_code, 0);
+  return path;
+}
+
+// A .npy file of float32 zeros.
+std::string Zeros(const std::string& name, const Shape& shape) {
+  const std::string path = TestPath(name);
+  WriteTestFile(path, ToNpy(Tensor::Zeros(DType::kFloat32, shape).value()).value());
+  return path;
+}
+
+std::string WriteModel(const std::string& bytes) {
+  const std::string path = TestPath("model.onnx");
+  WriteTestFile(path, bytes);
+  return path;
+}
+
+TEST(BadModel, MissingFile) {
+  ExpectError(RunCommand({"inspect", "/no/such/model.onnx"}), ExitCode::kModel,
+              {"/no/such/model.onnx", "No such file", "check the path"});
+}
+
+TEST(BadModel, Garbage) {
+  ExpectError(RunCommand({"inspect", WriteModel("this is no model at all")}), ExitCode::kModel,
+              {"model.onnx"});
+}
+
+TEST(BadModel, TruncatedAnywhere) {
+  const std::string whole = ReadTestFile(Lenet());
+  for (const size_t length : {size_t{0}, size_t{1}, whole.size() / 2, whole.size() - 1}) {
+    ExpectError(RunCommand({"inspect", WriteModel(whole.substr(0, length))}), ExitCode::kModel,
+                {"model.onnx"});
+  }
+}
+
+TEST(BadModel, Cycle) {
+  const std::string model = WriteModel(WireModel(
+      17, {{"first", "Add", {"x", "b"}, {"a"}}, {"second", "Relu", {"a"}, {"b"}}}, "x", "b"));
+  ExpectError(RunCommand({"inspect", model}), ExitCode::kModel, {"model.onnx", "cycle"});
+}
+
+TEST(BadModel, UnknownOpIsShownByInspectAndRefusedByRun) {
+  const std::string model =
+      WriteModel(WireModel(17, {{"odd_one", "Reluu", {"x"}, {"y"}}}, "x", "y"));
+  const CommandResult inspected = RunCommand({"inspect", model});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.out, HasSubstr("odd_one (Reluu): unknown operator, did you mean Relu?"));
+  ExpectError(RunCommand({"run", model, "--input", "x=" + Zeros("x.npy", {2, 4}), "--output-dir",
+                          TestPath("out")}),
+              ExitCode::kModel, {"odd_one", "Reluu", "did you mean Relu?"});
+}
+
+TEST(BadModel, UnknownOpset) {
+  const std::string model = WriteModel(WireModel(99, {{"n", "Relu", {"x"}, {"y"}}}, "x", "y"));
+  ExpectError(RunCommand({"inspect", model}), ExitCode::kModel, {"model.onnx", "99"});
+}
+
+TEST(BadData, ShapeDoesNotFit) {
+  ExpectError(RunCommand({"run", Lenet(), "--input", "x=" + Zeros("x.npy", {2, 30, 30}),
+                          "--output-dir", TestPath("out")}),
+              ExitCode::kData, {"x.npy", "float32[2,30,30]", "input 'x'", "float32[N,1,28,28]"});
+}
+
+TEST(BadData, MissingFile) {
+  ExpectError(
+      RunCommand({"run", Lenet(), "--input", "x=/no/such.npy", "--output-dir", TestPath("out")}),
+      ExitCode::kData, {"/no/such.npy", "No such file"});
+}
+
+TEST(BadData, InputThatTheModelDoesNotHave) {
+  ExpectError(RunCommand({"run", Lenet(), "--input", "y=" + Zeros("x.npy", {2, 1, 28, 28}),
+                          "--output-dir", TestPath("out")}),
+              ExitCode::kData, {"no input 'y'", "its inputs are: x"});
+}
+
+TEST(BadData, InputThatIsMissing) {
+  ExpectError(RunCommand({"run", Lenet(), "--output-dir", TestPath("out")}), ExitCode::kData,
+              {"input 'x'", "--input x=FILE"});
+}
+
+TEST(BadOutput, FolderThatCannotBeMade) {
+  const std::string file = TestPath("a_file");
+  WriteTestFile(file, "");
+  ExpectError(RunCommand({"run", Lenet(), "--input", "x=" + Zeros("x.npy", {2, 1, 28, 28}),
+                          "--output-dir", file + "/below"}),
+              ExitCode::kDisk, {"a_file"});
+}
+
+TEST(BadFlag, NameWithoutFile) {
+  ExpectError(RunCommand({"run", Lenet(), "--input", "x", "--output-dir", TestPath("out")}),
+              ExitCode::kUsage, {"--input x: expected NAME=FILE", "help: graph_runner run --help"});
+}
+
+TEST(BadFlag, NamesFromFilesCannotSteerTheTerminal) {
+  const CommandResult result = RunCommand({"inspect", "/no/\x1b[31mred"});
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("\x1b")));
+}
+
+}  // namespace
+}  // namespace weft::testing

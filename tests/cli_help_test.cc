@@ -1,0 +1,108 @@
+// What graph_runner says before it does anything.
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/command_line.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+int64_t Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(Help, OverviewListsEveryCommand) {
+  const CommandResult result = RunCommand({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  for (const auto& command : AllCommands()) EXPECT_THAT(result.out, HasSubstr(command->name()));
+  EXPECT_LE(Lines(result.out), 24);
+}
+
+TEST(Help, EveryCommandHasAScreenWithThreeExamples) {
+  for (const auto& command : AllCommands()) {
+    const CommandResult result = RunCommand({command->name(), "--help"});
+    EXPECT_EQ(result.exit_code, 0) << command->name();
+    EXPECT_EQ(result.err, "");
+    EXPECT_LE(Lines(result.out), 24) << result.out;
+    EXPECT_EQ(command->examples().size(), 3u) << command->name();
+    for (const std::string& example : command->examples()) {
+      EXPECT_THAT(result.out, HasSubstr(example));
+      EXPECT_THAT(example, StartsWith("graph_runner " + command->name()));
+    }
+    size_t line_start = 0;
+    for (size_t end = result.out.find('\n'); end != std::string::npos;
+         end = result.out.find('\n', line_start)) {
+      EXPECT_LE(end - line_start, 100u) << result.out.substr(line_start, end - line_start);
+      line_start = end + 1;
+    }
+  }
+}
+
+TEST(Help, TextOfExample) {
+  EXPECT_EQ(RunCommand({"example", "--help"}).out,
+            R"(Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images.
+
+usage: graph_runner example lenet|mlp -o FILE.onnx [--seed S]
+
+  lenet|mlp            which model; input x [N,1,28,28], output logits [N,10]
+  -o, --out FILE.onnx  the file to write
+  --seed S             of the random weights (0)
+  --output text|json   text, or json for programs
+
+examples:
+  graph_runner example lenet -o lenet.onnx
+  graph_runner example mlp -o mlp.onnx --seed 7
+  graph_runner example lenet -o lenet.onnx && graph_runner inspect lenet.onnx
+
+every option: graph_runner example --help=all
+)");
+}
+
+TEST(Usage, NoCommandShowsTheOverview) {
+  const CommandResult result = RunCommand({});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("usage: graph_runner COMMAND"));
+}
+
+TEST(Usage, MisspelledCommandIsGuessed) {
+  const CommandResult result = RunCommand({"inspct", "model.onnx"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err,
+            "error: unknown command 'inspct', did you mean 'inspect'?\n"
+            "  help: graph_runner --help\n");
+}
+
+TEST(Usage, MisspelledOptionIsGuessed) {
+  const CommandResult result = RunCommand({"run", "model.onnx", "--inptu", "x=x.npy"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "error: unknown option '--inptu', did you mean '--input'?\n"
+            "  help: graph_runner run --help\n");
+}
+
+TEST(Usage, MissingArgumentIsNamed) {
+  const CommandResult result = RunCommand({"inspect"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err, "error: MODEL is required\n  help: graph_runner inspect --help\n");
+}
+
+TEST(Usage, BadValueIsShown) {
+  const CommandResult result = RunCommand({"inspect", "m.onnx", "--output", "xml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "error: --output: 'xml' is no format; it is text or json\n"
+            "  help: graph_runner inspect --help\n");
+}
+
+TEST(Usage, VersionGoesToStandardOutput) {
+  EXPECT_THAT(RunCommand({"--version"}).out, StartsWith("graph_runner "));
+}
+
+}  // namespace
+}  // namespace weft::testing

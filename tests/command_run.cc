@@ -1,0 +1,77 @@
+#include "tests/command_run.h"
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "tools/graph_runner/command_line.h"
+
+namespace weft::testing {
+namespace {
+
+std::string Varint(uint64_t value) {
+  std::string bytes;
+  while (value >= 0x80) {
+    bytes.push_back(static_cast<char>(value | 0x80));
+    value >>= 7;
+  }
+  bytes.push_back(static_cast<char>(value));
+  return bytes;
+}
+
+// Field `number` of a protobuf message, as bytes and as a number.
+std::string Field(int number, const std::string& bytes) {
+  return Varint(static_cast<uint64_t>(number) << 3 | 2) + Varint(bytes.size()) + bytes;
+}
+std::string Field(int number, uint64_t value) {
+  return Varint(static_cast<uint64_t>(number) << 3) + Varint(value);
+}
+
+// ValueInfoProto of float32 [N,4].
+std::string ValueInfo(const std::string& name) {
+  const std::string shape = Field(1, Field(2, "N")) + Field(1, Field(1, 4));
+  return Field(1, name) + Field(2, Field(1, Field(1, 1) + Field(2, shape)));
+}
+
+}  // namespace
+
+CommandResult RunCommand(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Console console{&out, &err, /*animated=*/false};
+  const int exit_code = RunCommandLine(arguments, console);
+  return {exit_code, out.str(), err.str()};
+}
+
+std::string TestPath(const std::string& name) {
+  const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  return ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name() + "." + name;
+}
+
+void WriteTestFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string ReadTestFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string WireModel(int opset, const std::vector<WireNode>& nodes, const std::string& input,
+                      const std::string& output) {
+  std::string graph;
+  for (const WireNode& node : nodes) {
+    std::string bytes;
+    for (const std::string& name : node.inputs) bytes += Field(1, name);
+    for (const std::string& name : node.outputs) bytes += Field(2, name);
+    bytes += Field(3, node.name) + Field(4, node.op);
+    graph += Field(1, bytes);
+  }
+  graph += Field(2, "graph") + Field(11, ValueInfo(input)) + Field(12, ValueInfo(output));
+  return Field(1, 8) + Field(7, graph) + Field(8, Field(2, static_cast<uint64_t>(opset)));
+}
+
+}  // namespace weft::testing

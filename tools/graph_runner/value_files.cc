@@ -1,0 +1,34 @@
+#include "tools/graph_runner/value_files.h"
+
+#include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+#include "training/data_file.h"
+
+namespace weft {
+namespace {
+
+std::string FileNameOf(const std::string& value) {
+  std::string name = value;
+  for (char& c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '/' || byte < 0x20 || byte == 0x7f) c = '_';
+  }
+  if (name.empty() || name.front() == '.') name.insert(name.begin(), '_');
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteTensorFile(FileSystem& files, const std::string& folder,
+                                            const std::string& name, const Tensor& tensor) {
+  Tensor stored = tensor;
+  if (stored.dtype() == DType::kBfloat16) {
+    WEFT_ASSIGN_OR_RETURN(stored, CastTensor(tensor, DType::kFloat32));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string bytes, ToNpy(stored));
+  std::string path = absl::StrCat(folder, "/", FileNameOf(name), ".npy");
+  WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(path, bytes));
+  return path;
+}
+
+}  // namespace weft
