@@ -25,16 +25,28 @@ absl::StatusOr<Shape> ConcreteShape(const Graph& graph, ValueId id) {
 }
 
 absl::Status FillPlacements(const Graph& graph, const std::vector<ValueId>& values,
-                            std::vector<OperandPlacement>& placements) {
+                            std::vector<Shape>& shapes, std::vector<OperandPlacement>& placements) {
   for (ValueId id : values) {
+    Shape shape;
     OperandPlacement placement;
     if (id.valid()) {
-      WEFT_ASSIGN_OR_RETURN(placement.global_shape, ConcreteShape(graph, id));
-      placement.offset.assign(placement.global_shape.rank(), 0);
+      WEFT_ASSIGN_OR_RETURN(shape, ConcreteShape(graph, id));
+      placement.global_shape = shape;
+      placement.offset.assign(shape.rank(), 0);
+      if (const auto& shard = graph.value(id).placement; shard.has_value()) {
+        placement.global_shape = shard->global_shape;
+        placement.offset = shard->offset;
+      }
     }
+    shapes.push_back(std::move(shape));
     placements.push_back(std::move(placement));
   }
   return absl::OkStatus();
+}
+
+const Shape& ShapeAt(const std::vector<Shape>& shapes, int i) {
+  static const Shape* const kAbsent = new Shape;
+  return i < static_cast<int>(shapes.size()) ? shapes[i] : *kAbsent;
 }
 
 const OperandPlacement& PlacementAt(const std::vector<OperandPlacement>& placements, int i) {
@@ -47,10 +59,14 @@ const OperandPlacement& PlacementAt(const std::vector<OperandPlacement>& placeme
 absl::StatusOr<NodeContext> NodeContext::Create(const Graph& graph, const Node& node,
                                                 const Settings& settings) {
   NodeContext context(graph, node, settings);
-  WEFT_RETURN_IF_ERROR(FillPlacements(graph, node.inputs, context.inputs_));
-  WEFT_RETURN_IF_ERROR(FillPlacements(graph, node.outputs, context.outputs_));
+  WEFT_RETURN_IF_ERROR(FillPlacements(graph, node.inputs, context.input_shapes_, context.inputs_));
+  WEFT_RETURN_IF_ERROR(
+      FillPlacements(graph, node.outputs, context.output_shapes_, context.outputs_));
   return context;
 }
+
+const Shape& NodeContext::InputShape(int i) const { return ShapeAt(input_shapes_, i); }
+const Shape& NodeContext::OutputShape(int i) const { return ShapeAt(output_shapes_, i); }
 
 DType NodeContext::InputDType(int i) const {
   return HasInput(i) ? graph_->value(node_->inputs[i]).type.dtype : DType::kInvalid;

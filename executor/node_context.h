@@ -24,8 +24,8 @@ class NodeContext final : public PrepareContext {
                                             const Settings& settings);
 
   const Node& node() const override { return *node_; }
-  const Shape& InputShape(int i) const override { return InputPlacement(i).global_shape; }
-  const Shape& OutputShape(int i) const override { return OutputPlacement(i).global_shape; }
+  const Shape& InputShape(int i) const override;
+  const Shape& OutputShape(int i) const override;
   DType InputDType(int i) const override;
   DType OutputDType(int i) const override;
   const Tensor* InputValue(int i) const override;
@@ -43,6 +43,8 @@ class NodeContext final : public PrepareContext {
   const Graph* graph_;
   const Node* node_;
   Settings settings_;
+  std::vector<Shape> input_shapes_;  // local
+  std::vector<Shape> output_shapes_;
   std::vector<OperandPlacement> inputs_;
   std::vector<OperandPlacement> outputs_;
 };

@@ -14,6 +14,8 @@ inline constexpr char kStage[] = "weft.stage";
 inline constexpr char kOrigin[] = "weft.origin";
 inline constexpr char kLogicalValue[] = "weft.logical_value";
 inline constexpr char kGradient[] = "weft.gradient";
+// On values that are shards: "global shape;offset", as in "4,6;2,0".
+inline constexpr char kPlacement[] = "weft.placement";
 // On graph inputs: "step"; absent means per sample.
 inline constexpr char kRole[] = "weft.role";
 // On graph inputs that are variables: the variable's name, and its fields.

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "graph/schema_check.h"
 #include "onnx_import/annotations.h"
 #include "onnx_import/attribute_codec.h"
@@ -55,6 +56,8 @@ class Properties {
     return Invalid(absl::StrCat("its metadata ", key, " is ", Quoted(*found),
                                 ", expected a number from 0 on"));
   }
+  // What a value's annotations say beside its type. InvalidArgument when they are malformed.
+  absl::Status FillValue(ValueDef& value) const;
   Origin GetOrigin() const {
     return {Get(annotation::kOrigin), Get(annotation::kLogicalValue), Has(annotation::kGradient)};
   }
@@ -62,6 +65,43 @@ class Properties {
  private:
   const google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>& entries_;
 };
+
+// Numbers from 0 on with commas between; nothing for "".
+absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text) {
+  std::vector<int64_t> sizes;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    int64_t size = 0;
+    if (!absl::SimpleAtoi(part, &size) || size < 0 || size > kMaxDim) {
+      return Invalid(absl::StrCat(Quoted(std::string(text)), " is no list of sizes"));
+    }
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+absl::Status Properties::FillValue(ValueDef& value) const {
+  value.origin = GetOrigin();
+  const std::string* text = Find(annotation::kPlacement);
+  if (text == nullptr) return absl::OkStatus();
+  const std::vector<std::string> parts = absl::StrSplit(*text, ';');
+  if (parts.size() != 2) {
+    return Invalid(absl::StrCat("value ", Quoted(value.name), ": its placement ", Quoted(*text),
+                                " is not SHAPE;OFFSET"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, ParseSizes(parts[0]));
+  ShardPlacement placement;
+  WEFT_ASSIGN_OR_RETURN(placement.global_shape, Shape::Create(dims));
+  WEFT_ASSIGN_OR_RETURN(placement.offset, ParseSizes(parts[1]));
+  const bool ranks_agree = value.type.shape.has_rank() &&
+                           value.type.shape.rank() == placement.global_shape.rank() &&
+                           placement.offset.size() == dims.size();
+  if (!ranks_agree) {
+    return Invalid(absl::StrCat("value ", Quoted(value.name), ", ", value.type.ToString(),
+                                ": its placement ", Quoted(*text), " has another rank"));
+  }
+  value.placement = std::move(placement);
+  return absl::OkStatus();
+}
 
 std::optional<Phase> ParsePhase(const std::string& name) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate, Phase::kBegin}) {
@@ -171,7 +211,7 @@ absl::Status GraphDecoder::MakeVariable(const PendingValue& pending, const Prope
   Variable& variable = graph_.mutable_variables().back();
   variable.name = properties.Get(annotation::kVariable);
   variable.slot_of = properties.Get(annotation::kSlotOf);
-  graph_.value(id).origin = properties.GetOrigin();
+  WEFT_RETURN_IF_ERROR(properties.FillValue(graph_.value(id)));
   const std::string update = properties.Get(annotation::kUpdate);
   if (!update.empty()) updates_.emplace_back(variable.name, update);
   WEFT_ASSIGN_OR_RETURN(const int32_t place, properties.Number(annotation::kVariableIndex, 0));
@@ -194,7 +234,7 @@ absl::Status GraphDecoder::MakeValue(const PendingValue& pending) {
   if (!pending.is_input) {
     const ValueId id = graph_.AddConstant(pending.tensor->name(), std::move(tensor));
     if (pending.info != nullptr) {
-      graph_.value(id).origin = Properties(pending.info->metadata_props()).GetOrigin();
+      WEFT_RETURN_IF_ERROR(Properties(pending.info->metadata_props()).FillValue(graph_.value(id)));
     }
     return absl::OkStatus();
   }
@@ -209,8 +249,7 @@ absl::Status GraphDecoder::MakeValue(const PendingValue& pending) {
   const bool step = properties.Get(annotation::kRole) == "step";
   const ValueId id = graph_.AddInput(pending.info->name(), *std::move(type),
                                      step ? InputRole::kStep : InputRole::kData);
-  graph_.value(id).origin = properties.GetOrigin();
-  return absl::OkStatus();
+  return properties.FillValue(graph_.value(id));
 }
 
 absl::Status GraphDecoder::MakeNode(const onnx::NodeProto& proto) {
@@ -247,7 +286,7 @@ absl::Status GraphDecoder::MakeNode(const onnx::NodeProto& proto) {
     const auto info = infos_.find(value.name);
     if (info == infos_.end()) continue;
     WEFT_ASSIGN_OR_RETURN(value.type, DecodeType(info->second->type()));
-    value.origin = Properties(info->second->metadata_props()).GetOrigin();
+    WEFT_RETURN_IF_ERROR(Properties(info->second->metadata_props()).FillValue(value));
   }
   made_.emplace_back(node.id, &proto);
   return absl::OkStatus();

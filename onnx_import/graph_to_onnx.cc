@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "onnx_import/annotations.h"
 #include "onnx_import/attribute_codec.h"
 #include "onnx_import/graph_wire.h"
@@ -152,6 +153,11 @@ class GraphEncoder {
     if (!annotate) return;
     AddProperty(*proto.mutable_metadata_props(), annotation::kId, absl::StrCat(ranks_[id.value]));
     AddOrigin(value.origin, *proto.mutable_metadata_props());
+    if (value.placement.has_value()) {
+      AddProperty(*proto.mutable_metadata_props(), annotation::kPlacement,
+                  absl::StrCat(absl::StrJoin(value.placement->global_shape.dims(), ","), ";",
+                               absl::StrJoin(value.placement->offset, ",")));
+    }
   }
 
   std::string NameOf(ValueId id) const { return id.valid() ? graph_.value(id).name : ""; }

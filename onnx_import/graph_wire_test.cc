@@ -1,5 +1,6 @@
 #include "onnx_import/graph_wire.h"
 
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -63,6 +64,17 @@ class GraphMaker {
     return {Chance(2) ? "conv" : "", Chance(2) ? "conv_out" : "", Chance(2)};
   }
 
+  // Of a shard, where the rank is known.
+  std::optional<ShardPlacement> RandomPlacement(const ValueType& type) {
+    if (!type.shape.has_rank() || Chance(2)) return std::nullopt;
+    ShardPlacement placement;
+    for (int axis = 0; axis < type.shape.rank(); ++axis) {
+      placement.global_shape.AddDim(Below(9));
+      placement.offset.push_back(Below(5));
+    }
+    return placement;
+  }
+
   Attributes RandomAttributes(int depth) {
     Attributes attributes;
     if (Chance(3)) attributes.Set("i", int64_t{-3});
@@ -95,6 +107,7 @@ class GraphMaker {
       value = AddNode(graph, name, depth, values);
     }
     graph.value(value).origin = RandomOrigin();
+    graph.value(value).placement = RandomPlacement(graph.value(value).type);
     values.push_back(value);
   }
 
@@ -202,6 +215,7 @@ void ExpectSameValues(const Graph& a, const Graph& b) {
     EXPECT_EQ(x.source, y.source) << x.name;
     EXPECT_EQ(x.type.ToString(), y.type.ToString()) << x.name;
     EXPECT_EQ(x.origin, y.origin) << x.name;
+    EXPECT_TRUE(x.placement == y.placement) << x.name;
     EXPECT_EQ(x.output_index, y.output_index) << x.name;
     if (x.source == ValueSource::kConstant) {
       EXPECT_TRUE(BitwiseEqual(x.constant, y.constant)) << x.name;

@@ -43,7 +43,10 @@ absl::Status CheckWish(const std::string& name, const ValueType& type, const Axi
 class Propagator {
  public:
   Propagator(const Graph& graph, const PropagationOptions& options)
-      : graph_(graph), options_(options), accumulated_wish_(graph.value_capacity()) {
+      : graph_(graph),
+        options_(options),
+        uses_(graph.BuildUses()),
+        accumulated_wish_(graph.value_capacity()) {
     decisions_.nodes.resize(graph.node_capacity());
     decisions_.values.resize(graph.value_capacity());
   }
@@ -71,12 +74,14 @@ class Propagator {
   absl::Status Visit(const Node& node);
   absl::StatusOr<std::vector<AxisSharding>> WishesFor(const Node& node,
                                                       const NodeSharding& candidate) const;
+  double InputCost(ValueId value, const AxisSharding& from, const AxisSharding& to) const;
   std::tuple<double, int> Score(const Node& node, const NodeSharding& candidate,
                                 const std::vector<AxisSharding>& current,
                                 const std::vector<AxisSharding>& wishes) const;
 
   const Graph& graph_;
   const PropagationOptions& options_;
+  const std::vector<std::vector<Graph::Use>> uses_;
   ShardingDecisions decisions_;
   // By ValueId of Accumulate outputs: how the variable lies that it leads to.
   std::vector<AxisSharding> accumulated_wish_;
@@ -164,23 +169,37 @@ std::tuple<double, int> Propagator::Score(const Node& node, const NodeSharding& 
                                           const std::vector<AxisSharding>& wishes) const {
   double bytes = 0;
   int conversions = 0;
+  bool passes_partial = false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i].valid() || current[i] == candidate.inputs[i]) continue;
+    if (!node.inputs[i].valid()) continue;
+    passes_partial |= candidate.inputs[i].is_partial();
+    if (current[i] == candidate.inputs[i]) continue;
     if (graph_.value(node.inputs[i]).source == ValueSource::kConstant) continue;  // sliced ahead
-    // A sum that is scattered is gathered later: count it as if it were made whole.
-    const bool scatters = current[i].is_partial() && candidate.inputs[i].is_split();
-    const AxisSharding to = scatters ? AxisSharding::Replicated() : candidate.inputs[i];
-    bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.inputs[i])), options_.shards,
-                             current[i], to);
+    bytes += InputCost(node.inputs[i], current[i], candidate.inputs[i]);
     ++conversions;
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (!node.outputs[i].valid() || wishes[i] == candidate.outputs[i]) continue;
+    if (!node.outputs[i].valid()) continue;
+    // What stays a sum of parts is summed later: count that as if it were done here.
+    const bool is_later = passes_partial && wishes[i].is_partial();
+    const AxisSharding to = is_later ? AxisSharding::Replicated() : wishes[i];
     bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.outputs[i])), options_.shards,
-                             candidate.outputs[i], wishes[i]);
-    ++conversions;
+                             candidate.outputs[i], to);
+    if (wishes[i] != candidate.outputs[i]) ++conversions;
   }
   return {bytes, conversions};
+}
+
+// Bytes to convert a value for one reader.
+double Propagator::InputCost(ValueId value, const AxisSharding& from,
+                             const AxisSharding& to) const {
+  const double size = static_cast<double>(BytesOf(graph_, value));
+  if (!from.is_partial()) return ConversionBytes(size, options_.shards, from, to);
+  // Its readers share one sum; and a sum that is scattered is gathered later: count it as if it
+  // were made whole.
+  const AxisSharding whole = AxisSharding::Replicated();
+  const double readers = static_cast<double>(std::max<size_t>(1, uses_[value.value].size()));
+  return ConversionBytes(size, options_.shards, from, to.is_split() ? whole : to) / readers;
 }
 
 absl::Status Propagator::Visit(const Node& node) {
