@@ -29,6 +29,10 @@ bool Replaces(T candidate, T best) {
   return c > Load(best) || c != c;
 }
 
+TwoByTwoPlane TwoByTwo(const PoolPlan& plan) {
+  return {plan.axes[2].input, plan.axes[1].output, plan.axes[2].output};
+}
+
 // ---- Without indices: row by row, so that the inner loop runs along the width.
 
 // The outputs whose window element `t` lies in the image: [first, last).
@@ -45,10 +49,7 @@ OutputRange OutputsReached(const WindowAxis& axis, int64_t t) {
 }
 
 template <typename T>
-void MaxOfRow(const WindowAxis& width, bool pairs, const T* x, T* y) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (pairs) return MaxOfPairs(x, width.output, y);
-  }
+void MaxOfRow(const WindowAxis& width, const T* x, T* y) {
   for (int64_t t = 0; t < width.kernel; ++t) {
     const OutputRange range = OutputsReached(width, t);
     const int64_t offset = t * width.dilation - width.pad_begin;
@@ -61,8 +62,10 @@ void MaxOfRow(const WindowAxis& width, bool pairs, const T* x, T* y) {
 
 template <typename T>
 void MaxOfPlane(const PoolPlan& plan, const T* x, T* y) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.two_by_two()) return MaxOfTwoByTwo(TwoByTwo(plan), x, y);
+  }
   const auto& [depth, height, width] = plan.axes;
-  const bool pairs = plan.pairs();
   for (int64_t d = 0; d < depth.output; ++d) {
     for (int64_t h = 0; h < height.output; ++h, y += width.output) {
       const PoolWindow window(plan, d, h, 0);
@@ -71,7 +74,7 @@ void MaxOfPlane(const PoolPlan& plan, const T* x, T* y) {
         for (int64_t j = window.first[1]; j < window.last[1]; ++j) {
           const int64_t row = (window.start[0] + i * depth.dilation) * height.input +
                               window.start[1] + j * height.dilation;
-          MaxOfRow(width, pairs, x + row * width.input, y);
+          MaxOfRow(width, x + row * width.input, y);
         }
       }
     }
@@ -163,6 +166,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPool(const PrepareContext& con
 
 template <typename T>
 void GradientOfPlane(const PoolPlan& plan, const T* x, const T* y, const T* dy, T* dx) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.two_by_two()) {
+      const bool covered = plan.plane_input() == 4 * plan.plane_output();
+      if (!covered) std::fill_n(dx, plan.plane_input(), 0.0f);
+      return MaxOfTwoByTwoGradient(TwoByTwo(plan), x, y, dy, dx);
+    }
+  }
   std::fill_n(dx, plan.plane_input(), Store<T>(0));
   ForEachWindow(plan, [&](const PoolWindow& window) {
     int64_t where = -1;
@@ -176,28 +186,6 @@ void GradientOfPlane(const PoolPlan& plan, const T* x, const T* y, const T* dy, 
   });
 }
 
-// Windows of two by two side by side, two image axes.
-bool IsTwoByTwo(const PoolPlan& plan) {
-  const WindowAxis& height = plan.axes[1];
-  return plan.pairs() && height.kernel == 2 && height.stride == 2 && height.dilation == 1 &&
-         height.pad_begin == 0 && 2 * height.output <= height.input && plan.axes[0].kernel == 1 &&
-         plan.axes[0].input == 1;
-}
-
-void GradientOfTwoByTwoPlane(const PoolPlan& plan, const float* x, const float* y, const float* dy,
-                             float* dx) {
-  const int64_t columns = plan.axes[2].input;
-  const int64_t rows = plan.axes[1].input;
-  const int64_t out_columns = plan.axes[2].output;
-  const int64_t out_rows = plan.axes[1].output;
-  if (2 * out_columns != columns || 2 * out_rows != rows) std::fill_n(dx, rows * columns, 0.0f);
-  for (int64_t h = 0; h < out_rows; ++h) {
-    const int64_t top = 2 * h * columns;
-    MaxOfPairsGradient(x + top, x + top + columns, y + h * out_columns, dy + h * out_columns,
-                       out_columns, dx + top, dx + top + columns);
-  }
-}
-
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const PoolPlan plan,
                         PlanPool(context, context.InputShape(0), context.InputShape(1)));
@@ -205,7 +193,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareCont
     return context.InvalidArgument("Y and dY must have the same shape");
   }
   const int threads = context.threads();
-  const bool two_by_two = IsTwoByTwo(plan);
   const double nanoseconds = static_cast<double>(plan.plane_output() * plan.window());
   return PrepareByDType(
       context, context.InputDType(0), FloatTypes{},
@@ -218,12 +205,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareCont
               const T* y = Input<T>(run, 1) + i * plan.plane_output();
               const T* dy = Input<T>(run, 2) + i * plan.plane_output();
               T* dx = Output<T>(run, 0) + i * plan.plane_input();
-              if constexpr (std::is_same_v<T, float>) {
-                if (two_by_two) {
-                  GradientOfTwoByTwoPlane(plan, x, y, dy, dx);
-                  continue;
-                }
-              }
               GradientOfPlane(plan, x, y, dy, dx);
             }
           });

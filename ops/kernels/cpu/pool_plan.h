@@ -19,11 +19,13 @@ struct PoolPlan {
   int64_t plane_input() const { return axes[0].input * axes[1].input * axes[2].input; }
   int64_t plane_output() const { return axes[0].output * axes[1].output * axes[2].output; }
   int64_t window() const { return axes[0].kernel * axes[1].kernel * axes[2].kernel; }
-  // Windows of two side by side without padding, along the width.
-  bool pairs() const {
-    const WindowAxis& width = axes[2];
-    return width.kernel == 2 && width.stride == 2 && width.dilation == 1 && width.pad_begin == 0 &&
-           2 * width.output <= width.input;
+  // Two image axes, along both of which windows of two lie side by side without padding.
+  bool two_by_two() const {
+    const auto pairs = [](const WindowAxis& axis) {
+      return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 && axis.pad_begin == 0 &&
+             2 * axis.output <= axis.input;
+    };
+    return axes[0].kernel == 1 && axes[0].input == 1 && pairs(axes[1]) && pairs(axes[2]);
   }
 };
 

@@ -26,21 +26,28 @@ HWY_INLINE V Larger(V candidate, V best) {
 }
 
 template <class D>
-HWY_INLINE int64_t MaxBlocks(D d, const float* x, int64_t begin, int64_t count, float* y) {
+HWY_INLINE int64_t MaxBlocks(D d, const float* top, const float* bottom, int64_t begin,
+                             int64_t count, float* y) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = begin;
   for (; i + lanes <= count; i += lanes) {
-    hn::Vec<D> even, odd;
-    hn::LoadInterleaved2(d, x + 2 * i, even, odd);
-    hn::StoreU(Larger(odd, Larger(even, hn::LoadU(d, y + i))), d, y + i);
+    hn::Vec<D> top_even, top_odd, bottom_even, bottom_odd;
+    hn::LoadInterleaved2(d, top + 2 * i, top_even, top_odd);
+    hn::LoadInterleaved2(d, bottom + 2 * i, bottom_even, bottom_odd);
+    const hn::Vec<D> best = Larger(top_odd, top_even);
+    hn::StoreU(Larger(bottom_odd, Larger(bottom_even, best)), d, y + i);
   }
   return i;
 }
 
-void MaxOfPairs(const float* x, int64_t count, float* y) {
-  int64_t i = MaxBlocks(WideTag(), x, 0, count, y);
-  i = MaxBlocks(NarrowTag(), x, i, count, y);
-  MaxBlocks(ScalarTag(), x, i, count, y);
+void MaxOfTwoByTwo(const TwoByTwoPlane& plane, const float* x, float* y) {
+  for (int64_t h = 0; h < plane.output_rows; ++h, y += plane.output_columns) {
+    const float* top = x + 2 * h * plane.input_columns;
+    const float* bottom = top + plane.input_columns;
+    int64_t i = MaxBlocks(WideTag(), top, bottom, 0, plane.output_columns, y);
+    i = MaxBlocks(NarrowTag(), top, bottom, i, plane.output_columns, y);
+    MaxBlocks(ScalarTag(), top, bottom, i, plane.output_columns, y);
+  }
 }
 
 struct WindowRows {
@@ -77,12 +84,17 @@ HWY_INLINE int64_t GradientBlocks(D d, const WindowRows& rows, int64_t begin, in
   return i;
 }
 
-void MaxOfPairsGradient(const float* top, const float* bottom, const float* y, const float* dy,
-                        int64_t count, float* dtop, float* dbottom) {
-  const WindowRows rows{top, bottom, y, dy, dtop, dbottom};
-  int64_t i = GradientBlocks(WideTag(), rows, 0, count);
-  i = GradientBlocks(NarrowTag(), rows, i, count);
-  GradientBlocks(ScalarTag(), rows, i, count);
+void MaxOfTwoByTwoGradient(const TwoByTwoPlane& plane, const float* x, const float* y,
+                           const float* dy, float* dx) {
+  for (int64_t h = 0; h < plane.output_rows; ++h) {
+    const int64_t top = 2 * h * plane.input_columns;
+    const int64_t bottom = top + plane.input_columns;
+    const int64_t out = h * plane.output_columns;
+    const WindowRows rows{x + top, x + bottom, y + out, dy + out, dx + top, dx + bottom};
+    int64_t i = GradientBlocks(WideTag(), rows, 0, plane.output_columns);
+    i = GradientBlocks(NarrowTag(), rows, i, plane.output_columns);
+    GradientBlocks(ScalarTag(), rows, i, plane.output_columns);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -92,16 +104,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 
-HWY_EXPORT(MaxOfPairs);
-HWY_EXPORT(MaxOfPairsGradient);
+HWY_EXPORT(MaxOfTwoByTwo);
+HWY_EXPORT(MaxOfTwoByTwoGradient);
 
-void MaxOfPairs(const float* x, int64_t count, float* y) {
-  HWY_DYNAMIC_DISPATCH(MaxOfPairs)(x, count, y);
+void MaxOfTwoByTwo(const TwoByTwoPlane& plane, const float* x, float* y) {
+  HWY_DYNAMIC_DISPATCH(MaxOfTwoByTwo)(plane, x, y);
 }
 
-void MaxOfPairsGradient(const float* top, const float* bottom, const float* y, const float* dy,
-                        int64_t count, float* dtop, float* dbottom) {
-  HWY_DYNAMIC_DISPATCH(MaxOfPairsGradient)(top, bottom, y, dy, count, dtop, dbottom);
+void MaxOfTwoByTwoGradient(const TwoByTwoPlane& plane, const float* x, const float* y,
+                           const float* dy, float* dx) {
+  HWY_DYNAMIC_DISPATCH(MaxOfTwoByTwoGradient)(plane, x, y, dy, dx);
 }
 
 }  // namespace weft::cpu

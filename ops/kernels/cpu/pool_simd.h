@@ -1,4 +1,4 @@
-// Vector code for the commonest pool: windows of two columns side by side.
+// Vector code for the commonest pool: windows of two by two side by side, without padding.
 #ifndef WEFT_OPS_KERNELS_CPU_POOL_SIMD_H_
 #define WEFT_OPS_KERNELS_CPU_POOL_SIMD_H_
 
@@ -6,14 +6,21 @@
 
 namespace weft::cpu {
 
-// y[i] = the largest of y[i], x[2 i], x[2 i + 1], for i < count; NaN wins and stays.
-void MaxOfPairs(const float* x, int64_t count, float* y);
+// One plane. Row h of the output belongs to rows 2 h and 2 h + 1 of the input, and likewise
+// columns; the input may have one more of each.
+struct TwoByTwoPlane {
+  int64_t input_columns = 0;
+  int64_t output_rows = 0;
+  int64_t output_columns = 0;
+};
 
-// The gradient of a window of two rows by two columns: dy[i] goes to the first of top[2 i],
-// top[2 i + 1], bottom[2 i], bottom[2 i + 1] that equals y[i] (to the last when none does), and the
-// others of dtop and dbottom become zero.
-void MaxOfPairsGradient(const float* top, const float* bottom, const float* y, const float* dy,
-                        int64_t count, float* dtop, float* dbottom);
+// y = the largest of each window; NaN wins.
+void MaxOfTwoByTwo(const TwoByTwoPlane& plane, const float* x, float* y);
+
+// dx = dy at the first element of each window that equals y (at the last when none does), zero at
+// the others. Elements in no window are left alone.
+void MaxOfTwoByTwoGradient(const TwoByTwoPlane& plane, const float* x, const float* y,
+                           const float* dy, float* dx);
 
 }  // namespace weft::cpu
 
