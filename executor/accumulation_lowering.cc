@@ -116,7 +116,7 @@ absl::Status LoweringState::LowerEnd() {
   return WaitForSends();
 }
 
-// Everything the guard depends on runs before any update, and then the guard.
+// Everything the guard depends on, and then the guard, before any update.
 absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<NodeId>& order,
                                             std::vector<bool>& done) {
   if (partition_.guard.empty()) return absl::OkStatus();
@@ -136,10 +136,19 @@ absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<Node
       if (input.valid()) pending.push_back(input);
     }
   }
+  // What comes before the last of them runs too (another rank's guard may wait for what it sends), but
+  // nothing that makes a variable's new value.
+  std::set<NodeId> updates;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.update.valid()) updates.insert(graph.value(variable.update).producer);
+  }
+  size_t missing = needed.size();
   for (NodeId id : order) {
-    if (!needed.contains(id)) continue;
+    if (missing == 0) break;
+    if (updates.contains(id) && !needed.contains(id)) continue;
     WEFT_RETURN_IF_ERROR(LowerNode(scope, graph.node(id)));
     done[id.value] = true;
+    if (needed.contains(id)) --missing;
   }
   WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *guard));
   WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
