@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/tensor_proto.h"
 #include "onnx_import/testing/test_models.h"
 #include "onnx_import/trainable.h"
 #include "platform/file_system.h"
@@ -99,6 +100,32 @@ TEST_F(Corpora, TrainedTensorsComeBack) {
     if (had_external) continue;
     EXPECT_EQ(exported->bytes.size(), model->file.bytes().size());
   }
+}
+
+// Every input_K.pb of the conformance cases is a value of the kind that graph input K says.
+TEST_F(Corpora, ValueFilesRead) {
+  int read = 0;
+  for (const std::string& path : ModelsBelow(folder_ + "/onnx-conformance")) {
+    const auto model = ImportModelFile(RealFileSystem(), path, {.infer_shapes = false});
+    if (!model.ok()) continue;
+    const std::filesystem::path data =
+        std::filesystem::path(path).parent_path() / "test_data_set_0";
+    const std::vector<ValueId>& inputs = model->graph.inputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string file = (data / ("input_" + std::to_string(i) + ".pb")).string();
+      if (!std::filesystem::exists(file)) continue;
+      const ValueType& type = model->graph.value(inputs[i]).type;
+      const auto value = ReadValueFile(RealFileSystem(), file, type);
+      ASSERT_TRUE(value.ok()) << value.status();
+      ++read;
+      if (type.kind != ValueKind::kTensor) continue;
+      EXPECT_EQ(value->value.tensor().dtype(), type.dtype) << file;
+      const std::string bytes = SerializeValue("", value->value);
+      EXPECT_TRUE(BitwiseEqual(ParseValue(bytes, type.kind)->value.tensor(), value->value.tensor()))
+          << file;
+    }
+  }
+  EXPECT_GT(read, 3000);
 }
 
 // The parameter counts that the corpora's README states.

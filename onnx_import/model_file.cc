@@ -21,7 +21,7 @@ std::string FolderOf(const std::string& path) {
 
 }  // namespace
 
-std::string ModelFile::Label() const { return absl::StrCat("model ", Quoted(path_)); }
+std::string ModelFile::Label() const { return absl::StrCat("model ", QuotedPath(path_)); }
 
 absl::Status ModelFile::ParseAndValidate(const WireLimits& limits) {
   if (bytes_.empty()) {

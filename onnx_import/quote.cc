@@ -54,6 +54,10 @@ std::string Quoted(std::string_view name) {
   return absl::StrCat("'", Escaped(name, kLongestName, "'\\"), "'");
 }
 
+std::string QuotedPath(std::string_view path) {
+  return absl::StrCat("'", Escaped(path, path.size(), "'\\"), "'");
+}
+
 absl::Status Printable(const absl::Status& status) {
   if (status.ok()) return status;
   const std::string_view text(status.message().data(), status.message().size());

@@ -12,6 +12,8 @@ namespace weft {
 // 'name' in quotes; control characters, quotes and bytes that are not UTF-8 become C escapes, and
 // what is longer than 120 bytes ends in "...".
 std::string Quoted(std::string_view name);
+// The same for the path of a file, whatever its length.
+std::string QuotedPath(std::string_view path);
 
 // The same error with control characters and bytes that are not UTF-8 escaped: for texts that other
 // layers made of names from a file. OK stays OK.

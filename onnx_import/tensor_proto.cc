@@ -145,6 +145,13 @@ onnx::SequenceProto EncodeSequence(const Value& value) {
   return proto;
 }
 
+// Whether a float of `dtype` may lie in a file as an unsigned integer of dtype `stored`.
+bool IsStoredAs(DType dtype, DType stored) {
+  const int bits = DTypeBits(dtype);
+  return IsFloatingPoint(dtype) && bits == DTypeBits(stored) &&
+         ((bits == 16 && stored == DType::kUint16) || (bits == 8 && stored == DType::kUint8));
+}
+
 template <typename Proto>
 std::string Serialize(const std::string& name, Proto proto) {
   if (!name.empty()) proto.set_name(name);
@@ -169,7 +176,18 @@ absl::StatusOr<NamedValue> ReadValueFile(FileSystem& file_system, const std::str
                                          ValueKind kind) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, file_system.ReadFile(path));
   absl::StatusOr<NamedValue> value = ParseValue(bytes, kind);
-  if (!value.ok()) return Annotate(value.status(), absl::StrCat("value file ", Quoted(path)));
+  if (!value.ok()) return Annotate(value.status(), absl::StrCat("value file ", QuotedPath(path)));
+  return value;
+}
+
+absl::StatusOr<NamedValue> ReadValueFile(FileSystem& file_system, const std::string& path,
+                                         const ValueType& type) {
+  WEFT_ASSIGN_OR_RETURN(NamedValue value, ReadValueFile(file_system, path, type.kind));
+  if (type.kind != ValueKind::kTensor) return value;
+  const Tensor& tensor = value.value.tensor();
+  if (IsStoredAs(type.dtype, tensor.dtype())) {
+    value.value = Tensor(type.dtype, tensor.shape(), tensor.buffer(), tensor.offset());
+  }
   return value;
 }
 

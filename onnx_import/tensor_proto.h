@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "graph/graph.h"
 #include "platform/file_system.h"
 #include "tensor/value.h"
 
@@ -24,6 +25,12 @@ absl::StatusOr<NamedValue> ParseValue(std::string_view bytes, ValueKind kind);
 // The same for a file; errors name it. NotFound when there is none.
 absl::StatusOr<NamedValue> ReadValueFile(FileSystem& file_system, const std::string& path,
                                          ValueKind kind);
+
+// The same for the value of a graph input or output of `type`. ONNX's older test folders hold
+// bfloat16 and 8-bit floats as unsigned integers of the same width (NumPy had no such types): those
+// become what `type` says. Other differences of dtype are left for the caller to find.
+absl::StatusOr<NamedValue> ReadValueFile(FileSystem& file_system, const std::string& path,
+                                         const ValueType& type);
 
 // The bytes of a TensorProto, SequenceProto or OptionalProto. Equal values give equal bytes.
 // REQUIRES: tensors are valid and on the host.

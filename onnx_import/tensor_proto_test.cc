@@ -129,5 +129,19 @@ TEST(ReadValueFile, NamesFileAndValue) {
               AllOf(HasSubstr("value file '/input_0.pb': value 'x': float32[2] has no data")));
 }
 
+TEST(ReadValueFile, TakesUnsignedIntegersForTheFloatsTheyHold) {
+  FakeFileSystem files;
+  const std::vector<uint16_t> ones = {0x3f80, 0xbf80};
+  const std::string bytes = SerializeValue("x", Tensor::Of<uint16_t>(Shape{2}, ones));
+  ASSERT_TRUE(files.WriteFileAtomically("/input_0.pb", bytes).ok());
+  const auto read = [&files](DType dtype) {
+    return ReadValueFile(files, "/input_0.pb", ValueType{ValueKind::kTensor, dtype, {}})
+        ->value.tensor();
+  };
+  EXPECT_THAT(*ToDoubles(read(DType::kBfloat16)), ElementsAre(1, -1));
+  EXPECT_EQ(read(DType::kFloat32).dtype(), DType::kUint16);
+  EXPECT_EQ(read(DType::kFloat8E5M2).dtype(), DType::kUint16);
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -40,7 +40,7 @@ absl::StatusOr<std::map<std::string, Value>> ReadInputs(FileSystem& files, const
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const ValueDef& input = graph.value(graph.inputs()[i]);
     const std::string path = absl::StrCat(folder, "/input_", i, ".pb");
-    WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, path, input.type.kind));
+    WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, path, input.type));
     inputs[input.name] = std::move(read.value);
   }
   return inputs;
@@ -52,7 +52,7 @@ absl::Status CheckOutputs(FileSystem& files, const Graph& graph, const std::stri
     const ValueDef& output = graph.value(graph.outputs()[i]);
     const std::string path = absl::StrCat(folder, "/output_", i, ".pb");
     if (!files.Exists(path)) continue;
-    WEFT_ASSIGN_OR_RETURN(const NamedValue expected, ReadValueFile(files, path, output.type.kind));
+    WEFT_ASSIGN_OR_RETURN(const NamedValue expected, ReadValueFile(files, path, output.type));
     const auto found = actual.find(output.name);
     if (found == actual.end())
       return Failure(absl::StrCat("output '", output.name, "' is missing"));
