@@ -1,4 +1,8 @@
 // Bad input ends in one paragraph and the right exit code: never in a crash or a hang.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
@@ -120,6 +124,36 @@ TEST(BadFlag, NameWithoutFile) {
 TEST(BadFlag, NamesFromFilesCannotSteerTheTerminal) {
   const CommandResult result = RunCommand({"inspect", "/no/\x1b[31mred"});
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("\x1b")));
+}
+
+TEST(BadData, TrainingDataDoesNotFit) {
+  ExpectError(RunCommand({"train", Lenet(), "--data", "x=" + Zeros("x.npy", {8, 30, 30}),
+                          "--labels", Zeros("y.npy", {8}), "--steps", "1"}),
+              ExitCode::kData, {"x"});
+}
+
+TEST(BadFlag, TrainingNeedsAnEnd) {
+  ExpectError(RunCommand({"train", Lenet(), "--data", "x=x.npy", "--labels", "y.npy"}),
+              ExitCode::kUsage, {"--steps N or --epochs N"});
+}
+
+TEST(Worker, PortThatIsTaken) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string text = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  ExpectError(RunCommand({"worker", "--listen", text}), ExitCode::kPlan, {text});
+  close(listener);
+}
+
+TEST(Worker, OtherAddressesNeedAWord) {
+  ExpectError(RunCommand({"worker", "--listen", "10.0.0.7:4000"}), ExitCode::kPlan,
+              {"10.0.0.7:4000", "--insecure-network"});
 }
 
 }  // namespace

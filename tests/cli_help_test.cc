@@ -43,6 +43,15 @@ TEST(Help, EveryCommandHasAScreenWithThreeExamples) {
   }
 }
 
+TEST(Help, AllIsAskedForByName) {
+  const CommandResult short_help = RunCommand({"train", "--help"});
+  const CommandResult all = RunCommand({"train", "--help=all"});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_THAT(short_help.out, ::testing::Not(HasSubstr("--beta1")));
+  EXPECT_THAT(all.out, HasSubstr("--beta1"));
+  EXPECT_THAT(all.out, HasSubstr("\noptimizer:\n"));
+}
+
 TEST(Help, TextOfExample) {
   EXPECT_EQ(RunCommand({"example", "--help"}).out,
             R"(Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images.
@@ -70,11 +79,11 @@ TEST(Usage, NoCommandShowsTheOverview) {
 }
 
 TEST(Usage, MisspelledCommandIsGuessed) {
-  const CommandResult result = RunCommand({"inspct", "model.onnx"});
+  const CommandResult result = RunCommand({"trian", "model.onnx"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(result.err,
-            "error: unknown command 'inspct', did you mean 'inspect'?\n"
+            "error: unknown command 'trian', did you mean 'train'?\n"
             "  help: graph_runner --help\n");
 }
 

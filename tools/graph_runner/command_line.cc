@@ -109,7 +109,11 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(NewExampleCommand());
   commands.push_back(NewInspectCommand());
+  commands.push_back(NewPlanCommand());
+  commands.push_back(NewTrainCommand());
+  commands.push_back(NewEvalCommand());
   commands.push_back(NewRunCommand());
+  commands.push_back(NewWorkerCommand());
   commands.push_back(NewConformanceCommand());
   return commands;
 }

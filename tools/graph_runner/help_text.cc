@@ -90,7 +90,7 @@ std::string OverviewHelp(const std::vector<std::unique_ptr<Command>>& commands) 
       "\nexamples:\n"
       "  graph_runner example lenet -o lenet.onnx\n"
       "  graph_runner inspect lenet.onnx\n"
-      "  graph_runner run --help\n";
+      "  graph_runner train --help\n";
   return text;
 }
 

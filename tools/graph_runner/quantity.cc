@@ -38,7 +38,8 @@ std::string ByteQuantity(int64_t bytes) {
 }
 
 std::string DurationText(double seconds) {
-  if (seconds < 1) return absl::StrFormat("%.0f ms", seconds * 1e3);
+  if (seconds <= 0) return "0 s";
+  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
   if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 3600) return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);

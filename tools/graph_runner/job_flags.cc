@@ -1,0 +1,208 @@
+#include "tools/graph_runner/job_flags.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "placement/plan_file.h"
+#include "platform/cpu_info.h"
+#include "platform/file_system.h"
+#include "platform/status_macros.h"
+#include "tools/graph_runner/exit_code.h"
+#include "tools/graph_runner/named_files.h"
+#include "tools/graph_runner/options.h"
+
+namespace weft {
+namespace {
+
+constexpr char kDataOptions[] = "data";
+constexpr char kOptimizerOptions[] = "optimizer";
+constexpr char kPlacementOptions[] = "placement";
+constexpr char kOutputLoss[] = "output:";
+
+}  // namespace
+
+void JobFlags::AddModel(CLI::App& app) {
+  app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
+}
+
+void JobFlags::AddData(CLI::App& app, bool required) {
+  app.add_option("--data", data_, "graph inputs and their files: .npy, or idx, plain or .gz")
+      ->type_name("NAME=FILE[,...]")
+      ->required(required);
+  app.add_option("--labels", labels_, "file of the labels, one for each sample")
+      ->type_name("FILE")
+      ->required(required);
+  app.add_option("--batch", batch_, "samples of a global batch (128)")
+      ->type_name("N")
+      ->check(AtLeastOne);
+  app.add_flag("--no-scale", no_scale_,
+               "keep bytes 0 to 255 for a float input, instead of byte / 255")
+      ->group(kDataOptions);
+}
+
+void JobFlags::AddLoss(CLI::App& app) {
+  app.add_option("--loss", loss_, "softmax_cross_entropy, mse, or output:NAME if the graph has it")
+      ->type_name("LOSS");
+}
+
+void JobFlags::AddOptimizer(CLI::App& app) {
+  app.add_option("--optimizer", optimizer_.kind, "sgd, momentum, nesterov, adam or adamw (sgd)")
+      ->type_name("NAME");
+  app.add_option("--lr", learning_rate_, "learning rate (0.01; adam and adamw 0.001)")
+      ->type_name("X")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
+  app.add_option("--momentum", optimizer_.momentum, "of momentum and nesterov (0.9)")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
+  app.add_option("--weight-decay", optimizer_.weight_decay, "weight decay (0)")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
+  app.add_option("--beta1", optimizer_.beta1, "of adam and adamw (0.9)")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
+  app.add_option("--beta2", optimizer_.beta2, "of adam and adamw (0.999)")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
+  app.add_option("--epsilon", optimizer_.epsilon, "of adam and adamw (1e-8)")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
+  app.add_option("--freeze", trainable_.freeze, "parameters that shall not train ('*', '?')")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_option("--trainable", trainable_.trainable,
+                 "parameters that shall train though the rules leave them out")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_option("--seed", seed_, "of the order of the samples (0)")
+      ->type_name("S")
+      ->group(kDataOptions);
+}
+
+void JobFlags::AddPlacement(CLI::App& app) {
+  CLI::Option* const local =
+      app.add_option("--local", local_workers_, "start N worker processes on this machine")
+          ->type_name("N")
+          ->check(AtLeastOne);
+  app.add_option("--cluster", cluster_file_, "use the workers of a cluster spec")
+      ->type_name("FILE.yaml")
+      ->excludes(local);
+  CLI::Option* const parallel =
+      app.add_option("--parallel", parallel_, "the mesh: data, tensor and pipeline parallelism")
+          ->type_name("dp=2,tp=1,pp=2")
+          ->group(kPlacementOptions);
+  app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
+      ->type_name("FILE.yaml")
+      ->excludes(parallel)
+      ->group(kPlacementOptions);
+  app.add_flag("--strict", strict_, "the same bits on any number of workers, at some speed")
+      ->group(kPlacementOptions);
+  app.add_option("--micro-batches", micro_batches_, "parts that a global batch is cut into")
+      ->type_name("V")
+      ->check(AtLeastOne)
+      ->group(kPlacementOptions);
+  app.add_flag("--insecure-network", insecure_network_,
+               "allow addresses beyond this machine, without encryption or authentication")
+      ->group(kPlacementOptions);
+  app.add_option("--stall-timeout", stall_timeout_seconds_,
+                 "longest wait for a peer, in seconds (60)")
+      ->type_name("S")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group(kPlacementOptions);
+}
+
+absl::StatusOr<LossSpec> JobFlags::Loss() const {
+  auto loss = ParseLoss(loss_);
+  if (!loss.ok()) return WithExitCode(loss.status(), ExitCode::kUsage);
+  return loss;
+}
+
+absl::StatusOr<TrainingSpec> JobFlags::Training() const {
+  TrainingSpec spec;
+  WEFT_ASSIGN_OR_RETURN(spec.loss, Loss());
+  spec.optimizer = optimizer_;
+  const bool adaptive = optimizer_.kind == "adam" || optimizer_.kind == "adamw";
+  spec.optimizer.learning_rate = learning_rate_ > 0 ? learning_rate_ : (adaptive ? 0.001 : 0.01);
+  WEFT_RETURN_IF_ERROR(WithExitCode(ValidateOptimizer(spec.optimizer), ExitCode::kUsage));
+  return spec;
+}
+
+absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<ParameterDecision>* decisions) const {
+  auto model = ImportModelFile(RealFileSystem(), model_);
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+  TrainableOptions options = trainable_;
+  if (absl::StartsWith(loss_, kOutputLoss)) options.loss = loss_.substr(sizeof(kOutputLoss) - 1);
+  auto marked = MarkTrainable(model->graph, options);
+  if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
+  if (decisions != nullptr) *decisions = *std::move(marked);
+  return model;
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> JobFlags::OpenData(bool shuffle) const {
+  const auto named = ParseNamedFiles(data_, "--data");
+  if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
+  DataSpec spec;
+  for (const NamedFile& file : *named) spec.files.push_back({file.name, file.path, 0});
+  if (!labels_.empty()) spec.files.push_back({kLabelsInput, labels_, 0});
+  spec.batch = batch_;
+  spec.shuffle = shuffle;
+  spec.seed = seed_;
+  spec.scale_bytes = !no_scale_;
+  auto data = DataSet::Open(RealFileSystem(), spec);
+  if (!data.ok()) return WithExitCode(data.status(), ExitCode::kData);
+  return data;
+}
+
+absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {
+  if (cluster_file_.empty()) {
+    const int workers = local_workers_ > 0 ? local_workers_ : 1;
+    return ClusterSpec::Local(workers, ThreadBudget(AvailableCores(RealFileSystem()), workers));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(cluster_file_));
+  return ParseClusterFile(text, cluster_file_);
+}
+
+absl::StatusOr<Plan> JobFlags::GivenPlan() const {
+  if (!plan_file_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
+    return ParsePlanFile(text, plan_file_);
+  }
+  if (!parallel_.empty()) return ParseParallel(parallel_);
+  Plan plan;
+  plan.threads_per_worker =
+      ThreadBudget(AvailableCores(RealFileSystem()), local_workers_ > 0 ? local_workers_ : 1);
+  return plan;
+}
+
+absl::StatusOr<JobSpec> JobFlags::Job() const {
+  JobSpec spec;
+  auto cluster = Cluster();
+  if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kPlan);
+  spec.cluster = *std::move(cluster);
+  auto plan = GivenPlan();
+  if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
+  spec.plan = *std::move(plan);
+  if (strict_) spec.plan.strict = true;
+  if (micro_batches_ > 0) spec.plan.micro_batches = micro_batches_;
+  spec.stall_timeout_seconds = stall_timeout_seconds_;
+  return spec;
+}
+
+absl::Status CheckDataFitsGraph(Graph graph, const DataSet& data) {
+  WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(graph, data), ExitCode::kData));
+  for (const ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    const ValueDef& input = graph.value(id);
+    FeedInput feed{input.name, InputRole::kData, input.type.dtype, {}};
+    const bool has_file = data.Find(input.name) != nullptr;
+    for (int i = 1; has_file && i < input.type.shape.rank(); ++i) {
+      feed.sample_shape.AddDim(input.type.shape.dim(i).is_known() ? input.type.shape.dim(i).size()
+                                                                  : 1);
+    }
+    WEFT_RETURN_IF_ERROR(WithExitCode(CheckInputFits(data, feed), ExitCode::kData));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+// JobFlags: what train, eval and plan have in common: model, data, loss, optimizer, placement.
+#ifndef WEFT_TOOLS_GRAPH_RUNNER_JOB_FLAGS_H_
+#define WEFT_TOOLS_GRAPH_RUNNER_JOB_FLAGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
+#include "onnx_import/trainable.h"
+#include "training/data_set.h"
+#include "training/job.h"
+#include "training/training_graph.h"
+
+namespace weft {
+
+// Binds flags to itself (so it must outlive the parser's use of it) and turns them into specs. All
+// errors carry their exit code.
+class JobFlags {
+ public:
+  void AddModel(CLI::App& app);
+  // `required`: --data and --labels are.
+  void AddData(CLI::App& app, bool required);
+  void AddLoss(CLI::App& app);
+  void AddOptimizer(CLI::App& app);
+  void AddPlacement(CLI::App& app);
+
+  const std::string& model() const { return model_; }
+  bool has_data() const { return !data_.empty(); }
+  int64_t batch() const { return batch_; }
+  // Whether workers are processes of their own: started by us (--local) or by others (--cluster).
+  bool starts_processes() const { return local_workers_ > 0; }
+  bool connects() const { return !cluster_file_.empty(); }
+  bool insecure_network() const { return insecure_network_; }
+
+  absl::StatusOr<TrainingSpec> Training() const;
+  absl::StatusOr<LossSpec> Loss() const;
+  // The model with its trainable variables marked, and what was decided.
+  absl::StatusOr<ImportedModel> LoadModel(std::vector<ParameterDecision>* decisions) const;
+  // The data sets, in a new order each epoch if `shuffle`.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const;
+  // Cluster, the plan as far as it was given, and the stall timeout.
+  absl::StatusOr<JobSpec> Job() const;
+
+ private:
+  absl::StatusOr<ClusterSpec> Cluster() const;
+  absl::StatusOr<Plan> GivenPlan() const;
+
+  std::string model_;
+  TrainableOptions trainable_;
+  std::vector<std::string> data_;
+  std::string labels_;
+  int64_t batch_ = 128;
+  uint64_t seed_ = 0;
+  bool no_scale_ = false;
+  std::string loss_ = "softmax_cross_entropy";
+  OptimizerSpec optimizer_;
+  double learning_rate_ = 0;  // 0 = the optimizer's usual one
+  int local_workers_ = 0;
+  std::string cluster_file_;
+  std::string plan_file_;
+  std::string parallel_;
+  bool strict_ = false;
+  int micro_batches_ = 0;
+  bool insecure_network_ = false;
+  double stall_timeout_seconds_ = 60;
+};
+
+// Whether the data can feed the inputs of a training or evaluation graph; exit code 5 when not.
+absl::Status CheckDataFitsGraph(Graph graph, const DataSet& data);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_GRAPH_RUNNER_JOB_FLAGS_H_

@@ -1,0 +1,147 @@
+#include "tools/graph_runner/plan_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/schedule/action_list.h"
+#include "onnx_import/graph_wire.h"
+#include "placement/planner.h"
+#include "platform/status_macros.h"
+#include "tools/graph_runner/quantity.h"
+
+namespace weft {
+namespace {
+
+std::string WorkerName(const Plan& plan, const ClusterSpec& cluster, RankId rank) {
+  const size_t worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank.value)]);
+  return cluster.workers[worker].name;
+}
+
+int64_t ChannelBytes(const Channel& channel, const Partition& partition) {
+  const int64_t once = DTypeBytes(channel.dtype, channel.shape.num_elements());
+  return channel.per_micro_batch ? once * static_cast<int64_t>(partition.micro_batches.size())
+                                 : once;
+}
+
+// The lists of replica 0 and shard 0, a stage each.
+std::string Grid(const Plan& plan, const std::vector<Partition>& partitions) {
+  std::vector<ActionList> stages;
+  size_t micro_batches = 0;
+  for (int stage = 0; stage < plan.mesh.pipeline; ++stage) {
+    const RankId rank = plan.mesh.RankOf({0, 0, stage});
+    const Partition& partition = partitions[static_cast<size_t>(rank.value)];
+    stages.push_back(partition.actions);
+    micro_batches = std::max(micro_batches, partition.micro_batches.size());
+  }
+  return ActionGrid(stages, static_cast<int>(micro_batches));
+}
+
+// All channels once, told by the rank that sends.
+template <typename Fn>
+void ForEachChannel(const std::vector<Partition>& partitions, Fn fn) {
+  for (const Partition& partition : partitions) {
+    for (const Channel& channel : partition.channels) {
+      if (channel.from == partition.rank) fn(channel, ChannelBytes(channel, partition));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
+                                     const std::vector<Partition>& partitions) {
+  std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %d threads per worker%s\n",
+                                     plan.mesh.ToString(), plan.micro_batches, plan.schedule,
+                                     plan.threads_per_worker, plan.strict ? ", strict" : "");
+  if (plan.prediction.step_seconds > 0) {
+    absl::StrAppendFormat(&text, "predicted %s per step, of it %s communication\n",
+                          DurationText(plan.prediction.step_seconds),
+                          DurationText(plan.prediction.communication_seconds));
+  }
+  absl::StrAppendFormat(&text, "%5s %-14s %6s %8s %6s %6s %9s %9s %12s %12s %12s\n", "rank",
+                        "worker", "stage", "replica", "shard", "nodes", "params", "FLOPs",
+                        "variables", "activations", "sends/step");
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
+    absl::StrAppendFormat(&text, "%5d %-14s %6d %8d %6d %6d %9s %9s %12s %12s %12s\n",
+                          partition.rank.value, WorkerName(plan, cluster, partition.rank),
+                          at.pipeline, at.data, at.tensor, summary.nodes,
+                          Quantity(static_cast<double>(summary.parameters)),
+                          Quantity(summary.flops), ByteQuantity(summary.variable_bytes),
+                          ByteQuantity(summary.arena_bytes), ByteQuantity(summary.sent_bytes));
+  }
+  std::string channels;
+  ForEachChannel(partitions, [&](const Channel& channel, int64_t bytes) {
+    absl::StrAppendFormat(
+        &channels, "  %d -> %d  %-40s %-20s %12s/step\n", channel.from.value, channel.to.value,
+        channel.value,
+        absl::StrCat(std::string(DTypeName(channel.dtype)), channel.shape.ToString()),
+        ByteQuantity(bytes));
+  });
+  absl::StrAppend(&text, channels.empty() ? "" : "channels\n", channels, "actions\n",
+                  Grid(plan, partitions));
+  return text;
+}
+
+absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
+                                                const std::vector<Partition>& partitions) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
+    ranks.push_back({{"rank", partition.rank.value},
+                     {"worker", WorkerName(plan, cluster, partition.rank)},
+                     {"stage", at.pipeline},
+                     {"replica", at.data},
+                     {"shard", at.tensor},
+                     {"nodes", summary.nodes},
+                     {"parameters", summary.parameters},
+                     {"flops", summary.flops},
+                     {"variable_bytes", summary.variable_bytes},
+                     {"arena_bytes", summary.arena_bytes},
+                     {"sent_bytes", summary.sent_bytes},
+                     {"actions", ActionListToString(partition.actions)}});
+  }
+  nlohmann::ordered_json channels = nlohmann::ordered_json::array();
+  ForEachChannel(partitions, [&](const Channel& channel, int64_t bytes) {
+    channels.push_back({{"from", channel.from.value},
+                        {"to", channel.to.value},
+                        {"value", channel.value},
+                        {"bytes_per_step", bytes}});
+  });
+  return nlohmann::ordered_json{
+      {"mesh",
+       {{"data", plan.mesh.data}, {"tensor", plan.mesh.tensor}, {"pipeline", plan.mesh.pipeline}}},
+      {"micro_batches", plan.micro_batches},
+      {"schedule", plan.schedule},
+      {"strict", plan.strict},
+      {"predicted_step_seconds", plan.prediction.step_seconds},
+      {"ranks", std::move(ranks)},
+      {"channels", std::move(channels)}};
+}
+
+absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,
+                                   const std::vector<Partition>& partitions) {
+  WEFT_RETURN_IF_ERROR(files.CreateDirectories(folder));
+  int written = 0;
+  for (const Partition& partition : partitions) {
+    std::map<std::string, const Graph*> graphs = {{"begin", &partition.begin},
+                                                  {"end", &partition.end}};
+    for (size_t i = 0; i < partition.micro.size(); ++i) {
+      graphs[absl::StrCat("micro_", i)] = &partition.micro[i];
+    }
+    for (const auto& [part, graph] : graphs) {
+      if (graph->num_nodes() == 0) continue;
+      WEFT_ASSIGN_OR_RETURN(const std::string bytes, GraphToOnnx(*graph));
+      WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(
+          absl::StrCat(folder, "/rank_", partition.rank.value, ".", part, ".onnx"), bytes));
+      ++written;
+    }
+  }
+  return written;
+}
+
+}  // namespace weft

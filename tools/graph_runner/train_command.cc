@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_import/exporter.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/status_macros.h"
+#include "tools/graph_runner/command.h"
+#include "tools/graph_runner/job_flags.h"
+#include "tools/graph_runner/metrics_file.h"
+#include "tools/graph_runner/options.h"
+#include "tools/graph_runner/progress_line.h"
+#include "tools/graph_runner/quantity.h"
+#include "tools/graph_runner/value_files.h"
+#include "tools/graph_runner/worker_group.h"
+#include "training/trainer.h"
+
+namespace weft {
+namespace {
+
+class TrainCommand final : public Command {
+ public:
+  std::string name() const override { return "train"; }
+  std::string summary() const override { return "Trains a model and writes it back as ONNX"; }
+  std::string usage() const override {
+    return "MODEL.onnx --data NAME=FILE --labels FILE --steps N|--epochs N -o OUT.onnx";
+  }
+  std::vector<std::string> examples() const override {
+    return {"graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 3 -o out.onnx",
+            "graph_runner train m.onnx --data x=x.gz --labels y.gz --optimizer adam --local 2 "
+            "--steps 99",
+            "graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 1 --local 4 "
+            "--parallel dp=2,pp=2"};
+  }
+
+  void AddOptions(CLI::App& app) override {
+    flags_.AddModel(app);
+    flags_.AddData(app, /*required=*/true);
+    flags_.AddLoss(app);
+    flags_.AddOptimizer(app);
+    CLI::Option* const steps =
+        app.add_option("--steps", steps_, "train for N steps")->type_name("N")->check(AtLeastOne);
+    app.add_option("--epochs", epochs_, "or for N passes over the data")
+        ->type_name("N")
+        ->check(AtLeastOne)
+        ->excludes(steps);
+    flags_.AddPlacement(app);
+    app.add_option("-o,--out", output_, "the trained model")->type_name("OUT.onnx");
+    app.add_option("--metrics", metrics_, "write step,loss of each step")
+        ->type_name("FILE.csv")
+        ->group("results");
+    app.add_flag("--no-shuffle", no_shuffle_, "take the samples in the order of the files")
+        ->group("data");
+    app.add_option("--save-gradients", gradients_folder_,
+                   "write the gradients of the first step, NAME.npy")
+        ->type_name("DIR")
+        ->group("results");
+    AddOutputFormat(app, format_)->group("results");
+  }
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    if (steps_ == 0 && epochs_ == 0) {
+      return WithExitCode(absl::InvalidArgumentError("how long? give --steps N or --epochs N"),
+                          ExitCode::kUsage);
+    }
+    WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags_.Training());
+    training.report_gradients = !gradients_folder_.empty();
+    std::vector<ParameterDecision> decisions;
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(&decisions));
+    WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
+    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, training, spec, data));
+    Echo(training, decisions, *data, job, console);
+    std::unique_ptr<MetricsFile> metrics;
+    if (!metrics_.empty()) {
+      auto created = MetricsFile::Create(RealFileSystem(), metrics_);
+      if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
+      metrics = *std::move(created);
+    }
+    WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
+    return TrainAndSave(model, training, job, *workers, metrics.get(), console);
+  }
+
+ private:
+  int64_t Steps(const DataSet& data) const {
+    return steps_ > 0 ? steps_ : epochs_ * data.steps_per_epoch();
+  }
+
+  static absl::StatusOr<PreparedJob> Prepare(const ImportedModel& model,
+                                             const TrainingSpec& training, const JobSpec& spec,
+                                             const std::shared_ptr<const DataSet>& data) {
+    Graph bound = model.graph.Clone();
+    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
+    auto graph = BuildTrainingGraph(bound, training);
+    if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
+    WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(*std::move(graph), *data));
+    auto job = PrepareTraining(model.graph, training, spec, data);
+    if (!job.ok()) return WithExitCode(job.status(), ExitCode::kPlan);
+    return job;
+  }
+
+  // The effective options, for people.
+  void Echo(const TrainingSpec& training, const std::vector<ParameterDecision>& decisions,
+            const DataSet& data, const PreparedJob& job, Console& console) const {
+    int trained = 0;
+    double elements = 0;
+    for (const ParameterDecision& decision : decisions) {
+      if (!decision.trainable) continue;
+      ++trained;
+      if (const auto shape = decision.type.shape.ToConcrete()) {
+        elements += static_cast<double>(shape->num_elements());
+      }
+    }
+    *console.err << "train  " << Printable(flags_.model()) << ": " << trained << " parameters, "
+                 << Quantity(elements) << " numbers\n"
+                 << "data   " << data.samples() << " samples, " << data.steps_per_epoch()
+                 << " steps of " << data.spec().batch << " per epoch, "
+                 << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
+                 << "loss   " << Printable(training.loss.kind) << ", " << training.optimizer.kind
+                 << ", learning rate " << training.optimizer.learning_rate << "\n"
+                 << "plan   " << job.plan.mesh.ToString() << ", " << job.plan.micro_batches
+                 << " micro-batches, " << job.plan.threads_per_worker << " threads per worker"
+                 << (job.plan.strict ? ", strict\n" : "\n") << std::flush;
+  }
+
+  absl::StatusOr<ExitCode> TrainAndSave(const ImportedModel& model, const TrainingSpec& training,
+                                        const PreparedJob& job, WorkerGroup& workers,
+                                        MetricsFile* metrics, Console& console) const {
+    TrainOptions options;
+    options.learning_rate = training.optimizer.learning_rate;
+    options.steps = Steps(*job.data);
+    options.report_gradients = training.report_gradients;
+    ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
+    const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
+      progress.Step(done.step, done.loss, done.samples);
+      if (metrics != nullptr) metrics->Add(done.step, done.loss);
+    });
+    progress.Finish();
+    const absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
+    if (!result.ok()) return workers.Explain(result.status());
+    WEFT_RETURN_IF_ERROR(WithExitCode(closed, ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
+    Report(*result, options.steps, progress, console);
+    return ExitCode::kOk;
+  }
+
+  absl::Status Save(const ImportedModel& model, const TrainResult& result, Console& console) const {
+    if (!gradients_folder_.empty()) {
+      WEFT_RETURN_IF_ERROR(RealFileSystem().CreateDirectories(gradients_folder_));
+      for (const auto& [name, gradient] : result.gradients) {
+        WEFT_RETURN_IF_ERROR(
+            WriteTensorFile(RealFileSystem(), gradients_folder_, name, gradient).status());
+      }
+    }
+    if (output_.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const std::string note,
+                          SaveTrained(RealFileSystem(), output_, model, result.parameters));
+    if (!note.empty()) *console.err << "note: " << Printable(note) << "\n";
+    return absl::OkStatus();
+  }
+
+  void Report(const TrainResult& result, int64_t steps, const ProgressLine& progress,
+              Console& console) const {
+    if (format_ == "json") {
+      const nlohmann::ordered_json report = {{"steps", steps},
+                                             {"last_loss", result.last_loss},
+                                             {"seconds", progress.seconds()},
+                                             {"samples_per_second", progress.rate()},
+                                             {"model", output_},
+                                             {"metrics", metrics_}};
+      *console.out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+      return;
+    }
+    *console.out << absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss, steps,
+                                    DurationText(progress.seconds()));
+    if (progress.rate() > 0) {
+      *console.out << absl::StrFormat(", %.0f images/s", progress.rate());
+    }
+    *console.out << "\n";
+    if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
+  }
+
+  JobFlags flags_;
+  int64_t steps_ = 0;
+  int64_t epochs_ = 0;
+  bool no_shuffle_ = false;
+  std::string output_;
+  std::string metrics_;
+  std::string gradients_folder_;
+  std::string format_ = "text";
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewTrainCommand() { return std::make_unique<TrainCommand>(); }
+
+}  // namespace weft

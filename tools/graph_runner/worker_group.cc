@@ -1,0 +1,78 @@
+#include "tools/graph_runner/worker_group.h"
+
+#include <ostream>
+#include <utility>
+
+#include "platform/file_system.h"
+#include "platform/process.h"
+#include "platform/status_macros.h"
+#include "tools/graph_runner/exit_code.h"
+#include "tools/graph_runner/version.h"
+
+namespace weft {
+namespace {
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const JobSpec& spec,
+                                                              const PreparedJob& job) {
+  LocalClusterOptions options;
+  WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
+  options.command = {std::move(executable), "worker"};
+  options.workers = static_cast<int>(spec.cluster.workers.size());
+  options.threads_each = job.plan.threads_per_worker;
+  return StartLocalCluster(RealProcessLauncher(), options);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags, const JobSpec& spec,
+                                                       const PreparedJob& job) {
+  RemoteClusterOptions options;
+  options.insecure_network = flags.insecure_network();
+  for (const int worker : job.plan.workers) {
+    const WorkerSpec& entry = spec.cluster.workers[worker];
+    if (entry.address.empty()) {
+      return WithExitCode(
+          absl::InvalidArgumentError("the cluster spec gives worker '" + entry.name +
+                                     "' no address: start graph_runner worker "
+                                     "--listen ADDRESS there and write it down"),
+          ExitCode::kPlan);
+    }
+    options.addresses.push_back(entry.address);
+  }
+  return ConnectToCluster(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& flags,
+                                                                const JobSpec& spec,
+                                                                const PreparedJob& job,
+                                                                Console& console) {
+  std::unique_ptr<WorkerGroup> group(new WorkerGroup());
+  std::vector<WorkerClient*> clients;
+  std::vector<std::string> addresses;
+  if (flags.starts_processes() || flags.connects()) {
+    *console.err << (flags.connects() ? "waiting for " : "starting ") << spec.cluster.workers.size()
+                 << " worker processes, at most 60 s\n"
+                 << std::flush;
+    auto processes = flags.connects() ? Connect(flags, spec, job) : StartProcesses(spec, job);
+    if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
+    group->processes_ = *std::move(processes);
+    clients = group->processes_->clients();
+    addresses = group->processes_->addresses();
+  } else {
+    group->threads_ =
+        std::make_unique<InProcessCluster>(static_cast<int>(spec.cluster.workers.size()),
+                                           NewDataSetFactory(RealFileSystem()), kVersion);
+    clients = group->threads_->clients();
+  }
+  group->coordinator_ = std::make_unique<Coordinator>(std::move(clients));
+  const absl::Status started =
+      StartJob(*group->coordinator_, job, spec, kVersion, std::move(addresses));
+  if (!started.ok()) return group->Explain(started);
+  return group;
+}
+
+absl::Status WorkerGroup::Explain(const absl::Status& error) {
+  return processes_ == nullptr || error.ok() ? error : processes_->Explain(error);
+}
+
+}  // namespace weft
