@@ -19,6 +19,8 @@ namespace {
 constexpr char kDataOptions[] = "data";
 constexpr char kOptimizerOptions[] = "optimizer";
 constexpr char kPlacementOptions[] = "placement";
+// Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
+constexpr int kStrictMicroBatches = 4;
 constexpr char kOutputLoss[] = "output:";
 
 }  // namespace
@@ -98,7 +100,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
   app.add_flag("--strict", strict_, "the same bits on any number of workers, at some speed")
       ->group(kPlacementOptions);
-  app.add_option("--micro-batches", micro_batches_, "parts that a global batch is cut into")
+  app.add_option("--micro-batches", micro_batches_,
+                 "parts that a global batch is cut into (4 if strict)")
       ->type_name("V")
       ->check(AtLeastOne)
       ->group(kPlacementOptions);
@@ -184,7 +187,11 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
   spec.plan = *std::move(plan);
   if (strict_) spec.plan.strict = true;
-  if (micro_batches_ > 0) spec.plan.micro_batches = micro_batches_;
+  if (micro_batches_ > 0) {
+    spec.plan.micro_batches = micro_batches_;
+  } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {
+    spec.plan.micro_batches = kStrictMicroBatches;
+  }
   spec.stall_timeout_seconds = stall_timeout_seconds_;
   return spec;
 }

@@ -22,7 +22,7 @@ class PlanCommand final : public Command {
     return "Says what of a training step would run where, and what it would send";
   }
   std::string usage() const override {
-    return "MODEL.onnx [--local N|--cluster FILE] [--data NAME=FILE --labels FILE] [-o PLAN.yaml]";
+    return "MODEL.onnx [--local N|--cluster FILE] [--parallel dp=2,pp=2] [-o PLAN.yaml]";
   }
   std::vector<std::string> examples() const override {
     return {"graph_runner plan model.onnx --local 2 --optimizer adam --batch 128",
