@@ -26,36 +26,54 @@ absl::Status LoweringState::Accumulate(Scope& scope, const Node& node) {
     if (!output.valid()) continue;
     const auto blocks = blocks_of_output_.find(scope.graph->value(output).name);
     if (blocks == blocks_of_output_.end()) continue;
-    WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, output));
-    const bool read_elsewhere = IsUsed(*scope.graph, output);
-    const bool exclusive = !read_elsewhere && node.schema->aliases().empty() &&
-                           !step_.buffers.is_fixed(buffer) && blocks->second.size() == 1;
+    std::vector<int> sums;  // that this micro-batch is a leaf of
     for (int index : blocks->second) {
-      OpenBlock& block = blocks_[index];
-      if (scope.micro_batch < block.block->first || scope.micro_batch >= block.block->last) {
-        continue;
-      }
-      BufferIndex leaf = buffer;
-      const bool in_result = leaf == block.result && block.stack.empty();
-      if (!exclusive && !in_result) {
-        // Somebody else still reads the value: sum into a copy.
-        leaf = block.stack.empty() ? block.result
-                                   : step_.buffers.AddArena(step_.buffers.bytes(buffer));
-        LoweredInstruction& copy = Emit(OpCode::kCopy, &node, scope);
-        copy.inputs = {buffer};
-        copy.outputs = {leaf};
-        copy.bytes = DTypeBytes(block.dtype, block.elements);
-      } else if (in_result && read_elsewhere && block.block->last - block.block->first > 1) {
-        // Readers keep the value itself; the sum gets a buffer that nobody else sees.
-        const BufferIndex kept = step_.buffers.AddArena(step_.buffers.bytes(buffer));
-        LoweredInstruction& copy = Emit(OpCode::kCopy, &node, scope);
-        copy.inputs = {buffer};
-        copy.outputs = {kept};
-        copy.bytes = DTypeBytes(block.dtype, block.elements);
-        scope.buffers[output.value] = kept;
-      }
-      WEFT_RETURN_IF_ERROR(AddLeaf(block, leaf));
+      const Accumulation::Block& block = *blocks_[index].block;
+      if (scope.micro_batch >= block.first && scope.micro_batch < block.last) sums.push_back(index);
     }
+    WEFT_RETURN_IF_ERROR(AddLeaves(scope, node, output, sums));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoweringState::AddLeaves(Scope& scope, const Node& node, ValueId output,
+                                      const std::vector<int>& sums) {
+  WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, output));
+  const bool shared = IsUsed(*scope.graph, output) || sums.size() > 1;
+  const bool exclusive =
+      !shared && node.schema->aliases().empty() && !step_.buffers.is_fixed(buffer);
+  const auto copy_to = [&](BufferIndex target) {
+    LoweredInstruction& copy = Emit(OpCode::kCopy, &node, scope);
+    copy.inputs = {buffer};
+    copy.outputs = {target};
+    copy.bytes = std::min(step_.buffers.bytes(buffer), step_.buffers.bytes(target));
+  };
+  const auto is_home = [&](const OpenBlock& block) {
+    return buffer == block.result && block.stack.empty();
+  };
+  int home = -1;
+  for (int index : sums) {
+    if (!shared || !is_home(blocks_[index])) continue;
+    // The value was made where a sum will grow, or a collective of another thread will sum over
+    // ranks. Readers and the other sums get a copy that stays.
+    const BufferIndex kept = step_.buffers.AddArena(step_.buffers.bytes(buffer));
+    copy_to(kept);
+    scope.buffers[output.value] = kept;
+    WEFT_RETURN_IF_ERROR(AddLeaf(blocks_[index], buffer));
+    buffer = kept;
+    home = index;
+    break;
+  }
+  for (int index : sums) {
+    if (index == home) continue;
+    OpenBlock& block = blocks_[index];
+    BufferIndex leaf = buffer;
+    if (!exclusive && !is_home(block)) {
+      leaf =
+          block.stack.empty() ? block.result : step_.buffers.AddArena(step_.buffers.bytes(buffer));
+      copy_to(leaf);
+    }
+    WEFT_RETURN_IF_ERROR(AddLeaf(block, leaf));
   }
   return absl::OkStatus();
 }
@@ -152,6 +170,8 @@ absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<Node
   }
   WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *guard));
   WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
+  // The first instruction that may fail without ending the job; `Run` relies on it being in the
+  // same place on all ranks.
   LoweredInstruction& instruction = Emit(OpCode::kGuard, nullptr, scope);
   instruction.inputs = {buffer};
   instruction.dtype = graph.value(*guard).type.dtype;
@@ -226,14 +246,30 @@ void LoweringState::MergeInPlace() {
         buffers.in_group(output) || output != wish.output ||
         buffers.first(output) != wish.position ||
         buffers.bytes(wish.output) > buffers.bytes(wish.input) ||
-        CountRoots(buffers, instruction.inputs, input) != 1) {
+        CountRoots(buffers, instruction.inputs, input) != 1 ||
+        CountRoots(buffers, instruction.outputs, input) != 0) {
       continue;
     }
     buffers.Merge(wish.output, wish.input);
   }
 }
 
+void LoweringState::KeepOldValues() {
+  std::set<BufferIndex> written;
+  for (const auto& [value, name] : write_back_) written.insert(variable_buffers_[name]);
+  for (auto& [value, name] : write_back_) {
+    if (!written.contains(value) || value == variable_buffers_[name]) continue;
+    const BufferIndex kept = step_.buffers.AddArena(step_.buffers.bytes(value));
+    LoweredInstruction& copy = Emit(OpCode::kCopy, nullptr, end_);
+    copy.inputs = {value};
+    copy.outputs = {kept};
+    copy.bytes = step_.buffers.bytes(value);
+    value = kept;
+  }
+}
+
 absl::StatusOr<LoweredStep> LoweringState::Finish() {
+  KeepOldValues();
   // Copies for updates that cannot be made in place; decided after merging, so appended now and
   // dropped when value and variable turn out to be the same memory.
   const int end_of_work = position();

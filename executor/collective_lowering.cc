@@ -195,6 +195,7 @@ absl::Status CollectiveLowering::ReserveAsync() {
     run.bytes = region.blocks * DTypeBytes(region.dtype, region.block_elements);
     run.inputs = {region.slots.front()};
     run.inputs.insert(run.inputs.end(), region.scratch.begin(), region.scratch.end());
+    run.outputs = region.slots;
     state_.step_.communication.push_back(std::move(run));
     async.index = static_cast<int>(state_.step_.communication.size());
     state_.async_of_node_[id] = async_index;

@@ -8,6 +8,9 @@ namespace {
 // More signals than any step has: lets every waiting job through.
 constexpr int kAllSignals = 1 << 30;
 
+// Counters are stored with a full barrier (seq_cst): notify looks for waiters with a plain load,
+// which must not overtake the store, or a wait that begins in between would not be woken.
+
 // Spins briefly (a wake-up costs 25 to 50 microseconds, docs/architecture.md), then sleeps.
 template <typename T, typename Ready>
 T WaitFor(const std::atomic<T>& counter, Ready ready) {
@@ -49,7 +52,7 @@ void CommunicationThread::StartStep() {
 }
 
 void CommunicationThread::Signal(int signals) {
-  signals_.store(signals, std::memory_order_release);
+  signals_.store(signals, std::memory_order_seq_cst);
   signals_.notify_all();
 }
 
@@ -90,11 +93,11 @@ void CommunicationThread::RunStep() {
                               : job_(i);
     if (!status.ok()) {
       error_ = std::move(status);
-      done_.store(count_ + 1, std::memory_order_release);
+      done_.store(count_ + 1, std::memory_order_seq_cst);
       done_.notify_all();
       return;
     }
-    done_.store(i + 1, std::memory_order_release);
+    done_.store(i + 1, std::memory_order_seq_cst);
     done_.notify_all();
   }
 }

@@ -147,7 +147,8 @@ absl::StatusOr<BufferIndex> LoweringState::BindInput(Scope& scope, const ValueDe
   if (const auto it = begin_outputs_.find(value.name); it != begin_outputs_.end()) {
     return it->second;
   }
-  if (const auto it = block_of_input_.find(value.name); it != block_of_input_.end()) {
+  const auto it = block_of_input_.find(value.name);
+  if (it != block_of_input_.end() && scope.graph == &partition_.end) {
     return blocks_[it->second].result;
   }
   const auto feed = feeds_.find(value.name);
@@ -336,7 +337,7 @@ absl::Status LoweringState::LowerKernel(Scope& scope, const Node& node) {
 
 absl::Status LoweringState::LowerAlias(Scope& scope, const Node& node, int input) {
   WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, node.inputs[input]));
-  scope.buffers[node.outputs[0].value] = buffer;
+  if (node.outputs[0].valid()) scope.buffers[node.outputs[0].value] = buffer;
   return absl::OkStatus();
 }
 

@@ -88,6 +88,9 @@ class LoweringState {
   bool IsUsed(const Graph& graph, ValueId value);
   absl::Status OpenBlocks();
   absl::Status Accumulate(Scope& scope, const Node& node);
+  // Adds `output` of the node to the sums (indices into blocks_) that it is a leaf of.
+  absl::Status AddLeaves(Scope& scope, const Node& node, ValueId output,
+                         const std::vector<int>& sums);
   absl::Status AddLeaf(OpenBlock& block, BufferIndex leaf);
   void EmitAdd(const OpenBlock& block, BufferIndex from, BufferIndex into);
 
@@ -95,6 +98,8 @@ class LoweringState {
                                std::vector<bool>& done);
   absl::Status BindUpdates(Scope& scope);
   absl::Status BindReports(Scope& scope);
+  // A variable that becomes the old value of another changing one (a swap) gets it from a copy.
+  void KeepOldValues();
   // Decides which outputs are written over their inputs, then touches every operand.
   void MergeInPlace();
 

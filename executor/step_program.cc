@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +59,7 @@ class CompiledStep final : public StepProgram {
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
   absl::Status RunHostOperation(Instruction& instruction, void* const* buffers);
-  absl::Status Guard(const Instruction& instruction, const void* data) const;
+  absl::Status Guard(const Instruction& instruction, const void* data);
   absl::Status CheckNumerics(const Instruction& instruction);
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
@@ -76,6 +77,7 @@ class CompiledStep final : public StepProgram {
   bool host_accessible_ = true;
   ProgramMemory memory_;
   int64_t current_step_ = 0;
+  bool guard_failed_ = false;  // in the current step
   bool statistics_enabled_ = false;
   struct Timing {
     int64_t calls = 0;
@@ -271,10 +273,18 @@ absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* cons
   }
 }
 
-absl::Status CompiledStep::Guard(const Instruction& instruction, const void* data) const {
+absl::Status CompiledStep::Guard(const Instruction& instruction, const void* data) {
   if (FindNonFinite(instruction.dtype, 1, data) < 0) return absl::OkStatus();
-  const double value = instruction.dtype == DType::kFloat64 ? *static_cast<const double*>(data)
-                                                            : *static_cast<const float*>(data);
+  double value = 0;
+  DispatchDType(instruction.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>) {
+      value = ToFloat(*static_cast<const T*>(data));
+    } else {
+      value = static_cast<double>(*static_cast<const T*>(data));
+    }
+  });
+  guard_failed_ = true;
   return absl::OutOfRangeError(absl::StrCat(guard_, " is ", value, " at step ", current_step_,
                                             "; no variable was changed in this step"));
 }
@@ -405,14 +415,14 @@ absl::StatusOr<StepResult> CompiledStep::ReadReports() {
 
 absl::StatusOr<StepResult> CompiledStep::Run(const StepOptions& options) {
   current_step_ = options.step;
+  guard_failed_ = false;
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
   if (communication_ != nullptr) communication_->StartStep();
   absl::Status status = Play(options);
   if (status.ok()) status = compute_stream_->Synchronize(kDeviceTimeout);
   // After a failed guard every rank stops at the same place and has signalled the same collectives,
   // so they are left to end; any other error ends them on all ranks.
-  const bool guarded = absl::IsOutOfRange(status) && !options.check_numerics;
-  if (!status.ok() && !guarded) {
+  if (!status.ok() && !guard_failed_) {
     environment_.communicator->Abort(status);
     if (communication_ != nullptr) communication_->CancelStep();
   }

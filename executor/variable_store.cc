@@ -20,16 +20,40 @@ absl::Status CheckLocal(const Tensor& local, const VariableShard& shard) {
       " on this rank, got ", name(local.dtype()), local.shape().ToString()));
 }
 
+absl::Status CheckGlobal(const Tensor& global, const VariableShard& shard) {
+  if (global.dtype() == shard.dtype && global.shape() == shard.global_shape) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("variable '", shard.name, "' is ", std::string(DTypeName(shard.dtype)),
+                   shard.global_shape.ToString(), ", got ", std::string(DTypeName(global.dtype())),
+                   global.shape().ToString()));
+}
+
+absl::Status BadShard(const VariableShard& shard, const Shape& expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("variable '", shard.name, "': shard ", shard.tensor_index, " of ",
+                   shard.tensor_shards, " of ", shard.global_shape.ToString(), " has shape ",
+                   shard.local_shape.ToString(), ", expected ", expected.ToString()));
+}
+
 // Runs of bytes that the shard and the global tensor share: (global offset, local offset, bytes).
 template <typename Fn>
 absl::Status ForEachRun(const VariableShard& shard, Fn fn) {
   const int64_t element = DTypeBytes(shard.dtype, 1);
   if (!shard.tensor_sharding.is_split() || shard.tensor_shards == 1) {
+    if (shard.local_shape != shard.global_shape) return BadShard(shard, shard.global_shape);
     fn(int64_t{0}, int64_t{0}, DTypeBytes(shard.dtype, shard.global_shape.num_elements()));
     return absl::OkStatus();
   }
-  absl::Status valid = shard.tensor_sharding.Validate(shard.global_shape);
-  if (!valid.ok()) return valid;
+  WEFT_RETURN_IF_ERROR(shard.tensor_sharding.Validate(shard.global_shape));
+  if (shard.tensor_index < 0 || shard.tensor_index >= shard.tensor_shards) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "variable '", shard.name, "': shard ", shard.tensor_index, " of ", shard.tensor_shards));
+  }
+  const Shape local =
+      shard.tensor_sharding.LocalShape(shard.global_shape, shard.tensor_shards, shard.tensor_index);
+  if (shard.local_shape != local) return BadShard(shard, local);
   const int axis = shard.tensor_sharding.axis;
   const int64_t outer = shard.global_shape.ProductOf(0, axis) * shard.tensor_sharding.blocks;
   const int64_t inner = shard.global_shape.ProductOf(axis + 1, shard.global_shape.rank());
@@ -116,12 +140,7 @@ int64_t VariableStore::bytes() const {
 }
 
 absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard) {
-  if (global.dtype() != shard.dtype || global.shape() != shard.global_shape) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", shard.name, "' is ", std::string(DTypeName(shard.dtype)),
-                     shard.global_shape.ToString(), ", got ",
-                     std::string(DTypeName(global.dtype())), global.shape().ToString()));
-  }
+  WEFT_RETURN_IF_ERROR(CheckGlobal(global, shard));
   WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
   const char* from = static_cast<const char*>(global.raw_data());
   char* to = static_cast<char*>(local.raw_data());
@@ -133,6 +152,7 @@ absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& sha
 
 absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tensor& global) {
   WEFT_RETURN_IF_ERROR(CheckLocal(local, shard));
+  WEFT_RETURN_IF_ERROR(CheckGlobal(global, shard));
   const char* from = static_cast<const char*>(local.raw_data());
   char* to = static_cast<char*>(global.raw_data());
   return ForEachRun(shard, [&](int64_t target, int64_t source, int64_t bytes) {
