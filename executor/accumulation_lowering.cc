@@ -1,5 +1,6 @@
 // The part of LoweringState that sums over micro-batches, and the end of the step.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -154,17 +155,26 @@ absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<Node
       if (input.valid()) pending.push_back(input);
     }
   }
-  // What comes before the last of them runs too (another rank's guard may wait for what it sends), but
-  // nothing that makes a variable's new value.
-  std::set<NodeId> updates;
+  // What comes before the last of them runs too (another rank's guard may wait for what it sends),
+  // but nothing that makes a variable's new value, or reads one.
+  std::set<ValueId> late;
   for (const Variable& variable : graph.variables()) {
-    if (variable.update.valid()) updates.insert(graph.value(variable.update).producer);
+    if (variable.update.valid() && graph.value(variable.update).source == ValueSource::kNode) {
+      late.insert(variable.update);
+    }
   }
+  const auto is_late = [&late](ValueId value) { return late.contains(value); };
   size_t missing = needed.size();
   for (NodeId id : order) {
     if (missing == 0) break;
-    if (updates.contains(id) && !needed.contains(id)) continue;
-    WEFT_RETURN_IF_ERROR(LowerNode(scope, graph.node(id)));
+    const Node& node = graph.node(id);
+    if (!needed.contains(id) && (std::any_of(node.outputs.begin(), node.outputs.end(), is_late) ||
+                                 std::any_of(node.inputs.begin(), node.inputs.end(), is_late))) {
+      std::copy_if(node.outputs.begin(), node.outputs.end(), std::inserter(late, late.end()),
+                   [](ValueId output) { return output.valid(); });
+      continue;
+    }
+    WEFT_RETURN_IF_ERROR(LowerNode(scope, node));
     done[id.value] = true;
     if (needed.contains(id)) --missing;
   }

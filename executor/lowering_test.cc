@@ -139,6 +139,14 @@ void Scaled(GraphBuilder& builder, const std::string& name, const std::string& f
   builder.Name(scaled, name);
 }
 
+void AddSend(GraphBuilder& builder, const std::string& value, int64_t channel) {
+  builder.Ops(std::string(kWeftDomain), "Send", {Find(builder, value)}, {{"channel", channel}}, {});
+}
+
+Channel ChannelOf(int32_t id, const std::string& value) {
+  return {ChannelId(id), RankId(0), RankId(1), value, DType::kFloat32, Shape{1, 2}, true};
+}
+
 class LoweringTest : public ::testing::TestWithParam<int> {
  protected:
   LoweringTest() {
@@ -420,6 +428,33 @@ TEST_P(LoweringTest, AnUpdateWaitsForReadersOfTheOldValue) {
   EXPECT_THAT(Variable("w"), ElementsAre(6, 8));
 }
 
+// Before the guard runs what another rank may wait for, but nothing that changes a variable, and so
+// nothing that reads a changed one.
+TEST_P(LoweringTest, UpdatesAndTheirReadersComeAfterTheGuard) {
+  Partition partition = NewPartition(1, [](GraphBuilder& b) { Scaled(b, "y", "x", 1); });
+  AddSum(partition, "y", "sum", 0, 1);
+  AddVariable(partition, "w", {3, 4});
+  GraphBuilder end(partition.end);
+  end.set_phase(Phase::kUpdate);
+  const ValueId updated = end.WeftOp("Scale", {Find(end, "w"), end.Float(2)});
+  end.Name(updated, "updated");
+  AddSend(end, "updated", 6);
+  AddSend(end, "sum", 5);
+  const ValueId loss = end.WeftOp("Scale", {Find(end, "sum"), end.Float(1)});
+  end.Name(loss, "loss");
+  ASSERT_TRUE(end.status().ok()) << end.status();
+  partition.end.SetVariableUpdate("w", updated);
+  partition.channels = {ChannelOf(5, "sum"), ChannelOf(6, "updated")};
+  partition.guard = "loss";
+  ASSERT_TRUE(Run(partition).ok());
+  const std::string list = program_->DebugString();
+  EXPECT_LT(list.find("send Send_1"), list.find("guard")) << list;
+  EXPECT_GT(list.find("send Send (ai.weft::Send)"), list.find("guard")) << list;
+  EXPECT_THAT(communicator_.calls,
+              ElementsAre("send 5 mb-1 1", "send 6 mb-1 6", "wait 5", "wait 6"));
+  EXPECT_THAT(Variable("w"), ElementsAre(6, 8));
+}
+
 TEST_P(LoweringTest, VariablesCanSwap) {
   Partition partition = NewPartition(1, [](GraphBuilder& b) { Scaled(b, "y", "x", 1); });
   AddVariable(partition, "a", {1, 2});
@@ -457,14 +492,6 @@ TEST_P(LoweringTest, AnUnknownVariableIsNamed) {
 }
 
 // ---- Channels
-
-void AddSend(GraphBuilder& builder, const std::string& value, int64_t channel) {
-  builder.Ops(std::string(kWeftDomain), "Send", {Find(builder, value)}, {{"channel", channel}}, {});
-}
-
-Channel ChannelOf(int32_t id, const std::string& value) {
-  return {ChannelId(id), RankId(0), RankId(1), value, DType::kFloat32, Shape{1, 2}, true};
-}
 
 TEST_P(LoweringTest, AChannelIsWaitedForBeforeItIsUsedAgainAndAtTheEnd) {
   Partition partition = NewPartition(3, [](GraphBuilder& b) {

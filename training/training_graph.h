@@ -23,7 +23,7 @@ struct LossSpec {
   // "softmax_cross_entropy", "mse", or "output:NAME" (the graph computes it).
   std::string kind = "softmax_cross_entropy";
   // The output the loss looks at; empty = the graph's first. Unused for output:NAME.
-  std::string output;
+  std::string output = "";
   // Axis of the classes for softmax_cross_entropy; negative counts from the end.
   int64_t class_axis = -1;
 };
@@ -31,8 +31,8 @@ struct LossSpec {
 absl::StatusOr<LossSpec> ParseLoss(const std::string& text);
 
 struct TrainingSpec {
-  LossSpec loss;
-  OptimizerSpec optimizer;
+  LossSpec loss = {};
+  OptimizerSpec optimizer = {};
   // Also report the first-order gradients of the whole batch, as outputs "gradient/NAME".
   bool report_gradients = false;
 };

@@ -1,0 +1,182 @@
+// Several steps of every optimizer, in float64, against its formula written by hand.
+#include "training/optimizer.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/testing/graph_evaluator.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kRate = 0.1;
+
+double GradientAt(int step) { return 0.5 + 0.25 * step * (step % 2 == 0 ? 1 : -1); }
+
+// What `w` (2 at first) is after each of five steps with the gradients above.
+std::vector<double> RunOptimizer(const OptimizerSpec& spec) {
+  Graph graph;
+  const ValueType number{ValueKind::kTensor, DType::kFloat64, Shape{1}};
+  graph.AddVariable("w", number, Tensor::Of<double>({1}, {2.0}), true);
+  const ValueId gradient = graph.AddInput("g", number);
+  OptimizerInputs inputs;
+  inputs.learning_rate =
+      graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat64, Shape{}}, InputRole::kStep);
+  if (spec.needs_step_number()) {
+    inputs.step =
+        graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}}, InputRole::kStep);
+  }
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const absl::Status added = AddUpdate(builder, spec, inputs, "w", gradient);
+  EXPECT_TRUE(added.ok()) << added;
+  std::map<ValueId, Tensor> feeds;
+  std::vector<ValueId> updates;
+  for (const Variable& variable : graph.variables()) {
+    feeds[variable.value] =
+        variable.initial.valid() ? variable.initial : *Tensor::Zeros(DType::kFloat64, {1});
+    updates.push_back(variable.update);
+  }
+  std::vector<double> path;
+  for (int step = 1; step <= 5; ++step) {
+    feeds[gradient] = Tensor::Of<double>({1}, {GradientAt(step)});
+    feeds[inputs.learning_rate] = Tensor::Scalar<double>(kRate);
+    if (inputs.step.valid()) feeds[inputs.step] = Tensor::Scalar<int64_t>(step);
+    const auto updated = testing::EvaluateGraph(graph, feeds, updates, KernelRegistry::Reference());
+    EXPECT_TRUE(updated.ok()) << updated.status();
+    if (!updated.ok()) return {};
+    for (size_t i = 0; i < updates.size(); ++i) feeds[graph.variables()[i].value] = (*updated)[i];
+    path.push_back((*updated)[0].data<double>()[0]);
+  }
+  return path;
+}
+
+void ExpectPath(const OptimizerSpec& spec, const std::function<double(double, double, int)>& next) {
+  const std::vector<double> path = RunOptimizer(spec);
+  ASSERT_EQ(path.size(), 5u);
+  double w = 2.0;
+  for (int step = 1; step <= 5; ++step) {
+    w = next(w, GradientAt(step), step);
+    EXPECT_NEAR(path[step - 1], w, 1e-12) << "step " << step;
+  }
+}
+
+TEST(OptimizerTest, Sgd) {
+  ExpectPath({.kind = "sgd"}, [](double w, double g, int) { return w - kRate * g; });
+}
+
+TEST(OptimizerTest, SgdWithWeightDecay) {
+  ExpectPath({.kind = "sgd", .weight_decay = 0.25},
+             [](double w, double g, int) { return w - kRate * (g + 0.25 * w); });
+}
+
+TEST(OptimizerTest, SgdHasNoMomentumWhateverTheSpecSays) {
+  ExpectPath({.kind = "sgd", .momentum = 0.5},
+             [](double w, double g, int) { return w - kRate * g; });
+}
+
+TEST(OptimizerTest, Momentum) {
+  double v = 0;
+  ExpectPath({.kind = "momentum", .momentum = 0.5, .weight_decay = 0.25},
+             [&v](double w, double g, int) {
+               v = 0.5 * v + g + 0.25 * w;
+               return w - kRate * v;
+             });
+}
+
+TEST(OptimizerTest, Nesterov) {
+  double v = 0;
+  ExpectPath({.kind = "nesterov", .momentum = 0.5}, [&v](double w, double g, int) {
+    v = 0.5 * v + g;
+    return w - kRate * (g + 0.5 * v);
+  });
+}
+
+TEST(OptimizerTest, MomentumOfZeroIsPlainSgd) {
+  ExpectPath({.kind = "nesterov", .momentum = 0},
+             [](double w, double g, int) { return w - kRate * g; });
+}
+
+TEST(OptimizerTest, Adam) {
+  double m = 0, v = 0;
+  ExpectPath({.kind = "adam", .weight_decay = 0.25, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125},
+             [&](double w, double g, int step) {
+               g += 0.25 * w;
+               m = 0.5 * m + 0.5 * g;
+               v = 0.75 * v + 0.25 * g * g;
+               const double m_hat = m / (1 - std::pow(0.5, step));
+               const double v_hat = v / (1 - std::pow(0.75, step));
+               return w - kRate * m_hat / (std::sqrt(v_hat) + 0.125);
+             });
+}
+
+TEST(OptimizerTest, AdamWDecaysTheWeightItself) {
+  double m = 0, v = 0;
+  ExpectPath({.kind = "adamw", .weight_decay = 0.25, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125},
+             [&](double w, double g, int step) {
+               m = 0.5 * m + 0.5 * g;
+               v = 0.75 * v + 0.25 * g * g;
+               const double m_hat = m / (1 - std::pow(0.5, step));
+               const double v_hat = v / (1 - std::pow(0.75, step));
+               w -= kRate * 0.25 * w;
+               return w - kRate * m_hat / (std::sqrt(v_hat) + 0.125);
+             });
+}
+
+TEST(OptimizerTest, StateFollowsItsParameter) {
+  Graph graph;
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, Shape{2, 3}};
+  graph.AddVariable("fc.weight", type, Tensor(), true);
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId gradient = graph.AddInput("g", type);
+  const ValueId rate = graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat32, Shape{}});
+  const ValueId step = graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}});
+  ASSERT_TRUE(AddUpdate(builder, {.kind = "adam"}, {rate, step}, "fc.weight", gradient).ok());
+  for (const char* name : {"fc.weight/m", "fc.weight/v"}) {
+    const Variable* slot = graph.FindVariable(name);
+    ASSERT_NE(slot, nullptr) << name;
+    EXPECT_EQ(slot->slot_of, "fc.weight");
+    EXPECT_FALSE(slot->trainable);
+    EXPECT_FALSE(slot->initial.valid());  // zeros
+    EXPECT_EQ(graph.value(slot->value).type, type);
+    EXPECT_TRUE(slot->update.valid());
+  }
+}
+
+TEST(ValidateOptimizerTest, AnUnknownKindListsTheKnown) {
+  const absl::Status status = ValidateOptimizer({.kind = "rmsprop"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            "no optimizer 'rmsprop'; there are: adam, adamw, momentum, nesterov, sgd");
+}
+
+TEST(ValidateOptimizerTest, EveryKindIsValidAsItComes) {
+  for (const std::string& kind : OptimizerKinds()) {
+    EXPECT_TRUE(ValidateOptimizer({.kind = kind}).ok()) << kind;
+  }
+}
+
+TEST(ValidateOptimizerTest, NumbersOutOfRangeAreNamed) {
+  const auto message = [](const OptimizerSpec& spec) {
+    return std::string(ValidateOptimizer(spec).message());
+  };
+  EXPECT_THAT(message({.learning_rate = -1}), HasSubstr("learning rate is -1"));
+  EXPECT_THAT(message({.learning_rate = std::nan("")}), HasSubstr("learning rate is nan"));
+  EXPECT_THAT(message({.momentum = 1}), HasSubstr("momentum is 1, expected a number in [0, 1)"));
+  EXPECT_THAT(message({.weight_decay = -0.5}), HasSubstr("weight decay is -0.5"));
+  EXPECT_THAT(message({.beta1 = 1}), HasSubstr("beta1 is 1"));
+  EXPECT_THAT(message({.beta2 = 2}), HasSubstr("beta2 is 2"));
+  EXPECT_THAT(message({.epsilon = -1}), HasSubstr("epsilon is -1"));
+}
+
+}  // namespace
+}  // namespace weft
