@@ -35,6 +35,9 @@ TEST_F(ParallelEquivalence, DataParallelLossesEqualOneProcess) {
   for (const char* model : {"mlp_mnist", "lenet_mnist"}) {
     TrainingRun run = MlpRun(*CorporaFolder());
     run.model = *CorporaFolder() + "/training-models/" + model + ".onnx";
+    // LeNet's loss climbs and swings at 0.1; there one flipped near-tie parts any two orders of
+    // sums.
+    if (std::string(model) == "lenet_mnist") run.optimizer.learning_rate = 0.01;
     const TrainingOutcome single = MustRun(run);
     ASSERT_EQ(single.losses.size(), 50u);
     for (int workers : {2, 4}) {

@@ -1,7 +1,6 @@
 #include "tests/testing/training_run.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -18,12 +17,6 @@
 #include "training/trainer.h"
 
 namespace weft::testing {
-
-std::optional<std::string> CorporaFolder() {
-  const char* folder = std::getenv("WEFT_CORPORA");
-  if (folder == nullptr || *folder == '\0') return std::nullopt;
-  return folder;
-}
 
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run) {
   FileSystem& files = RealFileSystem();

@@ -3,19 +3,16 @@
 #define WEFT_TESTS_TESTING_TRAINING_RUN_H_
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/plan.h"
 #include "tensor/tensor.h"
+#include "tests/corpora.h"
 #include "training/training_graph.h"
 
 namespace weft::testing {
-
-// The unpacked corpora (CONTRIBUTING.md); nothing when WEFT_CORPORA is not set.
-std::optional<std::string> CorporaFolder();
 
 struct TrainingRun {
   std::string model;                        // file

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Jobs on real worker processes, through the program a person uses: the losses of one process, strict files
+# equal byte for byte, and a worker that is killed.
+#   processes_test.sh GRAPH_RUNNER
+set -uo pipefail
+runner=$PWD/$1
+cd "$(mktemp -d)" || exit 1
+trap 'rm -rf "$PWD"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# train NAME STEPS FLAGS... : metrics in NAME.csv, the model in NAME.onnx.
+train() {
+  local name=$1 steps=$2
+  shift 2
+  "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+    --optimizer sgd --lr 0.1 --batch 64 --steps "$steps" --no-shuffle --metrics "$name.csv" \
+    -o "$name.onnx" "$@" > "$name.log" 2>&1 || { fail "$name: $(tail -3 "$name.log")"; return 1; }
+}
+
+# Largest relative gap between the losses of two runs is at most 1e-5, and there are as many.
+same_losses() {
+  paste -d, "$1.csv" "$2.csv" | awk -F, -v a="$1" -v b="$2" '
+    NR > 1 { rows++; gap = ($2 - $4) / $4; if (gap < 0) gap = -gap; if (!(gap <= 1e-5)) bad = 1
+             if (gap > most) most = gap }
+    END { printf "%s against %s: %d rows, largest gap %.2g\n", a, b, rows, most
+          exit !(rows > 0 && !bad) }' || fail "losses of $1 and $2 differ"
+}
+
+# Pixels and labels as NPY files of bytes: 640 samples that depend on their number.
+npy() { # SHAPE BYTES
+  local header="{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
+  printf '\x93NUMPY\x01\x00\x76\x00'
+  printf '%-117s\n' "$header"
+  cat
+}
+awk 'BEGIN { for (i = 0; i < 640 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
+             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(640, 28, 28)' > images.npy
+awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(640,)' > labels.npy
+
+"$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
+train one 10
+train dp2 10 --local 2 && same_losses dp2 one
+train pp2 10 --local 2 --parallel pp=2,micro=2 && same_losses pp2 one
+train dp2pp2 10 --local 4 --parallel dp=2,pp=2,micro=4 && same_losses dp2pp2 one
+cat > tensor.yaml <<'YAML'
+version: 1
+mesh: {tensor: 2}
+tensor_shardings:
+  fc1.weight: S(0)
+  fc1.bias: S(0)
+  fc2.weight: S(1)
+YAML
+train tp2 10 --local 2 --plan tensor.yaml && same_losses tp2 one
+
+"$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
+for workers in 1 2 4; do train "strict$workers" 10 --strict --local "$workers"; done
+cmp strict1.onnx strict2.onnx || fail "strict files of 1 and 2 workers differ"
+cmp strict1.onnx strict4.onnx || fail "strict files of 1 and 4 workers differ"
+
+# A worker killed in mid-step ends the job within 10 s, by name, and leaves nothing behind.
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --metrics killed.csv \
+  -o killed.onnx > killed.log 2>&1 &
+job=$!
+for _ in $(seq 100); do
+  [ "$(grep -c . killed.csv 2> /dev/null)" -gt 3 ] 2> /dev/null && break
+  sleep 0.1
+done
+worker=$(pgrep -P "$job" | head -1)
+kill -9 "$worker" || fail "no worker to kill"
+begin=$(date +%s)
+wait "$job"
+code=$?
+[ "$code" -ne 0 ] || fail "exit 0 after a worker was killed"
+[ $(($(date +%s) - begin)) -le 10 ] || fail "the job outlived its worker by more than 10 s"
+grep -q "pid $worker" killed.log || fail "the error does not name the worker: $(cat killed.log)"
+[ -z "$(pgrep -P "$job")" ] || fail "worker processes are left"
+[ ! -e killed.onnx ] || fail "a model was written although the job failed"
+
+[ "$failures" -eq 0 ] && echo "all jobs gave what one process gives"
+exit "$((failures > 0))"
