@@ -57,7 +57,6 @@ class StepPlanner {
     for (const int64_t samples : layout_.split.sizes) WEFT_RETURN_IF_ERROR(AddSize(samples));
     WEFT_RETURN_IF_ERROR(FindReports());
     WEFT_RETURN_IF_ERROR(OrderStep());
-    WEFT_RETURN_IF_ERROR(CheckGuard());
     AddBeginEdges();
     AddEndEdges();
     NumberChannels();
@@ -74,7 +73,6 @@ class StepPlanner {
   absl::Status FindReports();
   absl::Status OrderStep();
   std::vector<bool> AncestorsOfGuard() const;
-  absl::Status CheckGuard() const;
   void AddBeginEdges();
   void AddEndEdges();
   void AddEndEdge(ValueId value, int to);
@@ -267,24 +265,6 @@ void StepPlanner::AddEndEdge(ValueId value, int to) {
   if (!value.valid() || layout_.step().graph.value(value).source != ValueSource::kNode) return;
   const int from = layout_.HomeOf(layout_.step(), value);
   if (from != to) layout_.end_edges.Add(value, from, to, Phase::kUpdate);
-}
-
-// Ranks wait for the guard before they send anything else of the step region.
-absl::Status StepPlanner::CheckGuard() const {
-  const Graph& graph = layout_.step().graph;
-  for (const NodeId id : layout_.guard_nodes) {
-    for (const ValueId input : graph.node(id).inputs) {
-      if (!input.valid()) continue;
-      const int home = layout_.HomeOf(layout_.step(), input);
-      const bool is_fetched = graph.value(input).source != ValueSource::kNode;
-      if (is_fetched || home == graph.node(id).stage.value) continue;
-      return absl::UnimplementedError(
-          absl::StrCat("the loss needs '", graph.value(input).name, "' of stage ", home, " in ",
-                       DescribeNode(graph.node(id)), " on stage ", graph.node(id).stage.value,
-                       "; put the nodes that the loss is summed from on one stage"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 void StepPlanner::AddEndEdges() {

@@ -1,11 +1,11 @@
 #include "placement/testing/reference_interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
@@ -113,7 +113,6 @@ class Rank {
 
  private:
   void AddGraph(Run& run, std::optional<Phase> phase);
-  void AddGuardFirst();
   absl::Status BindSources(Run& run);
   absl::StatusOr<Tensor> Source(const Run& run, const ValueDef& value) const;
   absl::Status SumUp();
@@ -170,7 +169,7 @@ absl::Status Rank::Begin() {
         break;
       case Action::Kind::kUpdate:
         end_begins_ = instructions_.size();
-        AddGuardFirst();
+        AddGraph(end_, std::nullopt);
         break;
     }
   }
@@ -182,28 +181,6 @@ void Rank::AddGraph(Run& run, std::optional<Phase> phase) {
   for (const NodeId id : *order) {
     if (!phase.has_value() || run.graph->node(id).phase == *phase) {
       instructions_.push_back({&run, id});
-    }
-  }
-}
-
-void Rank::AddGuardFirst() {
-  const Graph& graph = partition_.end;
-  std::set<NodeId> first;
-  std::vector<ValueId> pending;
-  if (const auto guard = graph.FindValue(partition_.guard)) pending.push_back(*guard);
-  while (!pending.empty()) {
-    const ValueId id = pending.back();
-    pending.pop_back();
-    if (!id.valid() || graph.value(id).source != ValueSource::kNode) continue;
-    if (!first.insert(graph.value(id).producer).second) continue;
-    for (const ValueId input : graph.node(graph.value(id).producer).inputs) {
-      pending.push_back(input);
-    }
-  }
-  const absl::StatusOr<std::vector<NodeId>> order = graph.TopologicalOrder();
-  for (const bool for_guard : {true, false}) {
-    for (const NodeId id : *order) {
-      if (first.contains(id) == for_guard) instructions_.push_back({&end_, id});
     }
   }
 }

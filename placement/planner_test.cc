@@ -1,0 +1,174 @@
+#include "placement/planner.h"
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+#include "placement/partitioner.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A chain of layers of the given widths; layer i is "fc<i>" and "act<i>". With a sum of the outputs
+// as report, so that an evaluation step runs.
+class PlannerTest : public testing::Test {
+ protected:
+  void BuildChain(const std::vector<int64_t>& widths) {
+    GraphBuilder b(graph_);
+    ValueId x = graph_.AddInput("x", {ValueKind::kTensor, DType::kFloat32,
+                                      SymbolicShape({Dim::Symbol("N"), Dim(widths[0])})});
+    for (size_t i = 1; i < widths.size(); ++i) {
+      const std::string number = std::to_string(i);
+      const Shape shape{widths[i - 1], widths[i]};
+      const ValueId w = graph_.AddVariable("fc" + number + ".weight",
+                                           {ValueKind::kTensor, DType::kFloat32, shape},
+                                           *Tensor::Zeros(DType::kFloat32, shape), true);
+      b.set_name_prefix("fc" + number + "/");
+      x = b.Op("MatMul", {x, w});
+      b.set_name_prefix("act" + number + "/");
+      x = b.Op("Relu", {x});
+    }
+    b.set_name_prefix("report/");
+    const ValueId sum = b.Op("ReduceSum", {x}, {{"keepdims", int64_t{0}}});
+    b.set_phase(Phase::kUpdate);
+    graph_.AddOutput(b.WeftOp("Accumulate", {sum}));
+    ASSERT_TRUE(b.status().ok()) << b.status();
+  }
+
+  absl::StatusOr<Plan> Complete(int workers, Plan plan, int64_t batch = 32) {
+    return CompletePlan(graph_, ClusterSpec::Local(workers, 2), std::move(plan), batch);
+  }
+  static Plan WithMesh(Mesh mesh) {
+    Plan plan;
+    plan.mesh = mesh;
+    return plan;
+  }
+
+  Graph graph_;
+};
+
+TEST_F(PlannerTest, DataParallelOverAllWorkersByItself) {
+  BuildChain({8, 8, 8});
+  const Plan plan = *Complete(3, Plan());
+  EXPECT_EQ(plan.mesh, (Mesh{3, 1, 1}));
+  EXPECT_THAT(plan.workers, ElementsAre(0, 1, 2));
+  EXPECT_EQ(plan.micro_batches, 3);
+  EXPECT_EQ(plan.threads_per_worker, 2);
+  EXPECT_NE(plan.model_digest, 0u);
+  EXPECT_EQ(plan.cluster_digest, ClusterSpec::Local(3, 2).Digest());
+}
+
+TEST_F(PlannerTest, MeshAndClusterMustFit) {
+  BuildChain({8, 8, 8});
+  EXPECT_EQ(Complete(3, WithMesh({2, 1, 1})).status().message(),
+            "the plan's mesh dp=2 x tp=1 x pp=1 needs 2 workers, but the cluster has 3");
+  Plan plan = WithMesh({2, 1, 1});
+  plan.workers = {0, 2};
+  EXPECT_THAT(std::string(Complete(2, plan).status().message()),
+              HasSubstr("do not name each of the cluster's 2 workers once"));
+}
+
+TEST_F(PlannerTest, StagesHaveEqualWork) {
+  BuildChain({64, 64, 64, 64, 64, 64, 64, 64, 64});
+  const Plan plan = *Complete(4, WithMesh({1, 1, 4}));
+  std::map<int, int> layers;
+  for (int i = 1; i <= 8; ++i) ++layers[plan.stages.at("fc" + std::to_string(i) + "/MatMul")];
+  EXPECT_THAT(layers,
+              ElementsAre(std::pair(0, 2), std::pair(1, 2), std::pair(2, 2), std::pair(3, 2)));
+}
+
+TEST_F(PlannerTest, CutsGoWhereFewBytesCross) {
+  // The bottleneck after the second layer is near the middle of the work.
+  BuildChain({64, 64, 4, 64, 64});
+  const Plan plan = *Complete(2, WithMesh({1, 1, 2}));
+  EXPECT_EQ(plan.stages.at("fc2/MatMul"), 0);
+  EXPECT_EQ(plan.stages.at("fc3/MatMul"), 1);
+}
+
+TEST_F(PlannerTest, PatternsBecomeNames) {
+  BuildChain({8, 8, 8});
+  Plan plan = WithMesh({1, 2, 2});
+  plan.stages = {{"fc1/*", 0}, {"act1/*", 0}, {"fc2/*", 1}};
+  plan.tensor_shardings = {{"fc?.weight", AxisSharding::Split(0)}};
+  const Plan complete = *Complete(4, plan);
+  EXPECT_EQ(complete.stages.at("act2/Relu"), 1);
+  EXPECT_FALSE(complete.stages.contains("fc1/*"));
+  EXPECT_EQ(complete.tensor_shardings.size(), 2u);
+  EXPECT_EQ(complete.tensor_shardings.at("fc2.weight"), AxisSharding::Split(0));
+}
+
+TEST_F(PlannerTest, MicroBatchesFillThePipelineUnlessStrict) {
+  BuildChain({8, 8, 8, 8, 8});
+  EXPECT_EQ(Complete(4, WithMesh({2, 1, 2}))->micro_batches, 4);
+  Plan plan = WithMesh({2, 1, 1});
+  plan.micro_batches = 5;
+  EXPECT_EQ(Complete(2, plan)->micro_batches, 6);
+  plan.strict = true;
+  const Plan strict = *Complete(2, plan);
+  EXPECT_EQ(strict.micro_batches, 5);
+  EXPECT_EQ(strict.threads_per_worker, 1);
+  EXPECT_EQ(strict.reduction, Reduction::kOrderedTree);
+  plan.micro_batches = 1;
+  EXPECT_EQ(Complete(2, plan).status().message(),
+            "a strict job of 1 micro-batches cannot keep 2 data-parallel replicas busy; say "
+            "--micro-batches 2 or more");
+}
+
+TEST_F(PlannerTest, PlansForOtherClustersAreRefused) {
+  BuildChain({8, 8});
+  Plan plan = *Complete(2, Plan());
+  const absl::Status status = CompletePlan(graph_, ClusterSpec::Local(2, 1), plan, 32).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("made for another cluster: its digest is "));
+}
+
+TEST_F(PlannerTest, TooManyStagesAreAnError) {
+  BuildChain({8, 8});
+  EXPECT_THAT(std::string(Complete(9, WithMesh({1, 1, 9})).status().message()),
+              HasSubstr("nodes to share among 9 pipeline stages"));
+}
+
+TEST_F(PlannerTest, TheBubbleIsPredicted) {
+  BuildChain({8, 8, 8});
+  Plan plan = WithMesh({1, 1, 2});
+  plan.micro_batches = 3;
+  EXPECT_DOUBLE_EQ(Complete(2, plan)->prediction.bubble_fraction, 1.0 / 4);
+}
+
+TEST_F(PlannerTest, DigestsTellGraphsApartButNotWeights) {
+  BuildChain({8, 8});
+  const uint64_t digest = GraphDigest(graph_);
+  Graph same = graph_.Clone();
+  same.mutable_variables()[0].initial = Tensor();
+  EXPECT_EQ(GraphDigest(same), digest);
+  Graph renamed = graph_.Clone();
+  renamed.RenameValue(renamed.outputs()[0], "other");
+  EXPECT_NE(GraphDigest(renamed), digest);
+  Graph other_attribute = graph_.Clone();
+  other_attribute.node(other_attribute.node_ids()[2]).attributes.Set("keepdims", int64_t{1});
+  EXPECT_NE(GraphDigest(other_attribute), digest);
+}
+
+TEST_F(PlannerTest, SummariesCountWhatRanksHold) {
+  BuildChain({6, 10, 4});
+  Plan plan = WithMesh({1, 2, 1});
+  plan.micro_batches = 2;
+  plan.tensor_shardings = {{"fc1.weight", AxisSharding::Split(1)},
+                           {"fc2.weight", AxisSharding::Split(0)}};
+  const auto partitions = PartitionStep(graph_, plan, {false, 8}, CpuNodeEvaluator());
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  const RankSummary summary = *Summarize((*partitions)[1]);
+  EXPECT_EQ(summary.rank, RankId(1));
+  EXPECT_EQ(summary.parameters, (60 + 40) / 2);
+  EXPECT_EQ(summary.variable_bytes, 4 * 50);
+  // Per micro-batch of 4 samples the sum of the [4,4] result: 2 (n - 1) / n of 64 bytes, twice.
+  EXPECT_EQ(summary.sent_bytes, 2 * 64);
+  EXPECT_GE(summary.flops, 2 * 2 * 4 * (6 * 5 + 5 * 4));
+  EXPECT_GE(summary.arena_bytes, 4 * 4 * (6 + 5));
+}
+
+}  // namespace
+}  // namespace weft
