@@ -77,8 +77,8 @@ struct Node {
 
 enum class ValueSource : uint8_t { kInput, kVariable, kConstant, kNode };
 
-// In a partition: where a shard lies in its global tensor. Kernels whose results depend on it (means,
-// random numbers) get it as OperandPlacement.
+// In a partition: where a shard lies in its global tensor. Kernels whose results depend on it
+// (means, random numbers) get it as OperandPlacement.
 struct ShardPlacement {
   Shape global_shape;
   std::vector<int64_t> offset;  // of the shard's first element, per axis
