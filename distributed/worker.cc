@@ -181,6 +181,8 @@ absl::StatusOr<StepResult> Worker::Impl::RunStep(Program& program, const StepOpt
   StepOptions checked = options;
   checked.check_numerics = true;
   const absl::StatusOr<StepResult> again = program.step->Run(checked);
+  // Another rank has found the node, and says so.
+  if (absl::IsAborted(again.status())) return again;
   if (again.ok() || !absl::IsOutOfRange(again.status())) {
     communicator_->Abort(result.status());
     return result.status();
