@@ -1,5 +1,4 @@
-// Conv and its gradients through oneDNN's direct algorithm, float32; images with few channels go
-// forward through code of our own.
+// Conv and its gradients through oneDNN's direct algorithm, float32.
 //
 // The graph's images are [batch, channels, image...]; oneDNN computes in layouts of its own,
 // between which and ours the kernel reorders in its workspace. Which layouts are asked for follows
@@ -12,11 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ops/kernels/cpu/conv_few_channels.h"
 #include "ops/kernels/cpu/onednn_staged.h"
 #include "ops/kernels/cpu/operand.h"
-#include "ops/kernels/cpu/parallel.h"
-#include "ops/kernels/cpu/workspace.h"
 #include "ops/window.h"
 #include "platform/status_macros.h"
 
@@ -263,56 +259,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWeightGradient(const PrepareContext&
   return kernel;
 }
 
-// Where our own loops beat oneDNN: on AVX-512 with 1 to 4 channels and windows of up to 75 elements
-// in all, by 1.1 to 2.8 times.
-bool SuitsFewChannels(const Convolution& conv) {
-  const auto all = [](const dnnl::memory::dims& values, int64_t expected) {
-    return std::all_of(values.begin(), values.end(), [=](int64_t v) { return v == expected; });
-  };
-  return conv.group == 1 && conv.x.rank() == 4 && conv.x.dim(1) <= 4 &&
-         conv.w.ProductOf(1, 4) <= 75 && all(conv.strides, 1) && all(conv.dilations, 0);
-}
-
-std::unique_ptr<Kernel> MakeFewChannels(const PrepareContext& context, const Convolution& conv) {
-  FewChannelConv few;
-  few.channels = conv.x.dim(1);
-  few.rows = conv.x.dim(2);
-  few.columns = conv.x.dim(3);
-  few.kernel_rows = conv.w.dim(2);
-  few.kernel_columns = conv.w.dim(3);
-  few.pad_top = conv.pads_begin[0];
-  few.pad_left = conv.pads_begin[1];
-  few.outputs = conv.y.dim(1);
-  few.output_rows = conv.y.dim(2);
-  few.output_columns = conv.y.dim(3);
-  const int threads = context.threads();
-  WorkspaceLayout layout;
-  const size_t packed = layout.Add(few.packed_size() * sizeof(float));
-  const size_t padded = layout.Add(threads * few.padded_size() * sizeof(float));
-  const int64_t samples = conv.x.dim(0);
-  const int64_t x_size = conv.x.ProductOf(1, 4);
-  const int64_t y_size = conv.y.ProductOf(1, 4);
-  const double nanoseconds = 0.03 * static_cast<double>(y_size * few.taps());
-  const bool has_bias = conv.bias;
-  return MakeKernel(
-      [=](const KernelContext& run) {
-        float* const weights = static_cast<float*>(At(run.workspace, packed));
-        PackFewChannelWeights(few, Input<float>(run, 1), weights);
-        ParallelFor(threads, samples, nanoseconds, 1, [&](int64_t begin, int64_t end) {
-          // Ranges are not shorter than samples / threads, so each has a piece of its own.
-          float* const image = static_cast<float*>(At(run.workspace, padded)) +
-                               begin * threads / samples * few.padded_size();
-          for (int64_t n = begin; n < end; ++n) {
-            PadFewChannelSample(few, Input<float>(run, 0) + n * x_size, image);
-            RunFewChannelConv(few, image, weights, has_bias ? Input<float>(run, 2) : nullptr,
-                              Output<float>(run, 0) + n * y_size);
-          }
-        });
-        return absl::OkStatus();
-      },
-      layout.total());
-}
-
 // No sample, no channel or no output: sums of nothing.
 std::unique_ptr<Kernel> MakeEmpty(std::vector<int64_t> output_elements, int bias_input,
                                   int64_t bias_elements, int64_t image_elements) {
@@ -354,7 +300,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& contex
   if (IsEmpty(conv)) {
     return MakeEmpty({y.num_elements()}, conv.bias ? 2 : -1, y.dim(1), y.ProductOf(2, y.rank()));
   }
-  if (SuitsFewChannels(conv)) return MakeFewChannels(context, conv);
   return CatchOnednn(context, [&] { return MakeForward(context, conv); });
 }
 
