@@ -99,7 +99,7 @@ absl::StatusOr<Communicator::ChannelHandle> TransportCommunicator::OpenChannel(
     return absl::InternalError(absl::StrCat("rank ", rank().value, " has no end of channel ",
                                             channel.id.value, " ('", channel.value, "')"));
   }
-  std::unique_ptr<Stream>& stream = streams_[channel.id.value];
+  std::unique_ptr<Stream>& stream = streams_[{channel.id.value, channel.from, channel.to}];
   if (stream == nullptr) {
     stream = std::make_unique<Stream>();
     stream->id = static_cast<uint32_t>(channel.id.value);

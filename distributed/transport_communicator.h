@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -81,7 +82,8 @@ class TransportCommunicator final : public Communicator {
   Clock& clock_;
   const JobIdentity identity_;
   const absl::Duration stall_timeout_;
-  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // by channel id
+  // By channel id, sender and receiver: another program may use the number between other ranks.
+  std::map<std::tuple<int32_t, RankId, RankId>, std::unique_ptr<Stream>> streams_;
   std::vector<std::unique_ptr<OpenedChannel>> channels_;
   std::vector<std::unique_ptr<OpenedCollective>> collectives_;
   std::map<std::vector<int32_t>, uint32_t> collectives_of_group_;

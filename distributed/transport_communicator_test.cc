@@ -187,6 +187,33 @@ TEST_P(CommunicatorTest, ChannelsCarryMicroBatchesInOrder) {
   });
 }
 
+// Programs number their channels on their own: the same number may run between other ranks.
+TEST_P(CommunicatorTest, AChannelsNumberMayServeOtherRanksInAnotherProgram) {
+  if (ranks() < 3) GTEST_SKIP() << "two channels from one rank need three ranks";
+  Channel channel;
+  channel.id = ChannelId(4);
+  channel.from = RankId(0);
+  channel.dtype = DType::kFloat32;
+  channel.shape = Shape{kElements};
+  OnAllRanks([&](int rank) {
+    std::vector<float> buffer(kElements);
+    for (int to = 1; to < ranks(); ++to) {
+      if (rank != 0 && rank != to) continue;
+      Channel own = channel;
+      own.to = RankId(to);
+      const auto handle = communicators_[rank]->OpenChannel(own);
+      ASSERT_TRUE(handle.ok()) << handle.status();
+      const MessageKey key{to, 0};
+      FillWhole(to, 0, buffer);
+      const absl::Status status = rank == 0
+                                      ? communicators_[rank]->Send(*handle, key, buffer.data())
+                                      : communicators_[rank]->Receive(*handle, key, buffer.data());
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(communicators_[rank]->WaitSent(*handle).ok());
+    }
+  });
+}
+
 TEST_P(CommunicatorTest, AWaitThatExpiresNamesTensorPeerAndStep) {
   if (ranks() < 2) GTEST_SKIP() << "nobody to wait for";
   StartRanks(absl::Milliseconds(50));

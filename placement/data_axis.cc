@@ -31,6 +31,20 @@ absl::Status StepSums::AddTerms(LocalGraph& micro) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Another size's shards may lie otherwise, so that the term there is what is converted here: the
+// value as it was made gives its name away, unless that is what another sum reads.
+void MakeRoomFor(const std::string& name, Graph& micro) {
+  const std::optional<ValueId> taken = micro.FindValue(name);
+  if (!taken.has_value()) return;
+  const std::vector<ValueId>& outputs = micro.outputs();
+  if (std::find(outputs.begin(), outputs.end(), *taken) != outputs.end()) return;
+  micro.RenameValue(*taken, micro.UniqueValueName(absl::StrCat(name, "@shard")));
+}
+
+}  // namespace
+
 absl::Status StepSums::AddTerm(NodeId sum, LocalGraph& micro) {
   // Ids differ between the micro-batch sizes' graphs; names do not.
   const Graph& global = micro.sized().graph;
@@ -49,6 +63,7 @@ absl::Status StepSums::AddTerm(NodeId sum, LocalGraph& micro) {
       def.source == ValueSource::kNode ? def.name : absl::StrCat(NodeOf(sum).name, "/term");
   const std::string& name = term_names_.try_emplace(sum, wish).first->second;
   if (def.source != ValueSource::kNode || def.name != name) {
+    MakeRoomFor(name, micro.graph());
     Graph::NodeSpec spec;
     spec.name = name;
     spec.op = "Identity";

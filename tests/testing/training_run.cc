@@ -7,42 +7,81 @@
 
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
+#include "distributed/local_cluster.h"
 #include "graph/cluster_spec.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
 #include "platform/file_system.h"
+#include "platform/process.h"
 #include "platform/status_macros.h"
+#include "tools/graph_runner/version.h"
 #include "training/data_set.h"
 #include "training/job.h"
 #include "training/trainer.h"
 
 namespace weft::testing {
 
+namespace {
+
+// The workers of one run, threads or processes.
+class Workers {
+ public:
+  static absl::StatusOr<std::unique_ptr<Workers>> Start(const TrainingRun& run) {
+    auto workers = std::make_unique<Workers>();
+    if (run.worker_command.empty()) {
+      workers->threads_ = std::make_unique<InProcessCluster>(
+          run.workers, NewDataSetFactory(RealFileSystem()), kVersion);
+      return workers;
+    }
+    LocalClusterOptions options;
+    options.command = run.worker_command;
+    options.workers = run.workers;
+    WEFT_ASSIGN_OR_RETURN(workers->processes_, StartLocalCluster(RealProcessLauncher(), options));
+    return workers;
+  }
+  std::vector<WorkerClient*> clients() const {
+    return threads_ != nullptr ? threads_->clients() : processes_->clients();
+  }
+  std::vector<std::string> addresses() const {
+    return threads_ != nullptr ? std::vector<std::string>() : processes_->addresses();
+  }
+
+ private:
+  std::unique_ptr<InProcessCluster> threads_;
+  std::unique_ptr<WorkerCluster> processes_;
+};
+
+}  // namespace
+
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run) {
-  FileSystem& files = RealFileSystem();
-  WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(files, run.model));
+  WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(RealFileSystem(), run.model));
+  TrainableOptions trainable;
+  if (run.loss.starts_with("output:")) trainable.loss = run.loss.substr(7);
+  WEFT_RETURN_IF_ERROR(MarkTrainable(model.graph, trainable).status());
+  return RunGraph(model.graph, run);
+}
+
+absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& run) {
   TrainingSpec training;
   WEFT_ASSIGN_OR_RETURN(training.loss, ParseLoss(run.loss));
   training.optimizer = run.optimizer;
   training.report_gradients = run.gradients;
-  TrainableOptions trainable;
-  if (run.loss.starts_with("output:")) trainable.loss = run.loss.substr(7);
-  WEFT_RETURN_IF_ERROR(MarkTrainable(model.graph, trainable).status());
-
   DataSpec data_spec;
   for (const auto& [input, path] : run.data) data_spec.files.push_back({input, path, 0});
   data_spec.batch = run.batch;
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const DataSet> data, DataSet::Open(files, data_spec));
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const DataSet> data,
+                        DataSet::Open(RealFileSystem(), data_spec));
 
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(run.workers, 1);
   spec.plan = run.plan;
-  WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model.graph, training, spec, data));
-  InProcessCluster cluster(run.workers, NewDataSetFactory(files), "test");
-  Coordinator coordinator(cluster.clients());
-  WEFT_RETURN_IF_ERROR(StartJob(coordinator, job, spec, "test", {}));
+  WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training, spec, data));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers, Workers::Start(run));
+  Coordinator coordinator(workers->clients());
+  WEFT_RETURN_IF_ERROR(StartJob(coordinator, job, spec, kVersion, workers->addresses()));
 
   TrainingOutcome outcome;
+  outcome.plan = job.plan;
   TrainOptions options;
   options.learning_rate = run.optimizer.learning_rate;
   options.steps = run.steps;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/graph.h"
 #include "graph/plan.h"
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
@@ -24,15 +25,20 @@ struct TrainingRun {
   int workers = 1;
   Plan plan;  // mesh, micro-batches, shardings, ... as a user would give them
   bool gradients = false;
+  // Empty: the workers are threads. Else a program and its arguments, one process per worker.
+  std::vector<std::string> worker_command = {};
 };
 
 struct TrainingOutcome {
   std::vector<double> losses;  // of batch k before update k
   std::map<std::string, Tensor> parameters;
   std::map<std::string, Tensor> gradients;  // of the first step
+  Plan plan;                                // complete
 };
 
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run);
+// The same for a forward graph whose trainable variables are marked; `run.model` is not read.
+absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& run);
 
 // Largest |a[i] - b[i]| / |b[i]|; infinity when sizes differ or a value is not finite.
 double LargestRelativeGap(const std::vector<double>& a, const std::vector<double>& b);

@@ -1,0 +1,20 @@
+// Plans drawn by a seed: any mesh of 2 to 4 ranks, any cut, any sharding.
+#ifndef WEFT_TESTS_TESTING_RANDOM_PLAN_H_
+#define WEFT_TESTS_TESTING_RANDOM_PLAN_H_
+
+#include <cstdint>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+
+namespace weft::testing {
+
+// A plan as a person could write it for `model` (a forward graph): mesh, micro-batches, schedule,
+// bucket size, reduction, stages cut at nodes drawn from the topological order (or left to the
+// planner), a legal Split for about half of the variables. `strict` only without a tensor axis. The
+// same seed gives the same plan on any machine.
+Plan RandomPlan(const Graph& model, uint64_t seed);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TESTS_TESTING_RANDOM_PLAN_H_
