@@ -149,8 +149,10 @@ void MeasureAllReduce(const std::string& kind, int64_t elements) {
   const auto body = [&](int rank) {
     TransportCommunicator communicator(cluster->transport(rank), RealClock(),
                                        {testing::kTestEpoch, 1}, absl::Seconds(30));
-    CollectiveSpec spec{
-        "all-reduce", {RankId(0), RankId(1)}, DType::kFloat32, RingAllReduce(2, rank, elements)};
+    CollectiveSpec spec{"all-reduce",
+                        {RankId(0), RankId(1)},
+                        DType::kFloat32,
+                        AllReduceOfSize(2, rank, elements, sizeof(float))};
     const auto handle = communicator.OpenCollective(spec);
     std::vector<std::vector<float>> buffers;
     std::vector<void*> pointers;

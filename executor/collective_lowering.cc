@@ -145,7 +145,7 @@ absl::StatusOr<CollectiveLowering::Region> CollectiveLowering::ReserveAllReduce(
   CollectiveSchedule schedule =
       IsOrderedTree(node)
           ? OrderedTreeAllReduce(MemberBlocks(members, total), member, total, region.block_elements)
-          : RingAllReduce(members, member, region.block_elements);
+          : AllReduceOfSize(members, member, region.block_elements, DTypeBytes(region.dtype, 1));
   WEFT_ASSIGN_OR_RETURN(region.handle,
                         Open(node, region.dtype, std::move(schedule), region.scratch));
   return region;

@@ -3,31 +3,9 @@
 #include <utility>
 
 namespace weft {
-namespace {
 
-// More signals than any step has: lets every waiting job through.
-constexpr int kAllSignals = 1 << 30;
-
-// Counters are stored with a full barrier (seq_cst): notify looks for waiters with a plain load,
-// which must not overtake the store, or a wait that begins in between would not be woken.
-
-// Spins briefly (a wake-up costs 25 to 50 microseconds, docs/architecture.md), then sleeps.
-template <typename T, typename Ready>
-T WaitFor(const std::atomic<T>& counter, Ready ready) {
-  constexpr int kSpins = 2000;
-  T value = counter.load(std::memory_order_acquire);
-  for (int i = 0; i < kSpins && !ready(value); ++i) {
-    __builtin_ia32_pause();
-    value = counter.load(std::memory_order_acquire);
-  }
-  while (!ready(value)) {
-    counter.wait(value, std::memory_order_acquire);
-    value = counter.load(std::memory_order_acquire);
-  }
-  return value;
-}
-
-}  // namespace
+// `ready_`, `running_` and `done_` are stored and read in one total order (seq_cst): who gives
+// `running_` back looks at `ready_` once more, so a job that became ready meanwhile is not missed.
 
 CommunicationThread::CommunicationThread(int count, std::function<int(int)> signals_needed,
                                          std::function<absl::Status(int)> job)
@@ -37,69 +15,99 @@ CommunicationThread::CommunicationThread(int count, std::function<int(int)> sign
       thread_([this] { Loop(); }) {}
 
 CommunicationThread::~CommunicationThread() {
-  generation_.store(-1, std::memory_order_release);
-  generation_.notify_all();
+  stopping_.store(true);
+  Wake();
   thread_.join();
 }
 
+void CommunicationThread::Wake() {
+  wakes_.fetch_add(1);
+  wakes_.notify_one();
+}
+
 void CommunicationThread::StartStep() {
-  signals_.store(0, std::memory_order_relaxed);
-  done_.store(0, std::memory_order_relaxed);
-  cancelled_.store(false, std::memory_order_relaxed);
+  const int64_t begin = begin_.load() + count_;
   error_ = absl::OkStatus();
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  cancelled_.store(false);
+  failed_.store(false);
+  begin_.store(begin);
+  done_.store(begin);
+  ready_.store(begin);
+  Signal(0);
 }
 
-void CommunicationThread::Signal(int signals) {
-  signals_.store(signals, std::memory_order_seq_cst);
-  signals_.notify_all();
-}
-
-void CommunicationThread::CancelStep() {
-  cancelled_.store(true, std::memory_order_release);
-  Signal(kAllSignals);
+void CommunicationThread::Signal(int signals, bool wake) {
+  const int64_t begin = begin_.load(std::memory_order_relaxed);
+  const int64_t before = ready_.load(std::memory_order_relaxed);
+  int64_t ready = before;
+  while (ready < begin + count_ && signals_needed_(static_cast<int>(ready - begin)) <= signals) {
+    ++ready;
+  }
+  if (ready == before) return;
+  ready_.store(ready);
+  if (wake) Wake();
 }
 
 absl::Status CommunicationThread::Await(int jobs) {
-  const int done = WaitFor(done_, [jobs](int value) { return value >= jobs; });
-  // After a failure the counter jumps to the end at once.
-  return done > count_ ? error_ : absl::OkStatus();
+  const int64_t target = begin_.load(std::memory_order_relaxed) + jobs;
+  RunReady(target);
+  if (done_.load() < ready_.load() && !running_.load()) Wake();  // later jobs need not wait for us
+  WaitUntilDone(target);
+  return failed_.load() ? error_ : absl::OkStatus();
+}
+
+void CommunicationThread::CancelStep() {
+  cancelled_.store(true);
+  ready_.store(begin_.load() + count_);
+  Wake();
 }
 
 absl::Status CommunicationThread::FinishStep() {
-  const int64_t started = generation_.load(std::memory_order_relaxed);
-  WaitFor(finished_, [started](int64_t value) { return value >= started; });
-  return error_;
+  const int64_t signalled = ready_.load();
+  RunReady(signalled);
+  WaitUntilDone(signalled);
+  // The other thread may still be on its way out.
+  while (running_.load()) running_.wait(true);
+  return failed_.load() ? error_ : absl::OkStatus();
+}
+
+void CommunicationThread::WaitUntilDone(int64_t jobs) {
+  for (int64_t done = done_.load(); done < jobs; done = done_.load()) done_.wait(done);
 }
 
 void CommunicationThread::Loop() {
-  for (int64_t steps = 0;; ++steps) {
-    const int64_t generation =
-        WaitFor(generation_, [steps](int64_t value) { return value < 0 || value > steps; });
-    if (generation < 0) return;
-    RunStep();
-    finished_.store(steps + 1, std::memory_order_release);
-    finished_.notify_all();
+  while (!stopping_.load()) {
+    const uint32_t seen = wakes_.load();
+    RunReady(INT64_MAX);
+    if (!stopping_.load()) wakes_.wait(seen);
   }
 }
 
-void CommunicationThread::RunStep() {
-  for (int i = 0; i < count_; ++i) {
-    const int needed = signals_needed_(i);
-    WaitFor(signals_, [needed](int value) { return value >= needed; });
-    absl::Status status = cancelled_.load(std::memory_order_acquire)
-                              ? absl::CancelledError("the step was cancelled")
-                              : job_(i);
-    if (!status.ok()) {
-      error_ = std::move(status);
-      done_.store(count_ + 1, std::memory_order_seq_cst);
-      done_.notify_all();
-      return;
-    }
-    done_.store(i + 1, std::memory_order_seq_cst);
-    done_.notify_all();
+void CommunicationThread::RunReady(int64_t limit) {
+  const auto next = [&] {
+    const int64_t done = done_.load();
+    return done < ready_.load() && done < limit ? done : -1;
+  };
+  while (next() >= 0) {
+    if (running_.exchange(true)) return;
+    for (int64_t job = next(); job >= 0; job = next()) RunNext(job);
+    running_.store(false);
+    running_.notify_all();
   }
+}
+
+void CommunicationThread::RunNext(int64_t next) {
+  const int64_t begin = begin_.load(std::memory_order_relaxed);
+  absl::Status status = cancelled_.load() ? absl::CancelledError("the step was cancelled")
+                                          : job_(static_cast<int>(next - begin));
+  const bool failed = !status.ok();
+  if (failed) {
+    error_ = std::move(status);
+    failed_.store(true);
+  }
+  // After a failure all jobs of the step count as done.
+  done_.store(failed ? begin + count_ : next + 1);
+  done_.notify_all();
 }
 
 }  // namespace weft

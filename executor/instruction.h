@@ -26,6 +26,7 @@ struct Instruction {
   DType dtype = DType::kInvalid;
   CopyRegion region;
   int wait_signals = 0;
+  bool is_last_before_await = false;  // a signal with nothing to compute after it
   // Host memory standing in for each of a communicator's buffers (inputs, else outputs) when the
   // device is not host-accessible.
   std::vector<std::shared_ptr<Buffer>> staging;

@@ -157,6 +157,11 @@ absl::Status CompiledStep::Bind(LoweredStep step) {
     WEFT_ASSIGN_OR_RETURN(Instruction bound, BindInstruction(lowered));
     communication_list_.push_back(std::move(bound));
   }
+  bool awaited_next = false;
+  for (auto instruction = compute_.rbegin(); instruction != compute_.rend(); ++instruction) {
+    instruction->is_last_before_await = instruction->code == OpCode::kSignal && awaited_next;
+    if (instruction->code != OpCode::kSignal) awaited_next = instruction->code == OpCode::kAwait;
+  }
   // The vectors no longer move: the contexts may point at their elements.
   for (Instruction& instruction : compute_) {
     instruction.context.inputs = instruction.inputs.data();
@@ -216,7 +221,7 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
       return environment_.communicator->WaitSent(instruction.handle);
     case OpCode::kSignal:
       WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[instruction.handle - 1]));
-      communication_->Signal(instruction.handle);
+      communication_->Signal(instruction.handle, /*wake=*/!instruction.is_last_before_await);
       return absl::OkStatus();
     case OpCode::kAwait:
       return communication_->Await(instruction.handle);

@@ -200,6 +200,39 @@ std::string CollectiveSchedule::ToString() const {
   return text;
 }
 
+CollectiveSchedule RecursiveDoublingAllReduce(int members, int member, int64_t elements) {
+  int power = 1;
+  while (power * 2 <= members) power *= 2;
+  const BufferRange own{0, 0, elements};
+  const BufferRange scratch{1, 0, elements};
+  ScheduleWriter writer;
+  const auto add_from = [&](int peer) {
+    writer.Receive(peer, scratch);
+    writer.Reduce(scratch, own);
+  };
+  if (member >= power) {
+    writer.Send(member - power, own);
+    writer.Receive(member - power, own);
+    return writer.Finish({elements, 0});
+  }
+  const bool has_partner_above = member + power < members;
+  if (has_partner_above) add_from(member + power);
+  for (int distance = 1; distance < power; distance *= 2) {
+    writer.Send(member ^ distance, own);
+    add_from(member ^ distance);
+  }
+  if (has_partner_above) writer.Send(member + power, own);
+  return writer.Finish({elements, members > 1 ? elements : 0});
+}
+
+CollectiveSchedule AllReduceOfSize(int members, int member, int64_t elements,
+                                   int64_t element_bytes) {
+  constexpr int64_t kSmall = 32 << 10;
+  const bool exchange = members <= 2 || elements * element_bytes <= kSmall;
+  return exchange ? RecursiveDoublingAllReduce(members, member, elements)
+                  : RingAllReduce(members, member, elements);
+}
+
 CollectiveSchedule RingAllReduce(int members, int member, int64_t elements) {
   const std::vector<BufferRange> ranges = EvenRanges(members, elements);
   ScheduleWriter writer;

@@ -47,6 +47,15 @@ struct CollectiveSchedule {
 // Sum of `elements` over all members, in place: reduce-scatter around the ring, then all-gather;
 // each member sends 2 (n - 1) / n of the data. (Patarasuk and Yuan, 2009.)
 CollectiveSchedule RingAllReduce(int members, int member, int64_t elements);
+// The same sum in the fewest rounds: with n = 2^k members each exchanges everything with one other
+// in each of k rounds and sends k times the data; members beyond the largest power of two give
+// theirs to one below it first and get the result last. (Recursive doubling: Thakur, Rabenseifner
+// and Gropp, 2005.)
+CollectiveSchedule RecursiveDoublingAllReduce(int members, int member, int64_t elements);
+// The quicker of the two by its size: two members exchange (one round, as many bytes as the ring);
+// more do so below 32 KiB, where rounds cost more than bytes.
+CollectiveSchedule AllReduceOfSize(int members, int member, int64_t elements,
+                                   int64_t element_bytes);
 
 // The sum in the order of one binary tree over leaves 0..total_leaves-1, whatever the members
 // (law 10). Member m holds the sums of some aligned blocks of leaves, `blocks[m]`, each a [first,

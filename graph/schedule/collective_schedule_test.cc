@@ -138,6 +138,41 @@ TEST(RingAllReduceTest, AMemberSendsTwiceTheDataButForItsShare) {
   }
 }
 
+TEST(RecursiveDoublingAllReduceTest, EveryMemberGetsTheExactSum) {
+  for (int members = 1; members <= 9; ++members) {
+    for (int64_t elements : kSizes) {
+      SCOPED_TRACE(testing::Message() << members << " members, " << elements << " elements");
+      std::vector<CollectiveSchedule> schedules;
+      for (int m = 0; m < members; ++m) {
+        schedules.push_back(RecursiveDoublingAllReduce(members, m, elements));
+      }
+      ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
+      const auto data = RandomIntegers(members, elements, 3);
+      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+        EXPECT_EQ(result, SumOf(data));
+      }
+    }
+  }
+}
+
+TEST(RecursiveDoublingAllReduceTest, AMemberSendsTheDataOnceARound) {
+  for (int members : {2, 4, 8}) {
+    const int rounds = members == 2 ? 1 : members == 4 ? 2 : 3;
+    for (int m = 0; m < members; ++m) {
+      EXPECT_EQ(RecursiveDoublingAllReduce(members, m, 100).elements_sent(), 100 * rounds);
+    }
+  }
+}
+
+TEST(AllReduceOfSizeTest, TakesTheRingOnlyForManyBytesAndMoreThanTwo) {
+  const auto sent = [](int members, int64_t elements) {
+    return AllReduceOfSize(members, 0, elements, 4).elements_sent();
+  };
+  EXPECT_EQ(sent(2, 1 << 20), 1 << 20);
+  EXPECT_EQ(sent(4, 8192), 2 * 8192);
+  EXPECT_EQ(sent(4, 8196), 2 * 8196 * 3 / 4);
+}
+
 TEST(RingAllGatherTest, EveryMemberGetsEveryShard) {
   for (int members = 1; members <= 9; ++members) {
     SCOPED_TRACE(members);
