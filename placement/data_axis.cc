@@ -114,6 +114,22 @@ absl::Status StepSums::AddSums(const std::vector<NodeId>& sums, LocalGraph& end)
   return bucket.empty() ? absl::OkStatus() : AddBucket(bucket, end);
 }
 
+bool StepSums::FitOneBucket(const std::vector<NodeId>& first, const std::vector<NodeId>& later,
+                            const LocalGraph& end) const {
+  int64_t bytes = 0;
+  std::optional<DType> dtype;
+  for (const std::vector<NodeId>* sums : {&first, &later}) {
+    for (const NodeId sum : *sums) {
+      if (!IsHere(sum)) continue;
+      const DType own = layout_.step().graph.value(NodeOf(sum).outputs[0]).type.dtype;
+      if (own != dtype.value_or(own)) return false;
+      dtype = own;
+      bytes += LocalBytes(sum, end);
+    }
+  }
+  return bytes <= layout_.plan->bucket_bytes;
+}
+
 // Inputs of the end graph for the rank's own blocks of one sum; zeros when it has none.
 absl::StatusOr<std::vector<ValueId>> StepSums::AddBlocks(NodeId sum, LocalGraph& end) {
   const ValueId output = NodeOf(sum).outputs[0];

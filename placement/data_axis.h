@@ -28,6 +28,9 @@ class StepSums {
   // Makes the terms of all sums of this stage outputs of a micro graph, under names that all micro
   // graphs of the rank share.
   absl::Status AddTerms(LocalGraph& micro);
+  // Whether this stage's share of both lists of sums is one element type and fits one bucket.
+  bool FitOneBucket(const std::vector<NodeId>& first, const std::vector<NodeId>& later,
+                    const LocalGraph& end) const;
   // Adds the given sums (ids of Accumulate nodes, those of other stages are passed over) to the end
   // graph, with the sends of them.
   absl::Status AddSums(const std::vector<NodeId>& sums, LocalGraph& end);

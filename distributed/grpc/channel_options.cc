@@ -2,6 +2,8 @@
 
 #include <grpc/support/log.h>
 
+#include <cstdlib>
+
 namespace weft {
 namespace {
 
@@ -10,7 +12,7 @@ constexpr int kKeepaliveMilliseconds = 2000;
 }  // namespace
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
-  SilenceGrpcLog();
+  PrepareGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
@@ -27,7 +29,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
 }
 
 void SetServerOptions(grpc::ServerBuilder& builder) {
-  SilenceGrpcLog();
+  PrepareGrpc();
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -39,12 +41,16 @@ void SetServerOptions(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kLongestMessageBytes);
 }
 
-void SilenceGrpcLog() {
-  static const bool silenced = [] {
+void PrepareGrpc() {
+  static const bool prepared = [] {
     gpr_set_log_function([](gpr_log_func_args*) {});
+    // Each thread polls what it waits for. With the default (one epoll set for all threads) the
+    // data of a message is often read by a thread that only passes it on: a wake-up more on every
+    // message, measured as 20 instead of 6 switches in a step of LeNet on two workers.
+    setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0);
     return true;
   }();
-  static_cast<void>(silenced);
+  static_cast<void>(prepared);
 }
 
 }  // namespace weft

@@ -19,8 +19,10 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
 // does not share its port.
 void SetServerOptions(grpc::ServerBuilder& builder);
 
-// Turns off gRPC's own messages on standard error: every error reaches our callers as a status.
-void SilenceGrpcLog();
+// Comes before the first use of gRPC in the process: its own messages on standard error are turned
+// off (every error reaches our callers as a status), and its polling is chosen unless the
+// environment's GRPC_POLL_STRATEGY says otherwise.
+void PrepareGrpc();
 
 }  // namespace weft
 

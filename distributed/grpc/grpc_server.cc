@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
 }
 
 absl::Status GrpcServer::Build() {
+  PrepareGrpc();
   grpc::ServerBuilder builder;
   SetServerOptions(builder);
   int port = 0;
