@@ -1,51 +1,25 @@
 // The small GPT of the corpora learns, and learns the same however it is spread.
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <numeric>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "platform/file_system.h"
-#include "tensor/tensor.h"
+#include "tests/testing/character_data.h"
 #include "tests/testing/training_run.h"
-#include "training/data_file.h"
 
 namespace weft::testing {
 namespace {
 
 constexpr int64_t kBatch = 64;
-constexpr int64_t kLength = 64;
-
-// Row r of the data begins at character 64 r; the label is the next character.
-void WriteText(const std::string& text, int64_t rows, int64_t offset, const std::string& path) {
-  const std::set<char> characters(text.begin(), text.end());
-  const std::vector<char> sorted(characters.begin(), characters.end());
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < rows * kLength; ++i) {
-    const auto at = std::lower_bound(sorted.begin(), sorted.end(), text[i + offset]);
-    ids.push_back(at - sorted.begin());
-  }
-  const auto npy = ToNpy(Tensor::Of<int64_t>(Shape{rows, kLength}, ids));
-  ASSERT_TRUE(npy.ok()) << npy.status();
-  std::ofstream(path, std::ios::binary) << *npy;
-}
 
 class TextTraining : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no model and no text";
-    std::ifstream file(*CorporaFolder() + "/text-iris/tinyshakespeare.txt");
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
+    const std::string text = ReadCorpusText(*CorporaFolder());
     ASSERT_GT(text.size(), 1000000u);
-    const std::string folder = ::testing::TempDir();
-    WriteText(text, kBatch * 50, 0, folder + "/text-x.npy");
-    WriteText(text, kBatch * 50, 1, folder + "/text-labels.npy");
     run_.model = *CorporaFolder() + "/training-models/gpt_char.onnx";
-    run_.data = {{"idx", folder + "/text-x.npy"}, {"labels", folder + "/text-labels.npy"}};
+    run_.data = WriteCharacterData(text, kBatch * 50, ::testing::TempDir());
     run_.batch = kBatch;
     run_.optimizer.kind = "sgd";
     run_.optimizer.learning_rate = 0.1;
