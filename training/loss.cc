@@ -67,9 +67,9 @@ ValueType LabelsTypeFor(const ValueType& scores) {
 }
 
 ValueId LabelsInput(Graph& graph, const ValueType& type) {
-  if (const std::optional<ValueId> known = graph.FindValue(kLabelsInput);
-      known && graph.value(*known).source == ValueSource::kInput) {
-    return *known;
+  if (const std::optional<ValueId> known = graph.FindValue(kLabelsInput); known.has_value()) {
+    if (graph.value(*known).source == ValueSource::kInput) return *known;
+    graph.RenameValue(*known, absl::StrCat(kLabelsInput, "/model"));
   }
   return graph.AddInput(kLabelsInput, type);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "placement/nearest_name.h"
 
 namespace weft {
 namespace {
@@ -16,13 +17,19 @@ absl::Status CheckRange(const char* name, double value, double low, double high)
       absl::StrCat(name, " is ", value, ", expected a number in [", low, ", ", high, ")"));
 }
 
-// State of a variable, in its dtype and shape, zero before the first step.
+// State of a variable, in its dtype and shape, zero before the first step. The slot's name has a
+// suffix when the model has a value of that name.
 ValueId AddSlot(Graph& graph, const std::string& variable, const std::string& slot) {
   const ValueType type = graph.value(graph.FindVariable(variable)->value).type;
   const ValueId value =
       graph.AddVariable(absl::StrCat(variable, "/", slot), type, Tensor(), /*trainable=*/false);
   graph.mutable_variables().back().slot_of = variable;
   return value;
+}
+
+void SetSlotUpdate(Graph& graph, ValueId slot, ValueId updated) {
+  const std::string name = graph.VariableOf(slot)->name;
+  graph.SetVariableUpdate(name, updated);
 }
 
 void AddSgd(GraphBuilder& builder, const OptimizerSpec& spec, const OptimizerInputs& inputs,
@@ -32,17 +39,19 @@ void AddSgd(GraphBuilder& builder, const OptimizerSpec& spec, const OptimizerInp
   Attributes attributes = {{"weight_decay", static_cast<float>(spec.weight_decay)}};
   std::vector<ValueId> operands = {graph.FindVariable(variable)->value, gradient,
                                    inputs.learning_rate};
+  ValueId velocity;
   if (has_velocity) {
+    velocity = AddSlot(graph, variable, "velocity");
     attributes.Set("momentum", static_cast<float>(spec.momentum));
     attributes.Set("nesterov", int64_t{spec.kind == "nesterov"});
-    operands.push_back(AddSlot(graph, variable, "velocity"));
+    operands.push_back(velocity);
   }
   const std::vector<ValueId> updated =
       builder.Ops(std::string(kWeftDomain), "SgdUpdate", std::move(operands), std::move(attributes),
                   {true, has_velocity});
   if (!builder.status().ok()) return;
   graph.SetVariableUpdate(variable, updated[0]);
-  if (has_velocity) graph.SetVariableUpdate(variable + "/velocity", updated[1]);
+  if (has_velocity) SetSlotUpdate(graph, velocity, updated[1]);
 }
 
 void AddAdam(GraphBuilder& builder, const OptimizerSpec& spec, const OptimizerInputs& inputs,
@@ -61,8 +70,8 @@ void AddAdam(GraphBuilder& builder, const OptimizerSpec& spec, const OptimizerIn
       std::move(attributes), {true, true, true});
   if (!builder.status().ok()) return;
   graph.SetVariableUpdate(variable, updated[0]);
-  graph.SetVariableUpdate(variable + "/m", updated[1]);
-  graph.SetVariableUpdate(variable + "/v", updated[2]);
+  SetSlotUpdate(graph, m, updated[1]);
+  SetSlotUpdate(graph, v, updated[2]);
 }
 
 using AddFn = void (*)(GraphBuilder&, const OptimizerSpec&, const OptimizerInputs&,
@@ -85,8 +94,9 @@ std::vector<std::string> OptimizerKinds() {
 
 absl::Status ValidateOptimizer(const OptimizerSpec& spec) {
   if (!Optimizers().contains(spec.kind)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no optimizer '", spec.kind, "'; there are: ", absl::StrJoin(OptimizerKinds(), ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no optimizer '", spec.kind, "'", DidYouMean(spec.kind, OptimizerKinds()),
+                     "; there are: ", absl::StrJoin(OptimizerKinds(), ", ")));
   }
   absl::Status status = CheckRange("learning rate", spec.learning_rate, 0, 1e6);
   status.Update(CheckRange("momentum", spec.momentum, 0, 1));

@@ -33,7 +33,8 @@ struct OptimizerInputs {
 };
 
 // Adds the update of `variable` from its gradient (same shape), and the state it needs as variables
-// "NAME/velocity", "NAME/m", "NAME/v" that start at zero.
+// "NAME/velocity", "NAME/m", "NAME/v" (with a suffix where the graph has a value of that name) that
+// start at zero.
 absl::Status AddUpdate(GraphBuilder& builder, const OptimizerSpec& spec,
                        const OptimizerInputs& inputs, const std::string& variable,
                        ValueId gradient);

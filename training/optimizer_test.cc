@@ -152,11 +152,44 @@ TEST(OptimizerTest, StateFollowsItsParameter) {
   }
 }
 
+TEST(OptimizerTest, AWeightNamedLikeASlotIsNotTakenForIt) {
+  Graph graph;
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, Shape{2, 3}};
+  for (const char* name : {"w", "w/m", "w/velocity"}) {
+    graph.AddVariable(name, type, Tensor(), true);
+  }
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId gradient = graph.AddInput("g", type);
+  const ValueId rate = graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat32, Shape{}});
+  const ValueId step = graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}});
+  ASSERT_TRUE(AddUpdate(builder, {.kind = "adam"}, {rate, step}, "w", gradient).ok());
+  ASSERT_TRUE(AddUpdate(builder, {.kind = "momentum"}, {rate, step}, "w/m", gradient).ok());
+  int slots = 0;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.name == "w/velocity") {
+      EXPECT_FALSE(variable.update.valid());
+      continue;
+    }
+    EXPECT_TRUE(variable.update.valid()) << variable.name;
+    slots += variable.slot_of.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(slots, 3);
+  // The weight's update is output 0 of its own update node.
+  EXPECT_EQ(graph.value(graph.FindVariable("w/m")->update).output_index, 0);
+}
+
 TEST(ValidateOptimizerTest, AnUnknownKindListsTheKnown) {
   const absl::Status status = ValidateOptimizer({.kind = "rmsprop"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()),
             "no optimizer 'rmsprop'; there are: adam, adamw, momentum, nesterov, sgd");
+}
+
+TEST(ValidateOptimizerTest, AnUnknownKindNamesTheNearest) {
+  const absl::Status status = ValidateOptimizer({.kind = "nesterow"});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no optimizer 'nesterow', did you mean 'nesterov'?; there are: adam"));
 }
 
 TEST(ValidateOptimizerTest, EveryKindIsValidAsItComes) {

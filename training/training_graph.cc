@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,8 @@
 
 namespace weft {
 namespace {
+
+constexpr char kAccuracyOutput[] = "accuracy";
 
 // A node of the step region that has no forward counterpart.
 GraphBuilder StepBuilder(Graph& graph, const std::string& prefix) {
@@ -42,6 +45,27 @@ absl::StatusOr<GlobalMean> AddGlobalMean(Graph& graph, const MeanParts& parts,
   builder.Name(mean, name);
   WEFT_RETURN_IF_ERROR(builder.status());
   return GlobalMean{mean, weight};
+}
+
+// Variables and inputs keep their names, which people and files know: none may have one of a step's
+// own. (Other values of the model step aside.)
+absl::Status CheckNames(const Graph& model) {
+  const std::set<std::string> reserved = {kLossOutput, kAccuracyOutput, kLearningRateInput,
+                                          kStepInput};
+  const auto check = [&](const char* what, const std::string& name) -> absl::Status {
+    const bool taken = reserved.contains(name) || (*what == 'w' && name == kLabelsInput);
+    if (!taken) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's ", what, " '", name,
+                     "' has a name that a training step uses for itself; rename it in the model"));
+  };
+  for (const Variable& variable : model.variables()) {
+    WEFT_RETURN_IF_ERROR(check("weight", variable.name));
+  }
+  for (const ValueId input : model.inputs()) {
+    WEFT_RETURN_IF_ERROR(check("input", model.value(input).name));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<ValueId> TrainableValues(const Graph& graph) {
@@ -96,6 +120,7 @@ absl::Status AddUpdates(Graph& graph, const TrainingSpec& spec, const GlobalMean
 
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
   WEFT_RETURN_IF_ERROR(ValidateOptimizer(spec.optimizer));
+  WEFT_RETURN_IF_ERROR(CheckNames(model));
   Graph graph = model.Clone();
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
   const std::vector<ValueId> wanted = TrainableValues(graph);
@@ -121,6 +146,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
 
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics) {
+  WEFT_RETURN_IF_ERROR(CheckNames(model));
   Graph graph = model.Clone();
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
   std::vector<ValueId> outputs;

@@ -41,8 +41,8 @@ struct TrainingSpec {
 // The returned graph has data inputs (the model's and, unless the graph computes the loss,
 // "labels"), step inputs kLearningRateInput and, for Adam, kStepInput, one output kLossOutput (the
 // mean over the whole global batch) and an update for every trainable variable. InvalidArgument
-// when nothing trains, when the loss's output does not exist or fit; Unimplemented when a gradient
-// is missing (with the path).
+// when nothing trains, when the loss's output does not exist or fit, when a weight or an input of
+// the model has the name of a step's own; Unimplemented when a gradient is missing (with the path).
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec);
 
 // Forward only. `metrics`: "accuracy", "loss". Outputs are named after the metrics (means over the

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/inference.h"
@@ -175,6 +176,35 @@ TEST(TrainingGraphTest, AModelValueNamedLossDoesNotGetInTheWay) {
   const std::vector<double> w = *ToDoubles(model.FindVariable("w")->initial);
   const std::vector<double> b = *ToDoubles(model.FindVariable("b")->initial);
   EXPECT_NEAR(Play(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
+}
+
+TEST(TrainingGraphTest, AModelValueNamedLabelsDoesNotGetInTheWay) {
+  Graph model = Model();
+  model.RenameValue(*model.FindValue("scores"), "labels");
+  const auto graph = BuildTrainingGraph(model, {});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->value(*graph->FindValue("labels")).source, ValueSource::kInput);
+  const std::vector<double> w = *ToDoubles(model.FindVariable("w")->initial);
+  const std::vector<double> b = *ToDoubles(model.FindVariable("b")->initial);
+  EXPECT_NEAR(Play(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
+}
+
+TEST(TrainingGraphTest, WeightsAndInputsMayNotHaveTheNamesOfAStep) {
+  for (const char* name : {"loss", "labels", "weft.learning_rate", "weft.step"}) {
+    Graph model = Model();
+    model.AddVariable(name, TypeOf(DType::kFloat64, {3}), Tensor(), true);
+    const absl::Status status = BuildTrainingGraph(model, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("the model's weight '", name,
+                                                        "' has a name that a training step")));
+    EXPECT_THAT(Message(status), HasSubstr("rename it in the model"));
+  }
+  Graph model = Model();
+  model.RenameValue(*model.FindValue("x"), "loss");
+  EXPECT_THAT(Message(BuildTrainingGraph(model, {}).status()),
+              HasSubstr("the model's input 'loss'"));
+  EXPECT_THAT(Message(BuildEvaluationGraph(model, {}, {"loss"}).status()),
+              HasSubstr("the model's input 'loss'"));
 }
 
 TEST(TrainingGraphTest, TheModelIsNotChanged) {
