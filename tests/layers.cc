@@ -168,8 +168,8 @@ std::optional<Include> ParseInclude(absl::string_view line) {
 // The library of //third_party that a header is of, as its target's name; "" for the system's own.
 std::string LibraryOf(const std::string& header) {
   static const auto* const folders =
-      new std::vector<std::string>{"absl/",     "benchmark/",  "gmock/",  "gtest/",    "hwy/",
-                                   "nlohmann/", "rapidcheck/", "spdlog/", "yaml-cpp/", "CLI/"};
+      new std::vector<std::string>{"absl/",     "benchmark/",  "gmock/",    "gtest/", "hwy/",
+                                   "nlohmann/", "rapidcheck/", "yaml-cpp/", "CLI/"};
   for (const std::string& folder : *folders) {
     if (absl::StartsWith(header, folder)) return folder.substr(0, folder.size() - 1);
   }

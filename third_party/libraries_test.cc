@@ -19,7 +19,6 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "onnx/onnx_pb.h"
 #include "rapidcheck.h"
-#include "spdlog/fmt/fmt.h"
 #include "third_party/echo.grpc.pb.h"
 #include "xxhash.h"
 #include "yaml-cpp/yaml.h"
@@ -73,8 +72,6 @@ TEST(Libraries, Onnx) {
 TEST(Libraries, Rapidcheck) {
   EXPECT_TRUE(rc::check("addition commutes", [](int16_t a, int16_t b) { return a + b == b + a; }));
 }
-
-TEST(Libraries, Spdlog) { EXPECT_EQ(fmt::format("{}", 1), "1"); }
 
 TEST(Libraries, XxHash) {
   // XXH3-64 of no bytes with seed 0, from the reference implementation's own tests.
