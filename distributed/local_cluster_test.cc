@@ -23,6 +23,7 @@
 namespace weft {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -133,9 +134,11 @@ TEST_F(LocalClusterTest, AKilledWorkerEndsTheJobNamed) {
 TEST_F(LocalClusterTest, AFrozenWorkerIsNoticed) {
   StartJob(2);
   const absl::Status status = RunUntilHit(processes_[1], SIGSTOP);
-  EXPECT_LT(absl::Now() - hit_, absl::Seconds(8));
+  // Keepalive: its interval, then its patience.
+  EXPECT_LT(absl::Now() - hit_, absl::Seconds(5));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(Text(status), HasSubstr("rank 1"));
+  // Whoever notices first says so: rank 0's stream to it, or the coordinator's call.
+  EXPECT_THAT(Text(status), AnyOf(HasSubstr("rank 1"), HasSubstr("worker:1")));
   coordinator_.reset();
   cluster_.reset();
   EXPECT_FALSE(IsAlive(processes_[1]));
