@@ -123,8 +123,7 @@ absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
   process.arguments = options.command;
   for (const std::string& argument :
        {std::string("--listen"), addresses_.back(), std::string("--ends-with-parent"),
-        absl::StrCat(CurrentProcessId()), std::string("--threads"),
-        absl::StrCat(options.threads_each)}) {
+        absl::StrCat(CurrentProcessId())}) {
     process.arguments.push_back(argument);
   }
   // An idle OpenMP thread that spins takes the core of another worker.

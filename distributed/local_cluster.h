@@ -28,11 +28,10 @@ class WorkerCluster {
 };
 
 struct LocalClusterOptions {
-  // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent PID
-  // --threads N.
+  // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
+  // PID.
   std::vector<std::string> command;  // {"/path/of/graph_runner", "worker"}
   int workers = 1;
-  int threads_each = 1;
   absl::Duration start_timeout = absl::Seconds(60);
   ProcessOutput standard_error = {};
 };

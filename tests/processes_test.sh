@@ -58,6 +58,46 @@ for workers in 1 2 4; do train "strict$workers" 10 --strict --local "$workers"; 
 cmp strict1.onnx strict2.onnx || fail "strict files of 1 and 2 workers differ"
 cmp strict1.onnx strict4.onnx || fail "strict files of 1 and 4 workers differ"
 
+# A loss that is no number names the first node that gave one, and the worker.
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+  --optimizer sgd --lr 900000 --batch 64 --steps 1000 --no-shuffle --local 2 -o nan.onnx > nan.log 2>&1
+code=$?
+[ "$code" -ne 0 ] || fail "exit 0 although the loss is not finite"
+grep -Eq "^error: worker:[01]: .*loss is .*node '.*this is the first node that made one" nan.log || fail "the node is not named: $(cat nan.log)"
+[ ! -e nan.onnx ] || fail "a model was written although the loss is not finite"
+
+# Workers started by hand serve one job after the other, through a cluster spec.
+"$runner" worker --listen "unix:$PWD/w0" 2> w0.log &
+first=$!
+"$runner" worker --listen "unix:$PWD/w1" 2> w1.log &
+second=$!
+cat > cluster.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - address: unix:$PWD/w0
+      - address: unix:$PWD/w1
+YAML
+train alone 10
+for job in 1 2; do
+  train "hand$job" 10 --cluster cluster.yaml && same_losses "hand$job" alone
+done
+grep -q "plan   dp=2 " hand1.log || fail "the cluster's two workers are not both used: $(cat hand1.log)"
+kill "$first" "$second"
+wait "$first" "$second"
+# One that starts where a killed one has left its socket.
+"$runner" worker --listen "unix:$PWD/w0" 2> w0.log &
+first=$!
+cat > again.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - address: unix:$PWD/w0
+YAML
+train again 10 --cluster again.yaml && same_losses again alone
+kill "$first"
+wait "$first"
+
 # A worker killed in mid-step ends the job within 10 s, by name, and leaves nothing behind.
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
   --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --metrics killed.csv \

@@ -1,6 +1,5 @@
-// The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
-// --threads N. WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never
-// listen.
+// The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID.
+// WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,5 +1,7 @@
 #include "tools/graph_runner/job_flags.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,6 +24,20 @@ constexpr char kPlacementOptions[] = "placement";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 constexpr char kOutputLoss[] = "output:";
+
+// What every worker can have: the fewest threads that a worker says, or that are left to it where
+// its host's workers share `cores` (of this machine: the others are taken to be like it).
+int ThreadsOf(const ClusterSpec& cluster, int cores) {
+  std::map<std::string, int> workers_on;
+  for (const WorkerSpec& worker : cluster.workers) ++workers_on[worker.host];
+  int least = cores;
+  for (const WorkerSpec& worker : cluster.workers) {
+    const int threads =
+        worker.threads > 0 ? worker.threads : ThreadBudget(cores, workers_on[worker.host]);
+    least = std::min(least, threads);
+  }
+  return least;
+}
 
 }  // namespace
 
@@ -166,15 +182,14 @@ absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {
   return ParseClusterFile(text, cluster_file_);
 }
 
-absl::StatusOr<Plan> JobFlags::GivenPlan() const {
+absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
   if (!plan_file_.empty()) {
     WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
     return ParsePlanFile(text, plan_file_);
   }
   if (!parallel_.empty()) return ParseParallel(parallel_);
   Plan plan;
-  plan.threads_per_worker =
-      ThreadBudget(AvailableCores(RealFileSystem()), local_workers_ > 0 ? local_workers_ : 1);
+  plan.threads_per_worker = ThreadsOf(cluster, AvailableCores(RealFileSystem()));
   return plan;
 }
 
@@ -183,7 +198,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   auto cluster = Cluster();
   if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kPlan);
   spec.cluster = *std::move(cluster);
-  auto plan = GivenPlan();
+  auto plan = GivenPlan(spec.cluster);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
   spec.plan = *std::move(plan);
   if (strict_) spec.plan.strict = true;

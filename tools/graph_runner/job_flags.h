@@ -47,7 +47,7 @@ class JobFlags {
 
  private:
   absl::StatusOr<ClusterSpec> Cluster() const;
-  absl::StatusOr<Plan> GivenPlan() const;
+  absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
 
   std::string model_;
   TrainableOptions trainable_;

@@ -34,9 +34,6 @@ class WorkerCommand final : public Command {
                    "end when this process, which started this one, or its job ends")
         ->type_name("PID")
         ->check(AtLeastOne);
-    app.add_option("--threads", threads_, "what the one who starts it plans with; jobs say theirs")
-        ->type_name("N")
-        ->check(AtLeastOne);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -66,7 +63,6 @@ class WorkerCommand final : public Command {
   std::string listen_;
   bool insecure_network_ = false;
   int64_t parent_ = 0;
-  int threads_ = 0;
 };
 
 }  // namespace

@@ -12,13 +12,11 @@
 namespace weft {
 namespace {
 
-absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const JobSpec& spec,
-                                                              const PreparedJob& job) {
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const JobSpec& spec) {
   LocalClusterOptions options;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
   options.workers = static_cast<int>(spec.cluster.workers.size());
-  options.threads_each = job.plan.threads_per_worker;
   return StartLocalCluster(RealProcessLauncher(), options);
 }
 
@@ -53,7 +51,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
     *console.err << (flags.connects() ? "waiting for " : "starting ") << spec.cluster.workers.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes = flags.connects() ? Connect(flags, spec, job) : StartProcesses(spec, job);
+    auto processes = flags.connects() ? Connect(flags, spec, job) : StartProcesses(spec);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
