@@ -38,4 +38,18 @@ absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const P
   return partitions;
 }
 
+absl::StatusOr<StepShardings> ShardingsOfStep(const Graph& graph, const Plan& plan,
+                                              const StepShape& shape, NodeEvaluator& evaluator) {
+  WEFT_ASSIGN_OR_RETURN(const StepLayout layout, LayOutStep(graph, plan, shape, evaluator));
+  StepShardings shardings;
+  for (const SizedGraph& sized : layout.sizes) {
+    std::map<std::string, AxisSharding>& by_name = shardings[sized.samples];
+    for (const ValueId id : sized.graph.value_ids()) {
+      by_name[sized.graph.value(id).name] = sized.shardings.values[id.value];
+    }
+  }
+  shardings[0] = shardings[layout.step().samples];
+  return shardings;
+}
+
 }  // namespace weft

@@ -3,6 +3,8 @@
 #define WEFT_PLACEMENT_PARTITIONER_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,6 +12,7 @@
 #include "graph/inference.h"
 #include "graph/partition.h"
 #include "graph/plan.h"
+#include "graph/sharding.h"
 
 namespace weft {
 
@@ -32,6 +35,13 @@ struct StepShape {
 absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,
                                                      const StepShape& shape,
                                                      NodeEvaluator& evaluator);
+
+// How the values of a step lie along the tensor axis, by name: for each micro-batch size its
+// graph's values, and under 0 what is made once per step. Values are found as their users find
+// them.
+using StepShardings = std::map<int64_t, std::map<std::string, AxisSharding>>;
+absl::StatusOr<StepShardings> ShardingsOfStep(const Graph& graph, const Plan& plan,
+                                              const StepShape& shape, NodeEvaluator& evaluator);
 
 }  // namespace weft
 

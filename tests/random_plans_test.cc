@@ -4,7 +4,6 @@
 // WEFT_PLANS: how many seeds (20). WEFT_WORKER_PROGRAM: run each plan on worker processes that this
 // program is started for; else on threads.
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/random_plan.h"
 #include "tests/testing/training_run.h"
-#include "training/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -30,15 +28,11 @@ std::string Environment(const char* name, const std::string& otherwise) {
   return value == nullptr ? otherwise : value;
 }
 
-// Files of a model's data, written once.
+// Written once for each model.
 const std::map<std::string, std::string>& DataFiles(const EquivalenceModel& model) {
   static auto* const written = new std::map<std::string, std::map<std::string, std::string>>();
   std::map<std::string, std::string>& files = (*written)[model.name];
-  for (const auto& [input, tensor] : model.data) {
-    if (files.contains(input)) continue;
-    files[input] = absl::StrCat(::testing::TempDir(), "/", model.name, "-", input, ".npy");
-    std::ofstream(files[input], std::ios::binary) << ToNpy(tensor).value();
-  }
+  if (files.empty()) files = WriteDataFiles(model, ::testing::TempDir());
   return files;
 }
 

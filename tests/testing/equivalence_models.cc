@@ -1,12 +1,14 @@
 #include "tests/testing/equivalence_models.h"
 
 #include <cmath>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/status_macros.h"
+#include "training/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -187,6 +189,16 @@ absl::StatusOr<EquivalenceModel> BuildEquivalenceModel(const std::string& name, 
   }
   WEFT_RETURN_IF_ERROR(builder.builder().status());
   return model;
+}
+
+std::map<std::string, std::string> WriteDataFiles(const EquivalenceModel& model,
+                                                  const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& [input, tensor] : model.data) {
+    files[input] = absl::StrCat(folder, "/", model.name, "-", input, ".npy");
+    std::ofstream(files[input], std::ios::binary) << ToNpy(tensor).value();
+  }
+  return files;
 }
 
 }  // namespace weft::testing

@@ -31,6 +31,10 @@ std::vector<std::string> EquivalenceModelNames();
 // InvalidArgument for an unknown name.
 absl::StatusOr<EquivalenceModel> BuildEquivalenceModel(const std::string& name, int64_t samples);
 
+// Writes the data as NPY files into `folder`; the path of each input's.
+std::map<std::string, std::string> WriteDataFiles(const EquivalenceModel& model,
+                                                  const std::string& folder);
+
 }  // namespace weft::testing
 
 #endif  // WEFT_TESTS_TESTING_EQUIVALENCE_MODELS_H_

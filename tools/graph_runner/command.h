@@ -40,6 +40,7 @@ std::unique_ptr<Command> NewInspectCommand();
 std::unique_ptr<Command> NewPlanCommand();
 std::unique_ptr<Command> NewRunCommand();
 std::unique_ptr<Command> NewTrainCommand();
+std::unique_ptr<Command> NewVerifyCommand();
 std::unique_ptr<Command> NewWorkerCommand();
 
 }  // namespace weft

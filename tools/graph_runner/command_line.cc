@@ -110,6 +110,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewExampleCommand());
   commands.push_back(NewInspectCommand());
   commands.push_back(NewPlanCommand());
+  commands.push_back(NewVerifyCommand());
   commands.push_back(NewTrainCommand());
   commands.push_back(NewEvalCommand());
   commands.push_back(NewRunCommand());

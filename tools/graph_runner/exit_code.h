@@ -8,7 +8,7 @@ namespace weft {
 
 enum class ExitCode : int {
   kOk = 0,
-  kInternal = 1,    // our bug; of `conformance`: a case failed
+  kInternal = 1,    // our bug; of `conformance`: a case failed; of `verify`: a value differs
   kUsage = 2,       // flags and arguments
   kModel = 3,       // model rejected
   kPlan = 4,        // cluster, plan or configuration rejected
