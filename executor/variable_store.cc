@@ -37,12 +37,13 @@ absl::Status BadShard(const VariableShard& shard, const Shape& expected) {
                    shard.local_shape.ToString(), ", expected ", expected.ToString()));
 }
 
-// Runs of bytes that the shard and the global tensor share: (global offset, local offset, bytes).
+// Runs of bytes that the tensor shard, of shape `local`, and the global tensor share: (global
+// offset, offset in the tensor shard, bytes).
 template <typename Fn>
-absl::Status ForEachRun(const VariableShard& shard, Fn fn) {
+absl::Status ForEachTensorRun(const VariableShard& shard, Shape& local, Fn fn) {
   const int64_t element = DTypeBytes(shard.dtype, 1);
+  local = shard.global_shape;
   if (!shard.tensor_sharding.is_split() || shard.tensor_shards == 1) {
-    if (shard.local_shape != shard.global_shape) return BadShard(shard, shard.global_shape);
     fn(int64_t{0}, int64_t{0}, DTypeBytes(shard.dtype, shard.global_shape.num_elements()));
     return absl::OkStatus();
   }
@@ -51,9 +52,8 @@ absl::Status ForEachRun(const VariableShard& shard, Fn fn) {
     return absl::InvalidArgumentError(absl::StrCat(
         "variable '", shard.name, "': shard ", shard.tensor_index, " of ", shard.tensor_shards));
   }
-  const Shape local =
+  local =
       shard.tensor_sharding.LocalShape(shard.global_shape, shard.tensor_shards, shard.tensor_index);
-  if (shard.local_shape != local) return BadShard(shard, local);
   const int axis = shard.tensor_sharding.axis;
   const int64_t outer = shard.global_shape.ProductOf(0, axis) * shard.tensor_sharding.blocks;
   const int64_t inner = shard.global_shape.ProductOf(axis + 1, shard.global_shape.rank());
@@ -65,6 +65,45 @@ absl::Status ForEachRun(const VariableShard& shard, Fn fn) {
     fn((row * rest + range.first) * inner * element, row * bytes, bytes);
   }
   return absl::OkStatus();
+}
+
+struct Run {
+  int64_t global = 0;  // offsets in bytes
+  int64_t local = 0;
+  int64_t bytes = 0;
+};
+
+// Runs of bytes that this rank's part and the global tensor share. Its rows of the tensor shard are
+// one range of bytes.
+absl::StatusOr<std::vector<Run>> RunsOf(const VariableShard& shard) {
+  std::vector<Run> runs;
+  Shape local;
+  WEFT_RETURN_IF_ERROR(
+      ForEachTensorRun(shard, local, [&](int64_t global, int64_t offset, int64_t bytes) {
+        if (bytes > 0) runs.push_back({global, offset, bytes});
+      }));
+  if (shard.data_shards > 1) {
+    if (local.rank() == 0 || shard.data_index < 0 || shard.data_index >= shard.data_shards) {
+      return absl::InvalidArgumentError(absl::StrCat("variable '", shard.name, "': part ",
+                                                     shard.data_index, " of ", shard.data_shards,
+                                                     " of the rows of ", local.ToString()));
+    }
+    const auto rows = AxisSharding::ShardRange(local.dim(0), shard.data_shards, shard.data_index);
+    const int64_t row = DTypeBytes(shard.dtype, local.ProductOf(1, local.rank()));
+    local.set_dim(0, rows.count);
+    const int64_t first = rows.first * row;
+    const int64_t last = first + rows.count * row;
+    std::vector<Run> clipped;
+    for (const Run& run : runs) {
+      const int64_t begin = std::max(run.local, first);
+      const int64_t end = std::min(run.local + run.bytes, last);
+      if (begin < end)
+        clipped.push_back({run.global + begin - run.local, begin - first, end - begin});
+    }
+    runs = std::move(clipped);
+  }
+  if (shard.local_shape != local) return BadShard(shard, local);
+  return runs;
 }
 
 }  // namespace
@@ -144,9 +183,10 @@ absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& sha
   WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
   const char* from = static_cast<const char*>(global.raw_data());
   char* to = static_cast<char*>(local.raw_data());
-  WEFT_RETURN_IF_ERROR(ForEachRun(shard, [&](int64_t source, int64_t target, int64_t bytes) {
-    if (bytes > 0) std::memcpy(to + target, from + source, static_cast<size_t>(bytes));
-  }));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Run> runs, RunsOf(shard));
+  for (const Run& run : runs) {
+    std::memcpy(to + run.local, from + run.global, static_cast<size_t>(run.bytes));
+  }
   return local;
 }
 
@@ -155,9 +195,11 @@ absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tens
   WEFT_RETURN_IF_ERROR(CheckGlobal(global, shard));
   const char* from = static_cast<const char*>(local.raw_data());
   char* to = static_cast<char*>(global.raw_data());
-  return ForEachRun(shard, [&](int64_t target, int64_t source, int64_t bytes) {
-    if (bytes > 0) std::memcpy(to + target, from + source, static_cast<size_t>(bytes));
-  });
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Run> runs, RunsOf(shard));
+  for (const Run& run : runs) {
+    std::memcpy(to + run.global, from + run.local, static_cast<size_t>(run.bytes));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft

@@ -77,9 +77,13 @@ struct VariableShard {
   AxisSharding tensor_sharding;  // shard `tensor_index` of `tensor_shards`
   int tensor_shards = 1;
   int tensor_index = 0;
+  // Rows (axis 0) of the tensor shard: part `data_index` of `data_shards`
+  // (AxisSharding::ShardRange).
+  int data_shards = 1;
+  int data_index = 0;
   bool trainable = false;
   std::string slot_of;
-  // This rank's copy is the one to read back (replica 0 of each shard).
+  // This rank's copy is one to read back (replica 0 of each shard; all replicas that have rows).
   bool is_primary = false;
 };
 

@@ -72,6 +72,11 @@ struct Plan {
   std::string schedule = "gpipe";
   Reduction reduction = Reduction::kRing;
   bool strict = false;
+  // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
+  // also the parameters.
+  int zero = 0;
+  // Parameters that stay whole on every replica all the same, each with the reason.
+  std::map<std::string, std::string> zero_replicated;
   int64_t bucket_bytes = int64_t{4} << 20;
   int threads_per_worker = 1;
 

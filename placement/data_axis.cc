@@ -101,6 +101,10 @@ absl::Status StepSums::AddSums(const std::vector<NodeId>& sums, LocalGraph& end)
   int64_t bytes = 0;
   for (const NodeId sum : sums) {
     if (!IsHere(sum)) continue;
+    if (layout_.scattered_sums.contains(sum)) {
+      WEFT_RETURN_IF_ERROR(AddReduceScatter(sum, end));
+      continue;
+    }
     const int64_t more = LocalBytes(sum, end);
     const bool is_full = bytes + more > layout_.plan->bucket_bytes;
     if (!bucket.empty() && (is_full || dtype_of(sum) != dtype_of(bucket.front()))) {
@@ -171,6 +175,21 @@ absl::Status StepSums::AddBucket(const std::vector<NodeId>& bucket, LocalGraph& 
   for (const NodeId sum : bucket) {
     WEFT_RETURN_IF_ERROR(end.AddSends(NodeOf(sum).outputs[0], Phase::kUpdate));
   }
+  return absl::OkStatus();
+}
+
+absl::Status StepSums::AddReduceScatter(NodeId sum, LocalGraph& end) {
+  const ValueId output = NodeOf(sum).outputs[0];
+  const ValueDef& global = layout_.step().graph.value(output);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ValueId> own, AddBlocks(sum, end));
+  ConversionSite site = end.Site(Phase::kUpdate, global.name, MeshAxis::kData);
+  site.origin = global.origin;
+  const Shape shape = *end.LocalType(output, end.ShardingOf(output)).shape.ToConcrete();
+  WEFT_ASSIGN_OR_RETURN(
+      const ValueId rows,
+      ConvertSharding(site, {own[0], shape, AxisSharding::Partial()}, AxisSharding::Split(0)));
+  end.graph().value(rows).origin = global.origin;
+  end.BindRows(output, rows);
   return absl::OkStatus();
 }
 

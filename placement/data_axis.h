@@ -43,6 +43,8 @@ class StepSums {
   absl::Status AddTerm(NodeId sum, LocalGraph& micro);
   absl::StatusOr<std::vector<ValueId>> AddBlocks(NodeId sum, LocalGraph& end);
   absl::Status AddBucket(const std::vector<NodeId>& bucket, LocalGraph& end);
+  // Each replica keeps its rows of the sum.
+  absl::Status AddReduceScatter(NodeId sum, LocalGraph& end);
   absl::Status AddAllReduce(const std::vector<NodeId>& bucket, std::vector<ValueId> blocks,
                             LocalGraph& end);
   int64_t LocalBytes(NodeId sum, const LocalGraph& end) const;

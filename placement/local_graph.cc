@@ -9,6 +9,14 @@
 #include "platform/status_macros.h"
 
 namespace weft {
+namespace {
+
+// Of the input that the begin graph feeds with all rows.
+std::string GatheredName(const Variable& variable) {
+  return absl::StrCat(variable.name, "@gathered");
+}
+
+}  // namespace
 
 LocalGraph::LocalGraph(const StepLayout& layout, const SizedGraph& sized, const StageEdges& edges,
                        Mesh::Coordinate at)
@@ -37,14 +45,15 @@ void LocalGraph::Place(ValueId local, ValueId value, const AxisSharding& shardin
   graph_.value(local).placement = std::move(placement);
 }
 
-ConversionSite LocalGraph::Site(Phase phase, const std::string& name) {
+ConversionSite LocalGraph::Site(Phase phase, const std::string& name, MeshAxis axis) {
   ConversionSite site;
   site.graph = &graph_;
+  site.axis = axis;
   site.phase = phase;
   site.stage = StageId(at_.pipeline);
   site.name = name;
-  site.index = at_.tensor;
-  for (const RankId rank : mesh().Group(mesh().RankOf(at_), MeshAxis::kTensor)) {
+  site.index = axis == MeshAxis::kData ? at_.data : at_.tensor;
+  for (const RankId rank : mesh().Group(mesh().RankOf(at_), axis)) {
     site.group.push_back(rank.value);
   }
   return site;
@@ -87,6 +96,9 @@ absl::StatusOr<ValueId> LocalGraph::AddShardedConstant(ValueId value, const Axis
 // This rank's part of the value as it lies at its home.
 absl::StatusOr<ValueId> LocalGraph::Base(ValueId value) {
   if (const auto it = bound_.find(value); it != bound_.end()) return it->second;
+  if (rows_.contains(value) && global(value).source == ValueSource::kNode) {
+    return GatherRows(value);
+  }
   const ValueDef& def = global(value);
   ValueId local;
   switch (def.source) {
@@ -118,6 +130,14 @@ absl::StatusOr<ValueId> LocalGraph::AddVariable(ValueId value) {
   if (layout_.owner.at(variable.name) != at_.pipeline) {
     return graph_.AddInput(global(value).name, type, InputRole::kStep);
   }
+  if (!layout_.HasRows(variable)) return AddStoredVariable(variable, type);
+  // The begin graph gathers it.
+  return graph_.AddInput(GatheredName(variable), type, InputRole::kStep);
+}
+
+// A variable that this rank stores with `type`.
+absl::StatusOr<ValueId> LocalGraph::AddStoredVariable(const Variable& variable,
+                                                      const ValueType& type) {
   const ValueId local = graph_.AddVariable(variable.name, type, Tensor(), variable.trainable);
   graph_.mutable_variables().back().slot_of = variable.slot_of;
   if (graph_.value(local).name == variable.name) return local;
@@ -208,7 +228,7 @@ absl::Status LocalGraph::AddNode(NodeId id) {
         it != localized.constants.end()) {
       local = graph_.AddConstant(absl::StrCat(node.name, "/shard_input", i), it->second);
     } else if (node.inputs[i].valid()) {
-      WEFT_ASSIGN_OR_RETURN(local, Get(node.inputs[i], sharding.inputs[i], node.phase));
+      WEFT_ASSIGN_OR_RETURN(local, Input(node, static_cast<int>(i)));
     }
     spec.inputs.push_back(local);
   }
@@ -225,7 +245,16 @@ absl::Status LocalGraph::AddNode(NodeId id) {
   }
   const NodeId local = graph_.AddNode(std::move(spec));
   WEFT_RETURN_IF_ERROR(InferNode(graph_, local));
-  return BindOutputs(node, local);
+  return RowInputs(node) != nullptr ? BindOutputRows(node, local) : BindOutputs(node, local);
+}
+
+absl::StatusOr<ValueId> LocalGraph::Input(const Node& node, int index) {
+  const AxisSharding& wanted = sized_.shardings.nodes[node.id.value].inputs[index];
+  const std::vector<bool>* by_rows = RowInputs(node);
+  if (by_rows != nullptr && (*by_rows)[index]) {
+    return GetRows(node.inputs[index], wanted, node.phase);
+  }
+  return Get(node.inputs[index], wanted, node.phase);
 }
 
 // Checks the inferred local shapes against the sharding, converts where the plan wishes another

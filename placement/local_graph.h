@@ -26,6 +26,13 @@ class LocalGraph {
 
   // This rank's part of a global value, lying as `wanted`; `phase` is that of the reader.
   absl::StatusOr<ValueId> Get(ValueId value, const AxisSharding& wanted, Phase phase);
+  // This replica's rows of that part (layout.data).
+  absl::StatusOr<ValueId> GetRows(ValueId value, const AxisSharding& wanted, Phase phase);
+  // Says which local value is this replica's rows of a global one.
+  void BindRows(ValueId value, ValueId local);
+  // In the begin graph: all rows of a variable of this stage that is stored in rows, as an output
+  // for the other graphs.
+  absl::Status GatherVariable(const Variable& variable);
   // Adds this rank's shard of a node, then the sends of what it makes that belong to its phase.
   absl::Status AddNode(NodeId id);
   // Says which local value is this rank's part of a global one.
@@ -45,7 +52,7 @@ class LocalGraph {
     return sized_.shardings.values[value.value];
   }
   // Where conversions and collectives of this rank stand.
-  ConversionSite Site(Phase phase, const std::string& name);
+  ConversionSite Site(Phase phase, const std::string& name, MeshAxis axis = MeshAxis::kTensor);
 
   Graph& graph() { return graph_; }
   const SizedGraph& sized() const { return sized_; }
@@ -59,6 +66,13 @@ class LocalGraph {
   absl::StatusOr<ValueId> Convert(ValueId value, const AxisSharding& from, const AxisSharding& to,
                                   Phase phase, ValueId local);
   absl::StatusOr<ValueId> AddVariable(ValueId value);
+  absl::StatusOr<ValueId> AddStoredVariable(const Variable& variable, const ValueType& type);
+  absl::StatusOr<ValueId> GatherRows(ValueId value);
+  ValueType RowsType(ValueId value, const AxisSharding& sharding) const;
+  absl::StatusOr<ValueId> Input(const Node& node, int index);
+  // Null unless each replica runs the node for its rows only.
+  const std::vector<bool>* RowInputs(const Node& node) const;
+  absl::Status BindOutputRows(const Node& node, NodeId local);
   absl::StatusOr<ValueId> AddReceive(ValueId value);
   Channel ChannelOf(const StageEdge& edge) const;
   absl::Status BindOutputs(const Node& node, NodeId local);
@@ -70,6 +84,7 @@ class LocalGraph {
   Graph graph_;
   std::vector<Channel> channels_;
   std::map<ValueId, ValueId> bound_;
+  std::map<ValueId, ValueId> rows_;
   std::map<std::tuple<ValueId, AxisSharding::Kind, int, int64_t>, ValueId> converted_;
 };
 

@@ -15,7 +15,7 @@ constexpr int kMost = 1 << 16;  // ranks, micro-batches
 
 const std::vector<std::string>& Keys() {
   static const auto* const keys =
-      new std::vector<std::string>{"dp", "tp", "pp", "micro", "schedule"};
+      new std::vector<std::string>{"dp", "tp", "pp", "zero", "micro", "schedule"};
   return *keys;
 }
 
@@ -31,6 +31,12 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
     plan.schedule = value;
     const absl::Status status = MakeActions(value, 1, 0, 1, true).status();
     return status.ok() ? status : Error(text, std::string(status.message()));
+  }
+  if (key == "zero") {
+    if (absl::SimpleAtoi(value, &plan.zero) && plan.zero >= 0 && plan.zero <= 3) {
+      return absl::OkStatus();
+    }
+    return Error(text, absl::StrCat("zero is '", value, "', not 0, 1, 2 or 3"));
   }
   int* target = key == "dp"      ? &plan.mesh.data
                 : key == "tp"    ? &plan.mesh.tensor

@@ -51,7 +51,7 @@ class PlanReader {
         YamlMap::Read(source_, root, "the plan",
                       {"version", "model_digest", "cluster_digest", "mesh", "workers",
                        "micro_batches", "schedule", "reduction", "strict", "bucket", "threads",
-                       "stages", "tensor_shardings", "prediction"}));
+                       "stages", "tensor_shardings", "zero", "zero_replicated", "prediction"}));
     WEFT_RETURN_IF_ERROR(
         map.Int("version", Plan::kSchemaVersion, Plan::kSchemaVersion, plan_.schema_version));
     WEFT_RETURN_IF_ERROR(map.Quantity("model_digest", ParseDigest, plan_.model_digest));
@@ -64,12 +64,14 @@ class PlanReader {
     if (plan_.strict && plan_.reduction != Reduction::kOrderedTree) {
       return map.KeyError("reduction", "a strict plan needs ordered_tree");
     }
+    WEFT_RETURN_IF_ERROR(map.Int("zero", 0, 3, plan_.zero));
     WEFT_RETURN_IF_ERROR(map.Quantity("bucket", ParseBytes, plan_.bucket_bytes));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, plan_.threads_per_worker));
     WEFT_RETURN_IF_ERROR(ReadMesh(map));
     WEFT_RETURN_IF_ERROR(ReadWorkers(map));
     WEFT_RETURN_IF_ERROR(ReadStages(map));
     WEFT_RETURN_IF_ERROR(ReadShardings(map));
+    WEFT_RETURN_IF_ERROR(ReadZeroReplicated(map));
     WEFT_RETURN_IF_ERROR(ReadPrediction(map));
     return std::move(plan_);
   }
@@ -135,6 +137,19 @@ class PlanReader {
         return source_.Error(entry.value, absl::StrCat(what, ": ", sharding.status().message()));
       }
       plan_.tensor_shardings[entry.key] = *sharding;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadZeroReplicated(const YamlMap& map) {
+    const YAML::Node* node = map.Find("zero_replicated");
+    if (node == nullptr) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries,
+                          ReadEntries(source_, *node, "'zero_replicated'"));
+    for (const YamlEntry& entry : entries) {
+      WEFT_ASSIGN_OR_RETURN(
+          plan_.zero_replicated[entry.key],
+          ReadText(source_, entry.value, absl::StrCat("why '", entry.key, "' stays whole")));
     }
     return absl::OkStatus();
   }
@@ -239,6 +254,14 @@ std::string PlanToYaml(const Plan& plan) {
     out << YAML::Key << "tensor_shardings" << YAML::Value << YAML::BeginMap;
     for (const auto& [name, sharding] : plan.tensor_shardings) {
       out << YAML::Key << name << YAML::Value << sharding.ToString();
+    }
+    out << YAML::EndMap;
+  }
+  if (plan.zero > 0) out << YAML::Key << "zero" << YAML::Value << plan.zero;
+  if (!plan.zero_replicated.empty()) {
+    out << YAML::Key << "zero_replicated" << YAML::Value << YAML::BeginMap;
+    for (const auto& [name, reason] : plan.zero_replicated) {
+      out << YAML::Key << name << YAML::Value << YAML::DoubleQuoted << reason;
     }
     out << YAML::EndMap;
   }

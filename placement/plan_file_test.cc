@@ -203,7 +203,7 @@ TEST(ParallelTest, ReadsMeshMicroBatchesAndSchedule) {
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "
-            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, micro, schedule");
+            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule");
   EXPECT_THAT(ParallelError("ddp=2"), HasSubstr("unknown key 'ddp', did you mean 'dp'?"));
   EXPECT_THAT(ParallelError("dp"), HasSubstr("'dp' is not KEY=VALUE"));
   EXPECT_THAT(ParallelError(""), HasSubstr("'' is not KEY=VALUE"));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "graph/op_schema.h"
 #include "placement/balanced_cut.h"
+#include "placement/data_sharding.h"
 #include "placement/name_pattern.h"
 #include "placement/sharding_propagation.h"
 #include "placement/stage_assignment.h"
@@ -132,6 +133,12 @@ absl::Status CompleteShardings(const Graph& graph, Plan& plan) {
   return absl::OkStatus();
 }
 
+// Which parameters stay whole, for the training graph and for the evaluations of its job.
+void CompleteZero(const Graph& graph, Plan& plan) {
+  if (!HasBackward(graph)) return;
+  plan.zero_replicated = FindDataShardings(graph, plan, plan.tensor_shardings).replicated;
+}
+
 // Before anything is measured: what a core and a socket do at least (docs: performance facts).
 constexpr double kFlopsPerThread = 40e9;
 constexpr double kBytesPerSecond = 1.5e9;
@@ -172,6 +179,7 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
   const int64_t samples = std::max<int64_t>(1, global_batch / plan.micro_batches);
   WEFT_RETURN_IF_ERROR(CompleteStages(graph, samples, plan));
   WEFT_RETURN_IF_ERROR(CompleteShardings(graph, plan));
+  CompleteZero(graph, plan);
   Predict(graph, global_batch, plan);
   return plan;
 }

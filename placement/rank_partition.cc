@@ -155,8 +155,10 @@ absl::Status RankPartitioner::AddUpdates(LocalGraph& end) {
   for (const Variable& variable : step.graph.variables()) {
     if (layout_.owner.at(variable.name) != at_.pipeline || !variable.update.valid()) continue;
     const AxisSharding& sharding = step.shardings.variables.at(variable.name);
-    WEFT_RETURN_IF_ERROR(end.Get(variable.value, sharding, Phase::kUpdate).status());
-    WEFT_ASSIGN_OR_RETURN(const ValueId update, end.Get(variable.update, sharding, Phase::kUpdate));
+    const auto get = layout_.HasRows(variable) ? &LocalGraph::GetRows : &LocalGraph::Get;
+    WEFT_RETURN_IF_ERROR((end.*get)(variable.value, sharding, Phase::kUpdate).status());
+    WEFT_ASSIGN_OR_RETURN(const ValueId update,
+                          (end.*get)(variable.update, sharding, Phase::kUpdate));
     end.graph().SetVariableUpdate(variable.name, update);
   }
   return absl::OkStatus();
@@ -188,10 +190,16 @@ absl::Status RankPartitioner::BuildEnd() {
   return absl::OkStatus();
 }
 
-// All sends come before all receives: two stages that fetch from each other do not wait in a
-// circle.
+// What all replicas of this stage gather comes first, and all sends come before all receives: two
+// stages that fetch from each other do not wait in a circle.
 absl::Status RankPartitioner::BuildBegin() {
   LocalGraph begin(layout_, layout_.step(), layout_.begin_edges, at_);
+  for (const Variable& variable : layout_.step().graph.variables()) {
+    if (layout_.owner.at(variable.name) == at_.pipeline && variable.slot_of.empty() &&
+        layout_.HasRows(variable)) {
+      WEFT_RETURN_IF_ERROR(begin.GatherVariable(variable));
+    }
+  }
   std::set<ValueId> sent;
   for (const StageEdge& edge : layout_.begin_edges.all()) {
     if (edge.from != at_.pipeline || !sent.insert(edge.value).second) continue;
@@ -225,9 +233,16 @@ void RankPartitioner::CollectVariables() {
         shard.tensor_sharding.LocalShape(shard.global_shape, plan_.mesh.tensor, at_.tensor);
     shard.tensor_shards = plan_.mesh.tensor;
     shard.tensor_index = at_.tensor;
+    if (layout_.HasRows(variable)) {
+      shard.data_shards = plan_.mesh.data;
+      shard.data_index = at_.data;
+      shard.local_shape =
+          AxisSharding::Split(0).LocalShape(shard.local_shape, shard.data_shards, shard.data_index);
+    }
     shard.trainable = variable.trainable;
     shard.slot_of = variable.slot_of;
-    shard.is_primary = at_.data == 0 && (at_.tensor == 0 || shard.tensor_sharding.is_split());
+    shard.is_primary = (at_.data == 0 || shard.data_shards > 1) &&
+                       (at_.tensor == 0 || shard.tensor_sharding.is_split());
     partition_.variables.push_back(std::move(shard));
   }
 }

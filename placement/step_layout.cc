@@ -59,6 +59,7 @@ class StepPlanner {
     WEFT_RETURN_IF_ERROR(OrderStep());
     AddBeginEdges();
     AddEndEdges();
+    WEFT_RETURN_IF_ERROR(ShardData());
     NumberChannels();
     return std::move(layout_);
   }
@@ -76,6 +77,8 @@ class StepPlanner {
   void AddBeginEdges();
   void AddEndEdges();
   void AddEndEdge(ValueId value, int to);
+  absl::Status ShardData();
+  bool IsScattered(NodeId sum, const std::vector<std::vector<Graph::Use>>& uses) const;
   void NumberChannels();
 
   NodeEvaluator& evaluator_;
@@ -284,6 +287,43 @@ void StepPlanner::AddEndEdges() {
   }
 }
 
+absl::Status StepPlanner::ShardData() {
+  const SizedGraph& step = layout_.step();
+  const auto find = layout_.shape.training ? FindDataShardings : FindStoredShardings;
+  layout_.data = find(step.graph, plan(), step.shardings.variables);
+  for (const auto& [id, by_rows] : layout_.data.nodes) {
+    const Node& node = step.graph.node(id);
+    for (const ValueId input : node.inputs) {
+      if (!input.valid() || step.graph.value(input).source != ValueSource::kVariable) continue;
+      if (layout_.HomeOf(step, input) == node.stage.value) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("zero=", plan().zero, ": ", DescribeNode(node), " on stage ",
+                       node.stage.value, " updates '", step.graph.value(input).name, "' of stage ",
+                       layout_.HomeOf(step, input), "; both must be on one stage"));
+    }
+  }
+  if (plan().zero < 2 || plan().reduction != Reduction::kRing) return absl::OkStatus();
+  const auto uses = step.graph.BuildUses();
+  for (const NodeId sum : layout_.later_sums) {
+    if (IsScattered(sum, uses)) layout_.scattered_sums.insert(sum);
+  }
+  return absl::OkStatus();
+}
+
+// Only nodes that run on rows read it, all of them its rows.
+bool StepPlanner::IsScattered(NodeId sum, const std::vector<std::vector<Graph::Use>>& uses) const {
+  const Graph& graph = layout_.step().graph;
+  const ValueId output = graph.node(sum).outputs[0];
+  if (std::find(graph.outputs().begin(), graph.outputs().end(), output) != graph.outputs().end() ||
+      !layout_.end_edges.From(output).empty() || uses[output.value].empty()) {
+    return false;
+  }
+  return std::all_of(uses[output.value].begin(), uses[output.value].end(), [&](Graph::Use use) {
+    const auto node = layout_.data.nodes.find(use.node);
+    return node != layout_.data.nodes.end() && node->second[use.input_index];
+  });
+}
+
 void StepPlanner::NumberChannels() {
   const int per_edge = plan().mesh.data * plan().mesh.tensor;
   int next = layout_.begin_edges.NumberChannels(0, per_edge);
@@ -318,6 +358,11 @@ int StageEdges::NumberChannels(int first, int per_edge) {
     first += per_edge;
   }
   return first;
+}
+
+bool StepLayout::HasRows(const Variable& variable) const {
+  if (!variable.slot_of.empty()) return data.parameters.contains(variable.slot_of);
+  return plan->zero == 3 && data.parameters.contains(variable.name);
 }
 
 int StepLayout::HomeOf(const SizedGraph& sized, ValueId value) const {

@@ -4,6 +4,7 @@
 #define WEFT_PLACEMENT_STEP_LAYOUT_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/inference.h"
 #include "graph/plan.h"
+#include "placement/data_sharding.h"
 #include "placement/micro_batches.h"
 #include "placement/partitioner.h"
 #include "placement/sharding_propagation.h"
@@ -71,7 +73,12 @@ struct StepLayout {
   ValueId guard;
   StageEdges begin_edges;
   StageEdges end_edges;
+  // What is split over the data axis; nodes are ids of sizes[0].graph.
+  DataShardings data;
+  std::set<NodeId> scattered_sums;  // of which each replica keeps its rows only
 
+  // This rank has only its rows of the variable.
+  bool HasRows(const Variable& variable) const;
   const SizedGraph& step() const { return sizes[0]; }
   // The stage that has `value` first; -1 = every stage has it (inputs and constants).
   int HomeOf(const SizedGraph& sized, ValueId value) const;

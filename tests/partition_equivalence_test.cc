@@ -230,6 +230,50 @@ TEST_F(PartitionEquivalenceTest, DataParallel) {
   }
 }
 
+// Every ZeRO stage with every optimizer: 2 and 3 replicas, rows that do not divide, a fourth
+// replica that is idle in a short batch.
+TEST_F(PartitionEquivalenceTest, StateSplitOverReplicas) {
+  for (const char* optimizer : {"sgd", "momentum", "adam"}) {
+    SCOPED_TRACE(optimizer);
+    UseMlp(optimizer);
+    for (int zero : {1, 2, 3}) {
+      for (int data : {2, 3, 4}) {
+        SCOPED_TRACE(absl::StrCat("zero=", zero));
+        Plan plan = MakePlan(data, 1, 1, 5);
+        plan.zero = zero;
+        ExpectSame(plan, 13);
+        ExpectSame(plan, 2);
+        plan.reduction = Reduction::kOrderedTree;
+        plan.strict = true;
+        ExpectSame(plan, 13);
+      }
+    }
+  }
+}
+
+TEST_F(PartitionEquivalenceTest, StateSplitOverReplicasOfTensorShardsAndStages) {
+  UseMlp("adam");
+  for (int zero : {1, 2, 3}) {
+    SCOPED_TRACE(absl::StrCat("zero=", zero));
+    Plan plan = MakePlan(2, 2, 2, 4);
+    plan.zero = zero;
+    WishMlp(plan);
+    StageMlp(plan);
+    ExpectSame(plan, 13);
+    plan.mesh.tensor = 3;
+    ExpectSame(plan, 13);
+  }
+  UseTransformer();
+  for (int zero : {1, 3}) {
+    SCOPED_TRACE(absl::StrCat("transformer zero=", zero));
+    Plan plan = MakePlan(2, 2, 2, 4);
+    plan.zero = zero;
+    WishTransformer(plan);
+    StageTransformer(plan);
+    ExpectSame(plan, 8, 1e-11);
+  }
+}
+
 TEST_F(PartitionEquivalenceTest, ShortLastBatchLeavesReplicasIdle) {
   UseMlp();
   for (int64_t batch : {1, 2, 3}) {

@@ -51,6 +51,8 @@ void EncodeVariable(const VariableShard& shard, rpc::VariableShardProto& proto) 
   proto.set_trainable(shard.trainable);
   proto.set_slot_of(shard.slot_of);
   proto.set_is_primary(shard.is_primary);
+  proto.set_data_shards(shard.data_shards);
+  proto.set_data_index(shard.data_index);
 }
 
 absl::StatusOr<VariableShard> DecodeVariable(const rpc::VariableShardProto& proto) {
@@ -62,7 +64,8 @@ absl::StatusOr<VariableShard> DecodeVariable(const rpc::VariableShardProto& prot
   const rpc::AxisShardingProto& sharding = proto.tensor_sharding();
   if (sharding.kind() < 0 || sharding.kind() > static_cast<int>(AxisSharding::Kind::kSplit) ||
       proto.tensor_shards() < 1 || proto.tensor_index() < 0 ||
-      proto.tensor_index() >= proto.tensor_shards()) {
+      proto.tensor_index() >= proto.tensor_shards() || proto.data_shards() < 1 ||
+      proto.data_index() < 0 || proto.data_index() >= proto.data_shards()) {
     return Bad(absl::StrCat("variable '", proto.name(), "' has an impossible sharding"));
   }
   shard.tensor_sharding = {static_cast<AxisSharding::Kind>(sharding.kind()), sharding.axis(),
@@ -73,6 +76,8 @@ absl::StatusOr<VariableShard> DecodeVariable(const rpc::VariableShardProto& prot
   shard.trainable = proto.trainable();
   shard.slot_of = proto.slot_of();
   shard.is_primary = proto.is_primary();
+  shard.data_shards = proto.data_shards();
+  shard.data_index = proto.data_index();
   return shard;
 }
 

@@ -18,7 +18,7 @@ GraphBuilder ConversionSite::Builder() const {
 
 Attributes ConversionSite::GroupAttributes() const {
   Attributes attributes;
-  attributes.Set("axis", std::string(MeshAxisName(MeshAxis::kTensor)));
+  attributes.Set("axis", std::string(MeshAxisName(axis)));
   attributes.Set("group", group);
   return attributes;
 }

@@ -1,5 +1,5 @@
-// Conversions: how a value changes its sharding along the tensor axis. One file per legal
-// conversion. Internal to placement/.
+// Conversions: how a value changes its sharding along a mesh axis. One file per legal conversion.
+// Internal to placement/.
 #ifndef WEFT_PLACEMENT_CONVERSIONS_CONVERSION_H_
 #define WEFT_PLACEMENT_CONVERSIONS_CONVERSION_H_
 
@@ -21,7 +21,8 @@ struct ConversionSite {
   StageId stage;
   Origin origin;
   std::string name;            // of the converted value, and in front of the nodes' names
-  std::vector<int64_t> group;  // ranks of the tensor group, in order
+  MeshAxis axis = MeshAxis::kTensor;
+  std::vector<int64_t> group;  // ranks of this rank's group along the axis, in order
   int index = 0;               // this rank's position in it
 
   int shards() const { return static_cast<int>(group.size()); }
@@ -33,7 +34,7 @@ struct ConversionSite {
 // A value before its conversion.
 struct ShardedOperand {
   ValueId local;  // this rank's shard, in the site's graph
-  Shape global;
+  Shape global;  // what the ranks of the group have together
   AxisSharding sharding;
 };
 

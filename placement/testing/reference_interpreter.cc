@@ -146,6 +146,10 @@ absl::Status Rank::Begin() {
     WEFT_ASSIGN_OR_RETURN(shards_[shard.name],
                           ShardOfTensor(whole->second, shard.tensor_sharding, shard.tensor_shards,
                                         shard.tensor_index));
+    if (shard.data_shards == 1) continue;
+    WEFT_ASSIGN_OR_RETURN(shards_[shard.name],
+                          ShardOfTensor(shards_[shard.name], AxisSharding::Split(0),
+                                        shard.data_shards, shard.data_index));
   }
   begin_.graph = &partition_.begin;
   end_.graph = &partition_.end;
@@ -406,37 +410,49 @@ absl::Status CollectReports(const std::vector<Partition>& partitions,
   return absl::OkStatus();
 }
 
+// The parts of a variable: first along the tensor axis, then the rows along the data axis.
+using PartKey = std::pair<int, int>;
+using Parts = std::map<PartKey, Tensor>;
+
+absl::StatusOr<Tensor> JoinParts(const Parts& parts, const AxisSharding& sharding) {
+  std::map<int, std::vector<Tensor>> rows;  // by tensor shard
+  for (const auto& [key, part] : parts) rows[key.first].push_back(part);
+  std::vector<Tensor> shards;
+  for (const auto& [index, own] : rows) {
+    shards.push_back(own.front());
+    if (own.size() == 1) continue;
+    WEFT_ASSIGN_OR_RETURN(shards.back(), JoinShards(own, AxisSharding::Split(0)));
+  }
+  return sharding.is_split() ? JoinShards(shards, sharding) : shards.front();
+}
+
 // Replicas are equal to the bit, and the shards of each variable make a whole.
 absl::Status CollectVariables(const std::vector<Partition>& partitions,
                               const std::vector<Rank>& ranks, StepOutcome& outcome) {
-  std::map<std::string, std::map<int, Tensor>> shards;
+  std::map<std::string, Parts> shards;
   std::map<std::string, const VariableShard*> first;
-  std::map<std::pair<std::string, int>, int> primaries;
+  std::map<std::pair<std::string, PartKey>, int> primaries;
   for (size_t i = 0; i < ranks.size(); ++i) {
     for (const VariableShard& shard : partitions[i].variables) {
       WEFT_ASSIGN_OR_RETURN(const Tensor local, ranks[i].Variable(shard.name));
-      const int index = shard.tensor_sharding.is_split() ? shard.tensor_index : 0;
-      primaries[{shard.name, index}] += shard.is_primary ? 1 : 0;
+      const PartKey key = {shard.tensor_sharding.is_split() ? shard.tensor_index : 0,
+                           shard.data_index};
+      primaries[{shard.name, key}] += shard.is_primary ? 1 : 0;
       first.try_emplace(shard.name, &shard);
-      const auto [it, is_new] = shards[shard.name].try_emplace(index, local);
+      const auto [it, is_new] = shards[shard.name].try_emplace(key, local);
       if (is_new || BitwiseEqual(it->second, local)) continue;
       return absl::InternalError(
           absl::StrCat("rank ", i, " has another replica of '", shard.name, "'"));
     }
   }
   for (const auto& [key, count] : primaries) {
-    if (count != 1) {
-      return absl::InternalError(absl::StrCat("shard ", key.second, " of '", key.first, "' has ",
-                                              count, " primary copies"));
-    }
+    if (count == 1) continue;
+    return absl::InternalError(absl::StrCat("shard ", key.second.first, ", part ",
+                                            key.second.second, " of '", key.first, "' has ", count,
+                                            " primary copies"));
   }
   for (const auto& [name, parts] : shards) {
-    std::vector<Tensor> ordered;
-    for (const auto& [index, part] : parts) ordered.push_back(part);
-    const AxisSharding& sharding = first[name]->tensor_sharding;
-    outcome.variables[name] = ordered.front();
-    if (!sharding.is_split()) continue;
-    WEFT_ASSIGN_OR_RETURN(outcome.variables[name], JoinShards(ordered, sharding));
+    WEFT_ASSIGN_OR_RETURN(outcome.variables[name], JoinParts(parts, first[name]->tensor_sharding));
   }
   return absl::OkStatus();
 }
