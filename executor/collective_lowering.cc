@@ -274,6 +274,11 @@ absl::Status CollectiveLowering::LowerAllGather(Scope& scope, const Node& node) 
   place.outputs = {gathered};
   place.region = {1, counts[member] * element, 0, 0, 0, offset};
   EmitRun(node, scope, handle, buffers);
+  // Shards of axis 0 lie in the gathered buffer as in the whole tensor.
+  if (regions.front().whole_to_shard.rows == 1) {
+    scope.buffers[out.value] = gathered;
+    return absl::OkStatus();
+  }
   WEFT_ASSIGN_OR_RETURN(BufferIndex output, state_.NewOutput(scope, out));
   offset = 0;
   for (size_t m = 0; m < regions.size(); ++m) {

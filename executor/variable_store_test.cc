@@ -99,6 +99,50 @@ TEST(SliceShardTest, EqualsBruteForceForAxesBlocksAndUnevenSizes) {
   }
 }
 
+// Rows over replicas of a shard along the tensor axis are a shard of a shard.
+TEST(SliceShardTest, RowsOfEveryTensorShardMakeTheWhole) {
+  const Tensor global = Counting({6, 5, 2});
+  for (const AxisSharding& sharding : {AxisSharding::Replicated(), AxisSharding::Split(0),
+                                       AxisSharding::Split(0, 2), AxisSharding::Split(1)}) {
+    for (const int replicas : {2, 3}) {
+      SCOPED_TRACE(sharding.ToString() + " " + std::to_string(replicas));
+      auto assembled = Tensor::Zeros(DType::kFloat32, global.shape());
+      ASSERT_TRUE(assembled.ok());
+      for (int part = 0; part < 2 * replicas; ++part) {
+        VariableShard shard = Whole("w", global.shape());
+        shard.tensor_sharding = sharding;
+        shard.tensor_shards = 2;
+        shard.tensor_index = part % 2;
+        const Shape of_shard =
+            sharding.is_split() ? sharding.LocalShape(global.shape(), 2, part % 2) : global.shape();
+        shard.local_shape = of_shard;
+        const auto tensor_shard = SliceShard(global, shard);
+        ASSERT_TRUE(tensor_shard.ok()) << tensor_shard.status();
+        shard.data_shards = replicas;
+        shard.data_index = part / 2;
+        shard.local_shape = AxisSharding::Split(0).LocalShape(of_shard, replicas, shard.data_index);
+        const auto local = SliceShard(global, shard);
+        ASSERT_TRUE(local.ok()) << local.status();
+        const auto rows = AxisSharding::ShardRange(of_shard.dim(0), replicas, shard.data_index);
+        EXPECT_TRUE(BitwiseEqual(*local, tensor_shard->Rows(rows.first, rows.first + rows.count)));
+        ASSERT_TRUE(AssembleShard(*local, shard, *assembled).ok());
+      }
+      EXPECT_TRUE(BitwiseEqual(*assembled, global));
+    }
+  }
+}
+
+TEST(SliceShardTest, RowsThatAreNotOnesOwnAreRefused) {
+  VariableShard shard = Whole("w", {6, 2});
+  shard.data_shards = 4;
+  shard.local_shape = {1, 2};
+  EXPECT_EQ(Message(SliceShard(Counting({6, 2}), shard).status()),
+            "variable 'w': shard 0 of 1 of [6,2] has shape [1,2], expected [2,2]");
+  shard.data_index = 4;
+  EXPECT_EQ(Message(SliceShard(Counting({6, 2}), shard).status()),
+            "variable 'w': part 4 of 4 of the rows of [6,2]");
+}
+
 TEST(SliceShardTest, AReplicatedVariableIsWhole) {
   VariableShard shard = Whole("w", {2, 2});
   shard.tensor_shards = 3;

@@ -33,6 +33,53 @@ std::string TooFewRows(const Graph& graph, const Variable& variable, const Plan&
   return absl::StrCat("axis 0 has ", *rows, " rows for ", plan.mesh.data, " replicas");
 }
 
+bool IsAlongRows(const OperandFactors& operand, int factor) {
+  return !operand.dims.empty() && operand.dims[0] == std::vector<int>{factor};
+}
+
+bool Has(const OperandFactors& operand, int factor) {
+  return std::any_of(operand.dims.begin(), operand.dims.end(), [&](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
+// The rule of an update node whose shards are nodes as it is itself.
+std::optional<FactorRule> RuleOf(const Graph& graph, const Node& node) {
+  const OpSchema* schema = node.schema;
+  if (node.phase != Phase::kUpdate || schema == nullptr || !schema->sharding() ||
+      schema->localize() || schema->stateful() || schema->op_class() != OpClass::kCompute) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+  if (!view.ok()) return std::nullopt;
+  absl::StatusOr<FactorRule> rule = schema->sharding()(*view);
+  if (!rule.ok() || !rule->shape_inputs.empty()) return std::nullopt;
+  return *std::move(rule);
+}
+
+// The parallel factor that is all of axis 0 of the operand.
+std::optional<int> ParallelRows(const FactorRule& rule, const OperandFactors& operand) {
+  if (operand.dims.empty() || operand.dims[0].size() != 1) return std::nullopt;
+  const int factor = operand.dims[0][0];
+  if (rule.factors[factor].kind != FactorKind::kParallel) return std::nullopt;
+  return factor;
+}
+
+// Which inputs the node reads by rows when `factor` is split, which must be axis 0 of all operands
+// that have it and of all outputs.
+std::optional<std::vector<bool>> InputsByRows(const Node& node, const FactorRule& rule,
+                                              int factor) {
+  std::vector<bool> by_rows;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    by_rows.push_back(node.inputs[i].valid() && IsAlongRows(rule.inputs[i], factor));
+    if (node.inputs[i].valid() && !by_rows[i] && Has(rule.inputs[i], factor)) return std::nullopt;
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].valid() && !IsAlongRows(rule.outputs[i], factor)) return std::nullopt;
+  }
+  return by_rows;
+}
+
 // Decides about one parameter: the nodes between it, its state and their new values.
 class UpdateRegion {
  public:
@@ -94,28 +141,18 @@ class UpdateRegion {
 
   std::string DecideNode(const Node& node) {
     const std::string needs_all = absl::StrCat(DescribeNode(node), " needs all rows");
-    const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph_, node);
-    const OpSchema& schema = *node.schema;
-    if (!view.ok() || !schema.sharding() || schema.localize() || schema.stateful()) {
-      return needs_all;
-    }
-    const absl::StatusOr<FactorRule> rule = schema.sharding()(*view);
-    if (!rule.ok() || !rule->shape_inputs.empty()) return needs_all;
+    const std::optional<FactorRule> rule = RuleOf(graph_, node);
+    if (!rule.has_value()) return needs_all;
     const std::optional<int> factor = RowFactor(node, *rule);
     if (!factor.has_value()) return needs_all;
-    std::vector<bool> by_rows;
+    const std::optional<std::vector<bool>> by_rows = InputsByRows(node, *rule, *factor);
+    if (!by_rows.has_value()) return needs_all;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool has = node.inputs[i].valid() && IsAlongRows(rule->inputs[i], *factor);
-      const bool is_split = node.inputs[i].valid() && rows_.contains(node.inputs[i]);
-      if ((is_split && !has) || (!has && Has(rule->inputs[i], *factor))) return needs_all;
-      by_rows.push_back(has);
+      if (rows_.contains(node.inputs[i]) && !(*by_rows)[i]) return needs_all;
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (!node.outputs[i].valid()) continue;
-      if (!IsAlongRows(rule->outputs[i], *factor)) return needs_all;
-      rows_.insert(node.outputs[i]);
-    }
-    nodes_[node.id] = std::move(by_rows);
+    rows_.insert(node.outputs.begin(), node.outputs.end());
+    rows_.erase(kNoValue);
+    nodes_[node.id] = *by_rows;
     return "";
   }
 
@@ -123,22 +160,9 @@ class UpdateRegion {
   std::optional<int> RowFactor(const Node& node, const FactorRule& rule) const {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i].valid() || !rows_.contains(node.inputs[i])) continue;
-      const OperandFactors& operand = rule.inputs[i];
-      if (operand.dims.empty() || operand.dims[0].size() != 1) return std::nullopt;
-      const int factor = operand.dims[0][0];
-      if (rule.factors[factor].kind != FactorKind::kParallel) return std::nullopt;
-      return factor;
+      return ParallelRows(rule, rule.inputs[i]);
     }
     return std::nullopt;
-  }
-
-  static bool IsAlongRows(const OperandFactors& operand, int factor) {
-    return !operand.dims.empty() && operand.dims[0] == std::vector<int>{factor};
-  }
-  static bool Has(const OperandFactors& operand, int factor) {
-    return std::any_of(operand.dims.begin(), operand.dims.end(), [&](const std::vector<int>& dim) {
-      return std::find(dim.begin(), dim.end(), factor) != dim.end();
-    });
   }
 
   // Nobody else reads state or what the region makes; the parameter itself may be read whole.
@@ -194,6 +218,51 @@ DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
     if (!reason.empty()) result.replicated[variable.name] = reason;
   }
   return result;
+}
+
+bool ReadsRowsOnly(const Graph& graph, const std::vector<Graph::Use>& uses, ValueId value,
+                   const ShardingDecisions& shardings, const DataShardings& data) {
+  const std::vector<ValueId>& outputs = graph.outputs();
+  if (uses.empty() || std::find(outputs.begin(), outputs.end(), value) != outputs.end()) {
+    return false;
+  }
+  for (const Variable& variable : graph.variables()) {
+    if (variable.update == value) return false;
+  }
+  return std::all_of(uses.begin(), uses.end(), [&](const Graph::Use& use) {
+    const auto node = data.nodes.find(use.node);
+    return node != data.nodes.end() && node->second[use.input_index] &&
+           shardings.nodes[use.node.value].inputs[use.input_index] == shardings.values[value.value];
+  });
+}
+
+void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, DataShardings& data) {
+  const std::vector<std::vector<Graph::Use>> uses = graph.BuildUses();
+  std::vector<NodeId> pending;
+  for (const auto& [id, by_rows] : data.nodes) pending.push_back(id);
+  while (!pending.empty()) {
+    const Node& reader = graph.node(pending.back());
+    pending.pop_back();
+    const std::vector<bool> by_rows = data.nodes.at(reader.id);
+    for (size_t i = 0; i < reader.inputs.size(); ++i) {
+      const ValueId value = reader.inputs[i];
+      if (!by_rows[i] || graph.value(value).source != ValueSource::kNode) continue;
+      const Node& node = graph.node(graph.value(value).producer);
+      if (data.nodes.contains(node.id) || node.outputs.size() != 1 || node.stage != reader.stage ||
+          shardings.nodes[node.id.value].outputs[0] != shardings.values[value.value] ||
+          !ReadsRowsOnly(graph, uses[value.value], value, shardings, data)) {
+        continue;
+      }
+      const std::optional<FactorRule> rule = RuleOf(graph, node);
+      if (!rule.has_value()) continue;
+      const std::optional<int> factor = ParallelRows(*rule, rule->outputs[0]);
+      if (!factor.has_value()) continue;
+      const auto inputs = InputsByRows(node, *rule, *factor);
+      if (!inputs.has_value()) continue;
+      data.nodes[node.id] = *inputs;
+      pending.push_back(node.id);
+    }
+  }
 }
 
 DataShardings FindStoredShardings(const Graph& graph, const Plan& plan,

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/sharding.h"
+#include "placement/sharding_propagation.h"
 
 namespace weft {
 
@@ -37,6 +38,15 @@ using VariableShardings = std::map<std::string, AxisSharding>;
 // the plan shards state over several replicas.
 DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
                                 const VariableShardings& tensor_shardings);
+
+// Adds the nodes whose rows only such nodes read (the scaling of a gradient), as far as they stay
+// on one stage and keep their sharding along the tensor axis.
+void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, DataShardings& data);
+
+// All `uses` of the value are by such nodes, which read their rows of it as it lies along the
+// tensor axis.
+bool ReadsRowsOnly(const Graph& graph, const std::vector<Graph::Use>& uses, ValueId value,
+                   const ShardingDecisions& shardings, const DataShardings& data);
 
 // For an evaluation graph, which has no updates: the parameters that a job of this plan keeps
 // split.

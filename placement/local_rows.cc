@@ -37,16 +37,18 @@ void LocalGraph::BindRows(ValueId value, ValueId local) {
 
 absl::StatusOr<ValueId> LocalGraph::GetRows(ValueId value, const AxisSharding& wanted,
                                             Phase phase) {
-  if (wanted != ShardingOf(value)) {
+  const bool as_it_lies = wanted == ShardingOf(value);
+  const Variable* variable = sized_.graph.VariableOf(value);
+  const bool is_stored = variable != nullptr && layout_.HasRows(*variable);
+  if (const auto it = rows_.find(value); it != rows_.end() && as_it_lies) return it->second;
+  if (!as_it_lies && (is_stored || rows_.contains(value))) {
     return absl::UnimplementedError(
         absl::StrCat("zero=", layout_.plan->zero, ": '", global(value).name, "' lies as ",
                      ShardingOf(value).ToString(), " along the tensor axis, its update wants ",
                      wanted.ToString(), "; state that is split over both axes must not change"));
   }
-  if (const auto it = rows_.find(value); it != rows_.end()) return it->second;
-  const Variable* variable = sized_.graph.VariableOf(value);
   ValueId local;
-  if (variable != nullptr && layout_.HasRows(*variable)) {
+  if (is_stored) {
     WEFT_ASSIGN_OR_RETURN(local, AddStoredVariable(*variable, RowsType(value, wanted)));
   } else {
     WEFT_ASSIGN_OR_RETURN(const ValueId whole, Get(value, wanted, phase));
@@ -55,6 +57,7 @@ absl::StatusOr<ValueId> LocalGraph::GetRows(ValueId value, const AxisSharding& w
     const Shape shape = *LocalType(value, wanted).shape.ToConcrete();
     WEFT_ASSIGN_OR_RETURN(local, ConvertSharding(site, {whole, shape, AxisSharding::Replicated()},
                                                  AxisSharding::Split(0)));
+    if (!as_it_lies) return local;
   }
   graph_.value(local).origin = global(value).origin;
   BindRows(value, local);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph/op_schema.h"
+#include "graph/schedule/collective_schedule.h"
 #include "graph/schedule/memory_plan.h"
 #include "placement/graph_node_view.h"
 #include "placement/planner.h"
@@ -30,6 +31,23 @@ double FlopsOf(const Graph& graph) {
   return flops;
 }
 
+// Bytes that this rank sends around the ring to gather or scatter shards, which may be uneven.
+double RingBytesOf(const Graph& graph, const Node& node) {
+  const bool gathers = node.op == "AllGather";
+  const Shape whole = ShapeOf(graph, gathers ? node.outputs[0] : node.inputs[0]);
+  const int axis = static_cast<int>(node.attributes.Int("dim", 0));
+  const int64_t rest = whole.dim(axis) / node.attributes.Int("blocks", 1);
+  std::vector<int64_t> counts;
+  for (const int64_t size : node.attributes.Ints("sizes")) {
+    counts.push_back(rest == 0 ? 0 : whole.num_elements() / rest * size);
+  }
+  const int member = static_cast<int>(node.attributes.Int("index", 0));
+  const CollectiveSchedule schedule =
+      gathers ? RingAllGather(counts, member) : RingReduceScatter(counts, member);
+  return static_cast<double>(
+      DTypeBytes(graph.value(node.inputs[0]).type.dtype, schedule.elements_sent()));
+}
+
 // Bytes that one run of the graph sends: a ring's share for collectives.
 double SentBytesOf(const Graph& graph) {
   double bytes = 0;
@@ -44,8 +62,7 @@ double SentBytesOf(const Graph& graph) {
         std::max<double>(1, static_cast<double>(node.attributes.Ints("group").size()));
     if (node.op == "Send") bytes += operands;
     if (node.op == "AllReduce") bytes += 2 * operands * (members - 1) / members;
-    if (node.op == "AllGather") bytes += operands * (members - 1);
-    if (node.op == "ReduceScatter") bytes += operands * (members - 1) / members;
+    if (node.op == "AllGather" || node.op == "ReduceScatter") bytes += RingBytesOf(graph, node);
   }
   return bytes;
 }

@@ -200,6 +200,23 @@ TEST(ParallelTest, ReadsMeshMicroBatchesAndSchedule) {
   EXPECT_EQ(ParseParallel("pp=2")->mesh, (Mesh{1, 1, 2}));
 }
 
+TEST(ParallelTest, ReadsZero) {
+  EXPECT_EQ(ParseParallel("dp=2,zero=3")->zero, 3);
+  EXPECT_EQ(ParseParallel("dp=2,zero=0")->zero, 0);
+  EXPECT_THAT(ParallelError("dp=2,zero=4"), HasSubstr("zero is '4', not 0, 1, 2 or 3"));
+}
+
+TEST(PlanFileTest, ZeroAndWhatStaysWholeComeBack) {
+  Plan plan;
+  plan.zero = 2;
+  plan.zero_replicated = {{"fc.bias", "axis 0 has 1 rows for 2 replicas"}};
+  const auto read = ParsePlanFile(PlanToYaml(plan), "plan.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->zero, 2);
+  EXPECT_EQ(read->zero_replicated, plan.zero_replicated);
+  EXPECT_THAT(PlanError("zero: 4"), HasSubstr("zero"));
+}
+
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "

@@ -159,8 +159,10 @@ void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   prediction.compute_seconds =
       passes * forward / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
   if (passes > 1) {
-    prediction.communication_seconds =
-        2.0 * (mesh.data - 1) / mesh.data * weights / mesh.tensor / mesh.pipeline / kBytesPerSecond;
+    // Around the ring: reduce-scatter and all-gather; ZeRO 1 gathers what it updated besides.
+    const double rounds = plan.zero == 1 ? 3 : 2;
+    prediction.communication_seconds = rounds * (mesh.data - 1) / mesh.data * weights /
+                                       mesh.tensor / mesh.pipeline / kBytesPerSecond;
   }
   const double per_replica = static_cast<double>(plan.micro_batches) / mesh.data;
   prediction.bubble_fraction = (mesh.pipeline - 1) / (per_replica + mesh.pipeline - 1);

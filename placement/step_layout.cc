@@ -78,7 +78,6 @@ class StepPlanner {
   void AddEndEdges();
   void AddEndEdge(ValueId value, int to);
   absl::Status ShardData();
-  bool IsScattered(NodeId sum, const std::vector<std::vector<Graph::Use>>& uses) const;
   void NumberChannels();
 
   NodeEvaluator& evaluator_;
@@ -302,26 +301,17 @@ absl::Status StepPlanner::ShardData() {
                        layout_.HomeOf(step, input), "; both must be on one stage"));
     }
   }
+  ExtendToInputs(step.graph, step.shardings, layout_.data);
   if (plan().zero < 2 || plan().reduction != Reduction::kRing) return absl::OkStatus();
   const auto uses = step.graph.BuildUses();
   for (const NodeId sum : layout_.later_sums) {
-    if (IsScattered(sum, uses)) layout_.scattered_sums.insert(sum);
+    const ValueId output = step.graph.node(sum).outputs[0];
+    if (layout_.end_edges.From(output).empty() &&
+        ReadsRowsOnly(step.graph, uses[output.value], output, step.shardings, layout_.data)) {
+      layout_.scattered_sums.insert(sum);
+    }
   }
   return absl::OkStatus();
-}
-
-// Only nodes that run on rows read it, all of them its rows.
-bool StepPlanner::IsScattered(NodeId sum, const std::vector<std::vector<Graph::Use>>& uses) const {
-  const Graph& graph = layout_.step().graph;
-  const ValueId output = graph.node(sum).outputs[0];
-  if (std::find(graph.outputs().begin(), graph.outputs().end(), output) != graph.outputs().end() ||
-      !layout_.end_edges.From(output).empty() || uses[output.value].empty()) {
-    return false;
-  }
-  return std::all_of(uses[output.value].begin(), uses[output.value].end(), [&](Graph::Use use) {
-    const auto node = layout_.data.nodes.find(use.node);
-    return node != layout_.data.nodes.end() && node->second[use.input_index];
-  });
 }
 
 void StepPlanner::NumberChannels() {

@@ -66,6 +66,74 @@ TEST_F(ParallelEquivalence, StrictGivesTheSameBitsOnOneTwoAndFourWorkers) {
   }
 }
 
+TEST_F(ParallelEquivalence, StateSplitOverReplicasGivesTheLossesOfOneProcess) {
+  for (const char* model : {"mlp_mnist", "lenet_mnist"}) {
+    for (const char* optimizer : {"sgd", "momentum", "adam"}) {
+      TrainingRun run = MlpRun(*CorporaFolder());
+      run.model = *CorporaFolder() + "/training-models/" + model + ".onnx";
+      run.steps = 10;
+      run.optimizer.kind = optimizer;
+      run.optimizer.learning_rate = std::string(optimizer) == "adam" ? 0.001 : 0.01;
+      const TrainingOutcome single = MustRun(run);
+      for (int workers : {2, 3}) {
+        for (int zero : {1, 2, 3}) {
+          run.workers = workers;
+          run.plan.zero = zero;
+          EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5)
+              << model << " with " << optimizer << ", dp=" << workers << ",zero=" << zero;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ParallelEquivalence, StateSplitOverReplicasOfStagesAndShards) {
+  TrainingRun run = MlpRun(*CorporaFolder());
+  run.steps = 10;
+  run.optimizer.kind = "momentum";
+  run.optimizer.learning_rate = 0.01;
+  const TrainingOutcome single = MustRun(run);
+  for (int zero : {1, 2, 3}) {
+    run.workers = 4;
+    run.plan.zero = zero;
+    run.plan.micro_batches = 4;
+    run.plan.mesh = {2, 1, 2};
+    run.plan.tensor_shardings.clear();
+    EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5) << "pp=2 " << zero;
+    run.plan.mesh = {2, 2, 1};
+    run.plan.tensor_shardings = {{"fc1.weight", AxisSharding::Split(0)},
+                                 {"fc1.bias", AxisSharding::Split(0)},
+                                 {"fc2.weight", AxisSharding::Split(1)}};
+    EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5) << "tp=2 " << zero;
+  }
+}
+
+// Strict, every stage gives the bits of one process, in the trained parameters too.
+TEST_F(ParallelEquivalence, StrictStateSplitOverReplicasGivesTheSameBits) {
+  TrainingRun run = MlpRun(*CorporaFolder());
+  run.model = *CorporaFolder() + "/training-models/lenet_mnist.onnx";
+  run.steps = 10;
+  run.optimizer.kind = "adam";
+  run.optimizer.learning_rate = 0.001;
+  run.plan.strict = true;
+  run.plan.micro_batches = 4;
+  const TrainingOutcome single = MustRun(run);
+  ASSERT_FALSE(single.parameters.empty());
+  for (int workers : {2, 3}) {
+    for (int zero : {1, 2, 3}) {
+      run.workers = workers;
+      run.plan.zero = zero;
+      const TrainingOutcome spread = MustRun(run);
+      EXPECT_EQ(spread.losses, single.losses);
+      ASSERT_EQ(spread.parameters.size(), single.parameters.size());
+      for (const auto& [name, value] : single.parameters) {
+        EXPECT_TRUE(BitwiseEqual(spread.parameters.at(name), value))
+            << name << ", dp=" << workers << ",zero=" << zero;
+      }
+    }
+  }
+}
+
 TEST_F(ParallelEquivalence, PipelineAndDataLossesEqualOneProcess) {
   TrainingRun run = MlpRun(*CorporaFolder());
   run.steps = 10;

@@ -21,6 +21,8 @@ Partition FullPartition() {
   w.tensor_sharding = AxisSharding::Split(0, 1);
   w.tensor_shards = 2;
   w.tensor_index = 1;
+  w.data_shards = 4;
+  w.data_index = 3;
   w.slot_of = "other";
   Channel channel;
   channel.id = ChannelId(9);
@@ -52,6 +54,8 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   EXPECT_EQ(decoded->variables[0].local_shape, (Shape{1, 3}));
   EXPECT_EQ(decoded->variables[0].tensor_sharding, AxisSharding::Split(0, 1));
   EXPECT_EQ(decoded->variables[0].tensor_index, 1);
+  EXPECT_EQ(decoded->variables[0].data_shards, 4);
+  EXPECT_EQ(decoded->variables[0].data_index, 3);
   EXPECT_TRUE(decoded->variables[0].trainable);
   EXPECT_EQ(decoded->variables[0].slot_of, "other");
   ASSERT_EQ(decoded->channels.size(), 1u);

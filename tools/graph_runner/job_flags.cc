@@ -107,8 +107,11 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("FILE.yaml")
       ->excludes(local);
   CLI::Option* const parallel =
-      app.add_option("--parallel", parallel_, "the mesh: data, tensor and pipeline parallelism")
-          ->type_name("dp=2,tp=1,pp=2")
+      app.add_option(
+             "--parallel", parallel_,
+             "the mesh: data, tensor and pipeline parallelism; zero=1, 2 or 3 splits optimizer "
+             "state, gradients, parameters over dp")
+          ->type_name("dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
       ->type_name("FILE.yaml")

@@ -55,6 +55,16 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
   std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %d threads per worker%s\n",
                                      plan.mesh.ToString(), plan.micro_batches, plan.schedule,
                                      plan.threads_per_worker, plan.strict ? ", strict" : "");
+  if (plan.zero > 0) {
+    absl::StrAppend(&text, "ZeRO ", plan.zero, ": ",
+                    plan.zero == 1   ? "optimizer state"
+                    : plan.zero == 2 ? "optimizer state and summed gradients"
+                                     : "parameters, optimizer state and summed gradients",
+                    " split over ", plan.mesh.data, " replicas\n");
+    for (const auto& [name, reason] : plan.zero_replicated) {
+      absl::StrAppend(&text, "  whole: ", name, " (", reason, ")\n");
+    }
+  }
   if (plan.prediction.step_seconds > 0) {
     absl::StrAppendFormat(&text, "predicted %s per step, of it %s communication\n",
                           DurationText(plan.prediction.step_seconds),
