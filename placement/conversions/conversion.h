@@ -20,7 +20,7 @@ struct ConversionSite {
   Phase phase = Phase::kForward;
   StageId stage;
   Origin origin;
-  std::string name;            // of the converted value, and in front of the nodes' names
+  std::string name;  // of the converted value, and in front of the nodes' names
   MeshAxis axis = MeshAxis::kTensor;
   std::vector<int64_t> group;  // ranks of this rank's group along the axis, in order
   int index = 0;               // this rank's position in it
@@ -34,7 +34,7 @@ struct ConversionSite {
 // A value before its conversion.
 struct ShardedOperand {
   ValueId local;  // this rank's shard, in the site's graph
-  Shape global;  // what the ranks of the group have together
+  Shape global;   // what the ranks of the group have together
   AxisSharding sharding;
 };
 
