@@ -76,7 +76,7 @@ class Worker::Impl {
 
   absl::Status CheckJoined() const;
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
-  absl::StatusOr<StepResult> RunStep(Program& program, const StepOptions& options);
+  absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
 
   const WorkerEnvironment environment_;
@@ -175,20 +175,20 @@ absl::StatusOr<Tensor> Worker::Impl::ReadVariable(const std::string& name) {
 }
 
 // A step whose loss is not finite has changed nothing: it is run again, looking at every node.
-absl::StatusOr<StepResult> Worker::Impl::RunStep(Program& program, const StepOptions& options) {
-  absl::StatusOr<StepResult> result = program.step->Run(options);
-  if (result.ok() || !absl::IsOutOfRange(result.status())) return result;
+absl::Status Worker::Impl::RunStep(Program& program, const StepOptions& options,
+                                   StepResult& result) {
+  const absl::Status status = program.step->RunInto(options, result);
+  if (!absl::IsOutOfRange(status)) return status;
   StepOptions checked = options;
   checked.check_numerics = true;
-  const absl::StatusOr<StepResult> again = program.step->Run(checked);
+  const absl::Status again = program.step->RunInto(checked, result);
   // Another rank has found the node, and says so.
-  if (absl::IsAborted(again.status())) return again;
-  if (again.ok() || !absl::IsOutOfRange(again.status())) {
-    communicator_->Abort(result.status());
-    return result.status();
+  if (absl::IsAborted(again)) return again;
+  if (!absl::IsOutOfRange(again)) {
+    communicator_->Abort(status);
+    return status;
   }
-  return absl::OutOfRangeError(
-      absl::StrCat(result.status().message(), "; ", again.status().message()));
+  return absl::OutOfRangeError(absl::StrCat(status.message(), "; ", again.message()));
 }
 
 absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
@@ -201,18 +201,21 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
     }
     StepOptions options;
     options.scalars = range.scalars;
+    // Their memory is used again in every step.
+    StepResult result;
+    StepReport done;
     for (int64_t i = 0; i < range.count; ++i) {
       options.step = range.first_step + i;
       options.scalars[kStepInput] = static_cast<double>(options.step + 1);
       const int64_t begin = environment_.clock->MonotonicNanos();
-      absl::StatusOr<StepResult> result = RunStep(program->second, options);
-      if (!result.ok()) {
+      std::swap(result.reports, done.values);
+      const absl::Status status = RunStep(program->second, options, result);
+      if (!status.ok()) {
         failed_ = true;
-        return Annotate(result.status(), Name());
+        return Annotate(status, Name());
       }
-      StepReport done;
       done.step = options.step;
-      done.values = std::move(result->reports);
+      std::swap(result.reports, done.values);
       done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
       if (program->second.input != nullptr) {
         done.input_seconds = program->second.input->TakeSeconds();

@@ -43,7 +43,7 @@ class CompiledStep final : public StepProgram {
 
   absl::Status Bind(LoweredStep step);
 
-  absl::StatusOr<StepResult> Run(const StepOptions& options) override;
+  absl::Status RunInto(const StepOptions& options, StepResult& result) override;
   const ProgramMemory& memory() const override { return memory_; }
   void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
   std::vector<NodeStatistics> statistics() const override;
@@ -63,7 +63,7 @@ class CompiledStep final : public StepProgram {
   absl::Status CheckNumerics(const Instruction& instruction);
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
-  absl::StatusOr<StepResult> ReadReports();
+  absl::Status ReadReports(StepResult& result);
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
@@ -404,21 +404,23 @@ absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepResult> CompiledStep::ReadReports() {
-  StepResult result;
+absl::Status CompiledStep::ReadReports(StepResult& result) {
   const void* arena = arena_ != nullptr ? arena_->data() : nullptr;
   for (const LoweredReport& report : step_.reports) {
-    WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(report.dtype, report.shape));
+    Tensor& tensor = result.reports[report.name];
+    const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
+                          tensor.dtype() == report.dtype && tensor.shape() == report.shape;
+    if (!reusable) {
+      WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
+    }
     const void* source = step_.buffers.AddressIn(report.buffer, const_cast<void*>(arena));
     WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
                                                          tensor.raw_data(), tensor.bytes()));
-    result.reports[report.name] = std::move(tensor);
   }
-  WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
-  return result;
+  return compute_stream_->Synchronize(kDeviceTimeout);
 }
 
-absl::StatusOr<StepResult> CompiledStep::Run(const StepOptions& options) {
+absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
   current_step_ = options.step;
   guard_failed_ = false;
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
@@ -436,7 +438,7 @@ absl::StatusOr<StepResult> CompiledStep::Run(const StepOptions& options) {
     if (status.ok()) status = communicated;
   }
   WEFT_RETURN_IF_ERROR(status);
-  return ReadReports();
+  return ReadReports(result);
 }
 
 std::vector<NodeStatistics> CompiledStep::statistics() const {
@@ -469,6 +471,12 @@ std::string CompiledStep::DebugString() const {
 }
 
 }  // namespace
+
+absl::StatusOr<StepResult> StepProgram::Run(const StepOptions& options) {
+  StepResult result;
+  WEFT_RETURN_IF_ERROR(RunInto(options, result));
+  return result;
+}
 
 absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partition,
                                                          const ExecutorEnvironment& environment) {

@@ -64,8 +64,8 @@ struct NodeStatistics {
   int64_t nanoseconds = 0;
 };
 
-// Immutable after compile but for its arena: one step at a time. In the steady state Run allocates
-// nothing of our own but the result, and takes no lock on the compute path.
+// Immutable after compile but for its arena: one step at a time. In the steady state RunInto
+// allocates nothing of our own and takes no lock on the compute path.
 class StepProgram {
  public:
   virtual ~StepProgram() = default;
@@ -73,7 +73,10 @@ class StepProgram {
   // changes and the error is OutOfRange ("loss is nan ..."); the caller may run again with
   // check_numerics. The first error of any instruction aborts the communicator and is returned with
   // node name, op and shapes.
-  virtual absl::StatusOr<StepResult> Run(const StepOptions& options) = 0;
+  absl::StatusOr<StepResult> Run(const StepOptions& options);
+  // The same for a caller that keeps its result from step to step: entries and tensors of it that
+  // nobody else holds are written anew, so nothing is allocated.
+  virtual absl::Status RunInto(const StepOptions& options, StepResult& result) = 0;
   virtual const ProgramMemory& memory() const = 0;
   // Turns timing per node on (two clock reads an instruction).
   virtual void EnableStatistics(bool enabled) = 0;

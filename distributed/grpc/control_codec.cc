@@ -68,8 +68,7 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
   return ranges;
 }
 
-rpc::StepReport Encode(const StepReport& report) {
-  rpc::StepReport message;
+void Encode(const StepReport& report, rpc::StepReport& message) {
   message.set_step(report.step);
   message.set_seconds(report.seconds);
   message.set_input_seconds(report.input_seconds);
@@ -79,7 +78,6 @@ rpc::StepReport Encode(const StepReport& report) {
     EncodeType(tensor, *value.mutable_type());
     value.set_content(tensor.raw_data(), tensor.bytes());
   }
-  return message;
 }
 
 absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {

@@ -20,7 +20,8 @@ JobMembership Decode(const rpc::JoinRequest& request);
 rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges);
 std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 
-rpc::StepReport Encode(const StepReport& report);
+// Into an empty message: one that was used and cleared keeps its memory.
+void Encode(const StepReport& report, rpc::StepReport& message);
 absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
 
 void EncodeType(const Tensor& tensor, rpc::TensorType& type);

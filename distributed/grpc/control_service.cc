@@ -24,7 +24,7 @@ class ReportSender {
  public:
   explicit ReportSender(grpc::ServerWriter<rpc::StepReports>& writer) : writer_(writer) {}
   void Add(const StepReport& report) {
-    *pending_.add_reports() = Encode(report);
+    Encode(report, *pending_.add_reports());
     const absl::Time now = absl::Now();
     if (now - sent_ < kReportInterval &&
         static_cast<size_t>(pending_.reports_size()) < kMostReportsAtOnce) {
