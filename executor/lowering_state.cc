@@ -26,8 +26,6 @@ std::string ShapesText(const Graph& graph, const Node& node) {
                       absl::StrJoin(node.outputs, ", ", append));
 }
 
-bool RunsIn(const Node& node, Phase phase) { return node.phase == phase; }
-
 }  // namespace
 
 int LoweringState::InfoOf(const Graph& graph, const Node& node) {
@@ -232,15 +230,16 @@ absl::Status LoweringState::LowerBegin() {
   return absl::OkStatus();
 }
 
-absl::Status LoweringState::LowerMicroBatch(int local, Phase phase) {
-  Scope& scope = *micro_[local];
-  WEFT_ASSIGN_OR_RETURN(std::vector<NodeId> order, scope.graph->TopologicalOrder());
-  for (NodeId id : order) {
-    const Node& node = scope.graph->node(id);
-    if (RunsIn(node, phase)) WEFT_RETURN_IF_ERROR(LowerNode(scope, node));
-  }
-  if (phase != Phase::kForward) return absl::OkStatus();
-  // Sums of values that no node makes (folded to constants).
+absl::Status LoweringState::LowerMicroBatch(const Action& action,
+                                            const std::vector<NodeId>& nodes) {
+  Scope& scope = *micro_[action.micro_batch];
+  for (const NodeId id : nodes) WEFT_RETURN_IF_ERROR(LowerNode(scope, scope.graph->node(id)));
+  const bool is_first = action.kind == Action::Kind::kForward && action.chunk == 0;
+  return is_first ? SumConstants(scope) : absl::OkStatus();
+}
+
+// Sums of values that no node makes (folded to constants).
+absl::Status LoweringState::SumConstants(Scope& scope) {
   for (const auto& [name, blocks] : blocks_of_output_) {
     const std::optional<ValueId> id = scope.graph->FindValue(name);
     if (!id) return absl::InternalError(absl::StrCat("micro graph has no output '", name, "'"));

@@ -55,8 +55,8 @@ class LoweringState {
   // Scalars, channels, blocks and buckets: what must exist before the first instruction.
   absl::Status Begin();
   absl::Status LowerBegin();
-  // `local` indexes Partition::micro_batches.
-  absl::Status LowerMicroBatch(int local, Phase phase);
+  // `nodes` of the graph of the action's micro-batch, in order.
+  absl::Status LowerMicroBatch(const Action& action, const std::vector<NodeId>& nodes);
   absl::Status LowerEnd();
   // Variable write-backs, in-place decisions, lifetimes.
   absl::StatusOr<LoweredStep> Finish();
@@ -75,6 +75,7 @@ class LoweringState {
   absl::StatusOr<BufferIndex> BindConstant(const ValueDef& value);
   absl::StatusOr<BufferIndex> NewOutput(Scope& scope, ValueId value);
 
+  absl::Status SumConstants(Scope& scope);
   absl::Status LowerNode(Scope& scope, const Node& node);
   absl::Status LowerKernel(Scope& scope, const Node& node);
   absl::Status LowerAlias(Scope& scope, const Node& node, int input);

@@ -30,11 +30,14 @@
 
 namespace weft {
 
-// One entry of a pipeline schedule on a rank. Text form: "F0", "B2", "Begin", "U".
+// One entry of a pipeline schedule on a rank. Text form: "F0", "B2", "W1", "F0.1", "Begin", "U".
 struct Action {
-  enum class Kind : uint8_t { kBegin, kForward, kBackward, kUpdate };
+  // Where a list has weight gradients (W), its backwards (B) run what other stages wait for, and
+  // the weight gradients run the rest of the backward pass. Else B runs all of it.
+  enum class Kind : uint8_t { kBegin, kForward, kBackward, kWeightGradient, kUpdate };
   Kind kind = Kind::kForward;
   int micro_batch = 0;  // index into Partition::micro_batches
+  int chunk = 0;        // runs the nodes of stage chunk * Mesh::pipeline + this rank's place
   friend bool operator==(const Action&, const Action&) = default;
 };
 

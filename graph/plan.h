@@ -68,8 +68,11 @@ struct Plan {
   // The job's micro-batches: the global batch is cut into this many, first ones one longer, and
   // replica d of D runs micro-batches [V d / D, V (d + 1) / D).
   int micro_batches = 1;
-  // Text form of the pipeline schedule's generator: "gpipe" or "1f1b".
+  // The pipeline schedule's generator: "gpipe", "1f1b", "interleaved" or "zero_bubble".
   std::string schedule = "gpipe";
+  // Stages that each rank of the pipeline runs: rank r has r, r + mesh.pipeline, ... More than one
+  // with the schedule interleaved only.
+  int chunks = 1;
   Reduction reduction = Reduction::kRing;
   bool strict = false;
   // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
@@ -86,6 +89,8 @@ struct Plan {
   std::map<std::string, AxisSharding> tensor_shardings;
 
   Prediction prediction;
+
+  int num_stages() const { return mesh.pipeline * chunks; }
 };
 
 }  // namespace weft

@@ -57,6 +57,7 @@ absl::Status StepSums::AddTerm(NodeId sum, LocalGraph& micro) {
   const NodeId producer = global.value(input).producer;
   const Phase phase = producer.valid() ? global.node(producer).phase : Phase::kForward;
   const AxisSharding& sharding = micro.sized().shardings.nodes[found->value].inputs[0];
+  micro.set_stage(producer.valid() ? global.node(producer).stage : StageId(at_.pipeline));
   WEFT_ASSIGN_OR_RETURN(ValueId term, micro.Get(input, sharding, phase));
   const ValueDef& def = micro.graph().value(term);
   const std::string wish =
@@ -70,7 +71,7 @@ absl::Status StepSums::AddTerm(NodeId sum, LocalGraph& micro) {
     spec.inputs = {term};
     spec.outputs = {name};
     spec.phase = phase;
-    spec.stage = StageId(at_.pipeline);
+    spec.stage = micro.stage();
     spec.origin = NodeOf(sum).origin;
     const NodeId copy = micro.graph().AddNode(std::move(spec));
     WEFT_RETURN_IF_ERROR(InferNode(micro.graph(), copy));

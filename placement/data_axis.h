@@ -39,7 +39,7 @@ class StepSums {
 
  private:
   const Node& NodeOf(NodeId sum) const { return layout_.step().graph.node(sum); }
-  bool IsHere(NodeId sum) const { return NodeOf(sum).stage.value == at_.pipeline; }
+  bool IsHere(NodeId sum) const { return layout_.PlaceOf(NodeOf(sum).stage) == at_.pipeline; }
   absl::Status AddTerm(NodeId sum, LocalGraph& micro);
   absl::StatusOr<std::vector<ValueId>> AddBlocks(NodeId sum, LocalGraph& end);
   absl::Status AddBucket(const std::vector<NodeId>& bucket, LocalGraph& end);

@@ -20,7 +20,7 @@ std::string GatheredName(const Variable& variable) {
 
 LocalGraph::LocalGraph(const StepLayout& layout, const SizedGraph& sized, const StageEdges& edges,
                        Mesh::Coordinate at)
-    : layout_(layout), sized_(sized), edges_(edges), at_(at) {
+    : layout_(layout), sized_(sized), edges_(edges), at_(at), stage_(at.pipeline) {
   graph_.name = sized.graph.name;
   graph_.opsets = sized.graph.opsets;
 }
@@ -50,7 +50,7 @@ ConversionSite LocalGraph::Site(Phase phase, const std::string& name, MeshAxis a
   site.graph = &graph_;
   site.axis = axis;
   site.phase = phase;
-  site.stage = StageId(at_.pipeline);
+  site.stage = stage_;
   site.name = name;
   site.index = axis == MeshAxis::kData ? at_.data : at_.tensor;
   for (const RankId rank : mesh().Group(mesh().RankOf(at_), axis)) {
@@ -179,7 +179,7 @@ absl::StatusOr<ValueId> LocalGraph::AddReceive(ValueId value) {
       "shape", std::vector<int64_t>(channel.shape.dims().begin(), channel.shape.dims().end()));
   spec.outputs = {channel.value};
   spec.phase = edge->phase;
-  spec.stage = StageId(at_.pipeline);
+  spec.stage = stage_;
   spec.origin = global(value).origin;
   const NodeId node = graph_.AddNode(std::move(spec));
   WEFT_RETURN_IF_ERROR(InferNode(graph_, node));
@@ -207,7 +207,7 @@ absl::Status LocalGraph::AddSends(ValueId value, Phase phase) {
     spec.attributes.Set("channel", int64_t{channel.id.value});
     spec.inputs = {local};
     spec.phase = phase;
-    spec.stage = StageId(at_.pipeline);
+    spec.stage = stage_;
     spec.origin = global(value).origin;
     graph_.AddNode(std::move(spec));
     channels_.push_back(channel);
@@ -218,6 +218,7 @@ absl::Status LocalGraph::AddSends(ValueId value, Phase phase) {
 absl::Status LocalGraph::AddNode(NodeId id) {
   const Node& node = sized_.graph.node(id);
   const NodeSharding& sharding = sized_.shardings.nodes[id.value];
+  set_stage(node.stage);
   WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(sized_.graph, node));
   WEFT_ASSIGN_OR_RETURN(LocalizedNode localized,
                         LocalizeNode(view, sharding, mesh().tensor, at_.tensor));

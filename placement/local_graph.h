@@ -35,6 +35,10 @@ class LocalGraph {
   absl::Status GatherVariable(const Variable& variable);
   // Adds this rank's shard of a node, then the sends of what it makes that belong to its phase.
   absl::Status AddNode(NodeId id);
+  // What is added from now on besides nodes of the graph (receives, sends, conversions) belongs to
+  // this stage; AddNode sets it to the node's. At first the rank's place on the pipeline axis.
+  void set_stage(StageId stage) { stage_ = stage; }
+  StageId stage() const { return stage_; }
   // Says which local value is this rank's part of a global one.
   void Bind(ValueId value, ValueId local) { bound_[value] = local; }
   // Adds the sends of `value` to other stages that run in `phase`.
@@ -81,6 +85,7 @@ class LocalGraph {
   const SizedGraph& sized_;
   const StageEdges& edges_;
   const Mesh::Coordinate at_;
+  StageId stage_;
   Graph graph_;
   std::vector<Channel> channels_;
   std::map<ValueId, ValueId> bound_;

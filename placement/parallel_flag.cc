@@ -15,7 +15,7 @@ constexpr int kMost = 1 << 16;  // ranks, micro-batches
 
 const std::vector<std::string>& Keys() {
   static const auto* const keys =
-      new std::vector<std::string>{"dp", "tp", "pp", "zero", "micro", "schedule"};
+      new std::vector<std::string>{"dp", "tp", "pp", "zero", "micro", "schedule", "chunks"};
   return *keys;
 }
 
@@ -29,7 +29,7 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
                     Plan& plan) {
   if (key == "schedule") {
     plan.schedule = value;
-    const absl::Status status = MakeActions(value, 1, 0, 1, true).status();
+    const absl::Status status = CheckScheduleName(value);
     return status.ok() ? status : Error(text, std::string(status.message()));
   }
   if (key == "zero") {
@@ -38,11 +38,12 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
     }
     return Error(text, absl::StrCat("zero is '", value, "', not 0, 1, 2 or 3"));
   }
-  int* target = key == "dp"      ? &plan.mesh.data
-                : key == "tp"    ? &plan.mesh.tensor
-                : key == "pp"    ? &plan.mesh.pipeline
-                : key == "micro" ? &plan.micro_batches
-                                 : nullptr;
+  int* target = key == "dp"       ? &plan.mesh.data
+                : key == "tp"     ? &plan.mesh.tensor
+                : key == "pp"     ? &plan.mesh.pipeline
+                : key == "micro"  ? &plan.micro_batches
+                : key == "chunks" ? &plan.chunks
+                                  : nullptr;
   if (target == nullptr) {
     return Error(text, absl::StrCat("unknown key '", key, "'", DidYouMean(key, Keys())));
   }
@@ -65,6 +66,9 @@ absl::StatusOr<Plan> ParseParallel(const std::string& text) {
     WEFT_RETURN_IF_ERROR(SetKey(text, parts[0], parts[1], plan));
   }
   const int64_t ranks = int64_t{plan.mesh.data} * plan.mesh.tensor * plan.mesh.pipeline;
+  if (const absl::Status fits = CheckSchedule(plan.schedule, plan.chunks); !fits.ok()) {
+    return Error(text, std::string(fits.message()));
+  }
   if (ranks > kMost) {
     return Error(text, absl::StrCat(ranks, " ranks are more than there can be"));
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
+#include "graph/schedule/schedule_player.h"
 #include "graph/verifier.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -126,20 +127,63 @@ class ChannelCheck {
   std::map<int, End> ends_;
 };
 
+// The channels of one pipeline per micro-batch, from the micro graphs of its ranks.
+class PipelineChannels {
+ public:
+  void Add(const Partition& partition) {
+    if (partition.micro_batches.empty()) return;
+    const Graph& graph = partition.micro[partition.micro_batches.front().graph];
+    std::map<int64_t, const Channel*> channels;
+    for (const Channel& channel : partition.channels) channels[channel.id.value] = &channel;
+    for (const NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      const bool sends = node.op == "Send";
+      if (!sends && node.op != "Recv") continue;
+      const int64_t number = node.attributes.Int("channel", -1);
+      const auto listed = channels.find(number);
+      if (listed == channels.end()) continue;
+      ScheduleChannel& channel = channels_[number];
+      channel.name = listed->second->value;
+      (sends ? channel.from : channel.to) = node.stage.value;
+      (sends ? channel.from_kind : channel.to_kind) =
+          node.phase == Phase::kForward ? Action::Kind::kForward : Action::Kind::kBackward;
+    }
+  }
+
+  std::vector<ScheduleChannel> Finish() const {
+    std::vector<ScheduleChannel> channels;
+    for (const auto& [number, channel] : channels_) channels.push_back(channel);
+    return channels;
+  }
+
+ private:
+  std::map<int64_t, ScheduleChannel> channels_;
+};
+
+// What every transport gives: before a rank sends on a channel again, it waits until the message
+// before has left its memory, and in process that is when the receiver takes it.
+constexpr int kCredits = 1;
+
+// Every pipeline is played once, with its channels and their credits.
 absl::Status CheckActions(const std::vector<Partition>& partitions) {
   const Mesh& mesh = partitions.front().mesh;
   for (int replica = 0; replica < mesh.data; ++replica) {
-    std::vector<ActionList> stages;
-    int micro_batches = 0;
-    for (int stage = 0; stage < mesh.pipeline; ++stage) {
+    std::vector<ActionList> lists;
+    PipelineChannels channels;
+    PlayOptions options;
+    for (int place = 0; place < mesh.pipeline; ++place) {
       const Partition& partition =
-          partitions[mesh.RankOf({.data = replica, .tensor = 0, .pipeline = stage}).value];
-      stages.push_back(partition.actions);
-      micro_batches = static_cast<int>(partition.micro_batches.size());
+          partitions[mesh.RankOf({.data = replica, .tensor = 0, .pipeline = place}).value];
+      lists.push_back(partition.actions);
+      channels.Add(partition);
+      options.micro_batches = static_cast<int>(partition.micro_batches.size());
     }
-    const absl::Status status = ValidateActions(stages, micro_batches);
+    options.channels = channels.Finish();
+    options.credits = kCredits;
+    const absl::Status status = ValidateActions(lists, options);
     if (!status.ok()) {
-      return absl::InternalError(absl::StrCat("replica ", replica, ": ", status.message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan's pipeline of replica ", replica, ": ", status.message()));
     }
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph/op_schema.h"
+#include "graph/schedule/action_nodes.h"
 #include "graph/schedule/collective_schedule.h"
 #include "graph/schedule/memory_plan.h"
 #include "placement/graph_node_view.h"
@@ -75,21 +76,19 @@ class StepLifetimes {
   absl::StatusOr<int64_t> ArenaBytes() {
     std::vector<std::vector<int>> buffers(partition_.micro_batches.size());
     std::vector<int> once;
+    WEFT_ASSIGN_OR_RETURN(const ActionNodes nodes, ActionNodes::Create(partition_));
     for (const Action& action : partition_.actions) {
       switch (action.kind) {
         case Action::Kind::kBegin:
-          WEFT_RETURN_IF_ERROR(Run(partition_.begin, nullptr, once));
+          Run(partition_.begin, nodes.Of(action), once);
           break;
         case Action::Kind::kUpdate:
           once.clear();
-          WEFT_RETURN_IF_ERROR(Run(partition_.end, nullptr, once));
+          Run(partition_.end, nodes.Of(action), once);
           break;
-        default: {
-          const Phase phase =
-              action.kind == Action::Kind::kForward ? Phase::kForward : Phase::kBackward;
+        default:
           const int graph = partition_.micro_batches[action.micro_batch].graph;
-          WEFT_RETURN_IF_ERROR(Run(partition_.micro[graph], &phase, buffers[action.micro_batch]));
-        }
+          Run(partition_.micro[graph], nodes.Of(action), buffers[action.micro_batch]);
       }
     }
     WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(lifetimes_));
@@ -98,18 +97,15 @@ class StepLifetimes {
 
  private:
   // `buffers` holds the buffer of each value of this run, by ValueId; -1 = none yet.
-  absl::Status Run(const Graph& graph, const Phase* phase, std::vector<int>& buffers) {
+  void Run(const Graph& graph, const std::vector<NodeId>& nodes, std::vector<int>& buffers) {
     buffers.resize(graph.value_capacity(), -1);
-    WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
-    for (const NodeId id : order) {
+    for (const NodeId id : nodes) {
       const Node& node = graph.node(id);
-      if (phase != nullptr && node.phase != *phase) continue;
       for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
         for (const ValueId value : *values) Touch(graph, value, buffers);
       }
       ++now_;
     }
-    return absl::OkStatus();
   }
 
   void Touch(const Graph& graph, ValueId value, std::vector<int>& buffers) {

@@ -1,6 +1,7 @@
 #include "placement/partitioner.h"
 
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/action_list.h"
 #include "placement/partition_check.h"
 #include "placement/rank_partition.h"
 #include "placement/step_layout.h"
@@ -15,6 +16,7 @@ absl::Status CheckPlan(const Plan& plan) {
     return absl::InvalidArgumentError(absl::StrCat("the plan's mesh is ", mesh.ToString(),
                                                    "; each axis needs at least one rank"));
   }
+  WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
   if (plan.strict && plan.reduction != Reduction::kOrderedTree) {
     return absl::InvalidArgumentError(
         "a strict plan must combine gradients by the ordered tree, not by the ring");

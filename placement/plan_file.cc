@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxThreads = 4096;
+constexpr int64_t kMaxChunks = 1024;
 
 std::string DigestToString(uint64_t digest) {
   return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
@@ -37,7 +38,7 @@ absl::StatusOr<Reduction> ParseReduction(const std::string& text) {
 }
 
 absl::StatusOr<std::string> ParseSchedule(const std::string& text) {
-  WEFT_RETURN_IF_ERROR(MakeActions(text, 1, 0, 1, true).status());
+  WEFT_RETURN_IF_ERROR(CheckScheduleName(text));
   return text;
 }
 
@@ -48,16 +49,22 @@ class PlanReader {
   absl::StatusOr<Plan> Read(const YAML::Node& root) {
     WEFT_ASSIGN_OR_RETURN(
         const YamlMap map,
-        YamlMap::Read(source_, root, "the plan",
-                      {"version", "model_digest", "cluster_digest", "mesh", "workers",
-                       "micro_batches", "schedule", "reduction", "strict", "bucket", "threads",
-                       "stages", "tensor_shardings", "zero", "zero_replicated", "prediction"}));
+        YamlMap::Read(
+            source_, root, "the plan",
+            {"version", "model_digest", "cluster_digest", "mesh", "workers", "micro_batches",
+             "schedule", "chunks", "reduction", "strict", "bucket", "threads", "stages",
+             "tensor_shardings", "zero", "zero_replicated", "prediction"}));
     WEFT_RETURN_IF_ERROR(
         map.Int("version", Plan::kSchemaVersion, Plan::kSchemaVersion, plan_.schema_version));
     WEFT_RETURN_IF_ERROR(map.Quantity("model_digest", ParseDigest, plan_.model_digest));
     WEFT_RETURN_IF_ERROR(map.Quantity("cluster_digest", ParseDigest, plan_.cluster_digest));
     WEFT_RETURN_IF_ERROR(map.Int("micro_batches", 1, kMaxMicroBatches, plan_.micro_batches));
     WEFT_RETURN_IF_ERROR(map.Quantity("schedule", ParseSchedule, plan_.schedule));
+    WEFT_RETURN_IF_ERROR(map.Int("chunks", 1, kMaxChunks, plan_.chunks));
+    if (const absl::Status fits = CheckSchedule(plan_.schedule, plan_.chunks); !fits.ok()) {
+      return map.KeyError(map.Find("chunks") != nullptr ? "chunks" : "schedule",
+                          std::string(fits.message()));
+    }
     WEFT_RETURN_IF_ERROR(map.Bool("strict", plan_.strict));
     if (plan_.strict) plan_.reduction = Reduction::kOrderedTree;
     WEFT_RETURN_IF_ERROR(map.Quantity("reduction", ParseReduction, plan_.reduction));
@@ -118,7 +125,7 @@ class PlanReader {
       WEFT_ASSIGN_OR_RETURN(
           const int64_t stage,
           ReadInteger(source_, entry.value, absl::StrCat("the stage of '", entry.key, "'"), 0,
-                      plan_.mesh.pipeline - 1));
+                      plan_.num_stages() - 1));
       plan_.stages[entry.key] = static_cast<int>(stage);
     }
     return absl::OkStatus();
@@ -244,6 +251,7 @@ std::string PlanToYaml(const Plan& plan) {
   }
   out << YAML::Key << "micro_batches" << YAML::Value << plan.micro_batches;
   out << YAML::Key << "schedule" << YAML::Value << plan.schedule;
+  if (plan.chunks > 1) out << YAML::Key << "chunks" << YAML::Value << plan.chunks;
   out << YAML::Key << "reduction" << YAML::Value
       << (plan.reduction == Reduction::kRing ? "ring" : "ordered_tree");
   out << YAML::Key << "strict" << YAML::Value << plan.strict;

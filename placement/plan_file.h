@@ -19,6 +19,7 @@ absl::StatusOr<Plan> ParsePlanFile(const std::string& text, const std::string& f
 std::string PlanToYaml(const Plan& plan);
 
 // "dp=2,tp=1,pp=2,micro=4,schedule=1f1b": a plan's mesh, micro-batches and schedule; missing = 1.
+// "schedule=interleaved" needs "chunks=2" or more.
 // The caller completes it with CompletePlan.
 absl::StatusOr<Plan> ParseParallel(const std::string& text);
 

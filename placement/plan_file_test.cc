@@ -186,6 +186,10 @@ TEST(PlanFileTest, ErrorsSayWhereAndWhat) {
             "p.yaml:2:10: 'workers': there are 1 workers for 2 ranks (dp=2 x tp=1 x pp=1)");
   EXPECT_EQ(PlanError("mesh: {data: 2}\nworkers: [0, 0]"), "p.yaml:2:14: worker 0 is there twice");
   EXPECT_THAT(PlanError("schedule: zigzag"), HasSubstr("unknown pipeline schedule 'zigzag'"));
+  EXPECT_THAT(PlanError("schedule: 1f1b\nchunks: 2"),
+              HasSubstr("'chunks': the schedule 1f1b runs one chunk per rank"));
+  EXPECT_THAT(PlanError("schedule: interleaved"),
+              HasSubstr("'schedule': the schedule interleaved with 1 chunk is 1f1b"));
   EXPECT_THAT(PlanError("version: 2"), HasSubstr("'version' is '2'"));
   EXPECT_THAT(PlanError("strict: maybe"), HasSubstr("'strict' is 'maybe'; expected true or false"));
   EXPECT_THAT(PlanError("model_digest: 12"), HasSubstr("not a digest"));
@@ -198,6 +202,7 @@ TEST(ParallelTest, ReadsMeshMicroBatchesAndSchedule) {
   EXPECT_EQ(plan.micro_batches, 5);
   EXPECT_EQ(plan.schedule, "1f1b");
   EXPECT_EQ(ParseParallel("pp=2")->mesh, (Mesh{1, 1, 2}));
+  EXPECT_EQ(ParseParallel("pp=2,chunks=3,schedule=interleaved")->chunks, 3);
 }
 
 TEST(ParallelTest, ReadsZero) {
@@ -220,13 +225,15 @@ TEST(PlanFileTest, ZeroAndWhatStaysWholeComeBack) {
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "
-            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule");
+            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule, chunks");
   EXPECT_THAT(ParallelError("ddp=2"), HasSubstr("unknown key 'ddp', did you mean 'dp'?"));
   EXPECT_THAT(ParallelError("dp"), HasSubstr("'dp' is not KEY=VALUE"));
   EXPECT_THAT(ParallelError(""), HasSubstr("'' is not KEY=VALUE"));
   EXPECT_THAT(ParallelError("dp=2,dp=2"), HasSubstr("dp comes twice"));
   EXPECT_THAT(ParallelError("dp=0"), HasSubstr("dp is '0'"));
   EXPECT_THAT(ParallelError("schedule=x"), HasSubstr("unknown pipeline schedule 'x'"));
+  EXPECT_THAT(ParallelError("schedule=interleaved"), HasSubstr("interleaved with 1 chunk is 1f1b"));
+  EXPECT_THAT(ParallelError("chunks=2"), HasSubstr("gpipe runs one chunk per rank, not 2"));
 }
 
 TEST(UnitsTest, Bytes) {

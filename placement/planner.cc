@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/op_schema.h"
+#include "graph/schedule/action_list.h"
+#include "graph/schedule/schedule_player.h"
 #include "placement/balanced_cut.h"
 #include "placement/data_sharding.h"
 #include "placement/name_pattern.h"
@@ -98,13 +100,13 @@ void CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
 
 // Every forward node's stage, by name.
 absl::Status CompleteStages(const Graph& graph, int64_t samples, Plan& plan) {
-  if (plan.stages.empty() && plan.mesh.pipeline > 1) {
-    WEFT_ASSIGN_OR_RETURN(plan.stages, BalancedStages(graph, plan.mesh.pipeline, samples));
+  if (plan.stages.empty() && plan.num_stages() > 1) {
+    WEFT_ASSIGN_OR_RETURN(plan.stages, BalancedStages(graph, plan.num_stages(), samples));
   }
   Graph staged = graph.Clone();
   WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
   plan.stages.clear();
-  if (plan.mesh.pipeline == 1) return absl::OkStatus();
+  if (plan.num_stages() == 1) return absl::OkStatus();
   for (const NodeId id : staged.node_ids()) {
     const Node& node = staged.node(id);
     const bool is_boundary =
@@ -143,6 +145,21 @@ void CompleteZero(const Graph& graph, Plan& plan) {
 constexpr double kFlopsPerThread = 40e9;
 constexpr double kBytesPerSecond = 1.5e9;
 
+// With stages of equal cost, whose input and weight gradients cost as much as their forward pass.
+double PredictBubble(const Plan& plan, bool training) {
+  PlayOptions options;
+  options.micro_batches = (plan.micro_batches + plan.mesh.data - 1) / plan.mesh.data;
+  std::vector<ActionList> lists;
+  for (int place = 0; place < plan.mesh.pipeline; ++place) {
+    absl::StatusOr<ActionList> actions = MakeActions(plan.schedule, plan.mesh.pipeline, place,
+                                                     options.micro_batches, training, plan.chunks);
+    if (!actions.ok()) return 0;
+    lists.push_back(*std::move(actions));
+  }
+  const absl::StatusOr<SchedulePlay> play = PlaySchedule(lists, options);
+  return play.ok() ? play->BubbleShare() : 0;
+}
+
 void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   const Mesh& mesh = plan.mesh;
   double forward = 0;
@@ -164,8 +181,7 @@ void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
     prediction.communication_seconds = rounds * (mesh.data - 1) / mesh.data * weights /
                                        mesh.tensor / mesh.pipeline / kBytesPerSecond;
   }
-  const double per_replica = static_cast<double>(plan.micro_batches) / mesh.data;
-  prediction.bubble_fraction = (mesh.pipeline - 1) / (per_replica + mesh.pipeline - 1);
+  prediction.bubble_fraction = PredictBubble(plan, passes > 1);
   prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction) +
                             prediction.communication_seconds;
 }
@@ -174,6 +190,7 @@ void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
 
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch) {
+  WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
   WEFT_RETURN_IF_ERROR(CompleteDigests(graph, cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMesh(cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMicroBatches(plan));

@@ -33,14 +33,15 @@ class RankPartitioner {
     partition_.accumulations = std::move(sums_.accumulations());
     CollectVariables();
     CollectInputs();
-    WEFT_ASSIGN_OR_RETURN(partition_.actions,
-                          MakeActions(plan_.schedule, plan_.mesh.pipeline, at_.pipeline,
-                                      static_cast<int>(own_.size()), layout_.shape.training));
+    WEFT_ASSIGN_OR_RETURN(
+        partition_.actions,
+        MakeActions(plan_.schedule, plan_.mesh.pipeline, at_.pipeline,
+                    static_cast<int>(own_.size()), layout_.shape.training, plan_.chunks));
     return std::move(partition_);
   }
 
  private:
-  bool IsHere(const Node& node) const { return node.stage.value == at_.pipeline; }
+  bool IsHere(const Node& node) const { return layout_.PlaceOf(node.stage) == at_.pipeline; }
   void FillHeader();
   absl::Status BuildMicro();
   absl::Status BuildMicroGraph(const SizedGraph& sized);
@@ -120,6 +121,7 @@ absl::Status RankPartitioner::AddLateSends(LocalGraph& micro) {
     const bool is_late =
         edge.phase == Phase::kBackward && sized.graph.node(producer).phase == Phase::kForward;
     if (!is_late || edge.from != at_.pipeline || !sent.insert(edge.value).second) continue;
+    micro.set_stage(sized.graph.node(producer).stage);
     WEFT_RETURN_IF_ERROR(micro.AddSends(edge.value, Phase::kBackward));
   }
   return absl::OkStatus();

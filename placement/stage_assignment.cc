@@ -81,10 +81,10 @@ absl::Status StageAssigner::CheckEntries() const {
     is_training |= IsBackward(node(id));
   }
   for (const auto& [pattern, stage] : plan_.stages) {
-    if (stage < 0 || stage >= plan_.mesh.pipeline) {
+    if (stage < 0 || stage >= plan_.num_stages()) {
       return absl::InvalidArgumentError(absl::StrCat("the plan puts '", pattern, "' on stage ",
-                                                     stage, ", but the mesh has ",
-                                                     plan_.mesh.pipeline, " stages"));
+                                                     stage, ", but the plan has ",
+                                                     plan_.num_stages(), " stages"));
     }
     const bool fits = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return MatchesPattern(pattern, name);
@@ -120,14 +120,14 @@ absl::Status StageAssigner::PlaceForward() {
 void StageAssigner::PlaceFreeForward() {
   for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
     if (!IsForward(node(*it)) || StageOf(*it) != kUnplaced) continue;
-    int earliest = plan_.mesh.pipeline;
+    int earliest = plan_.num_stages();
     for (const ValueId output : node(*it).outputs) {
       if (!output.valid()) continue;
       for (const Graph::Use& use : uses_[output.value]) {
         if (IsForward(node(use.node))) earliest = std::min(earliest, StageOf(use.node));
       }
     }
-    StageOf(*it) = std::min(earliest, plan_.mesh.pipeline - 1);
+    StageOf(*it) = std::min(earliest, plan_.num_stages() - 1);
   }
 }
 
@@ -213,7 +213,7 @@ void StageAssigner::PlaceBoundaries() {
   for (const NodeId id : order_) {
     if (!IsBoundary(node(id))) continue;
     const NodeId producer = ProducerOf(node(id).inputs[0]);
-    StageOf(id) = producer.valid() ? StageOf(producer) : plan_.mesh.pipeline - 1;
+    StageOf(id) = producer.valid() ? StageOf(producer) : plan_.num_stages() - 1;
   }
 }
 
@@ -249,26 +249,26 @@ bool StageAssigner::NeedsBackward(ValueId value) const {
 
 void StageAssigner::PlaceStep() {
   for (const ValueId output : graph_.outputs()) {
-    if (!NeedsBackward(output)) PlaceStepAncestors(output, plan_.mesh.pipeline - 1);
+    if (!NeedsBackward(output)) PlaceStepAncestors(output, plan_.num_stages() - 1);
   }
   for (const Variable& variable : graph_.variables()) {
     PlaceStepAncestors(variable.update, owner_[variable.name]);
   }
   // Reports of the backward pass, and what leads nowhere.
   for (const NodeId id : order_) {
-    if (StageOf(id) == kUnplaced) StageOf(id) = plan_.mesh.pipeline - 1;
+    if (StageOf(id) == kUnplaced) StageOf(id) = plan_.num_stages() - 1;
   }
 }
 
 absl::Status StageAssigner::CheckNoStageIsEmpty() const {
-  std::vector<bool> used(plan_.mesh.pipeline);
+  std::vector<bool> used(plan_.num_stages());
   for (const NodeId id : order_) {
     if (IsForward(node(id))) used[stage_[id.value]] = true;
   }
-  for (int stage = 0; stage < plan_.mesh.pipeline; ++stage) {
+  for (int stage = 0; stage < plan_.num_stages(); ++stage) {
     if (used[stage]) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("no forward node is on stage ", stage, " of ", plan_.mesh.pipeline,
+        absl::StrCat("no forward node is on stage ", stage, " of ", plan_.num_stages(),
                      "; the plan's stages must name at least one node for each"));
   }
   return absl::OkStatus();

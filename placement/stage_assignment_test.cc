@@ -153,7 +153,7 @@ TEST_F(StageAssignmentTest, EntriesMustFit) {
             "the plan puts 'embedd' on stage 0, but no forward node has this name, did you mean "
             "'embed'?");
   EXPECT_EQ(ErrorOf(Stages(2, {{"embed", 2}})),
-            "the plan puts 'embed' on stage 2, but the mesh has 2 stages");
+            "the plan puts 'embed' on stage 2, but the plan has 2 stages");
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ bool IsMicro(const Node& node) {
   return !IsBoundary(node) && (node.phase == Phase::kForward || node.phase == Phase::kBackward);
 }
 
+// When the node's stage comes in a micro-batch: forward from stage to stage, then back.
+std::pair<Phase, int> TurnOf(const Node& node) {
+  const bool is_forward = node.phase == Phase::kForward;
+  return {node.phase, is_forward ? node.stage.value : -node.stage.value};
+}
+
 // The shapes of all data inputs for `samples` samples.
 absl::StatusOr<Specialization> ShapesFor(const Graph& graph, int64_t samples) {
   Specialization specialization;
@@ -102,6 +108,7 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
     WEFT_RETURN_IF_ERROR(CheckShardingWishes(graph, plan().tensor_shardings));
   }
   WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
+  for (auto& [name, owner] : layout_.owner) owner = layout_.PlaceOf(StageId(owner));
   return absl::OkStatus();
 }
 
@@ -128,6 +135,9 @@ absl::Status StepPlanner::AddSize(int64_t samples) {
       if (IsMicro(node) && node.phase == phase) sized.micro_nodes.push_back(id);
     }
   }
+  std::stable_sort(sized.micro_nodes.begin(), sized.micro_nodes.end(), [&](NodeId a, NodeId b) {
+    return TurnOf(sized.graph.node(a)) < TurnOf(sized.graph.node(b));
+  });
   WEFT_RETURN_IF_ERROR(AddMicroEdges(sized));
   layout_.sizes.push_back(std::move(sized));
   return absl::OkStatus();
@@ -155,10 +165,12 @@ absl::Status StepPlanner::AddMicroEdges(SizedGraph& sized) const {
             absl::StrCat(DescribeNode(node), " runs per micro-batch but reads '",
                          sized.graph.value(input).name, "', which is made once per step"));
       }
-      const int from = producer.stage.value;
-      if (from == node.stage.value) continue;
-      WEFT_ASSIGN_OR_RETURN(const Phase phase, PhaseOfEdge(sized, input, from, node.stage.value));
-      sized.edges.Add(input, from, node.stage.value, phase);
+      if (producer.stage == node.stage) continue;
+      WEFT_ASSIGN_OR_RETURN(const Phase phase,
+                            PhaseOfEdge(sized, input, producer.stage.value, node.stage.value));
+      const int from = layout_.PlaceOf(producer.stage);
+      const int to = layout_.PlaceOf(node.stage);
+      if (from != to) sized.edges.Add(input, from, to, phase);
     }
   }
   return absl::OkStatus();
@@ -255,7 +267,7 @@ void StepPlanner::AddBeginEdges() {
   for (const SizedGraph& sized : layout_.sizes) {
     for (const NodeId id : sized.graph.node_ids()) {
       const Node& node = sized.graph.node(id);
-      for (const ValueId input : node.inputs) add(sized, input, node.stage.value);
+      for (const ValueId input : node.inputs) add(sized, input, layout_.PlaceOf(node.stage));
     }
   }
   for (const Variable& variable : layout_.step().graph.variables()) {
@@ -274,12 +286,12 @@ void StepPlanner::AddEndEdges() {
   for (const std::vector<NodeId>* nodes : {&layout_.guard_nodes, &layout_.step_nodes}) {
     for (const NodeId id : *nodes) {
       for (const ValueId input : graph.node(id).inputs) {
-        AddEndEdge(input, graph.node(id).stage.value);
+        AddEndEdge(input, layout_.PlaceOf(graph.node(id).stage));
       }
     }
   }
   for (const ValueId report : layout_.reports) {
-    for (int stage = 0; stage < plan().mesh.pipeline; ++stage) AddEndEdge(report, stage);
+    for (int place = 0; place < plan().mesh.pipeline; ++place) AddEndEdge(report, place);
   }
   for (const Variable& variable : graph.variables()) {
     AddEndEdge(variable.update, layout_.owner.at(variable.name));
@@ -324,7 +336,12 @@ void StepPlanner::NumberChannels() {
 }  // namespace
 
 void StageEdges::Add(ValueId value, int from, int to, Phase phase) {
-  if (!index_.try_emplace({value, to}, edges_.size()).second) return;
+  const auto [it, is_new] = index_.try_emplace({value, to}, edges_.size());
+  if (!is_new) {
+    StageEdge& edge = edges_[it->second];
+    edge.phase = std::min(edge.phase, phase);
+    return;
+  }
   edges_.push_back({value, from, to, phase, 0});
 }
 
@@ -359,7 +376,7 @@ int StepLayout::HomeOf(const SizedGraph& sized, ValueId value) const {
   const ValueDef& def = sized.graph.value(value);
   switch (def.source) {
     case ValueSource::kNode:
-      return sized.graph.node(def.producer).stage.value;
+      return PlaceOf(sized.graph.node(def.producer).stage);
     case ValueSource::kVariable:
       return owner.at(sized.graph.VariableOf(value)->name);
     default:

@@ -19,7 +19,8 @@
 
 namespace weft {
 
-// A value that one stage sends to another, between ranks of equal data and tensor coordinates.
+// A value that one place on the pipeline axis sends to another, between ranks of equal data and
+// tensor coordinates.
 struct StageEdge {
   ValueId value;
   int from = 0;
@@ -29,10 +30,10 @@ struct StageEdge {
   int first_channel = 0;
 };
 
-// Edges in a fixed order, found by value and receiving stage.
+// Edges in a fixed order, found by value and receiving place.
 class StageEdges {
  public:
-  // Nothing when the edge is there.
+  // When the edge is there: of its two phases, the earlier one.
   void Add(ValueId value, int from, int to, Phase phase);
   // Null when there is none.
   const StageEdge* Find(ValueId value, int to) const;
@@ -52,15 +53,16 @@ struct SizedGraph {
   int64_t samples = 0;
   Graph graph;
   ShardingDecisions shardings;
-  std::vector<NodeId> micro_nodes;  // forward ones, then backward ones, in order
-  StageEdges edges;                 // of micro_nodes
+  // Forward ones from the first stage to the last, then backward ones from the last to the first.
+  std::vector<NodeId> micro_nodes;
+  StageEdges edges;  // of micro_nodes
 };
 
 struct StepLayout {
   const Plan* plan = nullptr;
   StepShape shape;
   BatchSplit split;
-  std::map<std::string, int> owner;  // stage of each variable
+  std::map<std::string, int> owner;  // of each variable: a place on the pipeline axis
   std::vector<SizedGraph> sizes;     // by index in BatchSplit::sizes
 
   // The step region, all ids of sizes[0].graph. What the guard depends on comes first, so that no
@@ -80,7 +82,9 @@ struct StepLayout {
   // This rank has only its rows of the variable.
   bool HasRows(const Variable& variable) const;
   const SizedGraph& step() const { return sizes[0]; }
-  // The stage that has `value` first; -1 = every stage has it (inputs and constants).
+  // The place on the pipeline axis that runs a stage.
+  int PlaceOf(StageId stage) const { return stage.value % plan->mesh.pipeline; }
+  // The place that has `value` first; -1 = every one has it (inputs and constants).
   int HomeOf(const SizedGraph& sized, ValueId value) const;
 };
 

@@ -148,6 +148,32 @@ TEST_F(ParallelEquivalence, PipelineAndDataLossesEqualOneProcess) {
   EXPECT_LE(LargestRelativeGap(MustRun(run).losses, single.losses), 1e-5) << "dp=2 pp=2";
 }
 
+// The same micro-batches and the same tree of sums, in whatever order a stage comes to them.
+TEST_F(ParallelEquivalence, StrictGivesTheSameBitsOnEverySchedule) {
+  for (const char* model : {"mlp_mnist", "lenet_mnist"}) {
+    TrainingRun run = MlpRun(*CorporaFolder());
+    run.model = *CorporaFolder() + "/training-models/" + model + ".onnx";
+    run.steps = 5;
+    run.plan.strict = true;
+    run.plan.micro_batches = 4;
+    const TrainingOutcome single = MustRun(run);
+    ASSERT_FALSE(single.parameters.empty());
+    run.workers = 2;
+    run.plan.mesh.pipeline = 2;
+    for (const char* schedule : {"gpipe", "1f1b", "zero_bubble", "interleaved"}) {
+      run.plan.schedule = schedule;
+      run.plan.chunks = std::string(schedule) == "interleaved" ? 2 : 1;
+      const TrainingOutcome spread = MustRun(run);
+      EXPECT_EQ(spread.losses, single.losses) << model << " on " << schedule;
+      for (const auto& [name, value] : single.parameters) {
+        ASSERT_TRUE(spread.parameters.contains(name));
+        EXPECT_TRUE(BitwiseEqual(spread.parameters.at(name), value))
+            << name << " of " << model << " on " << schedule;
+      }
+    }
+  }
+}
+
 TEST_F(ParallelEquivalence, TensorParallelLossesEqualOneProcess) {
   TrainingRun run = MlpRun(*CorporaFolder());
   run.steps = 10;

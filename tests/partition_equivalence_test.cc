@@ -435,6 +435,63 @@ TEST_F(PartitionEquivalenceTest, PipelineOfFour) {
   ExpectSame(plan, 13);
 }
 
+TEST_F(PartitionEquivalenceTest, ZeroBubbleRunsWeightGradientsApart) {
+  UseMlp("adam");
+  for (int micro_batches : {1, 2, 5}) {
+    Plan plan = MakePlan(1, 1, 2, micro_batches);
+    plan.schedule = "zero_bubble";
+    StageMlp(plan);
+    ExpectSame(plan, 11);
+    plan.mesh.pipeline = 4;
+    plan.stages = {{"fc1/*", 0}, {"act/*", 1}, {"fc2/*", 2}, {"act2/*", 3}, {"fc3/*", 3}};
+    ExpectSame(plan, 11);
+  }
+  Plan plan = MakePlan(2, 2, 2, 6);
+  plan.schedule = "zero_bubble";
+  StageMlp(plan);
+  WishMlp(plan);
+  ExpectSame(plan, 17);
+}
+
+TEST_F(PartitionEquivalenceTest, InterleavedRanksRunSeveralStages) {
+  UseMlp("adam");
+  for (int micro_batches : {1, 2, 4, 5}) {
+    Plan plan = MakePlan(1, 1, 2, micro_batches);
+    plan.schedule = "interleaved";
+    plan.chunks = 2;
+    plan.stages = {{"fc1/*", 0}, {"act/*", 1}, {"fc2/*", 2}, {"act2/*", 3}, {"fc3/*", 3}};
+    ExpectSame(plan, 11);
+    plan.mesh = {2, 2, 2};
+    WishMlp(plan);
+    ExpectSame(plan, 11);
+  }
+}
+
+TEST_F(PartitionEquivalenceTest, TransformerOnEverySchedule) {
+  UseTransformer();
+  Plan plan = MakePlan(1, 1, 2, 4);
+  StageTransformer(plan);
+  plan.schedule = "zero_bubble";
+  ExpectSame(plan, 11, 1e-11);
+}
+
+// The last stage's gradient of the shared weight would have to wait at the first for longer than
+// one message may.
+TEST_F(PartitionEquivalenceTest, ATiedWeightOverChunksIsRefusedBeforeTheStart) {
+  UseTransformer();
+  Plan plan = MakePlan(1, 1, 2, 4);
+  plan.schedule = "interleaved";
+  plan.chunks = 2;
+  plan.stages = {{"embed/*", 0},      {"block0/attention/*", 0},
+                 {"block0/mlp/*", 1}, {"block1/attention/*", 2},
+                 {"block1/mlp/*", 3}, {"head/*", 3}};
+  const auto partitions = PartitionStep(graph_, plan, {true, 11}, CpuNodeEvaluator());
+  EXPECT_EQ(partitions.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(partitions.status().message());
+  EXPECT_NE(message.find("deadlock: stage "), std::string::npos) << message;
+  EXPECT_NE(message.find("has no credit left for micro-batch"), std::string::npos) << message;
+}
+
 TEST_F(PartitionEquivalenceTest, DataAndPipeline) {
   UseMlp();
   Plan plan = MakePlan(2, 1, 2, 5);

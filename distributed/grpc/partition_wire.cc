@@ -111,6 +111,7 @@ void EncodeLists(const Partition& partition, rpc::PartitionProto& proto) {
     rpc::ActionProto& out = *proto.add_actions();
     out.set_kind(static_cast<int>(action.kind));
     out.set_micro_batch(action.micro_batch);
+    out.set_chunk(action.chunk);
   }
   for (const Channel& channel : partition.channels) {
     rpc::ChannelProto& out = *proto.add_channels();
@@ -176,7 +177,11 @@ absl::Status DecodeSchedule(const rpc::PartitionProto& proto, Partition& partiti
     if (in.kind() < 0 || in.kind() > static_cast<int>(Action::Kind::kUpdate)) {
       return Bad(absl::StrCat("action of kind number ", in.kind()));
     }
-    partition.actions.push_back({static_cast<Action::Kind>(in.kind()), in.micro_batch()});
+    if (in.micro_batch() < 0 || in.chunk() < 0) {
+      return Bad(absl::StrCat("action of micro-batch ", in.micro_batch(), ", chunk ", in.chunk()));
+    }
+    partition.actions.push_back(
+        {static_cast<Action::Kind>(in.kind()), in.micro_batch(), in.chunk()});
   }
   return absl::OkStatus();
 }

@@ -13,33 +13,27 @@ namespace {
 
 using Kind = Action::Kind;
 
-std::string ActionToString(const Action& action) {
-  switch (action.kind) {
-    case Kind::kBegin:
-      return "Begin";
-    case Kind::kForward:
-      return absl::StrCat("F", action.micro_batch);
-    case Kind::kBackward:
-      return absl::StrCat("B", action.micro_batch);
-    case Kind::kUpdate:
-      return "U";
-  }
-  return "?";
-}
-
 absl::StatusOr<Action> ParseAction(const std::string& word) {
   if (word == "Begin") return Action{Kind::kBegin, 0};
   if (word == "U") return Action{Kind::kUpdate, 0};
-  int micro_batch = 0;
-  const bool is_digits = word.size() > 1 && std::all_of(word.begin() + 1, word.end(), [](char c) {
-                           return c >= '0' && c <= '9';
-                         });
-  if (is_digits && (word[0] == 'F' || word[0] == 'B') &&
-      absl::SimpleAtoi(word.substr(1), &micro_batch)) {
-    return Action{word[0] == 'F' ? Kind::kForward : Kind::kBackward, micro_batch};
+  const std::vector<std::string> parts = absl::StrSplit(word.substr(1), '.');
+  std::vector<int> numbers;
+  for (const std::string& part : parts) {
+    const bool is_digits = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    int number = 0;
+    if (is_digits && absl::SimpleAtoi(part, &number)) numbers.push_back(number);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown action '", word, "'; expected Begin, U, or F or B with a micro-batch (F0, B2)"));
+  const bool has_numbers = numbers.size() == parts.size() && numbers.size() <= 2;
+  const size_t kind = std::string("FBW").find(word[0]);
+  if (!has_numbers || kind == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown action '", word, "'; expected Begin, U, or F, B or W with a micro-batch and ",
+        "perhaps a chunk (F0, B2, W1, F0.1)"));
+  }
+  constexpr Kind kKinds[] = {Kind::kForward, Kind::kBackward, Kind::kWeightGradient};
+  return Action{kKinds[kind], numbers[0], numbers.size() == 2 ? numbers[1] : 0};
 }
 
 ActionList Framed(ActionList middle) {
@@ -48,100 +42,44 @@ ActionList Framed(ActionList middle) {
   return middle;
 }
 
-// The action lists of all stages, played with one time unit per action: an action starts when those
-// it needs ended earlier. Begin and U wait for nobody here; what they exchange is not per
-// micro-batch.
-class ActionPlayer {
- public:
-  ActionPlayer(const std::vector<ActionList>& stages, int micro_batches)
-      : stages_(stages),
-        micro_batches_(micro_batches),
-        end_of_forward_(stages.size(), std::vector<int>(micro_batches, -1)),
-        end_of_backward_(end_of_forward_),
-        next_(stages.size(), 0),
-        rows_(stages.size()) {}
-
-  // False when no action can start any more and some are left.
-  bool Play() {
-    for (int time = 0;; ++time) {
-      bool left = false;
-      bool moved = false;
-      for (size_t s = 0; s < stages_.size(); ++s) {
-        const bool has_next = next_[s] < stages_[s].size();
-        const bool ready = has_next && IsReady(s, stages_[s][next_[s]], time);
-        left |= has_next;
-        moved |= ready;
-        rows_[s].push_back(ready ? ActionToString(stages_[s][next_[s]]) : "");
-        if (ready) Finish(s, stages_[s][next_[s]++], time + 1);
-      }
-      if (!left || !moved) return !left;
+// The actions of one kind on a rank with several chunks: groups of `ranks` micro-batches go through
+// one chunk after the other. The last group is filled up.
+ActionList InGroups(Kind kind, int ranks, int chunks, int micro_batches) {
+  ActionList actions;
+  for (int first = 0; first < micro_batches; first += ranks) {
+    for (int i = 0; i < chunks; ++i) {
+      const int chunk = kind == Kind::kForward ? i : chunks - 1 - i;
+      for (int m = first; m < first + ranks; ++m) actions.push_back({kind, m, chunk});
     }
   }
+  return actions;
+}
 
-  size_t next(size_t stage) const { return next_[stage]; }
-  // What each stage does in each time unit; "" = idle.
-  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
-
- private:
-  static bool Ended(int end, int now) { return end >= 0 && end <= now; }
-
-  bool InRange(const Action& action) const {
-    return action.micro_batch >= 0 && action.micro_batch < micro_batches_;
-  }
-
-  bool IsReady(size_t s, const Action& action, int now) const {
-    if (action.kind == Kind::kBegin || action.kind == Kind::kUpdate || !InRange(action)) {
-      return true;
-    }
-    const int m = action.micro_batch;
-    if (action.kind == Kind::kForward) return s == 0 || Ended(end_of_forward_[s - 1][m], now);
-    const bool is_last = s + 1 == stages_.size();
-    return Ended(end_of_forward_[s][m], now) && (is_last || Ended(end_of_backward_[s + 1][m], now));
-  }
-
-  void Finish(size_t s, const Action& action, int end) {
-    if (!InRange(action)) return;
-    if (action.kind == Kind::kForward) end_of_forward_[s][action.micro_batch] = end;
-    if (action.kind == Kind::kBackward) end_of_backward_[s][action.micro_batch] = end;
-  }
-
-  const std::vector<ActionList>& stages_;
-  const int micro_batches_;
-  std::vector<std::vector<int>> end_of_forward_;  // by stage, micro-batch; -1 = not yet
-  std::vector<std::vector<int>> end_of_backward_;
-  std::vector<size_t> next_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
-// Each of the actions that must be there comes once, Begin first and U last.
-absl::Status CheckStage(const ActionList& actions, int stage, int micro_batches, bool backward) {
-  const auto error = [stage](const std::string& message) {
-    return absl::InvalidArgumentError(absl::StrCat("stage ", stage, ": ", message));
-  };
-  const auto count = [&actions](const Action& action) {
-    return std::count(actions.begin(), actions.end(), action);
-  };
-  for (const Action& action : actions) {
-    const bool is_micro = action.kind == Kind::kForward || action.kind == Kind::kBackward;
-    if (is_micro && (action.micro_batch < 0 || action.micro_batch >= micro_batches)) {
-      return error(absl::StrCat("action ", ActionToString(action),
-                                " names a micro-batch outside 0..", micro_batches - 1));
-    }
-    if (count(action) > 1) return error(absl::StrCat(ActionToString(action), " comes twice"));
-  }
-  for (int m = 0; m < micro_batches; ++m) {
-    for (Kind kind : {Kind::kForward, Kind::kBackward}) {
-      if (kind == Kind::kBackward && !backward) continue;
-      const Action action{kind, m};
-      if (count(action) == 0) return error(absl::StrCat(ActionToString(action), " is missing"));
-    }
-  }
-  if (actions.empty() || actions.back().kind != Kind::kUpdate) return error("U is not last");
-  if (actions.front().kind != Kind::kBegin) return error("Begin is not first");
-  return absl::OkStatus();
+void RemoveFillers(int micro_batches, ActionList& actions) {
+  actions.erase(
+      std::remove_if(actions.begin(), actions.end(),
+                     [=](const Action& action) { return action.micro_batch >= micro_batches; }),
+      actions.end());
 }
 
 }  // namespace
+
+std::string ActionToString(const Action& action) {
+  const std::string chunk = action.chunk == 0 ? "" : absl::StrCat(".", action.chunk);
+  switch (action.kind) {
+    case Kind::kBegin:
+      return "Begin";
+    case Kind::kForward:
+      return absl::StrCat("F", action.micro_batch, chunk);
+    case Kind::kBackward:
+      return absl::StrCat("B", action.micro_batch, chunk);
+    case Kind::kWeightGradient:
+      return absl::StrCat("W", action.micro_batch, chunk);
+    case Kind::kUpdate:
+      return "U";
+  }
+  return "?";
+}
 
 std::string ActionListToString(const ActionList& actions) {
   return absl::StrJoin(actions, " ", [](std::string* out, const Action& action) {
@@ -157,6 +95,17 @@ absl::StatusOr<ActionList> ParseActionList(const std::string& text) {
     actions.push_back(action);
   }
   return actions;
+}
+
+bool SplitsBackward(const ActionList& actions) {
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const Action& action) { return action.kind == Kind::kWeightGradient; });
+}
+
+int ChunksOf(const ActionList& actions) {
+  int chunks = 1;
+  for (const Action& action : actions) chunks = std::max(chunks, action.chunk + 1);
+  return chunks;
 }
 
 ActionList GpipeActions(int stages, int stage, int micro_batches) {
@@ -180,67 +129,84 @@ ActionList OneForwardOneBackwardActions(int stages, int stage, int micro_batches
   return Framed(std::move(actions));
 }
 
-ActionList ForwardActions(int micro_batches) {
+ActionList ZeroBubbleActions(int stages, int stage, int micro_batches) {
   ActionList actions;
-  for (int m = 0; m < micro_batches; ++m) actions.push_back({Kind::kForward, m});
+  int weight_gradient = 0;
+  for (const Action& action : OneForwardOneBackwardActions(stages, stage, micro_batches)) {
+    if (action.kind == Kind::kUpdate) break;
+    actions.push_back(action);
+    if (action.kind == Kind::kBackward && action.micro_batch >= stage) {
+      actions.push_back({Kind::kWeightGradient, weight_gradient++});
+    }
+  }
+  while (weight_gradient < micro_batches) {
+    actions.push_back({Kind::kWeightGradient, weight_gradient++});
+  }
+  actions.push_back({Kind::kUpdate, 0});
+  return actions;
+}
+
+ActionList InterleavedActions(int ranks, int rank, int chunks, int micro_batches) {
+  const ActionList forward = InGroups(Kind::kForward, ranks, chunks, micro_batches);
+  const ActionList backward = InGroups(Kind::kBackward, ranks, chunks, micro_batches);
+  const size_t warm_up = static_cast<size_t>((ranks - rank - 1) * 2 + (chunks - 1) * ranks);
+  ActionList actions;
+  size_t next = 0;
+  while (next < std::min(warm_up, forward.size())) actions.push_back(forward[next++]);
+  for (const Action& action : backward) {
+    if (next < forward.size()) actions.push_back(forward[next++]);
+    actions.push_back(action);
+  }
+  RemoveFillers(micro_batches, actions);
   return Framed(std::move(actions));
 }
 
-absl::StatusOr<ActionList> MakeActions(const std::string& schedule, int stages, int stage,
-                                       int micro_batches, bool training) {
-  if (schedule != "gpipe" && schedule != "1f1b") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown pipeline schedule '", schedule, "'; expected gpipe or 1f1b"));
+ActionList ForwardActions(int ranks, int chunks, int micro_batches) {
+  ActionList actions = InGroups(Kind::kForward, ranks, chunks, micro_batches);
+  RemoveFillers(micro_batches, actions);
+  return Framed(std::move(actions));
+}
+
+absl::Status CheckScheduleName(const std::string& schedule) {
+  for (const char* known : {"gpipe", "1f1b", "interleaved", "zero_bubble"}) {
+    if (schedule == known) return absl::OkStatus();
   }
-  if (stages < 1 || stage < 0 || stage >= stages || micro_batches < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("no actions for stage ", stage, " of ", stages,
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown pipeline schedule '", schedule,
+                   "'; expected gpipe, 1f1b, interleaved or zero_bubble"));
+}
+
+absl::Status CheckSchedule(const std::string& schedule, int chunks) {
+  WEFT_RETURN_IF_ERROR(CheckScheduleName(schedule));
+  const bool is_interleaved = schedule == "interleaved";
+  if (is_interleaved && chunks < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the schedule interleaved with ", chunks,
+                     " chunk is 1f1b; say how many chunks each rank runs, for example chunks 2"));
+  }
+  if (!is_interleaved && chunks != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the schedule ", schedule,
+                                                   " runs one chunk per rank, not ", chunks,
+                                                   "; several need the schedule interleaved"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ActionList> MakeActions(const std::string& schedule, int ranks, int rank,
+                                       int micro_batches, bool training, int chunks) {
+  WEFT_RETURN_IF_ERROR(CheckSchedule(schedule, chunks));
+  if (ranks < 1 || rank < 0 || rank >= ranks || micro_batches < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("no actions for stage ", rank, " of ", ranks,
                                                    " with ", micro_batches, " micro-batches"));
   }
-  if (!training) return ForwardActions(micro_batches);
+  if (!training) return ForwardActions(ranks, chunks, micro_batches);
+  if (chunks > 1) return InterleavedActions(ranks, rank, chunks, micro_batches);
   // With one stage the warm-up is empty: F0 B0 F1 B1.
-  if (stages == 1 || schedule == "1f1b") {
-    return OneForwardOneBackwardActions(stages, stage, micro_batches);
+  if (ranks == 1 || schedule == "1f1b") {
+    return OneForwardOneBackwardActions(ranks, rank, micro_batches);
   }
-  return GpipeActions(stages, stage, micro_batches);
-}
-
-absl::Status ValidateActions(const std::vector<ActionList>& stages, int micro_batches) {
-  bool backward = false;
-  for (const ActionList& actions : stages) {
-    for (const Action& action : actions) backward |= action.kind == Kind::kBackward;
-  }
-  for (size_t s = 0; s < stages.size(); ++s) {
-    WEFT_RETURN_IF_ERROR(CheckStage(stages[s], static_cast<int>(s), micro_batches, backward));
-  }
-  ActionPlayer player(stages, micro_batches);
-  if (player.Play()) return absl::OkStatus();
-  for (size_t s = 0; s < stages.size(); ++s) {
-    if (player.next(s) == stages[s].size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("deadlock: stage ", s,
-                                                   " waits for ever to start ",
-                                                   ActionToString(stages[s][player.next(s)])));
-  }
-  return absl::InternalError("actions are left over, but no stage has any");
-}
-
-std::string ActionGrid(const std::vector<ActionList>& stages, int micro_batches) {
-  ActionPlayer player(stages, micro_batches);
-  player.Play();
-  size_t width = 1;
-  for (const ActionList& actions : stages) {
-    for (const Action& action : actions) width = std::max(width, ActionToString(action).size());
-  }
-  std::string grid;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    std::string line = absl::StrCat("stage ", s);
-    for (const std::string& cell : player.rows()[s]) {
-      const std::string shown = cell.empty() ? "." : cell;
-      absl::StrAppend(&line, " ", shown, std::string(width - shown.size(), ' '));
-    }
-    line.erase(line.find_last_not_of(" .") + 1);
-    absl::StrAppend(&grid, line, "\n");
-  }
-  return grid;
+  if (schedule == "zero_bubble") return ZeroBubbleActions(ranks, rank, micro_batches);
+  return GpipeActions(ranks, rank, micro_batches);
 }
 
 }  // namespace weft

@@ -10,21 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<ActionList> AllStages(const std::string& schedule, int stages, int micro_batches,
-                                  bool training) {
-  std::vector<ActionList> lists;
-  for (int s = 0; s < stages; ++s) {
-    lists.push_back(*MakeActions(schedule, stages, s, micro_batches, training));
-  }
-  return lists;
-}
-
-std::string MessageOf(const std::vector<std::string>& stages, int micro_batches) {
-  std::vector<ActionList> lists;
-  for (const std::string& text : stages) lists.push_back(*ParseActionList(text));
-  return std::string(ValidateActions(lists, micro_batches).message());
-}
-
 // The most micro-batches whose forward is done and whose backward is not.
 int MostInFlight(const ActionList& actions) {
   int now = 0;
@@ -37,12 +22,13 @@ int MostInFlight(const ActionList& actions) {
 }
 
 TEST(ActionListTest, TextFormsAreInverse) {
-  const std::string text = "Begin F0 F1 B0 F12 B1 B12 U";
+  const std::string text = "Begin F0 F1 B0 F12 F1.2 B1 B12 W0 W0.1 U";
   EXPECT_EQ(ActionListToString(*ParseActionList(text)), text);
 }
 
 TEST(ActionListTest, ParseNamesWhatItDoesNotKnow) {
-  for (const std::string word : {"G0", "F", "F-1", "Fx", "u", "F99999999999"}) {
+  for (const std::string word :
+       {"G0", "F", "F-1", "Fx", "u", "F99999999999", "F0.", "F0.1.2", "W", "B.1"}) {
     const absl::Status status = ParseActionList("F0 " + word).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("unknown action '" + word + "'"));
@@ -77,48 +63,33 @@ TEST(ActionListTest, EvaluationRunsForwardsOnly) {
 
 TEST(ActionListTest, UnknownSchedulesAreNamed) {
   EXPECT_EQ(MakeActions("2f2b", 1, 0, 1, true).status().message(),
-            "unknown pipeline schedule '2f2b'; expected gpipe or 1f1b");
+            "unknown pipeline schedule '2f2b'; expected gpipe, 1f1b, interleaved or zero_bubble");
 }
 
-TEST(ActionListTest, GeneratedSchedulesEndForAllSizes) {
-  for (const char* schedule : {"gpipe", "1f1b"}) {
-    for (int stages = 1; stages <= 6; ++stages) {
-      for (int micro_batches = 0; micro_batches <= 9; ++micro_batches) {
-        for (bool training : {true, false}) {
-          const auto lists = AllStages(schedule, stages, micro_batches, training);
-          EXPECT_TRUE(ValidateActions(lists, micro_batches).ok())
-              << schedule << " " << stages << " " << micro_batches << " "
-              << ValidateActions(lists, micro_batches);
-        }
-      }
-    }
-  }
+TEST(ActionListTest, ZeroBubbleDelaysWeightGradientsByTheStage) {
+  EXPECT_EQ(ActionListToString(*MakeActions("zero_bubble", 3, 0, 4, true)),
+            "Begin F0 F1 F2 B0 W0 F3 B1 W1 B2 W2 B3 W3 U");
+  EXPECT_EQ(ActionListToString(*MakeActions("zero_bubble", 3, 2, 4, true)),
+            "Begin F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3 U");
 }
 
-TEST(ValidateActionsTest, FindsADeadlock) {
-  // Stage 1 wants micro-batch 1 first; stage 0 sends it only after the backward of 0.
-  EXPECT_EQ(MessageOf({"Begin F0 B0 F1 B1 U", "Begin F1 F0 B0 B1 U"}, 2),
-            "deadlock: stage 0 waits for ever to start B0");
+TEST(ActionListTest, InterleavedSendsGroupsThroughTheChunks) {
+  EXPECT_EQ(ActionListToString(*MakeActions("interleaved", 2, 1, 4, true, 2)),
+            "Begin F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 F3 B1 F2.1 B2.1 F3.1 B3.1 B2 B3 U");
+  EXPECT_EQ(ActionListToString(*MakeActions("interleaved", 2, 1, 3, true, 2)),
+            "Begin F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 B1 F2.1 B2.1 B2 U");
+  EXPECT_EQ(ActionListToString(*MakeActions("interleaved", 2, 0, 3, false, 2)),
+            "Begin F0 F1 F0.1 F1.1 F2 F2.1 U");
 }
 
-TEST(ValidateActionsTest, FindsWhatIsMissing) {
-  EXPECT_EQ(MessageOf({"Begin F0 F1 B0 U"}, 2), "stage 0: B1 is missing");
-  EXPECT_EQ(MessageOf({"Begin F0 B0"}, 1), "stage 0: U is not last");
-  EXPECT_EQ(MessageOf({"F0 B0 U"}, 1), "stage 0: Begin is not first");
-}
-
-TEST(ValidateActionsTest, FindsWhatComesTwice) {
-  EXPECT_EQ(MessageOf({"Begin F0 B0 U", "Begin F0 F0 B0 U"}, 1), "stage 1: F0 comes twice");
-}
-
-TEST(ValidateActionsTest, FindsMicroBatchesThatAreNotThere) {
-  EXPECT_EQ(MessageOf({"Begin F0 F1 U"}, 1), "stage 0: action F1 names a micro-batch outside 0..0");
-}
-
-TEST(ActionGridTest, ShowsTheBubble) {
-  EXPECT_EQ(ActionGrid(AllStages("gpipe", 2, 2, true), 2),
-            "stage 0 Begin F0    F1    .     .     B0    B1    U\n"
-            "stage 1 Begin .     F0    F1    B0    B1    U\n");
+TEST(ActionListTest, ChunksBelongToInterleaved) {
+  EXPECT_EQ(
+      MakeActions("interleaved", 2, 0, 4, true, 1).status().message(),
+      "the schedule interleaved with 1 chunk is 1f1b; say how many chunks each rank runs, for "
+      "example chunks 2");
+  EXPECT_EQ(MakeActions("zero_bubble", 2, 0, 4, true, 2).status().message(),
+            "the schedule zero_bubble runs one chunk per rank, not 2; several need the schedule "
+            "interleaved");
 }
 
 }  // namespace

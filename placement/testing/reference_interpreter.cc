@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
 #include "graph/op_schema.h"
+#include "graph/schedule/action_nodes.h"
 #include "graph/schedule/collective_schedule.h"
 #include "ops/node_runner.h"
 #include "placement/tensor_shard.h"
@@ -112,7 +113,6 @@ class Rank {
   absl::StatusOr<Tensor> Variable(const std::string& name) const;
 
  private:
-  void AddGraph(Run& run, std::optional<Phase> phase);
   absl::Status BindSources(Run& run);
   absl::StatusOr<Tensor> Source(const Run& run, const ValueDef& value) const;
   absl::Status SumUp();
@@ -160,33 +160,18 @@ absl::Status Rank::Begin() {
     run->micro_batch = &micro_batch;
     micro_.push_back(std::move(run));
   }
+  WEFT_ASSIGN_OR_RETURN(const ActionNodes nodes, ActionNodes::Create(partition_));
   for (const Action& action : partition_.actions) {
-    switch (action.kind) {
-      case Action::Kind::kBegin:
-        AddGraph(begin_, std::nullopt);
-        break;
-      case Action::Kind::kForward:
-        AddGraph(*micro_[action.micro_batch], Phase::kForward);
-        break;
-      case Action::Kind::kBackward:
-        AddGraph(*micro_[action.micro_batch], Phase::kBackward);
-        break;
-      case Action::Kind::kUpdate:
-        end_begins_ = instructions_.size();
-        AddGraph(end_, std::nullopt);
-        break;
+    Run* run = &begin_;
+    if (action.kind == Action::Kind::kUpdate) {
+      end_begins_ = instructions_.size();
+      run = &end_;
+    } else if (action.kind != Action::Kind::kBegin) {
+      run = micro_[action.micro_batch].get();
     }
+    for (const NodeId id : nodes.Of(action)) instructions_.push_back({run, id});
   }
   return absl::OkStatus();
-}
-
-void Rank::AddGraph(Run& run, std::optional<Phase> phase) {
-  const absl::StatusOr<std::vector<NodeId>> order = run.graph->TopologicalOrder();
-  for (const NodeId id : *order) {
-    if (!phase.has_value() || run.graph->node(id).phase == *phase) {
-      instructions_.push_back({&run, id});
-    }
-  }
 }
 
 absl::StatusOr<Tensor> Rank::Source(const Run& run, const ValueDef& value) const {

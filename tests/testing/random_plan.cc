@@ -27,9 +27,9 @@ class Dice {
 // Every stage gets consecutive nodes of the topological order, at least one.
 void DrawStages(const Graph& model, Dice& dice, Plan& plan) {
   const auto order = model.TopologicalOrder();
-  if (!order.ok() || static_cast<int>(order->size()) < plan.mesh.pipeline) return;
+  if (!order.ok() || static_cast<int>(order->size()) < plan.num_stages()) return;
   std::set<int> cuts;
-  while (static_cast<int>(cuts.size()) + 1 < plan.mesh.pipeline) {
+  while (static_cast<int>(cuts.size()) + 1 < plan.num_stages()) {
     cuts.insert(1 + dice.Roll(static_cast<int>(order->size()) - 1));
   }
   int stage = 0;
@@ -68,7 +68,7 @@ Plan RandomPlan(const Graph& model, uint64_t seed) {
                              {2, 1, 2},
                              {1, 2, 2}});
   plan.micro_batches = plan.mesh.data + dice.Roll(6);
-  plan.schedule = dice.Of<std::string>({"gpipe", "1f1b"});
+  plan.schedule = dice.Of<std::string>({"gpipe", "1f1b", "zero_bubble"});
   plan.bucket_bytes = dice.Of<int64_t>({300, 4096, int64_t{4} << 20});
   if (dice.Roll(3) == 0) plan.reduction = Reduction::kOrderedTree;
   if (plan.mesh.tensor == 1) plan.strict = dice.Roll(2) == 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/schedule/action_list.h"
+#include "graph/schedule/schedule_player.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/planner.h"
 #include "platform/status_macros.h"
@@ -25,17 +26,43 @@ int64_t ChannelBytes(const Channel& channel, const Partition& partition) {
                                  : once;
 }
 
-// The lists of replica 0 and shard 0, a stage each.
-std::string Grid(const Plan& plan, const std::vector<Partition>& partitions) {
-  std::vector<ActionList> stages;
-  size_t micro_batches = 0;
-  for (int stage = 0; stage < plan.mesh.pipeline; ++stage) {
-    const RankId rank = plan.mesh.RankOf({0, 0, stage});
+// The pipeline of replica 0 and shard 0.
+struct Pipeline {
+  std::vector<ActionList> lists;  // by place
+  int micro_batches = 0;
+};
+
+Pipeline PipelineOf(const Plan& plan, const std::vector<Partition>& partitions) {
+  Pipeline pipeline;
+  for (int place = 0; place < plan.mesh.pipeline; ++place) {
+    const RankId rank = plan.mesh.RankOf({0, 0, place});
     const Partition& partition = partitions[static_cast<size_t>(rank.value)];
-    stages.push_back(partition.actions);
-    micro_batches = std::max(micro_batches, partition.micro_batches.size());
+    pipeline.lists.push_back(partition.actions);
+    pipeline.micro_batches =
+        std::max(pipeline.micro_batches, static_cast<int>(partition.micro_batches.size()));
   }
-  return ActionGrid(stages, static_cast<int>(micro_batches));
+  return pipeline;
+}
+
+// With stages of equal cost.
+absl::StatusOr<SchedulePlay> Play(const Pipeline& pipeline) {
+  PlayOptions options;
+  options.micro_batches = pipeline.micro_batches;
+  return PlaySchedule(pipeline.lists, options);
+}
+
+std::string BubbleText(const SchedulePlay& play) {
+  std::string text =
+      absl::StrFormat("bubble share %.1f %% with equal stages", 100 * play.BubbleShare());
+  for (size_t place = 0; place < play.bubble_share.size(); ++place) {
+    absl::StrAppendFormat(&text, "%s %.1f %% on %d", place == 0 ? ":" : ",",
+                          100 * play.bubble_share[place], place);
+  }
+  absl::StrAppend(&text, "; micro-batches in flight");
+  for (size_t place = 0; place < play.most_in_flight.size(); ++place) {
+    absl::StrAppend(&text, place == 0 ? " " : ", ", play.most_in_flight[place]);
+  }
+  return absl::StrCat(text, "\n");
 }
 
 // All channels once, told by the rank that sends.
@@ -91,8 +118,10 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
         absl::StrCat(std::string(DTypeName(channel.dtype)), channel.shape.ToString()),
         ByteQuantity(bytes));
   });
+  const Pipeline pipeline = PipelineOf(plan, partitions);
+  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(pipeline));
   absl::StrAppend(&text, channels.empty() ? "" : "channels\n", channels, "actions\n",
-                  Grid(plan, partitions));
+                  ActionGrid(pipeline.lists, pipeline.micro_batches), BubbleText(play));
   return text;
 }
 
@@ -122,11 +151,15 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                         {"value", channel.value},
                         {"bytes_per_step", bytes}});
   });
+  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(PipelineOf(plan, partitions)));
   return nlohmann::ordered_json{
       {"mesh",
        {{"data", plan.mesh.data}, {"tensor", plan.mesh.tensor}, {"pipeline", plan.mesh.pipeline}}},
       {"micro_batches", plan.micro_batches},
       {"schedule", plan.schedule},
+      {"chunks", plan.chunks},
+      {"bubble_share", play.BubbleShare()},
+      {"in_flight", play.most_in_flight},
       {"strict", plan.strict},
       {"predicted_step_seconds", plan.prediction.step_seconds},
       {"ranks", std::move(ranks)},
