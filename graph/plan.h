@@ -87,6 +87,13 @@ struct Plan {
   std::map<std::string, int> stages;
   // Shardings of values along the tensor axis that are wished for (parameters above all), by name.
   std::map<std::string, AxisSharding> tensor_shardings;
+  // Segments of forward nodes whose activations are not kept for the backward pass but computed
+  // anew: the segment of each node by name or pattern. A '*' in a segment's name is what the first
+  // one of the pattern stands for. "" = kept.
+  std::map<std::string, std::string> recompute;
+  // Instead of that, until the plan is completed: so many segments of about equal work on each
+  // stage; 0 = none.
+  int recompute_segments = 0;
 
   Prediction prediction;
 

@@ -61,8 +61,12 @@ struct Chain {
 
 class ChainMaker {
  public:
-  ChainMaker(const Graph& graph, int64_t samples)
-      : graph_(graph), sized_(WithSizes(graph, samples)), flops_(ForwardFlops(graph, samples)) {}
+  // Of all stages when there is none.
+  ChainMaker(const Graph& graph, int64_t samples, StageId stage = StageId())
+      : graph_(graph),
+        stage_(stage),
+        sized_(WithSizes(graph, samples)),
+        flops_(ForwardFlops(graph, samples)) {}
 
   absl::StatusOr<Chain> Run() {
     WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph_.TopologicalOrder());
@@ -71,9 +75,8 @@ class ChainMaker {
     Chain chain;
     for (const NodeId id : order) {
       const Node& node = graph_.node(id);
-      if (IsForward(node) && !(IsFree(node) && Flops(node) * 100 < total)) {
-        chain.nodes.push_back(&node);
-      }
+      if (!IsForward(node) || (stage_.valid() && node.stage != stage_)) continue;
+      if (!(IsFree(node) && Flops(node) * 100 < total)) chain.nodes.push_back(&node);
     }
     chain.flops_before.push_back(0);
     for (const Node* node : chain.nodes) {
@@ -130,6 +133,7 @@ class ChainMaker {
   }
 
   const Graph& graph_;
+  const StageId stage_;
   absl::StatusOr<Graph> sized_;
   std::map<std::string, double> flops_;
 };
@@ -159,6 +163,20 @@ int PlaceCut(const Chain& chain, int k, int stages, int previous) {
   return best;
 }
 
+// The part of each node, by name.
+std::map<std::string, int> CutInto(const Chain& chain, int parts) {
+  std::vector<int> cuts;
+  for (int k = 1; k < parts; ++k) {
+    cuts.push_back(PlaceCut(chain, k, parts, cuts.empty() ? 0 : cuts.back()));
+  }
+  std::map<std::string, int> result;
+  for (size_t i = 0; i < chain.nodes.size(); ++i) {
+    const auto part = std::upper_bound(cuts.begin(), cuts.end(), static_cast<int>(i));
+    result[chain.nodes[i]->name] = static_cast<int>(part - cuts.begin());
+  }
+  return result;
+}
+
 }  // namespace
 
 std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples) {
@@ -180,16 +198,13 @@ absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, in
         absl::StrCat("the model has ", chain.nodes.size(), " nodes to share among ", stages,
                      " pipeline stages; use at most as many stages as nodes"));
   }
-  std::vector<int> cuts;
-  for (int k = 1; k < stages; ++k) {
-    cuts.push_back(PlaceCut(chain, k, stages, cuts.empty() ? 0 : cuts.back()));
-  }
-  std::map<std::string, int> result;
-  for (size_t i = 0; i < chain.nodes.size(); ++i) {
-    const auto stage = std::upper_bound(cuts.begin(), cuts.end(), static_cast<int>(i));
-    result[chain.nodes[i]->name] = static_cast<int>(stage - cuts.begin());
-  }
-  return result;
+  return CutInto(chain, stages);
+}
+
+absl::StatusOr<std::map<std::string, int>> BalancedSegments(const Graph& graph, StageId stage,
+                                                            int segments, int64_t samples) {
+  WEFT_ASSIGN_OR_RETURN(const Chain chain, ChainMaker(graph, samples, stage).Run());
+  return CutInto(chain, std::min(segments, static_cast<int>(chain.nodes.size())));
 }
 
 }  // namespace weft

@@ -21,6 +21,11 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples);
 absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
                                                           int64_t samples);
 
+// The same for the nodes of one stage of a staged graph: segments of about equal work, fewer where
+// the stage has fewer nodes.
+absl::StatusOr<std::map<std::string, int>> BalancedSegments(const Graph& graph, StageId stage,
+                                                            int segments, int64_t samples);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_BALANCED_CUT_H_

@@ -24,4 +24,19 @@ bool MatchesPattern(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+std::string TextOfFirstStar(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos || name.size() < star) return "";
+  const std::string_view rest = pattern.substr(star + 1);
+  size_t end = star;
+  while (end < name.size() && !MatchesPattern(rest, name.substr(end))) ++end;
+  const std::string_view text = name.substr(star, end - star);
+  return std::string(text.substr(0, text.find('/', 1)));
+}
+
+std::string SegmentOfPattern(std::string_view pattern) {
+  const size_t star = pattern.find('*');
+  return std::string(star == std::string_view::npos ? pattern : pattern.substr(0, star + 1));
+}
+
 }  // namespace weft

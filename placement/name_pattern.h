@@ -14,6 +14,14 @@ namespace weft {
 // '?' for one. "block0/*" matches all nodes below block0.
 bool MatchesPattern(std::string_view pattern, std::string_view name);
 
+// What the first '*' of the pattern stands for in a name that matches it, as short as can be, and
+// of that the part before its first inner '/': "7" for "block*" and "block7/up/MatMul". Empty
+// without '*'.
+std::string TextOfFirstStar(std::string_view pattern, std::string_view name);
+// A name for the nodes that match, which tells apart what the first '*' stands for: "block*" for
+// "block*/up". Never empty.
+std::string SegmentOfPattern(std::string_view pattern);
+
 // What `entries` say about `name`: the entry of this very name, else that of the matching pattern
 // with the most letters that are no wildcards (the first one on a tie); null when none matches.
 template <typename T>

@@ -39,5 +39,21 @@ TEST(NamePatternTest, TheNameItselfWinsThenTheMostLetters) {
   EXPECT_EQ(FindEntry(names, "b"), nullptr);
 }
 
+TEST(NamePatternTest, TheTextOfAStarEndsAtASlash) {
+  EXPECT_EQ(TextOfFirstStar("block*", "block7/up/MatMul"), "7");
+  EXPECT_EQ(TextOfFirstStar("block*/up/*", "block7/up/MatMul"), "7");
+  EXPECT_EQ(TextOfFirstStar("*", "fc1/Gemm"), "fc1");
+  EXPECT_EQ(TextOfFirstStar("*", "/fc1/Gemm"), "/fc1");
+  EXPECT_EQ(TextOfFirstStar("?c*", "fc12"), "12");
+  EXPECT_EQ(TextOfFirstStar("fc1*", "fc1"), "");
+  EXPECT_EQ(TextOfFirstStar("fc1", "fc1"), "");
+}
+
+TEST(NamePatternTest, ASegmentIsNamedUpToTheFirstStar) {
+  EXPECT_EQ(SegmentOfPattern("block*/up/*"), "block*");
+  EXPECT_EQ(SegmentOfPattern("*"), "*");
+  EXPECT_EQ(SegmentOfPattern("head"), "head");
+}
+
 }  // namespace
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "graph/schedule/action_list.h"
+#include "placement/name_pattern.h"
 #include "placement/nearest_name.h"
 #include "placement/plan_file.h"
 #include "platform/status_macros.h"
@@ -14,8 +15,8 @@ namespace {
 constexpr int kMost = 1 << 16;  // ranks, micro-batches
 
 const std::vector<std::string>& Keys() {
-  static const auto* const keys =
-      new std::vector<std::string>{"dp", "tp", "pp", "zero", "micro", "schedule", "chunks"};
+  static const auto* const keys = new std::vector<std::string>{
+      "dp", "tp", "pp", "zero", "micro", "schedule", "chunks", "recompute"};
   return *keys;
 }
 
@@ -25,6 +26,29 @@ absl::Status Error(const std::string& text, const std::string& message) {
       absl::StrJoin(Keys(), ", ")));
 }
 
+// "all", a number of segments per stage, or patterns joined by "+".
+absl::Status SetRecompute(const std::string& text, const std::string& value, Plan& plan) {
+  if (value == "all") {
+    plan.recompute_segments = 1;
+    return absl::OkStatus();
+  }
+  const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) {
+    if (absl::SimpleAtoi(value, &plan.recompute_segments) && plan.recompute_segments <= kMost) {
+      return absl::OkStatus();
+    }
+    return Error(text,
+                 absl::StrCat("recompute is '", value, "', not all, a number of segments up to ",
+                              kMost, " or a pattern of nodes"));
+  }
+  for (const std::string& pattern : std::vector<std::string>(absl::StrSplit(value, '+'))) {
+    if (pattern.empty())
+      return Error(text, absl::StrCat("recompute is '", value, "', with an empty pattern"));
+    plan.recompute[pattern] = SegmentOfPattern(pattern);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetKey(const std::string& text, const std::string& key, const std::string& value,
                     Plan& plan) {
   if (key == "schedule") {
@@ -32,6 +56,7 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
     const absl::Status status = CheckScheduleName(value);
     return status.ok() ? status : Error(text, std::string(status.message()));
   }
+  if (key == "recompute") return SetRecompute(text, value, plan);
   if (key == "zero") {
     if (absl::SimpleAtoi(value, &plan.zero) && plan.zero >= 0 && plan.zero <= 3) {
       return absl::OkStatus();

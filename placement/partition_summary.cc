@@ -8,6 +8,7 @@
 #include "graph/schedule/memory_plan.h"
 #include "placement/graph_node_view.h"
 #include "placement/planner.h"
+#include "placement/recomputation.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -17,12 +18,16 @@ bool IsCommunication(const Node& node) {
   return node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
 }
 
-double FlopsOf(const Graph& graph) {
+bool Computes(const Node& node) { return !IsCommunication(node); }
+
+// Of the nodes that `counts` says.
+double FlopsOf(const Graph& graph, bool (*counts)(const Node&)) {
   double flops = 0;
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
+    if (!counts(node)) continue;
     const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
-    if (!view.ok() || IsCommunication(node)) continue;
+    if (!view.ok()) continue;
     if (node.schema != nullptr && node.schema->cost()) {
       flops += node.schema->cost()(*view).flops;
     } else if (!node.outputs.empty()) {
@@ -133,11 +138,12 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
   std::map<int, int> runs;  // of each micro graph
   for (const MicroBatch& micro_batch : partition.micro_batches) ++runs[micro_batch.graph];
   double sent = SentBytesOf(partition.begin) + SentBytesOf(partition.end);
-  summary.flops = FlopsOf(partition.begin) + FlopsOf(partition.end);
+  summary.flops = FlopsOf(partition.begin, Computes) + FlopsOf(partition.end, Computes);
   summary.nodes = partition.begin.num_nodes() + partition.end.num_nodes();
   if (!partition.micro.empty()) summary.nodes += partition.micro.front().num_nodes();
   for (const auto& [graph, count] : runs) {
-    summary.flops += count * FlopsOf(partition.micro[graph]);
+    summary.flops += count * FlopsOf(partition.micro[graph], Computes);
+    summary.recomputed_flops += count * FlopsOf(partition.micro[graph], IsRecomputed);
     sent += count * SentBytesOf(partition.micro[graph]);
   }
   summary.sent_bytes = static_cast<int64_t>(sent);

@@ -21,6 +21,10 @@ absl::Status CheckPlan(const Plan& plan) {
     return absl::InvalidArgumentError(
         "a strict plan must combine gradients by the ordered tree, not by the ring");
   }
+  if (plan.recompute_segments > 0) {
+    return absl::InvalidArgumentError(
+        "the plan does not say yet which nodes its recomputed segments have; complete it first");
+  }
   if (plan.zero < 0 || plan.zero > 3) {
     return absl::InvalidArgumentError(
         absl::StrCat("the plan's zero is ", plan.zero, "; expected 0, 1, 2 or 3"));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/schedule/action_list.h"
+#include "placement/name_pattern.h"
 #include "placement/units.h"
 #include "placement/yaml_reader.h"
 #include "platform/status_macros.h"
@@ -18,6 +19,7 @@ constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxChunks = 1024;
+constexpr int64_t kMaxSegments = 1 << 16;
 
 std::string DigestToString(uint64_t digest) {
   return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
@@ -53,7 +55,7 @@ class PlanReader {
             source_, root, "the plan",
             {"version", "model_digest", "cluster_digest", "mesh", "workers", "micro_batches",
              "schedule", "chunks", "reduction", "strict", "bucket", "threads", "stages",
-             "tensor_shardings", "zero", "zero_replicated", "prediction"}));
+             "tensor_shardings", "recompute", "zero", "zero_replicated", "prediction"}));
     WEFT_RETURN_IF_ERROR(
         map.Int("version", Plan::kSchemaVersion, Plan::kSchemaVersion, plan_.schema_version));
     WEFT_RETURN_IF_ERROR(map.Quantity("model_digest", ParseDigest, plan_.model_digest));
@@ -78,6 +80,7 @@ class PlanReader {
     WEFT_RETURN_IF_ERROR(ReadWorkers(map));
     WEFT_RETURN_IF_ERROR(ReadStages(map));
     WEFT_RETURN_IF_ERROR(ReadShardings(map));
+    WEFT_RETURN_IF_ERROR(ReadRecompute(map));
     WEFT_RETURN_IF_ERROR(ReadZeroReplicated(map));
     WEFT_RETURN_IF_ERROR(ReadPrediction(map));
     return std::move(plan_);
@@ -144,6 +147,45 @@ class PlanReader {
         return source_.Error(entry.value, absl::StrCat(what, ": ", sharding.status().message()));
       }
       plan_.tensor_shardings[entry.key] = *sharding;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSegmentCount(const YAML::Node& node) {
+    const std::string text = node.Scalar();
+    int& count = plan_.recompute_segments;
+    if (text == "all") {
+      count = 1;
+      return absl::OkStatus();
+    }
+    if (absl::SimpleAtoi(text, &count) && count >= 0 && count <= kMaxSegments) {
+      return absl::OkStatus();
+    }
+    return source_.Error(
+        node,
+        absl::StrCat("'recompute' is '", text,
+                     "'; expected all, a number of segments, a list of patterns or a map from "
+                     "patterns to segments"));
+  }
+
+  absl::Status ReadRecompute(const YamlMap& map) {
+    const YAML::Node* node = map.Find("recompute");
+    if (node == nullptr) return absl::OkStatus();
+    if (node->IsScalar()) return ReadSegmentCount(*node);
+    if (node->IsSequence()) {
+      for (const YAML::Node& item : *node) {
+        WEFT_ASSIGN_OR_RETURN(const std::string pattern,
+                              ReadText(source_, item, "a recomputed segment's pattern"));
+        plan_.recompute[pattern] = SegmentOfPattern(pattern);
+      }
+      return absl::OkStatus();
+    }
+    WEFT_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries,
+                          ReadEntries(source_, *node, "'recompute'"));
+    for (const YamlEntry& entry : entries) {
+      WEFT_ASSIGN_OR_RETURN(
+          plan_.recompute[entry.key],
+          ReadText(source_, entry.value, absl::StrCat("the segment of '", entry.key, "'")));
     }
     return absl::OkStatus();
   }
@@ -264,6 +306,11 @@ std::string PlanToYaml(const Plan& plan) {
       out << YAML::Key << name << YAML::Value << sharding.ToString();
     }
     out << YAML::EndMap;
+  }
+  if (plan.recompute_segments > 0) {
+    out << YAML::Key << "recompute" << YAML::Value << plan.recompute_segments;
+  } else if (!plan.recompute.empty()) {
+    out << YAML::Key << "recompute" << YAML::Value << plan.recompute;
   }
   if (plan.zero > 0) out << YAML::Key << "zero" << YAML::Value << plan.zero;
   if (!plan.zero_replicated.empty()) {

@@ -137,6 +137,31 @@ tensor_shardings:
   EXPECT_EQ(plan.reduction, Reduction::kRing);
 }
 
+TEST(PlanFileTest, ReadsRecomputedSegmentsInEachForm) {
+  EXPECT_EQ(ParsePlanFile("recompute: 4", "p.yaml")->recompute_segments, 4);
+  EXPECT_EQ(ParsePlanFile("recompute: all", "p.yaml")->recompute_segments, 1);
+  using Segments = std::map<std::string, std::string>;
+  EXPECT_EQ(ParsePlanFile("recompute: [\"block*/mlp/*\", head]", "p.yaml")->recompute,
+            (Segments{{"block*/mlp/*", "block*"}, {"head", "head"}}));
+  EXPECT_EQ(
+      ParsePlanFile("recompute: {\"block0/*\": first, \"block0/out\": \"\"}", "p.yaml")->recompute,
+      (Segments{{"block0/*", "first"}, {"block0/out", ""}}));
+  EXPECT_EQ(PlanError("recompute: some"),
+            "p.yaml:1:12: 'recompute' is 'some'; expected all, a number of segments, a "
+            "list of patterns or a map from patterns to segments");
+  EXPECT_THAT(PlanError("recompute: [[a]]"),
+              HasSubstr("a recomputed segment's pattern is a list; expected a single value"));
+}
+
+TEST(PlanFileTest, RecomputedSegmentsComeBack) {
+  Plan plan;
+  plan.recompute = {{"block0/a", "block0"}, {"block1/a", "block1"}};
+  EXPECT_EQ(ParsePlanFile(PlanToYaml(plan), "p.yaml")->recompute, plan.recompute);
+  Plan counted;
+  counted.recompute_segments = 3;
+  EXPECT_EQ(ParsePlanFile(PlanToYaml(counted), "p.yaml")->recompute_segments, 3);
+}
+
 TEST(PlanFileTest, StrictPlansAddInTreeOrder) {
   EXPECT_EQ(ParsePlanFile("strict: true", "p.yaml")->reduction, Reduction::kOrderedTree);
   EXPECT_EQ(PlanError("strict: true\nreduction: ring"),
@@ -205,6 +230,17 @@ TEST(ParallelTest, ReadsMeshMicroBatchesAndSchedule) {
   EXPECT_EQ(ParseParallel("pp=2,chunks=3,schedule=interleaved")->chunks, 3);
 }
 
+TEST(ParallelTest, ReadsRecomputedSegments) {
+  EXPECT_EQ(ParseParallel("pp=2,recompute=4")->recompute_segments, 4);
+  EXPECT_EQ(ParseParallel("recompute=all")->recompute_segments, 1);
+  using Segments = std::map<std::string, std::string>;
+  EXPECT_EQ(ParseParallel("recompute=block*/mlp+head")->recompute,
+            (Segments{{"block*/mlp", "block*"}, {"head", "head"}}));
+  EXPECT_THAT(ParallelError("recompute=99999999"), HasSubstr("recompute is '99999999', not all"));
+  EXPECT_THAT(ParallelError("recompute=a++b"), HasSubstr("with an empty pattern"));
+  EXPECT_THAT(ParallelError("recompute="), HasSubstr("recompute is ''"));
+}
+
 TEST(ParallelTest, ReadsZero) {
   EXPECT_EQ(ParseParallel("dp=2,zero=3")->zero, 3);
   EXPECT_EQ(ParseParallel("dp=2,zero=0")->zero, 0);
@@ -225,7 +261,8 @@ TEST(PlanFileTest, ZeroAndWhatStaysWholeComeBack) {
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "
-            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule, chunks");
+            "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule, chunks, "
+            "recompute");
   EXPECT_THAT(ParallelError("ddp=2"), HasSubstr("unknown key 'ddp', did you mean 'dp'?"));
   EXPECT_THAT(ParallelError("dp"), HasSubstr("'dp' is not KEY=VALUE"));
   EXPECT_THAT(ParallelError(""), HasSubstr("'' is not KEY=VALUE"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +13,7 @@
 #include "placement/balanced_cut.h"
 #include "placement/data_sharding.h"
 #include "placement/name_pattern.h"
+#include "placement/recomputation.h"
 #include "placement/sharding_propagation.h"
 #include "placement/stage_assignment.h"
 #include "platform/status_macros.h"
@@ -116,6 +118,46 @@ absl::Status CompleteStages(const Graph& graph, int64_t samples, Plan& plan) {
   return absl::OkStatus();
 }
 
+// On one stage or at the end of the others' pipeline, the backward pass of a micro-batch follows
+// its forward pass at once: what the last segment made is still there.
+bool LastSegmentIsFresh(const Plan& plan) {
+  return plan.num_stages() == 1 || plan.schedule != "gpipe";
+}
+
+// So many segments of equal work per stage.
+absl::Status CutSegments(const Graph& staged, int64_t samples, int count, Plan& plan) {
+  plan.recompute.clear();
+  for (int stage = 0; stage < plan.num_stages(); ++stage) {
+    using Segments = std::map<std::string, int>;
+    WEFT_ASSIGN_OR_RETURN(const Segments segments,
+                          BalancedSegments(staged, StageId(stage), count, samples));
+    int last = 0;
+    for (const auto& [node, segment] : segments) last = std::max(last, segment);
+    const bool is_last_stage = stage == plan.num_stages() - 1;
+    for (const auto& [node, segment] : segments) {
+      if (is_last_stage && segment == last && LastSegmentIsFresh(plan)) continue;
+      plan.recompute[node] = absl::StrCat("stage", stage, ".", segment);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The segment of every node that has one, by name.
+absl::Status CompleteRecomputation(const Graph& graph, int64_t samples, Plan& plan) {
+  const int segments = std::exchange(plan.recompute_segments, 0);
+  if (!HasBackward(graph)) plan.recompute.clear();
+  if (!HasBackward(graph) || (segments == 0 && plan.recompute.empty())) return absl::OkStatus();
+  if (segments > 0) {
+    Graph staged = graph.Clone();
+    WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
+    return CutSegments(staged, samples, segments, plan);
+  }
+  WEFT_ASSIGN_OR_RETURN(RecomputedSegments by_name, FindRecomputedSegments(graph, plan));
+  std::erase_if(by_name, [](const auto& entry) { return entry.second.empty(); });
+  plan.recompute = std::move(by_name);
+  return absl::OkStatus();
+}
+
 // Patterns become the names of variables.
 absl::Status CompleteShardings(const Graph& graph, Plan& plan) {
   if (plan.mesh.tensor == 1) return absl::OkStatus();
@@ -160,10 +202,28 @@ double PredictBubble(const Plan& plan, bool training) {
   return play.ok() ? play->BubbleShare() : 0;
 }
 
-void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
+// Of the forward nodes that run a second time.
+absl::StatusOr<double> FlopsAgain(const Graph& graph, const std::map<std::string, double>& by_node,
+                                  const Plan& plan) {
+  if (plan.recompute.empty()) return 0.0;
+  Graph staged = graph.Clone();
+  WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
+  WEFT_ASSIGN_OR_RETURN(const RecomputedSegments segments, FindRecomputedSegments(staged, plan));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> nodes, FindRecomputedNodes(staged, segments));
+  double flops = 0;
+  for (const NodeId id : nodes) {
+    const auto node = by_node.find(staged.node(id).name);
+    if (node != by_node.end()) flops += node->second;
+  }
+  return flops;
+}
+
+absl::Status Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   const Mesh& mesh = plan.mesh;
+  const std::map<std::string, double> by_node = ForwardFlops(graph, global_batch);
   double forward = 0;
-  for (const auto& [name, flops] : ForwardFlops(graph, global_batch)) forward += flops;
+  for (const auto& [name, flops] : by_node) forward += flops;
+  WEFT_ASSIGN_OR_RETURN(const double again, FlopsAgain(graph, by_node, plan));
   double weights = 0;
   for (const Variable& variable : graph.variables()) {
     const std::optional<Shape> shape = graph.value(variable.value).type.shape.ToConcrete();
@@ -174,7 +234,7 @@ void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   Prediction& prediction = plan.prediction;
   const double passes = HasBackward(graph) ? 3 : 1;  // the backward pass costs about two forward
   prediction.compute_seconds =
-      passes * forward / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
+      (passes * forward + again) / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
   if (passes > 1) {
     // Around the ring: reduce-scatter and all-gather; ZeRO 1 gathers what it updated besides.
     const double rounds = plan.zero == 1 ? 3 : 2;
@@ -184,6 +244,7 @@ void Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   prediction.bubble_fraction = PredictBubble(plan, passes > 1);
   prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction) +
                             prediction.communication_seconds;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -197,9 +258,10 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
   CompleteThreads(cluster, plan);
   const int64_t samples = std::max<int64_t>(1, global_batch / plan.micro_batches);
   WEFT_RETURN_IF_ERROR(CompleteStages(graph, samples, plan));
+  WEFT_RETURN_IF_ERROR(CompleteRecomputation(graph, samples, plan));
   WEFT_RETURN_IF_ERROR(CompleteShardings(graph, plan));
   CompleteZero(graph, plan);
-  Predict(graph, global_batch, plan);
+  WEFT_RETURN_IF_ERROR(Predict(graph, global_batch, plan));
   return plan;
 }
 

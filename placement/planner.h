@@ -29,8 +29,9 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
 struct RankSummary {
   RankId rank;
   int nodes = 0;
-  int64_t parameters = 0;  // elements of trainable shards
-  double flops = 0;        // per step
+  int64_t parameters = 0;       // elements of trainable shards
+  double flops = 0;             // per step
+  double recomputed_flops = 0;  // of these: what runs a second time
   int64_t variable_bytes = 0;
   int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
   int64_t sent_bytes = 0;   // per step

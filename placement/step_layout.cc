@@ -9,6 +9,7 @@
 #include "graph/op_schema.h"
 #include "graph/verifier.h"
 #include "placement/evaluation_step.h"
+#include "placement/recomputation.h"
 #include "placement/stage_assignment.h"
 #include "platform/status_macros.h"
 
@@ -50,6 +51,19 @@ absl::StatusOr<Specialization> ShapesFor(const Graph& graph, int64_t samples) {
   return specialization;
 }
 
+// What runs again lies as it did.
+void CopyShardings(const RecomputedNode& node, SizedGraph& sized) {
+  const Graph& graph = sized.graph;
+  sized.shardings.nodes.resize(graph.node_capacity());
+  sized.shardings.values.resize(graph.value_capacity());
+  sized.shardings.nodes[node.copy.value] = sized.shardings.nodes[node.original.value];
+  const std::vector<ValueId>& from = graph.node(node.original).outputs;
+  const std::vector<ValueId>& to = graph.node(node.copy).outputs;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].valid()) sized.shardings.values[to[i].value] = sized.shardings.values[from[i].value];
+  }
+}
+
 class StepPlanner {
  public:
   StepPlanner(const Plan& plan, const StepShape& shape, NodeEvaluator& evaluator)
@@ -74,6 +88,7 @@ class StepPlanner {
   const Plan& plan() const { return *layout_.plan; }
   absl::Status Prepare(const Graph& graph);
   absl::Status AddSize(int64_t samples);
+  absl::Status OrderMicroNodes(SizedGraph& sized) const;
   PropagationOptions Options() const;
   absl::Status AddMicroEdges(SizedGraph& sized) const;
   absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
@@ -88,6 +103,7 @@ class StepPlanner {
 
   NodeEvaluator& evaluator_;
   Graph logical_;
+  RecomputedSegments recomputed_;
   StepLayout layout_;
 };
 
@@ -109,6 +125,9 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   }
   WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
   for (auto& [name, owner] : layout_.owner) owner = layout_.PlaceOf(StageId(owner));
+  if (layout_.shape.training && !plan().recompute.empty()) {
+    WEFT_ASSIGN_OR_RETURN(recomputed_, FindRecomputedSegments(logical_, plan()));
+  }
   return absl::OkStatus();
 }
 
@@ -128,6 +147,13 @@ absl::Status StepPlanner::AddSize(int64_t samples) {
   const PropagationOptions options = Options();
   if (options.shards > 1) WEFT_RETURN_IF_ERROR(ExpandForWishes(sized.graph, options));
   WEFT_ASSIGN_OR_RETURN(sized.shardings, PropagateShardings(sized.graph, options));
+  WEFT_RETURN_IF_ERROR(OrderMicroNodes(sized));
+  WEFT_RETURN_IF_ERROR(AddMicroEdges(sized));
+  layout_.sizes.push_back(std::move(sized));
+  return absl::OkStatus();
+}
+
+absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) const {
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
     for (const NodeId id : order) {
@@ -138,8 +164,11 @@ absl::Status StepPlanner::AddSize(int64_t samples) {
   std::stable_sort(sized.micro_nodes.begin(), sized.micro_nodes.end(), [&](NodeId a, NodeId b) {
     return TurnOf(sized.graph.node(a)) < TurnOf(sized.graph.node(b));
   });
-  WEFT_RETURN_IF_ERROR(AddMicroEdges(sized));
-  layout_.sizes.push_back(std::move(sized));
+  if (recomputed_.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::vector<RecomputedNode> copies,
+                        AddRecomputation(sized.graph, recomputed_));
+  for (const RecomputedNode& node : copies) CopyShardings(node, sized);
+  sized.micro_nodes = PlaceRecomputed(sized.graph, sized.micro_nodes, copies);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "executor/variable_store.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
+#include "placement/recomputation.h"
 #include "platform/status_macros.h"
 #include "training/tapped_step.h"
 
@@ -147,10 +148,15 @@ AxisSharding Verifier::ShardingOf(const std::string& name, const StepTap& tap) c
 }
 
 // Partitioning names values after the logical ones: "x", converted "x@R" or "x@S(1)", and "x@shard"
-// where a conversion took the name.
+// where a conversion took the name; "recompute/x" where it is made a second time.
 Part Verifier::ReadPart(const StepTap& tap, int rank, const std::set<std::string>& names) const {
   Part part{&tap, rank, tap.kind == Kind::kSum ? SumName(tap.node) : tap.value, {}, false};
   part.sharding = ShardingOf(part.logical, tap);
+  if (!expected_.Knows(part.logical) && part.logical.starts_with(kRecomputedPrefix)) {
+    part.logical = part.logical.substr(std::string(kRecomputedPrefix).size());
+    part.sharding = ShardingOf(part.logical, tap);
+    if (expected_.Knows(part.logical)) return part;
+  }
   if (expected_.Knows(part.logical)) {
     if (names.contains(part.logical + "@shard")) part.sharding = {};
     return part;

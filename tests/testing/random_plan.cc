@@ -51,6 +51,18 @@ void DrawShardings(const Graph& model, Dice& dice, Plan& plan) {
   }
 }
 
+// Segments of equal work, or any nodes in two segments that may wind through each other.
+void DrawRecomputation(const Graph& model, Dice& dice, Plan& plan) {
+  if (dice.Roll(2) == 0) {
+    plan.recompute_segments = 1 + dice.Roll(4);
+    return;
+  }
+  for (const NodeId id : model.node_ids()) {
+    const int segment = dice.Roll(3);
+    if (segment > 0) plan.recompute[model.node(id).name] = segment == 1 ? "first" : "second";
+  }
+}
+
 }  // namespace
 
 Plan RandomPlan(const Graph& model, uint64_t seed) {
@@ -74,6 +86,7 @@ Plan RandomPlan(const Graph& model, uint64_t seed) {
   if (plan.mesh.tensor == 1) plan.strict = dice.Roll(2) == 0;
   if (plan.mesh.pipeline > 1 && dice.Roll(3) > 0) DrawStages(model, dice, plan);
   if (plan.mesh.tensor > 1) DrawShardings(model, dice, plan);
+  if (dice.Roll(3) == 0) DrawRecomputation(model, dice, plan);
   return plan;
 }
 

@@ -110,7 +110,9 @@ void JobFlags::AddPlacement(CLI::App& app) {
       app.add_option(
              "--parallel", parallel_,
              "the mesh: data, tensor and pipeline parallelism; zero=1, 2 or 3 splits optimizer "
-             "state, gradients, parameters over dp")
+             "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
+             "whose activations are computed anew instead of kept (all: each stage is one; or "
+             "patterns of nodes joined by +)")
           ->type_name("dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")

@@ -52,13 +52,27 @@ class PlanCommand final : public Command {
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    std::vector<Partition> kept;  // what it would be without recomputation
+    if (!plan->recompute.empty()) {
+      Plan without = *plan;
+      without.recompute.clear();
+      WEFT_ASSIGN_OR_RETURN(
+          kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
+    }
     WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, *partitions, console), ExitCode::kDisk));
     if (format_ == "json") {
-      WEFT_ASSIGN_OR_RETURN(const auto json, PlanJson(*plan, spec.cluster, *partitions));
+      WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(*plan, spec.cluster, *partitions));
+      if (!kept.empty()) {
+        WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(*partitions, kept));
+      }
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(*plan, spec.cluster, *partitions));
       *console.out << Printable(text);
+      if (!kept.empty()) {
+        WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(*partitions, kept));
+        *console.out << Printable(again);
+      }
     }
     return ExitCode::kOk;
   }

@@ -166,6 +166,35 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"channels", std::move(channels)}};
 }
 
+absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,
+                                              const std::vector<Partition>& kept) {
+  std::string text = "recomputation\n";
+  for (size_t rank = 0; rank < partitions.size(); ++rank) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, Summarize(partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, Summarize(kept[rank]));
+    const double share = without.flops == 0 ? 0 : with.recomputed_flops / without.flops;
+    absl::StrAppendFormat(
+        &text, "  rank %d runs %s FLOPs again (+%.1f %%), activations %s instead of %s\n",
+        partitions[rank].rank.value, Quantity(with.recomputed_flops), 100 * share,
+        ByteQuantity(with.arena_bytes), ByteQuantity(without.arena_bytes));
+  }
+  return text;
+}
+
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Partition>& partitions,
+                                                         const std::vector<Partition>& kept) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < partitions.size(); ++rank) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, Summarize(partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, Summarize(kept[rank]));
+    ranks.push_back({{"rank", partitions[rank].rank.value},
+                     {"recomputed_flops", with.recomputed_flops},
+                     {"arena_bytes", with.arena_bytes},
+                     {"arena_bytes_without", without.arena_bytes}});
+  }
+  return ranks;
+}
+
 absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,
                                    const std::vector<Partition>& partitions) {
   WEFT_RETURN_IF_ERROR(files.CreateDirectories(folder));

@@ -21,6 +21,13 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
                                                 const std::vector<Partition>& partitions);
 
+// What recomputation costs and saves: a row per rank. `kept` are the partitions of the same plan
+// without it.
+absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,
+                                              const std::vector<Partition>& kept);
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Partition>& partitions,
+                                                         const std::vector<Partition>& kept);
+
 // Writes each graph of each partition as rank_R.{begin,micro_M,end}.onnx; returns the number of
 // files.
 absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,

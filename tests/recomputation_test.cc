@@ -1,0 +1,289 @@
+// Recomputation changes no bit and lowers the memory of a step by what its formula says.
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "executor/step_program.h"
+#include "executor/variable_store.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+#include "placement/partitioner.h"
+#include "placement/plan_file.h"
+#include "placement/planner.h"
+#include "platform/clock.h"
+#include "tensor/cpu_device.h"
+#include "tests/testing/equivalence_models.h"
+#include "tests/testing/training_run.h"
+#include "training/training_graph.h"
+
+namespace weft::testing {
+namespace {
+
+// -- The same bits.
+
+constexpr int64_t kBatch = 13;
+constexpr int64_t kSamples = 2 * kBatch + 5;  // every third batch is short
+
+TrainingRun RunOf(const EquivalenceModel& model, const std::string& parallel) {
+  TrainingRun run;
+  run.data = WriteDataFiles(model, ::testing::TempDir());
+  run.batch = kBatch;
+  run.steps = 4;
+  run.optimizer.kind = "momentum";
+  run.optimizer.learning_rate = 0.05;
+  run.plan = ParseParallel(parallel).value();
+  run.workers = run.plan.mesh.size();
+  return run;
+}
+
+// Every second node, in two segments that wind through each other.
+std::map<std::string, std::string> ScatteredSegments(const Graph& model) {
+  std::map<std::string, std::string> segments;
+  int i = 0;
+  for (const NodeId id : model.node_ids()) {
+    if (++i % 4 != 0) segments[model.node(id).name] = i % 2 == 0 ? "even" : "odd";
+  }
+  return segments;
+}
+
+void ExpectSameBits(const EquivalenceModel& model, TrainingRun run) {
+  const Plan plan = run.plan;
+  run.plan.recompute.clear();
+  run.plan.recompute_segments = 0;
+  const auto kept = RunGraph(model.graph, run);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  run.plan = plan;
+  const auto again = RunGraph(model.graph, run);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_FALSE(again->plan.recompute.empty());
+  EXPECT_EQ(again->losses, kept->losses);
+  ASSERT_EQ(again->parameters.size(), kept->parameters.size());
+  for (const auto& [name, value] : kept->parameters) {
+    EXPECT_TRUE(BitwiseEqual(again->parameters.at(name), value)) << name;
+  }
+}
+
+class SameBits : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SameBits, OnEveryMeshAndSchedule) {
+  const auto model = BuildEquivalenceModel(GetParam(), kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (const char* parallel :
+       {"micro=2,recompute=3", "dp=2,micro=4,recompute=2", "dp=2,zero=3,recompute=*",
+        "pp=2,micro=3,schedule=gpipe,recompute=all", "pp=2,micro=3,schedule=1f1b,recompute=2",
+        "pp=2,micro=3,schedule=zero_bubble,recompute=2", "tp=2,micro=2,recompute=2"}) {
+    SCOPED_TRACE(absl::StrCat(GetParam(), " ", parallel));
+    TrainingRun run = RunOf(*model, parallel);
+    if (run.plan.mesh.tensor > 1) {
+      for (const char* name : {"fc1.weight", "fc1.bias", "block0.down.weight"}) {
+        if (model->graph.FindVariable(name) != nullptr) {
+          run.plan.tensor_shardings[name] = AxisSharding::Split(0);
+        }
+      }
+    }
+    ExpectSameBits(*model, run);
+  }
+}
+
+// A tied weight over several chunks is refused, with recomputation or without.
+TEST_P(SameBits, WithSeveralStagesPerRank) {
+  if (GetParam() == "encoder") GTEST_SKIP() << "its embedding is tied to its head";
+  const auto model = BuildEquivalenceModel(GetParam(), kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ExpectSameBits(*model, RunOf(*model, "pp=2,chunks=2,micro=4,schedule=interleaved,recompute=all"));
+}
+
+TEST_P(SameBits, WithSegmentsThatWindThroughEachOther) {
+  const auto model = BuildEquivalenceModel(GetParam(), kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (const char* parallel : {"micro=2", "dp=2,pp=2,micro=4,schedule=zero_bubble", "tp=2"}) {
+    SCOPED_TRACE(absl::StrCat(GetParam(), " ", parallel));
+    TrainingRun run = RunOf(*model, parallel);
+    run.plan.recompute = ScatteredSegments(model->graph);
+    ExpectSameBits(*model, run);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SameBits, ::testing::ValuesIn(EquivalenceModelNames()));
+
+TEST(Recomputation, StrictPlansKeepTheBitsOfOneProcess) {
+  const auto model = BuildEquivalenceModel("gpt", kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  TrainingRun alone = RunOf(*model, "micro=4");
+  alone.plan.strict = true;
+  const auto expected = RunGraph(model->graph, alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* parallel : {"micro=4,recompute=4", "dp=2,pp=2,micro=4,recompute=block*",
+                               "pp=2,micro=4,schedule=1f1b,recompute=all"}) {
+    SCOPED_TRACE(parallel);
+    TrainingRun run = RunOf(*model, parallel);
+    run.plan.strict = true;
+    const auto actual = RunGraph(model->graph, run);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    EXPECT_EQ(actual->losses, expected->losses);
+    for (const auto& [name, value] : expected->parameters) {
+      EXPECT_TRUE(BitwiseEqual(actual->parameters.at(name), value)) << name;
+    }
+  }
+}
+
+// -- The memory.
+
+constexpr int64_t kWidth = 32;
+constexpr int64_t kRows = 512;  // samples of a micro-batch: activations outweigh weights
+constexpr int64_t kActivation = kRows * kWidth * 4;
+constexpr int kLayers = 16;
+
+// Sixteen equal layers "layer<i>/", x W then Tanh, whose gradients need what the product reads and
+// what Tanh makes: one activation per layer.
+Graph UniformMlp() {
+  Graph model;
+  GraphBuilder b(model);
+  ValueId x = model.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(kWidth)})});
+  for (int i = 0; i < kLayers; ++i) {
+    const Shape shape{kWidth, kWidth};
+    const ValueId weight =
+        model.AddVariable(absl::StrCat("w", i), {ValueKind::kTensor, DType::kFloat32, shape},
+                          *Tensor::Zeros(DType::kFloat32, shape), true);
+    b.set_name_prefix(absl::StrCat("layer", i, "/"));
+    x = b.Op("Tanh", {b.Op("MatMul", {x, weight})});
+  }
+  model.AddOutput(x);
+  EXPECT_TRUE(b.status().ok()) << b.status();
+  TrainingSpec spec;
+  spec.loss = ParseLoss("mse").value();
+  spec.optimizer.kind = "sgd";
+  auto graph = BuildTrainingGraph(model, spec);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+class NoData final : public InputSource {
+ public:
+  absl::Status Fill(int64_t, const FeedInput& input, int64_t, int64_t count,
+                    void* target) override {
+    std::memset(target, 0, DTypeBytes(input.dtype, input.sample_shape.num_elements()) * count);
+    return absl::OkStatus();
+  }
+};
+
+// Never called: pipelines are compiled here, not run.
+class NoPeers final : public Communicator {
+ public:
+  RankId rank() const override { return RankId(0); }
+  absl::StatusOr<ChannelHandle> OpenChannel(const Channel&) override { return next_++; }
+  absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec&) override {
+    return next_++;
+  }
+  absl::Status Send(ChannelHandle, MessageKey, const void*) override { return NotRun(); }
+  absl::Status WaitSent(ChannelHandle) override { return NotRun(); }
+  absl::Status Receive(ChannelHandle, MessageKey, void*) override { return NotRun(); }
+  absl::Status RunCollective(CollectiveHandle, MessageKey, void* const*) override {
+    return NotRun();
+  }
+  void Abort(const absl::Status&) override {}
+
+ private:
+  static absl::Status NotRun() { return absl::InternalError("nothing is sent here"); }
+  int next_ = 0;
+};
+
+struct StepMemory {
+  int64_t planned = 0;   // placement's prediction for rank 0
+  int64_t measured = 0;  // the executor's arena
+  int64_t least = 0;     // the most bytes alive at once in the executor
+  double again = 0;      // FLOPs that run a second time
+  double flops = 0;
+};
+
+class RecomputationMemory : public ::testing::Test {
+ protected:
+  // Of rank 0 in a step of `micro_batches` of kRows samples.
+  StepMemory Measure(const std::string& parallel, int micro_batches) {
+    StepMemory memory;
+    Plan plan = ParseParallel(absl::StrCat(parallel, ",micro=", micro_batches)).value();
+    for (int i = 0; plan.mesh.pipeline == 2 && i < kLayers; ++i) {
+      plan.stages[absl::StrCat("layer", i, "/*")] = i < kLayers / 2 ? 0 : 1;
+    }
+    const int64_t batch = kRows * micro_batches;
+    const ClusterSpec cluster = ClusterSpec::Local(plan.mesh.size(), 1);
+    const auto complete = CompletePlan(graph_, cluster, plan, batch);
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    const auto partitions = PartitionStep(graph_, *complete, {true, batch}, CpuNodeEvaluator());
+    EXPECT_TRUE(partitions.ok()) << partitions.status();
+    const Partition& partition = partitions->front();
+    const auto summary = Summarize(partition);
+    EXPECT_TRUE(summary.ok()) << summary.status();
+    memory.planned = summary->arena_bytes;
+    memory.again = summary->recomputed_flops;
+    memory.flops = summary->flops;
+
+    const std::unique_ptr<Device> device = NewCpuDevice({});
+    VariableStore variables(*device);
+    EXPECT_TRUE(variables.Add(partition.variables).ok());
+    NoData data;
+    NoPeers peers;
+    const auto program =
+        CompileStep(partition, {device.get(), &variables, &peers, &data, &RealClock(), nullptr});
+    EXPECT_TRUE(program.ok()) << program.status();
+    memory.measured = (*program)->memory().arena_bytes;
+    memory.least = (*program)->memory().lower_bound_bytes;
+    return memory;
+  }
+
+  const Graph graph_ = UniformMlp();
+};
+
+// Of L layers in k segments the last is not recomputed, since its backward pass follows at once. At
+// the peak, where it begins, the outputs of the k - 1 others and what is inside one are alive
+// instead of all.
+TEST_F(RecomputationMemory, FallsByTheActivationsInsideSegments) {
+  const StepMemory kept = Measure("dp=1", 2);
+  EXPECT_GE(kept.measured, kLayers * kActivation);
+  EXPECT_EQ(kept.again, 0);
+  for (const int segments : {2, 4, 8}) {
+    SCOPED_TRACE(absl::StrCat(segments, " segments"));
+    const StepMemory memory = Measure(absl::StrCat("recompute=", segments), 2);
+    const int64_t saved = (kLayers - (segments - 1) - kLayers / segments) * kActivation;
+    EXPECT_EQ(kept.planned - memory.planned, saved);
+    EXPECT_EQ(kept.measured - memory.measured, saved);
+    EXPECT_EQ(kept.least - memory.least, saved);
+    // All layers but the last segment's, and but the last one of each segment: mostly products, in
+    // two micro-batches.
+    const double layers = (kLayers / segments - 1) * (segments - 1);
+    const double products = layers * 2 * (2.0 * kRows * kWidth * kWidth);
+    EXPECT_GT(memory.again, products);
+    EXPECT_LT(memory.again, 1.3 * products);
+    EXPECT_NEAR(memory.flops, kept.flops + memory.again, 1);
+  }
+}
+
+// GPipe keeps every micro-batch until the backward passes begin. A stage that is one segment keeps
+// what it read of each, and computes the rest of one.
+TEST_F(RecomputationMemory, FallsByTheMicroBatchesInFlight) {
+  for (const int micro_batches : {2, 4}) {
+    SCOPED_TRACE(absl::StrCat(micro_batches, " micro-batches"));
+    const StepMemory kept = Measure("pp=2,schedule=gpipe", micro_batches);
+    const StepMemory memory = Measure("pp=2,schedule=gpipe,recompute=all", micro_batches);
+    const int64_t saved = (micro_batches - 1) * (kLayers / 2) * kActivation;
+    EXPECT_LE(kept.planned - memory.planned, saved);
+    EXPECT_GE(kept.planned - memory.planned, saved - kActivation);
+    // What is sent last stays until the step ends, when the executor waits for its channels.
+    EXPECT_EQ(kept.measured - memory.measured, saved - kActivation);
+  }
+}
+
+TEST_F(RecomputationMemory, OneSegmentAtTheEndOfThePipelineSavesNothingAndCostsNothing) {
+  const StepMemory kept = Measure("dp=1", 2);
+  const StepMemory memory = Measure("recompute=all", 2);
+  EXPECT_EQ(memory.measured, kept.measured);
+  EXPECT_EQ(memory.again, 0);
+}
+
+}  // namespace
+}  // namespace weft::testing
