@@ -31,7 +31,7 @@ std::string TextOfFirstStar(std::string_view pattern, std::string_view name) {
   size_t end = star;
   while (end < name.size() && !MatchesPattern(rest, name.substr(end))) ++end;
   const std::string_view text = name.substr(star, end - star);
-  return std::string(text.substr(0, text.find('/', 1)));
+  return std::string(text.substr(0, text.find('/', star == 0 ? 1 : 0)));
 }
 
 std::string SegmentOfPattern(std::string_view pattern) {

@@ -44,6 +44,7 @@ TEST(NamePatternTest, TheTextOfAStarEndsAtASlash) {
   EXPECT_EQ(TextOfFirstStar("block*/up/*", "block7/up/MatMul"), "7");
   EXPECT_EQ(TextOfFirstStar("*", "fc1/Gemm"), "fc1");
   EXPECT_EQ(TextOfFirstStar("*", "/fc1/Gemm"), "/fc1");
+  EXPECT_EQ(TextOfFirstStar("fc1*", "fc1/Gemm"), "");
   EXPECT_EQ(TextOfFirstStar("?c*", "fc12"), "12");
   EXPECT_EQ(TextOfFirstStar("fc1*", "fc1"), "");
   EXPECT_EQ(TextOfFirstStar("fc1", "fc1"), "");

@@ -159,6 +159,11 @@ Plan TensorGpt() {
   return plan;
 }
 
+Plan Recomputing(Plan plan) {
+  plan.recompute = {{"*", "all"}};
+  return plan;
+}
+
 Plan MeshPlan(int data, int pipeline) {
   Plan plan;
   plan.mesh = {data, 1, pipeline};
@@ -256,6 +261,15 @@ std::string ReadKeysForQueries(Partitions& partitions) {
   return node;
 }
 
+// A conversion of what is computed a second time.
+std::string NoSecondAllReduce(Partitions& partitions) {
+  const std::string node = Find(partitions, [](const Graph&, const Node& reduce) {
+    return reduce.op == "AllReduce" && reduce.name.starts_with("recompute/");
+  });
+  Change(partitions, node, Become("Identity"));
+  return node;
+}
+
 std::vector<Fault> Faults() {
   constexpr Phase kF = Phase::kForward;
   constexpr Phase kB = Phase::kBackward;
@@ -298,6 +312,8 @@ std::vector<Fault> Faults() {
       {"GradientScaledOnItsWay", "encoder", MeshPlan(1, 2), received(kB, 0)},
       {"VariableScaledOnItsWay", "encoder", MeshPlan(1, 2), received(Phase::kBegin, 0)},
       {"SumScaledInDataAndPipeline", "encoder", MeshPlan(2, 2), Halves("Softmax", kF, 0, 0)},
+      {"RecomputedOtherwise", "gpt", Recomputing(MeshPlan(2, 1)), Halves("Softmax", kB, 0, 0)},
+      {"RecomputedWithoutAllReduce", "gpt", Recomputing(TensorGpt()), NoSecondAllReduce},
   };
 }
 

@@ -11,6 +11,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
+#include "ops/testing/test_tensors.h"
 #include "placement/partitioner.h"
 #include "placement/plan_file.h"
 #include "placement/planner.h"
@@ -109,6 +110,47 @@ TEST_P(SameBits, WithSegmentsThatWindThroughEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SameBits, ::testing::ValuesIn(EquivalenceModelNames()));
+
+// Convolutions with batch statistics, which are computed again from the same samples.
+EquivalenceModel NormalizedConvolutions() {
+  EquivalenceModel model;
+  model.name = "normalized";
+  Graph& graph = model.graph;
+  GraphBuilder b(graph);
+  uint64_t seed = 0;
+  const auto weight = [&](const std::string& name, const Shape& shape, double center) {
+    return graph.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape},
+                             RandomTensor(shape, ++seed, center - 0.3, center + 0.3), true);
+  };
+  ValueId x = graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32,
+                                   SymbolicShape({Dim::Symbol("N"), Dim(3), Dim(8), Dim(8)})});
+  for (const std::string name : {"conv1", "conv2", "conv3"}) {
+    b.set_name_prefix(name + "/");
+    x = b.Op(
+        "Conv", {x, weight(name + ".weight", {3, 3, 3, 3}, 0)},
+        {{"kernel_shape", std::vector<int64_t>{3, 3}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+    const ValueId mean = b.Constant(*Tensor::Zeros(DType::kFloat32, {3}));
+    const ValueId variance = b.Constant(Tensor::Of<float>({3}, std::vector<float>{1, 1, 1}));
+    x = b.Op("BatchNormalization",
+             {x, weight(name + ".scale", {3}, 1), weight(name + ".shift", {3}, 0), mean, variance},
+             {{"training_mode", int64_t{1}}});
+    x = b.Op("Relu", {x});
+  }
+  b.set_name_prefix("head/");
+  graph.AddOutput(b.Op("Gemm", {b.Op("Flatten", {x}), weight("head.weight", {192, 5}, 0)}));
+  EXPECT_TRUE(b.status().ok()) << b.status();
+  model.data["x"] = RandomTensor({kSamples, 3, 8, 8}, 901);
+  model.data["labels"] = RandomTensor({kSamples}, 902, 0, 5, DType::kInt64);
+  return model;
+}
+
+TEST(Recomputation, BatchStatisticsHaveTheSameBits) {
+  const EquivalenceModel model = NormalizedConvolutions();
+  for (const char* parallel : {"micro=2,recompute=conv*", "dp=2,micro=4,recompute=2"}) {
+    SCOPED_TRACE(parallel);
+    ExpectSameBits(model, RunOf(model, parallel));
+  }
+}
 
 TEST(Recomputation, StrictPlansKeepTheBitsOfOneProcess) {
   const auto model = BuildEquivalenceModel("gpt", kSamples);
@@ -283,6 +325,65 @@ TEST_F(RecomputationMemory, OneSegmentAtTheEndOfThePipelineSavesNothingAndCostsN
   const StepMemory memory = Measure("recompute=all", 2);
   EXPECT_EQ(memory.measured, kept.measured);
   EXPECT_EQ(memory.again, 0);
+}
+
+// -- What CompletePlan makes of it.
+
+class CompletedRecomputation : public ::testing::Test {
+ protected:
+  Plan Complete(const std::string& parallel) {
+    const Plan plan = ParseParallel(parallel).value();
+    const ClusterSpec cluster = ClusterSpec::Local(plan.mesh.size(), 1);
+    const auto complete = CompletePlan(graph_, cluster, plan, 4 * kRows);
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    return *complete;
+  }
+  const Graph graph_ = UniformMlp();
+};
+
+TEST_F(CompletedRecomputation, SegmentsHaveEqualWorkAndTheLastIsLeftOut) {
+  const Plan plan = Complete("recompute=4");
+  EXPECT_EQ(plan.recompute_segments, 0);
+  for (int i = 0; i < 12; ++i) {
+    const std::string segment = absl::StrCat("stage0.", i / 4);
+    EXPECT_EQ(plan.recompute.at(absl::StrCat("layer", i, "/MatMul")), segment);
+    EXPECT_EQ(plan.recompute.at(absl::StrCat("layer", i, "/Tanh")), segment);
+  }
+  EXPECT_EQ(plan.recompute.size(), 24u);
+}
+
+TEST_F(CompletedRecomputation, EachStageHasItsSegments) {
+  const Plan plan = Complete("pp=2,micro=4,schedule=1f1b,recompute=2");
+  EXPECT_EQ(plan.recompute.at("layer0/MatMul"), "stage0.0");
+  EXPECT_EQ(plan.recompute.at("layer6/MatMul"), "stage0.1");
+  EXPECT_EQ(plan.recompute.at("layer9/MatMul"), "stage1.0");
+  EXPECT_FALSE(plan.recompute.contains("layer15/Tanh"));
+  // GPipe keeps the last stage waiting too.
+  const Plan gpipe = Complete("pp=2,micro=4,schedule=gpipe,recompute=2");
+  EXPECT_EQ(gpipe.recompute.at("layer15/Tanh"), "stage1.1");
+}
+
+TEST_F(CompletedRecomputation, PatternsBecomeNames) {
+  const Plan plan = Complete("recompute=layer1*+layer2/MatMul");
+  EXPECT_EQ(plan.recompute.at("layer1/Tanh"), "layer1");
+  EXPECT_EQ(plan.recompute.at("layer15/MatMul"), "layer15");
+  EXPECT_EQ(plan.recompute.at("layer2/MatMul"), "layer2/MatMul");
+  EXPECT_EQ(plan.recompute.size(), 2 * 7 + 1u);
+}
+
+TEST_F(CompletedRecomputation, TakesTime) {
+  const double kept = Complete("dp=1").prediction.compute_seconds;
+  const double again = Complete("recompute=4").prediction.compute_seconds;
+  EXPECT_NEAR(again / kept, 1 + 9.0 / 16 / 3, 0.02);
+}
+
+TEST_F(CompletedRecomputation, PartitioningWantsNames) {
+  Plan plan;
+  plan.recompute_segments = 2;
+  const auto partitions = PartitionStep(graph_, plan, {true, kRows}, CpuNodeEvaluator());
+  EXPECT_EQ(
+      partitions.status().message(),
+      "the plan does not say yet which nodes its recomputed segments have; complete it first");
 }
 
 }  // namespace
