@@ -52,19 +52,28 @@ double FlopsOf(const Graph& graph, const Node& node) {
   return node.outputs.empty() ? 0 : static_cast<double>(view->OutputShape(0).num_elements());
 }
 
+// What parts shall have about equal shares of, and what a cut costs.
+enum class CutFor : uint8_t {
+  kStages,    // FLOPs; the bytes that cross
+  kSegments,  // bytes that the backward pass reads; the bytes that cross, twice where it does not
+              // read them: those are kept for the cut alone
+};
+
 // The forward nodes that are to be cut, in order.
 struct Chain {
   std::vector<const Node*> nodes;
-  std::vector<double> flops_before;    // of nodes [0, i)
-  std::vector<double> bytes_crossing;  // between nodes i - 1 and i
+  std::vector<double> work_before;  // of nodes [0, i)
+  std::vector<double> cut_cost;     // between nodes i - 1 and i
 };
 
 class ChainMaker {
  public:
   // Of all stages when there is none.
-  ChainMaker(const Graph& graph, int64_t samples, StageId stage = StageId())
+  ChainMaker(const Graph& graph, int64_t samples, CutFor purpose, StageId stage = StageId())
       : graph_(graph),
+        purpose_(purpose),
         stage_(stage),
+        uses_(graph.BuildUses()),
         sized_(WithSizes(graph, samples)),
         flops_(ForwardFlops(graph, samples)) {}
 
@@ -78,10 +87,10 @@ class ChainMaker {
       if (!IsForward(node) || (stage_.valid() && node.stage != stage_)) continue;
       if (!(IsFree(node) && Flops(node) * 100 < total)) chain.nodes.push_back(&node);
     }
-    chain.flops_before.push_back(0);
+    chain.work_before.push_back(0);
     for (const Node* node : chain.nodes) {
       // Nodes of unknown or no cost count a little, so that stages have about as many.
-      chain.flops_before.push_back(chain.flops_before.back() + Flops(*node) + 1);
+      chain.work_before.push_back(chain.work_before.back() + Work(*node) + 1);
     }
     AddCrossing(chain);
     return chain;
@@ -91,6 +100,27 @@ class ChainMaker {
   double Flops(const Node& node) const {
     const auto it = flops_.find(node.name);
     return it == flops_.end() ? 0 : it->second;
+  }
+
+  bool IsReadBackward(ValueId value) const {
+    const std::vector<Graph::Use>& uses = uses_[value.value];
+    return std::any_of(uses.begin(), uses.end(), [this](const Graph::Use& use) {
+      return graph_.node(use.node).phase == Phase::kBackward;
+    });
+  }
+
+  double Work(const Node& node) const {
+    if (purpose_ == CutFor::kStages) return Flops(node);
+    double bytes = 0;
+    for (const ValueId output : node.outputs) {
+      if (output.valid() && IsReadBackward(output)) bytes += Bytes(output);
+    }
+    return bytes;
+  }
+
+  double CostToCross(ValueId value) const {
+    const bool is_extra = purpose_ == CutFor::kSegments && !IsReadBackward(value);
+    return is_extra ? 2 * Bytes(value) : Bytes(value);
   }
 
   bool IsFree(const Node& node) const {
@@ -116,45 +146,45 @@ class ChainMaker {
     for (size_t i = 0; i < chain.nodes.size(); ++i) {
       position[chain.nodes[i]->id.value] = static_cast<int>(i);
     }
-    const auto uses = graph_.BuildUses();
-    chain.bytes_crossing.assign(chain.nodes.size() + 1, 0);
+    chain.cut_cost.assign(chain.nodes.size() + 1, 0);
     for (size_t i = 0; i < chain.nodes.size(); ++i) {
       for (const ValueId output : chain.nodes[i]->outputs) {
         if (!output.valid()) continue;
         int last = static_cast<int>(i);
-        for (const Graph::Use& use : uses[output.value]) {
+        for (const Graph::Use& use : uses_[output.value]) {
           last = std::max(last, position[use.node.value]);
         }
         for (int cut = static_cast<int>(i) + 1; cut <= last; ++cut) {
-          chain.bytes_crossing[cut] += Bytes(output);
+          chain.cut_cost[cut] += CostToCross(output);
         }
       }
     }
   }
 
   const Graph& graph_;
+  const CutFor purpose_;
   const StageId stage_;
+  const std::vector<std::vector<Graph::Use>> uses_;
   absl::StatusOr<Graph> sized_;
   std::map<std::string, double> flops_;
 };
 
 // The best place for cut `k` of `stages`, after `previous` and with room for the cuts that follow.
 int PlaceCut(const Chain& chain, int k, int stages, int previous) {
-  const double total = chain.flops_before.back();
+  const double total = chain.work_before.back();
   const double target = total * k / stages;
   const double window = total / stages / 4;
   const int nodes = static_cast<int>(chain.nodes.size());
   int best = -1;
   bool best_in_window = false;
-  const auto distance = [&](int cut) { return std::fabs(chain.flops_before[cut] - target); };
+  const auto distance = [&](int cut) { return std::fabs(chain.work_before[cut] - target); };
   for (int cut = previous + 1; cut <= nodes - (stages - k); ++cut) {
     const bool in_window = distance(cut) <= window;
     bool better = best < 0 || (in_window && !best_in_window);
     if (!better && in_window == best_in_window) {
-      const double bytes = chain.bytes_crossing[cut];
-      const double best_bytes = chain.bytes_crossing[best];
-      better =
-          in_window && bytes != best_bytes ? bytes < best_bytes : distance(cut) < distance(best);
+      const double cost = chain.cut_cost[cut];
+      const double best_cost = chain.cut_cost[best];
+      better = in_window && cost != best_cost ? cost < best_cost : distance(cut) < distance(best);
     }
     if (!better) continue;
     best = cut;
@@ -192,7 +222,7 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples) 
 
 absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
                                                           int64_t samples) {
-  WEFT_ASSIGN_OR_RETURN(const Chain chain, ChainMaker(graph, samples).Run());
+  WEFT_ASSIGN_OR_RETURN(const Chain chain, ChainMaker(graph, samples, CutFor::kStages).Run());
   if (static_cast<int>(chain.nodes.size()) < stages) {
     return absl::InvalidArgumentError(
         absl::StrCat("the model has ", chain.nodes.size(), " nodes to share among ", stages,
@@ -203,7 +233,8 @@ absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, in
 
 absl::StatusOr<std::map<std::string, int>> BalancedSegments(const Graph& graph, StageId stage,
                                                             int segments, int64_t samples) {
-  WEFT_ASSIGN_OR_RETURN(const Chain chain, ChainMaker(graph, samples, stage).Run());
+  WEFT_ASSIGN_OR_RETURN(const Chain chain,
+                        ChainMaker(graph, samples, CutFor::kSegments, stage).Run());
   return CutInto(chain, std::min(segments, static_cast<int>(chain.nodes.size())));
 }
 

@@ -21,8 +21,9 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples);
 absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
                                                           int64_t samples);
 
-// The same for the nodes of one stage of a staged graph: segments of about equal work, fewer where
-// the stage has fewer nodes.
+// Segments of one stage of a staged training graph: cut likewise, but so that the backward pass
+// reads about as many bytes of each, and where few bytes cross that it does not read anyway. Fewer
+// where the stage has fewer nodes.
 absl::StatusOr<std::map<std::string, int>> BalancedSegments(const Graph& graph, StageId stage,
                                                             int segments, int64_t samples);
 

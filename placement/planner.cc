@@ -124,7 +124,7 @@ bool LastSegmentIsFresh(const Plan& plan) {
   return plan.num_stages() == 1 || plan.schedule != "gpipe";
 }
 
-// So many segments of equal work per stage.
+// So many segments of equal memory per stage.
 absl::Status CutSegments(const Graph& staged, int64_t samples, int count, Plan& plan) {
   plan.recompute.clear();
   for (int stage = 0; stage < plan.num_stages(); ++stage) {

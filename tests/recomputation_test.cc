@@ -341,7 +341,7 @@ class CompletedRecomputation : public ::testing::Test {
   const Graph graph_ = UniformMlp();
 };
 
-TEST_F(CompletedRecomputation, SegmentsHaveEqualWorkAndTheLastIsLeftOut) {
+TEST_F(CompletedRecomputation, SegmentsHaveEqualMemoryAndTheLastIsLeftOut) {
   const Plan plan = Complete("recompute=4");
   EXPECT_EQ(plan.recompute_segments, 0);
   for (int i = 0; i < 12; ++i) {

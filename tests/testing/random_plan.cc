@@ -51,7 +51,7 @@ void DrawShardings(const Graph& model, Dice& dice, Plan& plan) {
   }
 }
 
-// Segments of equal work, or any nodes in two segments that may wind through each other.
+// Segments of equal memory, or any nodes in two segments that may wind through each other.
 void DrawRecomputation(const Graph& model, Dice& dice, Plan& plan) {
   if (dice.Roll(2) == 0) {
     plan.recompute_segments = 1 + dice.Roll(4);
