@@ -46,6 +46,9 @@ std::string FillIn(const std::string& segment, const std::string& pattern,
 
 absl::Status CheckEntry(const std::string& pattern, const Graph& graph,
                         const std::vector<std::string>& forward) {
+  if (const auto node = graph.FindNode(pattern); node && IsForward(graph.node(*node))) {
+    return absl::OkStatus();
+  }
   const auto fits = [&](const std::string& name) {
     return name == pattern || MatchesPattern(pattern, name);
   };
