@@ -41,9 +41,9 @@ TEST(PlanOfRecomputation, JsonHasTheSameNumbersAsThePlansThemselves) {
   const auto without = nlohmann::json::parse(PlanGpipe("", "json").out);
   EXPECT_FALSE(without.contains("recomputation"));
   ASSERT_EQ(with["recomputation"].size(), 2u);
-  const auto& first = with["recomputation"][0];  // the other stage is small
-  EXPECT_LT(first["arena_bytes"], first["arena_bytes_without"]);
-  EXPECT_GT(first["recomputed_flops"], 0);
+  const auto& last = with["recomputation"][1];  // the other stage has one layer
+  EXPECT_LT(last["arena_bytes"], last["arena_bytes_without"]);
+  EXPECT_GT(last["recomputed_flops"], 0);
   for (size_t rank = 0; rank < 2; ++rank) {
     const auto& row = with["recomputation"][rank];
     EXPECT_EQ(row["arena_bytes"], with["ranks"][rank]["arena_bytes"]);
