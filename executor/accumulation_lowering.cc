@@ -22,17 +22,21 @@ bool LoweringState::IsUsed(const Graph& graph, ValueId value) {
   return it->second[value.value];
 }
 
+std::vector<int> LoweringState::SumsOf(const Scope& scope, const std::vector<int>& blocks) const {
+  std::vector<int> sums;
+  for (int index : blocks) {
+    const Accumulation::Block& block = *blocks_[index].block;
+    if (scope.micro_batch >= block.first && scope.micro_batch < block.last) sums.push_back(index);
+  }
+  return sums;
+}
+
 absl::Status LoweringState::Accumulate(Scope& scope, const Node& node) {
   for (ValueId output : node.outputs) {
     if (!output.valid()) continue;
     const auto blocks = blocks_of_output_.find(scope.graph->value(output).name);
     if (blocks == blocks_of_output_.end()) continue;
-    std::vector<int> sums;  // that this micro-batch is a leaf of
-    for (int index : blocks->second) {
-      const Accumulation::Block& block = *blocks_[index].block;
-      if (scope.micro_batch >= block.first && scope.micro_batch < block.last) sums.push_back(index);
-    }
-    WEFT_RETURN_IF_ERROR(AddLeaves(scope, node, output, sums));
+    WEFT_RETURN_IF_ERROR(AddLeaves(scope, node, output, SumsOf(scope, blocks->second)));
   }
   return absl::OkStatus();
 }

@@ -241,13 +241,13 @@ absl::Status LoweringState::LowerMicroBatch(const Action& action,
 // Sums of values that no node makes (folded to constants).
 absl::Status LoweringState::SumConstants(Scope& scope) {
   for (const auto& [name, blocks] : blocks_of_output_) {
+    const std::vector<int> sums = SumsOf(scope, blocks);
+    if (sums.empty()) continue;
     const std::optional<ValueId> id = scope.graph->FindValue(name);
     if (!id) return absl::InternalError(absl::StrCat("micro graph has no output '", name, "'"));
     if (scope.graph->value(*id).source == ValueSource::kNode) continue;
     WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *id));
-    for (int index : blocks) {
-      const Accumulation::Block& block = *blocks_[index].block;
-      if (scope.micro_batch < block.first || scope.micro_batch >= block.last) continue;
+    for (int index : sums) {
       const BufferIndex copy = step_.buffers.AddArena(step_.buffers.bytes(buffer));
       LoweredInstruction& move = Emit(OpCode::kCopy, nullptr, scope);
       move.inputs = {buffer};

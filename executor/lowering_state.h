@@ -76,6 +76,8 @@ class LoweringState {
   absl::StatusOr<BufferIndex> NewOutput(Scope& scope, ValueId value);
 
   absl::Status SumConstants(Scope& scope);
+  // Those of `blocks` that the scope's micro-batch is a leaf of.
+  std::vector<int> SumsOf(const Scope& scope, const std::vector<int>& blocks) const;
   absl::Status LowerNode(Scope& scope, const Node& node);
   absl::Status LowerKernel(Scope& scope, const Node& node);
   absl::Status LowerAlias(Scope& scope, const Node& node, int input);

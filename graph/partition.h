@@ -48,8 +48,9 @@ struct MicroBatch {
   int graph = 0;        // index into Partition::micro
 };
 
-// A sum over micro-batches: output `micro_output` of the micro graphs becomes one or several inputs
-// of the end graph, each the sum over a run of consecutive local micro-batches.
+// A sum over micro-batches: output `micro_output` of the micro graphs (of those micro-batches that
+// some block counts) becomes one or several inputs of the end graph, each the sum over a run of
+// consecutive local micro-batches.
 struct Accumulation {
   struct Block {
     std::string end_input;
