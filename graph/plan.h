@@ -85,6 +85,9 @@ struct Plan {
 
   // Stage of each forward node by name; missing = same as its first placed producer, else stage 0.
   std::map<std::string, int> stages;
+  // Forward nodes, by name or pattern, that must run on the stage of a worker of the cluster, by
+  // its name.
+  std::map<std::string, std::string> pins;
   // Shardings of values along the tensor axis that are wished for (parameters above all), by name.
   std::map<std::string, AxisSharding> tensor_shardings;
   // Segments of forward nodes whose activations are not kept for the backward pass but computed

@@ -5,44 +5,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "graph/inference.h"
 #include "graph/op_schema.h"
+#include "placement/graph_for_samples.h"
 #include "placement/graph_node_view.h"
+#include "placement/pinned_stages.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// Shapes alone are wanted: nothing is computed.
-class NoEvaluator final : public NodeEvaluator {
- public:
-  absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph&, const Node&,
-                                               const std::vector<Tensor>&) override {
-    return absl::UnimplementedError("values are not needed to estimate costs");
-  }
-};
-
 bool IsForward(const Node& node) {
   const bool is_boundary = node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
   return node.phase == Phase::kForward && !is_boundary;
-}
-
-// The forward nodes with types for `samples` samples; unknown where a size depends on more.
-absl::StatusOr<Graph> WithSizes(const Graph& graph, int64_t samples) {
-  Specialization shapes;
-  for (const ValueId id : graph.inputs()) {
-    const SymbolicShape& shape = graph.value(id).type.shape;
-    if (graph.input_role(id) != InputRole::kData || !shape.has_rank() || shape.rank() == 0)
-      continue;
-    std::vector<int64_t> dims = {samples};
-    for (int axis = 1; axis < shape.rank(); ++axis) {
-      if (!shape.dim(axis).is_known()) return absl::InvalidArgumentError("a size is not known");
-      dims.push_back(shape.dim(axis).size());
-    }
-    shapes.input_shapes[graph.value(id).name] = Shape(dims);
-  }
-  NoEvaluator evaluator;
-  return Specialize(graph, shapes, evaluator);
 }
 
 double FlopsOf(const Graph& graph, const Node& node) {
@@ -62,19 +36,23 @@ enum class CutFor : uint8_t {
 // The forward nodes that are to be cut, in order.
 struct Chain {
   std::vector<const Node*> nodes;
+  std::vector<StageRange> ranges;   // of the nodes
   std::vector<double> work_before;  // of nodes [0, i)
   std::vector<double> cut_cost;     // between nodes i - 1 and i
 };
 
 class ChainMaker {
  public:
-  // Of all stages when there is none.
-  ChainMaker(const Graph& graph, int64_t samples, CutFor purpose, StageId stage = StageId())
+  // `parts` and `pinned` limit where nodes may be. With a valid `stage` only its nodes.
+  ChainMaker(const Graph& graph, int parts, int64_t samples, CutFor purpose,
+             const std::map<std::string, int>& pinned, StageId stage = StageId())
       : graph_(graph),
+        parts_(parts),
         purpose_(purpose),
+        pinned_(pinned),
         stage_(stage),
         uses_(graph.BuildUses()),
-        sized_(WithSizes(graph, samples)),
+        sized_(GraphForSamples(graph, samples)),
         flops_(ForwardFlops(graph, samples)) {}
 
   absl::StatusOr<Chain> Run() {
@@ -85,8 +63,11 @@ class ChainMaker {
     for (const NodeId id : order) {
       const Node& node = graph_.node(id);
       if (!IsForward(node) || (stage_.valid() && node.stage != stage_)) continue;
-      if (!(IsFree(node) && Flops(node) * 100 < total)) chain.nodes.push_back(&node);
+      const bool follows =
+          IsFree(node) && Flops(node) * 100 < total && !pinned_.contains(node.name);
+      if (!follows) chain.nodes.push_back(&node);
     }
+    WEFT_RETURN_IF_ERROR(SortByRange(chain));
     chain.work_before.push_back(0);
     for (const Node* node : chain.nodes) {
       // Nodes of unknown or no cost count a little, so that stages have about as many.
@@ -97,6 +78,20 @@ class ChainMaker {
   }
 
  private:
+  // Those that must be early first: an order of the graph still, as both ends of the range only
+  // grow along its edges.
+  absl::Status SortByRange(Chain& chain) const {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<StageRange> ranges,
+                          StageRanges(graph_, parts_, pinned_));
+    std::stable_sort(chain.nodes.begin(), chain.nodes.end(), [&](const Node* a, const Node* b) {
+      const StageRange& x = ranges[a->id.value];
+      const StageRange& y = ranges[b->id.value];
+      return std::pair(x.first, x.last) < std::pair(y.first, y.last);
+    });
+    for (const Node* node : chain.nodes) chain.ranges.push_back(ranges[node->id.value]);
+    return absl::OkStatus();
+  }
+
   double Flops(const Node& node) const {
     const auto it = flops_.find(node.name);
     return it == flops_.end() ? 0 : it->second;
@@ -162,23 +157,48 @@ class ChainMaker {
   }
 
   const Graph& graph_;
+  const int parts_;
   const CutFor purpose_;
+  const std::map<std::string, int>& pinned_;
   const StageId stage_;
   const std::vector<std::vector<Graph::Use>> uses_;
   absl::StatusOr<Graph> sized_;
   std::map<std::string, double> flops_;
 };
 
-// The best place for cut `k` of `stages`, after `previous` and with room for the cuts that follow.
-int PlaceCut(const Chain& chain, int k, int stages, int previous) {
+// Cut k, the first node of stage k, may lie in [first, last]; each later one at least one further
+// on.
+struct CutRange {
+  int first = 0;
+  int last = 0;
+};
+
+// By k, from 0; [0] is not used. What must be before stage k is before cut k, what may not is
+// after.
+std::vector<CutRange> CutRanges(const Chain& chain, int stages) {
+  const int nodes = static_cast<int>(chain.nodes.size());
+  std::vector<CutRange> cuts(stages, {0, nodes});
+  int next = nodes;
+  for (int k = stages - 1; k > 0; --k) {
+    cuts[k].last = next - 1;
+    for (int i = 0; i < nodes; ++i) {
+      if (chain.ranges[i].last < k) cuts[k].first = i + 1;
+      if (chain.ranges[i].first >= k) cuts[k].last = std::min(cuts[k].last, i);
+    }
+    next = cuts[k].last;
+  }
+  return cuts;
+}
+
+// The best place for cut `k` of `stages`, in [first, last].
+int PlaceCut(const Chain& chain, int k, int stages, CutRange range) {
   const double total = chain.work_before.back();
   const double target = total * k / stages;
   const double window = total / stages / 4;
-  const int nodes = static_cast<int>(chain.nodes.size());
   int best = -1;
   bool best_in_window = false;
   const auto distance = [&](int cut) { return std::fabs(chain.work_before[cut] - target); };
-  for (int cut = previous + 1; cut <= nodes - (stages - k); ++cut) {
+  for (int cut = range.first; cut <= range.last; ++cut) {
     const bool in_window = distance(cut) <= window;
     bool better = best < 0 || (in_window && !best_in_window);
     if (!better && in_window == best_in_window) {
@@ -194,10 +214,18 @@ int PlaceCut(const Chain& chain, int k, int stages, int previous) {
 }
 
 // The part of each node, by name.
-std::map<std::string, int> CutInto(const Chain& chain, int parts) {
+absl::StatusOr<std::map<std::string, int>> CutInto(const Chain& chain, int parts) {
+  const std::vector<CutRange> ranges = CutRanges(chain, parts);
   std::vector<int> cuts;
   for (int k = 1; k < parts; ++k) {
-    cuts.push_back(PlaceCut(chain, k, parts, cuts.empty() ? 0 : cuts.back()));
+    const int previous = cuts.empty() ? 0 : cuts.back();
+    const CutRange range{std::max(ranges[k].first, previous + 1), ranges[k].last};
+    if (range.first > range.last) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the pins leave stage ", k - 1, " of ", parts,
+                       " without a node; pin fewer nodes, or use fewer stages"));
+    }
+    cuts.push_back(PlaceCut(chain, k, parts, range));
   }
   std::map<std::string, int> result;
   for (size_t i = 0; i < chain.nodes.size(); ++i) {
@@ -211,7 +239,7 @@ std::map<std::string, int> CutInto(const Chain& chain, int parts) {
 
 std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples) {
   std::map<std::string, double> flops;
-  const absl::StatusOr<Graph> sized = WithSizes(graph, samples);
+  const absl::StatusOr<Graph> sized = GraphForSamples(graph, samples);
   if (!sized.ok()) return flops;
   for (const NodeId id : sized->node_ids()) {
     const Node& node = sized->node(id);
@@ -220,9 +248,10 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples) 
   return flops;
 }
 
-absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
-                                                          int64_t samples) {
-  WEFT_ASSIGN_OR_RETURN(const Chain chain, ChainMaker(graph, samples, CutFor::kStages).Run());
+absl::StatusOr<std::map<std::string, int>> BalancedStages(
+    const Graph& graph, int stages, int64_t samples, const std::map<std::string, int>& pinned) {
+  WEFT_ASSIGN_OR_RETURN(const Chain chain,
+                        ChainMaker(graph, stages, samples, CutFor::kStages, pinned).Run());
   if (static_cast<int>(chain.nodes.size()) < stages) {
     return absl::InvalidArgumentError(
         absl::StrCat("the model has ", chain.nodes.size(), " nodes to share among ", stages,
@@ -234,7 +263,7 @@ absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, in
 absl::StatusOr<std::map<std::string, int>> BalancedSegments(const Graph& graph, StageId stage,
                                                             int segments, int64_t samples) {
   WEFT_ASSIGN_OR_RETURN(const Chain chain,
-                        ChainMaker(graph, samples, CutFor::kSegments, stage).Run());
+                        ChainMaker(graph, segments, samples, CutFor::kSegments, {}, stage).Run());
   return CutInto(chain, std::min(segments, static_cast<int>(chain.nodes.size())));
 }
 

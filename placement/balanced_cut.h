@@ -17,9 +17,11 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples);
 // A stage for the forward nodes, by name: in topological order, cut where about k / stages of the
 // FLOPs have passed; within a quarter stage of that, where the fewest bytes cross. Cheap nodes that
 // read no other node's output are left out: they follow their readers (see AssignStages).
-// Deterministic. InvalidArgument when there are fewer nodes than stages.
-absl::StatusOr<std::map<std::string, int>> BalancedStages(const Graph& graph, int stages,
-                                                          int64_t samples);
+// Nodes of `pinned` get the stage that is given. Deterministic. InvalidArgument when there are
+// fewer nodes than stages, when the pins send the forward pass back, or leave a stage without a
+// node.
+absl::StatusOr<std::map<std::string, int>> BalancedStages(
+    const Graph& graph, int stages, int64_t samples, const std::map<std::string, int>& pinned = {});
 
 // Segments of one stage of a staged training graph: cut likewise, but so that the backward pass
 // reads about as many bytes of each, and where few bytes cross that it does not read anyway. Fewer

@@ -54,7 +54,7 @@ class PlanReader {
         YamlMap::Read(
             source_, root, "the plan",
             {"version", "model_digest", "cluster_digest", "mesh", "workers", "micro_batches",
-             "schedule", "chunks", "reduction", "strict", "bucket", "threads", "stages",
+             "schedule", "chunks", "reduction", "strict", "bucket", "threads", "stages", "pin",
              "tensor_shardings", "recompute", "zero", "zero_replicated", "prediction"}));
     WEFT_RETURN_IF_ERROR(
         map.Int("version", Plan::kSchemaVersion, Plan::kSchemaVersion, plan_.schema_version));
@@ -81,7 +81,8 @@ class PlanReader {
     WEFT_RETURN_IF_ERROR(ReadStages(map));
     WEFT_RETURN_IF_ERROR(ReadShardings(map));
     WEFT_RETURN_IF_ERROR(ReadRecompute(map));
-    WEFT_RETURN_IF_ERROR(ReadZeroReplicated(map));
+    WEFT_RETURN_IF_ERROR(ReadTexts(map, "zero_replicated", plan_.zero_replicated));
+    WEFT_RETURN_IF_ERROR(ReadTexts(map, "pin", plan_.pins));
     WEFT_RETURN_IF_ERROR(ReadPrediction(map));
     return std::move(plan_);
   }
@@ -190,15 +191,16 @@ class PlanReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadZeroReplicated(const YamlMap& map) {
-    const YAML::Node* node = map.Find("zero_replicated");
+  absl::Status ReadTexts(const YamlMap& map, const std::string& key,
+                         std::map<std::string, std::string>& target) {
+    const YAML::Node* node = map.Find(key);
     if (node == nullptr) return absl::OkStatus();
-    WEFT_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries,
-                          ReadEntries(source_, *node, "'zero_replicated'"));
+    const std::string what = absl::StrCat("'", key, "'");
+    WEFT_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, ReadEntries(source_, *node, what));
     for (const YamlEntry& entry : entries) {
       WEFT_ASSIGN_OR_RETURN(
-          plan_.zero_replicated[entry.key],
-          ReadText(source_, entry.value, absl::StrCat("why '", entry.key, "' stays whole")));
+          target[entry.key],
+          ReadText(source_, entry.value, absl::StrCat(what, " of '", entry.key, "'")));
     }
     return absl::OkStatus();
   }
@@ -260,6 +262,16 @@ void EmitPrediction(const Prediction& prediction, YAML::Emitter& out) {
   out << YAML::EndMap;
 }
 
+void EmitTexts(const char* key, const std::map<std::string, std::string>& texts,
+               YAML::Emitter& out) {
+  if (texts.empty()) return;
+  out << YAML::Key << key << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, text] : texts) {
+    out << YAML::Key << name << YAML::Value << YAML::DoubleQuoted << text;
+  }
+  out << YAML::EndMap;
+}
+
 void EmitMesh(const Mesh& mesh, YAML::Emitter& out) {
   out << YAML::Key << "mesh" << YAML::Value << YAML::Flow << YAML::BeginMap;
   out << YAML::Key << "data" << YAML::Value << mesh.data;
@@ -300,6 +312,7 @@ std::string PlanToYaml(const Plan& plan) {
   out << YAML::Key << "bucket" << YAML::Value << BytesToString(plan.bucket_bytes);
   out << YAML::Key << "threads" << YAML::Value << plan.threads_per_worker;
   if (!plan.stages.empty()) out << YAML::Key << "stages" << YAML::Value << plan.stages;
+  EmitTexts("pin", plan.pins, out);
   if (!plan.tensor_shardings.empty()) {
     out << YAML::Key << "tensor_shardings" << YAML::Value << YAML::BeginMap;
     for (const auto& [name, sharding] : plan.tensor_shardings) {
@@ -313,13 +326,7 @@ std::string PlanToYaml(const Plan& plan) {
     out << YAML::Key << "recompute" << YAML::Value << plan.recompute;
   }
   if (plan.zero > 0) out << YAML::Key << "zero" << YAML::Value << plan.zero;
-  if (!plan.zero_replicated.empty()) {
-    out << YAML::Key << "zero_replicated" << YAML::Value << YAML::BeginMap;
-    for (const auto& [name, reason] : plan.zero_replicated) {
-      out << YAML::Key << name << YAML::Value << YAML::DoubleQuoted << reason;
-    }
-    out << YAML::EndMap;
-  }
+  EmitTexts("zero_replicated", plan.zero_replicated, out);
   if (plan.prediction.step_seconds > 0) EmitPrediction(plan.prediction, out);
   out << YAML::EndMap;
   return absl::StrCat(out.c_str(), "\n");

@@ -258,6 +258,15 @@ TEST(PlanFileTest, ZeroAndWhatStaysWholeComeBack) {
   EXPECT_THAT(PlanError("zero: 4"), HasSubstr("zero"));
 }
 
+TEST(PlanFileTest, PinsComeBack) {
+  Plan plan;
+  plan.pins = {{"conv3/*", "worker:1"}, {"head", "the fast one"}};
+  const auto read = ParsePlanFile(PlanToYaml(plan), "plan.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->pins, plan.pins);
+  EXPECT_THAT(PlanError("pin: [conv3]"), HasSubstr("'pin'"));
+}
+
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "

@@ -12,7 +12,9 @@
 #include "graph/schedule/schedule_player.h"
 #include "placement/balanced_cut.h"
 #include "placement/data_sharding.h"
+#include "placement/derived_shardings.h"
 #include "placement/name_pattern.h"
+#include "placement/pinned_stages.h"
 #include "placement/recomputation.h"
 #include "placement/sharding_propagation.h"
 #include "placement/stage_assignment.h"
@@ -100,11 +102,29 @@ void CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
   if (least > 0) plan.threads_per_worker = least;
 }
 
-// Every forward node's stage, by name.
-absl::Status CompleteStages(const Graph& graph, int64_t samples, Plan& plan) {
-  if (plan.stages.empty() && plan.num_stages() > 1) {
-    WEFT_ASSIGN_OR_RETURN(plan.stages, BalancedStages(graph, plan.num_stages(), samples));
+// A pin and a stage for the same node must agree.
+absl::Status AddPinned(const std::map<std::string, int>& pinned, Plan& plan) {
+  for (const auto& [name, stage] : pinned) {
+    const auto given = plan.stages.find(name);
+    if (given != plan.stages.end() && given->second != stage) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan puts '", name, "' on stage ",
+                                                     given->second, ", but it is pinned to stage ",
+                                                     stage));
+    }
+    plan.stages[name] = stage;
   }
+  return absl::OkStatus();
+}
+
+// Every forward node's stage, by name.
+absl::Status CompleteStages(const Graph& graph, const ClusterSpec& cluster, int64_t samples,
+                            Plan& plan) {
+  using Stages = std::map<std::string, int>;
+  WEFT_ASSIGN_OR_RETURN(const Stages pinned, PinnedStages(graph, cluster, plan));
+  if (plan.stages.empty() && plan.num_stages() > 1) {
+    WEFT_ASSIGN_OR_RETURN(plan.stages, BalancedStages(graph, plan.num_stages(), samples, pinned));
+  }
+  WEFT_RETURN_IF_ERROR(AddPinned(pinned, plan));
   Graph staged = graph.Clone();
   WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
   plan.stages.clear();
@@ -158,8 +178,8 @@ absl::Status CompleteRecomputation(const Graph& graph, int64_t samples, Plan& pl
   return absl::OkStatus();
 }
 
-// Patterns become the names of variables.
-absl::Status CompleteShardings(const Graph& graph, Plan& plan) {
+// Patterns become the names of variables; those that follow are added.
+absl::Status CompleteShardings(const Graph& graph, int64_t samples, Plan& plan) {
   if (plan.mesh.tensor == 1) return absl::OkStatus();
   if (HasBackward(graph)) {
     WEFT_RETURN_IF_ERROR(CheckShardingWishes(graph, plan.tensor_shardings));
@@ -174,7 +194,8 @@ absl::Status CompleteShardings(const Graph& graph, Plan& plan) {
     if (entry != nullptr) resolved[variable.name] = entry->second;
   }
   plan.tensor_shardings = std::move(resolved);
-  return absl::OkStatus();
+  if (!HasBackward(graph) || plan.tensor_shardings.empty()) return absl::OkStatus();
+  return DeriveShardings(graph, plan.mesh.tensor, samples, plan.tensor_shardings);
 }
 
 // Which parameters stay whole, for the training graph and for the evaluations of its job.
@@ -257,9 +278,9 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
   WEFT_RETURN_IF_ERROR(CompleteMicroBatches(plan));
   CompleteThreads(cluster, plan);
   const int64_t samples = std::max<int64_t>(1, global_batch / plan.micro_batches);
-  WEFT_RETURN_IF_ERROR(CompleteStages(graph, samples, plan));
+  WEFT_RETURN_IF_ERROR(CompleteStages(graph, cluster, samples, plan));
   WEFT_RETURN_IF_ERROR(CompleteRecomputation(graph, samples, plan));
-  WEFT_RETURN_IF_ERROR(CompleteShardings(graph, plan));
+  WEFT_RETURN_IF_ERROR(CompleteShardings(graph, samples, plan));
   CompleteZero(graph, plan);
   WEFT_RETURN_IF_ERROR(Predict(graph, global_batch, plan));
   return plan;

@@ -1,5 +1,8 @@
 #include "placement/planner.h"
 
+#include <map>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -129,6 +132,65 @@ TEST_F(PlannerTest, TooManyStagesAreAnError) {
   BuildChain({8, 8});
   EXPECT_THAT(std::string(Complete(9, WithMesh({1, 1, 9})).status().message()),
               HasSubstr("nodes to share among 9 pipeline stages"));
+}
+
+TEST_F(PlannerTest, PinnedNodesStayAndTheRestIsBalancedAroundThem) {
+  BuildChain({64, 64, 64, 64, 64, 64, 64, 64, 64});
+  Plan plan = WithMesh({1, 1, 2});
+  plan.pins = {{"fc3/*", "worker:1"}};
+  const auto complete = Complete(2, plan);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(complete->stages.at("fc2/MatMul"), 0);
+  for (int layer = 3; layer <= 8; ++layer) {
+    EXPECT_EQ(complete->stages.at("fc" + std::to_string(layer) + "/MatMul"), 1) << layer;
+  }
+  // Where the pin lies anyway, nothing changes.
+  plan.pins = {{"fc1/*", "worker:0"}, {"fc8/*", "worker:1"}};
+  EXPECT_EQ(Complete(2, plan)->stages, Complete(2, WithMesh({1, 1, 2}))->stages);
+  // A complete plan is complete.
+  EXPECT_EQ(Complete(2, *complete)->stages, complete->stages);
+}
+
+TEST_F(PlannerTest, APinMeansTheStageThatTheWorkerRuns) {
+  BuildChain({64, 64, 64, 64, 64});
+  Plan plan = WithMesh({1, 1, 2});
+  plan.workers = {1, 0};
+  plan.pins = {{"fc2/MatMul", "worker:0"}};
+  EXPECT_EQ(Complete(2, plan)->stages.at("fc2/MatMul"), 1);
+  plan.mesh = {2, 1, 2};
+  plan.workers = {0, 1, 2, 3};
+  plan.pins = {{"fc4/*", "worker:3"}, {"fc?/*", "worker:1"}};  // the more letters win
+  const auto complete = Complete(4, plan);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(complete->stages.at("fc3/MatMul"), 0);
+  EXPECT_EQ(complete->stages.at("fc4/MatMul"), 1);
+}
+
+TEST_F(PlannerTest, PinsThatCannotBeKeptAreRefused) {
+  BuildChain({8, 8, 8, 8});
+  const auto message = [this](Mesh mesh, std::map<std::string, std::string> pins, int chunks = 1) {
+    Plan plan = WithMesh(mesh);
+    plan.pins = std::move(pins);
+    plan.chunks = chunks;
+    if (chunks > 1) plan.schedule = "interleaved";
+    return std::string(Complete(mesh.size(), plan).status().message());
+  };
+  EXPECT_EQ(message({1, 1, 2}, {{"fc1/*", "worker:7"}}),
+            "the pin of 'fc1/*' to 'worker:7' names no worker of the cluster, did you mean "
+            "'worker:0'?");
+  EXPECT_THAT(message({2, 1, 1}, {{"fc1/*", "worker:1"}}),
+              HasSubstr("needs a pipeline: with dp=2 x tp=1 x pp=1 every worker runs every node"));
+  EXPECT_THAT(message({1, 1, 2}, {{"fc1/*", "worker:1"}}, 2),
+              HasSubstr("is ambiguous: each worker runs 2 stages"));
+  EXPECT_THAT(message({1, 1, 2}, {{"fc1/*", "worker:1"}, {"fc2/*", "worker:0"}}),
+              HasSubstr("is pinned to stage 0 but needs the result of "));
+  EXPECT_EQ(message({1, 1, 2}, {{"*", "worker:1"}}),
+            "the pins leave stage 0 of 2 without a node; pin fewer nodes, or use fewer stages");
+  Plan plan = WithMesh({1, 1, 2});
+  plan.stages = {{"fc1/MatMul", 0}, {"fc3/MatMul", 1}};
+  plan.pins = {{"fc3/*", "worker:0"}};
+  EXPECT_EQ(std::string(Complete(2, plan).status().message()),
+            "the plan puts 'fc3/MatMul' on stage 1, but it is pinned to stage 0");
 }
 
 TEST_F(PlannerTest, TheBubbleIsPredicted) {

@@ -335,11 +335,11 @@ absl::Status StepPlanner::ShardData() {
     const Node& node = step.graph.node(id);
     for (const ValueId input : node.inputs) {
       if (!input.valid() || step.graph.value(input).source != ValueSource::kVariable) continue;
-      if (layout_.HomeOf(step, input) == node.stage.value) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("zero=", plan().zero, ": ", DescribeNode(node), " on stage ",
-                       node.stage.value, " updates '", step.graph.value(input).name, "' of stage ",
-                       layout_.HomeOf(step, input), "; both must be on one stage"));
+      if (layout_.HomeOf(step, input) == layout_.PlaceOf(node.stage)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "zero=", plan().zero, ": ", DescribeNode(node), " on place ", layout_.PlaceOf(node.stage),
+          " of the pipeline updates '", step.graph.value(input).name, "' of place ",
+          layout_.HomeOf(step, input), "; both must be on one place"));
     }
   }
   ExtendToInputs(step.graph, step.shardings, layout_.data);

@@ -137,6 +137,19 @@ TEST(BadFlag, TrainingNeedsAnEnd) {
               ExitCode::kUsage, {"--steps N or --epochs N"});
 }
 
+TEST(BadFlag, PinWithoutWorker) {
+  for (const std::string pin : {"*", "=worker:0", "*="}) {
+    ExpectError(RunCommand({"plan", Lenet(), "--local", "2", "--pin", pin}), ExitCode::kUsage,
+                {"--pin " + pin + ": expected PATTERN=WORKER"});
+  }
+}
+
+TEST(BadFlag, PinToAWorkerThatIsNotThere) {
+  ExpectError(
+      RunCommand({"plan", Lenet(), "--local", "2", "--parallel", "pp=2", "--pin", "*=worker:2"}),
+      ExitCode::kPlan, {"the pin of '*' to 'worker:2' names no worker of the cluster"});
+}
+
 TEST(Worker, PortThatIsTaken) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};

@@ -119,6 +119,11 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("FILE.yaml")
       ->excludes(parallel)
       ->group(kPlacementOptions);
+  app.add_option("--pin", pins_,
+                 "nodes ('*', '?') that must run on this worker's pipeline stage, as "
+                 "'conv3/*=worker:1'")
+      ->type_name("PATTERN=WORKER")
+      ->group(kPlacementOptions);
   app.add_flag("--strict", strict_, "the same bits on any number of workers, at some speed")
       ->group(kPlacementOptions);
   app.add_option("--micro-batches", micro_batches_,
@@ -198,6 +203,23 @@ absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
   return plan;
 }
 
+absl::Status JobFlags::AddPins(Plan& plan) const {
+  for (const std::string& pin : pins_) {
+    const size_t equals = pin.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pin.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--pin ", pin, ": expected PATTERN=WORKER, for example 'conv3/*=worker:1'"));
+    }
+    const std::string pattern = pin.substr(0, equals);
+    const std::string worker = pin.substr(equals + 1);
+    const auto [entry, is_new] = plan.pins.try_emplace(pattern, worker);
+    if (is_new || entry->second == worker) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pin ", pin, ": '", pattern, "' is already pinned to ", entry->second));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSpec> JobFlags::Job() const {
   JobSpec spec;
   auto cluster = Cluster();
@@ -206,6 +228,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   auto plan = GivenPlan(spec.cluster);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
   spec.plan = *std::move(plan);
+  WEFT_RETURN_IF_ERROR(WithExitCode(AddPins(spec.plan), ExitCode::kUsage));
   if (strict_) spec.plan.strict = true;
   if (micro_batches_ > 0) {
     spec.plan.micro_batches = micro_batches_;

@@ -48,6 +48,7 @@ class JobFlags {
  private:
   absl::StatusOr<ClusterSpec> Cluster() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
+  absl::Status AddPins(Plan& plan) const;
 
   std::string model_;
   TrainableOptions trainable_;
@@ -63,6 +64,7 @@ class JobFlags {
   std::string cluster_file_;
   std::string plan_file_;
   std::string parallel_;
+  std::vector<std::string> pins_;
   bool strict_ = false;
   int micro_batches_ = 0;
   bool insecure_network_ = false;
