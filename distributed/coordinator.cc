@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "executor/variable_store.h"
+#include "executor/wait_note.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -19,14 +20,19 @@ int Weight(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ? 1 : 2;
 }
 
+// Waits of so many workers are told.
+constexpr int kMostWaits = 8;
+
 }  // namespace
 
 absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
   Mutex mutex;
   absl::Status cause;
+  std::vector<absl::Status> errors(clients_.size());
   const auto run = [&](int i) {
     absl::Status status = call(i);
     if (status.ok()) return;
+    errors[i] = status;
     bool first = false;
     {
       MutexLock lock(mutex);
@@ -39,7 +45,25 @@ absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
   for (int i = 1; i < size(); ++i) threads.emplace_back(run, i);
   if (size() > 0) run(0);
   for (std::thread& thread : threads) thread.join();
-  return cause.ok() || explain_ == nullptr ? cause : explain_(cause);
+  if (cause.ok()) return cause;
+  const absl::Status error = Conclude(cause, errors);
+  return explain_ == nullptr ? error : explain_(error);
+}
+
+absl::Status Coordinator::Conclude(const absl::Status& cause,
+                                   const std::vector<absl::Status>& errors) const {
+  if (Weight(cause) == 2) return cause;  // waits are only its consequences
+  std::string text(cause.message());
+  int waits = 0;
+  for (size_t i = 0; i < errors.size(); ++i) {
+    const std::string wait = WaitText(errors[i]);
+    if (wait.empty() || ++waits > kMostWaits) continue;
+    absl::StrAppend(&text, "; worker:", i, " was waiting for ", wait);
+  }
+  if (waits > kMostWaits) {
+    absl::StrAppend(&text, "; ", waits - kMostWaits, " more workers were waiting");
+  }
+  return waits == 0 ? cause : absl::Status(cause.code(), text);
 }
 
 absl::Status Coordinator::NameWorker(const absl::Status& status, int rank) const {
@@ -123,6 +147,15 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
 absl::Status Coordinator::RunSteps(const std::vector<StepRange>& ranges,
                                    const std::function<void(const StepReport&)>& report) {
   return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
+}
+
+absl::StatusOr<std::vector<WorkerTraffic>> Coordinator::ReadTraffic() {
+  std::vector<WorkerTraffic> traffic(clients_.size());
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(traffic[i], clients_[i]->ReadTraffic());
+    return absl::OkStatus();
+  }));
+  return traffic;
 }
 
 }  // namespace weft

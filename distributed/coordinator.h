@@ -21,7 +21,9 @@ namespace weft {
 // Borrows the clients; client i is rank i. One thread calls it; it calls the workers in parallel.
 // The first error ends the job on all workers, once; it is returned with the worker's name. Where
 // several fail, the cause is told from its consequences: Aborted and Unavailable give way to any
-// other error, and Aborted to Unavailable.
+// other error, and Aborted to Unavailable. When the cause is a lost peer or a wait that expired,
+// the error goes on with what each worker was waiting for: "; worker:0 was waiting for tensor 'h'
+// (node 'receive/h', step 3, micro-batch 1) from worker:1".
 class Coordinator {
  public:
   // `explain`, if any, adds what is known of the processes to the error that ends a call
@@ -45,12 +47,16 @@ class Coordinator {
   // All workers run the ranges; `report` gets rank 0's reports, in order, from another thread.
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
+  // What each worker has sent since it joined, by rank.
+  absl::StatusOr<std::vector<WorkerTraffic>> ReadTraffic();
   void Abort(const absl::Status& reason);
   int size() const { return static_cast<int>(clients_.size()); }
 
  private:
   // Calls `call(i)` for every worker, each in a thread of its own.
   absl::Status OnAll(const std::function<absl::Status(int)>& call);
+  // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.
+  absl::Status Conclude(const absl::Status& cause, const std::vector<absl::Status>& errors) const;
   // The error with the worker's name before it, unless it is in there.
   absl::Status NameWorker(const absl::Status& status, int rank) const;
 

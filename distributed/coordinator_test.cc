@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "executor/wait_note.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -38,6 +39,7 @@ class ScriptedClient final : public WorkerClient {
     wanted_reports = report != nullptr;
     return result;
   }
+  absl::StatusOr<WorkerTraffic> ReadTraffic() override { return WorkerTraffic{{}, 96 * rank_}; }
   void Abort(const absl::Status&) override { ++aborts; }
 
   RankId joined_as;
@@ -108,6 +110,33 @@ TEST_F(CoordinatorTest, TheExplanationIsAskedForLast) {
   });
   EXPECT_EQ(coordinator.RunSteps({}, nullptr),
             absl::UnavailableError("killed by signal 9; worker:1 (scripted): connection broke"));
+}
+
+absl::Status AbortedWaiting(const WaitNote& note) {
+  return WithWaitNote(absl::AbortedError("the job was aborted"), note);
+}
+
+TEST_F(CoordinatorTest, ALostPeerIsFollowedByWhatEachWorkerWaitedFor) {
+  clients_[0]->result = AbortedWaiting({"tensor 'h'", "node 'receive/h', step 3", "from worker:1"});
+  clients_[1]->result = absl::UnavailableError("connection broke");
+  clients_[2]->result = AbortedWaiting({"tensor 'g'", "", "from worker:0"});
+  EXPECT_EQ(RunSteps(), absl::UnavailableError(
+                            "worker:1 (scripted): connection broke; worker:0 was waiting for "
+                            "tensor 'h' (node 'receive/h', step 3) from worker:1; worker:2 "
+                            "was waiting for tensor 'g' from worker:0"));
+}
+
+TEST_F(CoordinatorTest, ACauseOfItsOwnNeedsNoWaits) {
+  clients_[0]->result = AbortedWaiting({"tensor 'h'", "", "from worker:1"});
+  clients_[1]->result = absl::OutOfRangeError("loss is nan");
+  EXPECT_EQ(RunSteps(), absl::OutOfRangeError("worker:1 (scripted): loss is nan"));
+}
+
+TEST_F(CoordinatorTest, ReadsTheTrafficOfAllWorkers) {
+  const auto traffic = Coordinator(clients()).ReadTraffic();
+  ASSERT_TRUE(traffic.ok()) << traffic.status();
+  ASSERT_EQ(traffic->size(), 3u);
+  EXPECT_EQ(traffic->at(2).header_bytes, 192);
 }
 
 TEST_F(CoordinatorTest, CutsVariablesIntoShardsAndPutsThemTogether) {

@@ -34,6 +34,7 @@ class InProcessClient final : public WorkerClient {
                         const std::function<void(const StepReport&)>& report) override {
     return worker_.RunSteps(ranges, report);
   }
+  absl::StatusOr<WorkerTraffic> ReadTraffic() override { return worker_.ReadTraffic(); }
   void Abort(const absl::Status& reason) override { worker_.Abort(reason); }
 
  private:

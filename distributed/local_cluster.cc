@@ -93,8 +93,14 @@ class LocalCluster final : public WorkerCluster {
  private:
   absl::Status StartProcess(ProcessLauncher& launcher, const LocalClusterOptions& options, int i);
   absl::Status Connect(absl::Duration timeout);
+  // "worker:1 (pid 4711)".
+  std::string Name(size_t i) const {
+    return absl::StrCat("worker:", i, " (pid ", processes_[i]->id(), ")");
+  }
   // "worker:1 (pid 4711) was killed by signal 9 (Killed)" for the first that has ended.
   std::optional<std::string> FirstEnd();
+  // "worker:1 (pid 4711) does not answer: ..." for the first that a signal has stopped.
+  std::optional<std::string> FirstStop();
 
   std::string folder_;
   std::vector<std::string> addresses_;
@@ -161,8 +167,15 @@ std::optional<std::string> LocalCluster::FirstEnd() {
   for (size_t i = 0; i < processes_.size(); ++i) {
     const std::optional<ExitStatus> end = processes_[i]->Poll();
     if (!end.has_value()) continue;
-    return absl::StrCat("worker:", i, " (pid ", processes_[i]->id(), ") ",
-                        end->signal != 0 ? "was " : "ended with ", end->DebugString());
+    return absl::StrCat(Name(i), end->signal != 0 ? " was " : " ended with ", end->DebugString());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> LocalCluster::FirstStop() {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_[i]->IsStopped()) continue;
+    return absl::StrCat(Name(i), " does not answer: a signal has stopped it (SIGSTOP?)");
   }
   return std::nullopt;
 }
@@ -174,6 +187,7 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
   }
   const absl::Time deadline = absl::Now() + kExplainTimeout;
   std::optional<std::string> end = FirstEnd();
+  if (!end.has_value()) end = FirstStop();
   while (!end.has_value() && absl::Now() < deadline) {
     processes_.front()->WaitUntil(absl::Now() + absl::Milliseconds(20));
     end = FirstEnd();
@@ -183,14 +197,17 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
 }
 
 LocalCluster::~LocalCluster() {
+  std::vector<bool> stopped;  // such a one hears nothing
+  for (const auto& process : processes_) stopped.push_back(process->IsStopped());
   for (size_t i = 0; i < clients_.size(); ++i) {
-    if (clients_[i] != nullptr && !processes_[i]->Poll().has_value()) ShutDownWorker(*clients_[i]);
+    const bool runs = !processes_[i]->Poll().has_value() && !stopped[i];
+    if (clients_[i] != nullptr && runs) ShutDownWorker(*clients_[i]);
   }
   const bool asked = !clients_.empty();
   clients_.clear();  // the leases break
   const absl::Time deadline = absl::Now() + kEndTimeout;
-  for (const auto& process : processes_) {
-    if (asked) process->WaitUntil(deadline);
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (asked && !stopped[i]) processes_[i]->WaitUntil(deadline);
   }
   processes_.clear();  // kills what is left, and waits
   std::error_code ignored;

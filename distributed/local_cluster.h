@@ -22,8 +22,8 @@ class WorkerCluster {
   // The address of each rank's data streams.
   virtual const std::vector<std::string>& addresses() const = 0;
   // The error a job ended with, with what is known of the processes: when one was lost and its
-  // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first.
-  // Other errors stay as they are.
+  // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first;
+  // when one is stopped by a signal, that. Other errors stay as they are.
   virtual absl::Status Explain(const absl::Status& error) = 0;
 };
 

@@ -57,6 +57,8 @@ class Transport {
   // told.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual int64_t bytes_sent() const = 0;  // payload
+  // Headers of ours that went with it; 0 where messages need none.
+  virtual int64_t header_bytes_sent() const { return 0; }
 };
 
 }  // namespace weft

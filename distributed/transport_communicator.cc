@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/instruction.h"
+#include "executor/wait_note.h"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
 
@@ -112,13 +113,16 @@ absl::StatusOr<Communicator::ChannelHandle> TransportCommunicator::OpenChannel(
   opened->stream = stream.get();
   opened->header = HeaderOf(stream->id, channel.dtype, channel.shape.num_elements());
   channels_.push_back(std::move(opened));
-  return static_cast<ChannelHandle>(channels_.size()) - 1;
+  opened_.push_back({true, static_cast<ChannelHandle>(channels_.size()) - 1});
+  return opened_.back().handle;
 }
 
 absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollective(
     const CollectiveSpec& spec) {
   auto opened = std::make_unique<OpenedCollective>();
   opened->spec = spec;
+  opened->description = absl::StrCat(spec.tensors, spec.tensors.empty() ? "" : " of ",
+                                     "collective '", spec.name, "'");
   std::vector<int32_t> group;
   for (RankId member : spec.group) group.push_back(member.value);
   const uint32_t number = collectives_of_group_[group]++;
@@ -135,28 +139,41 @@ absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollec
   for (const CollectiveStep& step : spec.schedule.steps) {
     opened->sends.push_back(step.kind == CollectiveStep::Kind::kSend ? std::make_unique<Transfer>()
                                                                      : nullptr);
-    if (step.peer >= 0) opened->sent[step.peer] = opened->received[step.peer] = 0;
+    if (step.peer >= 0) opened->sent_to[step.peer] = opened->received_from[step.peer] = 0;
   }
   opened->receiving = std::make_unique<Transfer>();
   collectives_.push_back(std::move(opened));
-  return static_cast<CollectiveHandle>(collectives_.size()) - 1;
+  opened_.push_back({false, static_cast<CollectiveHandle>(collectives_.size()) - 1});
+  return opened_.back().handle;
 }
 
-absl::Status TransportCommunicator::Wait(Transfer& transfer, const std::string& what,
-                                         MessageKey key, RankId peer) {
+absl::Status TransportCommunicator::Wait(Transfer& transfer, Direction direction,
+                                         const std::string& what, MessageKey key, RankId peer) {
   absl::Status status = transfer.Wait(clock_, clock_.Now() + stall_timeout_);
-  if (status.ok() || (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status))) {
-    return status;
-  }
+  return status.ok() ? status : WaitError(status, direction, what, key, peer);
+}
+
+absl::Status TransportCommunicator::WaitError(const absl::Status& status, Direction direction,
+                                              const std::string& what, MessageKey key,
+                                              RankId peer) const {
+  const bool sends = direction == Direction::kSend;
+  // A message that has not left its memory keeps the channel's credit.
+  const std::string waited = sends ? absl::StrCat("a credit to send ", what) : what;
+  const WaitNote note{waited, "", absl::StrCat(sends ? "to" : "from", " worker:", peer.value)};
   const std::string under_way = absl::StrCat(
-      what, " with rank ", peer.value, " (step ", key.step,
+      waited, sends ? " to" : " from", " rank ", peer.value, " (step ", key.step,
       key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "", ")");
   if (absl::IsUnavailable(status)) {
-    return absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way));
+    return WithWaitNote(
+        absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way)),
+        note);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank ", rank().value, " waited ", absl::FormatDuration(stall_timeout_), " for ",
-                   under_way, "; if steps may take that long, raise --stall-timeout"));
+  if (!absl::IsDeadlineExceeded(status)) return WithWaitNote(status, note);
+  return WithWaitNote(
+      absl::DeadlineExceededError(
+          absl::StrCat("rank ", rank().value, " waited ", absl::FormatDuration(stall_timeout_),
+                       " for ", under_way, "; if steps may take that long, raise --stall-timeout")),
+      note);
 }
 
 absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, const void* data) {
@@ -167,6 +184,7 @@ absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, c
   header.step = key.step;
   header.micro_batch = key.micro_batch;
   channel.last_sent = key;
+  channel.sent.Count(header);
   channel.stream->sending->Start();
   transport_.Send(channel.channel.to, header, data, *channel.stream->sending);
   return absl::OkStatus();
@@ -174,7 +192,8 @@ absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, c
 
 absl::Status TransportCommunicator::WaitSent(ChannelHandle handle) {
   OpenedChannel& channel = *channels_[handle];
-  return Wait(*channel.stream->sending, channel.description, channel.last_sent, channel.channel.to);
+  return Wait(*channel.stream->sending, Direction::kSend, channel.description, channel.last_sent,
+              channel.channel.to);
 }
 
 absl::Status TransportCommunicator::Receive(ChannelHandle handle, MessageKey key, void* data) {
@@ -186,7 +205,7 @@ absl::Status TransportCommunicator::Receive(ChannelHandle handle, MessageKey key
   Transfer& transfer = *channel.stream->receiving;
   transfer.Start();
   transport_.Receive(channel.channel.from, header, data, transfer);
-  return Wait(transfer, channel.description, key, channel.channel.from);
+  return Wait(transfer, Direction::kReceive, channel.description, key, channel.channel.from);
 }
 
 absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective, size_t index,
@@ -194,7 +213,7 @@ absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective,
   const std::vector<CollectiveStep>& steps = collective.spec.schedule.steps;
   for (size_t i = 0; i < index; ++i) {
     if (collective.sends[i] == nullptr || !Overlap(steps[i].source, range)) continue;
-    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], collective.spec.name, key,
+    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], Direction::kSend, collective.description, key,
                               collective.spec.group[steps[i].peer]));
   }
   return absl::OkStatus();
@@ -209,9 +228,10 @@ absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_
   };
   if (step.kind == CollectiveStep::Kind::kSend) {
     MessageHeader header = HeaderOf(collective.stream_id, dtype, step.source.count);
-    header.sequence = collective.sent[step.peer]++;
+    header.sequence = collective.sent_to[step.peer]++;
     header.step = key.step;
     header.micro_batch = key.micro_batch;
+    collective.sent.Count(header);
     collective.sends[index]->Start();
     transport_.Send(collective.spec.group[step.peer], header, at(step.source),
                     *collective.sends[index]);
@@ -229,13 +249,14 @@ absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_
       break;
   }
   MessageHeader header = HeaderOf(collective.stream_id, dtype, step.target.count);
-  header.sequence = collective.received[step.peer]++;
+  header.sequence = collective.received_from[step.peer]++;
   header.step = key.step;
   header.micro_batch = key.micro_batch;
   collective.receiving->Start();
   transport_.Receive(collective.spec.group[step.peer], header, at(step.target),
                      *collective.receiving);
-  return Wait(*collective.receiving, collective.spec.name, key, collective.spec.group[step.peer]);
+  return Wait(*collective.receiving, Direction::kReceive, collective.description, key,
+              collective.spec.group[step.peer]);
 }
 
 absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, MessageKey key,
@@ -248,10 +269,26 @@ absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, Messa
   // The caller may reuse the buffers.
   for (size_t i = 0; i < count; ++i) {
     if (collective.sends[i] == nullptr) continue;
-    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], collective.spec.name, key,
+    WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], Direction::kSend, collective.description, key,
                               collective.spec.group[collective.spec.schedule.steps[i].peer]));
   }
   return absl::OkStatus();
+}
+
+std::vector<StreamTraffic> TransportCommunicator::traffic() const {
+  std::vector<StreamTraffic> traffic;
+  for (const Opened& opened : opened_) {
+    if (opened.is_channel) {
+      const OpenedChannel& channel = *channels_[opened.handle];
+      traffic.push_back({channel.channel.value, channel.channel.to, channel.sent.messages,
+                         channel.sent.payload_bytes});
+    } else {
+      const OpenedCollective& collective = *collectives_[opened.handle];
+      traffic.push_back({collective.spec.name, RankId(), collective.sent.messages,
+                         collective.sent.payload_bytes});
+    }
+  }
+  return traffic;
 }
 
 void TransportCommunicator::Abort(const absl::Status& reason) { transport_.Abort(reason); }

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "distributed/traffic.h"
 #include "distributed/transport.h"
 #include "executor/communicator.h"
 #include "platform/clock.h"
@@ -43,7 +44,21 @@ class TransportCommunicator final : public Communicator {
                              void* const* buffers) override;
   void Abort(const absl::Status& reason) override;
 
+  // What was sent on everything opened so far, in the order of opening; channels that end here are
+  // among them, with nothing sent. Between steps, in the thread that runs them.
+  std::vector<StreamTraffic> traffic() const;
+  size_t streams_opened() const { return opened_.size(); }
+
  private:
+  // Written by the one thread that uses the channel or collective.
+  struct Sent {
+    int64_t messages = 0;
+    int64_t payload_bytes = 0;
+    void Count(const MessageHeader& header) {
+      ++messages;
+      payload_bytes += static_cast<int64_t>(header.bytes);
+    }
+  };
   // One posted transfer and whoever waits for it. Reused.
   class Transfer;
   // A directed message stream; programs that use the same one share its numbering.
@@ -60,18 +75,26 @@ class TransportCommunicator final : public Communicator {
     Stream* stream = nullptr;
     MessageHeader header;
     MessageKey last_sent;
+    Sent sent;
   };
   struct OpenedCollective {
     CollectiveSpec spec;
+    std::string description;  // for messages
     uint32_t stream_id = 0;
-    std::map<int, uint64_t> sent;                  // by member
-    std::map<int, uint64_t> received;              // by member
+    std::map<int, uint64_t> sent_to;        // messages, by member
+    std::map<int, uint64_t> received_from;  // messages, by member
+    Sent sent;
     std::vector<std::unique_ptr<Transfer>> sends;  // one per kSend step; null elsewhere
     std::unique_ptr<Transfer> receiving;
   };
 
+  enum class Direction { kSend, kReceive };
   MessageHeader HeaderOf(uint32_t stream, DType dtype, int64_t elements) const;
-  absl::Status Wait(Transfer& transfer, const std::string& what, MessageKey key, RankId peer);
+  // Of `what` ("tensor 'h'"), which goes to `peer` or comes from it.
+  absl::Status Wait(Transfer& transfer, Direction direction, const std::string& what,
+                    MessageKey key, RankId peer);
+  absl::Status WaitError(const absl::Status& status, Direction direction, const std::string& what,
+                         MessageKey key, RankId peer) const;
   absl::Status PlayStep(OpenedCollective& collective, size_t index, MessageKey key,
                         void* const* buffers);
   // A send that still reads a part of `range` must be over before it is written.
@@ -86,6 +109,12 @@ class TransportCommunicator final : public Communicator {
   std::map<std::tuple<int32_t, RankId, RankId>, std::unique_ptr<Stream>> streams_;
   std::vector<std::unique_ptr<OpenedChannel>> channels_;
   std::vector<std::unique_ptr<OpenedCollective>> collectives_;
+  // Handles in the order of opening.
+  struct Opened {
+    bool is_channel = false;
+    int handle = -1;
+  };
+  std::vector<Opened> opened_;
   std::map<std::vector<int32_t>, uint32_t> collectives_of_group_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distributed/testing/transport_cluster.h"
+#include "executor/wait_note.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -229,8 +230,75 @@ TEST_P(CommunicatorTest, AWaitThatExpiresNamesTensorPeerAndStep) {
   const absl::Status status = communicators_[0]->Receive(*handle, {12, 2}, buffer.data());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("rank 0 waited 50ms for tensor 'grad/fc1.w' with rank 1 (step 12, "
+              HasSubstr("rank 0 waited 50ms for tensor 'grad/fc1.w' from rank 1 (step 12, "
                         "micro-batch 2); if steps may take that long, raise --stall-timeout"));
+  EXPECT_EQ(WaitText(status), "tensor 'grad/fc1.w' from worker:1");
+}
+
+TEST_P(CommunicatorTest, AnAbortSaysWhatItInterrupted) {
+  if (ranks() < 2) GTEST_SKIP() << "nobody to wait for";
+  CollectiveSpec spec = Spec(RingAllReduce(ranks(), 0, kElements));
+  spec.name = "all_reduce/bucket0";
+  spec.tensors = "tensor 'w@grad' and 1 more";
+  const auto handle = communicators_[0]->OpenCollective(spec);
+  std::vector<float> buffer(kElements), scratch(kElements);
+  std::vector<void*> pointers(spec.schedule.buffer_elements.size(), scratch.data());
+  pointers[0] = buffer.data();
+  std::thread waiting([&] {
+    const absl::Status status =
+        communicators_[0]->RunCollective(*handle, {12, -1}, pointers.data());
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_THAT(WaitText(status),
+                HasSubstr("tensor 'w@grad' and 1 more of collective 'all_reduce/bucket0'"));
+    EXPECT_THAT(WaitText(status), HasSubstr(" worker:"));
+  });
+  communicators_[1]->Abort(absl::InternalError("the cause"));
+  waiting.join();
+}
+
+TEST_P(CommunicatorTest, CountsWhatItSendsPerStream) {
+  if (ranks() < 2) GTEST_SKIP() << "nobody to send to";
+  Channel channel;
+  channel.id = ChannelId(4);
+  channel.from = RankId(0);
+  channel.to = RankId(1);
+  channel.value = "hidden";
+  channel.dtype = DType::kFloat32;
+  channel.shape = Shape{kElements};
+  OnAllRanks([&](int rank) {
+    TransportCommunicator& communicator = *communicators_[rank];
+    const CollectiveSchedule schedule = RingAllReduce(ranks(), rank, kElements);
+    const auto collective = communicator.OpenCollective(Spec(schedule));
+    ASSERT_TRUE(collective.ok());
+    std::vector<std::vector<float>> buffers;
+    for (const int64_t elements : schedule.buffer_elements) buffers.emplace_back(elements);
+    std::vector<void*> pointers;
+    for (std::vector<float>& buffer : buffers) pointers.push_back(buffer.data());
+    ASSERT_TRUE(communicator.RunCollective(*collective, {1, -1}, pointers.data()).ok());
+    if (rank < 2) {
+      const auto handle = communicator.OpenChannel(channel);
+      ASSERT_TRUE(handle.ok());
+      const absl::Status moved = rank == 0
+                                     ? communicator.Send(*handle, {1, 0}, buffers[0].data())
+                                     : communicator.Receive(*handle, {1, 0}, buffers[0].data());
+      ASSERT_TRUE(moved.ok()) << moved;
+      ASSERT_TRUE(communicator.WaitSent(*handle).ok());
+    }
+    const std::vector<StreamTraffic> traffic = communicator.traffic();
+    ASSERT_EQ(traffic.size(), rank < 2 ? 2u : 1u);
+    EXPECT_EQ(communicator.streams_opened(), traffic.size());
+    EXPECT_EQ(traffic[0].name, "a collective");
+    EXPECT_EQ(traffic[0].payload_bytes, 4 * schedule.elements_sent());
+    int64_t sum = traffic[0].payload_bytes;
+    if (rank < 2) {
+      EXPECT_EQ(traffic[1].name, "hidden");
+      EXPECT_EQ(traffic[1].to, RankId(1));
+      EXPECT_EQ(traffic[1].messages, rank == 0 ? 1 : 0);
+      EXPECT_EQ(traffic[1].payload_bytes, rank == 0 ? 4 * kElements : 0);
+      sum += traffic[1].payload_bytes;
+    }
+    EXPECT_EQ(cluster_->transport(rank).bytes_sent(), sum);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,

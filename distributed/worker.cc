@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <random>
 #include <utility>
@@ -65,6 +66,7 @@ class Worker::Impl {
   absl::StatusOr<Tensor> ReadVariable(const std::string& name);
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
+  absl::StatusOr<WorkerTraffic> ReadTraffic();
   void Abort(const absl::Status& reason);
 
  private:
@@ -72,9 +74,14 @@ class Worker::Impl {
     std::unique_ptr<Partition> partition;
     std::unique_ptr<StepProgram> step;
     TimedInputSource* input = nullptr;
+    // Its channels and collectives among those that the communicator has opened.
+    size_t first_stream = 0;
+    size_t last_stream = 0;
+    int64_t steps = 0;  // done
   };
 
   absl::Status CheckJoined() const;
+  absl::Status AbortStatus();
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
@@ -86,7 +93,9 @@ class Worker::Impl {
   bool failed_ = false;
   // Destroyed bottom up: programs before what they run on.
   std::shared_ptr<Transport> transport_ ABSL_GUARDED_BY(transport_mutex_);
-  Mutex transport_mutex_;  // Abort comes from other threads
+  absl::Status aborted_ ABSL_GUARDED_BY(transport_mutex_);
+  std::atomic<bool> is_aborted_{false};  // looked at between steps, which may need no peer
+  Mutex transport_mutex_;                // Abort comes from other threads
   std::unique_ptr<TransportCommunicator> communicator_;
   std::unique_ptr<VariableStore> variables_;
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
@@ -119,6 +128,8 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   {
     MutexLock lock(transport_mutex_);
     transport_ = std::move(shared);
+    aborted_ = absl::OkStatus();
+    is_aborted_.store(false);
   }
   joined_ = true;
   failed_ = false;
@@ -155,9 +166,11 @@ absl::StatusOr<ProgramMemoryReport> Worker::Impl::AddProgram(const std::string& 
   const ExecutorEnvironment environment{environment_.device, variables_.get(),
                                         communicator_.get(), program.input,
                                         environment_.clock,  nullptr};
+  program.first_stream = communicator_->streams_opened();
   absl::StatusOr<std::unique_ptr<StepProgram>> step = CompileStep(*program.partition, environment);
   if (!step.ok()) return Annotate(step.status(), Name());
   program.step = *std::move(step);
+  program.last_stream = communicator_->streams_opened();
   const ProgramMemoryReport report{program.step->memory().arena_bytes,
                                    program.step->memory().variable_bytes};
   programs_[name] = std::move(program);
@@ -209,11 +222,13 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
       options.scalars[kStepInput] = static_cast<double>(options.step + 1);
       const int64_t begin = environment_.clock->MonotonicNanos();
       std::swap(result.reports, done.values);
-      const absl::Status status = RunStep(program->second, options, result);
+      absl::Status status = AbortStatus();
+      if (status.ok()) status = RunStep(program->second, options, result);
       if (!status.ok()) {
         failed_ = true;
         return Annotate(status, Name());
       }
+      ++program->second.steps;
       done.step = options.step;
       std::swap(result.reports, done.values);
       done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
@@ -226,11 +241,47 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
   return absl::OkStatus();
 }
 
+absl::StatusOr<WorkerTraffic> Worker::Impl::ReadTraffic() {
+  if (!joined_) return CheckJoined();
+  const std::vector<StreamTraffic> streams = communicator_->traffic();
+  WorkerTraffic traffic;
+  for (const auto& [name, program] : programs_) {
+    std::map<std::pair<std::string, RankId>, StreamTraffic> by_name;
+    for (size_t i = program.first_stream; i < program.last_stream; ++i) {
+      StreamTraffic& sum = by_name[{streams[i].name, streams[i].to}];
+      sum.name = streams[i].name;
+      sum.to = streams[i].to;
+      sum.messages += streams[i].messages;
+      sum.payload_bytes += streams[i].payload_bytes;
+    }
+    ProgramTraffic& total = traffic.programs.emplace_back();
+    total.program = name;
+    total.steps = program.steps;
+    for (auto& [key, stream] : by_name) {
+      if (stream.to != membership_.rank) total.streams.push_back(std::move(stream));
+    }
+  }
+  MutexLock lock(transport_mutex_);
+  traffic.header_bytes = transport_->header_bytes_sent();
+  return traffic;
+}
+
+absl::Status Worker::Impl::AbortStatus() {
+  if (!is_aborted_.load(std::memory_order_relaxed)) [[likely]]
+    return absl::OkStatus();
+  MutexLock lock(transport_mutex_);
+  return aborted_;
+}
+
 void Worker::Impl::Abort(const absl::Status& reason) {
   std::shared_ptr<Transport> transport;
   {
     MutexLock lock(transport_mutex_);
     transport = transport_;
+    if (aborted_.ok()) {
+      aborted_ = absl::AbortedError(absl::StrCat("the job was aborted: ", reason.message()));
+    }
+    is_aborted_.store(true);
   }
   if (transport != nullptr) transport->Abort(reason);
 }
@@ -257,6 +308,7 @@ absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
                               const std::function<void(const StepReport&)>& report) {
   return impl_->RunSteps(ranges, report);
 }
+absl::StatusOr<WorkerTraffic> Worker::ReadTraffic() { return impl_->ReadTraffic(); }
 void Worker::Abort(const absl::Status& reason) { impl_->Abort(reason); }
 
 }  // namespace weft

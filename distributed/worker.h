@@ -45,6 +45,7 @@ class Worker {
   absl::StatusOr<Tensor> ReadVariable(const std::string& name);
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
+  absl::StatusOr<WorkerTraffic> ReadTraffic();
   void Abort(const absl::Status& reason);
 
  private:

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "distributed/traffic.h"
 #include "graph/partition.h"
 #include "tensor/tensor.h"
 
@@ -81,6 +82,8 @@ class WorkerClient {
   // calling thread; null: nobody wants them). Returns when done, or with the first error.
   virtual absl::Status RunSteps(const std::vector<StepRange>& ranges,
                                 const std::function<void(const StepReport&)>& report) = 0;
+  // What it has sent since it joined, also after an error.
+  virtual absl::StatusOr<WorkerTraffic> ReadTraffic() = 0;
   // Ends whatever the worker does.
   virtual void Abort(const absl::Status& reason) = 0;
 };

@@ -3,9 +3,11 @@
 #define WEFT_DISTRIBUTED_WORKER_PROCESS_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "distributed/transport.h"
 #include "distributed/worker.h"
 #include "tensor/device.h"
 
@@ -20,6 +22,8 @@ struct WorkerProcessOptions {
   std::string version;
   Device* device = nullptr;  // borrowed
   InputSourceFactory open_input;
+  // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
+  std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
   // Called once it listens, with the address (and the port that was found); may be null.
   std::function<void(const std::string& address)> on_listening;
 };

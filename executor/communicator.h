@@ -8,6 +8,7 @@
 //  3. Abort reaches pending and future calls of every rank; the first error wins.
 //  4. Memory in flight is bounded: a channel has credits, and Send waits (with deadline) for one.
 //  5. Every wait has a deadline; when it expires the error names channel, tensor, step and peer.
+//  Any error that ends a wait carries a WaitNote (executor/wait_note.h).
 #ifndef WEFT_EXECUTOR_COMMUNICATOR_H_
 #define WEFT_EXECUTOR_COMMUNICATOR_H_
 
@@ -34,6 +35,7 @@ struct CollectiveSpec {
   std::vector<RankId> group;  // in member order
   DType dtype = DType::kFloat32;
   CollectiveSchedule schedule;  // of this rank
+  std::string tensors = {};     // for messages: "tensor 'w@grad' and 3 more"
 };
 
 // Thread-safe. The Open calls happen before the first step and may allocate; Send, Receive and Run

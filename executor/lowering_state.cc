@@ -348,13 +348,13 @@ absl::Status LoweringState::LowerSend(Scope& scope, const Node& node) {
   if (const auto before = unsent_.find(channel->second); before != unsent_.end()) {
     LoweredInstruction& wait = Emit(OpCode::kWaitSent, &node, scope);
     wait.handle = channel->second;
-    wait.inputs = {before->second};
+    wait.inputs = {before->second.buffer};
   }
   LoweredInstruction& send = Emit(OpCode::kSend, &node, scope);
   send.handle = channel->second;
   send.inputs = {buffer};
   send.bytes = step_.buffers.bytes(buffer);
-  unsent_[channel->second] = buffer;
+  unsent_[channel->second] = {buffer, &node, &scope};
   return absl::OkStatus();
 }
 
@@ -371,10 +371,10 @@ absl::Status LoweringState::LowerReceive(Scope& scope, const Node& node) {
 }
 
 absl::Status LoweringState::WaitForSends() {
-  for (const auto& [handle, buffer] : unsent_) {
-    LoweredInstruction& wait = Emit(OpCode::kWaitSent, nullptr, end_);
+  for (const auto& [handle, unsent] : unsent_) {
+    LoweredInstruction& wait = Emit(OpCode::kWaitSent, unsent.node, *unsent.scope);
     wait.handle = handle;
-    wait.inputs = {buffer};
+    wait.inputs = {unsent.buffer};
   }
   unsent_.clear();
   return absl::OkStatus();

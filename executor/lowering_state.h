@@ -120,7 +120,12 @@ class LoweringState {
   std::map<std::pair<const Graph*, NodeId>, int> info_of_;
   std::map<std::pair<const Graph*, NodeId>, Kernel*> kernel_of_;
   std::map<int64_t, Communicator::ChannelHandle> channels_;  // by channel id
-  std::map<int, BufferIndex> unsent_;                        // handle -> buffer last sent
+  struct UnsentBuffer {
+    BufferIndex buffer = kNoBuffer;
+    const Node* node = nullptr;  // the Send, and where it is
+    const Scope* scope = nullptr;
+  };
+  std::map<int, UnsentBuffer> unsent_;  // by handle: what was sent last
   std::map<const Graph*, std::vector<bool>> used_;
   std::vector<OpenBlock> blocks_;
   std::map<std::string, std::vector<int>> blocks_of_output_;  // micro output -> blocks_

@@ -11,6 +11,7 @@
 #include "executor/communication_thread.h"
 #include "executor/instruction.h"
 #include "executor/lowering.h"
+#include "executor/wait_note.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -305,17 +306,20 @@ absl::Status CompiledStep::RunCommunication(int i) {
 }
 
 absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Status& status) const {
+  if (instruction.code == OpCode::kAwait) return status;  // the collective's own, which says where
   std::string where = absl::StrCat("step ", current_step_);
   if (instruction.micro_batch >= 0) {
     absl::StrAppend(&where, ", micro-batch ", instruction.micro_batch);
   }
+  std::string place = where;
   if (instruction.info >= 0) {
     const InstructionInfo& info = step_.infos[instruction.info];
+    place = absl::StrCat("node '", info.node, "', ", where);
     absl::StrAppend(&where, ", node '", info.node, "' (", info.op, ", ", info.shapes, ")");
   } else if (instruction.feed >= 0) {
     absl::StrAppend(&where, ", input '", step_.feeds[instruction.feed].name, "'");
   }
-  return Annotate(status, where);
+  return Annotate(WithWaitPlace(status, place), where);
 }
 
 absl::Status CompiledStep::CheckNumerics(const Instruction& instruction) {

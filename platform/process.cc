@@ -91,6 +91,15 @@ class ChildProcess final : public Process {
     return exit_status_;
   }
 
+  bool IsStopped() override {
+    MutexLock lock(mutex_);
+    if (exit_status_.has_value()) return false;
+    siginfo_t info = {};
+    // Looks only: a stop that was waited for is not told again.
+    const int result = waitid(P_PID, static_cast<id_t>(id_), &info, WSTOPPED | WNOHANG | WNOWAIT);
+    return result == 0 && info.si_pid == id_ && info.si_code == CLD_STOPPED;
+  }
+
   std::optional<ExitStatus> WaitUntil(absl::Time deadline) override {
     // The handle becomes readable when the process ends.
     AwaitReadable(handle_, deadline);

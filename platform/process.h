@@ -61,6 +61,9 @@ class Process {
   // How it ended, or nothing while it runs. Never blocks.
   virtual std::optional<ExitStatus> Poll() = 0;
 
+  // Whether a signal (SIGSTOP, SIGTSTP) has stopped it, so that it answers nothing until SIGCONT.
+  virtual bool IsStopped() = 0;
+
   // Waits for its end until `deadline`; nothing when it still runs then.
   virtual std::optional<ExitStatus> WaitUntil(absl::Time deadline) = 0;
 

@@ -71,6 +71,21 @@ TEST(ProcessTest, ReportsTheKillingSignal) {
   EXPECT_EQ(process->Signal(SIGTERM).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(ProcessTest, KnowsThatASignalHasStoppedIt) {
+  const std::unique_ptr<Process> process = Start(Child({"pause"}));
+  EXPECT_EQ(*process->ReadLine(Soon()), "ready");
+  EXPECT_FALSE(process->IsStopped());
+  ASSERT_TRUE(process->Signal(SIGSTOP).ok());
+  while (!process->IsStopped()) ASSERT_LT(absl::Now(), Soon());
+  EXPECT_TRUE(process->IsStopped());
+  EXPECT_EQ(process->Poll(), std::nullopt);
+  ASSERT_TRUE(process->Signal(SIGCONT).ok());
+  while (process->IsStopped()) ASSERT_LT(absl::Now(), Soon());
+  ASSERT_TRUE(process->Signal(SIGKILL).ok());
+  EXPECT_EQ(process->WaitUntil(Soon()), ExitStatus{.signal = SIGKILL});
+  EXPECT_FALSE(process->IsStopped());
+}
+
 TEST(ProcessTest, WaitEndsAtItsDeadlineWhileTheProcessRuns) {
   const std::unique_ptr<Process> process = Start(Child({"pause"}));
   const absl::Time deadline = absl::Now() + absl::Milliseconds(20);

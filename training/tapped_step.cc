@@ -39,6 +39,7 @@ class ReportKeeper final : public WorkerClient {
       if (report != nullptr) report(step);
     });
   }
+  absl::StatusOr<WorkerTraffic> ReadTraffic() override { return client_.ReadTraffic(); }
   void Abort(const absl::Status& reason) override { client_.Abort(reason); }
 
  private:

@@ -98,6 +98,39 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {
   return report;
 }
 
+rpc::WorkerTraffic Encode(const WorkerTraffic& traffic) {
+  rpc::WorkerTraffic message;
+  message.set_header_bytes(traffic.header_bytes);
+  for (const ProgramTraffic& program : traffic.programs) {
+    rpc::ProgramTraffic& out = *message.add_programs();
+    out.set_program(program.program);
+    out.set_steps(program.steps);
+    for (const StreamTraffic& stream : program.streams) {
+      rpc::StreamTraffic& sent = *out.add_streams();
+      sent.set_name(stream.name);
+      sent.set_to(stream.to.value);
+      sent.set_messages(stream.messages);
+      sent.set_payload_bytes(stream.payload_bytes);
+    }
+  }
+  return message;
+}
+
+WorkerTraffic Decode(const rpc::WorkerTraffic& message) {
+  WorkerTraffic traffic;
+  traffic.header_bytes = message.header_bytes();
+  for (const rpc::ProgramTraffic& in : message.programs()) {
+    ProgramTraffic& program = traffic.programs.emplace_back();
+    program.program = in.program();
+    program.steps = in.steps();
+    for (const rpc::StreamTraffic& stream : in.streams()) {
+      program.streams.push_back(
+          {stream.name(), RankId(stream.to()), stream.messages(), stream.payload_bytes()});
+    }
+  }
+  return traffic;
+}
+
 void EncodeType(const Tensor& tensor, rpc::TensorType& type) {
   type.set_dtype(static_cast<int>(tensor.dtype()));
   for (const int64_t dim : tensor.shape().dims()) type.add_dims(dim);

@@ -24,6 +24,9 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 void Encode(const StepReport& report, rpc::StepReport& message);
 absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
 
+rpc::WorkerTraffic Encode(const WorkerTraffic& traffic);
+WorkerTraffic Decode(const rpc::WorkerTraffic& message);
+
 void EncodeType(const Tensor& tensor, rpc::TensorType& type);
 // Uninitialised host memory for a tensor of the type; InvalidArgument for an impossible one.
 absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type);

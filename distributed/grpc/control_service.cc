@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr absl::Duration kReportInterval = absl::Milliseconds(50);
 constexpr size_t kMostReportsAtOnce = 256;
 constexpr size_t kLongestProgramBytes = size_t{1} << 31;
+// How long after it has begun to listen a process may take to serve.
+constexpr absl::Duration kStartPatience = absl::Seconds(10);
 
 // Gathers the reports of several steps into one message.
 class ReportSender {
@@ -80,14 +83,33 @@ void ControlService::SetWorker(Worker* worker, const std::string& version) {
   MutexLock lock(mutex_);
   worker_ = worker;
   version_ = version;
+  changed_.NotifyAll();
 }
 
 bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator) {
-  MutexLock lock(mutex_);
-  while (!stop_requested_ && !(ends_with_coordinator && coordinator_lost_)) {
-    if (!clock.WaitUntil(changed_, mutex_, deadline)) return false;
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (clock.Now() < LeaseEnd()) {
+        if (stop_requested_ || (ends_with_coordinator && coordinator_lost_)) return true;
+        if (clock.Now() >= deadline) return false;
+        clock.WaitUntil(changed_, mutex_, std::min(deadline, LeaseEnd()));
+      }
+      heard_ = absl::InfiniteFuture();  // said once; the end of Attend does the rest
+      CancelCalls();
+    }
+    AbortWorker(absl::UnavailableError(absl::StrCat("the coordinator has not answered for ",
+                                                    absl::FormatDuration(kLeasePatience))));
   }
-  return true;
+}
+
+absl::Time ControlService::LeaseEnd() const {
+  return lease_ == nullptr ? absl::InfiniteFuture() : heard_ + kLeasePatience;
+}
+
+void ControlService::CancelCalls() {
+  if (lease_ != nullptr) lease_->TryCancel();
+  if (running_ != nullptr) running_->TryCancel();
 }
 
 void ControlService::RequestStop() {
@@ -96,12 +118,17 @@ void ControlService::RequestStop() {
   changed_.NotifyAll();
 }
 
-void ControlService::Stop() {
+bool ControlService::Stop(absl::Time deadline) {
   AbortWorker(absl::CancelledError("the worker process ends"));
   MutexLock lock(mutex_);
   worker_ = nullptr;
-  if (lease_ != nullptr) lease_->TryCancel();
-  while (busy_ || aborting_ > 0) changed_.Wait(mutex_);
+  stopped_ = true;
+  changed_.NotifyAll();
+  CancelCalls();
+  while (busy_ || aborting_ > 0) {
+    if (!changed_.WaitUntil(mutex_, deadline)) break;
+  }
+  return !busy_ && aborting_ == 0;
 }
 
 void ControlService::AbortWorker(const absl::Status& reason) {
@@ -124,6 +151,10 @@ grpc::Status ControlService::Attend(
   rpc::AttendReply hello;
   {
     MutexLock lock(mutex_);
+    const absl::Time deadline = absl::Now() + kStartPatience;
+    while (worker_ == nullptr && !stopped_) {
+      if (!changed_.WaitUntil(mutex_, deadline)) break;
+    }
     if (worker_ == nullptr) {
       return AnswerWith(*context, absl::UnavailableError("the worker does not serve"));
     }
@@ -135,16 +166,21 @@ grpc::Status ControlService::Attend(
     }
     attended_by_ = context->peer();
     lease_ = context;
+    heard_ = absl::Now();
+    changed_.NotifyAll();
     hello.set_version(version_);
     hello.set_process_id(getpid());
   }
   rpc::AttendRequest request;
   if (stream->Write(hello)) {
     while (stream->Read(&request)) {
+      MutexLock lock(mutex_);
+      heard_ = std::max(heard_, absl::Now());
     }
   }
   AbortWorker(absl::UnavailableError("the coordinator is gone"));
   MutexLock lock(mutex_);
+  CancelCalls();
   attended_by_.clear();
   lease_ = nullptr;
   coordinator_lost_ = true;
@@ -235,7 +271,24 @@ grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
                                       grpc::ServerWriter<rpc::StepReports>* writer) {
   Call call(*this);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
-  return AnswerWith(*context, RunSteps(call.worker(), *request, *writer));
+  {
+    MutexLock lock(mutex_);
+    running_ = context;
+  }
+  const absl::Status status = RunSteps(call.worker(), *request, *writer);
+  MutexLock lock(mutex_);
+  running_ = nullptr;
+  return AnswerWith(*context, status);
+}
+
+grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc::Empty*,
+                                         rpc::WorkerTraffic* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  const absl::StatusOr<WorkerTraffic> traffic = call.worker().ReadTraffic();
+  if (!traffic.ok()) return AnswerWith(*context, traffic.status());
+  *reply = Encode(*traffic);
+  return grpc::Status::OK;
 }
 
 grpc::Status ControlService::Abort(grpc::ServerContext*, const rpc::AbortRequest* request,

@@ -16,19 +16,26 @@
 
 namespace weft {
 
+// How often a coordinator that attends says so, and how long a worker believes it without.
+// Keepalive notices most losses earlier, but not that of a peer that has stopped reading while
+// something is being written to it.
+inline constexpr absl::Duration kLeaseInterval = absl::Seconds(1);
+inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
+
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
-// refused. One coordinator at a time attends; when its stream breaks, the worker aborts what it
-// does. Methods are called by gRPC's threads.
+// refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
+// worker aborts what it does. Methods are called by gRPC's threads.
 class ControlService final : public rpc::Control::Service {
  public:
   // `worker` is borrowed until Stop; null: not serving.
   void SetWorker(Worker* worker, const std::string& version);
   // Waits for Shutdown, or the loss of the coordinator when `ends_with_coordinator`, or
-  // RequestStop, or `deadline` (false).
+  // RequestStop, or `deadline` (false). Watches over the lease meanwhile.
   bool AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator);
   void RequestStop();
-  // Aborts what runs, refuses what comes, and waits until no call is left inside.
-  void Stop();
+  // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
+  // at `deadline`.
+  bool Stop(absl::Time deadline = absl::InfiniteFuture());
 
   grpc::Status Attend(
       grpc::ServerContext* context,
@@ -45,6 +52,8 @@ class ControlService final : public rpc::Control::Service {
                             grpc::ServerWriter<rpc::VariableChunk>* writer) override;
   grpc::Status RunSteps(grpc::ServerContext* context, const rpc::RunStepsRequest* request,
                         grpc::ServerWriter<rpc::StepReports>* writer) override;
+  grpc::Status ReadTraffic(grpc::ServerContext* context, const rpc::Empty* request,
+                           rpc::WorkerTraffic* reply) override;
   grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
                      rpc::Empty* reply) override;
   grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,
@@ -57,6 +66,10 @@ class ControlService final : public rpc::Control::Service {
   absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                         grpc::ServerWriter<rpc::StepReports>& writer);
   void AbortWorker(const absl::Status& reason);
+  // When a silent coordinator is given up; never if none attends.
+  absl::Time LeaseEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the coordinator's calls, so that nothing waits for it to read.
+  void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   CondVar changed_;
@@ -66,6 +79,9 @@ class ControlService final : public rpc::Control::Service {
   int aborting_ ABSL_GUARDED_BY(mutex_) = 0;   // calls of Abort inside it
   std::string attended_by_ ABSL_GUARDED_BY(mutex_);
   grpc::ServerContext* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Time heard_ ABSL_GUARDED_BY(mutex_);                        // the coordinator, last
+  grpc::ServerContext* running_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the call of RunSteps
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool coordinator_lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -11,9 +11,11 @@
 #include "distributed/grpc/address.h"
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
+#include "distributed/grpc/control_service.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
+#include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -45,9 +47,12 @@ class GrpcClient final : public WorkerClient {
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override;
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override;
+  absl::StatusOr<WorkerTraffic> ReadTraffic() override;
   void Abort(const absl::Status& reason) override;
 
  private:
+  // Says every kLeaseInterval that this coordinator is there.
+  void KeepLease();
   static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }
@@ -62,13 +67,17 @@ class GrpcClient final : public WorkerClient {
   grpc::ClientContext lease_context_;
   std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> lease_;
   std::thread lease_thread_;  // reads, so that the connection is looked after between calls
+  std::thread heartbeat_thread_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc::Status& status,
                                  const std::string& doing) const {
   if (status.ok()) return absl::OkStatus();
+  if (WasAnswered(context)) return AnswerOf(context, status);
   const absl::Status error = FromGrpc(status);
-  if (WasAnswered(context)) return error;
   if (absl::IsDeadlineExceeded(error)) {
     return absl::DeadlineExceededError(absl::StrCat(name(), " did not answer in ",
                                                     absl::FormatDuration(options_.call_timeout),
@@ -97,13 +106,32 @@ absl::Status GrpcClient::Connect() {
     while (lease_->Read(&reply)) {
     }
   });
+  heartbeat_thread_ = std::thread([this] { KeepLease(); });
   return absl::OkStatus();
+}
+
+void GrpcClient::KeepLease() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      const absl::Time next = absl::Now() + kLeaseInterval;
+      while (!closing_ && changed_.WaitUntil(mutex_, next)) {
+      }
+      if (closing_) return;
+    }
+    if (!lease_->Write(rpc::AttendRequest())) return;
+  }
 }
 
 GrpcClient::~GrpcClient() {
   if (!lease_thread_.joinable()) return;
-  lease_->WritesDone();
+  {
+    MutexLock lock(mutex_);
+    closing_ = true;
+    changed_.NotifyAll();
+  }
   lease_context_.TryCancel();
+  heartbeat_thread_.join();
   lease_thread_.join();
   lease_->Finish();
 }
@@ -198,6 +226,15 @@ absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
   }
   WEFT_RETURN_IF_ERROR(Explain(context, reader->Finish(), doing));
   return damage;
+}
+
+absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::WorkerTraffic reply;
+  const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
+  WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
+  return Decode(reply);
 }
 
 void GrpcClient::Abort(const absl::Status& reason) {

@@ -76,6 +76,14 @@ void GrpcTransport::Receive(RankId peer, const MessageHeader& header, void* data
   found->inbox.Receive(header, data, observer);
 }
 
+int64_t GrpcTransport::header_bytes_sent() const {
+  int64_t bytes = 0;
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) bytes += peer->outbox.header_bytes_sent();
+  }
+  return bytes;
+}
+
 void GrpcTransport::Abort(const absl::Status& reason) { AbortAll(std::string(reason.message())); }
 
 void GrpcTransport::AbortAll(const std::string& reason) {

@@ -42,6 +42,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
                TransferObserver& observer) override;
   void Abort(const absl::Status& reason) override;
   int64_t bytes_sent() const override { return bytes_sent_.load(); }
+  int64_t header_bytes_sent() const override;
 
  private:
   struct Peer {

@@ -110,6 +110,7 @@ void Outbox::WritePart() {
   const std::span<const std::byte> part(message.data + offset_, frame.part_bytes);
   frame.header.checksum = Checksum(part);
   offset_ += frame.part_bytes;
+  header_bytes_sent_ += static_cast<int64_t>(kFrameHeaderBytes);
   grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice()};
   if (!part.empty()) {
     message.holders.fetch_add(1, std::memory_order_relaxed);
@@ -212,6 +213,11 @@ void Outbox::OnFinished(bool) {
   MutexLock lock(mutex_);
   finished_called_ = true;
   changed_.NotifyAll();
+}
+
+int64_t Outbox::header_bytes_sent() const {
+  MutexLock lock(mutex_);
+  return header_bytes_sent_;
 }
 
 void Outbox::StartClose() {

@@ -64,6 +64,8 @@ class Outbox {
   void StartClose();
   // Ends the stream at once, whatever it does.
   void Cancel();
+  // Of the frames of messages.
+  int64_t header_bytes_sent() const;
   // Waits until the stream has ended; cancels it when that takes longer than a second.
   void FinishClose();
 
@@ -103,8 +105,9 @@ class Outbox {
   MethodHandler<Outbox> written_{*this, &Outbox::OnWritten};
   MethodHandler<Outbox> finished_{*this, &Outbox::OnFinished};
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
+  int64_t header_bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kIdle;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

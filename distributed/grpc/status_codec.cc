@@ -2,10 +2,15 @@
 
 #include <string>
 
+#include "executor/wait_note.h"
+
 namespace weft {
 namespace {
 
 constexpr char kAnsweredKey[] = "weft-answered";
+constexpr char kWaitKey[] = "weft-wait-bin";  // any bytes
+// Of the 8 KiB that headers may have, the text of the error has its share.
+constexpr size_t kLongestWaitText = 1000;
 
 }  // namespace
 
@@ -21,7 +26,16 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 grpc::Status AnswerWith(grpc::ServerContext& context, const absl::Status& status) {
   if (!status.ok()) context.AddTrailingMetadata(kAnsweredKey, "1");
+  const std::string wait = WaitText(status).substr(0, kLongestWaitText);
+  if (!wait.empty()) context.AddTrailingMetadata(kWaitKey, wait);
   return ToGrpc(status);
+}
+
+absl::Status AnswerOf(const grpc::ClientContext& context, const grpc::Status& status) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto wait = metadata.find(kWaitKey);
+  if (wait == metadata.end()) return FromGrpc(status);
+  return WithWaitText(FromGrpc(status), std::string(wait->second.data(), wait->second.size()));
 }
 
 bool WasAnswered(const grpc::ClientContext& context) {

@@ -17,10 +17,13 @@ inline constexpr size_t kLongestErrorText = 2000;
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Marks the error of a call as one that the program at this end returned.
+// Marks the error of a call as one that the program at this end returned; its WaitNote goes with
+// it.
 grpc::Status AnswerWith(grpc::ServerContext& context, const absl::Status& status);
 // True when the finished call's status was given by AnswerWith.
 bool WasAnswered(const grpc::ClientContext& context);
+// The error as the program at the other end returned it. REQUIRES: WasAnswered.
+absl::Status AnswerOf(const grpc::ClientContext& context, const grpc::Status& status);
 
 }  // namespace weft
 

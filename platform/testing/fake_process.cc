@@ -35,6 +35,17 @@ class FakeProcessLauncher::FakeProcess final : public Process {
     return state_->exit_status;
   }
 
+  // By the last of the signals that stop and continue.
+  bool IsStopped() override {
+    MutexLock lock(state_->mutex);
+    bool stopped = false;
+    for (const int signal : state_->signals) {
+      if (signal == SIGSTOP) stopped = true;
+      if (signal == SIGCONT) stopped = false;
+    }
+    return stopped && !state_->exit_status.has_value();
+  }
+
   std::optional<ExitStatus> WaitUntil(absl::Time deadline) override {
     MutexLock lock(state_->mutex);
     while (!state_->exit_status.has_value()) {

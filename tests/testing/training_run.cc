@@ -36,7 +36,8 @@ class Workers {
     LocalClusterOptions options;
     options.command = run.worker_command;
     options.workers = run.workers;
-    WEFT_ASSIGN_OR_RETURN(workers->processes_, StartLocalCluster(RealProcessLauncher(), options));
+    ProcessLauncher& launcher = run.launcher != nullptr ? *run.launcher : RealProcessLauncher();
+    WEFT_ASSIGN_OR_RETURN(workers->processes_, StartLocalCluster(launcher, options));
     return workers;
   }
   std::vector<WorkerClient*> clients() const {
@@ -44,6 +45,9 @@ class Workers {
   }
   std::vector<std::string> addresses() const {
     return threads_ != nullptr ? std::vector<std::string>() : processes_->addresses();
+  }
+  absl::Status Explain(const absl::Status& error) {
+    return processes_ != nullptr ? processes_->Explain(error) : error;
   }
 
  private:
@@ -75,9 +79,11 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(run.workers, 1);
   spec.plan = run.plan;
+  spec.stall_timeout_seconds = run.stall_timeout_seconds;
   WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training, spec, data));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers, Workers::Start(run));
-  Coordinator coordinator(workers->clients());
+  Coordinator coordinator(workers->clients(),
+                          [&](const absl::Status& error) { return workers->Explain(error); });
   WEFT_RETURN_IF_ERROR(StartJob(coordinator, job, spec, kVersion, workers->addresses()));
 
   TrainingOutcome outcome;
@@ -89,6 +95,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   WEFT_ASSIGN_OR_RETURN(TrainResult result,
                         Train(coordinator, job, options, [&](const TrainProgress& progress) {
                           outcome.losses.push_back(progress.loss);
+                          if (run.progress != nullptr) run.progress(progress);
                         }));
   outcome.parameters = std::move(result.parameters);
   outcome.gradients = std::move(result.gradients);

@@ -2,6 +2,7 @@
 #ifndef WEFT_TESTS_TESTING_TRAINING_RUN_H_
 #define WEFT_TESTS_TESTING_TRAINING_RUN_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,8 +10,10 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
+#include "platform/process.h"
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
+#include "training/trainer.h"
 #include "training/training_graph.h"
 
 namespace weft::testing {
@@ -27,6 +30,9 @@ struct TrainingRun {
   bool gradients = false;
   // Empty: the workers are threads. Else a program and its arguments, one process per worker.
   std::vector<std::string> worker_command = {};
+  ProcessLauncher* launcher = nullptr;  // of the processes; null = the real one
+  double stall_timeout_seconds = 60;
+  std::function<void(const TrainProgress&)> progress = nullptr;  // after each step
 };
 
 struct TrainingOutcome {
