@@ -152,7 +152,7 @@ void MeasureAllReduce(const std::string& kind, int64_t elements) {
     CollectiveSpec spec{"all-reduce",
                         {RankId(0), RankId(1)},
                         DType::kFloat32,
-                        AllReduceOfSize(2, rank, elements, sizeof(float))};
+                        RecursiveDoublingAllReduce(2, rank, elements)};
     const auto handle = communicator.OpenCollective(spec);
     std::vector<std::vector<float>> buffers;
     std::vector<void*> pointers;

@@ -1,12 +1,12 @@
 #include "executor/collective_lowering.h"
 
 #include <algorithm>
-#include <optional>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "executor/node_context.h"
-#include "graph/schedule/collective_schedule.h"
+#include "graph/schedule/node_collective.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -17,44 +17,18 @@ int64_t RoundUpToAlignment(int64_t bytes) {
          static_cast<int64_t>(kAlignment);
 }
 
-// The sums of micro-batches that every member of a tree-ordered all-reduce holds: replica m of n
-// runs micro-batches [V m / n, V (m + 1) / n) (graph/plan.h) and finishes their aligned subtrees.
-std::vector<std::vector<LeafRange>> MemberBlocks(int members, int total) {
-  std::vector<std::vector<LeafRange>> blocks;
-  for (int m = 0; m < members; ++m) {
-    blocks.push_back(AlignedBlocks(total * m / members, total * (m + 1) / members, total));
-  }
-  return blocks;
-}
-
-bool IsOrderedTree(const Node& node) {
-  return node.attributes.String("algorithm", "ring") == "tree_ordered";
-}
-
-// Shards of `shape` along `dim` (seen as blocks x rest, rest split into `sizes`): for shard r the
-// strided regions between the whole tensor and the shard stored by itself.
-struct ShardRegion {
-  CopyRegion whole_to_shard;
-  int64_t elements = 0;
-};
-
-std::vector<ShardRegion> ShardRegions(const Shape& shape, int dim, int64_t blocks,
-                                      const std::vector<int64_t>& sizes, int64_t element_bytes) {
-  const int64_t outer = shape.ProductOf(0, dim) * blocks;
-  const int64_t inner = shape.ProductOf(dim + 1, shape.rank());
-  const int64_t rest = shape.dim(dim) / blocks;
-  std::vector<ShardRegion> regions;
+// The shards of a tensor of shape `whole` along a dimension: for each the strided regions between
+// the whole tensor and the shard stored by itself.
+std::vector<CopyRegion> ShardRegions(const Shape& whole, const ShardedDim& dim,
+                                     int64_t element_bytes) {
+  const int64_t outer = whole.ProductOf(0, dim.axis) * dim.blocks;
+  const int64_t row_bytes = whole.ProductOf(dim.axis + 1, whole.rank()) * element_bytes;
+  const int64_t rest = whole.dim(dim.axis) / dim.blocks;
+  std::vector<CopyRegion> regions;
   int64_t first = 0;
-  for (int64_t size : sizes) {
-    ShardRegion region;
-    region.elements = outer * size * inner;
-    region.whole_to_shard = {outer,
-                             size * inner * element_bytes,
-                             rest * inner * element_bytes,
-                             size * inner * element_bytes,
-                             first * inner * element_bytes,
-                             0};
-    regions.push_back(region);
+  for (const int64_t size : dim.sizes) {
+    regions.push_back(
+        {outer, size * row_bytes, rest * row_bytes, size * row_bytes, first * row_bytes, 0});
     first += size;
   }
   return regions;
@@ -66,16 +40,6 @@ CopyRegion Reversed(const CopyRegion& region) {
 }
 
 }  // namespace
-
-absl::StatusOr<int> CollectiveLowering::MemberIndex(const Node& node) const {
-  const std::vector<int64_t> group = node.attributes.Ints("group");
-  const auto it = std::find(group.begin(), group.end(), state_.partition_.rank.value);
-  if (it == group.end()) {
-    return absl::InternalError(absl::StrCat("rank ", state_.partition_.rank.value,
-                                            " runs a collective of a group it is not in"));
-  }
-  return static_cast<int>(it - group.begin());
-}
 
 absl::StatusOr<BufferIndex> CollectiveLowering::Input(Scope& scope, const Node& node, int i) {
   WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, state_.BufferOf(scope, node.inputs[i]));
@@ -100,20 +64,26 @@ void CollectiveLowering::EmitRun(const Node& node, const Scope& scope,
   run.outputs = std::move(buffers);
 }
 
-absl::StatusOr<Communicator::CollectiveHandle> CollectiveLowering::Open(
-    const Node& node, DType dtype, CollectiveSchedule schedule, std::vector<BufferIndex>& scratch) {
+absl::StatusOr<CollectiveLowering::Opened> CollectiveLowering::Open(
+    const Graph& graph, const Node& node, std::vector<BufferIndex>& buffers) {
+  WEFT_ASSIGN_OR_RETURN(NodeCollective collective,
+                        CollectiveOfNode(graph, node, state_.partition_.rank));
   CollectiveSpec spec;
   spec.name = node.name;
   for (int64_t rank : node.attributes.Ints("group")) {
     spec.group.push_back(RankId(static_cast<int32_t>(rank)));
   }
-  spec.dtype = dtype;
-  for (size_t i = 1; i < schedule.buffer_elements.size(); ++i) {
-    scratch.push_back(
-        state_.step_.buffers.AddArena(DTypeBytes(dtype, schedule.buffer_elements[i])));
+  spec.dtype = collective.dtype;
+  for (size_t i = buffers.size(); i < collective.schedule.buffer_elements.size(); ++i) {
+    buffers.push_back(state_.step_.buffers.AddArena(
+        DTypeBytes(spec.dtype, collective.schedule.buffer_elements[i])));
   }
-  spec.schedule = std::move(schedule);
-  return state_.environment_.communicator->OpenCollective(spec);
+  spec.schedule = std::move(collective.schedule);
+  Opened opened;
+  opened.member = collective.member;
+  opened.element_bytes = DTypeBytes(spec.dtype, 1);
+  WEFT_ASSIGN_OR_RETURN(opened.handle, state_.environment_.communicator->OpenCollective(spec));
+  return opened;
 }
 
 absl::StatusOr<CollectiveLowering::Region> CollectiveLowering::ReserveAllReduce(const Graph& graph,
@@ -122,32 +92,18 @@ absl::StatusOr<CollectiveLowering::Region> CollectiveLowering::ReserveAllReduce(
   region.tensors = static_cast<int>(node.outputs.size());
   region.blocks = static_cast<int>(node.inputs.size()) / std::max(region.tensors, 1);
   const int group = state_.step_.buffers.size();  // unique: no other group has this number
-  int64_t block_bytes = 0;
-  for (ValueId output : node.outputs) {
-    const DType dtype = graph.value(output).type.dtype;
-    if (region.dtype != DType::kInvalid && dtype != region.dtype) {
-      return absl::InternalError("an all-reduce mixes element types");
-    }
-    region.dtype = dtype;
-    WEFT_ASSIGN_OR_RETURN(int64_t bytes, ValueBytes(graph, output));
-    block_bytes += RoundUpToAlignment(bytes);
-  }
+  region.dtype = graph.value(node.outputs[0]).type.dtype;
   for (int block = 0; block < region.blocks; ++block) {
     for (ValueId output : node.outputs) {
       WEFT_ASSIGN_OR_RETURN(int64_t bytes, ValueBytes(graph, output));
       region.slots.push_back(state_.step_.buffers.AddArena(RoundUpToAlignment(bytes), group));
     }
   }
-  region.block_elements = block_bytes / DTypeBytes(region.dtype, 1);
-  WEFT_ASSIGN_OR_RETURN(int member, MemberIndex(node));
-  const int members = static_cast<int>(node.attributes.Ints("group").size());
-  const int total = static_cast<int>(node.attributes.Int("total_blocks", members));
-  CollectiveSchedule schedule =
-      IsOrderedTree(node)
-          ? OrderedTreeAllReduce(MemberBlocks(members, total), member, total, region.block_elements)
-          : AllReduceOfSize(members, member, region.block_elements, DTypeBytes(region.dtype, 1));
-  WEFT_ASSIGN_OR_RETURN(region.handle,
-                        Open(node, region.dtype, std::move(schedule), region.scratch));
+  WEFT_ASSIGN_OR_RETURN(region.block_elements, AllReduceBlockElements(graph, node));
+  std::vector<BufferIndex> buffers = {region.slots.front()};
+  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(graph, node, buffers));
+  region.handle = opened.handle;
+  region.scratch.assign(buffers.begin() + 1, buffers.end());
   return region;
 }
 
@@ -220,6 +176,7 @@ absl::Status CollectiveLowering::Lower(Scope& scope, const Node& node) {
   if (node.op == "AllGather") return LowerAllGather(scope, node);
   if (node.op == "ReduceScatter") return LowerReduceScatter(scope, node);
   if (node.op == "Broadcast") return LowerBroadcast(scope, node);
+  if (node.op == "AllToAll") return LowerAllToAll(scope, node);
   return absl::UnimplementedError("the executor does not know this collective");
 }
 
@@ -251,102 +208,117 @@ absl::Status CollectiveLowering::LowerAllReduce(Scope& scope, const Node& node) 
   return absl::OkStatus();
 }
 
+void CollectiveLowering::EmitPack(const Node& node, const Scope& scope, BufferIndex from,
+                                  BufferIndex to, const CopyRegion& region) {
+  LoweredInstruction& pack = state_.Emit(OpCode::kPack, &node, scope);
+  pack.inputs = {from};
+  pack.outputs = {to};
+  pack.region = region;
+}
+
+void CollectiveLowering::PackShards(const Node& node, const Scope& scope, BufferIndex whole,
+                                    BufferIndex packed, const std::vector<CopyRegion>& shards) {
+  int64_t offset = 0;
+  for (CopyRegion region : shards) {
+    region.target_offset = offset;
+    offset += region.rows * region.bytes;
+    EmitPack(node, scope, whole, packed, region);
+  }
+}
+
+void CollectiveLowering::UnpackShards(const Node& node, const Scope& scope, BufferIndex packed,
+                                      BufferIndex whole, const std::vector<CopyRegion>& shards) {
+  int64_t offset = 0;
+  for (const CopyRegion& shard : shards) {
+    CopyRegion region = Reversed(shard);
+    region.source_offset = offset;
+    offset += region.rows * region.bytes;
+    EmitPack(node, scope, packed, whole, region);
+  }
+}
+
 absl::Status CollectiveLowering::LowerAllGather(Scope& scope, const Node& node) {
   const ValueId out = node.outputs[0];
   const Shape shape = *scope.graph->value(out).type.shape.ToConcrete();
-  const DType dtype = scope.graph->value(out).type.dtype;
-  const int64_t element = DTypeBytes(dtype, 1);
-  const auto regions =
-      ShardRegions(shape, static_cast<int>(node.attributes.Int("dim", 0)),
-                   node.attributes.Int("blocks", 1), node.attributes.Ints("sizes"), element);
-  std::vector<int64_t> counts;
-  for (const ShardRegion& region : regions) counts.push_back(region.elements);
-  WEFT_ASSIGN_OR_RETURN(int member, MemberIndex(node));
+  WEFT_ASSIGN_OR_RETURN(const int64_t bytes, ValueBytes(*scope.graph, out));
   WEFT_ASSIGN_OR_RETURN(BufferIndex input, Input(scope, node, 0));
-  const BufferIndex gathered = state_.step_.buffers.AddArena(shape.num_elements() * element);
+  const BufferIndex gathered = state_.step_.buffers.AddArena(bytes);
   std::vector<BufferIndex> buffers = {gathered};
-  WEFT_ASSIGN_OR_RETURN(Communicator::CollectiveHandle handle,
-                        Open(node, dtype, RingAllGather(counts, member), buffers));
-  int64_t offset = 0;
-  for (int m = 0; m < member; ++m) offset += counts[m] * element;
-  LoweredInstruction& place = state_.Emit(OpCode::kPack, &node, scope);
-  place.inputs = {input};
-  place.outputs = {gathered};
-  place.region = {1, counts[member] * element, 0, 0, 0, offset};
-  EmitRun(node, scope, handle, buffers);
+  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(*scope.graph, node, buffers));
+  const ShardedDim dim = GatheredDim(node);
+  const std::vector<CopyRegion> regions = ShardRegions(shape, dim, opened.element_bytes);
+  const std::vector<int64_t> counts = dim.Counts(shape);
+  const int64_t own = counts[opened.member] * opened.element_bytes;
+  const int64_t offset =
+      std::accumulate(counts.begin(), counts.begin() + opened.member, int64_t{0}) *
+      opened.element_bytes;
+  EmitPack(node, scope, input, gathered, {1, own, 0, 0, 0, offset});
+  EmitRun(node, scope, opened.handle, buffers);
   // Shards of axis 0 lie in the gathered buffer as in the whole tensor.
-  if (regions.front().whole_to_shard.rows == 1) {
+  if (regions.front().rows == 1) {
     scope.buffers[out.value] = gathered;
     return absl::OkStatus();
   }
   WEFT_ASSIGN_OR_RETURN(BufferIndex output, state_.NewOutput(scope, out));
-  offset = 0;
-  for (size_t m = 0; m < regions.size(); ++m) {
-    LoweredInstruction& unpack = state_.Emit(OpCode::kPack, &node, scope);
-    unpack.inputs = {gathered};
-    unpack.outputs = {output};
-    unpack.region = Reversed(regions[m].whole_to_shard);
-    unpack.region.source_offset += offset;
-    offset += counts[m] * element;
-  }
+  UnpackShards(node, scope, gathered, output, regions);
   return absl::OkStatus();
 }
 
 absl::Status CollectiveLowering::LowerReduceScatter(Scope& scope, const Node& node) {
   const ValueId in = node.inputs[0];
   const Shape shape = *scope.graph->value(in).type.shape.ToConcrete();
-  const DType dtype = scope.graph->value(in).type.dtype;
-  const int64_t element = DTypeBytes(dtype, 1);
-  const auto regions =
-      ShardRegions(shape, static_cast<int>(node.attributes.Int("dim", 0)),
-                   node.attributes.Int("blocks", 1), node.attributes.Ints("sizes"), element);
-  std::vector<int64_t> counts;
-  for (const ShardRegion& region : regions) counts.push_back(region.elements);
-  WEFT_ASSIGN_OR_RETURN(int member, MemberIndex(node));
+  WEFT_ASSIGN_OR_RETURN(const int64_t bytes, ValueBytes(*scope.graph, in));
   WEFT_ASSIGN_OR_RETURN(BufferIndex input, Input(scope, node, 0));
-  const BufferIndex scattered = state_.step_.buffers.AddArena(shape.num_elements() * element);
+  const BufferIndex scattered = state_.step_.buffers.AddArena(bytes);
   std::vector<BufferIndex> buffers = {scattered};
-  WEFT_ASSIGN_OR_RETURN(Communicator::CollectiveHandle handle,
-                        Open(node, dtype, RingReduceScatter(counts, member), buffers));
-  int64_t offset = 0;
-  int64_t own_offset = 0;
-  for (size_t m = 0; m < regions.size(); ++m) {
-    if (static_cast<int>(m) == member) own_offset = offset;
-    LoweredInstruction& pack = state_.Emit(OpCode::kPack, &node, scope);
-    pack.inputs = {input};
-    pack.outputs = {scattered};
-    pack.region = regions[m].whole_to_shard;
-    pack.region.target_offset += offset;
-    offset += counts[m] * element;
-  }
-  EmitRun(node, scope, handle, buffers);
+  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(*scope.graph, node, buffers));
+  const ShardedDim dim = GatheredDim(node);
+  const std::vector<int64_t> counts = dim.Counts(shape);
+  PackShards(node, scope, input, scattered, ShardRegions(shape, dim, opened.element_bytes));
+  EmitRun(node, scope, opened.handle, buffers);
   WEFT_ASSIGN_OR_RETURN(BufferIndex output, state_.NewOutput(scope, node.outputs[0]));
-  LoweredInstruction& take = state_.Emit(OpCode::kPack, &node, scope);
-  take.inputs = {scattered};
-  take.outputs = {output};
-  take.region = {1, counts[member] * element, 0, 0, own_offset, 0};
+  const int64_t offset =
+      std::accumulate(counts.begin(), counts.begin() + opened.member, int64_t{0}) *
+      opened.element_bytes;
+  EmitPack(node, scope, scattered, output,
+           {1, counts[opened.member] * opened.element_bytes, 0, 0, offset, 0});
+  return absl::OkStatus();
+}
+
+absl::Status CollectiveLowering::LowerAllToAll(Scope& scope, const Node& node) {
+  const Graph& graph = *scope.graph;
+  WEFT_ASSIGN_OR_RETURN(const int64_t sent_bytes, ValueBytes(graph, node.inputs[0]));
+  WEFT_ASSIGN_OR_RETURN(const int64_t received_bytes, ValueBytes(graph, node.outputs[0]));
+  WEFT_ASSIGN_OR_RETURN(BufferIndex input, Input(scope, node, 0));
+  const BufferIndex received = state_.step_.buffers.AddArena(received_bytes);
+  const BufferIndex sent = state_.step_.buffers.AddArena(sent_bytes);
+  std::vector<BufferIndex> buffers = {received, sent};
+  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(graph, node, buffers));
+  const Shape in = *graph.value(node.inputs[0]).type.shape.ToConcrete();
+  const Shape out = *graph.value(node.outputs[0]).type.shape.ToConcrete();
+  PackShards(node, scope, input, sent, ShardRegions(in, ScatteredDim(node), opened.element_bytes));
+  EmitRun(node, scope, opened.handle, buffers);
+  WEFT_ASSIGN_OR_RETURN(BufferIndex output, state_.NewOutput(scope, node.outputs[0]));
+  UnpackShards(node, scope, received, output,
+               ShardRegions(out, GatheredDim(node), opened.element_bytes));
   return absl::OkStatus();
 }
 
 absl::Status CollectiveLowering::LowerBroadcast(Scope& scope, const Node& node) {
   const ValueId out = node.outputs[0];
-  const DType dtype = scope.graph->value(out).type.dtype;
   WEFT_ASSIGN_OR_RETURN(int64_t bytes, ValueBytes(*scope.graph, out));
-  WEFT_ASSIGN_OR_RETURN(int member, MemberIndex(node));
-  const std::vector<int64_t> group = node.attributes.Ints("group");
-  const auto root = std::find(group.begin(), group.end(), node.attributes.Int("root", group[0]));
-  if (root == group.end()) return absl::InternalError("the root is not in the group");
-  WEFT_ASSIGN_OR_RETURN(BufferIndex input, Input(scope, node, 0));
   WEFT_ASSIGN_OR_RETURN(BufferIndex output, state_.NewOutput(scope, out));
-  EmitCopy(node, scope, input, output, bytes);
   std::vector<BufferIndex> buffers = {output};
-  WEFT_ASSIGN_OR_RETURN(
-      Communicator::CollectiveHandle handle,
-      Open(node, dtype,
-           TreeBroadcast(static_cast<int>(group.size()), member,
-                         static_cast<int>(root - group.begin()), bytes / DTypeBytes(dtype, 1)),
-           buffers));
-  EmitRun(node, scope, handle, buffers);
+  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(*scope.graph, node, buffers));
+  const std::vector<int64_t> group = node.attributes.Ints("group");
+  if (group[opened.member] == node.attributes.Int("root", group[0])) {
+    if (node.inputs.empty() || !node.inputs[0].valid()) {
+      return absl::InternalError("the root of a broadcast has nothing to send");
+    }
+    WEFT_ASSIGN_OR_RETURN(BufferIndex input, Input(scope, node, 0));
+    EmitCopy(node, scope, input, output, bytes);
+  }
+  EmitRun(node, scope, opened.handle, buffers);
   return absl::OkStatus();
 }
 

@@ -38,18 +38,31 @@ class CollectiveLowering {
     DType dtype = DType::kInvalid;
   };
   absl::StatusOr<Region> ReserveAllReduce(const Graph& graph, const Node& node);
-  absl::StatusOr<Communicator::CollectiveHandle> Open(const Node& node, DType dtype,
-                                                      CollectiveSchedule schedule,
-                                                      std::vector<BufferIndex>& scratch);
+  // An opened collective of this rank.
+  struct Opened {
+    Communicator::CollectiveHandle handle = -1;
+    int member = 0;  // this rank's position in the group
+    int64_t element_bytes = 0;
+  };
+  // `buffers` are the first ones of the schedule; the scratch is added to them.
+  absl::StatusOr<Opened> Open(const Graph& graph, const Node& node,
+                              std::vector<BufferIndex>& buffers);
   absl::Status LowerAllReduce(Scope& scope, const Node& node);
   absl::Status LowerAllGather(Scope& scope, const Node& node);
   absl::Status LowerReduceScatter(Scope& scope, const Node& node);
+  absl::Status LowerAllToAll(Scope& scope, const Node& node);
   absl::Status LowerBroadcast(Scope& scope, const Node& node);
+  void EmitPack(const Node& node, const Scope& scope, BufferIndex from, BufferIndex to,
+                const CopyRegion& region);
+  // Between a whole tensor and its shards one after the other.
+  void PackShards(const Node& node, const Scope& scope, BufferIndex whole, BufferIndex packed,
+                  const std::vector<CopyRegion>& shards);
+  void UnpackShards(const Node& node, const Scope& scope, BufferIndex packed, BufferIndex whole,
+                    const std::vector<CopyRegion>& shards);
   void EmitCopy(const Node& node, const Scope& scope, BufferIndex from, BufferIndex to,
                 int64_t bytes);
   void EmitRun(const Node& node, const Scope& scope, Communicator::CollectiveHandle handle,
                std::vector<BufferIndex> buffers);
-  absl::StatusOr<int> MemberIndex(const Node& node) const;
   absl::StatusOr<BufferIndex> Input(Scope& scope, const Node& node, int i);
 
   LoweringState& state_;

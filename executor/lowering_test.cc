@@ -390,6 +390,24 @@ TEST_P(LoweringTest, AConstantIsSummedOncePerMicroBatch) {
   EXPECT_THAT(Report(program_->Run({}), "got_sum"), ElementsAre(6, 15));
 }
 
+// Graphs of two sizes may convert values otherwise, so that one of them has a value of its own.
+TEST_P(LoweringTest, ASumNeedsItsLeafOnlyInItsOwnMicroBatches) {
+  Partition partition = NewPartition(2, [](GraphBuilder& b) { Scaled(b, "y", "x", 2); });
+  Graph other;
+  other.AddInput("x", FloatType({1, 2}));
+  GraphBuilder builder(other);
+  Scaled(builder, "y@S(0)", "x", 5);
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  partition.micro.push_back(std::move(other));
+  partition.micro_batches[1].graph = 1;
+  AddSum(partition, "y", "first", 0, 1);
+  AddSum(partition, "y@S(0)", "second", 1, 2);
+  ReportSums(partition);
+  const auto result = Run(partition);
+  EXPECT_THAT(Report(result, "got_first"), ElementsAre(2, 20));
+  EXPECT_THAT(Report(result, "got_second"), ElementsAre(10, 100));
+}
+
 TEST_P(LoweringTest, ASumThatNeverEndsIsAnError) {
   Partition partition = NewPartition(2, [](GraphBuilder& b) { Scaled(b, "y", "x", 2); });
   AddSum(partition, "y", "sum", 0, 3);

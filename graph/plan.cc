@@ -1,5 +1,7 @@
 #include "graph/plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace weft {
@@ -29,6 +31,17 @@ std::vector<RankId> Mesh::Group(RankId rank, MeshAxis axis) const {
 
 std::string Mesh::ToString() const {
   return absl::StrCat("dp=", data, " x tp=", tensor, " x pp=", pipeline);
+}
+
+std::vector<int64_t> Plan::HostsOf(const std::vector<RankId>& group) const {
+  std::vector<int64_t> result;
+  for (const RankId rank : group) {
+    if (rank.value >= static_cast<int>(hosts.size())) return {};
+    result.push_back(hosts[rank.value]);
+  }
+  const bool shared = std::all_of(result.begin(), result.end(),
+                                  [&](int64_t host) { return host == result.front(); });
+  return shared ? std::vector<int64_t>() : result;
 }
 
 }  // namespace weft

@@ -64,6 +64,9 @@ struct Plan {
   Mesh mesh;
   // The cluster's worker for each rank (index into ClusterSpec::workers).
   std::vector<int> workers;
+  // The host of each rank, numbered in the cluster's order; empty: all on one. Follows from the
+  // workers, so it is not written.
+  std::vector<int> hosts;
 
   // The job's micro-batches: the global batch is cut into this many, first ones one longer, and
   // replica d of D runs micro-batches [V d / D, V (d + 1) / D).
@@ -101,6 +104,8 @@ struct Plan {
   Prediction prediction;
 
   int num_stages() const { return mesh.pipeline * chunks; }
+  // The hosts of these ranks; empty when they share one.
+  std::vector<int64_t> HostsOf(const std::vector<RankId>& group) const;
 };
 
 }  // namespace weft

@@ -198,10 +198,9 @@ absl::Status StepSums::AddAllReduce(const std::vector<NodeId>& bucket, std::vect
                                     LocalGraph& end) {
   const Mesh& mesh = layout_.plan->mesh;
   const Graph& global = layout_.step().graph;
+  const std::vector<RankId> ranks = mesh.Group(mesh.RankOf(at_), MeshAxis::kData);
   std::vector<int64_t> group;
-  for (const RankId rank : mesh.Group(mesh.RankOf(at_), MeshAxis::kData)) {
-    group.push_back(rank.value);
-  }
+  for (const RankId rank : ranks) group.push_back(rank.value);
   Graph::NodeSpec spec;
   spec.name =
       absl::StrCat("all_reduce/", std::string(MeshAxisName(MeshAxis::kData)), "/bucket", buckets_);
@@ -224,7 +223,9 @@ absl::Status StepSums::AddAllReduce(const std::vector<NodeId>& bucket, std::vect
     spec.attributes.Set("block_ranges", std::move(ranges));
     spec.attributes.Set("total_blocks", total);
   } else {
-    spec.attributes.Set("algorithm", std::string("ring"));
+    spec.attributes.Set("algorithm", std::string("quickest"));
+    const std::vector<int64_t> hosts = layout_.plan->HostsOf(ranks);
+    if (!hosts.empty()) spec.attributes.Set("hosts", hosts);
   }
   spec.inputs = std::move(blocks);
   for (const NodeId sum : bucket) spec.outputs.push_back(global.value(NodeOf(sum).outputs[0]).name);

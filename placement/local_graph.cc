@@ -53,9 +53,9 @@ ConversionSite LocalGraph::Site(Phase phase, const std::string& name, MeshAxis a
   site.stage = stage_;
   site.name = name;
   site.index = axis == MeshAxis::kData ? at_.data : at_.tensor;
-  for (const RankId rank : mesh().Group(mesh().RankOf(at_), axis)) {
-    site.group.push_back(rank.value);
-  }
+  const std::vector<RankId> group = mesh().Group(mesh().RankOf(at_), axis);
+  for (const RankId rank : group) site.group.push_back(rank.value);
+  site.hosts = layout_.plan->HostsOf(group);
   return site;
 }
 

@@ -1,5 +1,8 @@
 #include "placement/node_localizer.h"
 
+#include <memory>
+#include <variant>
+
 #include "graph/node_description.h"
 #include "platform/status.h"
 
@@ -51,6 +54,12 @@ absl::StatusOr<LocalizedNode> LocalizeNode(const GraphNodeView& global,
                                            const NodeSharding& sharding, int shards, int index) {
   LocalizedNode result;
   result.attributes = global.attributes();
+  for (const auto& [name, attribute] : global.attributes().items()) {
+    const auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute);
+    if (body != nullptr && *body != nullptr) {
+      result.attributes.Set(name, std::make_shared<Graph>((*body)->Clone()));
+    }
+  }
   const OpSchema* schema = global.node().schema;
   if (!sharding.is_sharded() || schema == nullptr || !schema->localize()) return result;
   Localizer localizer(global, sharding, shards, index, result);

@@ -1,11 +1,14 @@
 // Summarize: what a partition costs, for people.
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "graph/op_schema.h"
 #include "graph/schedule/action_nodes.h"
-#include "graph/schedule/collective_schedule.h"
 #include "graph/schedule/memory_plan.h"
+#include "graph/schedule/node_collective.h"
+#include "placement/control_flow_bodies.h"
 #include "placement/graph_node_view.h"
 #include "placement/planner.h"
 #include "placement/recomputation.h"
@@ -20,55 +23,52 @@ bool IsCommunication(const Node& node) {
 
 bool Computes(const Node& node) { return !IsCommunication(node); }
 
+Cost CostOfNode(const Graph& graph, const Node& node) {
+  const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+  if (!view.ok()) return {};
+  if (node.schema != nullptr && node.schema->cost()) return node.schema->cost()(*view);
+  Cost cost;
+  if (!node.outputs.empty()) cost.flops = static_cast<double>(view->OutputShape(0).num_elements());
+  for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+    for (const ValueId value : *values) {
+      if (value.valid()) cost.bytes += static_cast<double>(BytesOf(graph, value));
+    }
+  }
+  return cost;
+}
+
 // Of the nodes that `counts` says.
 double FlopsOf(const Graph& graph, bool (*counts)(const Node&)) {
   double flops = 0;
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (!counts(node)) continue;
-    const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
-    if (!view.ok()) continue;
-    if (node.schema != nullptr && node.schema->cost()) {
-      flops += node.schema->cost()(*view).flops;
-    } else if (!node.outputs.empty()) {
-      flops += static_cast<double>(view->OutputShape(0).num_elements());
-    }
+    if (counts(node)) flops += CostOfNode(graph, node).flops;
   }
   return flops;
 }
 
-// Bytes that this rank sends around the ring to gather or scatter shards, which may be uneven.
-double RingBytesOf(const Graph& graph, const Node& node) {
-  const bool gathers = node.op == "AllGather";
-  const Shape whole = ShapeOf(graph, gathers ? node.outputs[0] : node.inputs[0]);
-  const int axis = static_cast<int>(node.attributes.Int("dim", 0));
-  const int64_t rest = whole.dim(axis) / node.attributes.Int("blocks", 1);
-  std::vector<int64_t> counts;
-  for (const int64_t size : node.attributes.Ints("sizes")) {
-    counts.push_back(rest == 0 ? 0 : whole.num_elements() / rest * size);
-  }
-  const int member = static_cast<int>(node.attributes.Int("index", 0));
-  const CollectiveSchedule schedule =
-      gathers ? RingAllGather(counts, member) : RingReduceScatter(counts, member);
-  return static_cast<double>(
-      DTypeBytes(graph.value(node.inputs[0]).type.dtype, schedule.elements_sent()));
+// Calls fn(graph, runs) for each graph of the partition that runs in a step.
+template <typename Fn>
+void ForEachGraph(const Partition& partition, Fn fn) {
+  std::map<int, int> runs;  // of each micro graph
+  for (const MicroBatch& micro_batch : partition.micro_batches) ++runs[micro_batch.graph];
+  fn(partition.begin, 1);
+  for (const auto& [graph, count] : runs) fn(partition.micro[graph], count);
+  fn(partition.end, 1);
 }
 
-// Bytes that one run of the graph sends: a ring's share for collectives.
-double SentBytesOf(const Graph& graph) {
-  double bytes = 0;
+// Bytes of payload that one run of the graph sends: what the executor will play.
+absl::StatusOr<int64_t> SentBytesOf(const Graph& graph, RankId rank) {
+  int64_t bytes = 0;
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (!IsCommunication(node)) continue;
-    double operands = 0;
-    for (const ValueId input : node.inputs) {
-      if (input.valid()) operands += static_cast<double>(BytesOf(graph, input));
+    if (!IsCommunication(node) || node.op == "Recv") continue;
+    if (node.op == "Send") {
+      bytes += BytesOf(graph, node.inputs[0]);
+      continue;
     }
-    const double members =
-        std::max<double>(1, static_cast<double>(node.attributes.Ints("group").size()));
-    if (node.op == "Send") bytes += operands;
-    if (node.op == "AllReduce") bytes += 2 * operands * (members - 1) / members;
-    if (node.op == "AllGather" || node.op == "ReduceScatter") bytes += RingBytesOf(graph, node);
+    WEFT_ASSIGN_OR_RETURN(const NodeCollective collective, CollectiveOfNode(graph, node, rank));
+    bytes += collective.sent_bytes();
   }
   return bytes;
 }
@@ -137,16 +137,19 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
   summary.rank = partition.rank;
   std::map<int, int> runs;  // of each micro graph
   for (const MicroBatch& micro_batch : partition.micro_batches) ++runs[micro_batch.graph];
-  double sent = SentBytesOf(partition.begin) + SentBytesOf(partition.end);
+  for (const Graph* graph : {&partition.begin, &partition.end}) {
+    WEFT_ASSIGN_OR_RETURN(const int64_t sent, SentBytesOf(*graph, partition.rank));
+    summary.sent_bytes += sent;
+  }
   summary.flops = FlopsOf(partition.begin, Computes) + FlopsOf(partition.end, Computes);
   summary.nodes = partition.begin.num_nodes() + partition.end.num_nodes();
   if (!partition.micro.empty()) summary.nodes += partition.micro.front().num_nodes();
   for (const auto& [graph, count] : runs) {
     summary.flops += count * FlopsOf(partition.micro[graph], Computes);
     summary.recomputed_flops += count * FlopsOf(partition.micro[graph], IsRecomputed);
-    sent += count * SentBytesOf(partition.micro[graph]);
+    WEFT_ASSIGN_OR_RETURN(const int64_t sent, SentBytesOf(partition.micro[graph], partition.rank));
+    summary.sent_bytes += count * sent;
   }
-  summary.sent_bytes = static_cast<int64_t>(sent);
   for (const VariableShard& shard : partition.variables) {
     const int64_t elements = shard.local_shape.num_elements();
     if (shard.trainable) summary.parameters += elements;
@@ -154,6 +157,30 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
   }
   WEFT_ASSIGN_OR_RETURN(summary.arena_bytes, StepLifetimes(partition).ArenaBytes());
   return summary;
+}
+
+std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition) {
+  std::map<std::string, ReplicatedOp> by_op;
+  if (partition.mesh.tensor == 1) return {};
+  ForEachGraph(partition, [&](const Graph& graph, int runs) {
+    for (const NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      const OpSchema* schema = node.schema;
+      if (schema == nullptr || schema->op_class() != OpClass::kCompute) continue;
+      if (schema->sharding() && !HasBody(node)) continue;
+      const Cost cost = CostOfNode(graph, node);
+      ReplicatedOp& op = by_op[schema->FullName()];
+      op.op = schema->FullName();
+      op.nodes.insert(node.name);
+      op.flops += runs * cost.flops;
+      op.bytes += runs * cost.bytes;
+    }
+  });
+  std::vector<ReplicatedOp> ops;
+  for (auto& [name, op] : by_op) ops.push_back(std::move(op));
+  std::stable_sort(ops.begin(), ops.end(),
+                   [](const ReplicatedOp& a, const ReplicatedOp& b) { return a.flops > b.flops; });
+  return ops;
 }
 
 }  // namespace weft

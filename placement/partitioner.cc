@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
+#include "placement/control_flow_bodies.h"
 #include "placement/partition_check.h"
 #include "placement/rank_partition.h"
 #include "placement/step_layout.h"
@@ -38,6 +39,7 @@ absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const P
                                                      const StepShape& shape,
                                                      NodeEvaluator& evaluator) {
   WEFT_RETURN_IF_ERROR(CheckPlan(plan));
+  WEFT_RETURN_IF_ERROR(CheckBodies(graph, plan));
   WEFT_ASSIGN_OR_RETURN(const StepLayout layout, LayOutStep(graph, plan, shape, evaluator));
   std::vector<Partition> partitions;
   for (int rank = 0; rank < plan.mesh.size(); ++rank) {

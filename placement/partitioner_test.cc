@@ -113,13 +113,26 @@ TEST_F(PartitionerTest, GradientsTravelInBucketsLastLayerFirst) {
   EXPECT_EQ(reduces[0]->outputs.size(), 4u);
   EXPECT_THAT(InputNames(partitions_[1].end, *reduces[0]),
               ElementsAre(_, _, HasSubstr("update/w2/"), HasSubstr("update/w1/")));
-  EXPECT_EQ(reduces[0]->attributes.String("algorithm", ""), "ring");
+  EXPECT_EQ(reduces[0]->attributes.String("algorithm", ""), "quickest");
   EXPECT_THAT(reduces[0]->attributes.Ints("group"), ElementsAre(0, 1));
+  EXPECT_FALSE(reduces[0]->attributes.Has("hosts"));
   plan_.bucket_bytes = 8 * 6;  // w2 fits, w1 does not fit beside it
   Cut(8);
   reduces = NodesOf(partitions_[1].end, "AllReduce");
   ASSERT_EQ(reduces.size(), 3u);  // the guard's sums do not wait for the gradients then
   EXPECT_EQ(reduces[0]->outputs.size(), 2u);
+}
+
+TEST_F(PartitionerTest, SumsOverSeveralHostsKnowThem) {
+  SetMesh(4, 1, 1, 4);
+  plan_.hosts = {3, 3, 5, 5};
+  Cut(8);
+  const auto reduces = NodesOf(partitions_[1].end, "AllReduce");
+  EXPECT_THAT(reduces[0]->attributes.Ints("hosts"), ElementsAre(3, 3, 5, 5));
+  SetMesh(2, 2, 1, 2);  // the replicas of each shard are on one host each
+  plan_.hosts = {3, 5, 3, 5};
+  Cut(8);
+  EXPECT_FALSE(NodesOf(partitions_[1].end, "AllReduce")[0]->attributes.Has("hosts"));
 }
 
 TEST_F(PartitionerTest, OrderedTreesSumSubtrees) {

@@ -1,6 +1,7 @@
 #include "placement/planner.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_player.h"
 #include "placement/balanced_cut.h"
+#include "placement/control_flow_bodies.h"
 #include "placement/data_sharding.h"
 #include "placement/derived_shardings.h"
 #include "placement/name_pattern.h"
@@ -51,6 +53,18 @@ absl::Status CompleteDigests(const Graph& graph, const ClusterSpec& cluster, Pla
   return absl::OkStatus();
 }
 
+void CompleteHosts(const ClusterSpec& cluster, Plan& plan) {
+  std::map<std::string, int> numbers;
+  for (const WorkerSpec& worker : cluster.workers) {
+    numbers.try_emplace(worker.host, static_cast<int>(numbers.size()));
+  }
+  plan.hosts.clear();
+  if (numbers.size() == 1) return;
+  for (const int worker : plan.workers) {
+    plan.hosts.push_back(numbers.at(cluster.workers[worker].host));
+  }
+}
+
 absl::Status CompleteMesh(const ClusterSpec& cluster, Plan& plan) {
   const int workers = static_cast<int>(cluster.workers.size());
   if (workers == 0) return absl::InvalidArgumentError("the cluster has no workers");
@@ -68,7 +82,10 @@ absl::Status CompleteMesh(const ClusterSpec& cluster, Plan& plan) {
   const bool fits = static_cast<int>(plan.workers.size()) == workers &&
                     static_cast<int>(distinct.size()) == workers && *distinct.begin() == 0 &&
                     *distinct.rbegin() == workers - 1;
-  if (fits) return absl::OkStatus();
+  if (fits) {
+    CompleteHosts(cluster, plan);
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat("the plan's ", plan.workers.size(),
                                                  " workers do not name each of the cluster's ",
                                                  workers, " workers once"));
@@ -273,6 +290,7 @@ absl::Status Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch) {
   WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
+  WEFT_RETURN_IF_ERROR(CheckBodies(graph, plan));
   WEFT_RETURN_IF_ERROR(CompleteDigests(graph, cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMesh(cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMicroBatches(plan));

@@ -3,6 +3,7 @@
 #define WEFT_PLACEMENT_PLANNER_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,20 @@ struct RankSummary {
   double recomputed_flops = 0;  // of these: what runs a second time
   int64_t variable_bytes = 0;
   int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
-  int64_t sent_bytes = 0;   // per step
+  int64_t sent_bytes = 0;   // payload per step, exactly what the executor sends
 };
 absl::StatusOr<RankSummary> Summarize(const Partition& partition);
+
+// An op whose nodes run whole on every rank of the tensor axis, since it has no sharding rule or a
+// body (If, Loop, Scan); what a rank spends on it in a step.
+struct ReplicatedOp {
+  std::string op;               // "Range", "ai.weft::Name"
+  std::set<std::string> nodes;  // names
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+// The most FLOPs first; empty where nothing is tensor-parallel.
+std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition);
 
 }  // namespace weft
 

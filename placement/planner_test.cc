@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
+#include "graph/op_schema.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
@@ -14,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A chain of layers of the given widths; layer i is "fc<i>" and "act<i>". With a sum of the outputs
 // as report, so that an evaluation step runs.
@@ -62,6 +64,19 @@ TEST_F(PlannerTest, DataParallelOverAllWorkersByItself) {
   EXPECT_EQ(plan.threads_per_worker, 2);
   EXPECT_NE(plan.model_digest, 0u);
   EXPECT_EQ(plan.cluster_digest, ClusterSpec::Local(3, 2).Digest());
+}
+
+TEST_F(PlannerTest, RanksHaveTheHostsOfTheirWorkers) {
+  BuildChain({8, 8, 8});
+  EXPECT_THAT(Complete(4, Plan())->hosts, IsEmpty());
+  ClusterSpec cluster = ClusterSpec::Local(4, 1);
+  cluster.workers[1].host = cluster.workers[2].host = "beta";
+  Plan plan;
+  plan.workers = {3, 0, 1, 2};
+  plan = *CompletePlan(graph_, cluster, std::move(plan), 32);
+  EXPECT_THAT(plan.hosts, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(plan.HostsOf({RankId(0), RankId(3)}), ElementsAre(0, 1));
+  EXPECT_THAT(plan.HostsOf({RankId(2), RankId(3)}), IsEmpty());
 }
 
 TEST_F(PlannerTest, MeshAndClusterMustFit) {
@@ -230,6 +245,52 @@ TEST_F(PlannerTest, SummariesCountWhatRanksHold) {
   EXPECT_EQ(summary.sent_bytes, 2 * 64);
   EXPECT_GE(summary.flops, 2 * 2 * 4 * (6 * 5 + 5 * 4));
   EXPECT_GE(summary.arena_bytes, 4 * 4 * (6 + 5));
+}
+
+// An op without a sharding rule, and what it costs.
+WEFT_REGISTER_OP(OpSchema::Weft("TestWithoutRule")
+                     .Input("x")
+                     .Output("y")
+                     .Infer([](InferenceContext& context) {
+                       context.SetOutput(0, context.InputType(0));
+                       return absl::OkStatus();
+                     })
+                     .NoGradient()
+                     .CostOf([](const NodeView& view) {
+                       const auto elements =
+                           static_cast<double>(view.OutputShape(0).num_elements());
+                       return Cost{5 * elements, 8 * elements};
+                     }));
+
+TEST_F(PlannerTest, OpsWithoutARuleAreNamedWithWhatTheyCostARank) {
+  GraphBuilder b(graph_);
+  const ValueId x = graph_.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(6)})});
+  const ValueId w =
+      graph_.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, Shape{6, 10}}, Tensor(), true);
+  const ValueId twice =
+      b.WeftOp("TestWithoutRule", {b.WeftOp("TestWithoutRule", {b.Op("MatMul", {x, w})})});
+  const ValueId sum = b.Op("ReduceSum", {twice}, {{"keepdims", int64_t{0}}});
+  b.set_phase(Phase::kUpdate);
+  graph_.AddOutput(b.WeftOp("Accumulate", {sum}));
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  Plan plan = WithMesh({1, 2, 1});
+  plan.micro_batches = 2;
+  plan.tensor_shardings = {{"w", AxisSharding::Split(1)}};
+  const auto partitions = PartitionStep(graph_, plan, {false, 8}, CpuNodeEvaluator());
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  for (const Partition& partition : *partitions) {
+    const std::vector<ReplicatedOp> ops = OpsWithoutRule(partition);
+    ASSERT_EQ(ops.size(), 1u);
+    EXPECT_EQ(ops[0].op, "ai.weft::TestWithoutRule");
+    EXPECT_EQ(ops[0].nodes.size(), 2u);
+    EXPECT_EQ(ops[0].flops, 2 * 5 * 8 * 10);  // all 8 samples and all 10 columns, on every rank
+    EXPECT_EQ(ops[0].bytes, 2 * 8 * 8 * 10);
+  }
+  plan.mesh = {2, 1, 1};
+  const auto replicas = PartitionStep(graph_, plan, {false, 8}, CpuNodeEvaluator());
+  ASSERT_TRUE(replicas.ok()) << replicas.status();
+  EXPECT_THAT(OpsWithoutRule((*replicas)[0]), IsEmpty());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_description.h"
+#include "placement/control_flow_bodies.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -111,7 +112,7 @@ absl::StatusOr<std::vector<NodeSharding>> ShardingCandidates(
   replicated.outputs.resize(node.num_outputs());
   std::vector<NodeSharding> candidates = {std::move(replicated)};
   const OpSchema* schema = node.node().schema;
-  if (schema == nullptr || !schema->sharding()) return candidates;
+  if (schema == nullptr || !schema->sharding() || HasBody(node.node())) return candidates;
   WEFT_ASSIGN_OR_RETURN(const FactorRule rule, schema->sharding()(node));
   if (static_cast<int>(rule.inputs.size()) != node.num_inputs() ||
       static_cast<int>(rule.outputs.size()) != node.num_outputs()) {

@@ -13,7 +13,8 @@ namespace weft {
 
 // The first candidate is all Replicated; then one for each parallel or sum factor of the rule that
 // has at least `shards` elements, each also in blocks where an input lies so (`current`, per
-// input); then one for each linear set of which an input is Partial. Without a rule only the first.
+// input); then one for each linear set of which an input is Partial. Without a rule, or with a
+// body, only the first.
 absl::StatusOr<std::vector<NodeSharding>> ShardingCandidates(
     const NodeView& node, const std::vector<AxisSharding>& current, int shards);
 

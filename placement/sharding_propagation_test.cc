@@ -161,7 +161,7 @@ TEST_F(ShardingPropagationTest, WishesMustNameSomething) {
   EXPECT_TRUE(CheckShardingWishes(graph_, {{"MatMul", AxisSharding::Split(0)}}).ok());
 }
 
-TEST(ConversionTest, BytesAreThoseOfRings) {
+TEST(ConversionTest, BytesAreThoseOfTheCollectives) {
   const AxisSharding whole = AxisSharding::Replicated();
   const AxisSharding parts = AxisSharding::Partial();
   const AxisSharding rows = AxisSharding::Split(0);
@@ -170,7 +170,8 @@ TEST(ConversionTest, BytesAreThoseOfRings) {
   EXPECT_EQ(ConversionBytes(100, 4, parts, whole), 150);
   EXPECT_EQ(ConversionBytes(100, 4, parts, rows), 75);
   EXPECT_EQ(ConversionBytes(100, 4, rows, whole), 75);
-  EXPECT_EQ(ConversionBytes(100, 4, rows, columns), 75);
+  EXPECT_EQ(ConversionBytes(100, 4, rows, columns), 25 * 0.75);
+  EXPECT_EQ(ConversionBytes(100, 4, rows, AxisSharding::Split(0, 5)), 75);
   EXPECT_EQ(ConversionBytes(100, 4, whole, rows), 0);
 }
 

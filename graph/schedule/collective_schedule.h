@@ -52,10 +52,28 @@ CollectiveSchedule RingAllReduce(int members, int member, int64_t elements);
 // theirs to one below it first and get the result last. (Recursive doubling: Thakur, Rabenseifner
 // and Gropp, 2005.)
 CollectiveSchedule RecursiveDoublingAllReduce(int members, int member, int64_t elements);
-// The quicker of the two by its size: two members exchange (one round, as many bytes as the ring);
-// more do so below 32 KiB, where rounds cost more than bytes.
-CollectiveSchedule AllReduceOfSize(int members, int member, int64_t elements,
-                                   int64_t element_bytes);
+// As few bytes as the ring where n is a power of two, in 2 log2(n) rounds: recursive halving
+// (reduce-scatter), then recursive doubling (all-gather). With n = p + r members, p the largest
+// power of two: members m < r and m + p first add one half of the data each; the upper one sends
+// its half back, 1 times the data in all, and gets the result last; the lower one sends
+// 1/2 + 2 (p - 1) / p + 1 times the data. (Rabenseifner, 2004; Thakur, Rabenseifner and Gropp,
+// 2005, section 4.5.)
+CollectiveSchedule HalvingDoublingAllReduce(int members, int member, int64_t elements);
+// Binomial trees: member 0 reduces, then broadcasts. Each member but 0 sends the data once up, and
+// each sends it once down per child.
+CollectiveSchedule TreeAllReduce(int members, int member, int64_t elements);
+// Only the root ends with the sum; the others' data are spoilt. Each but the root sends the data
+// once, in ceil(log2(n)) rounds.
+CollectiveSchedule TreeReduce(int members, int member, int root, int64_t elements);
+
+// Few bytes between hosts: `hosts[m]` is the host of member m, any numbers. With k the fewest
+// members of a host, the first k members of each host own one k-th of the data: they sum it up in
+// their host (reduce-scatter), then with the owners of the same piece on the other hosts, then give
+// it to their host (all-gather). Where all hosts have k members, each sends
+// 2 (k - 1) / k of the data inside its host and 2 (H - 1) / (H k) between the H hosts, both the
+// least possible. (Goyal et al., 2017, section 4; NCCL's tree of rings is its like.)
+CollectiveSchedule HierarchicalAllReduce(const std::vector<int>& hosts, int member,
+                                         int64_t elements);
 
 // The sum in the order of one binary tree over leaves 0..total_leaves-1, whatever the members
 // (law 10). Member m holds the sums of some aligned blocks of leaves, `blocks[m]`, each a [first,
@@ -86,6 +104,12 @@ CollectiveSchedule RingAllGather(const std::vector<int64_t>& counts, int member)
 CollectiveSchedule RingReduceScatter(const std::vector<int64_t>& counts, int member);
 // Root's buffer to all, along a binomial tree.
 CollectiveSchedule TreeBroadcast(int members, int member, int root, int64_t elements);
+
+// Every member gives each other one a piece of its own: `counts[from][to]` elements. Buffer 1 holds
+// the member's pieces in the order of their receivers; afterwards buffer 0 holds what it got, in
+// the order of the senders, its own piece among them. n - 1 rounds; it sends all but its own piece.
+// (Pairwise exchange: Thakur, Rabenseifner and Gropp, 2005, section 4.4.)
+CollectiveSchedule PairwiseAllToAll(const std::vector<std::vector<int64_t>>& counts, int member);
 
 // Plays all members' schedules together; InvalidArgument on a receive that is never sent to, sizes
 // that differ, or a range outside its buffer.

@@ -2,12 +2,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <functional>
-#include <map>
 #include <random>
 
 #include "gmock/gmock.h"
+#include "graph/schedule/testing/numeric_player.h"
 #include "gtest/gtest.h"
 
 namespace weft {
@@ -15,96 +14,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Kind = CollectiveStep::Kind;
-
-// Plays schedules on numbers: the truth that the runtime's player is measured by, too.
-template <typename T>
-class NumericPlayer {
- public:
-  NumericPlayer(std::vector<CollectiveSchedule> schedules, std::vector<std::vector<T>> data)
-      : schedules_(std::move(schedules)) {
-    for (size_t m = 0; m < schedules_.size(); ++m) {
-      std::vector<std::vector<T>> buffers;
-      for (int64_t elements : schedules_[m].buffer_elements) {
-        buffers.emplace_back(elements, static_cast<T>(-77));
-      }
-      EXPECT_LE(data[m].size(), buffers[0].size());
-      std::copy(data[m].begin(), data[m].end(), buffers[0].begin());
-      buffers_.push_back(std::move(buffers));
-    }
-  }
-
-  // Buffer 0 of every member afterwards.
-  std::vector<std::vector<T>> Play() {
-    std::vector<size_t> next(schedules_.size(), 0);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t m = 0; m < schedules_.size(); ++m) {
-        while (next[m] < schedules_[m].steps.size() && Step(m, schedules_[m].steps[next[m]])) {
-          ++next[m];
-          moved = true;
-        }
-      }
-    }
-    std::vector<std::vector<T>> results;
-    for (const auto& buffers : buffers_) results.push_back(buffers[0]);
-    return results;
-  }
-
- private:
-  T* At(size_t member, const BufferRange& range) {
-    return buffers_[member][range.buffer].data() + range.first;
-  }
-
-  bool Step(size_t m, const CollectiveStep& step) {
-    switch (step.kind) {
-      case Kind::kSend: {
-        const T* from = At(m, step.source);
-        messages_[{m, step.peer}].emplace_back(from, from + step.source.count);
-        return true;
-      }
-      case Kind::kReceive: {
-        auto& queue = messages_[{static_cast<size_t>(step.peer), static_cast<int>(m)}];
-        if (queue.empty()) return false;
-        std::copy(queue.front().begin(), queue.front().end(), At(m, step.target));
-        queue.pop_front();
-        return true;
-      }
-      case Kind::kReduce:
-        for (int64_t i = 0; i < step.source.count; ++i) {
-          At(m, step.target)[i] += At(m, step.source)[i];
-        }
-        return true;
-      case Kind::kCopy:
-        std::copy_n(At(m, step.source), step.source.count, At(m, step.target));
-        return true;
-    }
-    return false;
-  }
-
-  std::vector<CollectiveSchedule> schedules_;
-  std::vector<std::vector<std::vector<T>>> buffers_;
-  std::map<std::pair<size_t, int>, std::deque<std::vector<T>>> messages_;
-};
-
-const std::vector<int64_t> kSizes = {0, 1, 2, 3, 5, 7, 8, 13, 64, 97, 1000};
-
-std::vector<std::vector<int64_t>> RandomIntegers(int members, int64_t elements, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::vector<int64_t>> data(members);
-  for (auto& own : data) {
-    for (int64_t i = 0; i < elements; ++i) own.push_back(static_cast<int64_t>(random() % 1000));
-  }
-  return data;
-}
-
-std::vector<int64_t> SumOf(const std::vector<std::vector<int64_t>>& data) {
-  std::vector<int64_t> sum(data[0].size(), 0);
-  for (const auto& own : data) {
-    for (size_t i = 0; i < own.size(); ++i) sum[i] += own[i];
-  }
-  return sum;
-}
+using testing::kSizes;
+using testing::NumericPlayer;
+using testing::RandomIntegers;
+using testing::SumOf;
 
 std::vector<int64_t> RandomCounts(int members, unsigned seed) {
   std::mt19937 random(seed);
@@ -116,7 +29,7 @@ std::vector<int64_t> RandomCounts(int members, unsigned seed) {
 TEST(RingAllReduceTest, EveryMemberGetsTheExactSum) {
   for (int members = 1; members <= 9; ++members) {
     for (int64_t elements : kSizes) {
-      SCOPED_TRACE(testing::Message() << members << " members, " << elements << " elements");
+      SCOPED_TRACE(::testing::Message() << members << " members, " << elements << " elements");
       std::vector<CollectiveSchedule> schedules;
       for (int m = 0; m < members; ++m) schedules.push_back(RingAllReduce(members, m, elements));
       ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
@@ -136,41 +49,6 @@ TEST(RingAllReduceTest, AMemberSendsTwiceTheDataButForItsShare) {
                 2 * (members - 1) * elements / members);
     }
   }
-}
-
-TEST(RecursiveDoublingAllReduceTest, EveryMemberGetsTheExactSum) {
-  for (int members = 1; members <= 9; ++members) {
-    for (int64_t elements : kSizes) {
-      SCOPED_TRACE(testing::Message() << members << " members, " << elements << " elements");
-      std::vector<CollectiveSchedule> schedules;
-      for (int m = 0; m < members; ++m) {
-        schedules.push_back(RecursiveDoublingAllReduce(members, m, elements));
-      }
-      ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
-      const auto data = RandomIntegers(members, elements, 3);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
-        EXPECT_EQ(result, SumOf(data));
-      }
-    }
-  }
-}
-
-TEST(RecursiveDoublingAllReduceTest, AMemberSendsTheDataOnceARound) {
-  for (int members : {2, 4, 8}) {
-    const int rounds = members == 2 ? 1 : members == 4 ? 2 : 3;
-    for (int m = 0; m < members; ++m) {
-      EXPECT_EQ(RecursiveDoublingAllReduce(members, m, 100).elements_sent(), 100 * rounds);
-    }
-  }
-}
-
-TEST(AllReduceOfSizeTest, TakesTheRingOnlyForManyBytesAndMoreThanTwo) {
-  const auto sent = [](int members, int64_t elements) {
-    return AllReduceOfSize(members, 0, elements, 4).elements_sent();
-  };
-  EXPECT_EQ(sent(2, 1 << 20), 1 << 20);
-  EXPECT_EQ(sent(4, 8192), 2 * 8192);
-  EXPECT_EQ(sent(4, 8196), 2 * 8196 * 3 / 4);
 }
 
 TEST(RingAllGatherTest, EveryMemberGetsEveryShard) {
@@ -213,26 +91,6 @@ TEST(RingReduceScatterTest, EveryMemberGetsTheSumOfItsShard) {
       for (int64_t i = first; i < first + counts[m]; ++i) EXPECT_EQ(results[m][i], sum[i]);
       EXPECT_EQ(schedules[m].elements_sent(), total - counts[m]);
       first += counts[m];
-    }
-  }
-}
-
-TEST(TreeBroadcastTest, EveryRootReachesEveryMember) {
-  for (int members = 1; members <= 9; ++members) {
-    for (int root = 0; root < members; ++root) {
-      SCOPED_TRACE(testing::Message() << root << " of " << members);
-      std::vector<CollectiveSchedule> schedules;
-      int64_t sent = 0;
-      for (int m = 0; m < members; ++m) {
-        schedules.push_back(TreeBroadcast(members, m, root, 5));
-        sent += schedules.back().elements_sent();
-      }
-      ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
-      EXPECT_EQ(sent, 5 * (members - 1));
-      const auto data = RandomIntegers(members, 5, 9);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
-        EXPECT_EQ(result, data[root]);
-      }
     }
   }
 }
@@ -289,7 +147,7 @@ void ForEachDivision(int leaves, int members, std::vector<int>& ends,
   }
 }
 
-class OrderedTreeTest : public testing::Test {
+class OrderedTreeTest : public ::testing::Test {
  protected:
   static constexpr int64_t kElements = 5;
 
@@ -340,7 +198,7 @@ TEST_F(OrderedTreeTest, TheBitsDoNotDependOnWhoHoldsWhichLeaves) {
     for (int members = 1; members <= std::min(total, 5); ++members) {
       std::vector<int> ends;
       ForEachDivision(total, members, ends, [&](const std::vector<int>& division) {
-        SCOPED_TRACE(testing::PrintToString(division));
+        SCOPED_TRACE(::testing::PrintToString(division));
         ExpectTreeBits(division);
       });
     }
@@ -353,7 +211,7 @@ TEST_F(OrderedTreeTest, EvenSharesOfUpToNineMembersGiveTheSameBits) {
     for (int members = 1; members <= total; ++members) {
       std::vector<int> ends;
       for (int m = 1; m <= members; ++m) ends.push_back(total * m / members);
-      SCOPED_TRACE(testing::PrintToString(ends));
+      SCOPED_TRACE(::testing::PrintToString(ends));
       ExpectTreeBits(ends);
     }
   }
@@ -371,7 +229,7 @@ TEST_F(OrderedTreeTest, OneBlockEachCostsWhatTheRingCosts) {
   }
 }
 
-class ValidateSchedulesTest : public testing::Test {
+class ValidateSchedulesTest : public ::testing::Test {
  protected:
   ValidateSchedulesTest() {
     for (int m = 0; m < 2; ++m) schedules_.push_back(RingAllReduce(2, m, 10));

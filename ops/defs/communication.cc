@@ -9,6 +9,7 @@
 //   axis      string  mesh axis of the group: "data", "tensor" or "pipeline"
 //   group     ints    ranks that take part, in the order that counts their shares
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -70,15 +71,26 @@ WEFT_REGISTER_OP(OpSchema::Weft("Recv")
 
 // ---- Collectives
 
+// Those of graph/schedule/all_reduce_choice.h, the choice among them, and strict mode's.
+constexpr std::array<const char*, 7> kAlgorithms = {
+    "quickest", "ring",         "recursive_doubling", "halving_doubling",
+    "tree",     "hierarchical", "tree_ordered"};
+
 // Output i has the type of input i * blocks.
 absl::Status InferAllReduce(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(Group(context).status());
   const Attributes& attributes = context.attributes();
   const std::string algorithm = attributes.String("algorithm", "");
   const bool is_tree = algorithm == "tree_ordered";
-  if (!is_tree && algorithm != "ring" && algorithm != "halving_doubling") {
+  if (std::find(kAlgorithms.begin(), kAlgorithms.end(), algorithm) == kAlgorithms.end()) {
     return context.Error(absl::StrCat("attribute algorithm is '", algorithm,
-                                      "'; it must be ring, tree_ordered or halving_doubling"));
+                                      "'; it must be one of ", absl::StrJoin(kAlgorithms, ", ")));
+  }
+  const size_t hosts = attributes.Ints("hosts").size();
+  if (hosts != 0 && hosts != attributes.Ints("group").size()) {
+    return context.Error(absl::StrCat("attribute hosts has ", hosts,
+                                      " numbers; it must have one for each of ",
+                                      attributes.Ints("group").size(), " ranks, or none"));
   }
   const int64_t blocks = is_tree ? attributes.Int("blocks", 1) : 1;
   if (blocks < 1 || blocks * context.num_outputs() != context.num_inputs()) {
@@ -98,24 +110,28 @@ absl::Status InferAllReduce(InferenceContext& context) {
 }
 
 // Output i is the sum of input i over the group; all tensors of a node travel as one bucket.
-//   algorithm     "ring" or "halving_doubling": any order of sums; the same on every rank. Output i
-//   may
-//                 be written over input i for every i.
+//   algorithm     "quickest": the right one for the bytes, ranks and hosts (all_reduce_choice.h),
+//   or
+//                 one of those by name: any order of sums; the same on every rank. Output i may be
+//                 written over input i for every i.
 //                 "tree_ordered": the sum in the order of one binary tree over all micro-batches of
 //                 the job, whatever the group (law 10). A rank brings the sums of several runs of
 //                 micro-batches, its blocks: the inputs are all blocks of tensor 0, then all of
 //                 tensor 1, ...; output i is the sum of all blocks of tensor i over the group.
 //                 Output 0 may be written over input 0.
+//   hosts         ints  the host of each rank of the group, any numbers; left out: all on one
 //   bucket        int   number of the bucket in the step, for messages and statistics
 //   blocks        int   tree_ordered: blocks per tensor on this rank
 //   block_ranges  ints  tree_ordered: begin and end micro-batch of each block of this rank, in
-//   order total_blocks  int   tree_ordered: micro-batches of the job (the leaves of the tree)
+//                       order
+//   total_blocks  int   tree_ordered: micro-batches of the job (the leaves of the tree)
 WEFT_REGISTER_OP(OpSchema::Weft("AllReduce")
                      .VariadicInput("inputs")
                      .VariadicOutput("outputs")
                      .Attr("axis", AttributeType::kString, /*required=*/true)
                      .Attr("group", AttributeType::kInts, /*required=*/true)
                      .Attr("algorithm", AttributeType::kString, /*required=*/true)
+                     .Attr("hosts", AttributeType::kInts)
                      .Attr("bucket", AttributeType::kInt)
                      .Attr("blocks", AttributeType::kInt)
                      .Attr("block_ranges", AttributeType::kInts)
@@ -126,28 +142,34 @@ WEFT_REGISTER_OP(OpSchema::Weft("AllReduce")
                      .Class(OpClass::kCommunication)
                      .InPlace(0, 0));
 
-// How the dimension `dim` of a tensor, seen as (blocks rest), is cut: rank k of the group has
-// sizes[k] of the rest.
+// How a dimension of a tensor, seen as (blocks rest), is cut: rank k of the group has sizes[k] of
+// the rest.
 struct ShardedDim {
   int axis = 0;
   int64_t blocks = 1;
   std::vector<int64_t> sizes;
-  int64_t whole() const { return blocks * std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 };
 
-absl::StatusOr<ShardedDim> ReadShardedDim(InferenceContext& context, int rank) {
+int64_t WholeSize(const ShardedDim& dim) {
+  return dim.blocks * std::accumulate(dim.sizes.begin(), dim.sizes.end(), int64_t{0});
+}
+
+// The attributes `prefix`dim, -blocks and -sizes.
+absl::StatusOr<ShardedDim> ReadShardedDim(InferenceContext& context, int rank,
+                                          const std::string& prefix = "") {
   const Attributes& attributes = context.attributes();
   WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> group, Group(context));
   ShardedDim sharded;
-  WEFT_ASSIGN_OR_RETURN(sharded.axis, AxisOf(context, attributes.Int("dim", 0), rank));
-  sharded.blocks = attributes.Int("blocks", 1);
-  sharded.sizes = attributes.Ints("sizes");
+  WEFT_ASSIGN_OR_RETURN(sharded.axis, AxisOf(context, attributes.Int(prefix + "dim", 0), rank));
+  sharded.blocks = attributes.Int(prefix + "blocks", 1);
+  sharded.sizes = attributes.Ints(prefix + "sizes");
   const bool in_bounds = std::all_of(sharded.sizes.begin(), sharded.sizes.end(),
                                      [](int64_t size) { return size >= 0 && size <= kMaxDim; });
   if (sharded.blocks < 1 || !in_bounds || sharded.sizes.size() != group.size()) {
-    return context.Error(absl::StrCat("attributes blocks ", sharded.blocks, " and sizes [",
-                                      absl::StrJoin(sharded.sizes, ","), "] must give each of the ",
-                                      group.size(), " ranks a size of 0 or more"));
+    return context.Error(absl::StrCat("attributes ", prefix, "blocks ", sharded.blocks, " and ",
+                                      prefix, "sizes [", absl::StrJoin(sharded.sizes, ","),
+                                      "] must give each of the ", group.size(),
+                                      " ranks a size of 0 or more"));
   }
   return sharded;
 }
@@ -184,7 +206,7 @@ absl::Status InferAllGather(InferenceContext& context) {
     WEFT_ASSIGN_OR_RETURN(const int64_t index, Index(context, sharded));
     rows = sharded.blocks * sharded.sizes[index];
   }
-  return Resize(context, sharded.axis, rows, sharded.whole());
+  return Resize(context, sharded.axis, rows, WholeSize(sharded));
 }
 
 absl::Status InferReduceScatter(InferenceContext& context) {
@@ -192,7 +214,7 @@ absl::Status InferReduceScatter(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const ShardedDim sharded,
                         ReadShardedDim(context, context.InputShape(0).rank()));
   WEFT_ASSIGN_OR_RETURN(const int64_t index, Index(context, sharded));
-  return Resize(context, sharded.axis, sharded.whole(), sharded.blocks * sharded.sizes[index]);
+  return Resize(context, sharded.axis, WholeSize(sharded), sharded.blocks * sharded.sizes[index]);
 }
 
 // y is the whole tensor of which each rank of the group has a shard x.
@@ -226,6 +248,49 @@ WEFT_REGISTER_OP(OpSchema::Weft("ReduceScatter")
                      .Attr("sizes", AttributeType::kInts, /*required=*/true)
                      .Attr("index", AttributeType::kInt, /*required=*/true)
                      .Infer(InferReduceScatter)
+                     .NoGradient()
+                     .CostOf(MovementCost)
+                     .Class(OpClass::kCommunication));
+
+absl::Status InferAllToAll(InferenceContext& context) {
+  const SymbolicShape& input = context.InputShape(0);
+  if (!input.has_rank()) return context.Error("the shape of x is not known");
+  WEFT_ASSIGN_OR_RETURN(const ShardedDim from, ReadShardedDim(context, input.rank()));
+  WEFT_ASSIGN_OR_RETURN(const ShardedDim to, ReadShardedDim(context, input.rank(), "split_"));
+  WEFT_ASSIGN_OR_RETURN(const int64_t index, Index(context, from));
+  if (from.axis == to.axis) {
+    return context.Error(absl::StrCat("attributes dim and split_dim are both ", from.axis));
+  }
+  const int64_t rows = from.blocks * from.sizes[index];
+  for (const auto& [axis, expected] : {std::pair(from.axis, rows), {to.axis, WholeSize(to)}}) {
+    if (!input.dim(axis).is_known() || input.dim(axis).size() == expected) continue;
+    return context.Error(
+        absl::StrCat("axis ", axis, " of ", input.ToString(), " must have size ", expected));
+  }
+  Dims dims = input.dims();
+  dims[from.axis] = Dim(WholeSize(from));
+  dims[to.axis] = Dim(to.blocks * to.sizes[index]);
+  return SetCheckedOutput(context, context.InputType(0).dtype, std::move(dims));
+}
+
+// x is this rank's shard of a tensor along the dimension `dim`, y its shard along `split_dim`:
+// every rank gives each other one what both shards share.
+//   dim, blocks, sizes                    of x, as in AllGather
+//   split_dim, split_blocks, split_sizes  the same of y; another dimension
+//   index                                 position of this rank in the group
+WEFT_REGISTER_OP(OpSchema::Weft("AllToAll")
+                     .Input("x")
+                     .Output("y")
+                     .Attr("axis", AttributeType::kString, /*required=*/true)
+                     .Attr("group", AttributeType::kInts, /*required=*/true)
+                     .Attr("dim", AttributeType::kInt, /*required=*/true)
+                     .Attr("blocks", AttributeType::kInt)
+                     .Attr("sizes", AttributeType::kInts, /*required=*/true)
+                     .Attr("split_dim", AttributeType::kInt, /*required=*/true)
+                     .Attr("split_blocks", AttributeType::kInt)
+                     .Attr("split_sizes", AttributeType::kInts, /*required=*/true)
+                     .Attr("index", AttributeType::kInt, /*required=*/true)
+                     .Infer(InferAllToAll)
                      .NoGradient()
                      .CostOf(MovementCost)
                      .Class(OpClass::kCommunication));

@@ -106,6 +106,31 @@ TEST(ReduceScatterTest, GivesTheShard) {
                 "index is 3; the group has 3 ranks");
 }
 
+TEST(AllReduceTest, NamesAHostForEachRankOrNone) {
+  for (const std::string algorithm :
+       {"quickest", "ring", "recursive_doubling", "halving_doubling", "tree", "hierarchical"}) {
+    Attributes attributes = AllReduceAttributes(algorithm);
+    ExpectTypes(OutputTypes("AllReduce", {{2}}, attributes), {"float32[2]"});
+    attributes.Set("hosts", Ints{0, 1});
+    ExpectTypes(OutputTypes("AllReduce", {{2}}, attributes), {"float32[2]"});
+    attributes.Set("hosts", Ints{0});
+    ExpectRefused(OutputTypes("AllReduce", {{2}}, attributes), "hosts has 1 numbers");
+  }
+}
+
+TEST(AllToAllTest, ExchangesTheSplitAxes) {
+  Attributes attributes = ShardAttributes(1);
+  attributes.Set("split_dim", int64_t{0});
+  attributes.Set("split_sizes", Ints{3, 2, 2});
+  ExpectTypes(OutputTypes("AllToAll", {{7, 6, 4}}, attributes), {"float32[2,15,4]"});
+  ExpectRefused(OutputTypes("AllToAll", {{7, 3, 4}}, attributes),
+                "axis 1 of [7,3,4] must have size 6");
+  ExpectRefused(OutputTypes("AllToAll", {{8, 6, 4}}, attributes),
+                "axis 0 of [8,6,4] must have size 7");
+  attributes.Set("split_dim", int64_t{1});
+  ExpectRefused(OutputTypes("AllToAll", {{7, 6, 4}}, attributes), "dim and split_dim are both 1");
+}
+
 TEST(BroadcastTest, HasTheTypeOfTheRoot) {
   Attributes attributes{
       {"axis", std::string("tensor")}, {"group", Ints{0, 1}}, {"root", int64_t{1}}};

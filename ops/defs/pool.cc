@@ -117,11 +117,12 @@ GradientFn AverageGradient(std::string op) {
 
 class PoolFactors {
  public:
-  PoolFactors(FactorRuleBuilder& rule, const Shape& x, FactorKind image)
+  PoolFactors(FactorRuleBuilder& rule, const Shape& x, FactorKind image,
+              FactorKind plane = FactorKind::kParallel)
       : rule_(rule),
         image_(image),
-        batch_(rule.Factor(x.dim(0))),
-        channel_(rule.Factor(x.dim(1))) {}
+        batch_(rule.Factor(x.dim(0), plane)),
+        channel_(rule.Factor(x.dim(1), plane)) {}
   // Every operand's image axes have factors of their own.
   std::vector<int> Dims(const Shape& shape) {
     std::vector<int> dims = {batch_, channel_};
@@ -136,10 +137,12 @@ class PoolFactors {
   const int channel_;
 };
 
-// Indices are positions in the whole tensor; the kernel knows where its shard lies.
+// Indices are positions in the whole tensor. A shard in blocks (of a batch of two, say) is no one
+// run of it, and its place is told by one offset: then nothing is split.
 absl::StatusOr<FactorRule> MaxPoolRule(const NodeView& view) {
   FactorRuleBuilder rule;
-  PoolFactors factors(rule, view.InputShape(0), FactorKind::kWindow);
+  const FactorKind plane = view.HasOutput(1) ? FactorKind::kWhole : FactorKind::kParallel;
+  PoolFactors factors(rule, view.InputShape(0), FactorKind::kWindow, plane);
   rule.Input(factors.Dims(view.InputShape(0)));
   const std::vector<int> y = factors.Dims(view.OutputShape(0));
   rule.Output(y);

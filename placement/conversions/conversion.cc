@@ -25,8 +25,9 @@ Attributes ConversionSite::GroupAttributes() const {
 
 const Conversion* FindConversion(const AxisSharding& from, const AxisSharding& to) {
   if (from == to) return nullptr;
-  for (const Conversion* conversion : {&PartialToReplicated(), &SplitToReplicated(),
-                                       &PartialToSplit(), &ReplicatedToSplit(), &SplitToSplit()}) {
+  for (const Conversion* conversion :
+       {&PartialToReplicated(), &SplitToReplicated(), &PartialToSplit(), &ReplicatedToSplit(),
+        &SplitToSplit(), &SplitToOtherBlocks()}) {
     if (conversion->Applies(from, to)) return conversion;
   }
   return nullptr;

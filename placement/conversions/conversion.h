@@ -23,6 +23,7 @@ struct ConversionSite {
   std::string name;  // of the converted value, and in front of the nodes' names
   MeshAxis axis = MeshAxis::kTensor;
   std::vector<int64_t> group;  // ranks of this rank's group along the axis, in order
+  std::vector<int64_t> hosts;  // of each; empty: all on one
   int index = 0;               // this rank's position in it
 
   int shards() const { return static_cast<int>(group.size()); }
@@ -54,7 +55,8 @@ const Conversion& PartialToReplicated();  // AllReduce
 const Conversion& SplitToReplicated();    // AllGather
 const Conversion& PartialToSplit();       // ReduceScatter
 const Conversion& ReplicatedToSplit();    // a slice, no communication
-const Conversion& SplitToSplit();         // AllGather, then a slice
+const Conversion& SplitToSplit();         // AllToAll, between two axes
+const Conversion& SplitToOtherBlocks();   // AllGather, then a slice: one axis, other blocks
 
 // Null when `from` and `to` are equal; nothing becomes Partial, which is an error of the caller.
 const Conversion* FindConversion(const AxisSharding& from, const AxisSharding& to);

@@ -1,33 +1,38 @@
-// Split -> another Split: gathers the whole, then keeps the other shard of it.
-#include "absl/strings/str_cat.h"
+// Split -> Split of another axis: every rank gives each other one what both shards share.
 #include "placement/conversions/conversion.h"
-#include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-class RegroupConversion final : public Conversion {
+class AllToAllConversion final : public Conversion {
  public:
   bool Applies(const AxisSharding& from, const AxisSharding& to) const override {
-    return from.is_split() && to.is_split();
+    return from.is_split() && to.is_split() && from.axis != to.axis;
   }
   double BytesSent(double bytes, int shards) const override {
-    return SplitToReplicated().BytesSent(bytes, shards);
+    return bytes / shards * (shards - 1) / shards;
   }
   absl::StatusOr<ValueId> Insert(const ConversionSite& site, const ShardedOperand& operand,
                                  const AxisSharding& to) const override {
-    ConversionSite gather = site;
-    gather.name = absl::StrCat(site.name, "/gathered");
-    const AxisSharding whole = AxisSharding::Replicated();
-    WEFT_ASSIGN_OR_RETURN(const ValueId gathered, ConvertSharding(gather, operand, whole));
-    return ReplicatedToSplit().Insert(site, {gathered, operand.global, whole}, to);
+    GraphBuilder builder = site.Builder();
+    Attributes attributes = site.GroupAttributes();
+    attributes.Set("dim", int64_t{operand.sharding.axis});
+    attributes.Set("blocks", operand.sharding.blocks);
+    attributes.Set("sizes", ShardSizes(operand.global, operand.sharding, site.shards()));
+    attributes.Set("split_dim", int64_t{to.axis});
+    attributes.Set("split_blocks", to.blocks);
+    attributes.Set("split_sizes", ShardSizes(operand.global, to, site.shards()));
+    attributes.Set("index", int64_t{site.index});
+    const ValueId shard = builder.WeftOp("AllToAll", {operand.local}, std::move(attributes));
+    if (!builder.status().ok()) return builder.status();
+    return shard;
   }
 };
 
 }  // namespace
 
 const Conversion& SplitToSplit() {
-  static const auto* const conversion = new RegroupConversion();
+  static const auto* const conversion = new AllToAllConversion();
   return *conversion;
 }
 

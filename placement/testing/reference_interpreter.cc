@@ -91,6 +91,14 @@ absl::StatusOr<std::vector<Tensor>> RunCollective(const Exchange::Meeting& meeti
       const auto index = std::find(group.begin(), group.end(), rank) - group.begin();
       result = ShardOfTensor(sum, split, static_cast<int>(group.size()), static_cast<int>(index));
     }
+    if (node.op == "AllToAll") {
+      WEFT_ASSIGN_OR_RETURN(const Tensor whole, JoinShards(terms, split));
+      const auto index = std::find(group.begin(), group.end(), rank) - group.begin();
+      const AxisSharding other =
+          AxisSharding::Split(static_cast<int>(node.attributes.Int("split_dim", 0)),
+                              node.attributes.Int("split_blocks", 1));
+      result = ShardOfTensor(whole, other, static_cast<int>(group.size()), static_cast<int>(index));
+    }
     WEFT_RETURN_IF_ERROR(result.status());
     results.push_back(*std::move(result));
   }
@@ -100,8 +108,8 @@ absl::StatusOr<std::vector<Tensor>> RunCollective(const Exchange::Meeting& meeti
 // One rank's program and where it stands.
 class Rank {
  public:
-  Rank(const Partition& partition, const StepValues& values)
-      : partition_(partition), values_(values) {}
+  Rank(const Partition& partition, const StepValues& values, const KernelRegistry* kernels)
+      : partition_(partition), values_(values), kernels_(kernels) {}
 
   absl::Status Begin();
   // Runs until it waits or is done; sets `moved` when anything ran.
@@ -125,6 +133,7 @@ class Rank {
 
   const Partition& partition_;
   const StepValues& values_;
+  const KernelRegistry* const kernels_;
   Run begin_;
   std::vector<std::unique_ptr<Run>> micro_;  // by local micro-batch
   Run end_;
@@ -281,7 +290,8 @@ absl::Status Rank::Execute(Exchange& exchange, const Instruction& instruction, b
   if (node.schema->op_class() == OpClass::kCommunication) {
     return Communicate(exchange, run, node, std::move(inputs), done);
   }
-  WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, RunNode(*run.graph, node, std::move(inputs)));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> outputs,
+                        RunNode(*run.graph, node, std::move(inputs), kernels_));
   return Store(run, node, std::move(outputs));
 }
 
@@ -471,10 +481,10 @@ double MapDifference(const std::map<std::string, Tensor>& a,
 }  // namespace
 
 absl::StatusOr<StepOutcome> InterpretStep(const std::vector<Partition>& partitions,
-                                          const StepValues& values) {
+                                          const StepValues& values, const KernelRegistry* kernels) {
   std::vector<Rank> ranks;
   ranks.reserve(partitions.size());
-  for (const Partition& partition : partitions) ranks.emplace_back(partition, values);
+  for (const Partition& partition : partitions) ranks.emplace_back(partition, values, kernels);
   for (Rank& rank : ranks) WEFT_RETURN_IF_ERROR(rank.Begin());
   Exchange exchange;
   WEFT_RETURN_IF_ERROR(PlayAll(ranks, exchange));

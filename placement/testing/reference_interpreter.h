@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/partition.h"
+#include "ops/kernel.h"
 #include "tensor/tensor.h"
 
 namespace weft::testing {
@@ -31,9 +32,11 @@ struct StepOutcome {
 // Plays the action lists of all ranks together. A send never waits; a receive and a collective wait
 // for the others. In the end graph what the guard depends on runs first, as in the executor.
 // Internal when ranks wait in a circle, naming what each waits for; when a message is left over;
-// when reports or replicas of a variable differ in a bit.
+// when reports or replicas of a variable differ in a bit. `kernels`: null means the reference
+// kernels, where there are.
 absl::StatusOr<StepOutcome> InterpretStep(const std::vector<Partition>& partitions,
-                                          const StepValues& values);
+                                          const StepValues& values,
+                                          const KernelRegistry* kernels = nullptr);
 
 // The same step by direct evaluation of the logical graph, the whole batch as one micro-batch.
 absl::StatusOr<StepOutcome> EvaluateStep(const Graph& graph, const StepValues& values,

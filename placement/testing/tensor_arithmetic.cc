@@ -73,11 +73,13 @@ absl::StatusOr<Tensor> JoinShards(const std::vector<Tensor>& shards, const AxisS
 }
 
 absl::StatusOr<std::vector<Tensor>> RunNode(const Graph& graph, const Node& node,
-                                            std::vector<Tensor> inputs) {
+                                            std::vector<Tensor> inputs,
+                                            const KernelRegistry* kernels) {
   NodeRunOptions options;
   const bool has_reference =
       KernelRegistry::Reference().Find(node.domain, node.op, DeviceKind::kCpu) != nullptr;
   options.registry = has_reference ? &KernelRegistry::Reference() : &KernelRegistry::Global();
+  if (kernels != nullptr) options.registry = kernels;
   std::vector<Shape> shapes;
   for (const Tensor& input : inputs) shapes.push_back(input.shape());
   FillPlacements(graph, node.inputs, shapes, options.input_placements);

@@ -22,9 +22,11 @@ absl::StatusOr<Tensor> SumInTree(const std::vector<Tensor>& terms);
 // ShardOfTensor.
 absl::StatusOr<Tensor> JoinShards(const std::vector<Tensor>& shards, const AxisSharding& sharding);
 // One node with kernels of the reference set, or production ones where there is none (data
-// movement). Operands lie in their global tensors as their values' placements say.
+// movement); with `kernels` those. Operands lie in their global tensors as their values' placements
+// say.
 absl::StatusOr<std::vector<Tensor>> RunNode(const Graph& graph, const Node& node,
-                                            std::vector<Tensor> inputs);
+                                            std::vector<Tensor> inputs,
+                                            const KernelRegistry* kernels = nullptr);
 
 }  // namespace weft::testing
 

@@ -1,0 +1,43 @@
+// Which all-reduce algorithm is right for how many members, bytes and hosts.
+#ifndef WEFT_GRAPH_SCHEDULE_ALL_REDUCE_CHOICE_H_
+#define WEFT_GRAPH_SCHEDULE_ALL_REDUCE_CHOICE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/schedule/collective_schedule.h"
+
+namespace weft {
+
+enum class AllReduceAlgorithm : uint8_t {
+  kRing,
+  kRecursiveDoubling,
+  kHalvingDoubling,
+  kTree,
+  kHierarchical,
+};
+std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm);  // "halving_doubling"
+std::optional<AllReduceAlgorithm> ParseAllReduceAlgorithm(std::string_view name);
+
+// What all members must agree on.
+struct AllReduceTask {
+  int members = 1;
+  std::vector<int> hosts;  // of each member, any numbers; empty: all on one
+  int64_t elements = 0;
+  int64_t element_bytes = 1;
+};
+
+// Two members exchange all: one round, as many bytes as any way. More of them take what costs less,
+// a round counted like 8 KiB sent: recursive doubling for little data; else, where the members
+// share several hosts with two or more on each, the hierarchical one; else halving-doubling (powers
+// of two) or the ring (other numbers), which send the fewest bytes.
+AllReduceAlgorithm QuickestAllReduce(const AllReduceTask& task);
+
+CollectiveSchedule AllReduceBy(AllReduceAlgorithm algorithm, const AllReduceTask& task, int member);
+
+}  // namespace weft
+
+#endif  // WEFT_GRAPH_SCHEDULE_ALL_REDUCE_CHOICE_H_
