@@ -221,9 +221,8 @@ void CompleteZero(const Graph& graph, Plan& plan) {
   plan.zero_replicated = FindDataShardings(graph, plan, plan.tensor_shardings).replicated;
 }
 
-// Before anything is measured: what a core and a socket do at least (docs: performance facts).
+// Before anything is measured: what a core does at least (docs: performance facts).
 constexpr double kFlopsPerThread = 40e9;
-constexpr double kBytesPerSecond = 1.5e9;
 
 // With stages of equal cost, whose input and weight gradients cost as much as their forward pass.
 double PredictBubble(const Plan& plan, bool training) {
@@ -262,26 +261,14 @@ absl::Status Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
   double forward = 0;
   for (const auto& [name, flops] : by_node) forward += flops;
   WEFT_ASSIGN_OR_RETURN(const double again, FlopsAgain(graph, by_node, plan));
-  double weights = 0;
-  for (const Variable& variable : graph.variables()) {
-    const std::optional<Shape> shape = graph.value(variable.value).type.shape.ToConcrete();
-    if (!variable.trainable || !shape.has_value()) continue;
-    weights += static_cast<double>(
-        DTypeBytes(graph.value(variable.value).type.dtype, shape->num_elements()));
-  }
   Prediction& prediction = plan.prediction;
   const double passes = HasBackward(graph) ? 3 : 1;  // the backward pass costs about two forward
   prediction.compute_seconds =
       (passes * forward + again) / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
-  if (passes > 1) {
-    // Around the ring: reduce-scatter and all-gather; ZeRO 1 gathers what it updated besides.
-    const double rounds = plan.zero == 1 ? 3 : 2;
-    prediction.communication_seconds = rounds * (mesh.data - 1) / mesh.data * weights /
-                                       mesh.tensor / mesh.pipeline / kBytesPerSecond;
-  }
   prediction.bubble_fraction = PredictBubble(plan, passes > 1);
-  prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction) +
-                            prediction.communication_seconds;
+  // The partitions say what is sent (PredictCommunication).
+  prediction.communication_seconds = 0;
+  prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction);
   return absl::OkStatus();
 }
 

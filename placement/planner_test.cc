@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
+#include "placement/traffic_prediction.h"
 
 namespace weft {
 namespace {
@@ -227,6 +228,54 @@ TEST_F(PlannerTest, DigestsTellGraphsApartButNotWeights) {
   Graph other_attribute = graph_.Clone();
   other_attribute.node(other_attribute.node_ids()[2]).attributes.Set("keepdims", int64_t{1});
   EXPECT_NE(GraphDigest(other_attribute), digest);
+}
+
+TEST_F(PlannerTest, TensorParallelPlansPredictWhatTheySend) {
+  BuildChain({6, 10, 4});
+  Plan plan = WithMesh({1, 2, 1});
+  plan.micro_batches = 2;
+  plan.tensor_shardings = {{"fc1.weight", AxisSharding::Split(1)},
+                           {"fc2.weight", AxisSharding::Split(0)}};
+  const auto partitions = PartitionStep(graph_, plan, {false, 8}, CpuNodeEvaluator());
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  plan.prediction.step_seconds = 1;
+  ASSERT_TRUE(PredictCommunication(*partitions, plan).ok());
+  // Each rank gives the other its partial [4,4] sum of both micro-batches.
+  EXPECT_THAT(plan.prediction.bytes_per_step, ElementsAre(2 * 64, 2 * 64));
+  EXPECT_DOUBLE_EQ(plan.prediction.communication_seconds, 128 / 1.5e9);
+  EXPECT_DOUBLE_EQ(plan.prediction.step_seconds, 1 + 128 / 1.5e9);
+  const auto streams = PredictTraffic((*partitions)[0]);
+  ASSERT_TRUE(streams.ok()) << streams.status();
+  ASSERT_EQ(streams->size(), 1u);
+  EXPECT_FALSE(streams->front().to.valid());
+  EXPECT_EQ(streams->front().type, "float32[4,4]");
+  EXPECT_EQ(streams->front().bytes, 128);
+}
+
+TEST_F(PlannerTest, ChannelsCountEachSizeOfMicroBatch) {
+  BuildChain({6, 10, 4});
+  Plan plan = WithMesh({1, 1, 2});
+  plan.micro_batches = 2;
+  const auto complete = Complete(2, plan);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  // Of 7 samples the micro-batches have 4 and 3.
+  const auto partitions = PartitionStep(graph_, *complete, {false, 7}, CpuNodeEvaluator());
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  int64_t sample_bytes = 0;
+  for (const Channel& channel : (*partitions)[0].channels) {
+    if (channel.per_micro_batch && channel.shape.dim(0) == 4) {
+      sample_bytes += DTypeBytes(channel.dtype, channel.shape.num_elements()) / 4;
+    }
+  }
+  const auto streams = PredictTraffic((*partitions)[0]);
+  ASSERT_TRUE(streams.ok()) << streams.status();
+  int64_t bytes = 0;
+  for (const StreamPrediction& stream : *streams) {
+    EXPECT_EQ(stream.to, RankId(1));
+    bytes += stream.bytes;
+  }
+  EXPECT_GT(sample_bytes, 0);
+  EXPECT_EQ(bytes, 7 * sample_bytes);
 }
 
 TEST_F(PlannerTest, SummariesCountWhatRanksHold) {

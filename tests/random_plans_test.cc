@@ -36,6 +36,24 @@ const std::map<std::string, std::string>& DataFiles(const EquivalenceModel& mode
   return files;
 }
 
+// Every channel and collective of every rank carried the bytes that its plan says, and over sockets
+// each message had its header of 96 bytes.
+void ExpectTrafficAsPredicted(const TrainingOutcome& outcome, bool on_processes,
+                              const std::string& story) {
+  for (const RankTraffic& rank : outcome.traffic) {
+    EXPECT_EQ(rank.steps, kSteps) << story;
+    EXPECT_EQ(rank.measured_bytes, rank.predicted_bytes) << "rank " << rank.rank.value << story;
+    for (const StreamComparison& stream : rank.streams) {
+      EXPECT_EQ(stream.measured_bytes, stream.predicted_bytes)
+          << "rank " << rank.rank.value << ", " << stream.program << ", " << stream.name << " to "
+          << stream.to.value << "\n"
+          << story;
+    }
+    EXPECT_EQ(rank.header_bytes % 96, 0);
+    EXPECT_EQ(rank.header_bytes > 0, on_processes && rank.measured_bytes > 0) << story;
+  }
+}
+
 class RandomPlans : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomPlans, LossesEqualOneProcess) {
@@ -58,6 +76,8 @@ TEST_P(RandomPlans, LossesEqualOneProcess) {
       absl::StrCat("seed ", seed, ", model ", name, ", plan:\n", PlanToYaml(run.plan));
   const auto spread = RunGraph(model->graph, run);
   ASSERT_TRUE(spread.ok()) << spread.status() << "\n" << story;
+  ASSERT_EQ(static_cast<int>(spread->traffic.size()), run.workers);
+  ExpectTrafficAsPredicted(*spread, !program.empty(), story);
 
   TrainingRun alone = run;
   alone.worker_command.clear();

@@ -10,6 +10,7 @@
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
+#include "placement/traffic_prediction.h"
 #include "platform/cpu_info.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -117,6 +118,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
   WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "train", /*training=*/true));
+  WEFT_RETURN_IF_ERROR(PredictCommunication(job.programs.front().partitions, job.plan));
   if (training.report_gradients) {
     WEFT_ASSIGN_OR_RETURN(Graph reporting, BuildTrainingGraph(bound, training));
     WEFT_RETURN_IF_ERROR(BindInputs(reporting, *job.data));

@@ -13,6 +13,7 @@
 #include "platform/process.h"
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
+#include "training/traffic_comparison.h"
 #include "training/trainer.h"
 #include "training/training_graph.h"
 
@@ -40,6 +41,7 @@ struct TrainingOutcome {
   std::map<std::string, Tensor> parameters;
   std::map<std::string, Tensor> gradients;  // of the first step
   Plan plan;                                // complete
+  std::vector<RankTraffic> traffic;         // by rank
 };
 
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run);

@@ -5,6 +5,7 @@
 #include "placement/partitioner.h"
 #include "placement/plan_file.h"
 #include "placement/planner.h"
+#include "placement/traffic_prediction.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
@@ -47,11 +48,12 @@ class PlanCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraph(model, training));
-    const auto plan = CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());
+    auto plan = CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    WEFT_RETURN_IF_ERROR(PredictCommunication(*partitions, *plan));
     std::vector<Partition> kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
       Plan without = *plan;

@@ -9,6 +9,7 @@
 #include "graph/schedule/schedule_player.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/planner.h"
+#include "placement/traffic_prediction.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/quantity.h"
 
@@ -18,12 +19,6 @@ namespace {
 std::string WorkerName(const Plan& plan, const ClusterSpec& cluster, RankId rank) {
   const size_t worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank.value)]);
   return cluster.workers[worker].name;
-}
-
-int64_t ChannelBytes(const Channel& channel, const Partition& partition) {
-  const int64_t once = DTypeBytes(channel.dtype, channel.shape.num_elements());
-  return channel.per_micro_batch ? once * static_cast<int64_t>(partition.micro_batches.size())
-                                 : once;
 }
 
 // The pipeline of replica 0 and shard 0.
@@ -65,14 +60,29 @@ std::string BubbleText(const SchedulePlay& play) {
   return absl::StrCat(text, "\n");
 }
 
-// All channels once, told by the rank that sends.
+// Every rank's channels and collectives.
 template <typename Fn>
-void ForEachChannel(const std::vector<Partition>& partitions, Fn fn) {
+absl::Status ForEachStream(const std::vector<Partition>& partitions, Fn fn) {
   for (const Partition& partition : partitions) {
-    for (const Channel& channel : partition.channels) {
-      if (channel.from == partition.rank) fn(channel, ChannelBytes(channel, partition));
-    }
+    WEFT_ASSIGN_OR_RETURN(const std::vector<StreamPrediction> streams, PredictTraffic(partition));
+    for (const StreamPrediction& stream : streams) fn(partition.rank, stream);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TrafficText(const std::vector<Partition>& partitions) {
+  std::string channels;
+  std::string collectives;
+  WEFT_RETURN_IF_ERROR(ForEachStream(partitions, [&](RankId rank, const StreamPrediction& stream) {
+    const std::string where = stream.to.valid() ? absl::StrCat(rank.value, " -> ", stream.to.value)
+                                                : absl::StrCat(rank.value, "     ");
+    absl::StrAppendFormat(stream.to.valid() ? &channels : &collectives,
+                          "  %s  %-40s %-20s %12d bytes/step\n", where, stream.name, stream.type,
+                          stream.bytes);
+  }));
+  return absl::StrCat(channels.empty() ? "" : "channels\n", channels,
+                      collectives.empty() ? "" : "collectives, what each rank sends\n",
+                      collectives);
 }
 
 }  // namespace
@@ -110,18 +120,11 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
                           Quantity(summary.flops), ByteQuantity(summary.variable_bytes),
                           ByteQuantity(summary.arena_bytes), ByteQuantity(summary.sent_bytes));
   }
-  std::string channels;
-  ForEachChannel(partitions, [&](const Channel& channel, int64_t bytes) {
-    absl::StrAppendFormat(
-        &channels, "  %d -> %d  %-40s %-20s %12s/step\n", channel.from.value, channel.to.value,
-        channel.value,
-        absl::StrCat(std::string(DTypeName(channel.dtype)), channel.shape.ToString()),
-        ByteQuantity(bytes));
-  });
+  WEFT_ASSIGN_OR_RETURN(const std::string traffic, TrafficText(partitions));
   const Pipeline pipeline = PipelineOf(plan, partitions);
   WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(pipeline));
-  absl::StrAppend(&text, channels.empty() ? "" : "channels\n", channels, "actions\n",
-                  ActionGrid(pipeline.lists, pipeline.micro_batches), BubbleText(play));
+  absl::StrAppend(&text, traffic, "actions\n", ActionGrid(pipeline.lists, pipeline.micro_batches),
+                  BubbleText(play));
   return text;
 }
 
@@ -145,12 +148,18 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                      {"actions", ActionListToString(partition.actions)}});
   }
   nlohmann::ordered_json channels = nlohmann::ordered_json::array();
-  ForEachChannel(partitions, [&](const Channel& channel, int64_t bytes) {
-    channels.push_back({{"from", channel.from.value},
-                        {"to", channel.to.value},
-                        {"value", channel.value},
-                        {"bytes_per_step", bytes}});
-  });
+  nlohmann::ordered_json collectives = nlohmann::ordered_json::array();
+  WEFT_RETURN_IF_ERROR(ForEachStream(partitions, [&](RankId rank, const StreamPrediction& stream) {
+    if (stream.to.valid()) {
+      channels.push_back({{"from", rank.value},
+                          {"to", stream.to.value},
+                          {"value", stream.name},
+                          {"bytes_per_step", stream.bytes}});
+    } else {
+      collectives.push_back(
+          {{"rank", rank.value}, {"node", stream.name}, {"bytes_per_step", stream.bytes}});
+    }
+  }));
   WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(PipelineOf(plan, partitions)));
   return nlohmann::ordered_json{
       {"mesh",
@@ -162,8 +171,10 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"in_flight", play.most_in_flight},
       {"strict", plan.strict},
       {"predicted_step_seconds", plan.prediction.step_seconds},
+      {"predicted_communication_seconds", plan.prediction.communication_seconds},
       {"ranks", std::move(ranks)},
-      {"channels", std::move(channels)}};
+      {"channels", std::move(channels)},
+      {"collectives", std::move(collectives)}};
 }
 
 absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,

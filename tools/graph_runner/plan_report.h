@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// For people: a row per rank, one per channel, the order of actions.
+// For people: a row per rank, one per channel and collective, the order of actions.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions);
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,

@@ -17,6 +17,7 @@
 #include "tools/graph_runner/quantity.h"
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
+#include "training/traffic_comparison.h"
 #include "training/trainer.h"
 
 namespace weft {
@@ -142,10 +143,21 @@ class TrainCommand final : public Command {
     progress.Finish();
     const absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
     if (!result.ok()) return workers.Explain(result.status());
+    const auto traffic = Traffic(workers, job);
+    if (!traffic.ok()) return workers.Explain(traffic.status());
     WEFT_RETURN_IF_ERROR(WithExitCode(closed, ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
-    Report(*result, options.steps, progress, console);
+    Report(*result, *traffic, options.steps, progress, console);
     return ExitCode::kOk;
+  }
+
+  // What each rank has sent; nothing where there is one alone.
+  static absl::StatusOr<std::vector<RankTraffic>> Traffic(WorkerGroup& workers,
+                                                          const PreparedJob& job) {
+    if (workers.coordinator().size() == 1) return std::vector<RankTraffic>();
+    WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured,
+                          workers.coordinator().ReadTraffic());
+    return CompareTraffic(job, measured);
   }
 
   absl::Status Save(const ImportedModel& model, const TrainResult& result, Console& console) const {
@@ -163,15 +175,16 @@ class TrainCommand final : public Command {
     return absl::OkStatus();
   }
 
-  void Report(const TrainResult& result, int64_t steps, const ProgressLine& progress,
-              Console& console) const {
+  void Report(const TrainResult& result, const std::vector<RankTraffic>& traffic, int64_t steps,
+              const ProgressLine& progress, Console& console) const {
     if (format_ == "json") {
       const nlohmann::ordered_json report = {{"steps", steps},
                                              {"last_loss", result.last_loss},
                                              {"seconds", progress.seconds()},
                                              {"samples_per_second", progress.rate()},
                                              {"model", output_},
-                                             {"metrics", metrics_}};
+                                             {"metrics", metrics_},
+                                             {"sent", SentJson(traffic)}};
       *console.out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       return;
     }
@@ -180,8 +193,33 @@ class TrainCommand final : public Command {
     if (progress.rate() > 0) {
       *console.out << absl::StrFormat(", %.0f images/s", progress.rate());
     }
-    *console.out << "\n";
+    *console.out << "\n" << SentText(traffic);
     if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
+  }
+
+  static nlohmann::ordered_json SentJson(const std::vector<RankTraffic>& traffic) {
+    nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+    for (const RankTraffic& rank : traffic) {
+      ranks.push_back({{"rank", rank.rank.value},
+                       {"steps", rank.steps},
+                       {"bytes", rank.measured_bytes},
+                       {"predicted_bytes", rank.predicted_bytes},
+                       {"header_bytes", rank.header_bytes}});
+    }
+    return ranks;
+  }
+
+  static std::string SentText(const std::vector<RankTraffic>& traffic) {
+    std::string text;
+    for (const RankTraffic& rank : traffic) {
+      const double steps = static_cast<double>(std::max<int64_t>(rank.steps, 1));
+      absl::StrAppendFormat(&text,
+                            "rank %d sent %.10g bytes per step, predicted %.10g; headers %.10g\n",
+                            rank.rank.value, static_cast<double>(rank.measured_bytes) / steps,
+                            static_cast<double>(rank.predicted_bytes) / steps,
+                            static_cast<double>(rank.header_bytes) / steps);
+    }
+    return text;
   }
 
   JobFlags flags_;
