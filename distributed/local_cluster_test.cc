@@ -139,7 +139,7 @@ TEST_F(LocalClusterTest, AFrozenWorkerIsNoticed) {
   // Whoever notices first says so: rank 0's stream to it, or the coordinator's call.
   EXPECT_THAT(Text(status), HasSubstr(absl::StrCat("worker:1 (pid ", processes_[1],
                                                    ") does not answer: a signal has stopped it")));
-  EXPECT_THAT(Text(status), HasSubstr("; worker:0 was waiting for "));
+  EXPECT_THAT(Text(status), HasSubstr("; worker:0 was waiting for tensor '"));
   EXPECT_THAT(Text(status), HasSubstr("from worker:1"));
   coordinator_.reset();
   cluster_.reset();

@@ -39,6 +39,14 @@ CopyRegion Reversed(const CopyRegion& region) {
           region.source_stride, region.target_offset, region.source_offset};
 }
 
+// "tensor 'w@grad' and 3 more": what the collective makes.
+std::string TensorsOf(const Graph& graph, const Node& node) {
+  if (node.outputs.empty()) return "";
+  const std::string first = absl::StrCat("tensor '", graph.value(node.outputs[0]).name, "'");
+  const size_t more = node.outputs.size() - 1;
+  return more == 0 ? first : absl::StrCat(first, " and ", more, " more");
+}
+
 }  // namespace
 
 absl::StatusOr<BufferIndex> CollectiveLowering::Input(Scope& scope, const Node& node, int i) {
@@ -70,6 +78,7 @@ absl::StatusOr<CollectiveLowering::Opened> CollectiveLowering::Open(
                         CollectiveOfNode(graph, node, state_.partition_.rank));
   CollectiveSpec spec;
   spec.name = node.name;
+  spec.tensors = TensorsOf(graph, node);
   for (int64_t rank : node.attributes.Ints("group")) {
     spec.group.push_back(RankId(static_cast<int32_t>(rank)));
   }

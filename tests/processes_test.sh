@@ -27,6 +27,12 @@ same_losses() {
           exit !(rows > 0 && !bad) }' || fail "losses of $1 and $2 differ"
 }
 
+# Every rank of a run sent what its plan says: "rank 0 sent 1234 bytes per step, predicted 1234; headers 96".
+sent_as_predicted() { # NAME RANKS
+  awk -v ranks="$2" '/^rank [0-9]+ sent / { rows++; sub(";", "", $9); if ($4 != $9 || $4 + 0 <= 0) bad = 1 }
+    END { exit !(rows == ranks && !bad) }' "$1.log" || fail "$1 sent other than predicted: $(cat "$1.log")"
+}
+
 # Pixels and labels as NPY files of bytes: 640 samples that depend on their number.
 npy() { # SHAPE BYTES
   local header="{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
@@ -40,9 +46,9 @@ awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=
 
 "$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
 train one 10
-train dp2 10 --local 2 && same_losses dp2 one
-train pp2 10 --local 2 --parallel pp=2,micro=2 && same_losses pp2 one
-train dp2pp2 10 --local 4 --parallel dp=2,pp=2,micro=4 && same_losses dp2pp2 one
+train dp2 10 --local 2 && same_losses dp2 one && sent_as_predicted dp2 2
+train pp2 10 --local 2 --parallel pp=2,micro=2 && same_losses pp2 one && sent_as_predicted pp2 2
+train dp2pp2 10 --local 4 --parallel dp=2,pp=2,micro=4 && same_losses dp2pp2 one && sent_as_predicted dp2pp2 4
 cat > tensor.yaml <<'YAML'
 version: 1
 mesh: {tensor: 2}
