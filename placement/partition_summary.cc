@@ -7,11 +7,11 @@
 #include "graph/op_schema.h"
 #include "graph/schedule/action_nodes.h"
 #include "graph/schedule/memory_plan.h"
-#include "graph/schedule/node_collective.h"
 #include "placement/control_flow_bodies.h"
 #include "placement/graph_node_view.h"
 #include "placement/planner.h"
 #include "placement/recomputation.h"
+#include "placement/traffic_prediction.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -55,22 +55,6 @@ void ForEachGraph(const Partition& partition, Fn fn) {
   fn(partition.begin, 1);
   for (const auto& [graph, count] : runs) fn(partition.micro[graph], count);
   fn(partition.end, 1);
-}
-
-// Bytes of payload that one run of the graph sends: what the executor will play.
-absl::StatusOr<int64_t> SentBytesOf(const Graph& graph, RankId rank) {
-  int64_t bytes = 0;
-  for (const NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (!IsCommunication(node) || node.op == "Recv") continue;
-    if (node.op == "Send") {
-      bytes += BytesOf(graph, node.inputs[0]);
-      continue;
-    }
-    WEFT_ASSIGN_OR_RETURN(const NodeCollective collective, CollectiveOfNode(graph, node, rank));
-    bytes += collective.sent_bytes();
-  }
-  return bytes;
 }
 
 // Lifetimes of everything made in the course of a step, in the order of its actions.
@@ -137,18 +121,14 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
   summary.rank = partition.rank;
   std::map<int, int> runs;  // of each micro graph
   for (const MicroBatch& micro_batch : partition.micro_batches) ++runs[micro_batch.graph];
-  for (const Graph* graph : {&partition.begin, &partition.end}) {
-    WEFT_ASSIGN_OR_RETURN(const int64_t sent, SentBytesOf(*graph, partition.rank));
-    summary.sent_bytes += sent;
-  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<StreamPrediction> streams, PredictTraffic(partition));
+  for (const StreamPrediction& stream : streams) summary.sent_bytes += stream.bytes;
   summary.flops = FlopsOf(partition.begin, Computes) + FlopsOf(partition.end, Computes);
   summary.nodes = partition.begin.num_nodes() + partition.end.num_nodes();
   if (!partition.micro.empty()) summary.nodes += partition.micro.front().num_nodes();
   for (const auto& [graph, count] : runs) {
     summary.flops += count * FlopsOf(partition.micro[graph], Computes);
     summary.recomputed_flops += count * FlopsOf(partition.micro[graph], IsRecomputed);
-    WEFT_ASSIGN_OR_RETURN(const int64_t sent, SentBytesOf(partition.micro[graph], partition.rank));
-    summary.sent_bytes += count * sent;
   }
   for (const VariableShard& shard : partition.variables) {
     const int64_t elements = shard.local_shape.num_elements();
