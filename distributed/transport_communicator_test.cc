@@ -11,6 +11,7 @@
 #include "distributed/testing/transport_cluster.h"
 #include "executor/wait_note.h"
 #include "gmock/gmock.h"
+#include "graph/schedule/all_reduce_choice.h"
 #include "gtest/gtest.h"
 
 namespace weft {
@@ -98,6 +99,22 @@ TEST_P(CommunicatorTest, RingAllReduceGivesAllTheSum) {
            ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
          }
        });
+}
+
+TEST_P(CommunicatorTest, EveryAllReduceGivesAllTheSum) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks(); ++rank) hosts.push_back(rank * 2 / ranks());
+  for (const auto algorithm :
+       {AllReduceAlgorithm::kRecursiveDoubling, AllReduceAlgorithm::kHalvingDoubling,
+        AllReduceAlgorithm::kTree, AllReduceAlgorithm::kHierarchical}) {
+    const AllReduceTask task{ranks(), hosts, kElements, sizeof(float)};
+    Play([&](int rank) { return AllReduceBy(algorithm, task, rank); }, FillWhole,
+         [](int64_t step, int rank, const std::vector<float>& buffer) {
+           for (int64_t i = 0; i < kElements; ++i) {
+             ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
+           }
+         });
+  }
 }
 
 TEST_P(CommunicatorTest, BroadcastGivesAllTheRootsValues) {

@@ -164,6 +164,33 @@ Plan Recomputing(Plan plan) {
   return plan;
 }
 
+Plan GptPlan(std::map<std::string, AxisSharding> shardings) {
+  Plan plan = TensorGpt();
+  plan.tensor_shardings = std::move(shardings);
+  return plan;
+}
+
+// The sum over the heads' parts goes to the shards at once.
+Plan ScatteringGpt() {
+  Plan plan = TensorGpt();
+  plan.tensor_shardings["block0/attention/MatMul_3"] = AxisSharding::Split(2);
+  return plan;
+}
+
+// The weight is stored by rows and needed by columns.
+Plan ExchangingGpt() {
+  return GptPlan({{"block0.qkv.weight", AxisSharding::Split(0)},
+                  {"block0/attention/MatMul", AxisSharding::Split(2)}});
+}
+
+Plan ZeroPlan(int zero) {
+  Plan plan;
+  plan.mesh = {2, 1, 1};
+  plan.micro_batches = 4;
+  plan.zero = zero;
+  return plan;
+}
+
 Plan MeshPlan(int data, int pipeline) {
   Plan plan;
   plan.mesh = {data, 1, pipeline};
@@ -210,6 +237,121 @@ std::string ReduceOverSelf(Partitions& partitions) {
     reduce.attributes.Set("group", std::vector<int64_t>{rank});
   });
   return node;
+}
+
+// Members take each other's part in a collective of two with even shards.
+std::function<std::string(Partitions&)> SwapsMembers(const std::string& op, Phase phase) {
+  return [=](Partitions& partitions) {
+    const std::string node = Find(partitions, [&](const Graph&, const Node& found) {
+      const std::vector<int64_t> sizes = found.attributes.Ints("sizes");
+      return found.op == op && found.phase == phase && sizes.size() == 2 && sizes[0] == sizes[1];
+    });
+    Change(partitions, node, [](Graph&, Node& collective, int) {
+      collective.attributes.Set("group", std::vector<int64_t>{1, 0});
+    });
+    return node;
+  };
+}
+
+// Rows [rank * half, ...) of the axis of what the node reads, in place of what it makes.
+NodeChange SliceInstead() {
+  return [](Graph& graph, Node& node, int rank) {
+    const int64_t dim = node.attributes.Int("dim", 0);
+    const int64_t half = node.attributes.Ints("sizes")[0];
+    const NodeId self = node.id;
+    const std::vector<ValueId> bounds = {
+        graph.AddConstant("fault_first", Tensor::Of<int64_t>({1}, {rank * half})),
+        graph.AddConstant("fault_last", Tensor::Of<int64_t>({1}, {(rank + 1) * half})),
+        graph.AddConstant("fault_axis", Tensor::Of<int64_t>({1}, {dim}))};
+    Node& slice = graph.node(self);
+    slice.op = "Slice";
+    slice.domain = "";
+    slice.attributes = Attributes();
+    slice.schema = OpRegistry::Global().Find("", "Slice");
+    slice.inputs.insert(slice.inputs.end(), bounds.begin(), bounds.end());
+  };
+}
+
+// Each takes its part of its own addend: nobody adds.
+std::string ScatterWithoutSum(Partitions& partitions) {
+  const std::string node = Find(partitions, "ReduceScatter", Phase::kForward);
+  Change(partitions, node, SliceInstead());
+  return node;
+}
+
+// Shards of the last axis put side by side along the one before it, then called the whole.
+std::string GatherAlongOtherAxis(Partitions& partitions) {
+  const std::string node = Find(partitions, [](const Graph&, const Node& gather) {
+    return gather.op == "AllGather" && gather.phase == Phase::kForward &&
+           gather.attributes.Int("dim", 0) > 0 &&
+           gather.attributes.Ints("sizes")[0] == gather.attributes.Ints("sizes")[1];
+  });
+  Change(partitions, node, [](Graph& graph, Node& gather, int) {
+    const ValueId part = gather.inputs[0];
+    const Shape shard = *graph.value(part).type.shape.ToConcrete();
+    const int64_t other = gather.attributes.Int("dim", 0) - 1;
+    gather.attributes.Set("dim", other);
+    const int64_t size = shard.dim(static_cast<int>(other));
+    gather.attributes.Set("sizes", std::vector<int64_t>{size, size});
+    const ValueId whole = gather.outputs[0];
+    const ValueType type = graph.value(whole).type;
+    Shape wrong = shard;
+    wrong.set_dim(static_cast<int>(other), 2 * size);
+    Graph::NodeSpec spec;
+    spec.name = absl::StrCat(gather.name, "/named_whole");
+    spec.op = "Reshape";
+    const Shape right = *type.shape.ToConcrete();
+    const std::vector<int64_t> dims(right.dims().begin(), right.dims().end());
+    spec.inputs = {
+        whole, graph.AddConstant("fault_shape", Tensor::Of<int64_t>({int64_t(dims.size())}, dims))};
+    spec.outputs = {"fault_whole"};
+    spec.phase = gather.phase;
+    spec.stage = gather.stage;
+    const auto uses = graph.BuildUses();
+    const NodeId reshape = graph.AddNode(std::move(spec));
+    const ValueId renamed = graph.node(reshape).outputs[0];
+    graph.value(renamed).type = type;
+    for (const Graph::Use& use : uses[whole.value]) {
+      graph.node(use.node).inputs[use.input_index] = renamed;
+    }
+    graph.value(whole).type.shape = wrong;
+    const std::string name = graph.value(whole).name;
+    graph.RenameValue(whole, "fault_gathered");
+    graph.RenameValue(renamed, name);
+  });
+  return absl::StrCat(node, "/named_whole");
+}
+
+// Rank 0 keeps what is rank 1's, and the other way round.
+std::string SwapSlices(Partitions& partitions) {
+  const std::string node = Find(partitions, [](const Graph& graph, const Node& found) {
+    return found.op == "Slice" && absl::StrContains(graph.value(found.outputs[0]).name, "@S(");
+  });
+  Change(partitions, node, [](Graph& graph, Node& slice, int rank) {
+    const int64_t first = graph.value(slice.inputs[1]).constant.data<int64_t>()[0];
+    const int64_t last = graph.value(slice.inputs[2]).constant.data<int64_t>()[0];
+    const int64_t count = last - first;
+    const int64_t other = rank == 0 ? count : 0;
+    const NodeId self = slice.id;
+    const ValueId begin = graph.AddConstant("fault_first", Tensor::Of<int64_t>({1}, {other}));
+    const ValueId end = graph.AddConstant("fault_last", Tensor::Of<int64_t>({1}, {other + count}));
+    graph.node(self).inputs[1] = begin;
+    graph.node(self).inputs[2] = end;
+  });
+  return node;
+}
+
+// A fused query-key-value weight is cut as if it were one block.
+std::string CutQkvInOneBlock(Partitions& partitions) {
+  for (Partition& partition : partitions) {
+    for (VariableShard& shard : partition.variables) {
+      if (shard.name == "block0.qkv.weight") shard.tensor_sharding = AxisSharding::Split(1);
+    }
+  }
+  return Find(partitions, [](const Graph& graph, const Node& node) {
+    return node.phase == Phase::kForward && node.inputs.size() == 2 && node.inputs[1].valid() &&
+           graph.value(node.inputs[1]).name == "block0.qkv.weight";
+  });
 }
 
 std::string ForgetMicroBatch(Partitions& partitions) {
@@ -305,15 +447,27 @@ std::vector<Fault> Faults() {
        }},
       {"SoftmaxOfHalf", "gpt", TensorGpt(), Halves("Softmax", kF, 1, 0)},
       {"ReductionOverSelf", "mlp", MeshPlan(2, 1), ReduceOverSelf},
-      {"MicroBatchForgotten", "mlp", MeshPlan(2, 1), ForgetMicroBatch},
+      {"FirstMicroBatchOfAReplicaLeftOut", "mlp", MeshPlan(2, 1), ForgetMicroBatch},
       {"ScaledUpdateOnOneReplica", "lenet", MeshPlan(2, 1), Halves("Scale", kU, 3, 0, 1)},
       {"ConvolutionOfHalf", "lenet", MeshPlan(2, 1), Halves("Conv", kF, 1, 1, 1)},
       {"ActivationScaledOnItsWay", "encoder", MeshPlan(1, 2), received(kF, 0)},
       {"GradientScaledOnItsWay", "encoder", MeshPlan(1, 2), received(kB, 0)},
       {"VariableScaledOnItsWay", "encoder", MeshPlan(1, 2), received(Phase::kBegin, 0)},
-      {"SumScaledInDataAndPipeline", "encoder", MeshPlan(2, 2), Halves("Softmax", kF, 0, 0)},
       {"RecomputedOtherwise", "gpt", Recomputing(MeshPlan(2, 1)), Halves("Softmax", kB, 0, 0)},
       {"RecomputedWithoutAllReduce", "gpt", Recomputing(TensorGpt()), NoSecondAllReduce},
+      {"SoftmaxOfHalfInDataAndPipeline", "encoder", MeshPlan(2, 2), Halves("Softmax", kF, 0, 0)},
+      {"ReduceScatterOfTheOthersSlice", "gpt", ScatteringGpt(), SwapsMembers("ReduceScatter", kF)},
+      {"ReduceScatterOfTheOthersRows", "gpt", ZeroPlan(2), SwapsMembers("ReduceScatter", kU)},
+      {"ScatterWithoutSum", "gpt", ScatteringGpt(), ScatterWithoutSum},
+      {"GatherAlongAnotherAxis", "gpt",
+       GptPlan({{"block0.out.weight", AxisSharding::Split(1)},
+                {"block0/attention/MatMul_3", AxisSharding::Replicated()}}),
+       GatherAlongOtherAxis},
+      {"SliceOffsetsSwapped", "gpt", GptPlan({{"block0.up.weight", AxisSharding::Split(0)}}),
+       SwapSlices},
+      {"QkvCutInOneBlock", "gpt", TensorGpt(), CutQkvInOneBlock},
+      {"AllToAllMembersSwapped", "gpt", ExchangingGpt(), SwapsMembers("AllToAll", kF)},
+      {"GatherOfRowsSwapped", "gpt", ZeroPlan(3), SwapsMembers("AllGather", kU)},
   };
 }
 

@@ -92,6 +92,7 @@ struct Part {
   std::string logical;
   AxisSharding sharding;
   bool converted = false;
+  int position = -1;  // in the single process
 };
 
 class Verifier {
@@ -109,8 +110,11 @@ class Verifier {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       std::set<std::string> names;
       for (const StepTap& tap : actual_.ranks[rank].taps) names.insert(tap.value);
-      for (const StepTap& tap : actual_.ranks[rank].taps) {
-        WEFT_RETURN_IF_ERROR(Visit(ReadPart(tap, rank, names)));
+      const std::vector<StepTap>& taps = actual_.ranks[rank].taps;
+      for (size_t i = 0; i < taps.size(); ++i) {
+        Part part = ReadPart(taps[i], rank, names);
+        part.position = PositionOf(part, taps, i);
+        WEFT_RETURN_IF_ERROR(Visit(part));
       }
     }
     return std::move(report_);
@@ -118,14 +122,17 @@ class Verifier {
   void CompareVariables(const std::map<std::string, Tensor>& expected);
 
  private:
-  // Position in the single process; 0 made, 1 received, 2 converted; sums after micro-batches.
+  // Position in the single process; there a converted variable, what ranks sum of their own, what
+  // is made, received, converted.
   using Place = std::tuple<int, int, int, int>;
 
   Part ReadPart(const StepTap& tap, int rank, const std::set<std::string>& names) const;
+  int PositionOf(const Part& part, const std::vector<StepTap>& taps, size_t index) const;
   AxisSharding ShardingOf(const std::string& name, const StepTap& tap) const;
   absl::Status Visit(const Part& part);
   absl::StatusOr<Tensor> Whole(const Part& part) const;
   absl::StatusOr<Tensor> Held(const Part& part) const;
+  absl::StatusOr<Tensor> RowsLike(const Tensor& held, const Tensor& whole, int rank) const;
   void Compare(const Part& part, const Tensor& held, const Tensor& wanted, const Shape& whole);
   void Note(const Place& place, ValueDifference difference);
   void LeaveOut() { ++report_.left_out; }
@@ -148,7 +155,8 @@ AxisSharding Verifier::ShardingOf(const std::string& name, const StepTap& tap) c
 }
 
 // Partitioning names values after the logical ones: "x", converted "x@R" or "x@S(1)", and "x@shard"
-// where a conversion took the name; "recompute/x" where it is made a second time.
+// where a conversion took the name; "recompute/x" where it is made a second time; "w@gathered" is a
+// variable of which each replica stores its rows.
 Part Verifier::ReadPart(const StepTap& tap, int rank, const std::set<std::string>& names) const {
   Part part{&tap, rank, tap.kind == Kind::kSum ? SumName(tap.node) : tap.value, {}, false};
   part.sharding = ShardingOf(part.logical, tap);
@@ -166,7 +174,7 @@ Part Verifier::ReadPart(const StepTap& tap, int rank, const std::set<std::string
   const std::string suffix = part.logical.substr(at + 1);
   const std::string base = part.logical.substr(0, at);
   const auto parsed = AxisSharding::Parse(suffix);
-  if (suffix == "shard") {
+  if (suffix == "shard" || suffix == "gathered") {
     part.logical = base;
     part.sharding = ShardingOf(base, tap);
   } else if (parsed.ok()) {
@@ -177,6 +185,17 @@ Part Verifier::ReadPart(const StepTap& tap, int rank, const std::set<std::string
   return part;
 }
 
+// A variable is made nowhere; its conversion stands in front of its first reader.
+int Verifier::PositionOf(const Part& part, const std::vector<StepTap>& taps, size_t index) const {
+  int position = expected_.Position(part.logical);
+  for (size_t i = index + 1; position < 0 && i < taps.size(); ++i) {
+    const StepTap& tap = taps[i];
+    if (tap.kind != part.tap->kind || tap.first != part.tap->first) continue;
+    position = expected_.Position(tap.value.substr(0, tap.value.rfind('@')));
+  }
+  return position;
+}
+
 absl::StatusOr<Tensor> Verifier::Whole(const Part& part) const {
   const StepTap& tap = *part.tap;
   if (tap.kind == Kind::kSum) return expected_.Sum(part.logical, tap.first, tap.last);
@@ -184,6 +203,8 @@ absl::StatusOr<Tensor> Verifier::Whole(const Part& part) const {
     return expected_.Sum(part.logical, 0, program_.partitions[0].total_micro_batches);
   }
   const Tensor* value = expected_.Find(part.logical, tap.first);
+  // Variables are the same in every micro-batch.
+  if (value == nullptr) value = expected_.Find(part.logical, -1);
   return value == nullptr ? Tensor() : *value;
 }
 
@@ -219,11 +240,25 @@ absl::Status Verifier::Visit(const Part& part) {
     shard.local_shape = part.sharding.LocalShape(shape, mesh_.tensor, shard.tensor_index);
     WEFT_ASSIGN_OR_RETURN(whole, SliceShard(whole, shard));
   }
+  WEFT_ASSIGN_OR_RETURN(whole, RowsLike(held, whole, part.rank));
   if (!(held.shape() == whole.shape()) && part.tap->kind != Kind::kMicro) {
     return LeaveOut(), absl::OkStatus();
   }
   Compare(part, held, whole, shape);
   return absl::OkStatus();
+}
+
+// The replica's rows of `whole` where `held` has their shape (ZeRO), else all.
+absl::StatusOr<Tensor> Verifier::RowsLike(const Tensor& held, const Tensor& whole, int rank) const {
+  if (held.shape() == whole.shape() || whole.shape().rank() == 0) return whole;
+  VariableShard shard;
+  shard.dtype = whole.dtype();
+  shard.global_shape = whole.shape();
+  shard.data_shards = mesh_.data;
+  shard.data_index = mesh_.CoordinateOf(RankId(rank)).data;
+  shard.local_shape =
+      AxisSharding::Split(0).LocalShape(whole.shape(), shard.data_shards, shard.data_index);
+  return shard.local_shape == held.shape() ? SliceShard(whole, shard) : whole;
 }
 
 struct Gap {
@@ -275,8 +310,9 @@ void Verifier::Compare(const Part& part, const Tensor& held, const Tensor& wante
   difference.largest = gap.largest;
   difference.allowed = gap.allowed;
   // A sum that a rank makes of its own micro-batches comes before the one over ranks.
-  const int step = part.converted ? 3 : tap.received ? 2 : tap.kind == Kind::kSum ? 0 : 1;
-  Note({expected_.Position(part.logical), step, tap.first, part.rank}, std::move(difference));
+  int step = part.converted ? 3 : tap.received ? 2 : tap.kind == Kind::kSum ? 0 : 1;
+  if (expected_.Position(part.logical) < 0) step = -1;
+  Note({part.position, step, tap.first, part.rank}, std::move(difference));
 }
 
 void Verifier::CompareVariables(const std::map<std::string, Tensor>& expected) {

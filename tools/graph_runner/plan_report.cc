@@ -85,7 +85,47 @@ absl::StatusOr<std::string> TrafficText(const std::vector<Partition>& partitions
                       collectives);
 }
 
+// Of one shard of the model: all stages of replica 0 and shard 0.
+struct Replication {
+  std::map<std::string, ReplicatedOp> ops;
+  double all_flops = 0;
+};
+
+Replication ReplicationOf(const Plan& plan, const std::vector<Partition>& partitions) {
+  Replication replication;
+  for (int place = 0; place < plan.mesh.pipeline; ++place) {
+    const RankId rank = plan.mesh.RankOf({0, 0, place});
+    const Partition& partition = partitions[static_cast<size_t>(rank.value)];
+    for (ReplicatedOp& op : OpsWithoutRule(partition)) {
+      ReplicatedOp& sum = replication.ops[op.op];
+      sum.op = op.op;
+      sum.nodes.merge(op.nodes);
+      sum.flops += op.flops;
+      sum.bytes += op.bytes;
+    }
+    const auto summary = Summarize(partition);
+    if (summary.ok()) replication.all_flops += summary->flops;
+  }
+  return replication;
+}
+
+double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
+
 }  // namespace
+
+std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions) {
+  const Replication replication = ReplicationOf(plan, partitions);
+  if (replication.ops.empty()) return "";
+  std::string text = absl::StrCat("replicated on each of ", plan.mesh.tensor,
+                                  " shards for want of a sharding rule, per step\n");
+  for (const auto& [name, op] : replication.ops) {
+    absl::StrAppendFormat(&text, "  %s x %d: %s FLOPs (%.1f %% of a shard's), %s\n", name,
+                          op.nodes.size(), Quantity(op.flops),
+                          100 * ShareOf(op.flops, replication.all_flops),
+                          ByteQuantity(static_cast<int64_t>(op.bytes)));
+  }
+  return text;
+}
 
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions) {
@@ -120,6 +160,7 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
                           Quantity(summary.flops), ByteQuantity(summary.variable_bytes),
                           ByteQuantity(summary.arena_bytes), ByteQuantity(summary.sent_bytes));
   }
+  absl::StrAppend(&text, ReplicationText(plan, partitions));
   WEFT_ASSIGN_OR_RETURN(const std::string traffic, TrafficText(partitions));
   const Pipeline pipeline = PipelineOf(plan, partitions);
   WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(pipeline));
@@ -160,6 +201,15 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
           {{"rank", rank.value}, {"node", stream.name}, {"bytes_per_step", stream.bytes}});
     }
   }));
+  const Replication replication = ReplicationOf(plan, partitions);
+  nlohmann::ordered_json replicated = nlohmann::ordered_json::array();
+  for (const auto& [name, op] : replication.ops) {
+    replicated.push_back({{"op", name},
+                          {"nodes", op.nodes},
+                          {"flops", op.flops},
+                          {"share", ShareOf(op.flops, replication.all_flops)},
+                          {"bytes", op.bytes}});
+  }
   WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(PipelineOf(plan, partitions)));
   return nlohmann::ordered_json{
       {"mesh",
@@ -173,6 +223,7 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"predicted_step_seconds", plan.prediction.step_seconds},
       {"predicted_communication_seconds", plan.prediction.communication_seconds},
       {"ranks", std::move(ranks)},
+      {"replicated_for_want_of_a_rule", std::move(replicated)},
       {"channels", std::move(channels)},
       {"collectives", std::move(collectives)}};
 }

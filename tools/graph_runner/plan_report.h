@@ -18,6 +18,9 @@ namespace weft {
 // For people: a row per rank, one per channel and collective, the order of actions.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions);
+// What runs whole on every tensor-parallel rank for want of a sharding rule, op by op, and what
+// that costs a rank; empty where nothing does.
+std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions);
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
                                                 const std::vector<Partition>& partitions);
 

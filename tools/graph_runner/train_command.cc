@@ -13,6 +13,7 @@
 #include "tools/graph_runner/job_flags.h"
 #include "tools/graph_runner/metrics_file.h"
 #include "tools/graph_runner/options.h"
+#include "tools/graph_runner/plan_report.h"
 #include "tools/graph_runner/progress_line.h"
 #include "tools/graph_runner/quantity.h"
 #include "tools/graph_runner/value_files.h"
@@ -125,7 +126,9 @@ class TrainCommand final : public Command {
                  << ", learning rate " << training.optimizer.learning_rate << "\n"
                  << "plan   " << job.plan.mesh.ToString() << ", " << job.plan.micro_batches
                  << " micro-batches, " << job.plan.threads_per_worker << " threads per worker"
-                 << (job.plan.strict ? ", strict\n" : "\n") << std::flush;
+                 << (job.plan.strict ? ", strict\n" : "\n")
+                 << Printable(ReplicationText(job.plan, job.programs.front().partitions))
+                 << std::flush;
   }
 
   absl::StatusOr<ExitCode> TrainAndSave(const ImportedModel& model, const TrainingSpec& training,
