@@ -80,33 +80,49 @@ void Coordinator::Abort(const absl::Status& reason) {
   for (std::thread& thread : threads) thread.join();
 }
 
-absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership) {
+absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(
+    const JobMembership& membership, const std::vector<int64_t>& memory_limits) {
   std::vector<WorkerInfo> infos(clients_.size());
   shards_.assign(clients_.size(), {});
   WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
     JobMembership own = membership;
     own.rank = RankId(i);
+    if (!memory_limits.empty()) own.memory_limit_bytes = memory_limits[i];
     WEFT_ASSIGN_OR_RETURN(infos[i], clients_[i]->Join(own));
     return absl::OkStatus();
   }));
+  memory_.clear();
+  for (int i = 0; i < size(); ++i) {
+    memory_.push_back({absl::StrCat("worker:", i), infos[i].memory_limit, {}});
+  }
   return infos;
 }
 
-absl::StatusOr<std::vector<ProgramMemoryReport>> Coordinator::AddProgram(
+absl::StatusOr<std::vector<MemoryCertificate>> Coordinator::AddProgram(
     const std::string& program, const std::vector<Partition>& partitions, const std::string& data) {
   if (partitions.size() != clients_.size()) {
     return absl::InternalError(absl::StrCat("program '", program, "' has ", partitions.size(),
                                             " partitions for ", clients_.size(), " workers"));
   }
-  std::vector<ProgramMemoryReport> reports(clients_.size());
+  std::vector<MemoryCertificate> reports(clients_.size());
   WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(reports[i], clients_[i]->AddProgram(program, partitions[i], data));
     return absl::OkStatus();
   }));
   for (size_t i = 0; i < partitions.size(); ++i) {
     for (const VariableShard& shard : partitions[i].variables) shards_[i][shard.name] = shard;
+    memory_[i].certificate = reports[i];
   }
   return reports;
+}
+
+absl::StatusOr<std::vector<ProcessMemory>> Coordinator::MeasureMemory() {
+  std::vector<ProcessMemory> memory(clients_.size());
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(memory[i], clients_[i]->MeasureMemory());
+    return absl::OkStatus();
+  }));
+  return memory;
 }
 
 absl::Status Coordinator::WriteVariables(const std::map<std::string, Tensor>& values) {

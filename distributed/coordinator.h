@@ -32,10 +32,12 @@ class Coordinator {
                        std::function<absl::Status(const absl::Status&)> explain = nullptr)
       : clients_(std::move(clients)), explain_(std::move(explain)) {}
 
-  // `membership.rank` is filled in for each.
-  absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership);
+  // `membership.rank` is filled in for each, and its memory limit from `memory_limits`, if there
+  // are any (by rank; 0 = what the worker's machine allows).
+  absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
+                                               const std::vector<int64_t>& memory_limits = {});
   // partitions[i] goes to rank i.
-  absl::StatusOr<std::vector<ProgramMemoryReport>> AddProgram(
+  absl::StatusOr<std::vector<MemoryCertificate>> AddProgram(
       const std::string& program, const std::vector<Partition>& partitions,
       const std::string& data);
   // Cuts the global tensors into the shards of the programs added so far. Variables without a value
@@ -49,7 +51,11 @@ class Coordinator {
                         const std::function<void(const StepReport&)>& report);
   // What each worker has sent since it joined, by rank.
   absl::StatusOr<std::vector<WorkerTraffic>> ReadTraffic();
+  // Of all workers' processes, by rank.
+  absl::StatusOr<std::vector<ProcessMemory>> MeasureMemory();
   void Abort(const absl::Status& reason);
+  // Of each worker of the job, by rank.
+  const std::vector<WorkerMemory>& memory() const { return memory_; }
   int size() const { return static_cast<int>(clients_.size()); }
 
  private:
@@ -64,6 +70,7 @@ class Coordinator {
   std::function<absl::Status(const absl::Status&)> explain_;
   // By rank and variable.
   std::vector<std::map<std::string, VariableShard>> shards_;
+  std::vector<WorkerMemory> memory_;
 };
 
 }  // namespace weft

@@ -23,11 +23,16 @@ class ScriptedClient final : public WorkerClient {
   std::string name() const override { return absl::StrCat("worker:", rank_, " (scripted)"); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     joined_as = membership.rank;
-    return WorkerInfo{};
+    memory_limit = membership.memory_limit_bytes;
+    WorkerInfo info;
+    info.memory_limit = {membership.memory_limit_bytes, "the test"};
+    return info;
   }
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string&, const Partition&,
-                                                 const std::string&) override {
-    return ProgramMemoryReport{};
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string&, const Partition&,
+                                               const std::string&) override {
+    MemoryCertificate certificate;
+    certificate.arena_bytes = 1000 + rank_;
+    return certificate;
   }
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
     variables[name] = local;
@@ -43,6 +48,7 @@ class ScriptedClient final : public WorkerClient {
   void Abort(const absl::Status&) override { ++aborts; }
 
   RankId joined_as;
+  int64_t memory_limit = -1;
   std::map<std::string, Tensor> variables;
   absl::Status result;
   bool wanted_reports = false;
@@ -72,6 +78,19 @@ TEST_F(CoordinatorTest, TellsEachWorkerItsRank) {
   Coordinator coordinator(clients());
   ASSERT_TRUE(coordinator.Join(JobMembership{}).ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(clients_[i]->joined_as, RankId(i));
+}
+
+TEST_F(CoordinatorTest, TellsEachWorkerItsLimitAndKeepsWhatItNeeds) {
+  Coordinator coordinator(clients());
+  ASSERT_TRUE(coordinator.Join(JobMembership{}, {10, 20, 30}).ok());
+  std::vector<Partition> partitions(3);
+  ASSERT_TRUE(coordinator.AddProgram("p", partitions, "").ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(clients_[i]->memory_limit, 10 * (i + 1));
+    EXPECT_EQ(coordinator.memory()[i].worker, absl::StrCat("worker:", i));
+    EXPECT_EQ(coordinator.memory()[i].limit.bytes, 10 * (i + 1));
+    EXPECT_EQ(coordinator.memory()[i].certificate.arena_bytes, 1000 + i);
+  }
 }
 
 TEST_F(CoordinatorTest, OnlyRankZeroReports) {

@@ -19,9 +19,9 @@ class InProcessClient final : public WorkerClient {
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     return worker_.Join(membership);
   }
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
-                                                 const Partition& partition,
-                                                 const std::string& data) override {
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+                                               const Partition& partition,
+                                               const std::string& data) override {
     return worker_.AddProgram(program, partition.Clone(), data);
   }
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
@@ -35,6 +35,7 @@ class InProcessClient final : public WorkerClient {
     return worker_.RunSteps(ranges, report);
   }
   absl::StatusOr<WorkerTraffic> ReadTraffic() override { return worker_.ReadTraffic(); }
+  absl::StatusOr<ProcessMemory> MeasureMemory() override { return worker_.MeasureMemory(); }
   void Abort(const absl::Status& reason) override { worker_.Abort(reason); }
 
  private:

@@ -59,6 +59,8 @@ class Transport {
   virtual int64_t bytes_sent() const = 0;  // payload
   // Headers of ours that went with it; 0 where messages need none.
   virtual int64_t header_bytes_sent() const { return 0; }
+  // Most bytes of messages of one peer that it keeps until they are asked for; 0: it keeps none.
+  virtual int64_t early_bytes_limit() const { return 0; }
 };
 
 }  // namespace weft

@@ -219,6 +219,38 @@ absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective,
   return absl::OkStatus();
 }
 
+bool TransportCommunicator::MayReceiveBefore(OpenedCollective& collective, size_t index) const {
+  const std::vector<CollectiveStep>& steps = collective.spec.schedule.steps;
+  if (index + 1 >= steps.size() || steps[index + 1].kind != CollectiveStep::Kind::kReceive) {
+    return false;
+  }
+  const BufferRange& target = steps[index + 1].target;
+  if (Overlap(steps[index].source, target)) return false;
+  for (size_t i = 0; i < index; ++i) {
+    if (collective.sends[i] != nullptr && Overlap(steps[i].source, target) &&
+        collective.sends[i]->busy()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void TransportCommunicator::PostReceive(OpenedCollective& collective, size_t index, MessageKey key,
+                                        void* const* buffers) {
+  const CollectiveStep& step = collective.spec.schedule.steps[index];
+  const DType dtype = collective.spec.dtype;
+  MessageHeader header = HeaderOf(collective.stream_id, dtype, step.target.count);
+  header.sequence = collective.received_from[step.peer]++;
+  header.step = key.step;
+  header.micro_batch = key.micro_batch;
+  collective.receiving->Start();
+  collective.receive_is_posted = true;
+  transport_.Receive(
+      collective.spec.group[step.peer], header,
+      static_cast<char*>(buffers[step.target.buffer]) + DTypeBytes(dtype, step.target.first),
+      *collective.receiving);
+}
+
 absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_t index,
                                              MessageKey key, void* const* buffers) {
   const CollectiveStep& step = collective.spec.schedule.steps[index];
@@ -227,6 +259,7 @@ absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_
     return static_cast<char*>(buffers[range.buffer]) + DTypeBytes(dtype, range.first);
   };
   if (step.kind == CollectiveStep::Kind::kSend) {
+    if (MayReceiveBefore(collective, index)) PostReceive(collective, index + 1, key, buffers);
     MessageHeader header = HeaderOf(collective.stream_id, dtype, step.source.count);
     header.sequence = collective.sent_to[step.peer]++;
     header.step = key.step;
@@ -237,7 +270,8 @@ absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_
                     *collective.sends[index]);
     return absl::OkStatus();
   }
-  WEFT_RETURN_IF_ERROR(WaitForReaders(collective, index, step.target, key));
+  const bool is_posted = std::exchange(collective.receive_is_posted, false);
+  if (!is_posted) WEFT_RETURN_IF_ERROR(WaitForReaders(collective, index, step.target, key));
   switch (step.kind) {
     case CollectiveStep::Kind::kReduce:
       return AddInto(dtype, step.target.count, at(step.source), at(step.target));
@@ -248,13 +282,8 @@ absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_
     default:
       break;
   }
-  MessageHeader header = HeaderOf(collective.stream_id, dtype, step.target.count);
-  header.sequence = collective.received_from[step.peer]++;
-  header.step = key.step;
-  header.micro_batch = key.micro_batch;
-  collective.receiving->Start();
-  transport_.Receive(collective.spec.group[step.peer], header, at(step.target),
-                     *collective.receiving);
+  if (!is_posted) PostReceive(collective, index, key, buffers);
+  collective.receive_is_posted = false;
   return Wait(*collective.receiving, Direction::kReceive, collective.description, key,
               collective.spec.group[step.peer]);
 }
@@ -289,6 +318,34 @@ std::vector<StreamTraffic> TransportCommunicator::traffic() const {
     }
   }
   return traffic;
+}
+
+int64_t TransportCommunicator::early_collective_bytes(RankId peer) const {
+  int64_t most[2] = {0, 0};  // by thread
+  int64_t unanswered = 0;    // of collectives in which this rank only receives
+  for (const auto& collective : collectives_) {
+    const CollectiveSpec& spec = collective->spec;
+    int64_t sum = 0;
+    int64_t longest = 0;
+    int64_t ahead = static_cast<int64_t>(spec.group.size()) - 1;
+    int64_t run = 0;  // receives without a send between them
+    bool answers = false;
+    for (const CollectiveStep& step : spec.schedule.steps) {
+      if (step.kind == CollectiveStep::Kind::kSend) {
+        run = 0;
+        answers = true;
+      }
+      if (step.kind != CollectiveStep::Kind::kReceive || spec.group[step.peer] != peer) continue;
+      const int64_t bytes = DTypeBytes(spec.dtype, step.target.count);
+      sum += bytes;
+      longest = std::max(longest, bytes);
+      ahead = std::max(ahead, ++run);
+    }
+    if (!answers) unanswered += sum;
+    int64_t& of_thread = most[spec.beside_compute ? 1 : 0];
+    if (answers) of_thread = std::max(of_thread, longest * ahead);
+  }
+  return most[0] + most[1] + unanswered;
 }
 
 void TransportCommunicator::Abort(const absl::Status& reason) { transport_.Abort(reason); }

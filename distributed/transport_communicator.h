@@ -42,6 +42,10 @@ class TransportCommunicator final : public Communicator {
   absl::Status Receive(ChannelHandle channel, MessageKey key, void* data) override;
   absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
                              void* const* buffers) override;
+  // Each receive is posted before the send that allows a peer to send the message after. So a peer
+  // is ahead by a message of each other member, or by as many as it may send in a row, for each of
+  // the two threads; and by all that it needs no answer to.
+  int64_t early_collective_bytes(RankId peer) const override;
   void Abort(const absl::Status& reason) override;
 
   // What was sent on everything opened so far, in the order of opening; channels that end here are
@@ -86,6 +90,7 @@ class TransportCommunicator final : public Communicator {
     Sent sent;
     std::vector<std::unique_ptr<Transfer>> sends;  // one per kSend step; null elsewhere
     std::unique_ptr<Transfer> receiving;
+    bool receive_is_posted = false;  // of the next step
   };
 
   enum class Direction { kSend, kReceive };
@@ -95,6 +100,11 @@ class TransportCommunicator final : public Communicator {
                     MessageKey key, RankId peer);
   absl::Status WaitError(const absl::Status& status, Direction direction, const std::string& what,
                          MessageKey key, RankId peer) const;
+  // The receive after send `index` may be posted before it: what comes goes straight to its place,
+  // and a peer is a message less ahead.
+  bool MayReceiveBefore(OpenedCollective& collective, size_t index) const;
+  void PostReceive(OpenedCollective& collective, size_t index, MessageKey key,
+                   void* const* buffers);
   absl::Status PlayStep(OpenedCollective& collective, size_t index, MessageKey key,
                         void* const* buffers);
   // A send that still reads a part of `range` must be over before it is written.

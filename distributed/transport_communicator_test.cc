@@ -318,6 +318,27 @@ TEST_P(CommunicatorTest, CountsWhatItSendsPerStream) {
   });
 }
 
+TEST_P(CommunicatorTest, KnowsWhatAPeerMaySendAhead) {
+  if (ranks() != 2) GTEST_SKIP() << "the figures are those of two ranks";
+  TransportCommunicator& communicator = *communicators_[0];
+  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 0);
+  const auto open = [&](CollectiveSchedule schedule, bool beside_compute) {
+    CollectiveSpec spec = Spec(std::move(schedule));
+    spec.beside_compute = beside_compute;
+    ASSERT_TRUE(communicator.OpenCollective(spec).ok());
+  };
+  // An exchange of all, a message of half, on one thread: one at a time.
+  open(RecursiveDoublingAllReduce(2, 0, 1000), /*beside_compute=*/true);
+  open(RingAllReduce(2, 0, 1000), /*beside_compute=*/true);
+  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 4000);
+  open(RingAllReduce(2, 0, 600), /*beside_compute=*/false);
+  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 4000 + 1200);
+  // What is only received may all come at once.
+  open(TreeBroadcast(2, 0, 1, 10), /*beside_compute=*/false);
+  open(TreeBroadcast(2, 0, 1, 20), /*beside_compute=*/false);
+  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 4000 + 1200 + 120);
+}
+
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
                          Combine(Values("InProcess"), Values(1, 2, 3, 4, 5)));
 INSTANTIATE_TEST_SUITE_P(Grpc, CommunicatorTest, Combine(Values("Grpc"), Values(1, 2, 3, 5)));

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <random>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "distributed/transport_communicator.h"
+#include "executor/arena.h"
 #include "executor/step_program.h"
 #include "executor/variable_store.h"
 #include "platform/cpu_info.h"
@@ -31,6 +33,8 @@ class TimedInputSource final : public InputSource {
     nanoseconds_ += clock_.MonotonicNanos() - begin;
     return status;
   }
+  int64_t held_bytes() const override { return source_->held_bytes(); }
+  int64_t most_bytes() const override { return source_->most_bytes(); }
   double TakeSeconds() { return static_cast<double>(std::exchange(nanoseconds_, 0)) * 1e-9; }
 
  private:
@@ -60,8 +64,13 @@ class Worker::Impl {
       : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
 
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& name, Partition partition,
-                                                 const std::string& data);
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& name, Partition partition,
+                                               const std::string& data);
+  absl::StatusOr<VariableShard> FindVariable(const std::string& name) const;
+  absl::Status WriteVariablePart(const std::string& name, int64_t offset,
+                                 std::span<const std::byte> part);
+  absl::Status ReadVariablePart(const std::string& name, int64_t offset, std::span<std::byte> part);
+  ProcessMemory MeasureMemory() const { return MeasureProcessMemory(files()); }
   absl::Status WriteVariable(const std::string& name, const Tensor& local);
   absl::StatusOr<Tensor> ReadVariable(const std::string& name);
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
@@ -83,12 +92,20 @@ class Worker::Impl {
   absl::Status CheckJoined() const;
   absl::Status AbortStatus();
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
+  // Of the programs and of `added`, which is not one of them yet.
+  MemoryCertificate Certify(const Program& added) const;
+  int64_t TransportBytes(const Program& added) const;
+  FileSystem& files() const {
+    return environment_.files != nullptr ? *environment_.files : RealFileSystem();
+  }
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
 
   const WorkerEnvironment environment_;
   const uint64_t incarnation_;
   JobMembership membership_;
+  MemoryLimit memory_limit_;
+  int64_t early_bytes_limit_ = 0;  // of the transport
   bool joined_ = false;
   bool failed_ = false;
   // Destroyed bottom up: programs before what they run on.
@@ -98,6 +115,7 @@ class Worker::Impl {
   Mutex transport_mutex_;                // Abort comes from other threads
   std::unique_ptr<TransportCommunicator> communicator_;
   std::unique_ptr<VariableStore> variables_;
+  std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
 };
@@ -118,10 +136,17 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   inputs_.clear();
   communicator_.reset();
   membership_ = membership;
+  arena_ = std::make_unique<Arena>(*environment_.device);
   variables_ = std::make_unique<VariableStore>(*environment_.device);
+  ForgetPeakMemory();
+  memory_limit_ = ProcessMemoryLimit(files());
+  if (membership.memory_limit_bytes > 0 && membership.memory_limit_bytes <= memory_limit_.bytes) {
+    memory_limit_ = {membership.memory_limit_bytes, "what the job gives it"};
+  }
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                         environment_.open_transport(membership));
   std::shared_ptr<Transport> shared = std::move(transport);
+  early_bytes_limit_ = shared->early_bytes_limit();
   communicator_ = std::make_unique<TransportCommunicator>(
       *shared, *environment_.clock, JobIdentity{membership.epoch, incarnation_},
       absl::Seconds(membership.stall_timeout_seconds));
@@ -133,7 +158,8 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   }
   joined_ = true;
   failed_ = false;
-  return WorkerInfo{environment_.version, instruction_set, int64_t{getpid()}, incarnation_};
+  return WorkerInfo{environment_.version, instruction_set, int64_t{getpid()}, incarnation_,
+                    memory_limit_};
 }
 
 absl::Status Worker::Impl::CheckJoined() const {
@@ -155,26 +181,89 @@ absl::StatusOr<TimedInputSource*> Worker::Impl::OpenInput(const std::string& dat
   return input.get();
 }
 
-absl::StatusOr<ProgramMemoryReport> Worker::Impl::AddProgram(const std::string& name,
-                                                             Partition partition,
-                                                             const std::string& data) {
+absl::StatusOr<MemoryCertificate> Worker::Impl::AddProgram(const std::string& name,
+                                                           Partition partition,
+                                                           const std::string& data) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));
   WEFT_RETURN_IF_ERROR(variables_->Add(program.partition->variables));
   WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
-  const ExecutorEnvironment environment{environment_.device, variables_.get(),
-                                        communicator_.get(), program.input,
-                                        environment_.clock,  nullptr};
+  ExecutorEnvironment environment;
+  environment.device = environment_.device;
+  environment.variables = variables_.get();
+  environment.communicator = communicator_.get();
+  environment.input = program.input;
+  environment.clock = environment_.clock;
+  environment.arena = arena_.get();
   program.first_stream = communicator_->streams_opened();
   absl::StatusOr<std::unique_ptr<StepProgram>> step = CompileStep(*program.partition, environment);
   if (!step.ok()) return Annotate(step.status(), Name());
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
-  const ProgramMemoryReport report{program.step->memory().arena_bytes,
-                                   program.step->memory().variable_bytes};
+  programs_.erase(name);
+  const MemoryCertificate certificate = Certify(program);
+  WEFT_RETURN_IF_ERROR(CheckFits(Name(), certificate, memory_limit_));
   programs_[name] = std::move(program);
-  return report;
+  return certificate;
+}
+
+int64_t Worker::Impl::TransportBytes(const Program& added) const {
+  // By peer; a step's messages at most, since the next step's wait for its end. Programs share the
+  // streams.
+  std::map<RankId, int64_t> early;
+  const auto add = [&](const Partition& partition) {
+    std::map<RankId, int64_t> bytes;
+    for (const Channel& channel : partition.channels) {
+      if (channel.to != membership_.rank) continue;
+      const auto messages = static_cast<int64_t>(
+          channel.per_micro_batch ? partition.micro_batches.size() : size_t{1});
+      bytes[channel.from] += messages * DTypeBytes(channel.dtype, channel.shape.num_elements());
+    }
+    for (const auto& [peer, sum] : bytes) early[peer] = std::max(early[peer], sum);
+  };
+  add(*added.partition);
+  for (const auto& [name, program] : programs_) add(*program.partition);
+  const int64_t limit = early_bytes_limit_;
+  if (limit == 0) return 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < membership_.addresses.size(); ++i) {
+    const RankId peer(static_cast<int32_t>(i));
+    if (peer == membership_.rank) continue;
+    const int64_t ahead =
+        std::min(limit, early[peer] + communicator_->early_collective_bytes(peer));
+    bytes += kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
+  }
+  return bytes;
+}
+
+MemoryCertificate Worker::Impl::Certify(const Program& added) const {
+  MemoryCertificate certificate;
+  certificate.variable_bytes = variables_->bytes();
+  certificate.arena_bytes = arena_->reserved_bytes();
+  const auto add = [&certificate](const Program& program) {
+    const ProgramMemory& memory = program.step->memory();
+    certificate.workspace_bytes = std::max(certificate.workspace_bytes, memory.workspace_bytes);
+    certificate.constant_bytes += memory.constant_bytes;
+    certificate.packed_bytes += memory.packed_bytes;
+    certificate.staging_bytes += memory.staging_bytes;
+  };
+  add(added);
+  for (const auto& [name, program] : programs_) add(program);
+  int64_t held_input = 0;
+  for (const auto& [data, input] : inputs_) {
+    certificate.input_bytes += input->most_bytes();
+    held_input += input->held_bytes();
+  }
+  certificate.transport_bytes = TransportBytes(added);
+  // Of what is counted above, the process has this by now.
+  ReleaseFreeMemory();
+  const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
+                          certificate.constant_bytes + held_input;
+  const ProcessMemory memory = MeasureMemory();
+  certificate.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
+  certificate.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - certificate.total());
+  return certificate;
 }
 
 absl::Status Worker::Impl::WriteVariable(const std::string& name, const Tensor& local) {
@@ -185,6 +274,25 @@ absl::Status Worker::Impl::WriteVariable(const std::string& name, const Tensor& 
 absl::StatusOr<Tensor> Worker::Impl::ReadVariable(const std::string& name) {
   if (!joined_) return CheckJoined();
   return variables_->Read(name);
+}
+
+absl::StatusOr<VariableShard> Worker::Impl::FindVariable(const std::string& name) const {
+  if (!joined_) return CheckJoined();
+  const VariableShard* const shard = variables_->Find(name);
+  if (shard != nullptr) return *shard;
+  return absl::NotFoundError(absl::StrCat(Name(), " has no variable '", name, "'"));
+}
+
+absl::Status Worker::Impl::WriteVariablePart(const std::string& name, int64_t offset,
+                                             std::span<const std::byte> part) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  return variables_->WritePart(name, offset, part);
+}
+
+absl::Status Worker::Impl::ReadVariablePart(const std::string& name, int64_t offset,
+                                            std::span<std::byte> part) {
+  if (!joined_) return CheckJoined();
+  return variables_->ReadPart(name, offset, part);
 }
 
 // A step whose loss is not finite has changed nothing: it is run again, looking at every node.
@@ -212,6 +320,7 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
     if (program == programs_.end()) {
       return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
     }
+    WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
     StepOptions options;
     options.scalars = range.scalars;
     // Their memory is used again in every step.
@@ -293,9 +402,8 @@ Worker::~Worker() = default;
 absl::StatusOr<WorkerInfo> Worker::Join(const JobMembership& membership) {
   return impl_->Join(membership);
 }
-absl::StatusOr<ProgramMemoryReport> Worker::AddProgram(const std::string& program,
-                                                       Partition partition,
-                                                       const std::string& data) {
+absl::StatusOr<MemoryCertificate> Worker::AddProgram(const std::string& program,
+                                                     Partition partition, const std::string& data) {
   return impl_->AddProgram(program, std::move(partition), data);
 }
 absl::Status Worker::WriteVariable(const std::string& name, const Tensor& local) {
@@ -304,6 +412,18 @@ absl::Status Worker::WriteVariable(const std::string& name, const Tensor& local)
 absl::StatusOr<Tensor> Worker::ReadVariable(const std::string& name) {
   return impl_->ReadVariable(name);
 }
+absl::StatusOr<VariableShard> Worker::FindVariable(const std::string& name) const {
+  return impl_->FindVariable(name);
+}
+absl::Status Worker::WriteVariablePart(const std::string& name, int64_t offset,
+                                       std::span<const std::byte> part) {
+  return impl_->WriteVariablePart(name, offset, part);
+}
+absl::Status Worker::ReadVariablePart(const std::string& name, int64_t offset,
+                                      std::span<std::byte> part) {
+  return impl_->ReadVariablePart(name, offset, part);
+}
+ProcessMemory Worker::MeasureMemory() const { return impl_->MeasureMemory(); }
 absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
                               const std::function<void(const StepReport&)>& report) {
   return impl_->RunSteps(ranges, report);

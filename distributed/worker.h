@@ -2,8 +2,11 @@
 #ifndef WEFT_DISTRIBUTED_WORKER_H_
 #define WEFT_DISTRIBUTED_WORKER_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,6 +14,8 @@
 #include "distributed/worker_client.h"
 #include "executor/input_source.h"
 #include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/process_memory.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -30,6 +35,7 @@ struct WorkerEnvironment {
   InputSourceFactory open_input;
   TransportFactory open_transport;
   std::string version;
+  FileSystem* files = nullptr;  // that tell of the process's memory; null = the real ones
 };
 
 // Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,
@@ -39,10 +45,16 @@ class Worker {
   explicit Worker(WorkerEnvironment environment);
   ~Worker();
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program, Partition partition,
-                                                 const std::string& data);
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program, Partition partition,
+                                               const std::string& data);
   absl::Status WriteVariable(const std::string& name, const Tensor& local);
   absl::StatusOr<Tensor> ReadVariable(const std::string& name);
+  // The same in parts, for who passes them on without holding the whole.
+  absl::StatusOr<VariableShard> FindVariable(const std::string& name) const;
+  absl::Status WriteVariablePart(const std::string& name, int64_t offset,
+                                 std::span<const std::byte> part);
+  absl::Status ReadVariablePart(const std::string& name, int64_t offset, std::span<std::byte> part);
+  ProcessMemory MeasureMemory() const;
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
   absl::StatusOr<WorkerTraffic> ReadTraffic();

@@ -11,8 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "distributed/memory_certificate.h"
 #include "distributed/traffic.h"
 #include "graph/partition.h"
+#include "platform/process_memory.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -30,7 +32,7 @@ struct JobMembership {
   bool strict = false;
   std::string instruction_set;  // coordinator's; compared when strict
   int threads = 1;
-  int64_t memory_limit_bytes = 0;     // 0 = none
+  int64_t memory_limit_bytes = 0;     // of the worker addressed; 0 = what its machine allows
   double stall_timeout_seconds = 60;  // longest wait for a peer
 };
 
@@ -39,6 +41,7 @@ struct WorkerInfo {
   std::string instruction_set;
   int64_t process_id = 0;
   uint64_t incarnation = 0;
+  MemoryLimit memory_limit;  // what it may have; the job's, when that says less than its own
 };
 
 // A run of equal steps.
@@ -57,11 +60,6 @@ struct StepReport {
   double input_seconds = 0;  // waiting for data
 };
 
-struct ProgramMemoryReport {
-  int64_t arena_bytes = 0;
-  int64_t variable_bytes = 0;
-};
-
 // Calls are made one at a time, by one thread, except Abort (any thread). Every call has a deadline
 // of its own; a worker that dies ends it with Unavailable naming rank, address and what was under
 // way.
@@ -71,10 +69,12 @@ class WorkerClient {
   virtual std::string name() const = 0;  // "worker:1 (unix:/..., pid 4711)"
 
   virtual absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) = 0;
-  // `data` describes the data set in words of the InputSourceFactory; empty = none.
-  virtual absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
-                                                         const Partition& partition,
-                                                         const std::string& data) = 0;
+  // `data` describes the data set in words of the InputSourceFactory; empty = none. What the rank
+  // needs for all programs so far; ResourceExhausted, before any of it is taken, when that is more
+  // than its limit.
+  virtual absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+                                                       const Partition& partition,
+                                                       const std::string& data) = 0;
   // Host tensors of the local shard.
   virtual absl::Status WriteVariable(const std::string& name, const Tensor& local) = 0;
   virtual absl::StatusOr<Tensor> ReadVariable(const std::string& name) = 0;
@@ -84,6 +84,8 @@ class WorkerClient {
                                 const std::function<void(const StepReport&)>& report) = 0;
   // What it has sent since it joined, also after an error.
   virtual absl::StatusOr<WorkerTraffic> ReadTraffic() = 0;
+  // What the worker's process has, and had at most.
+  virtual absl::StatusOr<ProcessMemory> MeasureMemory() { return ProcessMemory(); }
   // Ends whatever the worker does.
   virtual void Abort(const absl::Status& reason) = 0;
 };

@@ -9,6 +9,7 @@
 #include "distributed/grpc/address.h"
 #include "distributed/grpc/grpc_server.h"
 #include "platform/clock.h"
+#include "platform/process_memory.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -21,6 +22,7 @@ constexpr absl::Duration kStopPatience = absl::Seconds(1);
 }  // namespace
 
 absl::Status ServeWorker(const WorkerProcessOptions& options) {
+  KeepHeapSmall();
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                         GrpcServer::Start({options.listen, options.insecure_network}));
   if (!IsLocalAddress(server->address())) {

@@ -301,6 +301,7 @@ absl::StatusOr<LoweredStep> LoweringState::Finish() {
     copy.bytes = step_.buffers.bytes(variable);
     step_.buffers.Touch(value, position() - 1);
   }
+  step_.variables.assign(variable_buffers_.begin(), variable_buffers_.end());
   return std::move(step_);
 }
 

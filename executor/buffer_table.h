@@ -15,12 +15,15 @@ using BufferIndex = int;
 inline constexpr BufferIndex kNoBuffer = -1;
 
 // Buffers by index. Buffers may be merged (a view, an update in place): they then share memory and
-// the union of their lifetimes. Fixed buffers (variables, constants, scalars) have an address from
-// the start; the others get one from the arena.
+// the union of their lifetimes. Fixed buffers (variables, constants, scalars) have an address of
+// their own; the others get one from the arena.
 class BufferTable {
  public:
   BufferIndex AddArena(int64_t bytes, int group = -1);
   BufferIndex AddFixed(void* address, int64_t bytes, bool writable);
+
+  // Of a fixed buffer whose memory comes later than it.
+  void SetAddress(BufferIndex buffer, void* address) { records_[buffer].address = address; }
 
   // Instruction `position` touches the buffer.
   void Touch(BufferIndex buffer, int position);

@@ -83,6 +83,7 @@ absl::StatusOr<CollectiveLowering::Opened> CollectiveLowering::Open(
     spec.group.push_back(RankId(static_cast<int32_t>(rank)));
   }
   spec.dtype = collective.dtype;
+  spec.beside_compute = beside_compute_;
   for (size_t i = buffers.size(); i < collective.schedule.buffer_elements.size(); ++i) {
     buffers.push_back(state_.step_.buffers.AddArena(
         DTypeBytes(spec.dtype, collective.schedule.buffer_elements[i])));
@@ -124,6 +125,8 @@ absl::Status CollectiveLowering::ReserveAsync() {
   }
   const auto uses = graph.BuildUses();
   WEFT_ASSIGN_OR_RETURN(std::vector<NodeId> order, graph.TopologicalOrder());
+  beside_compute_ = true;
+  std::vector<BufferIndex> scratch;  // one for all: the thread plays one collective at a time
   for (NodeId id : order) {
     const Node& node = graph.node(id);
     if (node.schema == nullptr || node.schema->op_class() != OpClass::kCommunication ||
@@ -135,6 +138,10 @@ absl::Status CollectiveLowering::ReserveAsync() {
     });
     if (!sums_only) continue;
     WEFT_ASSIGN_OR_RETURN(Region region, ReserveAllReduce(graph, node));
+    for (size_t i = 0; i < region.scratch.size(); ++i) {
+      if (i == scratch.size()) scratch.push_back(region.scratch[i]);
+      state_.step_.buffers.Merge(region.scratch[i], scratch[i]);
+    }
     const int async_index = static_cast<int>(state_.async_.size());
     AsyncCollective async;
     async.node = id;

@@ -66,6 +66,7 @@ class CollectiveLowering {
   absl::StatusOr<BufferIndex> Input(Scope& scope, const Node& node, int i);
 
   LoweringState& state_;
+  bool beside_compute_ = false;  // what is opened is for the communication thread
 };
 
 }  // namespace weft

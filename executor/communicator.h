@@ -36,6 +36,8 @@ struct CollectiveSpec {
   DType dtype = DType::kFloat32;
   CollectiveSchedule schedule;  // of this rank
   std::string tensors = {};     // for messages: "tensor 'w@grad' and 3 more"
+  // Played by the communication thread, beside those of the compute thread.
+  bool beside_compute = false;
 };
 
 // Thread-safe. The Open calls happen before the first step and may allocate; Send, Receive and Run
@@ -61,6 +63,12 @@ class Communicator {
   // Plays the schedule. `buffers[i]` is buffer i of the schedule, host memory. Blocks.
   virtual absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
                                      void* const* buffers) = 0;
+
+  // Most bytes that it may hold of what `peer` sends in collectives before they are played here.
+  virtual int64_t early_collective_bytes(RankId peer) const {
+    static_cast<void>(peer);
+    return 0;
+  }
 
   // Ends all pending and future calls, here and on the peers, with Aborted carrying `reason`.
   virtual void Abort(const absl::Status& reason) = 0;

@@ -69,6 +69,7 @@ class ForwardRunner::Impl {
         options_(options),
         device_(options.device != nullptr ? *options.device : CpuDevice()),
         variables_(device_),
+        arena_(device_),
         communicator_(NewSoloCommunicator()) {
     for (std::string& name : ValueInputsOf(graph_)) value_inputs_.insert(std::move(name));
     for (ValueId id : graph_.inputs()) {
@@ -178,8 +179,8 @@ class ForwardRunner::Impl {
     }
     WEFT_RETURN_IF_ERROR(AddVariables(*partition));
     partition->actions = {{Action::Kind::kUpdate, 0}};
-    const ExecutorEnvironment environment{&device_, &variables_,  communicator_.get(),
-                                          &inputs_, &RealClock(), nullptr};
+    const ExecutorEnvironment environment{
+        &device_, &variables_, communicator_.get(), &inputs_, &RealClock(), nullptr, &arena_};
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StepProgram> program,
                           CompileStep(*partition, environment));
     return Compiled{std::move(partition), std::move(program)};
@@ -206,6 +207,7 @@ class ForwardRunner::Impl {
   const Options options_;
   Device& device_;
   VariableStore variables_;
+  Arena arena_;  // of all programs
   std::unique_ptr<Communicator> communicator_;
   CallInputs inputs_;
   std::set<std::string> value_inputs_;

@@ -22,6 +22,9 @@ class InputSource {
   // name file, record and what to do.
   virtual absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                             void* target) = 0;
+  // Bytes that it holds now, and at most: the data set, read whole.
+  virtual int64_t held_bytes() const { return 0; }
+  virtual int64_t most_bytes() const { return held_bytes(); }
 };
 
 }  // namespace weft

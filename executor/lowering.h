@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -91,6 +92,8 @@ struct LoweredStep {
   std::vector<StepScalar> scalars;
   std::vector<FeedInput> feeds;
   std::vector<LoweredReport> reports;
+  // Fixed buffers that get their addresses when the variables get memory.
+  std::vector<std::pair<std::string, BufferIndex>> variables;
   int64_t workspace_bytes = 0;
 };
 

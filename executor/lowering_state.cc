@@ -123,9 +123,11 @@ absl::StatusOr<BufferIndex> LoweringState::BufferOf(Scope& scope, ValueId id) {
     case ValueSource::kVariable: {
       auto [it, added] = variable_buffers_.try_emplace(value.name, kNoBuffer);
       if (added) {
-        WEFT_ASSIGN_OR_RETURN(void* address, environment_.variables->DevicePointer(value.name));
+        if (environment_.variables->Find(value.name) == nullptr) {
+          return absl::NotFoundError(absl::StrCat("no variable '", value.name, "' on this rank"));
+        }
         WEFT_ASSIGN_OR_RETURN(int64_t bytes, ValueBytes(*scope.graph, id));
-        it->second = step_.buffers.AddFixed(address, bytes, true);
+        it->second = step_.buffers.AddFixed(nullptr, bytes, true);
       }
       return slot = it->second;
     }

@@ -36,14 +36,18 @@ bool IsHostOperation(OpCode code) {
 class CompiledStep final : public StepProgram {
  public:
   CompiledStep(const ExecutorEnvironment& environment, const Partition& partition)
-      : environment_(environment), guard_(partition.guard) {}
+      : environment_(environment),
+        guard_(partition.guard),
+        own_arena_(*environment.device),
+        arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
   ~CompiledStep() override {
     communication_.reset();
     compute_.clear();  // streams go last of all that work may touch
   }
 
-  absl::Status Bind(LoweredStep step);
+  absl::Status Build(LoweredStep step);
 
+  absl::Status Prepare() override;
   absl::Status RunInto(const StepOptions& options, StepResult& result) override;
   const ProgramMemory& memory() const override { return memory_; }
   void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
@@ -51,8 +55,12 @@ class CompiledStep final : public StepProgram {
   std::string DebugString() const override;
 
  private:
-  absl::StatusOr<Instruction> BindInstruction(const LoweredInstruction& lowered);
+  absl::Status BuildStreams();
+  void MeasureMemory(const MemoryPlan& plan);
+  Instruction BuildInstruction(const LoweredInstruction& lowered) const;
+  int64_t StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const;
   absl::Status AddStaging(Instruction& instruction, const LoweredInstruction& lowered);
+  void SetAddresses(Instruction& instruction, const LoweredInstruction& lowered, void* arena) const;
   absl::Status WriteScalars(const StepOptions& options);
   absl::Status Play(const StepOptions& options);
   absl::Status PlayTimed(const StepOptions& options);
@@ -69,7 +77,10 @@ class CompiledStep final : public StepProgram {
   const ExecutorEnvironment environment_;
   const std::string guard_;
   LoweredStep step_;
-  std::shared_ptr<Buffer> arena_;
+  Arena own_arena_;  // unless the environment has one
+  Arena& arena_;
+  void* arena_memory_ = nullptr;  // that the addresses are in
+  bool prepared_ = false;
   std::vector<Instruction> compute_;
   std::vector<Instruction> communication_list_;
   std::vector<std::unique_ptr<Event>> signal_events_;
@@ -88,43 +99,37 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<CommunicationThread> communication_;
 };
 
-absl::StatusOr<Instruction> CompiledStep::BindInstruction(const LoweredInstruction& lowered) {
-  Instruction bound;
-  bound.code = lowered.code;
-  bound.info = lowered.info;
-  bound.micro_batch = lowered.micro_batch;
-  bound.kernel = lowered.kernel;
-  bound.handle = lowered.handle;
-  bound.feed = lowered.feed;
-  bound.first = lowered.first;
-  bound.count = lowered.count;
-  bound.elements = lowered.elements;
-  bound.bytes = lowered.bytes;
-  bound.dtype = lowered.dtype;
-  bound.region = lowered.region;
-  bound.wait_signals = lowered.wait_signals;
-  void* arena = arena_ != nullptr ? arena_->data() : nullptr;
-  for (BufferIndex buffer : lowered.inputs) {
-    bound.inputs.push_back(step_.buffers.AddressIn(buffer, arena));
-  }
-  for (BufferIndex buffer : lowered.outputs) {
-    bound.outputs.push_back(step_.buffers.AddressIn(buffer, arena));
-  }
-  bound.context.workspace = step_.buffers.AddressIn(lowered.workspace, arena);
-  if (!host_accessible_ && IsHostOperation(lowered.code)) {
-    WEFT_RETURN_IF_ERROR(AddStaging(bound, lowered));
-  }
-  return bound;
+Instruction CompiledStep::BuildInstruction(const LoweredInstruction& lowered) const {
+  Instruction instruction;
+  instruction.code = lowered.code;
+  instruction.info = lowered.info;
+  instruction.micro_batch = lowered.micro_batch;
+  instruction.kernel = lowered.kernel;
+  instruction.handle = lowered.handle;
+  instruction.feed = lowered.feed;
+  instruction.first = lowered.first;
+  instruction.count = lowered.count;
+  instruction.elements = lowered.elements;
+  instruction.bytes = lowered.bytes;
+  instruction.dtype = lowered.dtype;
+  instruction.region = lowered.region;
+  instruction.wait_signals = lowered.wait_signals;
+  instruction.inputs.resize(lowered.inputs.size());
+  instruction.outputs.resize(lowered.outputs.size());
+  return instruction;
+}
+
+// A bucket's first slot stands for the whole region.
+int64_t CompiledStep::StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const {
+  const bool is_bucket = lowered.code == OpCode::kCollective && buffer == lowered.inputs.front();
+  const int64_t bytes = step_.buffers.bytes(buffer);
+  return is_bucket ? std::max(bytes, lowered.bytes) : bytes;
 }
 
 absl::Status CompiledStep::AddStaging(Instruction& instruction, const LoweredInstruction& lowered) {
-  const bool reads = !lowered.inputs.empty();
-  for (BufferIndex buffer : reads ? lowered.inputs : lowered.outputs) {
-    int64_t bytes = step_.buffers.bytes(buffer);
-    // A bucket's first slot stands for the whole region.
-    if (lowered.code == OpCode::kCollective && buffer == lowered.inputs.front()) {
-      bytes = std::max(bytes, lowered.bytes);
-    }
+  if (host_accessible_ || !IsHostOperation(lowered.code)) return absl::OkStatus();
+  for (BufferIndex buffer : lowered.inputs.empty() ? lowered.outputs : lowered.inputs) {
+    const int64_t bytes = StagingBytes(lowered, buffer);
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
                           CpuDevice().Allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1))));
     instruction.staging.push_back(std::move(memory));
@@ -133,49 +138,107 @@ absl::Status CompiledStep::AddStaging(Instruction& instruction, const LoweredIns
   return absl::OkStatus();
 }
 
-absl::Status CompiledStep::Bind(LoweredStep step) {
-  step_ = std::move(step);
-  Device& device = *environment_.device;
-  host_accessible_ = device.info().host_accessible;
-  WEFT_ASSIGN_OR_RETURN(MemoryPlan plan, step_.buffers.PlanArena());
-  memory_ = {plan.arena_bytes, environment_.variables->bytes(), step_.workspace_bytes,
-             plan.lower_bound_bytes};
-  if (plan.arena_bytes > 0) {
-    WEFT_ASSIGN_OR_RETURN(arena_, device.Allocate(static_cast<size_t>(plan.arena_bytes)));
-    // First touch now, not in the first step.
-    if (host_accessible_) std::memset(arena_->data(), 0, arena_->size());
+void CompiledStep::SetAddresses(Instruction& instruction, const LoweredInstruction& lowered,
+                                void* arena) const {
+  for (size_t i = 0; i < lowered.inputs.size(); ++i) {
+    instruction.inputs[i] = step_.buffers.AddressIn(lowered.inputs[i], arena);
   }
-  WEFT_ASSIGN_OR_RETURN(compute_stream_, device.NewStream("compute"));
-  for (const LoweredInstruction& lowered : step_.compute) {
-    WEFT_ASSIGN_OR_RETURN(Instruction bound, BindInstruction(lowered));
-    compute_.push_back(std::move(bound));
-    if (lowered.code == OpCode::kSignal) {
-      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());
-      signal_events_.push_back(std::move(event));
+  for (size_t i = 0; i < lowered.outputs.size(); ++i) {
+    instruction.outputs[i] = step_.buffers.AddressIn(lowered.outputs[i], arena);
+  }
+  instruction.context.workspace = step_.buffers.AddressIn(lowered.workspace, arena);
+}
+
+void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
+  memory_.arena_bytes = plan.arena_bytes;
+  memory_.workspace_bytes = step_.workspace_bytes;
+  memory_.lower_bound_bytes = plan.lower_bound_bytes;
+  memory_.variable_bytes = environment_.variables->bytes();
+  const void* known = nullptr;
+  for (const Tensor& constant : step_.constants) {
+    // One that needs no copy comes twice.
+    if (constant.raw_data() != known) {
+      memory_.constant_bytes += static_cast<int64_t>(constant.bytes());
+    }
+    known = constant.raw_data();
+  }
+  for (const std::unique_ptr<Kernel>& kernel : step_.kernels) {
+    memory_.packed_bytes += static_cast<int64_t>(kernel->retained_bytes());
+  }
+  if (host_accessible_) return;
+  for (const auto* list : {&step_.compute, &step_.communication}) {
+    for (const LoweredInstruction& lowered : *list) {
+      if (!IsHostOperation(lowered.code)) continue;
+      for (BufferIndex buffer : lowered.inputs.empty() ? lowered.outputs : lowered.inputs) {
+        memory_.staging_bytes += StagingBytes(lowered, buffer);
+      }
     }
   }
+}
+
+absl::Status CompiledStep::Build(LoweredStep step) {
+  step_ = std::move(step);
+  host_accessible_ = environment_.device->info().host_accessible;
+  WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, step_.buffers.PlanArena());
+  MeasureMemory(plan);
+  arena_.Reserve(plan.arena_bytes);
+  for (const LoweredInstruction& lowered : step_.compute) {
+    compute_.push_back(BuildInstruction(lowered));
+  }
   for (const LoweredInstruction& lowered : step_.communication) {
-    WEFT_ASSIGN_OR_RETURN(Instruction bound, BindInstruction(lowered));
-    communication_list_.push_back(std::move(bound));
+    communication_list_.push_back(BuildInstruction(lowered));
   }
   bool awaited_next = false;
   for (auto instruction = compute_.rbegin(); instruction != compute_.rend(); ++instruction) {
     instruction->is_last_before_await = instruction->code == OpCode::kSignal && awaited_next;
     if (instruction->code != OpCode::kSignal) awaited_next = instruction->code == OpCode::kAwait;
   }
+  timings_.resize(step_.infos.size());
+  return BuildStreams();
+}
+
+absl::Status CompiledStep::BuildStreams() {
+  Device& device = *environment_.device;
+  WEFT_ASSIGN_OR_RETURN(compute_stream_, device.NewStream("compute"));
   // The vectors no longer move: the contexts may point at their elements.
   for (Instruction& instruction : compute_) {
     instruction.context.inputs = instruction.inputs.data();
     instruction.context.outputs = instruction.outputs.data();
     instruction.context.stream = compute_stream_.get();
+    if (instruction.code != OpCode::kSignal) continue;
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());
+    signal_events_.push_back(std::move(event));
   }
-  timings_.resize(step_.infos.size());
   if (communication_list_.empty()) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
   communication_ = std::make_unique<CommunicationThread>(
       static_cast<int>(communication_list_.size()),
       [this](int i) { return communication_list_[i].wait_signals; },
       [this](int i) { return RunCommunication(i); });
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::Prepare() {
+  WEFT_ASSIGN_OR_RETURN(void* const arena, arena_.Memory());
+  if (prepared_ && arena == arena_memory_) return absl::OkStatus();
+  if (!prepared_) {
+    for (const auto& [name, buffer] : step_.variables) {
+      WEFT_ASSIGN_OR_RETURN(void* const address, environment_.variables->DevicePointer(name));
+      step_.buffers.SetAddress(buffer, address);
+    }
+    for (size_t i = 0; i < compute_.size(); ++i) {
+      WEFT_RETURN_IF_ERROR(AddStaging(compute_[i], step_.compute[i]));
+    }
+    for (size_t i = 0; i < communication_list_.size(); ++i) {
+      WEFT_RETURN_IF_ERROR(AddStaging(communication_list_[i], step_.communication[i]));
+    }
+  }
+  for (size_t i = 0; i < compute_.size(); ++i) SetAddresses(compute_[i], step_.compute[i], arena);
+  for (size_t i = 0; i < communication_list_.size(); ++i) {
+    SetAddresses(communication_list_[i], step_.communication[i], arena);
+  }
+  arena_memory_ = arena;
+  prepared_ = true;
   return absl::OkStatus();
 }
 
@@ -409,7 +472,6 @@ absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
 }
 
 absl::Status CompiledStep::ReadReports(StepResult& result) {
-  const void* arena = arena_ != nullptr ? arena_->data() : nullptr;
   for (const LoweredReport& report : step_.reports) {
     Tensor& tensor = result.reports[report.name];
     const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
@@ -417,7 +479,7 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
     if (!reusable) {
       WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
     }
-    const void* source = step_.buffers.AddressIn(report.buffer, const_cast<void*>(arena));
+    const void* source = step_.buffers.AddressIn(report.buffer, arena_memory_);
     WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
                                                          tensor.raw_data(), tensor.bytes()));
   }
@@ -425,6 +487,7 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
 }
 
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
+  WEFT_RETURN_IF_ERROR(Prepare());
   current_step_ = options.step;
   guard_failed_ = false;
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
@@ -486,7 +549,7 @@ absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partit
                                                          const ExecutorEnvironment& environment) {
   WEFT_ASSIGN_OR_RETURN(LoweredStep step, LowerStep(partition, environment));
   auto program = std::make_unique<CompiledStep>(environment, partition);
-  WEFT_RETURN_IF_ERROR(program->Bind(std::move(step)));
+  WEFT_RETURN_IF_ERROR(program->Build(std::move(step)));
   return program;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "executor/arena.h"
 #include "executor/communicator.h"
 #include "executor/input_source.h"
 #include "executor/variable_store.h"
@@ -32,14 +33,19 @@ struct ExecutorEnvironment {
   InputSource* input = nullptr;  // may be null when the partition has no data inputs
   Clock* clock = nullptr;
   const KernelRegistry* kernels = nullptr;  // null = KernelRegistry::Global()
+  Arena* arena = nullptr;                   // null = the program has one of its own
 };
 
-// What one rank's compile found (the start of the memory certificate).
+// What one rank's compile found a program to need, in bytes, each exact. Nothing of it but the
+// constants and what kernels keep is allocated before Prepare.
 struct ProgramMemory {
-  int64_t arena_bytes = 0;
-  int64_t variable_bytes = 0;
-  int64_t workspace_bytes = 0;  // part of the arena
-  int64_t lower_bound_bytes = 0;
+  int64_t arena_bytes = 0;        // everything that a step makes; programs share the largest
+  int64_t workspace_bytes = 0;    // of the arena: the largest scratch memory of a kernel
+  int64_t lower_bound_bytes = 0;  // of the arena: the most alive at any one instruction
+  int64_t variable_bytes = 0;     // all variables of the rank, not only the program's
+  int64_t constant_bytes = 0;     // constants of its graphs, and copies of them for the device
+  int64_t packed_bytes = 0;       // what kernels keep from run to run (Kernel::retained_bytes)
+  int64_t staging_bytes = 0;      // host memory for a device whose memory the host cannot reach
 };
 
 struct StepOptions {
@@ -64,11 +70,15 @@ struct NodeStatistics {
   int64_t nanoseconds = 0;
 };
 
-// Immutable after compile but for its arena: one step at a time. In the steady state RunInto
+// Immutable after compile but for its memory: one step at a time, also of programs that share an
+// arena. In the steady state RunInto
 // allocates nothing of our own and takes no lock on the compute path.
 class StepProgram {
  public:
   virtual ~StepProgram() = default;
+  // Gives the program its memory and its addresses, where it has not got them or another program
+  // has made the arena grow. RunInto does so too; before it, the first step takes no longer.
+  virtual absl::Status Prepare() = 0;
   // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable
   // changes and the error is OutOfRange ("loss is nan ..."); the caller may run again with
   // check_numerics. The first error of any instruction aborts the communicator and is returned with

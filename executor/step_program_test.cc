@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "executor/communicator.h"
+#include "executor/planned_memory.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -109,7 +110,7 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
     absl::Status added = variables_->Add(partition.variables);
     if (!added.ok()) return added;
     auto program = CompileStep(partition, {device_.get(), variables_.get(), communicator_.get(),
-                                           &source_, &RealClock(), nullptr});
+                                           &source_, &RealClock(), nullptr, arena_});
     if (program.ok()) program_ = *std::move(program);
     return program.status();
   }
@@ -132,6 +133,7 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
   std::unique_ptr<VariableStore> variables_;
   std::unique_ptr<Communicator> communicator_ = NewSoloCommunicator();
   CountingSource source_;
+  Arena* arena_ = nullptr;  // null: each program has its own
   std::unique_ptr<StepProgram> program_;
 };
 
@@ -198,6 +200,51 @@ TEST_P(StepProgramTest, ZeroSamplesAddNothing) {
   ASSERT_TRUE(Compile(partition).ok());
   ASSERT_TRUE(RunStep().ok());
   EXPECT_EQ(Weights(), (std::vector<float>{-3, -6, -9}));
+}
+
+TEST_P(StepProgramTest, TakesNoMemoryBeforeItIsPrepared) {
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  const ProgramMemory& memory = program_->memory();
+  EXPECT_GT(memory.arena_bytes, 0);
+  EXPECT_EQ(memory.variable_bytes, static_cast<int64_t>(kAlignment));  // 3 floats
+  EXPECT_GE(memory.arena_bytes, memory.lower_bound_bytes);
+  EXPECT_LT(device_->bytes_in_use(), kAlignment);  // the rate
+  ASSERT_TRUE(program_->Prepare().ok());
+  EXPECT_GE(device_->bytes_in_use(), static_cast<size_t>(memory.arena_bytes));
+}
+
+TEST_P(StepProgramTest, IsPlannedAsItIsCompiled) {
+  for (const bool tree : {false, true}) {
+    const Partition partition = SumPartition(4, tree);
+    const auto planned = PlanProgramMemory(partition, *device_);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    variables_ = std::make_unique<VariableStore>(*device_);
+    ASSERT_TRUE(Compile(partition).ok());
+    EXPECT_EQ(planned->arena_bytes, program_->memory().arena_bytes);
+    EXPECT_EQ(planned->variable_bytes, program_->memory().variable_bytes);
+    EXPECT_EQ(planned->staging_bytes, program_->memory().staging_bytes);
+    program_.reset();
+  }
+}
+
+// The second needs more than the first: when it runs, the memory moves, and the first follows.
+TEST_P(StepProgramTest, ProgramsShareOneArenaInTurn) {
+  Arena arena(*device_);
+  arena_ = &arena;
+  ASSERT_TRUE(Compile(SumPartition(1, false)).ok());
+  ASSERT_TRUE(RunStep().ok());
+  std::unique_ptr<StepProgram> small = std::move(program_);
+  ASSERT_TRUE(Compile(SumPartition(8, true)).ok());
+  EXPECT_GT(program_->memory().arena_bytes, small->memory().arena_bytes);
+  EXPECT_EQ(arena.reserved_bytes(), program_->memory().arena_bytes);
+  ASSERT_TRUE(RunStep().ok());
+  program_.swap(small);
+  ASSERT_TRUE(RunStep().ok());
+  // Twice the only micro-batch, once the sum of eight.
+  EXPECT_EQ(Weights(), (std::vector<float>{-38, -76, -114}));
+  EXPECT_EQ(arena.allocated_bytes(), arena.reserved_bytes());
+  small.reset();
+  program_.reset();
 }
 
 TEST_P(StepProgramTest, StatisticsCountEveryCall) {

@@ -11,13 +11,33 @@ namespace weft {
 namespace {
 
 constexpr absl::Duration kCopyTimeout = absl::Minutes(5);
+// Zeros are copied to other memories in parts of this size.
+constexpr size_t kZeroBytes = size_t{1} << 20;
 
-absl::Status CheckLocal(const Tensor& local, const VariableShard& shard) {
-  if (local.dtype() == shard.dtype && local.shape() == shard.local_shape) return absl::OkStatus();
-  const auto name = [](DType dtype) { return std::string(DTypeName(dtype)); };
+absl::Status CheckLocal(DType dtype, const Shape& shape, const VariableShard& shard) {
+  if (dtype == shard.dtype && shape == shard.local_shape) return absl::OkStatus();
+  const auto name = [](DType type) { return std::string(DTypeName(type)); };
   return absl::InvalidArgumentError(absl::StrCat(
       "variable '", shard.name, "' is ", name(shard.dtype), shard.local_shape.ToString(),
-      " on this rank, got ", name(local.dtype()), local.shape().ToString()));
+      " on this rank, got ", name(dtype), shape.ToString()));
+}
+
+absl::Status CheckPart(const std::string& name, const Tensor& variable, int64_t offset,
+                       size_t bytes) {
+  if (offset >= 0 && static_cast<size_t>(offset) <= variable.bytes() &&
+      bytes <= variable.bytes() - static_cast<size_t>(offset)) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat("variable '", name, "' has ", variable.bytes(),
+                                            " bytes on this rank, asked for ", bytes, " at ",
+                                            offset));
+}
+
+// In units of the alignment that every buffer has.
+int64_t BytesOf(const VariableShard& shard) {
+  constexpr auto kUnit = static_cast<int64_t>(kAlignment);
+  const int64_t bytes = DTypeBytes(shard.dtype, shard.local_shape.num_elements());
+  return (bytes + kUnit - 1) / kUnit * kUnit;
 }
 
 absl::Status CheckGlobal(const Tensor& global, const VariableShard& shard) {
@@ -109,56 +129,85 @@ absl::StatusOr<std::vector<Run>> RunsOf(const VariableShard& shard) {
 }  // namespace
 
 absl::Status VariableStore::Add(const std::vector<VariableShard>& shards) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
   for (const VariableShard& shard : shards) {
-    const auto known = entries_.find(shard.name);
-    if (known != entries_.end()) {
-      WEFT_RETURN_IF_ERROR(CheckLocal(known->second.tensor, shard));
-      continue;
-    }
-    WEFT_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Zeros(shard.dtype, shard.local_shape));
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
-                          device_.Allocate(std::max<size_t>(zeros.bytes(), 1)));
-    WEFT_RETURN_IF_ERROR(
-        device_.CopyFromHost(*stream, zeros.raw_data(), memory->data(), zeros.bytes()));
-    WEFT_RETURN_IF_ERROR(stream->Synchronize(kCopyTimeout));
-    entries_[shard.name] = {shard, Tensor(shard.dtype, shard.local_shape, std::move(memory))};
+    const auto [known, added] = entries_.try_emplace(shard.name, Entry{shard, Tensor()});
+    if (added) continue;
+    const VariableShard& other = known->second.shard;
+    WEFT_RETURN_IF_ERROR(CheckLocal(other.dtype, other.local_shape, shard));
   }
   return absl::OkStatus();
 }
 
-absl::Status VariableStore::Write(const std::string& name, const Tensor& local) {
-  const auto entry = entries_.find(name);
-  if (entry == entries_.end()) {
-    return absl::NotFoundError(absl::StrCat("no variable '", name, "' on this rank"));
+absl::Status VariableStore::Allocate(Entry& entry) {
+  const VariableShard& shard = entry.shard;
+  const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
+                        device_.Allocate(std::max<size_t>(bytes, 1)));
+  if (device_.info().host_accessible) {
+    std::memset(memory->data(), 0, bytes);
+  } else {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+    const std::vector<std::byte> zeros(std::min(bytes, kZeroBytes));
+    for (size_t offset = 0; offset < bytes; offset += kZeroBytes) {
+      WEFT_RETURN_IF_ERROR(device_.CopyFromHost(*stream, zeros.data(),
+                                                static_cast<std::byte*>(memory->data()) + offset,
+                                                std::min(kZeroBytes, bytes - offset)));
+    }
+    WEFT_RETURN_IF_ERROR(stream->Synchronize(kCopyTimeout));
   }
-  WEFT_RETURN_IF_ERROR(CheckLocal(local, entry->second.shard));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
-  WEFT_RETURN_IF_ERROR(device_.CopyFromHost(*stream, local.raw_data(),
-                                            entry->second.tensor.raw_data(), local.bytes()));
-  return stream->Synchronize(kCopyTimeout);
+  entry.tensor = Tensor(shard.dtype, shard.local_shape, std::move(memory));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> VariableStore::Read(const std::string& name) const {
+absl::StatusOr<VariableStore::Entry*> VariableStore::Use(const std::string& name) {
   const auto entry = entries_.find(name);
   if (entry == entries_.end()) {
     return absl::NotFoundError(absl::StrCat("no variable '", name, "' on this rank"));
   }
-  const Tensor& stored = entry->second.tensor;
-  WEFT_ASSIGN_OR_RETURN(Tensor host, Tensor::Allocate(stored.dtype(), stored.shape()));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
-  WEFT_RETURN_IF_ERROR(
-      device_.CopyToHost(*stream, stored.raw_data(), host.raw_data(), stored.bytes()));
-  WEFT_RETURN_IF_ERROR(stream->Synchronize(kCopyTimeout));
+  if (!entry->second.tensor.valid()) WEFT_RETURN_IF_ERROR(Allocate(entry->second));
+  return &entry->second;
+}
+
+absl::Status VariableStore::Write(const std::string& name, const Tensor& local) {
+  if (const VariableShard* const shard = Find(name); shard != nullptr) {
+    WEFT_RETURN_IF_ERROR(CheckLocal(local.dtype(), local.shape(), *shard));
+  }
+  return WritePart(name, 0, {static_cast<const std::byte*>(local.raw_data()), local.bytes()});
+}
+
+absl::StatusOr<Tensor> VariableStore::Read(const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(const Entry* entry, Use(name));
+  WEFT_ASSIGN_OR_RETURN(Tensor host,
+                        Tensor::Allocate(entry->shard.dtype, entry->shard.local_shape));
+  WEFT_RETURN_IF_ERROR(ReadPart(name, 0, {static_cast<std::byte*>(host.raw_data()), host.bytes()}));
   return host;
 }
 
-absl::StatusOr<void*> VariableStore::DevicePointer(const std::string& name) const {
-  const auto entry = entries_.find(name);
-  if (entry == entries_.end()) {
-    return absl::NotFoundError(absl::StrCat("no variable '", name, "' on this rank"));
-  }
-  return entry->second.tensor.raw_data();
+absl::Status VariableStore::WritePart(const std::string& name, int64_t offset,
+                                      std::span<const std::byte> part) {
+  WEFT_ASSIGN_OR_RETURN(Entry * entry, Use(name));
+  WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+  WEFT_RETURN_IF_ERROR(device_.CopyFromHost(
+      *stream, part.data(), static_cast<std::byte*>(entry->tensor.raw_data()) + offset,
+      part.size()));
+  return stream->Synchronize(kCopyTimeout);
+}
+
+absl::Status VariableStore::ReadPart(const std::string& name, int64_t offset,
+                                     std::span<std::byte> part) {
+  WEFT_ASSIGN_OR_RETURN(const Entry* entry, Use(name));
+  WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+  WEFT_RETURN_IF_ERROR(
+      device_.CopyToHost(*stream, static_cast<const std::byte*>(entry->tensor.raw_data()) + offset,
+                         part.data(), part.size()));
+  return stream->Synchronize(kCopyTimeout);
+}
+
+absl::StatusOr<void*> VariableStore::DevicePointer(const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(Entry * entry, Use(name));
+  return entry->tensor.raw_data();
 }
 
 const VariableShard* VariableStore::Find(const std::string& name) const {
@@ -174,7 +223,15 @@ std::vector<std::string> VariableStore::names() const {
 
 int64_t VariableStore::bytes() const {
   int64_t bytes = 0;
-  for (const auto& [name, entry] : entries_) bytes += static_cast<int64_t>(entry.tensor.bytes());
+  for (const auto& [name, entry] : entries_) bytes += BytesOf(entry.shard);
+  return bytes;
+}
+
+int64_t VariableStore::allocated_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.tensor.valid()) bytes += BytesOf(entry.shard);
+  }
   return bytes;
 }
 
@@ -191,7 +248,7 @@ absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& sha
 }
 
 absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tensor& global) {
-  WEFT_RETURN_IF_ERROR(CheckLocal(local, shard));
+  WEFT_RETURN_IF_ERROR(CheckLocal(local.dtype(), local.shape(), shard));
   WEFT_RETURN_IF_ERROR(CheckGlobal(global, shard));
   const char* from = static_cast<const char*>(local.raw_data());
   char* to = static_cast<char*>(global.raw_data());

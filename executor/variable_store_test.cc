@@ -1,8 +1,11 @@
 #include "executor/variable_store.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -199,7 +202,7 @@ TEST_P(VariableStoreTest, VariablesStartAsZerosAndKeepWhatIsWritten) {
   VariableStore store(*device_);
   ASSERT_TRUE(store.Add({Whole("b", {2}), Whole("a", {3})}).ok());
   EXPECT_THAT(store.names(), ElementsAre("a", "b"));
-  EXPECT_EQ(store.bytes(), 20);
+  EXPECT_EQ(store.bytes(), 128);  // each rounded up to 64
   EXPECT_THAT(store.Read("a")->data<float>(), ElementsAre(0, 0, 0));
   ASSERT_TRUE(store.Write("a", Counting({3})).ok());
   EXPECT_THAT(store.Read("a")->data<float>(), ElementsAre(0, 1, 2));
@@ -240,6 +243,37 @@ TEST_P(VariableStoreTest, AnUnknownVariableIsNamed) {
   EXPECT_EQ(Message(store.Write("w", Counting({2}))), "no variable 'w' on this rank");
   EXPECT_EQ(store.DevicePointer("w").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store.Find("w"), nullptr);
+}
+
+TEST_P(VariableStoreTest, TakesMemoryWhenAVariableIsFirstUsed) {
+  VariableStore store(*device_);
+  ASSERT_TRUE(store.Add({Whole("w", {4, 5}), Whole("b", {100})}).ok());
+  EXPECT_EQ(store.bytes(), 128 + 448);  // rounded up to 64
+  EXPECT_EQ(store.allocated_bytes(), 0);
+  EXPECT_EQ(device_->bytes_in_use(), 0u);
+  ASSERT_TRUE(store.Write("w", Counting({4, 5})).ok());
+  EXPECT_EQ(store.allocated_bytes(), 128);
+  const auto zeros = store.Read("b");
+  ASSERT_TRUE(zeros.ok()) << zeros.status();
+  EXPECT_THAT(zeros->data<float>(), ::testing::Each(0.f));
+  EXPECT_EQ(store.allocated_bytes(), store.bytes());
+}
+
+TEST_P(VariableStoreTest, IsWrittenAndReadInParts) {
+  VariableStore store(*device_);
+  ASSERT_TRUE(store.Add({Whole("w", {4, 5})}).ok());
+  const Tensor values = Counting({4, 5});
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(values.raw_data()), 80);
+  ASSERT_TRUE(store.WritePart("w", 32, bytes.subspan(32)).ok());
+  ASSERT_TRUE(store.WritePart("w", 0, bytes.first(32)).ok());
+  EXPECT_TRUE(BitwiseEqual(*store.Read("w"), values));
+  std::byte part[8];
+  ASSERT_TRUE(store.ReadPart("w", 72, part).ok());
+  EXPECT_EQ(std::memcmp(part, bytes.data() + 72, 8), 0);
+  EXPECT_EQ(Message(store.ReadPart("w", 76, part)),
+            "variable 'w' has 80 bytes on this rank, asked for 8 at 76");
+  EXPECT_FALSE(store.WritePart("w", 1, bytes).ok());
+  EXPECT_FALSE(store.ReadPart("w", -1, part).ok());
 }
 
 TEST_P(VariableStoreTest, AVariableWithoutElementsHasAnAddress) {

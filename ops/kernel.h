@@ -39,6 +39,8 @@ class Kernel {
   virtual absl::Status Run(const KernelContext& context) = 0;
   // Scratch memory that Run wants, from the program's arena.
   virtual size_t workspace_bytes() const { return 0; }
+  // Memory of its own that it keeps from run to run, such as packed weights.
+  virtual size_t retained_bytes() const { return 0; }
 };
 
 // Where an operand lies in its global tensor: equal to the local shape and zeros when not sharded.

@@ -150,6 +150,15 @@ TEST(BadFlag, PinToAWorkerThatIsNotThere) {
       ExitCode::kPlan, {"the pin of '*' to 'worker:2' names no worker of the cluster"});
 }
 
+TEST(BadFlag, MemoryIsANumberWithAUnit) {
+  for (const std::string text : {"12 parsecs", "0"}) {
+    ExpectError(
+        RunCommand({"train", Lenet(), "--data", "x=" + Zeros("x.npy", {8, 1, 28, 28}), "--labels",
+                    Zeros("y.npy", {8}), "--steps", "1", "--memory-per-worker", text}),
+        ExitCode::kUsage, {"--memory-per-worker"});
+  }
+}
+
 TEST(Worker, PortThatIsTaken) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};

@@ -89,6 +89,14 @@ class DataSetSource final : public InputSource {
  public:
   explicit DataSetSource(std::shared_ptr<const DataSet> data) : data_(std::move(data)) {}
 
+  int64_t held_bytes() const override {
+    return data_->bytes() + static_cast<int64_t>(order_.size() * sizeof(order_[0]));
+  }
+  int64_t most_bytes() const override {
+    const int64_t order = data_->samples() * static_cast<int64_t>(sizeof(order_[0]));
+    return data_->bytes() + (data_->spec().shuffle ? order : 0);
+  }
+
   absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                     void* target) override {
     const Tensor* tensor = data_->Find(input.name);
@@ -121,6 +129,7 @@ class DataSetSource final : public InputSource {
   void SetEpoch(int64_t epoch) {
     if (!data_->spec().shuffle || epoch == epoch_) return;
     epoch_ = epoch;
+    std::vector<int64_t>().swap(order_);  // never two at a time
     order_ =
         Permutation(RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch)),
                     data_->samples());
@@ -228,6 +237,12 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
 const Tensor* DataSet::Find(const std::string& input) const {
   const auto it = tensors_.find(input);
   return it != tensors_.end() ? &it->second : nullptr;
+}
+
+int64_t DataSet::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [input, tensor] : tensors_) bytes += static_cast<int64_t>(tensor.bytes());
+  return bytes;
 }
 
 int64_t DataSet::steps_per_epoch() const { return (samples_ + spec_.batch - 1) / spec_.batch; }

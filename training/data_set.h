@@ -44,6 +44,7 @@ class DataSet {
                                                              const DataSpec& spec);
 
   int64_t samples() const { return samples_; }
+  int64_t bytes() const;  // of all tensors
   // The raw tensor of an input; null when there is none.
   const Tensor* Find(const std::string& input) const;
   // The spec with checksums filled in.

@@ -86,6 +86,38 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
   return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
 }
 
+const WorkerSpec* WorkerOf(const JobSpec& spec, const Plan& plan, int rank) {
+  if (static_cast<size_t>(rank) >= plan.workers.size()) return nullptr;
+  const auto worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank)]);
+  return worker < spec.cluster.workers.size() ? &spec.cluster.workers[worker] : nullptr;
+}
+
+// By rank; 0 where nobody says.
+std::vector<int64_t> MemoryLimits(const JobSpec& spec, const Plan& plan, int ranks) {
+  std::vector<int64_t> limits;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
+    const bool said = worker != nullptr && worker->memory_bytes > 0;
+    limits.push_back(said ? worker->memory_bytes : spec.memory_per_worker);
+  }
+  return limits;
+}
+
+// Those that nobody gave a limit share their host's.
+absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& spec,
+                        const Plan& plan) {
+  const auto limits = MemoryLimits(spec, plan, static_cast<int>(memory.size()));
+  std::map<std::string, std::vector<WorkerMemory>> hosts;
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    const WorkerSpec* const worker = WorkerOf(spec, plan, static_cast<int>(rank));
+    if (worker != nullptr && limits[rank] == 0) hosts[worker->host].push_back(memory[rank]);
+  }
+  for (const auto& [host, workers] : hosts) {
+    WEFT_RETURN_IF_ERROR(CheckFitTogether(host, workers));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status BindInputs(Graph& graph, const DataSet& data) {
@@ -169,11 +201,13 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
   membership.threads = job.plan.threads_per_worker;
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
-  WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());
+  WEFT_RETURN_IF_ERROR(
+      coordinator.Join(membership, MemoryLimits(spec, job.plan, coordinator.size())).status());
   const std::string data = job.data->spec().ToJson();
   for (const JobProgram& program : job.programs) {
     WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
   }
+  WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   std::map<std::string, Tensor> initial;
   for (const Variable& variable : job.graph.variables()) {
     if (variable.initial.valid()) initial[variable.name] = variable.initial;

@@ -27,6 +27,8 @@ struct JobSpec {
   // As the user gave it (mesh all 1 = nothing given); completed by Prepare.
   Plan plan;
   double stall_timeout_seconds = 60;
+  // What a worker may have where the cluster does not say; 0 = what its machine allows.
+  int64_t memory_per_worker = 0;
 };
 
 // One kind of step and what every rank runs in it.
@@ -62,6 +64,8 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
                                   int64_t last, const std::map<std::string, double>& scalars);
 
 // Joins the workers, hands out programs and the initial values of the graph's variables.
+// ResourceExhausted when the job does not fit: a worker into its memory, or those of one host
+// together into what they share. Nothing large has been allocated then.
 // `epoch` is a new random number for each job; `addresses` are the ranks' data addresses (empty
 // in-process).
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,

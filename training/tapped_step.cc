@@ -21,9 +21,9 @@ class ReportKeeper final : public WorkerClient {
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     return client_.Join(membership);
   }
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
-                                                 const Partition& partition,
-                                                 const std::string& data) override {
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+                                               const Partition& partition,
+                                               const std::string& data) override {
     return client_.AddProgram(program, partition, data);
   }
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override {

@@ -54,6 +54,7 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
     }
     progress(done);
   }));
+  WEFT_ASSIGN_OR_RETURN(result.memory, coordinator.MeasureMemory());
   WEFT_ASSIGN_OR_RETURN(result.parameters, coordinator.ReadVariables(TrainedNames(job.graph)));
   return result;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
@@ -32,6 +33,7 @@ struct TrainResult {
   std::map<std::string, Tensor> parameters;  // trained values by name, global
   std::map<std::string, Tensor> gradients;   // of the first step, by parameter, when asked for
   double last_loss = 0;
+  std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
 };
 
 // `progress` is called after each step, from another thread, in order. A loss that is not finite

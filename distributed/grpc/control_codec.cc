@@ -43,6 +43,67 @@ JobMembership Decode(const rpc::JoinRequest& request) {
   return membership;
 }
 
+rpc::JoinReply Encode(const WorkerInfo& info) {
+  rpc::JoinReply reply;
+  reply.set_version(info.version);
+  reply.set_instruction_set(info.instruction_set);
+  reply.set_process_id(info.process_id);
+  reply.set_incarnation(info.incarnation);
+  reply.set_memory_limit_bytes(info.memory_limit.bytes);
+  reply.set_memory_limit_source(info.memory_limit.source);
+  return reply;
+}
+
+WorkerInfo Decode(const rpc::JoinReply& reply) {
+  return {reply.version(),
+          reply.instruction_set(),
+          reply.process_id(),
+          reply.incarnation(),
+          {reply.memory_limit_bytes(), reply.memory_limit_source()}};
+}
+
+rpc::MemoryCertificate Encode(const MemoryCertificate& certificate) {
+  rpc::MemoryCertificate message;
+  message.set_variable_bytes(certificate.variable_bytes);
+  message.set_arena_bytes(certificate.arena_bytes);
+  message.set_constant_bytes(certificate.constant_bytes);
+  message.set_packed_bytes(certificate.packed_bytes);
+  message.set_staging_bytes(certificate.staging_bytes);
+  message.set_input_bytes(certificate.input_bytes);
+  message.set_transport_bytes(certificate.transport_bytes);
+  message.set_process_bytes(certificate.process_bytes);
+  message.set_loading_bytes(certificate.loading_bytes);
+  message.set_workspace_bytes(certificate.workspace_bytes);
+  return message;
+}
+
+MemoryCertificate Decode(const rpc::MemoryCertificate& message) {
+  MemoryCertificate certificate;
+  certificate.variable_bytes = message.variable_bytes();
+  certificate.arena_bytes = message.arena_bytes();
+  certificate.constant_bytes = message.constant_bytes();
+  certificate.packed_bytes = message.packed_bytes();
+  certificate.staging_bytes = message.staging_bytes();
+  certificate.input_bytes = message.input_bytes();
+  certificate.transport_bytes = message.transport_bytes();
+  certificate.process_bytes = message.process_bytes();
+  certificate.loading_bytes = message.loading_bytes();
+  certificate.workspace_bytes = message.workspace_bytes();
+  return certificate;
+}
+
+rpc::ProcessMemory Encode(const ProcessMemory& memory) {
+  rpc::ProcessMemory message;
+  message.set_bytes(memory.bytes);
+  message.set_peak_bytes(memory.peak_bytes);
+  message.set_of_control_group(memory.of_control_group);
+  return message;
+}
+
+ProcessMemory Decode(const rpc::ProcessMemory& message) {
+  return {message.bytes(), message.peak_bytes(), message.of_control_group()};
+}
+
 rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
   rpc::RunStepsRequest request;
   for (const StepRange& range : ranges) {
@@ -75,7 +136,7 @@ void Encode(const StepReport& report, rpc::StepReport& message) {
   for (const auto& [name, tensor] : report.values) {
     rpc::ReportedValue& value = *message.add_values();
     value.set_name(name);
-    EncodeType(tensor, *value.mutable_type());
+    EncodeType(tensor.dtype(), tensor.shape(), *value.mutable_type());
     value.set_content(tensor.raw_data(), tensor.bytes());
   }
 }
@@ -131,60 +192,96 @@ WorkerTraffic Decode(const rpc::WorkerTraffic& message) {
   return traffic;
 }
 
-void EncodeType(const Tensor& tensor, rpc::TensorType& type) {
-  type.set_dtype(static_cast<int>(tensor.dtype()));
-  for (const int64_t dim : tensor.shape().dims()) type.add_dims(dim);
+void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type) {
+  type.set_dtype(static_cast<int>(dtype));
+  for (const int64_t dim : shape.dims()) type.add_dims(dim);
 }
 
-absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type) {
+namespace {
+
+absl::StatusOr<Shape> DecodeShape(const rpc::TensorType& type) {
   if (!IsValidDType(type.dtype())) {
     return absl::InvalidArgumentError(absl::StrCat("no element type has number ", type.dtype()));
   }
-  WEFT_ASSIGN_OR_RETURN(
-      Shape shape, Shape::Create({type.dims().data(), static_cast<size_t>(type.dims().size())}));
+  return Shape::Create({type.dims().data(), static_cast<size_t>(type.dims().size())});
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type) {
+  WEFT_ASSIGN_OR_RETURN(Shape shape, DecodeShape(type));
   return Tensor::Allocate(static_cast<DType>(type.dtype()), std::move(shape));
 }
 
-rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index) {
+absl::Status CheckVariableType(const rpc::TensorType& type, const VariableShard& shard) {
+  WEFT_ASSIGN_OR_RETURN(const Shape shape, DecodeShape(type));
+  const auto dtype = static_cast<DType>(type.dtype());
+  if (dtype == shard.dtype && shape == shard.local_shape) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("variable '", shard.name, "' is ", std::string(DTypeName(shard.dtype)),
+                   shard.local_shape.ToString(), " on this rank, got ",
+                   std::string(DTypeName(dtype)), shape.ToString()));
+}
+
+rpc::VariableChunk MakeVariableChunk(std::span<const std::byte> part) {
   rpc::VariableChunk chunk;
-  if (index == 0) {
-    chunk.set_name(name);
-    EncodeType(tensor, *chunk.mutable_type());
-  }
-  const size_t offset = index * kChunkBytes;
-  const std::span<const std::byte> part(static_cast<const std::byte*>(tensor.raw_data()) + offset,
-                                        std::min(kChunkBytes, tensor.bytes() - offset));
   chunk.set_part(part.data(), part.size());
   chunk.set_checksum(Checksum(part));
   return chunk;
 }
 
-absl::Status VariableReader::Add(const rpc::VariableChunk& chunk) {
-  if (!tensor_.valid()) {
+rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index) {
+  const size_t offset = index * kChunkBytes;
+  const auto* const bytes = static_cast<const std::byte*>(tensor.raw_data());
+  rpc::VariableChunk chunk =
+      MakeVariableChunk({bytes + offset, std::min(kChunkBytes, tensor.bytes() - offset)});
+  if (index == 0) {
+    chunk.set_name(name);
+    EncodeType(tensor.dtype(), tensor.shape(), *chunk.mutable_type());
+  }
+  return chunk;
+}
+
+absl::StatusOr<size_t> VariableParts::Add(const rpc::VariableChunk& chunk) {
+  if (!begun_) {
+    begun_ = true;
     name_ = chunk.name();
-    WEFT_ASSIGN_OR_RETURN(tensor_, AllocateTensor(chunk.type()));
+    WEFT_ASSIGN_OR_RETURN(const Shape shape, DecodeShape(chunk.type()));
+    bytes_ = static_cast<size_t>(
+        DTypeBytes(static_cast<DType>(chunk.type().dtype()), shape.num_elements()));
   }
   const std::string& part = chunk.part();
-  if (part.size() > tensor_.bytes() - received_) {
-    return absl::DataLossError(absl::StrCat(
-        "variable '", name_, "' has more bytes than its type says (", tensor_.bytes(), ")"));
+  if (part.size() > bytes_ - received_) {
+    return absl::DataLossError(
+        absl::StrCat("variable '", name_, "' has more bytes than its type says (", bytes_, ")"));
   }
   if (Checksum(std::as_bytes(std::span(part))) != chunk.checksum()) {
     return absl::DataLossError(
         absl::StrCat("variable '", name_, "' was damaged on its way: the checksum of bytes ",
                      received_, " to ", received_ + part.size(), " differs"));
   }
-  std::memcpy(static_cast<std::byte*>(tensor_.raw_data()) + received_, part.data(), part.size());
-  received_ += part.size();
+  return std::exchange(received_, received_ + part.size());
+}
+
+absl::Status VariableParts::Finish() const {
+  if (!begun_) return absl::DataLossError("no variable came");
+  if (received_ == bytes_) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("variable '", name_, "' ends after ", received_, " of ", bytes_, " bytes"));
+}
+
+absl::Status VariableReader::Add(const rpc::VariableChunk& chunk) {
+  WEFT_ASSIGN_OR_RETURN(const size_t offset, parts_.Add(chunk));
+  if (!tensor_.valid()) {
+    WEFT_ASSIGN_OR_RETURN(tensor_, AllocateTensor(chunk.type()));
+  }
+  std::memcpy(static_cast<std::byte*>(tensor_.raw_data()) + offset, chunk.part().data(),
+              chunk.part().size());
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> VariableReader::Finish() const {
-  if (!tensor_.valid()) return absl::DataLossError("no variable came");
-  if (received_ != tensor_.bytes()) {
-    return absl::DataLossError(absl::StrCat("variable '", name_, "' ends after ", received_, " of ",
-                                            tensor_.bytes(), " bytes"));
-  }
+  WEFT_RETURN_IF_ERROR(parts_.Finish());
   return tensor_;
 }
 

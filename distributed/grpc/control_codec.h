@@ -3,6 +3,8 @@
 #define WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
 
 #include <cstddef>
+#include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "distributed/grpc/weft.pb.h"
@@ -17,6 +19,15 @@ inline constexpr size_t kChunkBytes = size_t{1} << 20;
 rpc::JoinRequest Encode(const JobMembership& membership);
 JobMembership Decode(const rpc::JoinRequest& request);
 
+rpc::JoinReply Encode(const WorkerInfo& info);
+WorkerInfo Decode(const rpc::JoinReply& reply);
+
+rpc::MemoryCertificate Encode(const MemoryCertificate& certificate);
+MemoryCertificate Decode(const rpc::MemoryCertificate& message);
+
+rpc::ProcessMemory Encode(const ProcessMemory& memory);
+ProcessMemory Decode(const rpc::ProcessMemory& message);
+
 rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges);
 std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 
@@ -27,25 +38,44 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
 rpc::WorkerTraffic Encode(const WorkerTraffic& traffic);
 WorkerTraffic Decode(const rpc::WorkerTraffic& message);
 
-void EncodeType(const Tensor& tensor, rpc::TensorType& type);
+void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type);
 // Uninitialised host memory for a tensor of the type; InvalidArgument for an impossible one.
 absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type);
+// InvalidArgument unless the type is that of the rank's part of the variable.
+absl::Status CheckVariableType(const rpc::TensorType& type, const VariableShard& shard);
 
-// Takes the parts of a variable in order and checks them.
-class VariableReader {
+// Checks the parts of a variable as they come, in order.
+class VariableParts {
  public:
-  absl::Status Add(const rpc::VariableChunk& chunk);
+  // The place of the part's first byte in the variable. DataLoss for a damaged part, or one too
+  // many; InvalidArgument for an impossible type.
+  absl::StatusOr<size_t> Add(const rpc::VariableChunk& chunk);
   // DataLoss when bytes are missing.
-  absl::StatusOr<Tensor> Finish() const;
+  absl::Status Finish() const;
   const std::string& name() const { return name_; }
+  size_t received() const { return received_; }
 
  private:
   std::string name_;
-  Tensor tensor_;
+  bool begun_ = false;
+  size_t bytes_ = 0;
   size_t received_ = 0;
 };
 
-// Part `index` of the tensor; the first carries name and type.
+// Puts the parts together.
+class VariableReader {
+ public:
+  absl::Status Add(const rpc::VariableChunk& chunk);
+  absl::StatusOr<Tensor> Finish() const;
+
+ private:
+  VariableParts parts_;
+  Tensor tensor_;
+};
+
+// A part with its checksum; the first of a variable also carries name and type.
+rpc::VariableChunk MakeVariableChunk(std::span<const std::byte> part);
+// Part `index` of the tensor.
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);
 
 // Calls `write` with the parts in order, at least one, until it returns false. REQUIRES: on the

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -194,16 +196,13 @@ grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinR
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const absl::StatusOr<WorkerInfo> info = call.worker().Join(Decode(*request));
   if (!info.ok()) return AnswerWith(*context, info.status());
-  reply->set_version(info->version);
-  reply->set_instruction_set(info->instruction_set);
-  reply->set_process_id(info->process_id);
-  reply->set_incarnation(info->incarnation);
+  *reply = Encode(*info);
   return grpc::Status::OK;
 }
 
 grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
                                         grpc::ServerReader<rpc::ProgramChunk>* reader,
-                                        rpc::MemoryReport* reply) {
+                                        rpc::MemoryCertificate* reply) {
   Call call(*this);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   rpc::ProgramChunk chunk;
@@ -221,11 +220,13 @@ grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
   if (!complete) return AnswerWith(*context, absl::DataLossError("the partition was cut off"));
   absl::StatusOr<Partition> partition = DecodePartition(bytes);
   if (!partition.ok()) return AnswerWith(*context, partition.status());
-  const absl::StatusOr<ProgramMemoryReport> report =
+  // The bytes are not needed while the program is compiled, nor measured with it.
+  std::string().swap(bytes);
+  chunk.Clear();
+  const absl::StatusOr<MemoryCertificate> certificate =
       call.worker().AddProgram(program, *std::move(partition), data);
-  if (!report.ok()) return AnswerWith(*context, report.status());
-  reply->set_arena_bytes(report->arena_bytes);
-  reply->set_variable_bytes(report->variable_bytes);
+  if (!certificate.ok()) return AnswerWith(*context, certificate.status());
+  *reply = Encode(*certificate);
   return grpc::Status::OK;
 }
 
@@ -234,14 +235,24 @@ grpc::Status ControlService::WriteVariable(grpc::ServerContext* context,
                                            rpc::Empty*) {
   Call call(*this);
   absl::Status status = call.status();
-  VariableReader variable;
+  VariableParts parts;
   rpc::VariableChunk chunk;
-  while (status.ok() && reader->Read(&chunk)) status = variable.Add(chunk);
-  if (status.ok()) {
-    const absl::StatusOr<Tensor> tensor = variable.Finish();
-    status = tensor.ok() ? call.worker().WriteVariable(variable.name(), *tensor) : tensor.status();
-  }
+  while (status.ok() && reader->Read(&chunk)) status = WritePart(call.worker(), parts, chunk);
+  if (status.ok()) status = parts.Finish();
   return AnswerWith(*context, status);
+}
+
+// Straight to its place: what is damaged on its way ends the job, whatever was written before.
+absl::Status ControlService::WritePart(Worker& worker, VariableParts& parts,
+                                       const rpc::VariableChunk& chunk) {
+  const bool is_first = parts.received() == 0;
+  WEFT_ASSIGN_OR_RETURN(const size_t offset, parts.Add(chunk));
+  if (is_first) {
+    WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(parts.name()));
+    WEFT_RETURN_IF_ERROR(CheckVariableType(chunk.type(), shard));
+  }
+  return worker.WriteVariablePart(parts.name(), static_cast<int64_t>(offset),
+                                  std::as_bytes(std::span(chunk.part())));
 }
 
 grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
@@ -249,10 +260,23 @@ grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
                                           grpc::ServerWriter<rpc::VariableChunk>* writer) {
   Call call(*this);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const absl::StatusOr<Tensor> tensor = call.worker().ReadVariable(request->name());
-  if (!tensor.ok()) return AnswerWith(*context, tensor.status());
-  WriteVariableChunks(request->name(), *tensor,
-                      [&](const rpc::VariableChunk& chunk) { return writer->Write(chunk); });
+  const absl::StatusOr<VariableShard> shard = call.worker().FindVariable(request->name());
+  if (!shard.ok()) return AnswerWith(*context, shard.status());
+  const auto bytes =
+      static_cast<size_t>(DTypeBytes(shard->dtype, shard->local_shape.num_elements()));
+  std::vector<std::byte> part;
+  for (size_t offset = 0; offset == 0 || offset < bytes; offset += kChunkBytes) {
+    part.resize(std::min(kChunkBytes, bytes - offset));
+    const absl::Status read =
+        call.worker().ReadVariablePart(request->name(), static_cast<int64_t>(offset), part);
+    if (!read.ok()) return AnswerWith(*context, read);
+    rpc::VariableChunk chunk = MakeVariableChunk(part);
+    if (offset == 0) {
+      chunk.set_name(request->name());
+      EncodeType(shard->dtype, shard->local_shape, *chunk.mutable_type());
+    }
+    if (!writer->Write(chunk)) break;
+  }
   return grpc::Status::OK;
 }
 
@@ -288,6 +312,14 @@ grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc
   const absl::StatusOr<WorkerTraffic> traffic = call.worker().ReadTraffic();
   if (!traffic.ok()) return AnswerWith(*context, traffic.status());
   *reply = Encode(*traffic);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const rpc::Empty*,
+                                           rpc::ProcessMemory* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  *reply = Encode(call.worker().MeasureMemory());
   return grpc::Status::OK;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/worker.h"
 #include "platform/clock.h"
@@ -44,7 +45,7 @@ class ControlService final : public rpc::Control::Service {
                     rpc::JoinReply* reply) override;
   grpc::Status AddProgram(grpc::ServerContext* context,
                           grpc::ServerReader<rpc::ProgramChunk>* reader,
-                          rpc::MemoryReport* reply) override;
+                          rpc::MemoryCertificate* reply) override;
   grpc::Status WriteVariable(grpc::ServerContext* context,
                              grpc::ServerReader<rpc::VariableChunk>* reader,
                              rpc::Empty* reply) override;
@@ -54,6 +55,8 @@ class ControlService final : public rpc::Control::Service {
                         grpc::ServerWriter<rpc::StepReports>* writer) override;
   grpc::Status ReadTraffic(grpc::ServerContext* context, const rpc::Empty* request,
                            rpc::WorkerTraffic* reply) override;
+  grpc::Status MeasureMemory(grpc::ServerContext* context, const rpc::Empty* request,
+                             rpc::ProcessMemory* reply) override;
   grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
                      rpc::Empty* reply) override;
   grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,
@@ -65,6 +68,8 @@ class ControlService final : public rpc::Control::Service {
 
   absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                         grpc::ServerWriter<rpc::StepReports>& writer);
+  static absl::Status WritePart(Worker& worker, VariableParts& parts,
+                                const rpc::VariableChunk& chunk);
   void AbortWorker(const absl::Status& reason);
   // When a silent coordinator is given up; never if none attends.
   absl::Time LeaseEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -40,14 +40,15 @@ class GrpcClient final : public WorkerClient {
                         process_id_ > 0 ? absl::StrCat(", pid ", process_id_) : std::string(), ")");
   }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
-  absl::StatusOr<ProgramMemoryReport> AddProgram(const std::string& program,
-                                                 const Partition& partition,
-                                                 const std::string& data) override;
+  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+                                               const Partition& partition,
+                                               const std::string& data) override;
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override;
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override;
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override;
   absl::StatusOr<WorkerTraffic> ReadTraffic() override;
+  absl::StatusOr<ProcessMemory> MeasureMemory() override;
   void Abort(const absl::Status& reason) override;
 
  private:
@@ -149,17 +150,16 @@ absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
   rpc::JoinReply reply;
   const grpc::Status status = stub_->Join(&context, Encode(membership), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "joining the job"));
-  return WorkerInfo{reply.version(), reply.instruction_set(), reply.process_id(),
-                    reply.incarnation()};
+  return Decode(reply);
 }
 
-absl::StatusOr<ProgramMemoryReport> GrpcClient::AddProgram(const std::string& program,
-                                                           const Partition& partition,
-                                                           const std::string& data) {
+absl::StatusOr<MemoryCertificate> GrpcClient::AddProgram(const std::string& program,
+                                                         const Partition& partition,
+                                                         const std::string& data) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodePartition(partition));
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
-  rpc::MemoryReport reply;
+  rpc::MemoryCertificate reply;
   const auto writer = stub_->AddProgram(&context, &reply);
   for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
     rpc::ProgramChunk chunk;
@@ -174,7 +174,7 @@ absl::StatusOr<ProgramMemoryReport> GrpcClient::AddProgram(const std::string& pr
   writer->WritesDone();
   WEFT_RETURN_IF_ERROR(
       Explain(context, writer->Finish(), absl::StrCat("taking program '", program, "'")));
-  return ProgramMemoryReport{reply.arena_bytes(), reply.variable_bytes()};
+  return Decode(reply);
 }
 
 absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& local) {
@@ -234,6 +234,15 @@ absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
   rpc::WorkerTraffic reply;
   const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
+  return Decode(reply);
+}
+
+absl::StatusOr<ProcessMemory> GrpcClient::MeasureMemory() {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::ProcessMemory reply;
+  const grpc::Status status = stub_->MeasureMemory(&context, rpc::Empty(), &reply);
+  WEFT_RETURN_IF_ERROR(Explain(context, status, "measuring its memory"));
   return Decode(reply);
 }
 

@@ -41,6 +41,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
   void Receive(RankId peer, const MessageHeader& header, void* data,
                TransferObserver& observer) override;
   void Abort(const absl::Status& reason) override;
+  int64_t early_bytes_limit() const override { return int64_t{Inbox::kCreditBytes}; }
   int64_t bytes_sent() const override { return bytes_sent_.load(); }
   int64_t header_bytes_sent() const override;
 

@@ -134,24 +134,42 @@ bool Inbox::Begin(const Frame& frame) {
       return false;
     }
     arrival.early = NewEarly(frame.header);
-    arrival.target = arrival.early->bytes.data();
+    arrival.target = arrival.early->bytes.get();
   }
   arrival_ = std::move(arrival);
   return true;
 }
 
-std::unique_ptr<Inbox::Early> Inbox::NewEarly(const MessageHeader& header) {
-  std::unique_ptr<Early> early;
-  if (spare_.empty()) {
-    early = std::make_unique<Early>();
-  } else {
-    early = std::move(spare_.back());
-    spare_.pop_back();
+std::unique_ptr<Inbox::Early> Inbox::TakeSpare(uint64_t bytes) {
+  auto best = spare_.end();
+  for (auto spare = spare_.begin(); spare != spare_.end(); ++spare) {
+    const uint64_t capacity = (*spare)->capacity;
+    if (capacity < bytes || capacity > 2 * bytes + kSpareBytes / 16) continue;
+    if (best == spare_.end() || capacity < (*best)->capacity) best = spare;
   }
-  early->header = header;
-  early->bytes.resize(header.bytes);
+  if (best == spare_.end()) return nullptr;
+  std::swap(*best, spare_.back());
+  std::unique_ptr<Early> early = std::move(spare_.back());
+  spare_.pop_back();
+  return early;
+}
+
+std::unique_ptr<Inbox::Early> Inbox::NewEarly(const MessageHeader& header) {
   early_bytes_ += header.bytes;
   ++early_messages_;
+  most_early_bytes_ = std::max(most_early_bytes_, early_bytes_);
+  std::unique_ptr<Early> early = TakeSpare(header.bytes);
+  if (early == nullptr) {
+    while (!spare_.empty() && capacity_ + header.bytes > most_early_bytes_ + kSpareBytes) {
+      capacity_ -= spare_.back()->capacity;
+      spare_.pop_back();
+    }
+    early = std::make_unique<Early>();
+    early->bytes = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+    early->capacity = header.bytes;
+    capacity_ += header.bytes;
+  }
+  early->header = header;
   return early;
 }
 
@@ -159,7 +177,7 @@ void Inbox::Deliver(std::unique_ptr<Early> early, const Operation& operation) {
   absl::Status status = CheckHeader(peer_, operation.header, early->header);
   if (status.ok()) status = early->status;
   if (status.ok() && early->header.bytes > 0) {
-    std::memcpy(operation.target, early->bytes.data(), early->header.bytes);
+    std::memcpy(operation.target, early->bytes.get(), early->header.bytes);
   }
   early_bytes_ -= early->header.bytes;
   --early_messages_;

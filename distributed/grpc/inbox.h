@@ -35,9 +35,11 @@ class InboxSource {
 // Fail may be called by any thread, the rest by the completion thread.
 class Inbox {
  public:
-  // What may wait for its receiver, per peer.
+  // What may wait for its receiver, per peer. Buffers are kept for the next messages, of which as
+  // many bytes as ever waited at once, and kSpareBytes.
   static constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
   static constexpr size_t kCreditMessages = 1024;
+  static constexpr uint64_t kSpareBytes = uint64_t{1} << 20;
 
   explicit Inbox(RankId peer) : peer_(peer) {}
 
@@ -65,7 +67,8 @@ class Inbox {
   // A message that came before its receiver.
   struct Early {
     MessageHeader header;
-    std::vector<std::byte> bytes;
+    std::unique_ptr<std::byte[]> bytes;
+    uint64_t capacity = 0;
     absl::Status status;
   };
   struct Stream {
@@ -90,6 +93,8 @@ class Inbox {
   void FailLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<Early> NewEarly(const MessageHeader& header)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A kept buffer that fits, neither too small nor far too large, or null.
+  std::unique_ptr<Early> TakeSpare(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Copies to the receiver, tells it, and takes the buffer back.
   void Deliver(std::unique_ptr<Early> early, const Operation& operation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -102,6 +107,8 @@ class Inbox {
   Arrival arrival_ ABSL_GUARDED_BY(mutex_);
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // the arrival's target is in use without the lock
   uint64_t early_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t most_early_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // so far
+  uint64_t capacity_ ABSL_GUARDED_BY(mutex_) = 0;          // of all buffers, waiting and spare
   size_t early_messages_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Early>> spare_ ABSL_GUARDED_BY(mutex_);
   InboxSource* source_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -80,6 +80,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   spec.cluster = ClusterSpec::Local(run.workers, 1);
   spec.plan = run.plan;
   spec.stall_timeout_seconds = run.stall_timeout_seconds;
+  spec.memory_per_worker = run.memory_per_worker;
   WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training, spec, data));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers, Workers::Start(run));
   Coordinator coordinator(workers->clients(),
@@ -101,6 +102,8 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   WEFT_ASSIGN_OR_RETURN(outcome.traffic, CompareTraffic(job, measured));
   outcome.parameters = std::move(result.parameters);
   outcome.gradients = std::move(result.gradients);
+  outcome.predicted = coordinator.memory();
+  outcome.memory = std::move(result.memory);
   return outcome;
 }
 

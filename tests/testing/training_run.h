@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "distributed/coordinator.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "platform/process.h"
@@ -34,6 +35,7 @@ struct TrainingRun {
   ProcessLauncher* launcher = nullptr;  // of the processes; null = the real one
   double stall_timeout_seconds = 60;
   std::function<void(const TrainProgress&)> progress = nullptr;  // after each step
+  int64_t memory_per_worker = 0;                                 // 0 = what the machine allows
 };
 
 struct TrainingOutcome {
@@ -42,6 +44,9 @@ struct TrainingOutcome {
   std::map<std::string, Tensor> gradients;  // of the first step
   Plan plan;                                // complete
   std::vector<RankTraffic> traffic;         // by rank
+  // By rank: what was predicted, and what the process had at most after the last step.
+  std::vector<WorkerMemory> predicted;
+  std::vector<ProcessMemory> memory;
 };
 
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run);

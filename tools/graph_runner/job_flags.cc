@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "placement/plan_file.h"
+#include "placement/units.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/exit_code.h"
 #include "tools/graph_runner/named_files.h"
@@ -131,6 +133,12 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("V")
       ->check(AtLeastOne)
       ->group(kPlacementOptions);
+  app.add_option(
+         "--memory-per-worker", memory_per_worker_,
+         "what a worker may have where the cluster spec does not say; a job that needs more "
+         "is refused (what the machine allows)")
+      ->type_name("512MiB")
+      ->group(kPlacementOptions);
   app.add_flag("--insecure-network", insecure_network_,
                "allow addresses beyond this machine, without encryption or authentication")
       ->group(kPlacementOptions);
@@ -236,6 +244,17 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
     spec.plan.micro_batches = kStrictMicroBatches;
   }
   spec.stall_timeout_seconds = stall_timeout_seconds_;
+  if (!memory_per_worker_.empty()) {
+    const auto bytes = ParseBytes(memory_per_worker_);
+    if (!bytes.ok() || *bytes == 0) {
+      return WithExitCode(
+          Annotate(bytes.ok() ? absl::InvalidArgumentError("no memory is too little for any job")
+                              : bytes.status(),
+                   "--memory-per-worker"),
+          ExitCode::kUsage);
+    }
+    spec.memory_per_worker = *bytes;
+  }
   return spec;
 }
 

@@ -69,6 +69,7 @@ class JobFlags {
   int micro_batches_ = 0;
   bool insecure_network_ = false;
   double stall_timeout_seconds_ = 60;
+  std::string memory_per_worker_;
 };
 
 // Whether the data can feed the inputs of a training or evaluation graph; exit code 5 when not.

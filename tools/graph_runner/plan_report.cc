@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "executor/planned_memory.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_player.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/planner.h"
 #include "placement/traffic_prediction.h"
 #include "platform/status_macros.h"
+#include "tensor/device.h"
 #include "tools/graph_runner/quantity.h"
 
 namespace weft {
@@ -58,6 +60,17 @@ std::string BubbleText(const SchedulePlay& play) {
     absl::StrAppend(&text, place == 0 ? " " : ", ", play.most_in_flight[place]);
   }
   return absl::StrCat(text, "\n");
+}
+
+// With the memory that the rank's own compile would find, where this program has kernels for all.
+absl::StatusOr<RankSummary> SummaryOf(const Partition& partition) {
+  WEFT_ASSIGN_OR_RETURN(RankSummary summary, Summarize(partition));
+  const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, CpuDevice());
+  if (memory.ok()) {
+    summary.variable_bytes = memory->variable_bytes;
+    summary.arena_bytes = memory->arena_bytes;
+  }
+  return summary;
 }
 
 // Every rank's channels and collectives.
@@ -149,9 +162,9 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
   }
   absl::StrAppendFormat(&text, "%5s %-14s %6s %8s %6s %6s %9s %9s %12s %12s %12s\n", "rank",
                         "worker", "stage", "replica", "shard", "nodes", "params", "FLOPs",
-                        "variables", "activations", "sends/step");
+                        "variables", "arena", "sends/step");
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     absl::StrAppendFormat(&text, "%5d %-14s %6d %8d %6d %6d %9s %9s %12s %12s %12s\n",
                           partition.rank.value, WorkerName(plan, cluster, partition.rank),
@@ -173,7 +186,7 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                                                 const std::vector<Partition>& partitions) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     ranks.push_back({{"rank", partition.rank.value},
                      {"worker", WorkerName(plan, cluster, partition.rank)},
@@ -232,8 +245,8 @@ absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& part
                                               const std::vector<Partition>& kept) {
   std::string text = "recomputation\n";
   for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, Summarize(partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, Summarize(kept[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(kept[rank]));
     const double share = without.flops == 0 ? 0 : with.recomputed_flops / without.flops;
     absl::StrAppendFormat(
         &text, "  rank %d runs %s FLOPs again (+%.1f %%), activations %s instead of %s\n",
@@ -247,8 +260,8 @@ absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Parti
                                                          const std::vector<Partition>& kept) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, Summarize(partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, Summarize(kept[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(kept[rank]));
     ranks.push_back({{"rank", partitions[rank].rank.value},
                      {"recomputed_flops", with.recomputed_flops},
                      {"arena_bytes", with.arena_bytes},

@@ -9,12 +9,6 @@
 namespace weft {
 namespace {
 
-// At most three significant digits, without an exponent or needless zeros, for 0 <= value < 1024.
-std::string ShortNumber(double value) {
-  if (value >= 100 || value == std::floor(value)) return absl::StrFormat("%.0f", value);
-  return value >= 10 ? absl::StrFormat("%.1f", value) : absl::StrFormat("%.2f", value);
-}
-
 template <size_t kCount>
 std::string Scaled(double value, double base, const char* const (&units)[kCount]) {
   size_t unit = 0;
@@ -30,11 +24,6 @@ std::string Scaled(double value, double base, const char* const (&units)[kCount]
 std::string Quantity(double value) {
   static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
   return Scaled(value, 1000, kUnits);
-}
-
-std::string ByteQuantity(int64_t bytes) {
-  static constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
-  return Scaled(static_cast<double>(bytes), 1024, kUnits);
 }
 
 std::string DurationText(double seconds) {

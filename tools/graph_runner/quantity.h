@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <string>
 
+#include "platform/byte_quantity.h"
+
 namespace weft {
 
 // Three or more digits and a decimal prefix: "834", "61.7 k", "1.25 M", "20 G".
 std::string Quantity(double value);
-
-// With a binary prefix: "512 B", "1.5 KiB", "24 MiB".
-std::string ByteQuantity(int64_t bytes);
 
 // "850 ms", "12.4 s", "3 min 05 s", "2 h 10 min".
 std::string DurationText(double seconds);

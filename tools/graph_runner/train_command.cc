@@ -150,8 +150,22 @@ class TrainCommand final : public Command {
     if (!traffic.ok()) return workers.Explain(traffic.status());
     WEFT_RETURN_IF_ERROR(WithExitCode(closed, ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
-    Report(*result, *traffic, options.steps, progress, console);
+    ReportMemory(*result, workers.coordinator().memory(), console);
+    Report(*result, workers.coordinator().memory(), *traffic, options.steps, progress, console);
     return ExitCode::kOk;
+  }
+
+  // What was predicted against what was needed, a line per worker.
+  static void ReportMemory(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
+                           Console& console) {
+    for (size_t rank = 0; rank < predicted.size(); ++rank) {
+      const auto need = static_cast<double>(predicted[rank].certificate.total());
+      const auto peak = static_cast<double>(result.memory[rank].peak_bytes);
+      *console.err << absl::StrFormat("memory worker:%d peak %s, %.0f %% of the %s predicted\n",
+                                      rank, ByteQuantity(result.memory[rank].peak_bytes),
+                                      100 * peak / need,
+                                      ByteQuantity(predicted[rank].certificate.total()));
+    }
   }
 
   // What each rank has sent; nothing where there is one alone.
@@ -178,13 +192,24 @@ class TrainCommand final : public Command {
     return absl::OkStatus();
   }
 
-  void Report(const TrainResult& result, const std::vector<RankTraffic>& traffic, int64_t steps,
-              const ProgressLine& progress, Console& console) const {
+  void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
+              const std::vector<RankTraffic>& traffic, int64_t steps, const ProgressLine& progress,
+              Console& console) const {
     if (format_ == "json") {
+      nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+      for (size_t rank = 0; rank < predicted.size(); ++rank) {
+        memory.push_back({{"rank", rank},
+                          {"predicted_bytes", predicted[rank].certificate.total()},
+                          {"variable_bytes", predicted[rank].certificate.variable_bytes},
+                          {"arena_bytes", predicted[rank].certificate.arena_bytes},
+                          {"limit_bytes", predicted[rank].limit.bytes},
+                          {"peak_bytes", result.memory[rank].peak_bytes}});
+      }
       const nlohmann::ordered_json report = {{"steps", steps},
                                              {"last_loss", result.last_loss},
                                              {"seconds", progress.seconds()},
                                              {"samples_per_second", progress.rate()},
+                                             {"memory", std::move(memory)},
                                              {"model", output_},
                                              {"metrics", metrics_},
                                              {"sent", SentJson(traffic)}};

@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include "platform/byte_quantity.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
@@ -66,6 +67,12 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
   const absl::Status started =
       StartJob(*group->coordinator_, job, spec, kVersion, std::move(addresses));
   if (!started.ok()) return group->Explain(started);
+  for (const WorkerMemory& memory : group->coordinator_->memory()) {
+    *console.err << "memory " << memory.worker << " needs " << DescribeMemory(memory.certificate)
+                 << "; may have " << ByteQuantity(memory.limit.bytes) << " ("
+                 << Printable(memory.limit.source) << ")\n";
+  }
+  *console.err << std::flush;
   return group;
 }
 

@@ -175,6 +175,7 @@ class OnednnProduct final : public Kernel {
   }
 
   size_t workspace_bytes() const override { return workspace_bytes_; }
+  size_t retained_bytes() const override { return weights_.bytes(); }
 
  private:
   absl::Status Prepare(bool pack) {

@@ -107,6 +107,7 @@ class PackedWeights {
   static absl::StatusOr<PackedWeights> Create(const dnnl::memory::desc& plain,
                                               const dnnl::memory::desc& packed);
   absl::StatusOr<const void*> Get(const void* plain);
+  size_t bytes() const { return storage_.valid() ? storage_.bytes() : 0; }
 
  private:
   OnednnReorder reorder_;

@@ -34,6 +34,12 @@ void StagedPrimitive::SetPrimitive(const dnnl::primitive& primitive,
   call_ = OnednnCall(primitive, arguments_);
 }
 
+size_t StagedPrimitive::retained_bytes() const {
+  size_t bytes = 0;
+  for (const Operand& input : inputs_) bytes += input.weights.bytes();
+  return bytes;
+}
+
 absl::Status StagedPrimitive::Run(const KernelContext& context) {
   const ThreadBudget budget(threads_);
   for (Operand& input : inputs_) {

@@ -24,6 +24,7 @@ class StagedPrimitive final : public Kernel {
 
   absl::Status Run(const KernelContext& context) override;
   size_t workspace_bytes() const override { return workspace_.total(); }
+  size_t retained_bytes() const override;
 
  private:
   struct Operand {
