@@ -27,7 +27,8 @@
 
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
-#include "tools/bench/lenet_job.h"
+#include "tools/bench/bench_job.h"
+#include "tools/bench/lenet.h"
 
 namespace {
 
@@ -214,7 +215,7 @@ absl::Status Serve(const std::vector<std::string>& arguments) {
   backtrace(&frame, 1);  // loads what it needs
   const std::string worker = "worker " + arguments[2].substr(arguments[2].rfind('/') + 1);
   const InputSourceFactory open = NewDataSetFactory(RealFileSystem());
-  return ServeLenetWorker(
+  return ServeBenchWorker(
       arguments, [=](const std::string& data) -> absl::StatusOr<std::unique_ptr<InputSource>> {
         WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, open(data));
         return std::make_unique<CountedSource>(std::move(source), worker);
@@ -226,8 +227,8 @@ absl::Status Measure() {
   if (mkdtemp(folder.data()) == nullptr) return absl::InternalError("no temporary folder");
   WEFT_ASSIGN_OR_RETURN(auto data, MakeLenetData(folder));
   WEFT_ASSIGN_OR_RETURN(const Graph model, LenetModel());
-  WEFT_ASSIGN_OR_RETURN(LenetJob job, StartLenetJob(model, data, 2));
-  const absl::Status trained = TrainLenet(job, kWarmUp + kSteps + 1);
+  WEFT_ASSIGN_OR_RETURN(BenchJob job, StartBenchJob(model, data, 2));
+  const absl::Status trained = TrainSteps(job, kWarmUp + kSteps + 1);
   std::filesystem::remove_all(folder);
   return trained;
 }

@@ -10,7 +10,8 @@
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
-#include "tools/bench/lenet_job.h"
+#include "tools/bench/bench_job.h"
+#include "tools/bench/lenet.h"
 
 namespace weft {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 constexpr int64_t kSteps = 40;  // per round
 constexpr int kRounds = 9;
 
-absl::StatusOr<double> ImagesPerSecond(LenetJob& running) {
+absl::StatusOr<double> ImagesPerSecond(BenchJob& running) {
   const int64_t begin = RealClock().MonotonicNanos();
-  WEFT_RETURN_IF_ERROR(TrainLenet(running, kSteps));
+  WEFT_RETURN_IF_ERROR(TrainSteps(running, kSteps));
   const double seconds = static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9;
   return static_cast<double>(kSteps * kLenetBatch) / seconds;
 }
@@ -30,8 +31,8 @@ absl::Status Measure() {
   if (mkdtemp(folder.data()) == nullptr) return absl::InternalError("no temporary folder");
   WEFT_ASSIGN_OR_RETURN(auto data, MakeLenetData(folder));
   WEFT_ASSIGN_OR_RETURN(const Graph model, LenetModel());
-  WEFT_ASSIGN_OR_RETURN(LenetJob one, StartLenetJob(model, data, 1));
-  WEFT_ASSIGN_OR_RETURN(LenetJob two, StartLenetJob(model, data, 2));
+  WEFT_ASSIGN_OR_RETURN(BenchJob one, StartBenchJob(model, data, 1));
+  WEFT_ASSIGN_OR_RETURN(BenchJob two, StartBenchJob(model, data, 2));
   WEFT_RETURN_IF_ERROR(ImagesPerSecond(one).status());
   WEFT_RETURN_IF_ERROR(ImagesPerSecond(two).status());
   std::vector<double> singles, doubles, efficiencies;
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool worker = !arguments.empty() && arguments.front() == "worker";
   const absl::Status status =
-      worker ? weft::ServeLenetWorker(arguments, weft::NewDataSetFactory(weft::RealFileSystem()))
+      worker ? weft::ServeBenchWorker(arguments, weft::NewDataSetFactory(weft::RealFileSystem()))
              : weft::Measure();
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());

@@ -1,0 +1,62 @@
+#include "tools/bench/bench_job.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "distributed/worker_process.h"
+#include "graph/cluster_spec.h"
+#include "platform/process.h"
+#include "platform/status_macros.h"
+#include "tensor/device.h"
+#include "training/trainer.h"
+
+namespace weft {
+namespace {
+
+constexpr char kVersion[] = "bench";
+
+}  // namespace
+
+absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
+                              InputSourceFactory open_input) {
+  WorkerProcessOptions options;
+  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] == "--listen") options.listen = arguments[i + 1];
+    if (arguments[i] == "--ends-with-parent") {
+      WEFT_RETURN_IF_ERROR(DieWithParent(std::atoll(arguments[i + 1].c_str())));
+    }
+  }
+  options.ends_with_coordinator = true;
+  options.version = kVersion;
+  options.device = &CpuDevice();
+  options.open_input = std::move(open_input);
+  return ServeWorker(options);
+}
+
+absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const DataSet> data,
+                                       int workers, const Plan& plan) {
+  BenchJob running;
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(workers, 1);
+  spec.plan = plan;
+  TrainingSpec training;
+  WEFT_ASSIGN_OR_RETURN(running.job, PrepareTraining(model, training, spec, std::move(data)));
+  WEFT_ASSIGN_OR_RETURN(std::string self, CurrentExecutable());
+  LocalClusterOptions options;
+  options.command = {self, "worker"};
+  options.workers = workers;
+  WEFT_ASSIGN_OR_RETURN(running.cluster, StartLocalCluster(RealProcessLauncher(), options));
+  running.coordinator = std::make_unique<Coordinator>(running.cluster->clients());
+  WEFT_RETURN_IF_ERROR(
+      StartJob(*running.coordinator, running.job, spec, kVersion, running.cluster->addresses()));
+  return running;
+}
+
+absl::Status TrainSteps(BenchJob& job, int64_t steps) {
+  TrainOptions options;
+  options.learning_rate = 0.001;
+  options.steps = steps;
+  return Train(*job.coordinator, job.job, options, [](const TrainProgress&) {}).status();
+}
+
+}  // namespace weft

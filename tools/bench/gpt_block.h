@@ -1,0 +1,37 @@
+// Transformer blocks and data for them, for benchmarks.
+#ifndef WEFT_TOOLS_BENCH_GPT_BLOCK_H_
+#define WEFT_TOOLS_BENCH_GPT_BLOCK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "graph/sharding.h"
+#include "training/data_set.h"
+
+namespace weft {
+
+struct GptBlocks {
+  int blocks = 1;
+  int64_t width = 1024;
+  int64_t heads = 16;
+  int64_t tokens = 128;  // of a sample
+};
+
+// The input x: float32[N, tokens, width] through pre-norm blocks of causal attention and a
+// feed-forward layer of 4 width with tanh, then the mean over tokens and ten logits. The nodes of
+// block i are "block<i>/...", its weights "block<i>.qkv.weight" and so on.
+absl::StatusOr<Graph> GptModel(const GptBlocks& shape);
+// The split of Megatron (Shoeybi et al. 2019): qkv and up by columns, out and down by rows.
+std::map<std::string, AxisSharding> MegatronShardings();
+// Made-up samples and labels, written to the folder.
+absl::StatusOr<std::shared_ptr<const DataSet>> MakeGptData(const GptBlocks& shape, int64_t samples,
+                                                           int64_t batch,
+                                                           const std::string& folder);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_BENCH_GPT_BLOCK_H_

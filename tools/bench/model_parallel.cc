@@ -1,0 +1,141 @@
+// What tensor and pipeline parallelism gain on two worker processes of one thread each, against
+// one: transformer blocks of width 1024, alternately in one run: `bazel run
+// //tools/bench:model_parallel`.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "graph/schedule/action_list.h"
+#include "graph/schedule/schedule_player.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/status_macros.h"
+#include "tools/bench/bench_job.h"
+#include "tools/bench/gpt_block.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kBatch = 8;
+constexpr int64_t kSteps = 3;  // per round
+constexpr int kRounds = 7;
+
+absl::StatusOr<double> SecondsPerStep(BenchJob& job) {
+  const int64_t begin = RealClock().MonotonicNanos();
+  WEFT_RETURN_IF_ERROR(TrainSteps(job, kSteps));
+  return static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9 / kSteps;
+}
+
+void Print(const char* what, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::printf("%s: median %.4g (%.4g to %.4g)\n", what, values[values.size() / 2], values.front(),
+              values.back());
+}
+
+// One process with the same micro-batches, and two.
+struct Pair {
+  std::vector<double> single;
+  std::vector<double> both;
+  std::vector<double> speed_up;
+};
+
+absl::StatusOr<Pair> Compare(const Graph& model, const std::shared_ptr<const DataSet>& data,
+                             const Plan& plan) {
+  Plan alone;
+  alone.micro_batches = plan.micro_batches;
+  WEFT_ASSIGN_OR_RETURN(BenchJob one, StartBenchJob(model, data, 1, alone));
+  WEFT_ASSIGN_OR_RETURN(BenchJob two, StartBenchJob(model, data, 2, plan));
+  WEFT_RETURN_IF_ERROR(SecondsPerStep(one).status());
+  WEFT_RETURN_IF_ERROR(SecondsPerStep(two).status());
+  Pair pair;
+  for (int round = 0; round < kRounds; ++round) {
+    WEFT_ASSIGN_OR_RETURN(const double single, SecondsPerStep(one));
+    WEFT_ASSIGN_OR_RETURN(const double both, SecondsPerStep(two));
+    pair.single.push_back(single);
+    pair.both.push_back(both);
+    pair.speed_up.push_back(single / both);
+  }
+  return pair;
+}
+
+absl::Status MeasureTensor(const std::string& folder) {
+  const GptBlocks shape;
+  WEFT_ASSIGN_OR_RETURN(const Graph model, GptModel(shape));
+  WEFT_ASSIGN_OR_RETURN(const auto data, MakeGptData(shape, kBatch, kBatch, folder));
+  Plan plan;
+  plan.mesh.tensor = 2;
+  plan.tensor_shardings = MegatronShardings();
+  WEFT_ASSIGN_OR_RETURN(const Pair pair, Compare(model, data, plan));
+  std::printf("tensor parallelism over one block\n");
+  Print("  seconds per step, one process", pair.single);
+  Print("  seconds per step, tp=2", pair.both);
+  Print("  speed-up", pair.speed_up);
+  return absl::OkStatus();
+}
+
+// The schedule's makespan where each of two equal stages takes half of a step in one process.
+absl::StatusOr<double> CriticalPath(const Plan& plan, double single_seconds) {
+  PlayOptions options;
+  options.micro_batches = plan.micro_batches;
+  const double pass = single_seconds / 2 / plan.micro_batches / 3;
+  options.costs = {{0, pass, pass, pass, 0}, {0, pass, pass, pass, 0}};
+  std::vector<ActionList> lists;
+  for (int stage = 0; stage < 2; ++stage) {
+    WEFT_ASSIGN_OR_RETURN(lists.emplace_back(),
+                          MakeActions(plan.schedule, 2, stage, plan.micro_batches, true));
+  }
+  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, PlaySchedule(lists, options));
+  return play.makespan;
+}
+
+absl::Status MeasurePipeline(const std::string& schedule, const std::string& folder) {
+  GptBlocks shape;
+  shape.blocks = 2;
+  WEFT_ASSIGN_OR_RETURN(const Graph model, GptModel(shape));
+  WEFT_ASSIGN_OR_RETURN(const auto data, MakeGptData(shape, kBatch, kBatch, folder));
+  Plan plan;
+  plan.mesh.pipeline = 2;
+  plan.micro_batches = static_cast<int>(kBatch);
+  plan.schedule = schedule;
+  plan.stages = {{"block0/*", 0}, {"block1/*", 1}, {"head/*", 1}};
+  WEFT_ASSIGN_OR_RETURN(const Pair pair, Compare(model, data, plan));
+  std::vector<double> over;
+  for (size_t round = 0; round < pair.single.size(); ++round) {
+    WEFT_ASSIGN_OR_RETURN(const double path, CriticalPath(plan, pair.single[round]));
+    over.push_back(pair.both[round] / path);
+  }
+  std::printf("pipeline of two blocks, %s, %d micro-batches\n", schedule.c_str(),
+              plan.micro_batches);
+  Print("  seconds per step, one process", pair.single);
+  Print("  seconds per step, pp=2", pair.both);
+  Print("  step / the schedule's critical path", over);
+  return absl::OkStatus();
+}
+
+absl::Status Measure() {
+  std::string folder = std::filesystem::temp_directory_path() / "weft-model-parallel-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return absl::InternalError("no temporary folder");
+  absl::Status status = MeasureTensor(folder);
+  for (const char* schedule : {"1f1b", "zero_bubble"}) {
+    if (status.ok()) status = MeasurePipeline(schedule, folder);
+  }
+  std::filesystem::remove_all(folder);
+  return status;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool worker = !arguments.empty() && arguments.front() == "worker";
+  const absl::Status status =
+      worker ? weft::ServeBenchWorker(arguments, weft::NewDataSetFactory(weft::RealFileSystem()))
+             : weft::Measure();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
