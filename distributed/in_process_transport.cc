@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/channel_credits.h"
 
 namespace weft {
 
@@ -25,6 +26,7 @@ class InProcessTransport final : public Transport {
     MutexLock lock(hub_.mutex_);
     return hub_.bytes_sent_[rank_.value];
   }
+  int64_t early_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
 
  private:
   InProcessHub& hub_;
@@ -33,6 +35,33 @@ class InProcessTransport final : public Transport {
 
 std::unique_ptr<Transport> InProcessHub::NewTransport(RankId rank) {
   return std::make_unique<InProcessTransport>(*this, rank);
+}
+
+bool InProcessHub::Keep(const StreamKey& key, Stream& stream, Operation& send) {
+  Kept& kept = kept_[{std::get<0>(key), std::get<1>(key)}];
+  const uint64_t bytes = send.header.bytes;
+  if (kept.messages >= kInbox.messages || bytes > kInbox.bytes - kept.bytes) return false;
+  ++kept.messages;
+  kept.bytes += bytes;
+  if (stream.free.empty()) {
+    stream.free.push_back(static_cast<int>(stream.kept.size()));
+    stream.kept.push_back(std::make_unique<std::vector<std::byte>>());
+  }
+  send.kept = stream.free.back();
+  stream.free.pop_back();
+  std::vector<std::byte>& copy = *stream.kept[send.kept];
+  copy.resize(bytes);
+  if (bytes > 0) std::memcpy(copy.data(), send.source, bytes);
+  send.source = copy.data();
+  return true;
+}
+
+void InProcessHub::Release(const StreamKey& key, const Operation& send) {
+  MutexLock lock(mutex_);
+  Kept& kept = kept_[{std::get<0>(key), std::get<1>(key)}];
+  --kept.messages;
+  kept.bytes -= send.header.bytes;
+  streams_[key].free.push_back(send.kept);
 }
 
 void InProcessHub::Post(const StreamKey& key, bool is_send, const Operation& operation) {
@@ -45,14 +74,17 @@ void InProcessHub::Post(const StreamKey& key, bool is_send, const Operation& ope
       status = aborted_;
     } else {
       Stream& stream = streams_[key];
-      Fifo<Operation>& waiting = is_send ? stream.receives : stream.sends;
       if (is_send) bytes_sent_[std::get<0>(key)] += static_cast<int64_t>(operation.header.bytes);
-      if (waiting.empty()) {
-        (is_send ? stream.sends : stream.receives).Push(operation);
-        return;
+      Fifo<Operation>& waiting = is_send ? stream.receives : stream.sends;
+      met = !waiting.empty();
+      if (met) {
+        other = waiting.Pop();
+      } else {
+        Operation posted = operation;
+        const bool is_kept = is_send && Keep(key, stream, posted);
+        (is_send ? stream.sends : stream.receives).Push(posted);
+        if (!is_kept) return;
       }
-      other = waiting.Pop();
-      met = true;
     }
   }
   if (met) {
@@ -62,8 +94,9 @@ void InProcessHub::Post(const StreamKey& key, bool is_send, const Operation& ope
     if (status.ok() && send.header.bytes > 0) {
       std::memcpy(receive.target, send.source, send.header.bytes);
     }
+    if (send.kept >= 0) Release(key, send);
     // The sender's bytes have left either way; a misfit is the receiver's to report.
-    other.observer->Done(is_send ? status : absl::OkStatus());
+    if (send.kept < 0) other.observer->Done(is_send ? status : absl::OkStatus());
     if (is_send) status = absl::OkStatus();
   }
   operation.observer->Done(status);
@@ -78,7 +111,10 @@ void InProcessHub::Abort(const absl::Status& reason) {
     aborted_ = absl::AbortedError(absl::StrCat("the job was aborted: ", reason.message()));
     status = aborted_;
     for (auto& [key, stream] : streams_) {
-      while (!stream.sends.empty()) pending.push_back(stream.sends.Pop());
+      while (!stream.sends.empty()) {
+        const Operation send = stream.sends.Pop();
+        if (send.kept < 0) pending.push_back(send);
+      }
       while (!stream.receives.empty()) pending.push_back(stream.receives.Pop());
     }
   }

@@ -232,6 +232,26 @@ TEST_P(TransportTest, TheFirstAbortWins) {
   EXPECT_THAT(std::string(receive.Await().message()), HasSubstr("the cause"));
 }
 
+TEST_P(TransportTest, WhatComesEarlyIsKeptAndTheSenderGoesOn) {
+  StartRanks(2);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> data(1000);
+    std::deque<AwaitedTransfer> sends(6);
+    for (int i = 0; i < 6; ++i) {
+      data = Ramp(1000, static_cast<float>(10 * round + i));
+      Rank(0).Send(RankId(1), HeaderFor(i % 3, 2 * round + i / 3, 1000), data.data(), sends[i]);
+      ASSERT_TRUE(sends[i].Await().ok()) << sends[i].Await();  // nobody receives yet
+    }
+    for (int i : {2, 5, 0, 1, 3, 4}) {
+      std::vector<float> target(1000);
+      AwaitedTransfer receive;
+      Rank(1).Receive(RankId(0), HeaderFor(i % 3, 2 * round + i / 3, 1000), target.data(), receive);
+      ASSERT_TRUE(receive.Await().ok()) << receive.Await();
+      EXPECT_EQ(target, Ramp(1000, static_cast<float>(10 * round + i)));
+    }
+  }
+}
+
 TEST_P(TransportTest, AbortEndsSendsThatNobodyReceives) {
   StartRanks(2);
   // More than a peer buffers, so that the last ones are under way or queued.

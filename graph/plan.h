@@ -97,8 +97,8 @@ struct Plan {
   // anew: the segment of each node by name or pattern. A '*' in a segment's name is what the first
   // one of the pattern stands for. "" = kept.
   std::map<std::string, std::string> recompute;
-  // Instead of that, until the plan is completed: so many segments of about equal work on each
-  // stage; 0 = none.
+  // Instead of that, until the plan is completed: so many segments on each stage, of which the
+  // backward pass reads about equally many bytes; 0 = none.
   int recompute_segments = 0;
 
   Prediction prediction;

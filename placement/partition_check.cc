@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
+#include "graph/schedule/channel_credits.h"
 #include "graph/schedule/schedule_player.h"
 #include "graph/verifier.h"
 #include "platform/status.h"
@@ -144,28 +145,43 @@ class PipelineChannels {
       if (listed == channels.end()) continue;
       ScheduleChannel& channel = channels_[number];
       channel.name = listed->second->value;
+      listed_[number] = listed->second;
       (sends ? channel.from : channel.to) = node.stage.value;
       (sends ? channel.from_kind : channel.to_kind) =
           node.phase == Phase::kForward ? Action::Kind::kForward : Action::Kind::kBackward;
     }
   }
 
-  std::vector<ScheduleChannel> Finish() const {
+  // With the credits that such an inbox gives them.
+  std::vector<ScheduleChannel> Finish(const InboxLimits& inbox) const {
+    struct Round {
+      uint64_t bytes = 0;
+      size_t channels = 0;
+    };
+    std::map<std::pair<RankId, RankId>, Round> rounds;  // by from, to
+    for (const auto& [number, channel] : listed_) {
+      Round& round = rounds[{channel->from, channel->to}];
+      round.bytes +=
+          static_cast<uint64_t>(DTypeBytes(channel->dtype, channel->shape.num_elements()));
+      ++round.channels;
+    }
     std::vector<ScheduleChannel> channels;
-    for (const auto& [number, channel] : channels_) channels.push_back(channel);
+    for (const auto& [number, channel] : channels_) {
+      channels.push_back(channel);
+      const Channel& listed = *listed_.at(number);
+      const Round& round = rounds.at({listed.from, listed.to});
+      channels.back().credits = ChannelCredits(inbox, round.bytes, round.channels);
+    }
     return channels;
   }
 
  private:
-  std::map<int64_t, ScheduleChannel> channels_;
+  std::map<int64_t, ScheduleChannel> channels_;  // by number
+  std::map<int64_t, const Channel*> listed_;     // the same channels in their partition
 };
 
-// What every transport gives: before a rank sends on a channel again, it waits until the message
-// before has left its memory, and in process that is when the receiver takes it.
-constexpr int kCredits = 1;
-
 // Every pipeline is played once, with its channels and their credits.
-absl::Status CheckActions(const std::vector<Partition>& partitions) {
+absl::Status CheckActions(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   const Mesh& mesh = partitions.front().mesh;
   for (int replica = 0; replica < mesh.data; ++replica) {
     std::vector<ActionList> lists;
@@ -178,8 +194,7 @@ absl::Status CheckActions(const std::vector<Partition>& partitions) {
       channels.Add(partition);
       options.micro_batches = static_cast<int>(partition.micro_batches.size());
     }
-    options.channels = channels.Finish();
-    options.credits = kCredits;
+    options.channels = channels.Finish(inbox);
     const absl::Status status = ValidateActions(lists, options);
     if (!status.ok()) {
       return absl::InvalidArgumentError(
@@ -191,7 +206,7 @@ absl::Status CheckActions(const std::vector<Partition>& partitions) {
 
 }  // namespace
 
-absl::Status CheckPartitions(const std::vector<Partition>& partitions) {
+absl::Status CheckPartitions(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   ChannelCheck channels;
   for (const Partition& partition : partitions) {
     WEFT_RETURN_IF_ERROR(CheckGraphs(partition));
@@ -199,7 +214,7 @@ absl::Status CheckPartitions(const std::vector<Partition>& partitions) {
     WEFT_RETURN_IF_ERROR(channels.Add(partition));
   }
   WEFT_RETURN_IF_ERROR(channels.Finish());
-  return CheckActions(partitions);
+  return CheckActions(partitions, inbox);
 }
 
 }  // namespace weft

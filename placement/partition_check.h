@@ -6,14 +6,16 @@
 
 #include "absl/status/status.h"
 #include "graph/partition.h"
+#include "graph/schedule/channel_credits.h"
 
 namespace weft {
 
 // Internal, naming rank and graph, unless every graph is valid and concrete; every channel has one
 // rank that sends and one that receives the same type; every input of a graph is fed; every
 // accumulation has its output and inputs; and the action lists of each replica's stages come to an
-// end.
-absl::Status CheckPartitions(const std::vector<Partition>& partitions);
+// end over transports with such inboxes.
+absl::Status CheckPartitions(const std::vector<Partition>& partitions,
+                             const InboxLimits& inbox = kInbox);
 
 }  // namespace weft
 

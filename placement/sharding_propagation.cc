@@ -71,6 +71,7 @@ class Propagator {
   absl::Status PlaceVariables();
   void WishForGradients(const Variable& variable);
   absl::Status VisitBoundary(const Node& node);
+  bool KeepsVariables(const Node& node, const NodeSharding& candidate) const;
   absl::Status Visit(const Node& node);
   absl::StatusOr<std::vector<AxisSharding>> WishesFor(const Node& node,
                                                       const NodeSharding& candidate) const;
@@ -202,14 +203,30 @@ double Propagator::InputCost(ValueId value, const AxisSharding& from,
   return ConversionBytes(size, options_.shards, from, to.is_split() ? whole : to) / readers;
 }
 
+// An update runs as the variable lies that it changes: what it would make otherwise had to be
+// converted back, and state that is split over the data axis too cannot be.
+bool Propagator::KeepsVariables(const Node& node, const NodeSharding& candidate) const {
+  if (node.phase != Phase::kUpdate) return true;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
+    if (!input.valid() || graph_.value(input).source != ValueSource::kVariable) continue;
+    if (candidate.inputs[i] != CurrentOf(input)) return false;
+  }
+  return true;
+}
+
 absl::Status Propagator::Visit(const Node& node) {
   WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph_, node));
   std::vector<AxisSharding> current;
   for (const ValueId input : node.inputs) current.push_back(CurrentOf(input));
   WEFT_ASSIGN_OR_RETURN(std::vector<NodeSharding> candidates,
                         ShardingCandidates(view, current, options_.shards));
+  const bool must_keep =
+      std::any_of(candidates.begin(), candidates.end(),
+                  [&](const NodeSharding& candidate) { return KeepsVariables(node, candidate); });
   std::tuple<double, int> best = {std::numeric_limits<double>::infinity(), 0};
   for (NodeSharding& candidate : candidates) {
+    if (must_keep && !KeepsVariables(node, candidate)) continue;
     WEFT_ASSIGN_OR_RETURN(const std::vector<AxisSharding> wishes, WishesFor(node, candidate));
     const std::tuple<double, int> score = Score(node, candidate, current, wishes);
     if (score >= best) continue;

@@ -207,7 +207,8 @@ TEST_P(FaultPlans, EndsByName) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FaultPlans, ::testing::Range(1, 21));
 
-// The last stage wants its second micro-batch first: that needs a second credit, and there is one.
+// The last stage wants its second micro-batch first: that needs a second credit. With the inbox
+// that transports have there are some; with none there is one.
 TEST(CreditPlans, APlanThatNeedsACreditMoreIsRefused) {
   int refused = 0;
   for (int seed = 1; refused < 20; ++seed) {
@@ -220,7 +221,8 @@ TEST(CreditPlans, APlanThatNeedsACreditMoreIsRefused) {
     auto job = Prepare(model->graph, run);
     ASSERT_TRUE(job.ok()) << job.status() << PlanToYaml(run.plan);
     std::vector<Partition>& partitions = job->programs[0].partitions;
-    ASSERT_TRUE(CheckPartitions(partitions).ok());
+    constexpr InboxLimits kNone = {.bytes = 0};
+    if (run.plan.chunks > 1 || !CheckPartitions(partitions, kNone).ok()) continue;
     for (Partition& partition : partitions) {
       const Mesh& mesh = partition.mesh;
       if (mesh.CoordinateOf(partition.rank).pipeline + 1 < mesh.pipeline) continue;
@@ -230,7 +232,7 @@ TEST(CreditPlans, APlanThatNeedsACreditMoreIsRefused) {
       }
       std::swap(*forward[0], *forward[1]);
     }
-    const absl::Status status = CheckPartitions(partitions);
+    const absl::Status status = CheckPartitions(partitions, kNone);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(
         std::string(status.message()),

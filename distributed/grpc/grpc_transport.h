@@ -16,6 +16,7 @@
 #include "distributed/grpc/incoming_streams.h"
 #include "distributed/grpc/outbox.h"
 #include "distributed/transport.h"
+#include "graph/schedule/channel_credits.h"
 #include "platform/mutex.h"
 
 namespace weft {
@@ -41,7 +42,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
   void Receive(RankId peer, const MessageHeader& header, void* data,
                TransferObserver& observer) override;
   void Abort(const absl::Status& reason) override;
-  int64_t early_bytes_limit() const override { return int64_t{Inbox::kCreditBytes}; }
+  int64_t early_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
   int64_t bytes_sent() const override { return bytes_sent_.load(); }
   int64_t header_bytes_sent() const override;
 

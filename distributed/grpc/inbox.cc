@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/channel_credits.h"
 #include "platform/checksum.h"
 
 namespace weft {
@@ -127,8 +128,8 @@ bool Inbox::Begin(const Frame& frame) {
     arrival.status = CheckHeader(peer_, arrival.operation.header, frame.header);
     if (arrival.status.ok()) arrival.target = static_cast<std::byte*>(arrival.operation.target);
   } else {
-    const bool room = early_messages_ < kCreditMessages && early_bytes_ <= kCreditBytes &&
-                      frame.header.bytes <= kCreditBytes - early_bytes_;
+    const bool room = early_messages_ < kInbox.messages && early_bytes_ <= kInbox.bytes &&
+                      frame.header.bytes <= kInbox.bytes - early_bytes_;
     if (!room) {
       held_ = true;
       return false;

@@ -31,14 +31,12 @@ class InboxSource {
 };
 
 // Copies parts straight into the slot posted for their message, or into a buffer of its own when
-// none is posted yet; when such buffers hold more than the credit, the stream waits. Receive and
+// none is posted yet; when such buffers hold as much as an inbox may, the stream waits. Receive and
 // Fail may be called by any thread, the rest by the completion thread.
 class Inbox {
  public:
-  // What may wait for its receiver, per peer. Buffers are kept for the next messages, of which as
-  // many bytes as ever waited at once, and kSpareBytes.
-  static constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
-  static constexpr size_t kCreditMessages = 1024;
+  // What waits for its receiver (kInbox) has buffers that are kept for the next messages: of as
+  // many bytes as ever waited at once, and so many more.
   static constexpr uint64_t kSpareBytes = uint64_t{1} << 20;
 
   explicit Inbox(RankId peer) : peer_(peer) {}

@@ -10,6 +10,7 @@
 
 #include "distributed/testing/awaited_transfer.h"
 #include "gmock/gmock.h"
+#include "graph/schedule/channel_credits.h"
 #include "gtest/gtest.h"
 #include "platform/checksum.h"
 
@@ -124,7 +125,7 @@ TEST_F(InboxTest, AnotherIncarnationIsRefused) {
 
 TEST_F(InboxTest, AMessageLargerThanTheCreditWaitsForItsSlot) {
   Frame frame = PartOf(0);
-  frame.header.bytes = Inbox::kCreditBytes + 1;
+  frame.header.bytes = kInbox.bytes + 1;
   EXPECT_EQ(Take(frame, payload_), Inbox::Next::kHold);
   EXPECT_EQ(resumes_, 0);
   Post(0);
@@ -132,10 +133,10 @@ TEST_F(InboxTest, AMessageLargerThanTheCreditWaitsForItsSlot) {
 }
 
 TEST_F(InboxTest, EarlyMessagesAreBoundedByTheirNumber) {
-  for (size_t i = 0; i < Inbox::kCreditMessages; ++i) {
+  for (size_t i = 0; i < kInbox.messages; ++i) {
     ASSERT_EQ(Take(PartOf(i), payload_), Inbox::Next::kRead);
   }
-  EXPECT_EQ(Take(PartOf(Inbox::kCreditMessages), payload_), Inbox::Next::kHold);
+  EXPECT_EQ(Take(PartOf(kInbox.messages), payload_), Inbox::Next::kHold);
   Post(0);
   EXPECT_TRUE(transfer_.Await().ok());
   EXPECT_EQ(resumes_, 1);

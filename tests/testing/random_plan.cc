@@ -1,5 +1,6 @@
 #include "tests/testing/random_plan.h"
 
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <set>
@@ -63,6 +64,14 @@ void DrawRecomputation(const Graph& model, Dice& dice, Plan& plan) {
   }
 }
 
+// A weight that several nodes read may lie on several stages.
+bool HasTiedWeights(const Graph& model) {
+  const std::vector<std::vector<Graph::Use>> uses = model.BuildUses();
+  return std::any_of(
+      model.variables().begin(), model.variables().end(),
+      [&](const Variable& variable) { return uses[variable.value.value].size() > 1; });
+}
+
 }  // namespace
 
 Plan RandomPlan(const Graph& model, uint64_t seed) {
@@ -84,6 +93,14 @@ Plan RandomPlan(const Graph& model, uint64_t seed) {
   plan.bucket_bytes = dice.Of<int64_t>({300, 4096, int64_t{4} << 20});
   if (dice.Roll(3) == 0) plan.reduction = Reduction::kOrderedTree;
   if (plan.mesh.tensor == 1) plan.strict = dice.Roll(2) == 0;
+  // What came later has dice of its own, so that the plans of a seed keep the rest.
+  Dice later(~seed);
+  const bool has_nodes = model.num_nodes() >= 4 * plan.mesh.pipeline;
+  if (plan.mesh.pipeline > 1 && later.Roll(3) == 0 && has_nodes && !HasTiedWeights(model)) {
+    plan.schedule = "interleaved";
+    plan.chunks = 2;
+  }
+  if (plan.mesh.data > 1) plan.zero = later.Roll(4);
   if (plan.mesh.pipeline > 1 && dice.Roll(3) > 0) DrawStages(model, dice, plan);
   if (plan.mesh.tensor > 1) DrawShardings(model, dice, plan);
   if (dice.Roll(3) == 0) DrawRecomputation(model, dice, plan);
