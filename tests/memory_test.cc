@@ -34,7 +34,7 @@ constexpr int64_t kClasses = 16;
 constexpr double kMebibyte = 1 << 20;
 
 // `layers` products with square matrices of `width`, Relu between: 4 width^2 bytes each.
-EquivalenceModel BigMlp(int64_t width, int layers) {
+EquivalenceModel BigMlp(int64_t width, int layers, int64_t batch) {
   EquivalenceModel model;
   model.name = "big_mlp";
   GraphBuilder builder(model.graph);
@@ -57,7 +57,7 @@ EquivalenceModel BigMlp(int64_t width, int layers) {
   }
   model.graph.AddOutput(linear(h, "last", width, kClasses));
   EXPECT_TRUE(builder.status().ok()) << builder.status();
-  const int64_t samples = 2 * kBatch;
+  const int64_t samples = 2 * batch;
   model.data["x"] = RandomTensor({samples, kInputs}, 99);
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < samples; ++i) labels.push_back(i * 7 % kClasses);
@@ -79,11 +79,11 @@ std::map<std::string, AxisSharding> TensorShardings(int layers) {
 class Memory : public ::testing::Test {
  protected:
   // One of each test's; the model's parameters take 4 (width^2 layers + 272 width) bytes.
-  void Build(int64_t width, int layers) {
-    model_ = BigMlp(width, layers);
+  void Build(int64_t width, int layers, int64_t batch = kBatch) {
+    model_ = BigMlp(width, layers, batch);
     layers_ = layers;
     run_.data = WriteDataFiles(model_, ::testing::TempDir());
-    run_.batch = kBatch;
+    run_.batch = batch;
     run_.steps = 3;
     run_.optimizer.kind = "adam";
     run_.optimizer.learning_rate = 0.001;
@@ -188,6 +188,35 @@ TEST_F(MemoryOfPlans, FallsAsPredictedWithZero) {
     EXPECT_GT(peak_plain - peak, 0.1 * peak_plain);
     EXPECT_NEAR(peak_plain - peak, predicted_plain - predicted, 0.03 * predicted_plain);
   }
+}
+
+// Activations of 4 MiB in 63 layers, of which eight segments keep what is between them and what is
+// inside one.
+TEST_F(MemoryOfPlans, FallsAsPredictedWithRecomputation) {
+  Build(128, 62, 8192);
+  run_.steps = 2;
+  std::vector<double> predicted;
+  std::vector<double> measured;
+  for (const int segments : {0, 8}) {
+    Plan plan = run_.plan;
+    plan.micro_batches = 1;
+    plan.recompute_segments = segments;
+    TrainingOutcome outcome;
+    std::vector<int64_t> peaks;
+    if (!RunInGroups(plan, 0, outcome, peaks)) {
+      ASSERT_FALSE(skipped_.empty());
+      GTEST_SKIP() << skipped_;
+    }
+    ExpectCertified(absl::StrCat("segments=", segments), outcome, peaks);
+    predicted.push_back(static_cast<double>(outcome.predicted[0].certificate.total()));
+    measured.push_back(static_cast<double>(peaks[0]));
+  }
+  const double saved = predicted[0] - predicted[1];
+  std::printf("8 segments lower the peak by %.1f MiB, predicted %.1f MiB\n",
+              (measured[0] - measured[1]) / kMebibyte, saved / kMebibyte);
+  EXPECT_GE(predicted[0], 256 * kMebibyte);
+  EXPECT_NEAR(saved / kMebibyte, 4 * (63 - 7 - 8), 12);
+  EXPECT_NEAR(measured[0] - measured[1], saved, 0.03 * predicted[0]);
 }
 
 TEST_F(MemoryOfPlans, OfTensorAndPipelineParallelismIsWhatWasCertified) {
