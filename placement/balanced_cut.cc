@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "placement/graph_for_samples.h"
 #include "placement/graph_node_view.h"
@@ -13,11 +14,6 @@
 
 namespace weft {
 namespace {
-
-bool IsForward(const Node& node) {
-  const bool is_boundary = node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-  return node.phase == Phase::kForward && !is_boundary;
-}
 
 double FlopsOf(const Graph& graph, const Node& node) {
   const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "graph/op_schema.h"
+#include "graph/node_class.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -13,12 +13,10 @@ absl::Status KeepEvaluation(Graph& graph) {
   std::vector<bool> needs_backward(graph.value_capacity());
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
-    const bool is_boundary =
-        node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-    const bool needs = (node.phase == Phase::kBackward && !is_boundary) ||
-                       std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-                         return input.valid() && needs_backward[input.value];
-                       });
+    const bool needs =
+        IsBackward(node) || std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+          return input.valid() && needs_backward[input.value];
+        });
     for (const ValueId output : node.outputs) {
       if (output.valid()) needs_backward[output.value] = needs;
     }

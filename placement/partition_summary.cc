@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "graph/schedule/action_nodes.h"
 #include "graph/schedule/memory_plan.h"
@@ -16,10 +17,6 @@
 
 namespace weft {
 namespace {
-
-bool IsCommunication(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
-}
 
 bool Computes(const Node& node) { return !IsCommunication(node); }
 

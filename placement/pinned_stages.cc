@@ -4,19 +4,14 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/op_schema.h"
 #include "placement/name_pattern.h"
 #include "placement/nearest_name.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-bool IsForward(const Node& node) {
-  const bool is_boundary = node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-  return node.phase == Phase::kForward && !is_boundary;
-}
 
 absl::StatusOr<int> StageOfWorker(const std::string& pattern, const std::string& name,
                                   const ClusterSpec& cluster, const Plan& plan) {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "graph/op_schema.h"
+#include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_player.h"
 #include "placement/balanced_cut.h"
@@ -148,9 +148,7 @@ absl::Status CompleteStages(const Graph& graph, const ClusterSpec& cluster, int6
   if (plan.num_stages() == 1) return absl::OkStatus();
   for (const NodeId id : staged.node_ids()) {
     const Node& node = staged.node(id);
-    const bool is_boundary =
-        node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-    if (node.phase == Phase::kForward && !is_boundary) plan.stages[node.name] = node.stage.value;
+    if (IsForward(node)) plan.stages[node.name] = node.stage.value;
   }
   return absl::OkStatus();
 }

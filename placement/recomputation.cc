@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
+#include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "placement/name_pattern.h"
 #include "placement/nearest_name.h"
@@ -18,12 +19,6 @@ namespace weft {
 namespace {
 
 constexpr int kNoSegment = -1;
-
-bool IsBoundary(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-}
-bool IsForward(const Node& node) { return node.phase == Phase::kForward && !IsBoundary(node); }
-bool IsBackward(const Node& node) { return node.phase == Phase::kBackward && !IsBoundary(node); }
 
 // Running it again gives the same bits and does nothing else.
 bool CanRunAgain(const Node& node) {

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/op_schema.h"
 #include "placement/conversions/conversion.h"
 #include "placement/graph_node_view.h"
 #include "placement/name_pattern.h"
@@ -16,10 +16,6 @@
 
 namespace weft {
 namespace {
-
-bool IsBoundary(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-}
 
 // InvalidArgument unless every rank gets at least one row.
 absl::Status CheckWish(const std::string& name, const ValueType& type, const AxisSharding& wish,

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/op_schema.h"
 #include "placement/name_pattern.h"
 #include "placement/nearest_name.h"
 #include "platform/status_macros.h"
@@ -15,12 +15,6 @@ namespace {
 
 constexpr int kUnplaced = -1;
 
-bool IsBoundary(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-}
-
-bool IsForward(const Node& node) { return node.phase == Phase::kForward && !IsBoundary(node); }
-bool IsBackward(const Node& node) { return node.phase == Phase::kBackward && !IsBoundary(node); }
 bool IsStep(const Node& node) { return !IsBoundary(node) && !IsForward(node) && !IsBackward(node); }
 
 class StageAssigner {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/op_schema.h"
 #include "graph/verifier.h"
 #include "placement/evaluation_step.h"
 #include "placement/recomputation.h"
@@ -16,9 +16,6 @@
 namespace weft {
 namespace {
 
-bool IsBoundary(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kBoundary;
-}
 bool IsMicro(const Node& node) {
   return !IsBoundary(node) && (node.phase == Phase::kForward || node.phase == Phase::kBackward);
 }

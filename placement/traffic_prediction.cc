@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "graph/op_schema.h"
+#include "graph/node_class.h"
 #include "graph/schedule/node_collective.h"
 #include "placement/graph_node_view.h"
 #include "platform/status_macros.h"
@@ -26,9 +26,7 @@ class TrafficCount {
   absl::Status Add(const Graph& graph, int64_t runs) {
     for (const NodeId id : graph.node_ids()) {
       const Node& node = graph.node(id);
-      const bool communicates =
-          node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
-      if (!communicates || node.op == "Recv") continue;
+      if (!IsCommunication(node) || node.op == "Recv") continue;
       if (node.op == "Send") {
         WEFT_RETURN_IF_ERROR(AddChannel(graph, node, runs));
         continue;

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "graph/op_schema.h"
+#include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "platform/status_macros.h"
 
@@ -14,10 +14,6 @@ using Kind = Action::Kind;
 
 bool IsMicro(const Action& action) {
   return action.kind != Kind::kBegin && action.kind != Kind::kUpdate;
-}
-
-bool IsCommunication(const Node& node) {
-  return node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
 }
 
 // The actions run together all nodes of each micro graph in use.
