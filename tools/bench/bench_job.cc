@@ -1,10 +1,14 @@
 #include "tools/bench/bench_job.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "distributed/worker_process.h"
 #include "graph/cluster_spec.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
@@ -52,11 +56,33 @@ absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const
   return running;
 }
 
-absl::Status TrainSteps(BenchJob& job, int64_t steps) {
+absl::StatusOr<double> TrainSteps(BenchJob& job, int64_t steps) {
   TrainOptions options;
   options.learning_rate = 0.001;
-  options.steps = steps;
-  return Train(*job.coordinator, job.job, options, [](const TrainProgress&) {}).status();
+  options.steps = steps + 1;
+  int64_t first_end = 0, last_end = 0;
+  const auto note = [&](const TrainProgress& progress) {
+    last_end = RealClock().MonotonicNanos();
+    if (progress.step == 0) first_end = last_end;
+  };
+  WEFT_RETURN_IF_ERROR(Train(*job.coordinator, job.job, options, note).status());
+  return static_cast<double>(last_end - first_end) * 1e-9 / static_cast<double>(steps);
+}
+
+int BenchMain(int argc, char** argv, const std::function<absl::Status()>& measure) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool worker = !arguments.empty() && arguments.front() == "worker";
+  const absl::Status status =
+      worker ? ServeBenchWorker(arguments, NewDataSetFactory(RealFileSystem())) : measure();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+void PrintMedian(const char* what, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::printf("%s: median %.4g (%.4g to %.4g)\n", what, values[values.size() / 2], values.front(),
+              values.back());
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #define WEFT_TOOLS_BENCH_BENCH_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +31,16 @@ struct BenchJob {
 // By softmax cross entropy and plain SGD.
 absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const DataSet> data,
                                        int workers, const Plan& plan = {});
-absl::Status TrainSteps(BenchJob& job, int64_t steps);
+// Trains one step more than `steps` and returns the mean seconds from the end of a step to the end
+// of the next: what comes before the first and after the last (which hands the trained parameters
+// over) is no part of a step. REQUIRES: steps >= 1.
+absl::StatusOr<double> TrainSteps(BenchJob& job, int64_t steps);
+
+// The `main` of such a benchmark: a worker where the arguments say so, else `measure`. Returns the
+// exit code, having said what failed.
+int BenchMain(int argc, char** argv, const std::function<absl::Status()>& measure);
+// "what: median 3.2 (2.9 to 3.4)". REQUIRES: not empty.
+void PrintMedian(const char* what, std::vector<double> values);
 
 }  // namespace weft
 

@@ -1,7 +1,6 @@
 // What tensor and pipeline parallelism gain on two worker processes of one thread each, against
 // one: transformer blocks of width 1024, alternately in one run: `bazel run
 // //tools/bench:model_parallel`.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,8 +10,6 @@
 
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_player.h"
-#include "platform/clock.h"
-#include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/bench/bench_job.h"
 #include "tools/bench/gpt_block.h"
@@ -23,18 +20,6 @@ namespace {
 constexpr int64_t kBatch = 8;
 constexpr int64_t kSteps = 3;  // per round
 constexpr int kRounds = 7;
-
-absl::StatusOr<double> SecondsPerStep(BenchJob& job) {
-  const int64_t begin = RealClock().MonotonicNanos();
-  WEFT_RETURN_IF_ERROR(TrainSteps(job, kSteps));
-  return static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9 / kSteps;
-}
-
-void Print(const char* what, std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  std::printf("%s: median %.4g (%.4g to %.4g)\n", what, values[values.size() / 2], values.front(),
-              values.back());
-}
 
 // One process with the same micro-batches, and two.
 struct Pair {
@@ -47,8 +32,8 @@ struct Pair {
 // Two jobs that share nothing but the machine: its memory, its caches and its clock.
 absl::StatusOr<double> SecondsBesideEachOther(BenchJob& one, BenchJob& other) {
   absl::StatusOr<double> of_other;
-  std::thread thread([&] { of_other = SecondsPerStep(other); });
-  const absl::StatusOr<double> of_one = SecondsPerStep(one);
+  std::thread thread([&] { of_other = TrainSteps(other, kSteps); });
+  const absl::StatusOr<double> of_one = TrainSteps(one, kSteps);
   thread.join();
   WEFT_RETURN_IF_ERROR(of_one.status());
   WEFT_RETURN_IF_ERROR(of_other.status());
@@ -63,11 +48,11 @@ absl::StatusOr<Pair> Compare(const Graph& model, const std::shared_ptr<const Dat
   WEFT_ASSIGN_OR_RETURN(BenchJob other, StartBenchJob(model, data, 1, alone));
   WEFT_ASSIGN_OR_RETURN(BenchJob two, StartBenchJob(model, data, 2, plan));
   WEFT_RETURN_IF_ERROR(SecondsBesideEachOther(one, other).status());
-  WEFT_RETURN_IF_ERROR(SecondsPerStep(two).status());
+  WEFT_RETURN_IF_ERROR(TrainSteps(two, kSteps).status());
   Pair pair;
   for (int round = 0; round < kRounds; ++round) {
-    WEFT_ASSIGN_OR_RETURN(const double single, SecondsPerStep(one));
-    WEFT_ASSIGN_OR_RETURN(const double both, SecondsPerStep(two));
+    WEFT_ASSIGN_OR_RETURN(const double single, TrainSteps(one, kSteps));
+    WEFT_ASSIGN_OR_RETURN(const double both, TrainSteps(two, kSteps));
     WEFT_ASSIGN_OR_RETURN(const double beside, SecondsBesideEachOther(one, other));
     pair.single.push_back(single);
     pair.beside.push_back(beside);
@@ -86,9 +71,9 @@ absl::Status MeasureTensor(const std::string& folder) {
   plan.tensor_shardings = MegatronShardings();
   WEFT_ASSIGN_OR_RETURN(const Pair pair, Compare(model, data, plan));
   std::printf("tensor parallelism over one block\n");
-  Print("  seconds per step, one process", pair.single);
-  Print("  seconds per step, tp=2", pair.both);
-  Print("  speed-up", pair.speed_up);
+  PrintMedian("  seconds per step, one process", pair.single);
+  PrintMedian("  seconds per step, tp=2", pair.both);
+  PrintMedian("  speed-up", pair.speed_up);
   return absl::OkStatus();
 }
 
@@ -125,10 +110,10 @@ absl::Status MeasurePipeline(const std::string& schedule, const std::string& fol
   }
   std::printf("pipeline of two blocks, %s, %d micro-batches\n", schedule.c_str(),
               plan.micro_batches);
-  Print("  seconds per step, one process", pair.single);
-  Print("  seconds per step, one process beside another", pair.beside);
-  Print("  seconds per step, pp=2", pair.both);
-  Print("  step / the schedule's critical path beside each other", over);
+  PrintMedian("  seconds per step, one process", pair.single);
+  PrintMedian("  seconds per step, one process beside another", pair.beside);
+  PrintMedian("  seconds per step, pp=2", pair.both);
+  PrintMedian("  step / the schedule's critical path beside each other", over);
   return absl::OkStatus();
 }
 
@@ -146,13 +131,4 @@ absl::Status Measure() {
 }  // namespace
 }  // namespace weft
 
-int main(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool worker = !arguments.empty() && arguments.front() == "worker";
-  const absl::Status status =
-      worker ? weft::ServeBenchWorker(arguments, weft::NewDataSetFactory(weft::RealFileSystem()))
-             : weft::Measure();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
+int main(int argc, char** argv) { return weft::BenchMain(argc, argv, weft::Measure); }

@@ -1,14 +1,11 @@
 // LeNet images per second on one and on two worker processes (one thread each, global batch 128,
 // gRPC over unix sockets), alternately in one run: `bazel run //tools/bench:scaling`.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "platform/clock.h"
-#include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/bench/bench_job.h"
 #include "tools/bench/lenet.h"
@@ -20,10 +17,8 @@ constexpr int64_t kSteps = 40;  // per round
 constexpr int kRounds = 9;
 
 absl::StatusOr<double> ImagesPerSecond(BenchJob& running) {
-  const int64_t begin = RealClock().MonotonicNanos();
-  WEFT_RETURN_IF_ERROR(TrainSteps(running, kSteps));
-  const double seconds = static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9;
-  return static_cast<double>(kSteps * kLenetBatch) / seconds;
+  WEFT_ASSIGN_OR_RETURN(const double seconds, TrainSteps(running, kSteps));
+  return static_cast<double>(kLenetBatch) / seconds;
 }
 
 absl::Status Measure() {
@@ -43,14 +38,9 @@ absl::Status Measure() {
     doubles.push_back(both);
     efficiencies.push_back(both / (2 * single));
   }
-  const auto print = [](const char* what, std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    std::printf("%s: median %.4g (%.4g to %.4g)\n", what, values[values.size() / 2], values.front(),
-                values.back());
-  };
-  print("images/s with 1 worker", singles);
-  print("images/s with 2 workers", doubles);
-  print("images/s(2) / (2 x images/s(1))", efficiencies);
+  PrintMedian("images/s with 1 worker", singles);
+  PrintMedian("images/s with 2 workers", doubles);
+  PrintMedian("images/s(2) / (2 x images/s(1))", efficiencies);
   std::filesystem::remove_all(folder);
   return absl::OkStatus();
 }
@@ -58,13 +48,4 @@ absl::Status Measure() {
 }  // namespace
 }  // namespace weft
 
-int main(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool worker = !arguments.empty() && arguments.front() == "worker";
-  const absl::Status status =
-      worker ? weft::ServeBenchWorker(arguments, weft::NewDataSetFactory(weft::RealFileSystem()))
-             : weft::Measure();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
+int main(int argc, char** argv) { return weft::BenchMain(argc, argv, weft::Measure); }
