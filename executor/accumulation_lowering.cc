@@ -207,10 +207,12 @@ absl::Status LoweringState::BindReports(Scope& scope) {
     const std::optional<ValueId> value = scope.graph->FindValue(name);
     if (!value)
       return absl::InternalError(absl::StrCat("the end graph has no output '", name, "'"));
+    WEFT_ASSIGN_OR_RETURN(const bool is_bound, BindValueReport(scope, name, *value));
+    if (is_bound) continue;
     WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *value));
     WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
     const ValueType& type = scope.graph->value(*value).type;
-    step_.reports.push_back({name, buffer, type.dtype, *type.shape.ToConcrete()});
+    step_.reports.push_back({name, buffer, type.dtype, *type.shape.ToConcrete(), kNoSlot});
   }
   return absl::OkStatus();
 }
@@ -242,7 +244,9 @@ void LoweringState::MergeInPlace() {
   CollectiveLowering(*this).TouchAsync();
   // Read by the host after the last instruction, write-backs included.
   const int after_all = position() + static_cast<int>(write_back_.size()) + 1;
-  for (const LoweredReport& report : step_.reports) buffers.Touch(report.buffer, after_all);
+  for (const LoweredReport& report : step_.reports) {
+    if (report.buffer != kNoBuffer) buffers.Touch(report.buffer, after_all);
+  }
   std::map<BufferIndex, BufferIndex> variable_of_update;
   for (const auto& [value, name] : write_back_) {
     variable_of_update[value] = variable_buffers_[name];
@@ -301,6 +305,7 @@ absl::StatusOr<LoweredStep> LoweringState::Finish() {
     copy.bytes = step_.buffers.bytes(variable);
     step_.buffers.Touch(value, position() - 1);
   }
+  ReleaseSlots();
   step_.variables.assign(variable_buffers_.begin(), variable_buffers_.end());
   return std::move(step_);
 }

@@ -15,8 +15,8 @@
 namespace weft {
 
 // Specializes, compiles and runs forward graphs; keeps one program per set of input shapes (and of
-// input values that decide shapes), so that calls with the same shapes only run. One thread at a
-// time.
+// input values that decide shapes), so that calls with the same shapes only run; see
+// graph_programs.h. One thread at a time.
 class ForwardRunner {
  public:
   struct Options {
@@ -26,8 +26,7 @@ class ForwardRunner {
   ForwardRunner(Graph graph, Options options);
   ~ForwardRunner();
   // Inputs by name; outputs by name, in host memory of their own. InvalidArgument for a missing,
-  // unknown or ill-fitting input, naming it with both shapes. Inputs that are sequences or
-  // optionals are only handed through (Identity); computing with them is Unimplemented.
+  // unknown or ill-fitting input, naming it with both shapes.
   absl::StatusOr<std::map<std::string, Value>> Run(const std::map<std::string, Value>& inputs);
 
  private:

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "graph/partition.h"
+#include "tensor/value.h"
 
 namespace weft {
 
@@ -22,6 +24,11 @@ class InputSource {
   // name file, record and what to do.
   virtual absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                             void* target) = 0;
+  // The value of an input whose size or kind is not known ahead (a sequence, strings), whole.
+  virtual absl::StatusOr<Value> TakeValue(const FeedInput& input) {
+    return absl::UnimplementedError(
+        "input '" + input.name + "' is not a tensor of fixed shape; only a forward run takes such");
+  }
   // Bytes that it holds now, and at most: the data set, read whole.
   virtual int64_t held_bytes() const { return 0; }
   virtual int64_t most_bytes() const { return held_bytes(); }

@@ -27,6 +27,10 @@ struct Instruction {
   CopyRegion region;
   int wait_signals = 0;
   bool is_last_before_await = false;  // a signal with nothing to compute after it
+  ValueNode* value_node = nullptr;
+  std::vector<ValueOperand> operands;
+  std::vector<SlotIndex> results;
+  std::vector<SlotIndex> releases;
   // Host memory standing in for each of a communicator's buffers (inputs, else outputs) when the
   // device is not host-accessible.
   std::vector<std::shared_ptr<Buffer>> staging;

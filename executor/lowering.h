@@ -12,6 +12,8 @@
 #include "absl/status/statusor.h"
 #include "executor/buffer_table.h"
 #include "executor/step_program.h"
+#include "ops/value_node.h"
+#include "tensor/value.h"
 
 namespace weft {
 
@@ -28,6 +30,22 @@ enum class OpCode : uint8_t {
   kGuard,       // inputs[0] must be finite
   kSignal,      // tells the communication list that `handle` signals have been given
   kAwait,       // waits until the communication list has finished `handle` instructions
+  kValues,      // run `value_node` on `operands`, into the slots `results`
+  kTakeValue,   // input `feed` as it is into the slot results[0]
+  kLoad,        // the tensor in the slot operands[0], which must be of its type, into outputs[0]
+};
+
+// Values whose size or kind is known only when they are there live in slots beside the buffers.
+using SlotIndex = int;
+inline constexpr SlotIndex kNoSlot = -1;
+
+// An operand of an instruction that works on values: what is in a slot, or a tensor of this type in
+// one of the instruction's input buffers, or nothing.
+struct ValueOperand {
+  SlotIndex slot = kNoSlot;
+  int input = -1;  // index into LoweredInstruction::inputs
+  DType dtype = DType::kInvalid;
+  Shape shape;
 };
 
 // `rows` runs of `bytes` bytes, from source to target with these strides (all in bytes).
@@ -67,6 +85,10 @@ struct LoweredInstruction {
   DType dtype = DType::kInvalid;
   CopyRegion region;
   int wait_signals = 0;  // communication list: may run after so many signals
+  ValueNode* value_node = nullptr;
+  std::vector<ValueOperand> operands;
+  std::vector<SlotIndex> results;   // kNoSlot: not wanted
+  std::vector<SlotIndex> releases;  // slots that nothing needs after this instruction
 };
 
 struct LoweredReport {
@@ -74,6 +96,7 @@ struct LoweredReport {
   BufferIndex buffer = kNoBuffer;
   DType dtype = DType::kInvalid;
   Shape shape;
+  SlotIndex slot = kNoSlot;  // where it is when it has no buffer
 };
 
 struct StepScalar {
@@ -89,6 +112,9 @@ struct LoweredStep {
   std::vector<InstructionInfo> infos;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<Tensor> constants;  // keeps device copies alive
+  std::vector<Value> slots;       // as a step begins: constants, else an invalid tensor
+  std::vector<std::unique_ptr<ValueNode>> value_nodes;
+  std::vector<std::unique_ptr<Node>> nodes;  // that the value nodes are of
   std::vector<StepScalar> scalars;
   std::vector<FeedInput> feeds;
   std::vector<LoweredReport> reports;

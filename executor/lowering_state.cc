@@ -73,13 +73,13 @@ absl::Status LoweringState::Begin() {
     WEFT_ASSIGN_OR_RETURN(channels_[channel.id.value],
                           environment_.communicator->OpenChannel(channel));
   }
-  begin_ = {&partition_.begin, -1, nullptr, {}};
+  begin_ = {&partition_.begin, -1, nullptr, {}, {}};
   begin_.buffers.assign(partition_.begin.value_capacity(), kNoBuffer);
-  end_ = {&partition_.end, -1, nullptr, {}};
+  end_ = {&partition_.end, -1, nullptr, {}, {}};
   end_.buffers.assign(partition_.end.value_capacity(), kNoBuffer);
   for (const MicroBatch& rows : partition_.micro_batches) {
     const Graph& graph = partition_.micro[rows.graph];
-    auto scope = std::make_unique<Scope>(Scope{&graph, rows.index, &rows, {}});
+    auto scope = std::make_unique<Scope>(Scope{&graph, rows.index, &rows, {}, {}});
     scope->buffers.assign(graph.value_capacity(), kNoBuffer);
     micro_.push_back(std::move(scope));
   }
@@ -136,6 +136,7 @@ absl::StatusOr<BufferIndex> LoweringState::BufferOf(Scope& scope, ValueId id) {
       return scope.buffers[id.value] = buffer;
     }
     case ValueSource::kNode:
+      if (SlotOf(scope, id) != kNoSlot) return LoadFromSlot(scope, id);
       break;
   }
   return absl::InternalError(absl::StrCat("value '", value.name,
@@ -275,6 +276,8 @@ absl::Status LoweringState::LowerNode(Scope& scope, const Node& node) {
     } else {
       status = CollectiveLowering(*this).Lower(scope, node);
     }
+  } else if (NeedsValues(*scope.graph, node)) {
+    status = LowerValues(scope, node);
   } else if (!node.schema->aliases().empty()) {
     status = LowerAlias(scope, node, node.schema->aliases().front().first);
   } else {
@@ -285,20 +288,28 @@ absl::Status LoweringState::LowerNode(Scope& scope, const Node& node) {
 }
 
 absl::StatusOr<Kernel*> LoweringState::KernelFor(const Graph& graph, const Node& node) {
-  Kernel*& kernel = kernel_of_[{&graph, node.id}];
-  if (kernel != nullptr) return kernel;
+  const auto known = kernel_of_.find({&graph, node.id});
+  if (known != kernel_of_.end()) return known->second;
   const NodeContext::Settings settings{environment_.device, partition_.threads, partition_.strict};
   WEFT_ASSIGN_OR_RETURN(NodeContext context, NodeContext::Create(graph, node, settings));
   const KernelRegistry& registry =
       environment_.kernels != nullptr ? *environment_.kernels : KernelRegistry::Global();
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> prepared, registry.Prepare(context));
-  kernel = prepared.get();
+  Kernel* const kernel = prepared.get();
+  kernel_of_[{&graph, node.id}] = kernel;
   step_.kernels.push_back(std::move(prepared));
   return kernel;
 }
 
 absl::Status LoweringState::LowerKernel(Scope& scope, const Node& node) {
-  WEFT_ASSIGN_OR_RETURN(Kernel * kernel, KernelFor(*scope.graph, node));
+  const absl::StatusOr<Kernel*> kernel = KernelFor(*scope.graph, node);
+  // A dtype that no kernel does may be moved all the same.
+  if (absl::IsUnimplemented(kernel.status()) && RunsOnValues(node)) return LowerValues(scope, node);
+  WEFT_RETURN_IF_ERROR(kernel.status());
+  return EmitKernel(scope, node, *kernel);
+}
+
+absl::Status LoweringState::EmitKernel(Scope& scope, const Node& node, Kernel* kernel) {
   std::vector<BufferIndex> inputs;
   for (ValueId input : node.inputs) {
     BufferIndex buffer = kNoBuffer;

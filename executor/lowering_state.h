@@ -21,6 +21,7 @@ struct Scope {
   int micro_batch = -1;  // job-wide index
   const MicroBatch* rows = nullptr;
   std::vector<BufferIndex> buffers;  // by ValueId; kNoBuffer = not bound yet
+  std::vector<SlotIndex> slots;      // by ValueId, of values that are in one; empty = none are
 };
 
 // Sums over micro-batches being built: a stack of subtrees for an ordered tree, one buffer else.
@@ -80,6 +81,19 @@ class LoweringState {
   std::vector<int> SumsOf(const Scope& scope, const std::vector<int>& blocks) const;
   absl::Status LowerNode(Scope& scope, const Node& node);
   absl::Status LowerKernel(Scope& scope, const Node& node);
+  absl::Status EmitKernel(Scope& scope, const Node& node, Kernel* kernel);
+  // In value_lowering.cc: what is known only at run time.
+  bool NeedsValues(const Graph& graph, const Node& node) const;
+  absl::Status LowerValues(Scope& scope, const Node& node);
+  absl::StatusOr<ValueOperand> OperandOf(Scope& scope, ValueId value,
+                                         std::vector<BufferIndex>& inputs);
+  absl::StatusOr<SlotIndex> TakeInput(Scope& scope, const ValueDef& value);
+  absl::StatusOr<BufferIndex> LoadFromSlot(Scope& scope, ValueId value);
+  SlotIndex SlotOf(const Scope& scope, ValueId value) const;
+  SlotIndex NewSlot(Scope& scope, ValueId value, Value initial = {});
+  // True if the report is made of a slot, and made.
+  absl::StatusOr<bool> BindValueReport(Scope& scope, const std::string& name, ValueId value);
+  void ReleaseSlots();
   absl::Status LowerAlias(Scope& scope, const Node& node, int input);
   absl::Status LowerSend(Scope& scope, const Node& node);
   absl::Status LowerReceive(Scope& scope, const Node& node);

@@ -9,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/communication_thread.h"
+#include "executor/graph_programs.h"
 #include "executor/instruction.h"
 #include "executor/lowering.h"
+#include "executor/value_slots.h"
 #include "executor/wait_note.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -22,8 +24,9 @@ namespace {
 constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
 
 const char* OpCodeName(OpCode code) {
-  constexpr const char* kNames[] = {"kernel", "fill", "send", "wait_sent", "receive", "collective",
-                                    "add",    "copy", "pack", "guard",     "signal",  "await"};
+  constexpr const char* kNames[] = {"kernel",     "fill",  "send",   "wait_sent", "receive",
+                                    "collective", "add",   "copy",   "pack",      "guard",
+                                    "signal",     "await", "values", "take",      "load"};
   return kNames[static_cast<int>(code)];
 }
 
@@ -35,9 +38,12 @@ bool IsHostOperation(OpCode code) {
 
 class CompiledStep final : public StepProgram {
  public:
-  CompiledStep(const ExecutorEnvironment& environment, const Partition& partition)
+  CompiledStep(const ExecutorEnvironment& environment, const Partition& partition,
+               std::unique_ptr<BodyRunner> own_bodies)
       : environment_(environment),
         guard_(partition.guard),
+        own_bodies_(std::move(own_bodies)),
+        slots_(environment),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
   ~CompiledStep() override {
@@ -76,7 +82,9 @@ class CompiledStep final : public StepProgram {
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
+  std::unique_ptr<BodyRunner> own_bodies_;  // unless the environment has one
   LoweredStep step_;
+  ValueSlots slots_;
   Arena own_arena_;  // unless the environment has one
   Arena& arena_;
   void* arena_memory_ = nullptr;  // that the addresses are in
@@ -114,6 +122,10 @@ Instruction CompiledStep::BuildInstruction(const LoweredInstruction& lowered) co
   instruction.dtype = lowered.dtype;
   instruction.region = lowered.region;
   instruction.wait_signals = lowered.wait_signals;
+  instruction.value_node = lowered.value_node;
+  instruction.operands = lowered.operands;
+  instruction.results = lowered.results;
+  instruction.releases = lowered.releases;
   instruction.inputs.resize(lowered.inputs.size());
   instruction.outputs.resize(lowered.outputs.size());
   return instruction;
@@ -178,6 +190,7 @@ void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
 
 absl::Status CompiledStep::Build(LoweredStep step) {
   step_ = std::move(step);
+  slots_.Reset(step_.slots);
   host_accessible_ = environment_.device->info().host_accessible;
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, step_.buffers.PlanArena());
   MeasureMemory(plan);
@@ -295,6 +308,10 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
     case OpCode::kCollective:
     case OpCode::kGuard:
       return ExecuteOnHost(instruction, stream);
+    case OpCode::kValues:
+    case OpCode::kTakeValue:
+    case OpCode::kLoad:
+      return slots_.Execute(instruction, step_.feeds, stream);
   }
   return absl::OkStatus();
 }
@@ -473,6 +490,10 @@ absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
 
 absl::Status CompiledStep::ReadReports(StepResult& result) {
   for (const LoweredReport& report : step_.reports) {
+    if (report.slot != kNoSlot) {
+      result.values[report.name] = slots_.at(report.slot);
+      continue;
+    }
     Tensor& tensor = result.reports[report.name];
     const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
                           tensor.dtype() == report.dtype && tensor.shape() == report.shape;
@@ -504,8 +525,9 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
     absl::Status communicated = communication_->FinishStep();
     if (status.ok()) status = communicated;
   }
-  WEFT_RETURN_IF_ERROR(status);
-  return ReadReports(result);
+  if (status.ok()) status = ReadReports(result);
+  slots_.Reset(step_.slots);  // lets go of what the step made
+  return status;
 }
 
 std::vector<NodeStatistics> CompiledStep::statistics() const {
@@ -547,8 +569,14 @@ absl::StatusOr<StepResult> StepProgram::Run(const StepOptions& options) {
 
 absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partition,
                                                          const ExecutorEnvironment& environment) {
-  WEFT_ASSIGN_OR_RETURN(LoweredStep step, LowerStep(partition, environment));
-  auto program = std::make_unique<CompiledStep>(environment, partition);
+  std::unique_ptr<BodyRunner> bodies;
+  ExecutorEnvironment complete = environment;
+  if (complete.bodies == nullptr) {
+    bodies = NewBodyRunner(*environment.device, partition.threads);
+    complete.bodies = bodies.get();
+  }
+  WEFT_ASSIGN_OR_RETURN(LoweredStep step, LowerStep(partition, complete));
+  auto program = std::make_unique<CompiledStep>(complete, partition, std::move(bodies));
   WEFT_RETURN_IF_ERROR(program->Build(std::move(step)));
   return program;
 }

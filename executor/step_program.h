@@ -22,8 +22,11 @@
 #include "ops/kernel.h"
 #include "platform/clock.h"
 #include "tensor/device.h"
+#include "tensor/value.h"
 
 namespace weft {
+
+class BodyRunner;
 
 // Borrowed; all outlive the program.
 struct ExecutorEnvironment {
@@ -34,6 +37,8 @@ struct ExecutorEnvironment {
   Clock* clock = nullptr;
   const KernelRegistry* kernels = nullptr;  // null = KernelRegistry::Global()
   Arena* arena = nullptr;                   // null = the program has one of its own
+  // Runs bodies of If, Loop and the like; null = the program makes one.
+  BodyRunner* bodies = nullptr;
 };
 
 // What one rank's compile found a program to need, in bytes, each exact. Nothing of it but the
@@ -59,6 +64,8 @@ struct StepOptions {
 
 struct StepResult {
   std::map<std::string, Tensor> reports;  // outputs named in Partition::reports, host
+  // Those of them that were made at run time: any kind, any size.
+  std::map<std::string, Value> values;
 };
 
 // Time and calls per node since the program was made.
@@ -71,8 +78,8 @@ struct NodeStatistics {
 };
 
 // Immutable after compile but for its memory: one step at a time, also of programs that share an
-// arena. In the steady state RunInto
-// allocates nothing of our own and takes no lock on the compute path.
+// arena. In the steady state RunInto allocates nothing of our own and takes no lock on the compute
+// path, but for nodes whose operands' sizes or kinds only the run shows.
 class StepProgram {
  public:
   virtual ~StepProgram() = default;

@@ -43,15 +43,18 @@ std::string ValueType::ToString() const {
   const std::string dtype_name(DTypeName(dtype));
   const std::string tensor =
       absl::StrCat(dtype_name, shape.has_rank() ? shape.ToString() : "[unknown rank]");
-  switch (kind) {
-    case ValueKind::kTensor:
-      return tensor;
-    case ValueKind::kSequence:
-      return absl::StrCat("sequence(", tensor, ")");
-    case ValueKind::kOptional:
-      return absl::StrCat("optional(", tensor, ")");
-  }
-  return tensor;
+  const auto wrap = [](ValueKind kind, const std::string& inner) {
+    switch (kind) {
+      case ValueKind::kTensor:
+        return inner;
+      case ValueKind::kSequence:
+        return absl::StrCat("sequence(", inner, ")");
+      case ValueKind::kOptional:
+        return absl::StrCat("optional(", inner, ")");
+    }
+    return inner;
+  };
+  return kind == ValueKind::kTensor ? tensor : wrap(kind, wrap(element, tensor));
 }
 
 std::string_view PhaseName(Phase phase) {

@@ -41,7 +41,9 @@ struct ValueType {
   ValueKind kind = ValueKind::kTensor;
   DType dtype = DType::kInvalid;  // of the tensor, or of the elements of a sequence or optional
   SymbolicShape shape;            // likewise
-  std::string ToString() const;   // "float32[N,10]"
+  // What a sequence or optional holds; of what lies deeper, only dtype and shape are known.
+  ValueKind element = ValueKind::kTensor;
+  std::string ToString() const;  // "float32[N,10]"
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 

@@ -36,12 +36,15 @@ struct Specialization {
   std::map<std::string, Shape> input_shapes;
   // Inputs whose very values are fixed (they decide shapes): they become constants.
   std::map<std::string, Tensor> input_values;
+  // What depends on data stays unknown, for a program that finds it out as it runs. Otherwise it is
+  // refused.
+  bool allow_unknown_shapes = false;
 };
 
-// Returns a copy in which every shape is concrete: binds the inputs, infers, evaluates what is
-// known (shape arithmetic, constants) and removes what thereby died. InvalidArgument naming the
-// node where inputs do not fit; Unimplemented naming the node and input whose value decides a shape
-// but depends on data.
+// Returns a copy in which every shape is concrete (or as many as can be known): binds the inputs,
+// infers, evaluates what is known (shape arithmetic, constants) and removes what thereby died.
+// InvalidArgument naming the node where inputs do not fit; Unimplemented naming the node and input
+// whose value decides a shape but depends on data, unless that is allowed.
 absl::StatusOr<Graph> Specialize(const Graph& graph, const Specialization& specialization,
                                  NodeEvaluator& evaluator);
 

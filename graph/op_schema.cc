@@ -68,6 +68,11 @@ OpSchema& OpSchema::VariadicInput(std::string name, std::vector<DType> dtypes) {
   return *this;
 }
 
+OpSchema& OpSchema::AnyKind() {
+  inputs_.back().any_kind = true;
+  return *this;
+}
+
 OpSchema& OpSchema::Learnable() {
   inputs_.back().learnable = true;
   return *this;
@@ -158,6 +163,11 @@ OpSchema& OpSchema::NoOpWhenSameShape() {
 
 OpSchema& OpSchema::ValueInputs(std::vector<int> inputs) {
   value_inputs_ = std::move(inputs);
+  return *this;
+}
+
+OpSchema& OpSchema::Elements(ElementUse use) {
+  element_use_ = use;
   return *this;
 }
 

@@ -87,6 +87,14 @@ class GradientContext {
 };
 using GradientFn = std::function<absl::Status(GradientContext&)>;
 
+// What an op does with elements, for dtypes that no kernel of it computes with (strings, complex
+// numbers, 4-bit and 8-bit types): these then run as integers that stand for them.
+enum class ElementUse : uint8_t {
+  kComputes,  // numbers only
+  kMoves,     // output elements are copies of input elements, or zeros (Transpose, Pad, ...)
+  kCompares,  // it asks only which are equal or less (Equal, Unique): strings too
+};
+
 enum class GradientKind : uint8_t {
   kMissing,  // differentiable in principle, no rule: an error that names the path
   kNone,     // not differentiable by nature (Shape, Equal, ...): no gradient flows
@@ -161,6 +169,8 @@ struct FormalParameter {
   bool learnable = false;
   // Never a parameter: running statistics, scales, bounds, ratios, shapes.
   bool never_learnable = false;
+  // A sequence or an optional may enter here too.
+  bool any_kind = false;
 };
 
 struct FormalAttribute {
@@ -187,7 +197,8 @@ class OpSchema {
   OpSchema& Input(std::string name, std::vector<DType> dtypes = {});
   OpSchema& OptionalInput(std::string name, std::vector<DType> dtypes = {});
   OpSchema& VariadicInput(std::string name, std::vector<DType> dtypes = {});
-  // Marks the input declared last.
+  // These mark the input declared last.
+  OpSchema& AnyKind();
   OpSchema& Learnable();
   OpSchema& NeverLearnable();
   OpSchema& Output(std::string name);
@@ -211,6 +222,7 @@ class OpSchema {
   OpSchema& NoOpWhenSameShape();
   // The values of these inputs decide output shapes: they must be known when a program is compiled.
   OpSchema& ValueInputs(std::vector<int> inputs);
+  OpSchema& Elements(ElementUse use);
   OpSchema& Class(OpClass op_class);
   // Same inputs, other outputs (random numbers): never merged or folded.
   OpSchema& Stateful();
@@ -237,6 +249,7 @@ class OpSchema {
   const std::vector<std::pair<int, int>>& aliases() const { return aliases_; }
   bool no_op_when_same_shape() const { return no_op_when_same_shape_; }
   const std::vector<int>& value_inputs() const { return value_inputs_; }
+  ElementUse element_use() const { return element_use_; }
   OpClass op_class() const { return class_; }
   bool stateful() const { return stateful_; }
 
@@ -258,6 +271,7 @@ class OpSchema {
   std::vector<std::pair<int, int>> aliases_;
   bool no_op_when_same_shape_ = false;
   std::vector<int> value_inputs_;
+  ElementUse element_use_ = ElementUse::kComputes;
   OpClass class_ = OpClass::kCompute;
   bool stateful_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graph/expansion.h"
 #include "graph/graph.h"
 #include "graph/inference.h"
 
@@ -47,6 +48,8 @@ std::unique_ptr<Pass> NewInferShapesPass();
 std::unique_ptr<Pass> NewFoldConstantsPass(NodeEvaluator& evaluator);
 std::unique_ptr<Pass> NewRemoveDeadCodePass();
 std::unique_ptr<Pass> NewMergeCommonSubexpressionsPass();
+// Replaces nodes that `runs_node` does not know by their expansions (graph/expansion.h).
+std::unique_ptr<Pass> NewExpandFunctionsPass(RunsNodeFn runs_node);
 // imported -> simplified: inference, folding, merging, dead code.
 PassPipeline SimplifyPipeline(NodeEvaluator& evaluator);
 

@@ -37,7 +37,12 @@ absl::Status CheckInputTypes(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.inputs[i].valid()) continue;
     const FormalParameter& formal = *node.schema->FormalInput(static_cast<int>(i));
-    const DType dtype = graph.value(node.inputs[i]).type.dtype;
+    const ValueType& type = graph.value(node.inputs[i]).type;
+    if (type.kind != ValueKind::kTensor && !formal.any_kind) {
+      return Misfit(node, "input ", i, " ('", formal.name, "') is ", type.ToString(),
+                    ", expected a tensor");
+    }
+    const DType dtype = type.dtype;
     if (formal.dtypes.empty() || dtype == DType::kInvalid) continue;
     if (std::ranges::find(formal.dtypes, dtype) != formal.dtypes.end()) continue;
     return Misfit(node, "input ", i, " ('", formal.name, "') is ", std::string(DTypeName(dtype)),

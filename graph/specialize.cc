@@ -46,8 +46,9 @@ class SymbolBinder {
 
   // Gives the input this shape. InvalidArgument when it is not one that the graph declares.
   absl::Status BindInput(ValueId input, const Shape& shape);
-  // Puts the sizes into the types of all inputs, variables and nodes' outputs.
-  absl::Status BindOthers();
+  // Puts the sizes into the types of all inputs, variables and nodes' outputs. InvalidArgument when
+  // one of an input or variable is then unknown, and may not be.
+  absl::Status BindOthers(bool allow_unknown);
 
  private:
   struct Binding {
@@ -100,7 +101,7 @@ absl::Status SymbolBinder::BindDim(const ValueDef& input, int axis, const Dim& d
       "', which is given the shape ", shape.ToString(), "; they must be equal"));
 }
 
-absl::Status SymbolBinder::BindOthers() {
+absl::Status SymbolBinder::BindOthers(bool allow_unknown) {
   std::map<std::string, int64_t> sizes;
   for (const auto& [symbol, binding] : bindings_) sizes[symbol] = binding.size;
   for (const ValueId id : graph_.value_ids()) {
@@ -108,7 +109,7 @@ absl::Status SymbolBinder::BindOthers() {
     if (def.source == ValueSource::kConstant) continue;
     def.type.shape = def.type.shape.Bind(sizes);
     if (def.source == ValueSource::kNode || def.type.kind != ValueKind::kTensor) continue;
-    if (def.type.shape.ToConcrete().has_value()) continue;
+    if (allow_unknown || def.type.shape.ToConcrete().has_value()) continue;
     const bool is_input = def.source == ValueSource::kInput;
     return absl::InvalidArgumentError(absl::StrCat(is_input ? "input '" : "variable '", def.name,
                                                    "' has the shape ", def.type.shape.ToString(),
@@ -143,12 +144,14 @@ class Specializer {
 
   Graph graph_;
   ConstantFolder folder_;
+  bool allow_unknown_ = false;
   std::vector<InferredOutput> scratch_;
   std::vector<ValueId> replacement_;  // by ValueId
   std::vector<bool> is_output_;       // by ValueId: of the graph
 };
 
 absl::StatusOr<Graph> Specializer::Run(const Specialization& specialization) {
+  allow_unknown_ = specialization.allow_unknown_shapes;
   WEFT_RETURN_IF_ERROR(BindInputs(specialization));
   RemoveDeadCode(graph_);  // what nobody needs shall not be refused
   for (const ValueId id : graph_.outputs()) is_output_[id.value] = true;
@@ -157,7 +160,7 @@ absl::StatusOr<Graph> Specializer::Run(const Specialization& specialization) {
   graph_.ReplaceUses(replacement_);
   RemoveDeadCode(graph_);
   VerifyOptions options;
-  options.concrete_shapes = true;
+  options.concrete_shapes = !allow_unknown_;
   WEFT_RETURN_IF_ERROR(VerifyGraph(graph_, options));
   return std::move(graph_);
 }
@@ -181,7 +184,7 @@ absl::Status Specializer::BindInputs(const Specialization& specialization) {
     WEFT_RETURN_IF_ERROR(binder.BindInput(input, tensor.shape()));
     WEFT_RETURN_IF_ERROR(FixInput(input, tensor));
   }
-  return binder.BindOthers();
+  return binder.BindOthers(specialization.allow_unknown_shapes);
 }
 
 absl::Status Specializer::FixInput(ValueId input, const Tensor& tensor) {
@@ -205,7 +208,7 @@ absl::Status Specializer::VisitNode(NodeId id) {
     return absl::UnimplementedError(
         absl::StrCat(DescribeNode(node), ": no op of this name is known", DidYouMean(node)));
   }
-  WEFT_RETURN_IF_ERROR(CheckValueInputs(node));
+  if (!allow_unknown_) WEFT_RETURN_IF_ERROR(CheckValueInputs(node));
   WEFT_RETURN_IF_ERROR(InferInto(graph_, node, scratch_).status());
   if (BypassNoOps(node)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const bool folded, folder_.Fold(id));
@@ -242,6 +245,7 @@ absl::Status Specializer::CheckConcrete(const Node& node) const {
     const ValueDef& output = graph_.value(id);
     if (output.type.kind != ValueKind::kTensor) continue;
     const std::optional<Shape> shape = output.type.shape.ToConcrete();
+    if (!shape.has_value() && allow_unknown_) continue;
     if (!shape.has_value()) {
       const absl::Status refusal = folder_.RefusalOf(id);
       return absl::UnimplementedError(

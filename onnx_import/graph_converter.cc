@@ -1,9 +1,12 @@
 #include "onnx_import/graph_converter.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
+#include "graph/node_bodies.h"
 #include "graph/node_description.h"
 #include "graph/schema_check.h"
 #include "onnx_import/attribute_codec.h"
@@ -299,13 +302,17 @@ absl::StatusOr<std::vector<ValueId>> GraphConverter::ResolveInputs(const onnx::N
     }
     inputs.push_back(*value);
   }
-  DropTrailingOmitted(inputs);
+  // Where captures follow, every place counts.
+  const bool has_body =
+      std::any_of(proto.attribute().begin(), proto.attribute().end(),
+                  [](const onnx::AttributeProto& attribute) { return attribute.has_g(); });
+  if (!has_body) DropTrailingOmitted(inputs);
   return inputs;
 }
 
 absl::Status GraphConverter::ConvertAttributes(const onnx::NodeProto& proto, ConversionScope& scope,
                                                Graph::NodeSpec& spec) {
-  std::vector<ValueId> captured;
+  std::map<std::string, std::vector<ValueId>> captured;  // by attribute, in order of names
   for (const onnx::AttributeProto& attribute : proto.attribute()) {
     const std::string& name = attribute.name();
     const onnx::AttributeProto* value = &attribute;
@@ -320,17 +327,19 @@ absl::Status GraphConverter::ConvertAttributes(const onnx::NodeProto& proto, Con
       GraphConverter converter(context_, *subgraph, this, &scope);
       WEFT_RETURN_IF_ERROR(converter.Convert(graph));
       if (!converter.captures().empty()) {
-        spec.attributes.Set(absl::StrCat("weft.captures.", name), converter.captures());
+        spec.attributes.Set(CapturesAttribute(name), converter.captures());
       }
       for (const std::string& capture : converter.captures()) {
-        captured.push_back(*Resolve(capture, scope));
+        captured[name].push_back(*Resolve(capture, scope));
       }
       return subgraph;
     };
     WEFT_RETURN_IF_ERROR(
         DecodeAttribute(name, *value, context_.source, decode_subgraph, spec.attributes));
   }
-  spec.inputs.insert(spec.inputs.end(), captured.begin(), captured.end());
+  for (const auto& [name, values] : captured) {
+    spec.inputs.insert(spec.inputs.end(), values.begin(), values.end());
+  }
   return absl::OkStatus();
 }
 

@@ -51,10 +51,14 @@ absl::Status Unsupported(const std::string& what) {
 
 absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto) {
   ValueKind kind = ValueKind::kTensor;
+  ValueKind element = ValueKind::kTensor;
+  int depth = 0;
   const onnx::TypeProto* at = &proto;
   while (at->has_sequence_type() || at->has_optional_type()) {
     const bool sequence = at->has_sequence_type();
-    if (kind == ValueKind::kTensor) kind = sequence ? ValueKind::kSequence : ValueKind::kOptional;
+    if (++depth <= 2) {
+      (depth == 1 ? kind : element) = sequence ? ValueKind::kSequence : ValueKind::kOptional;
+    }
     at = sequence ? &at->sequence_type().elem_type() : &at->optional_type().elem_type();
   }
   if (at->has_map_type()) return Unsupported("a map");
@@ -62,14 +66,19 @@ absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto) {
   if (at->has_opaque_type()) return Unsupported("opaque");
   WEFT_ASSIGN_OR_RETURN(ValueType type, DecodeTensorType(at->tensor_type()));
   type.kind = kind;
+  type.element = element;
   return type;
 }
 
 onnx::TypeProto EncodeType(const ValueType& type) {
   onnx::TypeProto proto;
   onnx::TypeProto* at = &proto;
-  if (type.kind == ValueKind::kSequence) at = proto.mutable_sequence_type()->mutable_elem_type();
-  if (type.kind == ValueKind::kOptional) at = proto.mutable_optional_type()->mutable_elem_type();
+  const auto enter = [&at](ValueKind kind) {
+    if (kind == ValueKind::kSequence) at = at->mutable_sequence_type()->mutable_elem_type();
+    if (kind == ValueKind::kOptional) at = at->mutable_optional_type()->mutable_elem_type();
+  };
+  enter(type.kind);
+  if (type.kind != ValueKind::kTensor) enter(type.element);
   onnx::TypeProto::Tensor& tensor = *at->mutable_tensor_type();
   tensor.set_elem_type(static_cast<int>(type.dtype));
   if (!type.shape.has_rank()) return proto;

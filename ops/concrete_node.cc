@@ -200,6 +200,10 @@ bool ConcreteNode::Alias(std::vector<Tensor>& outputs) const {
   return true;
 }
 
+absl::StatusOr<std::unique_ptr<Kernel>> ConcreteNode::Prepare() const {
+  return registry().Prepare(*this);
+}
+
 absl::StatusOr<std::vector<Tensor>> ConcreteNode::Run() const {
   std::vector<Tensor> outputs;
   if (!node_->schema->aliases().empty() && Alias(outputs)) return outputs;
@@ -207,7 +211,7 @@ absl::StatusOr<std::vector<Tensor>> ConcreteNode::Run() const {
     return absl::UnimplementedError(
         absl::StrCat(DescribeNode(*node_, inputs_), ": the op runs only inside a program"));
   }
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, registry().Prepare(*this));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, Prepare());
   WEFT_ASSIGN_OR_RETURN(outputs, AllocateOutputs());
   const bool on_host = device().info().kind == DeviceKind::kCpu;
   const absl::Status status = on_host ? RunOnHost(*kernel, outputs) : RunOnDevice(*kernel, outputs);

@@ -3,6 +3,7 @@
 #ifndef WEFT_OPS_CONCRETE_NODE_H_
 #define WEFT_OPS_CONCRETE_NODE_H_
 
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +53,12 @@ class ConcreteNode final : public PrepareContext {
   bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
 
   const std::vector<Tensor>& inputs() const { return inputs_; }
+  // True if every wanted output is the same bytes as an input; fills `outputs` with views.
+  bool Alias(std::vector<Tensor>& outputs) const;
+  // The kernel for these operands. Unimplemented when there is none.
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare() const;
+  // Uninitialised host tensors for the outputs; invalid ones where the output is not wanted.
+  absl::StatusOr<std::vector<Tensor>> AllocateOutputs() const;
 
   // Prepares a kernel and runs it once (or makes views, where the schema says alias). One tensor on
   // the host per output; invalid ones where the output is not wanted.
@@ -62,9 +69,6 @@ class ConcreteNode final : public PrepareContext {
       : node_(&node), inputs_(std::move(inputs)), options_(std::move(options)) {}
 
   const KernelRegistry& registry() const;
-  absl::StatusOr<std::vector<Tensor>> AllocateOutputs() const;
-  // True if every wanted output is the same bytes as an input; fills `outputs` with views.
-  bool Alias(std::vector<Tensor>& outputs) const;
   absl::Status RunOnHost(Kernel& kernel, std::vector<Tensor>& outputs) const;
   absl::Status RunOnDevice(Kernel& kernel, std::vector<Tensor>& outputs) const;
 

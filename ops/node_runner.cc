@@ -1,10 +1,33 @@
 #include "ops/node_runner.h"
 
 #include "ops/concrete_node.h"
+#include "ops/value_kernel.h"
+#include "ops/value_node.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
+
+// With the production kernels, of both kinds.
+class ProductionEvaluator final : public NodeEvaluator {
+ public:
+  absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph&, const Node& node,
+                                               const std::vector<Tensor>& inputs) override {
+    ValueNode::Settings settings;
+    settings.strict = true;
+    ValueNode runner(node, settings);
+    WEFT_ASSIGN_OR_RETURN(const std::vector<Value> values,
+                          runner.Run({inputs.begin(), inputs.end()}));
+    std::vector<Tensor> outputs;
+    for (const Value& value : values) {
+      if (value.kind() != ValueKind::kTensor) {
+        return absl::UnimplementedError("its outputs are no tensors");
+      }
+      outputs.push_back(value.tensor());
+    }
+    return outputs;
+  }
+};
 
 class RegistryEvaluator final : public NodeEvaluator {
  public:
@@ -26,13 +49,22 @@ class RegistryEvaluator final : public NodeEvaluator {
 }  // namespace
 
 NodeEvaluator& CpuNodeEvaluator() {
-  static RegistryEvaluator* const evaluator = new RegistryEvaluator(KernelRegistry::Global());
+  static ProductionEvaluator* const evaluator = new ProductionEvaluator;
   return *evaluator;
 }
 
 NodeEvaluator& ReferenceNodeEvaluator() {
   static RegistryEvaluator* const evaluator = new RegistryEvaluator(KernelRegistry::Reference());
   return *evaluator;
+}
+
+bool RunsNode(const Node& node) {
+  if (node.schema != nullptr &&
+      (node.schema->op_class() != OpClass::kCompute || !node.schema->aliases().empty())) {
+    return true;
+  }
+  return KernelRegistry::Global().Find(node.domain, node.op, DeviceKind::kCpu) != nullptr ||
+         ValueKernelRegistry::Global().Find(node.domain, node.op) != nullptr;
 }
 
 }  // namespace weft

@@ -13,6 +13,10 @@ NodeEvaluator& CpuNodeEvaluator();
 // The same with the reference kernels (float64 where the inputs are).
 NodeEvaluator& ReferenceNodeEvaluator();
 
+// Whether the CPU runs the node itself: it has a kernel of either kind, or needs none (aliases,
+// communication). A node that it does not run may have an expansion (graph/expansion.h).
+bool RunsNode(const Node& node);
+
 }  // namespace weft
 
 #endif  // WEFT_OPS_NODE_RUNNER_H_

@@ -10,15 +10,22 @@ namespace weft {
 Value Value::Sequence(std::vector<Value> elements) {
   Value value;
   value.kind_ = ValueKind::kSequence;
-  value.elements_ = std::move(elements);
+  value.elements_ = std::make_shared<const std::vector<Value>>(std::move(elements));
   return value;
 }
 
 Value Value::Optional(std::shared_ptr<const Value> element) {
   Value value;
   value.kind_ = ValueKind::kOptional;
-  if (element != nullptr) value.elements_.push_back(*element);
+  if (element != nullptr) {
+    value.elements_ = std::make_shared<const std::vector<Value>>(1, *element);
+  }
   return value;
+}
+
+const std::vector<Value>& Value::elements() const {
+  static const std::vector<Value>& none = *new std::vector<Value>;
+  return elements_ == nullptr ? none : *elements_;
 }
 
 std::string Value::ToString() const {
@@ -27,7 +34,7 @@ std::string Value::ToString() const {
       return tensor_.ToString();
     case ValueKind::kSequence:
       return absl::StrCat("sequence(",
-                          absl::StrJoin(elements_, ", ",
+                          absl::StrJoin(elements(), ", ",
                                         [](std::string* out, const Value& element) {
                                           out->append(element.ToString());
                                         }),

@@ -12,7 +12,7 @@ namespace weft {
 
 enum class ValueKind : uint8_t { kTensor, kSequence, kOptional };
 
-// Value type; copies share tensors.
+// Value type; copies share tensors and elements.
 class Value {
  public:
   Value() = default;
@@ -21,16 +21,16 @@ class Value {
   static Value Optional(std::shared_ptr<const Value> element);  // null = empty
 
   ValueKind kind() const { return kind_; }
-  const Tensor& tensor() const { return tensor_; }                  // REQUIRES: kTensor
-  const std::vector<Value>& elements() const { return elements_; }  // REQUIRES: kSequence
-  bool has_value() const { return !elements_.empty(); }             // REQUIRES: kOptional
-  const Value& value() const { return elements_.front(); }          // REQUIRES: has_value()
+  const Tensor& tensor() const { return tensor_; }           // REQUIRES: kTensor
+  const std::vector<Value>& elements() const;                // REQUIRES: kSequence
+  bool has_value() const { return !elements().empty(); }     // REQUIRES: kOptional
+  const Value& value() const { return elements().front(); }  // REQUIRES: has_value()
   std::string ToString() const;
 
  private:
   ValueKind kind_ = ValueKind::kTensor;
   Tensor tensor_;
-  std::vector<Value> elements_;
+  std::shared_ptr<const std::vector<Value>> elements_;  // null = none
 };
 
 }  // namespace weft

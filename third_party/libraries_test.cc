@@ -19,6 +19,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "onnx/onnx_pb.h"
 #include "rapidcheck.h"
+#include "re2/re2.h"
 #include "third_party/echo.grpc.pb.h"
 #include "xxhash.h"
 #include "yaml-cpp/yaml.h"
@@ -72,6 +73,8 @@ TEST(Libraries, Onnx) {
 TEST(Libraries, Rapidcheck) {
   EXPECT_TRUE(rc::check("addition commutes", [](int16_t a, int16_t b) { return a + b == b + a; }));
 }
+
+TEST(Libraries, Re2) { EXPECT_TRUE(RE2::FullMatch("weft", "[a-w]+t")); }
 
 TEST(Libraries, XxHash) {
   // XXH3-64 of no bytes with seed 0, from the reference implementation's own tests.

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/expansion.h"
 #include "graph/graph_builder.h"
 #include "graph/inference.h"
+#include "ops/node_runner.h"
 #include "platform/status_macros.h"
 #include "training/autodiff.h"
 #include "training/loss.h"
@@ -16,6 +18,16 @@ namespace weft {
 namespace {
 
 constexpr char kAccuracyOutput[] = "accuracy";
+
+// The model with types and with the functions expanded that no kernel runs, so that what is
+// differentiated is what runs. A node that cannot be expanded stays: it may be dead, or fail later.
+absl::StatusOr<Graph> PrepareModel(const Graph& model) {
+  Graph graph = model.Clone();
+  WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  std::vector<absl::Status> refusals;
+  WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
+  return graph;
+}
 
 // A node of the step region that has no forward counterpart.
 GraphBuilder StepBuilder(Graph& graph, const std::string& prefix) {
@@ -121,8 +133,7 @@ absl::Status AddUpdates(Graph& graph, const TrainingSpec& spec, const GlobalMean
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
   WEFT_RETURN_IF_ERROR(ValidateOptimizer(spec.optimizer));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  Graph graph = model.Clone();
-  WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
   const std::vector<ValueId> wanted = TrainableValues(graph);
   if (wanted.empty()) {
     return absl::InvalidArgumentError(
@@ -147,8 +158,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics) {
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  Graph graph = model.Clone();
-  WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
   std::vector<ValueId> outputs;
   for (const std::string& metric : metrics) {
     GraphBuilder builder(graph);

@@ -261,5 +261,55 @@ TEST_F(PassesTest, NodeWithMoreOutputsIsNotMergedIntoOneWithLess) {
   EXPECT_EQ(NodeOf(covered).inputs[0], graph_.node(more).outputs[1]);
 }
 
+// ---- expand_functions
+
+bool RunsAllButFunctions(const Node& node) {
+  return node.op != "Subtract" && node.op != "Vanish" && node.op != "Unsure" &&
+         node.op != "Endless";
+}
+
+TEST_F(PassesTest, ExpandingGoesDownToOpsThatRun) {
+  graph_.AddOutput(AddOp(graph_, "y", "Vanish", {x_}));
+  EXPECT_EQ(After(NewExpandFunctionsPass(RunsAllButFunctions)),
+            "input %x: float32[2]\n"
+            "%y_node/Subtract/Negate: float32[2] = test::Negate(%x)  # y_node/Subtract/Negate\n"
+            "%y: float32[2] = test::Add(%x, %y_node/Subtract/Negate)  # y_node/Subtract/Add\n"
+            "output %y\n");
+}
+
+TEST_F(PassesTest, ExpandedNodesNameTheNodeTheyComeFrom) {
+  const ValueId y = AddOp(graph_, "y", "Vanish", {x_});
+  NodeOf(y).phase = Phase::kUpdate;
+  graph_.AddOutput(y);
+  After(NewExpandFunctionsPass(RunsAllButFunctions));
+  for (const NodeId id : graph_.node_ids()) {
+    EXPECT_EQ(graph_.node(id).origin.forward_node, "y_node");
+    EXPECT_EQ(graph_.node(id).phase, Phase::kUpdate);
+  }
+}
+
+TEST_F(PassesTest, ExpandingLeavesWhatTheEngineRuns) {
+  graph_.AddOutput(AddOp(graph_, "y", "Subtract", {x_, x_}));
+  const std::string before = graph_.DebugString();
+  EXPECT_EQ(After(NewExpandFunctionsPass([](const Node&) { return true; })), before);
+}
+
+TEST_F(PassesTest, ExpansionThatRefusesLeavesNothingBehind) {
+  graph_.AddOutput(AddOp(graph_, "y", "Unsure", {x_}));
+  const std::string before = graph_.DebugString();
+  std::vector<absl::Status> refusals;
+  const auto changed = ExpandFunctions(graph_, RunsAllButFunctions, &refusals);
+  EXPECT_TRUE(changed.ok() && !*changed);
+  EXPECT_EQ(graph_.DebugString(), before);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].message(), "node 'y_node' (test::Unsure): the rank of x is not known");
+}
+
+TEST_F(PassesTest, ExpansionIntoItselfEnds) {
+  graph_.AddOutput(AddOp(graph_, "y", "Endless", {x_}));
+  const auto changed = NewExpandFunctionsPass(RunsAllButFunctions)->Run(graph_);
+  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("expansions 32 levels deep"));
+}
+
 }  // namespace
 }  // namespace weft

@@ -173,6 +173,35 @@ WEFT_REGISTER_OP(TestOp("Block")
                      .Alias(0, 0)
                      .Class(OpClass::kBoundary));
 
+absl::StatusOr<std::vector<ValueId>> ExpandSubtract(ExpandContext& context) {
+  GraphBuilder& builder = context.builder();
+  const std::vector<ValueId>& x = context.node().inputs;
+  const ValueId negated = builder.Ops("test", "Negate", {x[1]}, {}, {true})[0];
+  return builder.Ops("test", "Add", {x[0], negated}, {}, {true});
+}
+
+absl::StatusOr<std::vector<ValueId>> ExpandVanish(ExpandContext& context) {
+  const ValueId x = context.node().inputs[0];
+  return context.builder().Ops("test", "Subtract", {x, x}, {}, {true});
+}
+
+absl::StatusOr<std::vector<ValueId>> ExpandUnsure(ExpandContext& context) {
+  context.builder().Ops("test", "Negate", {context.node().inputs[0]}, {}, {true});
+  return absl::UnimplementedError("the rank of x is not known");
+}
+
+absl::StatusOr<std::vector<ValueId>> ExpandEndless(ExpandContext& context) {
+  GraphBuilder& builder = context.builder();
+  const ValueId x = builder.Ops("test", "Negate", {context.node().inputs[0]}, {}, {true})[0];
+  return builder.Ops("test", "Endless", {x}, {}, {true});
+}
+
+WEFT_REGISTER_OP(
+    TestOp("Subtract").Input("a").Input("b").Output("y").Infer(InferAdd).Expand(ExpandSubtract));
+WEFT_REGISTER_OP(TestOp("Vanish").Input("x").Output("y").Infer(InferNegate).Expand(ExpandVanish));
+WEFT_REGISTER_OP(TestOp("Unsure").Input("x").Output("y").Infer(InferNegate).Expand(ExpandUnsure));
+WEFT_REGISTER_OP(TestOp("Endless").Input("x").Output("y").Infer(InferNegate).Expand(ExpandEndless));
+
 ValueType TypeOfDims(DType dtype, const std::vector<TestDim>& test_dims) {
   std::vector<Dim> dims;
   for (const TestDim& test_dim : test_dims) dims.push_back(test_dim.dim);

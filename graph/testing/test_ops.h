@@ -6,7 +6,8 @@
 //   shape), Split(x) -> two halves of axis 0, the second optional, FoldTo(x, shape) (a no-op when
 //   the shapes are equal), Fill(shape), Find(x) (its output's size depends on data), Strict(x)
 //   (with a required attribute), Send(x) (communication), Accumulate(x) (boundary), Block(x)
-//   (boundary and an alias).
+//   (boundary and an alias), Subtract(a, b) = Add(a, Negate(b)), Vanish(x) = Subtract(x, x),
+//   Unsure(x) (its expansion refuses after its first node), Endless(x) = Endless(Negate(x)).
 #ifndef WEFT_GRAPH_TESTING_TEST_OPS_H_
 #define WEFT_GRAPH_TESTING_TEST_OPS_H_
 

@@ -49,6 +49,7 @@ absl::Status IdentityGradient(GradientContext& context) {
 
 WEFT_REGISTER_OP(OpSchema::Onnx("Identity")
                      .Input("input")
+                     .AnyKind()
                      .Output("output")
                      .Infer(InferIdentity)
                      .Gradient(IdentityGradient)

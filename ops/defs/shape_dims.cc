@@ -19,6 +19,15 @@ std::optional<Dim> MergeDims(const Dim& a, const Dim& b) {
   return a.is_symbol() ? a : b;
 }
 
+SymbolicShape CommonShape(const SymbolicShape& a, const SymbolicShape& b) {
+  if (!a.has_rank() || !b.has_rank() || a.rank() != b.rank()) return SymbolicShape();
+  Dims dims;
+  for (int axis = 0; axis < a.rank(); ++axis) {
+    dims.push_back(a.dim(axis) == b.dim(axis) ? a.dim(axis) : Dim());
+  }
+  return SymbolicShape(std::move(dims));
+}
+
 std::optional<Dim> BroadcastDims(const Dim& a, const Dim& b) {
   if (a.is_known() && a.size() == 1) return b;
   if (b.is_known() && b.size() == 1) return a;

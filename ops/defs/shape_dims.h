@@ -21,6 +21,8 @@ Dims UnknownDims(int64_t rank);
 // The dimension that both are, where an unknown one yields to a known one; nullopt when the sizes
 // contradict each other. Two different symbols give the first.
 std::optional<Dim> MergeDims(const Dim& a, const Dim& b);
+// What holds of a value that has either shape: the dimensions in which both agree.
+SymbolicShape CommonShape(const SymbolicShape& a, const SymbolicShape& b);
 // The result of broadcasting a against b (ONNX, multidirectional); nullopt when they cannot be.
 std::optional<Dim> BroadcastDims(const Dim& a, const Dim& b);
 // Product of dims[begin, end): a size, a symbol (all others are 1), or unknown.
