@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/node_bodies.h"
+#include "graph/op_schema.h"
 #include "gtest/gtest.h"
 #include "tensor/testing/fake_device.h"
 
@@ -25,6 +26,22 @@ ValueType TypeOf(DType dtype, std::vector<Dim> dims) {
 Tensor Floats(std::vector<float> values) {
   return Tensor::Of<float>(Shape{static_cast<int64_t>(values.size())}, values);
 }
+
+// An op without a kernel, whose expansion wants to know the rank: twice x, if that has an axis.
+absl::StatusOr<std::vector<ValueId>> ExpandTwice(ExpandContext& context) {
+  const ValueId x = context.node().inputs[0];
+  const SymbolicShape& shape = context.graph().value(x).type.shape;
+  if (!shape.has_rank()) return absl::UnimplementedError("the rank of x is not known");
+  return std::vector<ValueId>{context.builder().Op(shape.rank() > 0 ? "Add" : "Mul", {x, x})};
+}
+
+absl::Status InferTwice(InferenceContext& context) {
+  context.SetOutput(0, context.InputType(0));
+  return absl::OkStatus();
+}
+
+WEFT_REGISTER_OP(
+    OpSchema("test", "Twice").Input("x").Output("y").Infer(InferTwice).Expand(ExpandTwice));
 
 // A graph in the making, with its outputs by name.
 class GraphMaker {
@@ -134,6 +151,18 @@ TEST(RunTimeValuesTest, ErrorsNameTheNode) {
   EXPECT_THAT(RunText(maker.Take(),
                       {{"x", Value::Sequence({Floats({1})})}, {"at", Tensor::Scalar<int64_t>(2)}}),
               HasSubstr("node 'SequenceAt' (SequenceAt"));
+}
+
+TEST(RunTimeValuesTest, AFunctionMayBeExpandedWhenItsOperandIsThere) {
+  GraphMaker maker;
+  const ValueId x = maker.Input("x", TypeOf(DType::kFloat32, {Dim::Symbol("N")}));
+  const ValueId at = maker.Input("at", TypeOf(DType::kInt64, {}));
+  const ValueId row = maker.Op("Unsqueeze", {x, maker.builder().Ints({0})});
+  const ValueId list = maker.Op("SequenceConstruct", {x, row});
+  const ValueId element = maker.Op("SequenceAt", {list, at});  // of rank 1 or 2
+  maker.Output(maker.builder().Ops("test", "Twice", {element}, {}, {true})[0], "y");
+  EXPECT_EQ(RunText(maker.Take(), {{"x", Floats({2, 3})}, {"at", Tensor::Scalar<int64_t>(1)}}),
+            "float32[1,2]{4, 6}");
 }
 
 // ---- If

@@ -1,6 +1,7 @@
 // Each system library compiles, links and does one thing: a missing or wrong package shows here, by
 // name.
 
+#include <re2/re2.h>
 #include <zlib.h>
 
 #include <cstdint>
@@ -19,7 +20,6 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "onnx/onnx_pb.h"
 #include "rapidcheck.h"
-#include "re2/re2.h"
 #include "third_party/echo.grpc.pb.h"
 #include "xxhash.h"
 #include "yaml-cpp/yaml.h"
