@@ -27,10 +27,10 @@ constexpr size_t kMaxProgramsByValue = 32;
 constexpr size_t kMaxProgramsByShape = 64;
 constexpr size_t kMaxProgramsOfBody = 8;
 constexpr size_t kMaxPrograms = 128;
-// Inputs with more elements are data even where they decide a shape.
-constexpr int64_t kMaxFixedElements = 256;
+// Inputs with more elements (pads have two per axis) are data even where they decide a shape.
+constexpr int64_t kMaxFixedElements = 2 * kMaxRank;
 
-// How much of the inputs a program is made for.
+// How much of the inputs a program is made for: dtypes and ranks, sizes too, small values too.
 enum class Precision { kTypes, kShapes, kValues };
 
 // The inputs of one call.
@@ -150,10 +150,10 @@ class GraphPrograms::Impl {
         key.push_back(static_cast<char>(ElementKind(value)));
         continue;
       }
-      if (precision == Precision::kTypes) continue;
       const Tensor& tensor = value.tensor();
       const auto dims = tensor.shape().dims();
       key.push_back(static_cast<char>(dims.size()));
+      if (precision == Precision::kTypes) continue;
       key.append(reinterpret_cast<const char*>(dims.data()), dims.size() * sizeof(int64_t));
       if (precision == Precision::kValues && IsFixed(name, value)) {
         key.append(static_cast<const char*>(tensor.raw_data()), tensor.bytes());
@@ -172,9 +172,11 @@ class GraphPrograms::Impl {
     for (const auto& [name, value] : inputs) {
       ValueDef& input = typed.value(*typed.FindValue(name));
       SetType(input.type, value);
+      if (value.kind() != ValueKind::kTensor) continue;
       if (precision == Precision::kTypes) {
-        input.type.shape = SymbolicShape();
-      } else if (value.kind() == ValueKind::kTensor) {
+        const auto rank = static_cast<size_t>(value.tensor().shape().rank());
+        input.type.shape = SymbolicShape(std::vector<Dim>(rank));
+      } else {
         specialization.input_shapes[name] = value.tensor().shape();
         if (precision == Precision::kValues && IsFixed(name, value)) {
           specialization.input_values[name] = value.tensor();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "graph/node_bodies.h"
 #include "gtest/gtest.h"
 #include "onnx_import/testing/test_models.h"
 #include "onnx_import/wire.pb.h"
@@ -191,6 +192,31 @@ TEST(Import, TurnsWhatASubgraphTakesFromOutsideIntoInputs) {
   EXPECT_THAT(branch.attributes.Strings("weft.captures.then_branch"), ElementsAre("h", "x"));
   const auto& graph = std::get<std::shared_ptr<Graph>>(*branch.attributes.Find("then_branch"));
   EXPECT_THAT(graph->DebugString(), HasSubstr("test::Inside(%h, %x)"));
+}
+
+// graph/node_bodies.h finds them so.
+TEST(Import, OrdersCapturesByTheNamesOfTheBodies) {
+  onnx::ModelProto model = ModelWithSubgraph();
+  onnx::AttributeProto& branch = *model.mutable_graph()->mutable_node(1)->add_attribute();
+  branch = model.graph().node(1).attribute(0);
+  branch.set_name("else_branch");
+  branch.mutable_g()->mutable_node(0)->mutable_input()->RemoveLast();  // h alone
+  model.mutable_graph()
+      ->mutable_node(1)
+      ->mutable_attribute(0)
+      ->mutable_g()
+      ->mutable_node(0)
+      ->set_input(0, "x");  // x, x
+  const auto imported = Import(model);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const Graph& graph = imported->graph;
+  const Node& node = graph.node(NodeId(1));
+  const std::vector<NodeBody> bodies = BodiesOf(node);
+  ASSERT_EQ(bodies.size(), 2u);
+  EXPECT_EQ(bodies[0].name, "else_branch");
+  EXPECT_EQ(graph.value(node.inputs[bodies[0].first_capture]).name, "h");
+  EXPECT_EQ(graph.value(node.inputs[bodies[1].first_capture]).name, "x");
+  EXPECT_EQ(NumOwnInputs(node), 1);
 }
 
 TEST(Import, KeepsAttributesItCannotHoldEncoded) {

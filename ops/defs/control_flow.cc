@@ -17,9 +17,9 @@ namespace weft {
 namespace {
 
 // Rounds after which a loop's types must have settled.
-constexpr int kMaxRounds = 4;
+constexpr int kMaxRounds = 3;
 // Bodies in bodies that are looked into; each may be inferred once per round of those around it.
-constexpr int kMaxInferredDepth = 4;
+constexpr int kMaxInferredDepth = 3;
 
 ValueType ScalarType(DType dtype) { return {ValueKind::kTensor, dtype, SymbolicShape(Shape{})}; }
 

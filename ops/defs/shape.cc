@@ -51,13 +51,18 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Shape")
                      .Output("shape")
                      .Attr("start", AttributeType::kInt)
                      .Attr("end", AttributeType::kInt)
+                     .Elements(ElementUse::kMoves)
                      .Infer(InferShape)
                      .NoGradient()
                      .CostOf(AliasCost));
 
-WEFT_REGISTER_OP(
-    OpSchema::Onnx("Size").Input("data").Output("size").Infer(InferSize).NoGradient().CostOf(
-        AliasCost));
+WEFT_REGISTER_OP(OpSchema::Onnx("Size")
+                     .Input("data")
+                     .Output("size")
+                     .Elements(ElementUse::kMoves)
+                     .Infer(InferSize)
+                     .NoGradient()
+                     .CostOf(AliasCost));
 
 }  // namespace
 }  // namespace weft

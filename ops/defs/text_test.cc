@@ -117,6 +117,11 @@ TEST(StringsTest, MoveAsCodes) {
             Tensor::OfStrings(Shape{2, 4}, {"b", "", "b", "", "a", "b", "a", "b"}).ToString());
 }
 
+TEST(StringsTest, HaveAShape) {
+  EXPECT_EQ(ResultText("Shape", {Tensor::OfStrings(Shape{2, 1}, {"b", ""})}), "int64[2]{2, 1}");
+  EXPECT_EQ(ResultText("Size", {Tensor::OfStrings(Shape{2, 1}, {"b", ""})}), "int64[]{2}");
+}
+
 TEST(PackedNumbersTest, MoveAsCodes) {
   const absl::StatusOr<Tensor> x =
       CastTensor(Tensor::Of<int64_t>(Shape{3}, {-8, 7, 1}), DType::kInt4);

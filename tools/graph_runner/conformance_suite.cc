@@ -40,6 +40,10 @@ absl::StatusOr<std::map<std::string, Value>> ReadInputs(FileSystem& files, const
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const ValueDef& input = graph.value(graph.inputs()[i]);
     const std::string path = absl::StrCat(folder, "/input_", i, ".pb");
+    if (input.type.kind == ValueKind::kOptional && !files.Exists(path)) {
+      inputs[input.name] = Value::Optional(nullptr);
+      continue;
+    }
     WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, path, input.type));
     inputs[input.name] = std::move(read.value);
   }

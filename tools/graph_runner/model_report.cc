@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/node_context.h"
+#include "graph/expansion.h"
 #include "graph/inference.h"
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
-#include "ops/kernel.h"
 #include "ops/node_runner.h"
 #include "placement/nearest_name.h"
 #include "platform/status_macros.h"
@@ -18,9 +18,7 @@ namespace {
 
 Ability RunsOnCpu(const Node& node) {
   if (node.schema == nullptr) return Ability::kNo;
-  const bool has_kernel =
-      KernelRegistry::Global().Find(node.domain, node.op, DeviceKind::kCpu) != nullptr;
-  return has_kernel || !node.schema->aliases().empty() ? Ability::kYes : Ability::kNo;
+  return RunsNode(node) || node.schema->expand() != nullptr ? Ability::kYes : Ability::kNo;
 }
 
 Ability Trains(const Node& node) {
@@ -82,7 +80,11 @@ absl::StatusOr<std::vector<bool>> NodesBehindParameters(const Graph& graph) {
   return reached_node;
 }
 
-absl::Status FindProblems(const Graph& graph, ModelReport& report) {
+// Of what runs: functions without a kernel are judged by what they are made of.
+absl::Status FindProblems(const Graph& model, ModelReport& report) {
+  Graph graph = model.Clone();
+  std::vector<absl::Status> refusals;
+  WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> behind_parameters, NodesBehindParameters(graph));
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);

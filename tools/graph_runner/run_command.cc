@@ -21,9 +21,11 @@ namespace {
 
 constexpr size_t kShownArgmaxes = 20;
 
-// For [N,classes]: the class with the largest value, per row; empty for other tensors.
-std::vector<int64_t> Argmaxes(const Tensor& tensor) {
+// For [N,classes]: the class with the largest value, per row; empty for other values.
+std::vector<int64_t> Argmaxes(const Value& value) {
   std::vector<int64_t> classes;
+  if (value.kind() != ValueKind::kTensor) return classes;
+  const Tensor& tensor = value.tensor();
   if (tensor.shape().rank() != 2 || tensor.shape().dim(1) < 2) return classes;
   if (!IsFloatingPoint(tensor.dtype())) return classes;
   const auto values = ToDoubles(tensor);
@@ -38,14 +40,21 @@ std::vector<int64_t> Argmaxes(const Tensor& tensor) {
 struct WrittenOutput {
   std::string name;
   std::string path;
-  Tensor tensor;
+  Value value;
 };
+
+// "float32", "sequence", "optional".
+std::string TypeName(const Value& value) {
+  if (value.kind() == ValueKind::kSequence) return "sequence";
+  if (value.kind() == ValueKind::kOptional) return "optional";
+  return std::string(DTypeName(value.tensor().dtype()));
+}
 
 class RunCommand final : public Command {
  public:
   std::string name() const override { return "run"; }
   std::string summary() const override {
-    return "Runs a model once on given inputs and writes its outputs as .npy files";
+    return "Runs a model once on given inputs and writes its outputs to files";
   }
   std::string usage() const override { return "MODEL.onnx --input NAME=FILE ... --output-dir DIR"; }
   std::vector<std::string> examples() const override {
@@ -58,10 +67,11 @@ class RunCommand final : public Command {
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
-                   "a graph input and its file: .npy, .pb (TensorProto), or idx, plain or .gz")
+                   "a graph input and its file: .npy, .pb (ONNX's), or idx, plain or .gz")
         ->type_name("NAME=FILE");
-    app.add_option("--output-dir", output_folder_,
-                   "gets NAME.npy for each output; made when missing")
+    app.add_option(
+           "--output-dir", output_folder_,
+           "gets NAME.npy for each output, or NAME.pb where .npy cannot hold it; made when missing")
         ->type_name("DIR")
         ->required();
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
@@ -121,6 +131,10 @@ class RunCommand final : public Command {
     for (ValueId id : graph.inputs()) {
       const ValueDef& input = graph.value(id);
       if (inputs.contains(input.name)) continue;
+      if (input.type.kind == ValueKind::kOptional) {  // left out
+        inputs[input.name] = Value::Optional(nullptr);
+        continue;
+      }
       return absl::InvalidArgumentError(
           absl::StrCat("input '", input.name, "' (", input.type.ToString(),
                        ") has no value: add --input ", input.name, "=FILE"));
@@ -128,30 +142,15 @@ class RunCommand final : public Command {
     return inputs;
   }
 
-  absl::Status Write(const std::string& name, const Value& value,
-                     std::vector<WrittenOutput>& written) const {
-    if (value.kind() != ValueKind::kTensor) {
-      const size_t count = value.kind() == ValueKind::kSequence ? value.elements().size()
-                                                                : size_t{value.has_value()};
-      for (size_t i = 0; i < count; ++i) {
-        const Value& element =
-            value.kind() == ValueKind::kSequence ? value.elements()[i] : value.value();
-        WEFT_RETURN_IF_ERROR(Write(absl::StrCat(name, ".", i), element, written));
-      }
-      return absl::OkStatus();
-    }
-    WEFT_ASSIGN_OR_RETURN(std::string path,
-                          WriteTensorFile(RealFileSystem(), output_folder_, name, value.tensor()));
-    written.push_back({name, std::move(path), value.tensor()});
-    return absl::OkStatus();
-  }
-
   absl::StatusOr<std::vector<WrittenOutput>> WriteOutputs(
       const std::vector<std::string>& order, const std::map<std::string, Value>& outputs) const {
     WEFT_RETURN_IF_ERROR(RealFileSystem().CreateDirectories(output_folder_));
     std::vector<WrittenOutput> written;
     for (const std::string& name : order) {
-      WEFT_RETURN_IF_ERROR(Write(name, outputs.at(name), written));
+      const Value& value = outputs.at(name);
+      WEFT_ASSIGN_OR_RETURN(std::string path,
+                            WriteValueFile(RealFileSystem(), output_folder_, name, value));
+      written.push_back({name, std::move(path), value});
     }
     return written;
   }
@@ -159,17 +158,19 @@ class RunCommand final : public Command {
   void Report(const std::vector<WrittenOutput>& written, Console& console) const {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const WrittenOutput& output : written) {
-      const std::vector<int64_t> classes = Argmaxes(output.tensor);
+      const std::vector<int64_t> classes = Argmaxes(output.value);
       if (format_ == "json") {
-        const auto dims = output.tensor.shape().dims();
-        rows.push_back({{"name", output.name},
-                        {"file", output.path},
-                        {"type", std::string(DTypeName(output.tensor.dtype()))},
-                        {"shape", std::vector<int64_t>(dims.begin(), dims.end())},
-                        {"argmax", classes}});
+        nlohmann::ordered_json row = {
+            {"name", output.name}, {"file", output.path}, {"type", TypeName(output.value)}};
+        if (output.value.kind() == ValueKind::kTensor) {
+          const auto dims = output.value.tensor().shape().dims();
+          row["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
+          row["argmax"] = classes;
+        }
+        rows.push_back(std::move(row));
         continue;
       }
-      *console.out << Printable(output.name) << ": " << output.tensor.ToString() << "\n";
+      *console.out << Printable(output.name) << ": " << output.value.ToString() << "\n";
       if (classes.empty()) continue;
       *console.out << "  largest in row:";
       for (size_t i = 0; i < std::min(classes.size(), kShownArgmaxes); ++i) {

@@ -1,6 +1,7 @@
 #include "tools/graph_runner/value_files.h"
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/tensor_proto.h"
 #include "platform/status_macros.h"
 #include "training/data_file.h"
 
@@ -28,6 +29,17 @@ absl::StatusOr<std::string> WriteTensorFile(FileSystem& files, const std::string
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, ToNpy(stored));
   std::string path = absl::StrCat(folder, "/", FileNameOf(name), ".npy");
   WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(path, bytes));
+  return path;
+}
+
+absl::StatusOr<std::string> WriteValueFile(FileSystem& files, const std::string& folder,
+                                           const std::string& name, const Value& value) {
+  if (value.kind() == ValueKind::kTensor) {
+    absl::StatusOr<std::string> path = WriteTensorFile(files, folder, name, value.tensor());
+    if (!absl::IsUnimplemented(path.status())) return path;
+  }
+  std::string path = absl::StrCat(folder, "/", FileNameOf(name), ".pb");
+  WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(path, SerializeValue(name, value)));
   return path;
 }
 

@@ -1,0 +1,18 @@
+// DynamicSlice, an experiment of early files: Slice before its bounds became inputs.
+#include "onnx_import/upgrade.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAnyVersion = 1000;
+
+absl::Status ToSlice(NodeUpgrade& node) {
+  node.spec.op = "Slice";
+  return absl::OkStatus();
+}
+
+[[maybe_unused]] const bool kRegistered =
+    UpgradeRegistry::Global().Register("DynamicSlice", kAnyVersion, ToSlice);
+
+}  // namespace
+}  // namespace weft
