@@ -108,10 +108,61 @@ TEST(Upgrade, BatchNormalizationTrainsWhenItsStatisticsAreUsed) {
   EXPECT_THAT(Upgraded(7, norm("y", "<spatial = 1, epsilon = 0.5>")),
               AllOf(HasSubstr("{epsilon=0.5}"), Not(HasSubstr("training_mode"))));
   EXPECT_THAT(Upgraded(9, norm("y, m2, v2", "")), HasSubstr("{training_mode=1}"));
-  EXPECT_THAT(ImportError(ModelOf(7, norm("y", "<spatial = 0>"))),
+  EXPECT_THAT(ImportError(ModelOf(7, norm("y, m2, v2", "<spatial = 0>"))),
               HasSubstr("attribute 'spatial' is 0"));
   EXPECT_THAT(ImportError(ModelOf(9, norm("y, m2, v2, m3, v3", ""))),
               HasSubstr("outputs saved_mean or saved_var are used"));
+}
+
+TEST(Upgrade, BatchNormalizationPerElementSeesElementsAsChannels) {
+  const std::string text =
+      Upgraded(7,
+               "agraph (float[2,3,4] x, float[3,4] s, float[3,4] b, float[3,4] m, float[3,4] v)"
+               " => (float[2,3,4] y) { y = BatchNormalization <spatial = 0> (x, s, b, m, v) }");
+  EXPECT_THAT(text, HasSubstr("= Flatten(%x) {axis=1}"));
+  EXPECT_THAT(text, HasSubstr("= BatchNormalization(%BatchNormalization_0/flat, "
+                              "%BatchNormalization_0/scale, "));
+  EXPECT_THAT(text, HasSubstr("= Reshape(%BatchNormalization_0/normal, "));
+}
+
+TEST(Upgrade, UpsampleIsAResize) {
+  const std::string simple =
+      "{coordinate_transformation_mode=\"asymmetric\", mode=\"nearest\", "
+      "nearest_mode=\"weft_simple\"}";
+  EXPECT_THAT(Upgraded(7, Unary("Upsample <scales = [1.0, 2.0, 2.0], mode = \"nearest\">")),
+              AllOf(HasSubstr("constant %Upsample_0/scales = float32[3]{1, 2, 2}"),
+                    HasSubstr("Resize(%x, _, %Upsample_0/scales) " + simple)));
+  EXPECT_THAT(Upgraded(9,
+                       "agraph (float[2] x, float[1] s) => (float[N] y) {"
+                       "  y = Upsample <mode = \"linear\"> (x, s) }"),
+              HasSubstr("Resize(%x, _, %s) {coordinate_transformation_mode=\"asymmetric\", "
+                        "mode=\"linear\"}"));
+  EXPECT_THAT(ImportError(ModelOf(7, Unary("Upsample <mode = \"nearest\">"))),
+              HasSubstr("the required attribute 'scales' (FLOATS) is missing"));
+}
+
+TEST(Upgrade, ResizeOfTwoInputsIsAsymmetric) {
+  EXPECT_THAT(Upgraded(10,
+                       "agraph (float[2] x, float[1] s) => (float[N] y) {"
+                       "  y = Resize <mode = \"linear\"> (x, s) }"),
+              HasSubstr("Resize(%x, _, %s) {coordinate_transformation_mode=\"asymmetric\""));
+}
+
+TEST(Upgrade, SamplingModesHaveTheirNewNames) {
+  EXPECT_THAT(Upgraded(16,
+                       "agraph (float[1,1,2,2] x, float[1,2,2,2] g) => (float[1,1,2,2] y) {"
+                       "  y = GridSample <mode = \"bicubic\"> (x, g) }"),
+              HasSubstr("GridSample(%x, %g) {mode=\"cubic\"}"));
+  EXPECT_THAT(Upgraded(10,
+                       "agraph (float[1,1,2,2] x, float[1,4] r, int64[1] i) => (float[1,1,1,1] y) {"
+                       "  y = RoiAlign (x, r, i) }"),
+              HasSubstr("{coordinate_transformation_mode=\"output_half_pixel\"}"));
+}
+
+TEST(Upgrade, DftTakesItsAxisAsInput) {
+  EXPECT_THAT(
+      Upgraded(17, "agraph (float[2,3,1] x) => (float[2,3,2] y) { y = DFT (x) }"),
+      AllOf(HasSubstr("constant %DFT_0/axis = int64[]{1}"), HasSubstr("DFT(%x, _, %DFT_0/axis)")));
 }
 
 }  // namespace

@@ -39,13 +39,11 @@ Tensor ReadTensor(const std::string& path) {
 
 class ForwardModels : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ForwardModels, AgreeWithTheReferenceOutputs) {
-  if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no models to run";
-  const std::string models = *CorporaFolder() + "/training-models/";
-  const std::string data = models + "forward/" + GetParam() + "/test_data_set_0/";
+// Runs the model on the tensors of the folder `data` and compares its outputs.
+void RunOn(const std::string& path, const std::string& data) {
   ImportOptions options;
   options.parameters_as_variables = false;
-  auto model = ImportModelFile(RealFileSystem(), models + GetParam() + ".onnx", options);
+  auto model = ImportModelFile(RealFileSystem(), path, options);
   ASSERT_TRUE(model.ok()) << model.status();
   const Graph graph = model->graph.Clone();
   std::map<std::string, Value> inputs;
@@ -63,11 +61,35 @@ TEST_P(ForwardModels, AgreeWithTheReferenceOutputs) {
   }
 }
 
+TEST_P(ForwardModels, AgreeWithTheReferenceOutputs) {
+  if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no models to run";
+  const std::string models = *CorporaFolder() + "/training-models/";
+  RunOn(models + GetParam() + ".onnx", models + "forward/" + GetParam() + "/test_data_set_0/");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ForwardModels,
                          ::testing::Values("gpt_char", "gpt_char_loss", "lenet_mnist",
                                            "lenet_mnist_loss", "lstm_mnist", "lstm_mnist_loss",
                                            "mlp_mnist", "mlp_mnist_loss", "resnet18",
                                            "resnet18_train"),
+                         [](const auto& info) { return info.param; });
+
+// Real models, with as many sets of data as each has.
+class RealModels : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RealModels, AgreeWithTheReferenceOutputs) {
+  if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no models to run";
+  const std::string folder = *CorporaFolder() + "/models/" + GetParam();
+  int sets = 0;
+  for (;; ++sets) {
+    const std::string data = folder + "/test_data_set_" + std::to_string(sets) + "/";
+    if (!RealFileSystem().Exists(data + "input_0.pb")) break;
+    RunOn(folder + "/model.onnx", data);
+  }
+  EXPECT_GT(sets, 0) << folder << " has no data";
+}
+
+INSTANTIATE_TEST_SUITE_P(Images, RealModels, ::testing::Values("mnist8", "yolox_nano"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Each system library compiles, links and does one thing: a missing or wrong package shows here, by
 // name.
 
+#include <leptonica/allheaders.h>
 #include <re2/re2.h>
 #include <zlib.h>
 
@@ -57,6 +58,15 @@ TEST(Libraries, Highway) { EXPECT_NE(hwy::SupportedTargets(), 0); }
 TEST(Libraries, Json) {
   EXPECT_EQ(nlohmann::json::parse("{\"a\": 1}", nullptr, false)["a"], 1);
   EXPECT_TRUE(nlohmann::json::parse("{", nullptr, false).is_discarded());
+}
+
+TEST(Libraries, Leptonica) {
+  // A bitmap of one grey pixel.
+  const std::string image = "P5 1 1 255\n\x80";
+  PIX* pix = pixReadMem(reinterpret_cast<const l_uint8*>(image.data()), image.size());
+  ASSERT_NE(pix, nullptr);
+  EXPECT_EQ(pixGetWidth(pix), 1);
+  pixDestroy(&pix);
 }
 
 TEST(Libraries, OneDnn) {

@@ -76,8 +76,16 @@ TEST(LayerNormalizationTest, SaysWhatDoesNotFit) {
   axis.attributes.Set("axis", int64_t{2});
   EXPECT_TRUE(ExpectError(axis, absl::StatusCode::kInvalidArgument, {"axis", "2"}));
   OpCase stash = LayerCase({3, 5}, -1, false, {true, true});
+  stash.attributes.Set("stash_type", int64_t{17});
+  EXPECT_TRUE(ExpectError(stash, absl::StatusCode::kUnimplemented, {"Mean and InvStdDev"}));
+}
+
+TEST(LayerNormalizationTest, StatisticsHaveTheTypeOfTheStash) {
+  OpCase stash = LayerCase({3, 5}, -1, false, {true, true});
   stash.attributes.Set("stash_type", int64_t{16});
-  EXPECT_TRUE(ExpectError(stash, absl::StatusCode::kUnimplemented, {"stash_type"}));
+  const auto outputs = RunOp(stash);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ((*outputs)[1].dtype(), DType::kBfloat16);
 }
 
 TEST(LayerNormalizationTest, GradientsAgreeWithDifferences) {

@@ -70,6 +70,22 @@ absl::Status InferGlobalPool(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status CheckNorm(const InferenceContext& context) {
+  const int64_t p = context.attributes().Int("p", 2);
+  if (p >= 1) return absl::OkStatus();
+  return context.Error(absl::StrCat("attribute 'p' is ", p, ", expected 1 or more"));
+}
+
+absl::Status InferLpPool(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckNorm(context));
+  return InferPool(context);
+}
+
+absl::Status InferGlobalLpPool(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckNorm(context));
+  return InferGlobalPool(context);
+}
+
 // The shape that input 1 holds, whose pooled shape is that of dY.
 absl::Status InferPoolGradient(InferenceContext& context) {
   SymbolicShape dx;
@@ -111,6 +127,25 @@ GradientFn AverageGradient(std::string op) {
         0, g.WeftOp(op, {dy, ShapeOf(g, context.Input(0))}, context.node().attributes));
     return g.status();
   };
+}
+
+// All elements that equal the maximum share its gradient.
+absl::Status GlobalMaxPoolGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& g = context.builder();
+  const ValueId x = context.Input(0);
+  const ValueId equal = g.Op("Equal", {x, context.Output(0)});
+  const ValueId mask = g.Op("Cast", {equal}, {{"to", static_cast<int64_t>(g.type(x).dtype)}});
+  std::vector<int64_t> axes;
+  if (!g.type(x).shape.has_rank()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "node '", context.node().name, "': the gradient of GlobalMaxPool needs the rank of X"));
+  }
+  for (int i = 2; i < g.type(x).shape.rank(); ++i) axes.push_back(i);
+  const ValueId count = g.Op("ReduceSum", {mask, g.Ints(axes)}, {{"keepdims", int64_t{1}}});
+  context.SetInputGradient(0, g.Op("Mul", {mask, g.Op("Div", {dy, count})}));
+  return g.status();
 }
 
 // ---- Sharding: samples and channels stand alone.
@@ -258,6 +293,27 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GlobalAveragePool")
                      .Infer(InferGlobalPool)
                      .Gradient(AverageGradient("GlobalAveragePoolGrad"))
                      .Sharding(AverageRule(FactorKind::kWhole))
+                     .CostOf(GlobalPoolCost));
+
+WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Onnx("LpPool"))
+                     .Input("X", kFloatTypes)
+                     .Output("Y")
+                     .Attr("p", AttributeType::kInt)
+                     .Infer(InferLpPool)
+                     .CostOf(PoolCost));
+
+WEFT_REGISTER_OP(OpSchema::Onnx("GlobalMaxPool")
+                     .Input("X", kFloatTypes)
+                     .Output("Y")
+                     .Infer(InferGlobalPool)
+                     .Gradient(GlobalMaxPoolGradient)
+                     .CostOf(GlobalPoolCost));
+
+WEFT_REGISTER_OP(OpSchema::Onnx("GlobalLpPool")
+                     .Input("X", kFloatTypes)
+                     .Output("Y")
+                     .Attr("p", AttributeType::kInt)
+                     .Infer(InferGlobalLpPool)
                      .CostOf(GlobalPoolCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("GlobalAveragePoolGrad")

@@ -96,9 +96,6 @@ TEST(MaxPoolTest, SaysWhatDoesNotFit) {
                           {"kernel_shape", "1", "[1,2,4,4]"}));
   EXPECT_TRUE(ExpectError(PoolCase("MaxPool", x, {{"kernel_shape", Ints{5, 5}}}), invalid,
                           {"does not fit"}));
-  EXPECT_TRUE(ExpectError(PoolCase("MaxPool", RandomTensor({1, 1, 2, 2, 2, 2}, 1),
-                                   {{"kernel_shape", Ints{1, 1, 1, 1}}}),
-                          absl::StatusCode::kUnimplemented, {"three image axes"}));
 }
 
 TEST(MaxPoolTest, GradientsAgreeWithDifferences) {

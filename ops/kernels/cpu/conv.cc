@@ -1,4 +1,5 @@
-// Conv and its gradients through oneDNN's direct algorithm, float32.
+// Conv and its gradients through oneDNN's direct algorithm, float32. Conv of other types and ranks
+// is computed directly.
 //
 // The graph's images are [batch, channels, image...]; oneDNN computes in layouts of its own,
 // between which and ours the kernel reorders in its workspace. Which layouts are asked for follows
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ops/kernels/cpu/conv_direct.h"
 #include "ops/kernels/cpu/onednn_staged.h"
 #include "ops/kernels/cpu/operand.h"
+#include "ops/kernels/cpu/widened.h"
 #include "ops/window.h"
 #include "platform/status_macros.h"
 
@@ -291,8 +294,26 @@ absl::Status CheckSupported(const PrepareContext& context) {
   return absl::OkStatus();
 }
 
+// What oneDNN does not take.
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareDirectConv(const PrepareContext& context) {
+  const Shape& x = context.InputShape(0);
+  const Shape& w = context.InputShape(1);
+  DirectConv conv;
+  conv.batch = x.dim(0);
+  conv.group = context.attributes().Int("group", 1);
+  conv.x_channels = x.dim(1);
+  conv.y_channels = w.dim(0);
+  conv.bias = context.HasInput(2);
+  conv.threads = context.threads();
+  const absl::StatusOr<WindowSpec> window = WindowSpec::Create(
+      context.attributes(), std::vector<int64_t>(w.dims().begin() + 2, w.dims().end()));
+  if (!window.ok()) return context.InvalidArgument(std::string(window.status().message()));
+  WEFT_ASSIGN_OR_RETURN(conv.axes, window->ResolveAll(x));
+  return MakeDirectConv(context, conv);
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& context) {
-  WEFT_RETURN_IF_ERROR(CheckSupported(context));
+  if (!CheckSupported(context).ok()) return PrepareDirectConv(context);
   const Shape& y = context.OutputShape(0);
   WEFT_ASSIGN_OR_RETURN(Convolution conv,
                         Describe(context, context.InputShape(0), context.InputShape(1), y));
@@ -327,7 +348,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareCont
 
 }  // namespace
 
-WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, PrepareConv);
+WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, Widened(PrepareConv));
 WEFT_REGISTER_KERNEL("ai.weft", "ConvGradInput", DeviceKind::kCpu, PrepareConvGradInput);
 WEFT_REGISTER_KERNEL("ai.weft", "ConvGradWeights", DeviceKind::kCpu, PrepareConvGradWeights);
 

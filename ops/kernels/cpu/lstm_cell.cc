@@ -16,8 +16,9 @@ namespace HWY_NAMESPACE {
 
 // `lanes` elements from position i on, for sigmoid and tanh gates; Load and Store know how many.
 template <class LoadFn, class StoreFn>
-HWY_INLINE void StepStandard(const LstmCell& cell, const float* from_input, const float* from_state,
-                             int64_t i, float* c, float* h, LoadFn load, StoreFn store) {
+HWY_INLINE void StepStandard(const LstmCell<float>& cell, const float* from_input,
+                             const float* from_state, int64_t i, float* c, float* h, LoadFn load,
+                             StoreFn store) {
   const FloatTag d;
   const int64_t n = cell.hidden;
   const auto limit = [&](FloatVector x) HWY_ATTR {
@@ -42,7 +43,7 @@ HWY_INLINE void StepStandard(const LstmCell& cell, const float* from_input, cons
   store(hn::Mul(out, Tanh(d, state)), h + i);
 }
 
-void StepStandardLstm(const LstmCell& cell, const float* from_input, const float* from_state,
+void StepStandardLstm(const LstmCell<float>& cell, const float* from_input, const float* from_state,
                       float* c, float* h) {
   const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -72,8 +73,8 @@ namespace {
 HWY_EXPORT(StepStandardLstm);
 
 // Any activations, one element at a time.
-void StepAnyLstm(const LstmCell& cell, const float* from_input, const float* from_state, float* c,
-                 float* h) {
+template <typename S>
+void StepAnyLstm(const LstmCell<S>& cell, const S* from_input, const S* from_state, S* c, S* h) {
   const int64_t n = cell.hidden;
   const auto limit = [&](double x) {
     return cell.clip > 0 ? std::clamp<double>(x, -cell.clip, cell.clip) : x;
@@ -89,15 +90,20 @@ void StepAnyLstm(const LstmCell& cell, const float* from_input, const float* fro
     const double forget = cell.couple ? 1 - in : cell.gate(limit(argument(2) + peep(2, c[i])));
     const double state = forget * c[i] + in * cell.candidate(limit(argument(3)));
     const double out = cell.gate(limit(argument(1) + peep(1, state)));
-    c[i] = static_cast<float>(state);
-    h[i] = static_cast<float>(out * cell.output(state));
+    c[i] = static_cast<S>(state);
+    h[i] = static_cast<S>(out * cell.output(state));
   }
 }
 
 }  // namespace
 
-void StepLstm(const LstmCell& cell, const float* from_input, const float* from_state, float* c,
-              float* h) {
+void StepLstm(const LstmCell<double>& cell, const double* from_input, const double* from_state,
+              double* c, double* h) {
+  StepAnyLstm(cell, from_input, from_state, c, h);
+}
+
+void StepLstm(const LstmCell<float>& cell, const float* from_input, const float* from_state,
+              float* c, float* h) {
   if (!cell.standard()) return StepAnyLstm(cell, from_input, from_state, c, h);
   HWY_DYNAMIC_DISPATCH(StepStandardLstm)(cell, from_input, from_state, c, h);
 }

@@ -8,15 +8,16 @@
 
 namespace weft::cpu {
 
-// What all steps of one direction share.
+// What all steps of one direction share. S: float or double.
+template <typename S>
 struct LstmCell {
   int64_t hidden = 0;
-  Activation gate;                   // f: of the input, output and forget gates
-  Activation candidate;              // g
-  Activation output;                 // h: of the cell state
-  float clip = 0;                    // of the activations' arguments; 0: none
-  bool couple = false;               // the forget gate is one minus the input gate
-  const float* peepholes = nullptr;  // [3, hidden] for input, output, forget; may be null
+  Activation gate;               // f: of the input, output and forget gates
+  Activation candidate;          // g
+  Activation output;             // h: of the cell state
+  float clip = 0;                // of the activations' arguments; 0: none
+  bool couple = false;           // the forget gate is one minus the input gate
+  const S* peepholes = nullptr;  // [3, hidden] for input, output, forget; may be null
 
   // Sigmoid, Tanh, Tanh.
   bool standard() const {
@@ -27,8 +28,10 @@ struct LstmCell {
 
 // One sample's step. from_input and from_state are the gates' arguments [4, hidden] in ONNX's order
 // (input, output, forget, candidate), to be added; cell and state are updated in place.
-void StepLstm(const LstmCell& cell, const float* from_input, const float* from_state, float* c,
-              float* h);
+void StepLstm(const LstmCell<float>& cell, const float* from_input, const float* from_state,
+              float* c, float* h);
+void StepLstm(const LstmCell<double>& cell, const double* from_input, const double* from_state,
+              double* c, double* h);
 
 }  // namespace weft::cpu
 

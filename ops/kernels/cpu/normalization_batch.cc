@@ -6,6 +6,7 @@
 #include "ops/kernels/cpu/normalization_math.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -189,7 +190,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBatchNormalizationGradient(
 
 }  // namespace
 
-WEFT_REGISTER_KERNEL("", "BatchNormalization", DeviceKind::kCpu, PrepareBatchNormalization);
+WEFT_REGISTER_KERNEL("", "BatchNormalization", DeviceKind::kCpu,
+                     Widened(PrepareBatchNormalization));
 WEFT_REGISTER_KERNEL("ai.weft", "BatchNormalizationGrad", DeviceKind::kCpu,
                      PrepareBatchNormalizationGradient);
 

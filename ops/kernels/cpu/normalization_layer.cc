@@ -33,9 +33,38 @@ absl::Status CheckStatistics(const PrepareContext& context, DType dtype) {
                                             ": only stash_type 1 is computed"));
 }
 
+// Writes element i of an output of statistics; null for one that is not wanted.
+template <typename S>
+using StoreStatistic = void (*)(void* output, int64_t i, S value);
+
+template <typename S, typename U>
+void StoreAs(void* output, int64_t i, S value) {
+  static_cast<U*>(output)[i] = Store<U>(static_cast<ComputeType<U>>(value));
+}
+
+// stash_type names any floating type of 16 bits or more.
+template <typename S>
+absl::StatusOr<StoreStatistic<S>> StatisticOf(const PrepareContext& context, int output) {
+  if (!context.HasOutput(output)) return StoreStatistic<S>(nullptr);
+  switch (context.OutputDType(output)) {
+    case DType::kFloat32:
+      return StoreStatistic<S>(StoreAs<S, float>);
+    case DType::kFloat64:
+      return StoreStatistic<S>(StoreAs<S, double>);
+    case DType::kFloat16:
+      return StoreStatistic<S>(StoreAs<S, Float16>);
+    case DType::kBfloat16:
+      return StoreStatistic<S>(StoreAs<S, Bfloat16>);
+    default:
+      return context.Unimplemented(absl::StrCat(
+          "Mean and InvStdDev of type ", std::string(DTypeName(context.OutputDType(output)))));
+  }
+}
+
 template <typename T>
 std::unique_ptr<Kernel> MakeLayerNormalization(const Rows& rows, float epsilon, bool has_bias,
-                                               bool has_mean, bool has_deviation) {
+                                               StoreStatistic<ComputeType<T>> store_mean,
+                                               StoreStatistic<ComputeType<T>> store_inverse) {
   using S = ComputeType<T>;
   return MakeKernel([=](const KernelContext& run) {
     const T* x = Input<T>(run, 0);
@@ -52,8 +81,8 @@ std::unique_ptr<Kernel> MakeLayerNormalization(const Rows& rows, float epsilon, 
             const S variance = SumOfSquaredDeviations(from, n, statistics.mean) / static_cast<S>(n);
             statistics.inverse = S(1) / std::sqrt(variance + static_cast<S>(epsilon));
             NormalizeRow(from, n, statistics, scale, bias, y + row * n);
-            if (has_mean) Output<S>(run, 1)[row] = statistics.mean;
-            if (has_deviation) Output<S>(run, 2)[row] = statistics.inverse;
+            if (store_mean != nullptr) store_mean(run.outputs[1], row, statistics.mean);
+            if (store_inverse != nullptr) store_inverse(run.outputs[2], row, statistics.inverse);
           }
         });
     return absl::OkStatus();
@@ -67,12 +96,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareLayerNormalization(const PrepareC
       context, context.InputDType(0), FloatTypes{},
       [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
         using T = decltype(zero);
-        for (int i = 1; i < 3; ++i) {
-          if (!context.HasOutput(i)) continue;
-          WEFT_RETURN_IF_ERROR(CheckStatistics<T>(context, context.OutputDType(i)));
-        }
-        return MakeLayerNormalization<T>(rows, epsilon, context.HasInput(2), context.HasOutput(1),
-                                         context.HasOutput(2));
+        using S = ComputeType<T>;
+        WEFT_ASSIGN_OR_RETURN(const StoreStatistic<S> mean, StatisticOf<S>(context, 1));
+        WEFT_ASSIGN_OR_RETURN(const StoreStatistic<S> inverse, StatisticOf<S>(context, 2));
+        return MakeLayerNormalization<T>(rows, epsilon, context.HasInput(2), mean, inverse);
       });
 }
 

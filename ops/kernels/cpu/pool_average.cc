@@ -4,7 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/pool_general.h"
 #include "ops/kernels/cpu/pool_plan.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -72,6 +74,7 @@ void AverageGradientOfPlane(const AveragePlan& plan, const T* dy, T* dx) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAveragePool(const PrepareContext& context) {
+  if (context.InputShape(0).rank() > 5) return Widened(PrepareGeneralAveragePool)(context);
   WEFT_ASSIGN_OR_RETURN(const AveragePlan plan,
                         PlanAverage(context, context.InputShape(0), context.OutputShape(0)));
   return PrepareByDType(

@@ -6,8 +6,10 @@
 
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/pool_general.h"
 #include "ops/kernels/cpu/pool_plan.h"
 #include "ops/kernels/cpu/pool_simd.h"
+#include "ops/kernels/cpu/window_rows.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -34,19 +36,6 @@ TwoByTwoPlane TwoByTwo(const PoolPlan& plan) {
 }
 
 // ---- Without indices: row by row, so that the inner loop runs along the width.
-
-// The outputs whose window element `t` lies in the image: [first, last).
-struct OutputRange {
-  int64_t first;
-  int64_t last;
-};
-OutputRange OutputsReached(const WindowAxis& axis, int64_t t) {
-  const int64_t offset = axis.pad_begin - t * axis.dilation;
-  const int64_t first = offset <= 0 ? 0 : (offset + axis.stride - 1) / axis.stride;
-  const int64_t beyond = axis.input + offset;  // output * stride must stay below
-  const int64_t last = beyond <= 0 ? 0 : (beyond + axis.stride - 1) / axis.stride;
-  return {first, std::min(last, axis.output)};
-}
 
 template <typename T>
 void MaxOfRow(const WindowAxis& width, const T* x, T* y) {
@@ -132,6 +121,7 @@ void MaxOfPlaneWithIndices(const PoolPlan& plan, const IndexMap& map, int64_t ba
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPool(const PrepareContext& context) {
+  if (context.InputShape(0).rank() > 5) return PrepareGeneralMaxPool(context);
   WEFT_ASSIGN_OR_RETURN(const PoolPlan plan,
                         PlanPool(context, context.InputShape(0), context.OutputShape(0)));
   const IndexMap map(context, plan);

@@ -1,4 +1,4 @@
-// LSTM, forward.
+// RNN, GRU and LSTM, forward.
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,7 +32,7 @@ struct Sizes {
   Dim batch;
   Dim input;
   Dim hidden;
-  Dim gates;  // 4 x hidden
+  Dim gates;  // as many times hidden as the op has gates
 
   std::vector<Dim> State(bool batch_first) const {
     if (batch_first) return {batch, directions, hidden};
@@ -59,7 +59,7 @@ absl::Status CheckOperand(const InferenceContext& context, int input, const char
                                     SymbolicShape(expected).ToString()));
 }
 
-absl::StatusOr<Sizes> SizesOf(const InferenceContext& context) {
+absl::StatusOr<Sizes> SizesOf(const InferenceContext& context, int64_t gate_count) {
   Sizes sizes;
   WEFT_ASSIGN_OR_RETURN(const int64_t directions, Directions(context));
   sizes.directions = Dim(directions);
@@ -83,7 +83,7 @@ absl::StatusOr<Sizes> SizesOf(const InferenceContext& context) {
   if (sizes.hidden.is_known() && (sizes.hidden.size() < 1 || sizes.hidden.size() > kMaxDim / 8)) {
     return context.Error(absl::StrCat("the hidden size is ", sizes.hidden.size()));
   }
-  sizes.gates = Times(sizes.hidden, 4);
+  sizes.gates = Times(sizes.hidden, gate_count);
   return sizes;
 }
 
@@ -92,16 +92,20 @@ absl::Status CheckOperands(const InferenceContext& context, const Sizes& sizes) 
   const Dim& d = sizes.directions;
   WEFT_RETURN_IF_ERROR(CheckOperand(context, kW, "W", {d, sizes.gates, sizes.input}));
   WEFT_RETURN_IF_ERROR(CheckOperand(context, kR, "R", {d, sizes.gates, sizes.hidden}));
-  WEFT_RETURN_IF_ERROR(CheckOperand(context, kB, "B", {d, Times(sizes.hidden, 8)}));
+  WEFT_RETURN_IF_ERROR(CheckOperand(context, kB, "B", {d, Times(sizes.gates, 2)}));
   WEFT_RETURN_IF_ERROR(CheckOperand(context, kSequenceLens, "sequence_lens", {sizes.batch}));
   WEFT_RETURN_IF_ERROR(CheckOperand(context, kInitialH, "initial_h", state));
   WEFT_RETURN_IF_ERROR(CheckOperand(context, kInitialC, "initial_c", state));
   return CheckOperand(context, kP, "P", {d, Times(sizes.hidden, 3)});
 }
 
-absl::Status InferLstm(InferenceContext& context) {
-  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {kX, kW, kR}));
-  WEFT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(context));
+absl::Status InferRecurrent(InferenceContext& context, int64_t gate_count) {
+  std::vector<int> floats = {kX, kW, kR};
+  for (const int i : {kB, kInitialH, kInitialC, kP}) {
+    if (context.HasInput(i)) floats.push_back(i);
+  }
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, floats));
+  WEFT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(context, gate_count));
   WEFT_RETURN_IF_ERROR(CheckOperands(context, sizes));
   const bool batch_first = BatchFirst(context.attributes());
   const DType dtype = context.InputType(kX).dtype;
@@ -116,6 +120,10 @@ absl::Status InferLstm(InferenceContext& context) {
     }
   }
   return absl::OkStatus();
+}
+
+InferFn InferGates(int64_t gate_count) {
+  return [gate_count](InferenceContext& context) { return InferRecurrent(context, gate_count); };
 }
 
 // Samples stand alone.
@@ -154,7 +162,36 @@ Cost LstmCost(const NodeView& view) {
   return {rows * per_row, OperandBytes(view)};
 }
 
+// What RNN and GRU have in common.
+OpSchema RecurrentSchema(std::string name) {
+  return OpSchema::Onnx(std::move(name))
+      .Input("X", kFloatTypes)
+      .Input("W", kFloatTypes)
+      .Learnable()
+      .Input("R", kFloatTypes)
+      .Learnable()
+      .OptionalInput("B", kFloatTypes)
+      .Learnable()
+      .OptionalInput("sequence_lens", {DType::kInt32})
+      .OptionalInput("initial_h", kFloatTypes)
+      .OptionalOutput("Y")
+      .OptionalOutput("Y_h")
+      .Attr("activation_alpha", AttributeType::kFloats)
+      .Attr("activation_beta", AttributeType::kFloats)
+      .Attr("activations", AttributeType::kStrings)
+      .Attr("clip", AttributeType::kFloat)
+      .Attr("direction", AttributeType::kString)
+      .Attr("hidden_size", AttributeType::kInt)
+      .Attr("layout", AttributeType::kInt)
+      .CostOf(LstmCost);
+}
+
 }  // namespace
+
+WEFT_REGISTER_OP(RecurrentSchema("RNN").Infer(InferGates(1)));
+
+WEFT_REGISTER_OP(
+    RecurrentSchema("GRU").Attr("linear_before_reset", AttributeType::kInt).Infer(InferGates(3)));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("LSTM")
                      .Input("X", kFloatTypes)
@@ -180,7 +217,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LSTM")
                      .Attr("hidden_size", AttributeType::kInt)
                      .Attr("input_forget", AttributeType::kInt)
                      .Attr("layout", AttributeType::kInt)
-                     .Infer(InferLstm)
+                     .Infer(InferGates(4))
                      .Sharding(LstmRule)
                      .CostOf(LstmCost));
 

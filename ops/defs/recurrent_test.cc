@@ -122,5 +122,51 @@ TEST(LstmTest, ShardsBySample) {
   }
 }
 
+// RNN (one gate) or GRU (three), all inputs and outputs present.
+OpCase GatedCase(const std::string& op, int64_t gates, const std::string& direction,
+                 int64_t layout) {
+  const OpCase lstm = FullCase(direction, layout);
+  const LstmSizes n;
+  const int64_t d = direction == "bidirectional" ? 2 : 1;
+  return {.op = op,
+          .attributes = lstm.attributes,
+          .inputs = {lstm.inputs[0], RandomTensor({d, gates * n.hidden, n.input}, 2),
+                     RandomTensor({d, gates * n.hidden, n.hidden}, 3),
+                     RandomTensor({d, 2 * gates * n.hidden}, 4), lstm.inputs[4], lstm.inputs[5]},
+          .outputs = {true, true}};
+}
+
+TEST(GruTest, AgreesWithReferenceInAllDirectionsAndLayouts) {
+  for (const char* direction : {"forward", "reverse", "bidirectional"}) {
+    for (const int64_t layout : {0, 1}) {
+      EXPECT_TRUE(CheckKernelAgainstReference(GatedCase("RNN", 1, direction, layout), kTolerance));
+      for (const int64_t linear : {0, 1}) {
+        OpCase gru = GatedCase("GRU", 3, direction, layout);
+        gru.attributes.Set("linear_before_reset", linear);
+        gru.attributes.Set("clip", 1.5f);
+        EXPECT_TRUE(CheckKernelAgainstReference(gru, kTolerance));
+        EXPECT_TRUE(CheckKernelAgainstReference(InFloat64(gru), {.of_magnitude = 1e-12}));
+        gru.inputs.resize(3);
+        EXPECT_TRUE(CheckKernelAgainstReference(gru, kTolerance));
+      }
+    }
+  }
+}
+
+TEST(GruTest, TakesHalves) {
+  for (OpCase gated : {GatedCase("GRU", 3, "bidirectional", 0), GatedCase("RNN", 1, "forward", 1),
+                       FullCase("bidirectional", 1)}) {
+    for (Tensor& input : gated.inputs) {
+      if (input.dtype() == DType::kFloat32) input = Cast(input, DType::kFloat16);
+    }
+    EXPECT_TRUE(CheckKernelAgainstReference(gated, {.of_magnitude = 2e-3}));
+  }
+}
+
+TEST(LstmTest, AgreesWithReferenceInDouble) {
+  EXPECT_TRUE(CheckKernelAgainstReference(InFloat64(FullCase("bidirectional", 0)),
+                                          {.of_magnitude = 1e-12}));
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -1,0 +1,95 @@
+#include "gtest/gtest.h"
+#include "ops/testing/op_tester.h"
+#include "ops/testing/test_tensors.h"
+
+namespace weft::testing {
+namespace {
+
+const Tolerance kTolerance{.of_magnitude = 5e-6};
+
+OpCase Normalization(const std::string& op, Shape x, Shape parameter, Attributes attributes = {}) {
+  return {.op = op,
+          .attributes = std::move(attributes),
+          .inputs = {RandomTensor(std::move(x), 1, -2, 5), RandomTensor(parameter, 2),
+                     RandomTensor(parameter, 3)}};
+}
+
+std::vector<OpCase> GroupCases() {
+  return {Normalization("InstanceNormalization", {2, 3, 5, 7}, {3}),
+          Normalization("InstanceNormalization", {2, 5, 11}, {5}, {{"epsilon", 0.1f}}),
+          Normalization("InstanceNormalization", {0, 3, 4}, {3}),
+          Normalization("GroupNormalization", {2, 6, 3, 5}, {6}, {{"num_groups", int64_t{2}}}),
+          Normalization("GroupNormalization", {2, 6, 3}, {3}, {{"num_groups", int64_t{3}}}),
+          Normalization("GroupNormalization", {3, 4}, {4}, {{"num_groups", int64_t{4}}})};
+}
+
+TEST(GroupNormalizationTest, AgreesWithReference) {
+  for (const OpCase& normalization : GroupCases()) {
+    EXPECT_TRUE(CheckKernelAgainstReference(normalization, kTolerance));
+    EXPECT_TRUE(CheckKernelAgainstReference(InFloat64(normalization), {.of_magnitude = 1e-12}));
+  }
+}
+
+TEST(GroupNormalizationTest, TakesHalves) {
+  OpCase halves =
+      Normalization("GroupNormalization", {2, 6, 3, 5}, {6}, {{"num_groups", int64_t{2}}});
+  for (Tensor& input : halves.inputs) input = Cast(input, DType::kFloat16);
+  EXPECT_TRUE(CheckKernelAgainstReference(halves, {.of_magnitude = 1e-3}));
+}
+
+TEST(GroupNormalizationTest, RefusesWhatDoesNotFit) {
+  EXPECT_TRUE(
+      ExpectError(Normalization("GroupNormalization", {2, 6, 3}, {6}, {{"num_groups", int64_t{4}}}),
+                  absl::StatusCode::kInvalidArgument, {"divided into 4 groups"}));
+  EXPECT_TRUE(ExpectError(Normalization("InstanceNormalization", {2, 6, 3}, {5}),
+                          absl::StatusCode::kInvalidArgument, {"[5]", "one value per channel"}));
+}
+
+OpCase Rms(Shape x, Shape scale, int64_t axis) {
+  return {.op = "RMSNormalization",
+          .attributes = {{"axis", axis}},
+          .inputs = {RandomTensor(std::move(x), 1), RandomTensor(std::move(scale), 2)}};
+}
+
+TEST(RmsNormalizationTest, AgreesWithReference) {
+  for (const OpCase& rms :
+       {Rms({3, 17}, {17}, -1), Rms({2, 3, 5}, {3, 5}, 1), Rms({2, 3, 5}, {5}, 0),
+        Rms({2, 3, 5}, {2, 1, 5}, -3), Rms({4, 1}, {1}, -1), Rms({0, 4}, {4}, 1)}) {
+    EXPECT_TRUE(CheckKernelAgainstReference(rms, kTolerance)) << rms.ToString();
+  }
+}
+
+TEST(RmsNormalizationTest, GivesTheTypeOfItsScale) {
+  OpCase rms = Rms({3, 17}, {17}, -1);
+  rms.inputs[0] = Cast(rms.inputs[0], DType::kFloat16);
+  const auto y = RunOp(rms);
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].dtype(), DType::kFloat32);
+}
+
+TEST(LpNormalizationTest, AgreesWithReference) {
+  for (const int64_t p : {1, 2}) {
+    for (const int64_t axis : {0, 1, -1}) {
+      EXPECT_TRUE(CheckKernelAgainstReference({.op = "LpNormalization",
+                                               .attributes = {{"axis", axis}, {"p", p}},
+                                               .inputs = {RandomTensor({3, 5, 300}, 1)}},
+                                              kTolerance));
+    }
+  }
+  EXPECT_TRUE(ExpectOutputs(
+      {.op = "LpNormalization", .inputs = {Tensor::Of<float>({2}, std::vector<float>{0, 0})}},
+      {Tensor::Of<float>({2}, std::vector<float>{0, 0})}));
+}
+
+TEST(LrnTest, AgreesWithReference) {
+  for (const int64_t size : {1, 2, 3, 5, 20}) {
+    EXPECT_TRUE(CheckKernelAgainstReference(
+        {.op = "LRN",
+         .attributes = {{"size", size}, {"alpha", 0.3f}, {"beta", 0.6f}, {"bias", 2.0f}},
+         .inputs = {RandomTensor({2, 7, 17, 19}, 1)}},
+        kTolerance));
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

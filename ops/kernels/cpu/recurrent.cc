@@ -1,0 +1,124 @@
+#include "ops/kernels/cpu/recurrent.h"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "ops/kernels/cpu/recurrent_simd.h"
+
+namespace weft::cpu {
+
+RecurrentGeometry RecurrentGeometryOf(const PrepareContext& context, int64_t gate_count) {
+  const Shape& x = context.InputShape(kRecurrentX);
+  const Shape& r = context.InputShape(kRecurrentR);
+  RecurrentGeometry geometry;
+  geometry.batch_first = context.attributes().Int("layout", 0) == 1;
+  geometry.time = x.dim(geometry.batch_first ? 1 : 0);
+  geometry.batch = x.dim(geometry.batch_first ? 0 : 1);
+  geometry.input = x.dim(2);
+  geometry.hidden = r.dim(2);
+  geometry.gate_count = gate_count;
+  geometry.directions = r.dim(0);
+  return geometry;
+}
+
+GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout)
+    : m_(m),
+      n_(n),
+      empty_(m == 0 || n == 0 || k == 0),
+      plain_bytes_(static_cast<size_t>(n * k) * sizeof(float)) {
+  if (empty_) return;
+  const auto f32 = dnnl::memory::data_type::f32;
+  using Desc = dnnl::memory::desc;
+  const Desc a = PlainDesc(Shape{m, k});
+  const Desc b({k, n}, f32, dnnl::memory::format_tag::any);
+  const Desc y = PlainDesc(Shape{m, n});
+  const Desc bias_desc = PlainDesc(Shape{1, n});
+  const dnnl::matmul::primitive_desc primitive(
+      bias ? dnnl::matmul::desc(a, b, bias_desc, y) : dnnl::matmul::desc(a, b, y), UserScratchpad(),
+      OnednnEngine());
+  const Desc packed = primitive.weights_desc();
+  const Desc stored({k, n}, f32, dnnl::memory::format_tag::ba);
+  reorder_ = OnednnReorder(stored, packed);
+  weights_ = layout.Add(std::max(packed.get_size(), stored.get_size()));
+  scratchpad_ = layout.Add(primitive.scratchpad_desc().get_size());
+  std::vector<OnednnCall::Argument> arguments = {
+      {DNNL_ARG_SRC, a},
+      {DNNL_ARG_WEIGHTS, packed},
+      {DNNL_ARG_DST, y},
+      {DNNL_ARG_SCRATCHPAD, primitive.scratchpad_desc()}};
+  if (bias) arguments.push_back({DNNL_ARG_BIAS, bias_desc});
+  call_ = OnednnCall(dnnl::matmul(primitive), arguments);
+}
+
+absl::Status GateProduct<float>::Pack(const float* b, void* workspace) {
+  if (empty_) return absl::OkStatus();
+  void* const weights = At(workspace, weights_);
+  if (reorder_.needed()) return reorder_.Run(b, weights);
+  std::memcpy(weights, b, plain_bytes_);
+  return absl::OkStatus();
+}
+
+absl::Status GateProduct<float>::Run(const float* a, const float* bias, float* y, void* workspace) {
+  if (empty_) {
+    for (int64_t i = 0; i < m_ * n_; ++i) y[i] = bias == nullptr ? 0.0f : bias[i % n_];
+    return absl::OkStatus();
+  }
+  const void* const weights = At(workspace, weights_);
+  const void* const scratchpad = At(workspace, scratchpad_);
+  if (bias == nullptr) return call_.Run({a, weights, y, scratchpad});
+  return call_.Run({a, weights, y, scratchpad, bias});
+}
+
+absl::Status GateProduct<double>::Run(const double* a, const double* bias, double* y, void*) {
+  for (int64_t i = 0; i < m_; ++i) {
+    for (int64_t j = 0; j < n_; ++j) {
+      double sum = bias == nullptr ? 0.0 : bias[j];
+      for (int64_t k = 0; k < k_; ++k) sum += a[i * k_ + k] * b_[j * k_ + k];
+      y[i * n_ + j] = sum;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSequenceLengths(const std::string& node, const std::string& op,
+                                  const int32_t* lengths, int64_t batch, int64_t time) {
+  for (int64_t b = 0; b < batch; ++b) {
+    if (lengths[b] >= 0 && lengths[b] <= time) continue;
+    return absl::InvalidArgumentError(absl::StrCat("node '", node, "' (", op, "): sequence_lens[",
+                                                   b, "] is ", lengths[b], ", X has ", time,
+                                                   " steps"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename S>
+void Activate(const Activation& activation, double clip, S* values, int64_t count) {
+  if (clip > 0) {
+    const S limit = static_cast<S>(clip);
+    for (int64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
+  }
+  if constexpr (std::is_same_v<S, float>) {
+    if (activation.kind == ActivationKind::kSigmoid) return SigmoidInPlace(values, count);
+    if (activation.kind == ActivationKind::kTanh) return TanhInPlace(values, count);
+  }
+  switch (activation.kind) {
+    case ActivationKind::kSigmoid:
+      for (int64_t i = 0; i < count; ++i) values[i] = S(1) / (S(1) + std::exp(-values[i]));
+      return;
+    case ActivationKind::kTanh:
+      for (int64_t i = 0; i < count; ++i) values[i] = std::tanh(values[i]);
+      return;
+    case ActivationKind::kRelu:
+      for (int64_t i = 0; i < count; ++i) values[i] = std::max(values[i], S(0));
+      return;
+    default:
+      for (int64_t i = 0; i < count; ++i) values[i] = static_cast<S>(activation(values[i]));
+  }
+}
+
+template void Activate<float>(const Activation&, double, float*, int64_t);
+template void Activate<double>(const Activation&, double, double*, int64_t);
+
+}  // namespace weft::cpu
