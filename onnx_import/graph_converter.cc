@@ -366,6 +366,7 @@ absl::Status GraphConverter::AddOperator(const onnx::NodeProto& proto, int64_t v
 
   const NodeId first(graph_.node_capacity());
   if (spec.domain.empty()) {
+    if (version < 6) spec.attributes.Erase("consumed_inputs");  // a hint to reuse memory
     NodeUpgrade upgrade(graph_, spec, version);
     status = UpgradeRegistry::Global().Run(upgrade);
     if (!status.ok()) return Annotate(status, label);

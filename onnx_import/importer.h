@@ -52,7 +52,7 @@ struct ImportedModel {
   std::map<std::string, std::string> metadata;
 };
 
-// Converts a checked file. Operators of opsets 7 to 27 are rewritten to their newest form; an
+// Converts a checked file. Operators of opsets 1 to 27 are rewritten to their newest form; an
 // operator that no schema is registered for is kept as a node with a null schema (it can be
 // inspected, not run). Model-local functions are inlined. Every node and value gets a stable unique
 // name and origin.

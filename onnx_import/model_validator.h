@@ -13,7 +13,7 @@ namespace weft {
 // The file format and operator-set versions that are understood.
 inline constexpr int64_t kOldestIrVersion = 3;
 inline constexpr int64_t kNewestIrVersion = 14;
-inline constexpr int64_t kOldestOpset = 7;
+inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 27;
 // How deep subgraphs, and calls of model-local functions, may be nested.
 inline constexpr int kMaxNesting = 30;

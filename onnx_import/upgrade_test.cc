@@ -92,6 +92,42 @@ TEST(Upgrade, ClipTakesItsBoundsAsInputsOfTheDataType) {
                     HasSubstr("Clip(%x, _, %Clip_0/max)  #")));
 }
 
+TEST(Upgrade, OperandsAlignedAtAnAxisAreAlignedAtTheRight) {
+  const auto add = [](const std::string& attributes, const std::string& b) {
+    return "agraph (float[2,3,4] a, " + b + " b) => (float[2,3,4] y) { y = Add " + attributes +
+           " (a, b) }";
+  };
+  EXPECT_THAT(
+      Upgraded(6, add("<broadcast = 1, axis = 1>", "float[3]")),
+      AllOf(HasSubstr("constant %Add_0/axes = int64[1]{1}"),
+            HasSubstr("Unsqueeze(%b, %Add_0/axes)"), HasSubstr("Add(%a, %Add_0/aligned)  #")));
+  EXPECT_THAT(Upgraded(6, add("<broadcast = 1, axis = -1>", "float[4]")),
+              HasSubstr("Add(%a, %b)  #"));
+  EXPECT_THAT(Upgraded(6, add("<broadcast = 1>", "float[3,4]")), HasSubstr("Add(%a, %b)  #"));
+  EXPECT_THAT(ImportError(ModelOf(6, add("<broadcast = 1, axis = 2>", "float[3,4]"))),
+              HasSubstr("attribute 'axis' is 2, which does not fit operands of rank 3 and 2"));
+}
+
+TEST(Upgrade, SlopesPerChannelAreAlignedToTheirAxis) {
+  const std::string body =
+      "agraph (float[2,3,4,5] x, float[3] s) => (float[2,3,4,5] y) { y = PRelu (x, s) }";
+  EXPECT_THAT(Upgraded(6, body), HasSubstr("PRelu(%x, %PRelu_0/aligned)"));
+}
+
+TEST(Upgrade, CastsToFourBitsSaturatedOnce) {
+  const std::string body = Unary("Cast <to = 22>");
+  EXPECT_THAT(Upgraded(23, body), AllOf(HasSubstr("Clip(%x, %Cast_0/low, %Cast_0/high)"),
+                                        HasSubstr("Cast(%Cast_0/clipped)")));
+  EXPECT_THAT(Upgraded(24, body), HasSubstr("Cast(%x)"));
+}
+
+TEST(Upgrade, TopKTakesItsCountAsInput) {
+  const std::string body =
+      "agraph (float[5] x) => (float[2] v, int64[2] i) { v, i = TopK <k = 2> (x) }";
+  EXPECT_THAT(Upgraded(9, body), AllOf(HasSubstr("constant %TopK_0/k = int64[1]{2}"),
+                                       HasSubstr("TopK(%x, %TopK_0/k)")));
+}
+
 TEST(Upgrade, PadTakesItsWidthsAsInput) {
   EXPECT_THAT(Upgraded(10,
                        "agraph (float[2] x) => (float[4] y) {"

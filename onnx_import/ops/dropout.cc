@@ -7,6 +7,7 @@ namespace {
 
 absl::Status UpgradeDropout(NodeUpgrade& node) {
   node.MoveFloatToInput("ratio", 1, DType::kFloat32);
+  node.spec.attributes.Erase("is_test");  // before 7
   return absl::OkStatus();
 }
 
