@@ -17,7 +17,11 @@ OpSchema Comparison(std::string name, std::initializer_list<DType> dtypes) {
       .CostOf(FlopsPerElement(1));
 }
 
-WEFT_REGISTER_OP(Comparison("Equal", kRealTypes));
+WEFT_REGISTER_OP(Comparison("Equal", {DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                      DType::kBfloat16, DType::kInt8, DType::kInt16, DType::kInt32,
+                                      DType::kInt64, DType::kUint8, DType::kUint16, DType::kUint32,
+                                      DType::kUint64, DType::kBool, DType::kString})
+                     .Elements(ElementUse::kCompares));
 WEFT_REGISTER_OP(Comparison("Less", kNumericTypes));
 WEFT_REGISTER_OP(Comparison("Greater", kNumericTypes));
 
@@ -56,15 +60,16 @@ absl::Status WhereGradient(GradientContext& context) {
 
 WEFT_REGISTER_OP(OpSchema::Onnx("Where")
                      .Input("condition", {DType::kBool})
-                     .Input("X", kRealTypes)
-                     .Input("Y", kRealTypes)
+                     .Input("X")
+                     .Input("Y")
                      .Output("output")
                      .Infer(InferWhere)
                      .Gradient(WhereGradient)
                      .Sharding(LinearElementwiseRule({{1, 2}}))
                      .CostOf(FlopsPerElement(1))
                      .InPlace(1, 0)
-                     .InPlace(2, 0));
+                     .InPlace(2, 0)
+                     .Elements(ElementUse::kMoves));
 
 }  // namespace
 }  // namespace weft

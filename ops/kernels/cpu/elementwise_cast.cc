@@ -1,5 +1,5 @@
-// Cast. The byte-sized and larger real types in loops of their own; the 8-bit and 4-bit storage
-// types, which no computation uses, through CastTensor (which allocates).
+// Cast and BitCast. The byte-sized and larger real types in loops of their own; the 8-bit
+// and 4-bit storage types, which no computation uses, through CastTensor (which allocates).
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -111,7 +111,16 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCast(const PrepareContext& contex
   });
 }
 
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareBitCast(const PrepareContext& context) {
+  const size_t bytes = DTypeBytes(context.InputDType(0), context.InputShape(0).num_elements());
+  return MakeKernel([bytes](const KernelContext& run) {
+    if (bytes > 0) std::memcpy(run.outputs[0], run.inputs[0], bytes);
+    return absl::OkStatus();
+  });
+}
+
 WEFT_REGISTER_KERNEL("", "Cast", DeviceKind::kCpu, PrepareCast);
+WEFT_REGISTER_KERNEL("", "BitCast", DeviceKind::kCpu, PrepareBitCast);
 
 }  // namespace
 }  // namespace weft::cpu

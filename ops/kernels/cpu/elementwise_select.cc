@@ -1,16 +1,20 @@
 // Comparisons, Not and Where.
+#include <array>
+
 #include "ops/kernels/cpu/elementwise_loop.h"
 #include "ops/kernels/cpu/operand.h"
 
 namespace weft::cpu {
 namespace {
 
-enum class Comparison : uint8_t { kEqual, kLess, kGreater };
+enum class Comparison : uint8_t { kEqual, kLess, kGreater, kLessOrEqual, kGreaterOrEqual };
 
 template <Comparison comparison, typename C>
 bool Compare(C a, C b) {
   if constexpr (comparison == Comparison::kEqual) return a == b;
   if constexpr (comparison == Comparison::kLess) return a < b;
+  if constexpr (comparison == Comparison::kLessOrEqual) return a <= b;
+  if constexpr (comparison == Comparison::kGreaterOrEqual) return a >= b;
   return a > b;
 }
 
@@ -92,6 +96,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareWhere(const PrepareContext& conte
       return MakeWhere<uint32_t>(std::move(plan), threads);
     case 64:
       return MakeWhere<uint64_t>(std::move(plan), threads);
+    case 128:
+      return MakeWhere<std::array<uint64_t, 2>>(std::move(plan), threads);
     default:
       return context.Unimplemented("no kernel for elements of this size");
   }
@@ -103,6 +109,10 @@ WEFT_REGISTER_KERNEL("", "Less", DeviceKind::kCpu,
                      (PrepareComparison<Comparison::kLess, NumericTypes>));
 WEFT_REGISTER_KERNEL("", "Greater", DeviceKind::kCpu,
                      (PrepareComparison<Comparison::kGreater, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "LessOrEqual", DeviceKind::kCpu,
+                     (PrepareComparison<Comparison::kLessOrEqual, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "GreaterOrEqual", DeviceKind::kCpu,
+                     (PrepareComparison<Comparison::kGreaterOrEqual, NumericTypes>));
 WEFT_REGISTER_KERNEL("", "Not", DeviceKind::kCpu, PrepareNot);
 WEFT_REGISTER_KERNEL("", "Where", DeviceKind::kCpu, PrepareWhere);
 
