@@ -26,12 +26,12 @@ Shape Reduced(const Shape& shape, const Ints& axes, bool keepdims) {
   return reduced;
 }
 
-CaseGenerator Reduction(const std::string& op) {
-  return {[op](CaseRandom& random) {
+CaseGenerator Reduction(const std::string& op, double low = -1, double high = 1) {
+  return {[=](CaseRandom& random) {
     const Shape shape = random.OfRank(random.Between(1, 3));
     OpCase op_case{.op = op,
                    .attributes = {{"keepdims", int64_t{random.Coin()}}},
-                   .inputs = {random.Values(shape)}};
+                   .inputs = {random.Values(shape, low, high)}};
     if (random.Between(0, 3) != 0) op_case.inputs.push_back(Int64s(Axes(random, shape.rank())));
     return op_case;
   }};
@@ -131,7 +131,11 @@ OpCase BatchNormalizationGradCase(CaseRandom& random) {
 }  // namespace
 
 void AddReductionCases(CaseGenerators& generators) {
-  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax"}) generators[op] = Reduction(op);
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
+                         "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}) {
+    generators[op] = Reduction(op);
+  }
+  generators["ReduceLogSum"] = Reduction("ReduceLogSum", 0.5, 2);
   generators["ai.weft::BroadcastReduced"] = {BroadcastReducedCase};
   generators["ai.weft::SumToShape"] = {SumToShapeCase};
   generators["ai.weft::ElementCount"] = {ElementCountCase};

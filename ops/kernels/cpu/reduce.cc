@@ -1,11 +1,11 @@
-// ReduceSum, ReduceMean, ReduceMax and SumToShape.
+// ReduceSum, ReduceMean and SumToShape.
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
 #include "ops/axes.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/reduce_plain.h"
 #include "ops/kernels/cpu/reduce_plan.h"
 #include "ops/kernels/cpu/reduce_simd.h"
 #include "platform/status_macros.h"
@@ -56,7 +56,7 @@ void SumTiles(const ReducePlan& plan, double divisor, int threads, const float* 
   });
 }
 
-// ---- Other types and ReduceMax: plain loops.
+// ---- Other types: plain loops.
 
 // 64-bit sums of whole numbers wrap around; floats are added in double.
 template <typename T>
@@ -76,37 +76,6 @@ struct SumReducer {
     }
   }
 };
-
-// NaN stays; of no elements: the least value of the type.
-template <typename T>
-struct MaxReducer {
-  using Total = ComputeType<T>;
-  static constexpr Total kInitial = std::numeric_limits<Total>::has_infinity
-                                        ? -std::numeric_limits<Total>::infinity()
-                                        : std::numeric_limits<Total>::lowest();
-  static void Add(Total& total, ComputeType<T> x) {
-    if (x > total || x != x) total = x;
-  }
-  static T Result(Total total, double) { return Store<T>(total); }
-};
-
-template <typename Reducer, typename T>
-void ReducePlain(const ReducePlan& plan, double divisor, int threads, const T* x, T* out) {
-  const double cost = 1.0 * static_cast<double>(plan.rows * plan.run.size);
-  ParallelFor(threads, plan.outputs, 5 + cost, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      const T* base = x + plan.KeptOffset(o);
-      typename Reducer::Total total = Reducer::kInitial;
-      for (int64_t r = 0; r < plan.rows; ++r) {
-        const T* row = base + plan.RowOffset(r);
-        for (int64_t i = 0; i < plan.run.size; ++i) {
-          Reducer::Add(total, Load(row[i * plan.run.stride]));
-        }
-      }
-      out[o] = Reducer::Result(total, divisor);
-    }
-  });
-}
 
 // ---- Factories.
 
@@ -142,15 +111,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareSum(const PrepareContext& context
                         });
 }
 
-absl::StatusOr<std::vector<bool>> ReducedAxesOf(const PrepareContext& context) {
-  const Tensor* axes = context.HasInput(1) ? context.InputValue(1) : nullptr;
-  if (context.HasInput(1) && axes == nullptr) {
-    return context.InvalidArgument("the axes must be known when the program is compiled");
-  }
-  return ReducedAxes(context.InputShape(0).rank(), axes,
-                     context.attributes().Int("noop_with_empty_axes", 0) != 0);
-}
-
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareReduceSum(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxesOf(context));
   return PrepareSum(context, reduced, 1);
@@ -161,21 +121,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareReduceMean(const PrepareContext& 
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxesOf(context));
   const int64_t count = ReducedCount(context.InputPlacement(0).global_shape, reduced);
   return PrepareSum(context, reduced, static_cast<double>(count));
-}
-
-absl::StatusOr<std::unique_ptr<Kernel>> PrepareReduceMax(const PrepareContext& context) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxesOf(context));
-  ReducePlan plan = ReducePlan::Make(context.InputShape(0), reduced);
-  const int threads = context.threads();
-  return PrepareByDType(context, context.InputDType(0), RealTypes(),
-                        [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                          using T = decltype(zero);
-                          return MakeKernel([=, plan = std::move(plan)](const KernelContext& run) {
-                            ReducePlain<MaxReducer<T>>(plan, 1, threads, Input<T>(run, 0),
-                                                       Output<T>(run, 0));
-                            return absl::OkStatus();
-                          });
-                        });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareSumToShape(const PrepareContext& context) {
@@ -191,7 +136,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareSumToShape(const PrepareContext& 
 
 WEFT_REGISTER_KERNEL("", "ReduceSum", DeviceKind::kCpu, PrepareReduceSum);
 WEFT_REGISTER_KERNEL("", "ReduceMean", DeviceKind::kCpu, PrepareReduceMean);
-WEFT_REGISTER_KERNEL("", "ReduceMax", DeviceKind::kCpu, PrepareReduceMax);
 WEFT_REGISTER_KERNEL(kWeftDomain, "SumToShape", DeviceKind::kCpu, PrepareSumToShape);
 
 }  // namespace

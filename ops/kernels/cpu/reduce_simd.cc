@@ -1,5 +1,7 @@
 #include "ops/kernels/cpu/reduce_simd.h"
 
+#include <limits>
+
 #include "ops/kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,6 +25,57 @@ double SquaredDifferences(const float* a, const float* b, size_t n) {
     const FloatVector difference = hn::Sub(LoadUpTo(d, a + i, count), LoadUpTo(d, b + i, count));
     return hn::Mul(difference, difference);
   });
+}
+
+double Magnitudes(const float* x, size_t n) {
+  const FloatTag d;
+  return SumVectors(
+      n, [&](size_t i, size_t count) HWY_ATTR { return hn::Abs(LoadUpTo(d, x + i, count)); });
+}
+
+double Squares(const float* x, size_t n) {
+  const FloatTag d;
+  return SumVectors(n, [&](size_t i, size_t count) HWY_ATTR {
+    const FloatVector v = LoadUpTo(d, x + i, count);
+    return hn::Mul(v, v);
+  });
+}
+
+// The element that `beats` the others; NaN beats all.
+template <class VectorFn, class Fn>
+HWY_INLINE float Extreme(const float* x, size_t n, float initial, VectorFn beats, Fn beats_one) {
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  HWY_ALIGN float best[hn::MaxLanes(d)];
+  FloatVector a = hn::Set(d, initial);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const FloatVector v = hn::LoadU(d, x + i);
+    a = hn::IfThenElse(hn::Or(beats(v, a), hn::IsNaN(v)), v, a);
+  }
+  hn::Store(a, d, best);
+  float result = initial;
+  for (size_t k = 0; k < lanes; ++k) {
+    if (beats_one(best[k], result) || best[k] != best[k]) result = best[k];
+  }
+  for (; i < n; ++i) {
+    if (beats_one(x[i], result) || x[i] != x[i]) result = x[i];
+  }
+  return result;
+}
+
+float Maximum(const float* x, size_t n) {
+  return Extreme(
+      x, n, -std::numeric_limits<float>::infinity(),
+      [](FloatVector v, FloatVector a) HWY_ATTR { return hn::Gt(v, a); },
+      [](float v, float a) { return v > a; });
+}
+
+float Minimum(const float* x, size_t n) {
+  return Extreme(
+      x, n, std::numeric_limits<float>::infinity(),
+      [](FloatVector v, FloatVector a) HWY_ATTR { return hn::Lt(v, a); },
+      [](float v, float a) { return v < a; });
 }
 
 // Rows that are added in float32 before they go to the totals.
@@ -100,6 +153,10 @@ namespace weft::cpu {
 
 HWY_EXPORT(Sum);
 HWY_EXPORT(SquaredDifferences);
+HWY_EXPORT(Magnitudes);
+HWY_EXPORT(Squares);
+HWY_EXPORT(Maximum);
+HWY_EXPORT(Minimum);
 HWY_EXPORT(Columns);
 HWY_EXPORT(Fill);
 
@@ -108,6 +165,14 @@ double SumFloat(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Sum)(x, 
 double SumOfSquaredDifferences(const float* a, const float* b, size_t n) {
   return HWY_DYNAMIC_DISPATCH(SquaredDifferences)(a, b, n);
 }
+
+double SumOfMagnitudes(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Magnitudes)(x, n); }
+
+double SumOfSquares(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Squares)(x, n); }
+
+double MaxFloat(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Maximum)(x, n); }
+
+double MinFloat(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(Minimum)(x, n); }
 
 void SumColumns(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
   HWY_DYNAMIC_DISPATCH(Columns)(x, rows, stride, columns, totals);

@@ -20,6 +20,14 @@ void SumColumns(const float* x, int64_t rows, int64_t stride, int64_t columns, d
 // (a[0] - b[0])^2 + ... + (a[n-1] - b[n-1])^2
 double SumOfSquaredDifferences(const float* a, const float* b, size_t n);
 
+// |x[0]| + ... and x[0]^2 + ..., with the accuracy of SumFloat.
+double SumOfMagnitudes(const float* x, size_t n);
+double SumOfSquares(const float* x, size_t n);
+
+// The largest and the smallest element; NaN if there is one; an infinity of no elements.
+double MaxFloat(const float* x, size_t n);
+double MinFloat(const float* x, size_t n);
+
 void FillFloat(float value, float* out, size_t n);
 
 }  // namespace weft::cpu

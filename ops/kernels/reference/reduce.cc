@@ -40,15 +40,30 @@ absl::Status Sum(ReferenceCall& call, bool mean) {
   return absl::OkStatus();
 }
 
-absl::Status Max(ReferenceCall& call) {
+// Folds the elements that belong to each element of the output, which begins as `initial`, and
+// finishes it.
+absl::Status Fold(ReferenceCall& call, double initial, double (*fold)(double total, double x),
+                  double (*finish)(double total)) {
   const ReferenceOperand& x = call.input(0);
   ReferenceOperand& y = call.output(0);
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, x.shape.rank(), 1));
-  y.values.assign(y.values.size(), -std::numeric_limits<double>::infinity());
-  ForEachElement(x.shape, reduced, [&](int64_t big, int64_t small) {
-    y[small] = x[big] > y[small] || std::isnan(x[big]) ? x[big] : y[small];
-  });
+  y.values.assign(y.values.size(), initial);
+  ForEachElement(x.shape, reduced,
+                 [&](int64_t big, int64_t small) { y[small] = fold(y[small], x[big]); });
+  for (double& value : y.values) {
+    value = finish(value);
+    if (IsInteger(y.dtype)) value = std::trunc(value);
+  }
   return absl::OkStatus();
+}
+
+double Larger(double total, double x) { return x > total || std::isnan(x) ? x : total; }
+double Smaller(double total, double x) { return x < total || std::isnan(x) ? x : total; }
+double Itself(double total) { return total; }
+
+KernelFactory ReferenceFold(double initial, double (*fold)(double total, double x),
+                            double (*finish)(double total)) {
+  return ReferenceKernel([=](ReferenceCall& call) { return Fold(call, initial, fold, finish); });
 }
 
 absl::Status BroadcastReduced(ReferenceCall& call) {
@@ -77,7 +92,30 @@ WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceSum", ReferenceKernel([](ReferenceCall
 WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMean", ReferenceKernel([](ReferenceCall& call) {
                                  return Sum(call, /*mean=*/true);
                                }));
-WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMax", ReferenceKernel(Max));
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMax", ReferenceFold(-kInfinity, Larger, Itself));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceMin", ReferenceFold(kInfinity, Smaller, Itself));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceProd",
+                               ReferenceFold(
+                                   1, [](double t, double x) { return t * x; }, Itself));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceL1",
+                               ReferenceFold(
+                                   0, [](double t, double x) { return t + std::abs(x); }, Itself));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceSumSquare",
+                               ReferenceFold(
+                                   0, [](double t, double x) { return t + x * x; }, Itself));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceL2",
+                               ReferenceFold(
+                                   0, [](double t, double x) { return t + x * x; },
+                                   [](double t) { return std::sqrt(t); }));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceLogSum",
+                               ReferenceFold(
+                                   0, [](double t, double x) { return t + x; },
+                                   [](double t) { return std::log(t); }));
+WEFT_REGISTER_REFERENCE_KERNEL("", "ReduceLogSumExp",
+                               ReferenceFold(
+                                   0, [](double t, double x) { return t + std::exp(x); },
+                                   [](double t) { return std::log(t); }));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "BroadcastReduced", ReferenceKernel(BroadcastReduced));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "SumToShape", ReferenceKernel(SumToShape));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "ElementCount", ReferenceKernel([](ReferenceCall& call) {
