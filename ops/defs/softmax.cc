@@ -1,4 +1,4 @@
-// Softmax and LogSoftmax over one axis (opset 13), and their backward kernels.
+// Softmax, LogSoftmax and Hardmax over one axis (opset 13), and their backward kernels.
 #include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "platform/status_macros.h"
@@ -48,6 +48,15 @@ OpSchema Backward(std::string name, double flops) {
 
 WEFT_REGISTER_OP(Forward("Softmax", "SoftmaxGrad"));
 WEFT_REGISTER_OP(Forward("LogSoftmax", "LogSoftmaxGrad"));
+// One at the first largest element: a step, without a slope.
+WEFT_REGISTER_OP(OpSchema::Onnx("Hardmax")
+                     .Input("input", kFloatTypes)
+                     .Output("output")
+                     .Attr("axis", AttributeType::kInt)
+                     .Infer(InferSoftmax)
+                     .NoGradient()
+                     .Sharding(WholeAxisRule("axis", -1))
+                     .CostOf(FlopsPerElement(1)));
 // y * (dy - sum(dy * y))
 WEFT_REGISTER_OP(Backward("SoftmaxGrad", 4));
 // dy - exp(y) * sum(dy)

@@ -1,0 +1,48 @@
+// CumSum and CumProd along an axis that is an operand.
+#include "absl/strings/str_cat.h"
+#include "ops/defs/gradients.h"
+#include "ops/defs/rules.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status InferCumulative(InferenceContext& context) {
+  const std::optional<Shape> axis = context.InputShape(1).ToConcrete();
+  if (axis.has_value() && axis->num_elements() != 1) {
+    return context.Error(
+        absl::StrCat("the axis has the shape ", axis->ToString(), ", expected one element"));
+  }
+  return InferLikeFirstInput(context);
+}
+
+OpSchema Cumulative(std::string name) {
+  return OpSchema::Onnx(std::move(name))
+      .Input("x", kNumericTypes)
+      .Input("axis", kIndexTypes)
+      .NeverLearnable()
+      .Output("y")
+      .Attr("exclusive", AttributeType::kInt)
+      .Attr("reverse", AttributeType::kInt)
+      .Infer(InferCumulative)
+      .CostOf(FlopsPerElement(1));
+}
+
+// An element counts in all sums from its own on: the sums of dy in the other direction.
+absl::Status CumSumGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const Attributes& attributes = context.node().attributes;
+  const int64_t reverse = attributes.Int("reverse", 0) == 0 ? 1 : 0;
+  context.SetInputGradient(
+      0, b.Op("CumSum", {dy, context.Input(1)},
+              {{"exclusive", attributes.Int("exclusive", 0)}, {"reverse", reverse}}));
+  return b.status();
+}
+
+WEFT_REGISTER_OP(Cumulative("CumSum").Gradient(CumSumGradient));
+WEFT_REGISTER_OP(Cumulative("CumProd"));
+
+}  // namespace
+}  // namespace weft
