@@ -36,6 +36,7 @@ const CaseGenerators& RandomCases() {
     AddReductionCases(*generators);
     AddImageCases(*generators);
     AddLossCases(*generators);
+    AddMathCases(*generators);
     return generators;
   }();
   return *all;

@@ -60,6 +60,7 @@ void AddProductCases(CaseGenerators& generators);
 void AddReductionCases(CaseGenerators& generators);
 void AddImageCases(CaseGenerators& generators);
 void AddLossCases(CaseGenerators& generators);
+void AddMathCases(CaseGenerators& generators);
 
 // The sizes of a shape.
 std::vector<int64_t> DimsOf(const Shape& shape);
