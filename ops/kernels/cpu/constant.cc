@@ -6,19 +6,29 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/strided_copy.h"
+#include "ops/kernels/cpu/wide_element.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConstantOfShape(const PrepareContext& context) {
-  WEFT_ASSIGN_OR_RETURN(const int width, ElementBytes(context, context.OutputDType(0)));
+  const DType dtype = context.OutputDType(0);
+  const int bits = DTypeBits(dtype);
+  const bool packed = bits > 0 && bits < 8;
+  const int width = packed ? 1 : bits / 8;
+  if (width == 0) return context.Unimplemented("no kernel for this dtype");
   std::array<char, 16> element = {};  // zero, unless attribute value says otherwise
   const Attribute* value = context.attributes().Find("value");
   if (value != nullptr && std::holds_alternative<Tensor>(*value)) {
     std::memcpy(element.data(), std::get<Tensor>(*value).raw_data(), width);
   }
-  const int64_t count = context.OutputShape(0).num_elements();
+  // A byte full of packed elements.
+  for (int i = 1; packed && i < 8 / bits; ++i) {
+    SetPackedAt(element.data(), bits, i, PackedAt(element.data(), bits, 0));
+  }
+  const int64_t elements = context.OutputShape(0).num_elements();
+  const int64_t count = packed ? DTypeBytes(dtype, elements) : elements;
   return MakeKernel([fill = StridedCopy({{count, 0, 1}}, width), element,
                      threads = context.threads()](const KernelContext& run) {
     fill.Run(element.data(), run.outputs[0], threads);

@@ -1,0 +1,272 @@
+// ScatterElements, ScatterND, GatherND, TensorScatter: elements and rows written to and read from
+// the places that index tensors name; and ai.weft::GatherNdGrad.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "ops/defs/gradients.h"
+#include "ops/defs/rules.h"
+#include "ops/defs/shape_dims.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status CheckReduction(const InferenceContext& context) {
+  const std::string reduction = context.attributes().String("reduction", "none");
+  for (const char* known : {"none", "add", "mul", "max", "min"}) {
+    if (reduction == known) return absl::OkStatus();
+  }
+  return context.Error(absl::StrCat("attribute reduction is '", reduction,
+                                    "', expected none, add, mul, max or min"));
+}
+
+// ---- ScatterElements
+
+absl::Status InferScatterElements(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckReduction(context));
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 2}));
+  const SymbolicShape& data = context.InputShape(0);
+  const SymbolicShape& indices = context.InputShape(1);
+  const SymbolicShape& updates = context.InputShape(2);
+  context.SetOutput(0, context.InputType(0).dtype, data);
+  if (!data.has_rank() || !indices.has_rank() || !updates.has_rank()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        AxisOf(context, context.attributes().Int("axis", 0), data.rank()));
+  bool fits = data.rank() == indices.rank() && updates.rank() == indices.rank();
+  for (int d = 0; fits && d < data.rank(); ++d) {
+    fits = MergeDims(indices.dim(d), updates.dim(d)).has_value();
+    if (!fits || d == axis || !data.dim(d).is_known() || !indices.dim(d).is_known()) continue;
+    fits = indices.dim(d).size() <= data.dim(d).size();
+  }
+  if (fits) return absl::OkStatus();
+  return context.Error(absl::StrCat("indices ", indices.ToString(), " and updates ",
+                                    updates.ToString(), " do not fit data ", data.ToString(),
+                                    ": expected equal shapes of the same rank and no axis longer, "
+                                    "but for axis ",
+                                    axis));
+}
+
+// What the elements that are written over have no part in.
+absl::Status ScatterGradient(GradientContext& context, const std::string& gather,
+                             const Attributes& attributes) {
+  const std::string reduction = context.node().attributes.String("reduction", "none");
+  if (reduction != "none" && reduction != "add") {
+    return absl::UnimplementedError(
+        absl::StrCat("node '", context.node().name, "': no gradient of ", context.node().op,
+                     " with reduction '", reduction, "', only none and add"));
+  }
+  GraphBuilder& b = context.builder();
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  const ValueId indices = context.Input(1);
+  if (context.NeedsInputGradient(0)) {
+    ValueId data_gradient = dy;
+    if (reduction == "none") {
+      WEFT_ASSIGN_OR_RETURN(Tensor zero, Tensor::Zeros(b.type(dy).dtype, Shape{1}));
+      const ValueId zeros =
+          b.Op("ConstantOfShape", {ShapeOf(b, context.Input(2))}, {{"value", std::move(zero)}});
+      data_gradient = b.Op(context.node().op, {dy, indices, zeros}, attributes);
+    }
+    context.SetInputGradient(0, data_gradient);
+  }
+  if (context.NeedsInputGradient(2)) {
+    context.SetInputGradient(2, b.Op(gather, {dy, indices}, attributes));
+  }
+  return b.status();
+}
+
+absl::Status ScatterElementsGradient(GradientContext& context) {
+  return ScatterGradient(context, "GatherElements",
+                         {{"axis", context.node().attributes.Int("axis", 0)}});
+}
+
+WEFT_REGISTER_OP(OpSchema::Onnx("ScatterElements")
+                     .Input("data")
+                     .Input("indices", kIndexTypes)
+                     .Input("updates")
+                     .Output("output")
+                     .Attr("axis", AttributeType::kInt)
+                     .Attr("reduction", AttributeType::kString)
+                     .Infer(InferScatterElements)
+                     .Gradient(ScatterElementsGradient)
+                     .CostOf(MovementCost)
+                     .InPlace(0, 0));
+
+// ---- GatherND, ScatterND
+
+// How many axes of the data a tuple of the indices names; -1 while that is not known.
+absl::StatusOr<int> TupleDepth(InferenceContext& context, const SymbolicShape& data,
+                               const SymbolicShape& indices, int batch_dims) {
+  if (!indices.has_rank() || !data.has_rank()) return -1;
+  if (indices.rank() < 1 || data.rank() < 1) {
+    return context.Error(absl::StrCat("data ", data.ToString(), " and indices ", indices.ToString(),
+                                      " must have at least one axis"));
+  }
+  const Dim& last = indices.dim(indices.rank() - 1);
+  if (!last.is_known()) return -1;
+  const bool batches = batch_dims >= 0 && batch_dims < std::min(data.rank(), indices.rank());
+  if (batches && last.size() <= data.rank() - batch_dims) return static_cast<int>(last.size());
+  return context.Error(absl::StrCat("the tuples of indices ", indices.ToString(),
+                                    " (the last axis) index more axes than data ", data.ToString(),
+                                    " has after ", batch_dims, " batch axes"));
+}
+
+// Sets the shape of rows gathered from, or put into, `data`.
+absl::StatusOr<SymbolicShape> RowsShape(InferenceContext& context, const SymbolicShape& data,
+                                        const SymbolicShape& indices, int batch_dims) {
+  WEFT_ASSIGN_OR_RETURN(const int depth, TupleDepth(context, data, indices, batch_dims));
+  if (depth < 0) return SymbolicShape();
+  Dims dims(indices.dims().begin(), indices.dims().end() - 1);
+  for (int d = 0; d < batch_dims; ++d) {
+    const std::optional<Dim> merged = MergeDims(data.dim(d), indices.dim(d));
+    if (!merged.has_value()) {
+      return context.Error(absl::StrCat("batch axis ", d, " differs between data ", data.ToString(),
+                                        " and indices ", indices.ToString()));
+    }
+    dims[d] = *merged;
+  }
+  dims.insert(dims.end(), data.dims().begin() + batch_dims + depth, data.dims().end());
+  return SymbolicShape(std::move(dims));
+}
+
+absl::Status InferGatherNd(InferenceContext& context) {
+  const DType dtype = context.InputType(0).dtype;
+  const int batch_dims = static_cast<int>(context.attributes().Int("batch_dims", 0));
+  WEFT_ASSIGN_OR_RETURN(const SymbolicShape rows, RowsShape(context, context.InputShape(0),
+                                                            context.InputShape(1), batch_dims));
+  if (!rows.has_rank()) {
+    context.SetOutput(0, dtype, SymbolicShape());
+    return absl::OkStatus();
+  }
+  return SetCheckedOutput(context, dtype, rows.dims());
+}
+
+absl::Status GatherNdGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  context.SetInputGradient(
+      0, b.WeftOp("GatherNdGrad", {dy, context.Input(1), ShapeOf(b, context.Input(0))},
+                  {{"batch_dims", context.node().attributes.Int("batch_dims", 0)}}));
+  return b.status();
+}
+
+absl::Status InferGatherNdGrad(InferenceContext& context) {
+  const DType dtype = context.InputType(0).dtype;
+  WEFT_ASSIGN_OR_RETURN(const std::optional<Dims> dims, TargetDims(context, 2));
+  if (!dims.has_value()) {
+    context.SetOutput(0, dtype, SymbolicShape());
+    return absl::OkStatus();
+  }
+  const int batch_dims = static_cast<int>(context.attributes().Int("batch_dims", 0));
+  WEFT_RETURN_IF_ERROR(
+      RowsShape(context, SymbolicShape(*dims), context.InputShape(1), batch_dims).status());
+  return SetCheckedOutput(context, dtype, *dims);
+}
+
+absl::Status InferScatterNd(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckReduction(context));
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 2}));
+  const SymbolicShape& data = context.InputShape(0);
+  const SymbolicShape& updates = context.InputShape(2);
+  context.SetOutput(0, context.InputType(0).dtype, data);
+  WEFT_ASSIGN_OR_RETURN(const SymbolicShape rows,
+                        RowsShape(context, data, context.InputShape(1), 0));
+  if (!rows.has_rank() || !updates.has_rank()) return absl::OkStatus();
+  bool fits = rows.rank() == updates.rank();
+  for (int d = 0; fits && d < rows.rank(); ++d) {
+    fits = MergeDims(rows.dim(d), updates.dim(d)).has_value();
+  }
+  if (fits) return absl::OkStatus();
+  return context.Error(absl::StrCat(
+      "updates ", updates.ToString(), " do not fit data ", data.ToString(), " and indices ",
+      context.InputShape(1).ToString(), ", expected ", rows.ToString()));
+}
+
+WEFT_REGISTER_OP(OpSchema::Onnx("GatherND")
+                     .Input("data")
+                     .Input("indices", {DType::kInt64})
+                     .Output("output")
+                     .Attr("batch_dims", AttributeType::kInt)
+                     .Infer(InferGatherNd)
+                     .Gradient(GatherNdGradient)
+                     .CostOf(MovementCost));
+
+// ddata of GatherND(data, indices): zeros of `shape`, to which the rows of dy are added in the
+// order of the indices.
+WEFT_REGISTER_OP(OpSchema::Weft("GatherNdGrad")
+                     .Input("dy", kFloatTypes)
+                     .Input("indices", {DType::kInt64})
+                     .Input("shape", {DType::kInt64})
+                     .Output("ddata")
+                     .Attr("batch_dims", AttributeType::kInt)
+                     .Infer(InferGatherNdGrad)
+                     .NoGradient()
+                     .CostOf(FlopsPerElement(1))
+                     .ValueInputs({2}));
+
+WEFT_REGISTER_OP(OpSchema::Onnx("ScatterND")
+                     .Input("data")
+                     .Input("indices", {DType::kInt64})
+                     .Input("updates")
+                     .Output("output")
+                     .Attr("reduction", AttributeType::kString)
+                     .Infer(InferScatterNd)
+                     .Gradient([](GradientContext& context) {
+                       return ScatterGradient(context, "GatherND", {});
+                     })
+                     .CostOf(MovementCost)
+                     .InPlace(0, 0));
+
+// ---- TensorScatter
+
+absl::Status CheckCache(InferenceContext& context, const SymbolicShape& cache,
+                        const SymbolicShape& update) {
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        AxisOf(context, context.attributes().Int("axis", -2), cache.rank()));
+  if (axis == 0) return context.Error("axis 0 is the batch, expected the axis of the sequence");
+  bool fits = cache.rank() == update.rank();
+  for (int d = 0; fits && d < cache.rank(); ++d) {
+    const Dim& whole = cache.dim(d);
+    const Dim& part = update.dim(d);
+    if (!whole.is_known() || !part.is_known()) continue;
+    fits = d == axis ? part.size() <= whole.size() : part.size() == whole.size();
+  }
+  if (fits && context.HasInput(2) && context.InputShape(2).has_rank()) {
+    const SymbolicShape& starts = context.InputShape(2);
+    fits = starts.rank() == 1 && MergeDims(starts.dim(0), cache.dim(0)).has_value();
+  }
+  if (fits) return absl::OkStatus();
+  return context.Error(absl::StrCat("the update ", update.ToString(), " does not fit the cache ",
+                                    cache.ToString(), ": expected the same shape, axis ", axis,
+                                    " not longer, and one write index per sample"));
+}
+
+absl::Status InferTensorScatter(InferenceContext& context) {
+  const std::string mode = context.attributes().String("mode", "linear");
+  if (mode != "linear" && mode != "circular") {
+    return context.Error(
+        absl::StrCat("attribute mode is '", mode, "', expected linear or circular"));
+  }
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
+  const SymbolicShape& cache = context.InputShape(0);
+  context.SetOutput(0, context.InputType(0).dtype, cache);
+  if (!cache.has_rank() || !context.InputShape(1).has_rank()) return absl::OkStatus();
+  return CheckCache(context, cache, context.InputShape(1));
+}
+
+WEFT_REGISTER_OP(OpSchema::Onnx("TensorScatter")
+                     .Input("past_cache")
+                     .Input("update")
+                     .OptionalInput("write_indices", {DType::kInt64})
+                     .Output("present_cache")
+                     .Attr("axis", AttributeType::kInt)
+                     .Attr("mode", AttributeType::kString)
+                     .Infer(InferTensorScatter)
+                     .CostOf(MovementCost)
+                     .InPlace(0, 0));
+
+}  // namespace
+}  // namespace weft
