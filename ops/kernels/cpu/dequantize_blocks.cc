@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "ops/kernels/cpu/operand.h"
+#include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/wide_element.h"
+
+namespace weft::cpu {
+namespace {
+
+// weight[n, k] = (q - zero point) * scale of k's block.
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareDequantizeBlocks(const PrepareContext& context) {
+  const Attributes& attributes = context.attributes();
+  const int64_t rows = attributes.Int("N", 0);
+  const int64_t columns = attributes.Int("K", 0);
+  const int64_t size = attributes.Int("block_size", 32);
+  const int bits = static_cast<int>(attributes.Int("bits", 4));
+  const int64_t blocks = (columns + size - 1) / size;
+  const bool has_zeros = context.HasInput(2);
+  const bool packed_zeros = context.InputDType(2) == DType::kUint8;
+  if (has_zeros && !packed_zeros && context.InputDType(2) != context.InputDType(1)) {
+    return context.Unimplemented("zero points are neither uint8 nor of the scales' type");
+  }
+  const int64_t zero_row = (blocks * bits + 7) / 8 * 8 / bits;  // elements of a padded row
+  return PrepareByDType(context, context.InputDType(1), FloatTypes(), [&](auto type) {
+    using T = decltype(type);
+    return MakeKernel([=, threads = context.threads()](const KernelContext& run) {
+      const auto at = [&](int input, int64_t i) -> int {
+        const auto* bytes = static_cast<const uint8_t*>(run.inputs[input]);
+        return bits == 8 ? bytes[i] : PackedAt(bytes, bits, i);
+      };
+      ParallelFor(
+          threads, rows * blocks, static_cast<double>(size), 1, [&](int64_t begin, int64_t end) {
+            for (int64_t block = begin; block < end; ++block) {
+              const int64_t row = block / blocks;
+              const int64_t first = block % blocks * size;
+              float zero = static_cast<float>(1 << (bits - 1));
+              if (packed_zeros) {
+                zero = static_cast<float>(at(2, row * zero_row + block % blocks));
+              } else if (has_zeros) {
+                zero = static_cast<float>(Load(Input<T>(run, 2)[block]));
+              }
+              const float scale = static_cast<float>(Load(Input<T>(run, 1)[block]));
+              for (int64_t k = first; k < std::min(first + size, columns); ++k) {
+                const int q = at(0, block * size + k - first);
+                Output<T>(run, 0)[row * columns + k] =
+                    Store<T>(static_cast<ComputeType<T>>((static_cast<float>(q) - zero) * scale));
+              }
+            }
+          });
+      return absl::OkStatus();
+    });
+  });
+}
+
+WEFT_REGISTER_KERNEL(kWeftDomain, "DequantizeBlocks", DeviceKind::kCpu, PrepareDequantizeBlocks);
+
+}  // namespace
+}  // namespace weft::cpu
