@@ -3,7 +3,9 @@
 // their gradients, and each kind of state; outputs: the values and each kind of state.
 //
 // Files carry them; training itself adds the in-place updates of update.cc.
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ops/defs/rules.h"
@@ -78,6 +80,24 @@ WEFT_REGISTER_OP(Update("Momentum", 1)
                      .Attr("alpha", AttributeType::kFloat, /*required=*/true)
                      .Attr("beta", AttributeType::kFloat, /*required=*/true)
                      .Attr("mode", AttributeType::kString, /*required=*/true));
+
+// ---- Gradient: names what it differentiates; training/ puts nodes in its place (see
+// training/gradient_nodes.h).
+
+absl::Status InferGradient(InferenceContext& context) {
+  for (int o = 0; o < std::min(context.num_outputs(), context.num_inputs()); ++o) {
+    if (context.HasOutput(o) && context.HasInput(o)) context.SetOutput(o, context.InputType(o));
+  }
+  return absl::OkStatus();
+}
+
+WEFT_REGISTER_OP(OpSchema(kDomain, "Gradient")
+                     .VariadicInput("Inputs")
+                     .VariadicOutput("Outputs")
+                     .Attr("xs", AttributeType::kStrings, /*required=*/true)
+                     .Attr("y", AttributeType::kString, /*required=*/true)
+                     .Attr("zs", AttributeType::kStrings)
+                     .Infer(InferGradient));
 
 }  // namespace
 }  // namespace weft

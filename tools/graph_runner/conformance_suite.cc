@@ -14,6 +14,7 @@
 #include "onnx_import/importer.h"
 #include "onnx_import/tensor_proto.h"
 #include "platform/status_macros.h"
+#include "training/gradient_nodes.h"
 
 namespace weft {
 namespace {
@@ -74,6 +75,7 @@ absl::Status RunDataSets(FileSystem& files, const ConformanceCase& conformance_c
   options.parameters_as_variables = false;
   WEFT_ASSIGN_OR_RETURN(ImportedModel model,
                         ImportModelFile(files, conformance_case.model, options));
+  WEFT_RETURN_IF_ERROR(ReplaceGradientNodes(model.graph));
   const Graph graph = model.graph.Clone();
   ForwardRunner runner(std::move(model.graph), {});
   for (const std::string& set : sets) {

@@ -15,6 +15,7 @@
 #include "tools/graph_runner/named_files.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/value_files.h"
+#include "training/gradient_nodes.h"
 
 namespace weft {
 namespace {
@@ -92,6 +93,8 @@ class RunCommand final : public Command {
     options.parameters_as_variables = false;
     auto model = ImportModelFile(RealFileSystem(), model_, options);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+    const absl::Status replaced = ReplaceGradientNodes(model->graph);
+    if (!replaced.ok()) return WithExitCode(replaced, ExitCode::kModel);
     auto inputs = ReadInputs(model->graph, *named);
     if (!inputs.ok()) return WithExitCode(inputs.status(), ExitCode::kData);
 
