@@ -27,6 +27,14 @@ TEST(ConstantOfShapeTest, FillsWithTheValue) {
   EXPECT_TRUE(ExpectOutputs(FillCase({0, 3}), {Tensor::Of<float>({0, 3}, std::vector<float>{})}));
 }
 
+TEST(ConstantOfShapeTest, FillsElementsSmallerThanAByte) {
+  const Tensor five = *CastTensor(Tensor::Of<int32_t>({1}, std::vector<int32_t>{5}), DType::kInt4);
+  const auto outputs = testing::RunOp(FillCase({5}, {{"value", five}}));
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ((*outputs)[0].dtype(), DType::kInt4);
+  EXPECT_EQ(*ToInt64s((*outputs)[0]), (std::vector<int64_t>{5, 5, 5, 5, 5}));
+}
+
 TEST(ConstantOfShapeTest, LargeTensors) {
   const Tensor half = Tensor::Of<float>({1}, std::vector<float>{0.5f});
   EXPECT_TRUE(ExpectOutputs(FillCase({300, 1001}, {{"value", half}}),

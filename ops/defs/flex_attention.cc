@@ -115,8 +115,7 @@ absl::StatusOr<std::vector<ValueId>> ExpandFlexAttention(ExpandContext& context)
   scores = CastTo(b, scores, precision);
   WEFT_ASSIGN_OR_RETURN(scores, Modified(context, "score_mod", scores));
   ValueId probabilities = b.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  WEFT_ASSIGN_OR_RETURN(probabilities,
-                        Modified(context, "prob_mod", probabilities));
+  WEFT_ASSIGN_OR_RETURN(probabilities, Modified(context, "prob_mod", probabilities));
   const ValueId y = b.Op("MatMul", {probabilities, CastTo(b, v, precision)});
   const ValueId result = CastTo(b, y, dtype);
   WEFT_RETURN_IF_ERROR(b.status());

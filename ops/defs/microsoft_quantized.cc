@@ -16,14 +16,17 @@ struct Blocks {
   int64_t per_row() const { return (columns + size - 1) / size; }
 };
 
+// Of rows, columns and blocks: so that no product of them overflows.
+constexpr int64_t kMostElements = int64_t{1} << 28;
+
 absl::StatusOr<Blocks> ReadBlocks(const InferenceContext& context) {
   const Attributes& attributes = context.attributes();
   const Blocks blocks = {attributes.Int("N", 0), attributes.Int("K", 0), attributes.Int("bits", 4),
                          attributes.Int("block_size", 32)};
   const bool bits = blocks.bits == 2 || blocks.bits == 4 || blocks.bits == 8;
-  const bool sizes = blocks.rows >= 1 && blocks.rows <= kMaxDim && blocks.columns >= 1 &&
-                     blocks.columns <= kMaxDim && blocks.size >= 8 && blocks.size <= kMaxDim &&
-                     blocks.size % 8 == 0;
+  const bool sizes = blocks.rows >= 1 && blocks.rows <= kMostElements && blocks.columns >= 1 &&
+                     blocks.columns <= kMostElements && blocks.size >= 8 &&
+                     blocks.size <= kMostElements && blocks.size % 8 == 0;
   if (bits && sizes) return blocks;
   return context.Error(
       absl::StrCat("attributes N ", blocks.rows, ", K ", blocks.columns, ", bits ", blocks.bits,

@@ -10,6 +10,9 @@
 namespace weft {
 namespace {
 
+// So that pairs of classes can be counted.
+constexpr int64_t kMostClasses = int64_t{1} << 20;
+
 // The labels by class number; one alone comes after its opposite.
 Tensor LabelsOf(const Attributes& attributes, const std::string& int_labels) {
   std::vector<std::string> strings = attributes.Strings("classlabels_strings");
@@ -82,7 +85,10 @@ ExpandFn ExpandClassifier(const std::string& op, const std::string& int_labels) 
 absl::Status InferClassify(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckRows(context));
   const int64_t classes = context.attributes().Int("classes", 1);
-  if (classes < 1) return context.Error(absl::StrCat("attribute classes is ", classes));
+  if (classes < 1 || classes > kMostClasses) {
+    return context.Error(
+        absl::StrCat("attribute classes is ", classes, ", expected 1 to ", kMostClasses));
+  }
   SetOutputs(context, DType::kInt64, classes);
   return absl::OkStatus();
 }

@@ -15,6 +15,13 @@ namespace {
 
 absl::Status CheckReduction(const InferenceContext& context) {
   const std::string reduction = context.attributes().String("reduction", "none");
+  const DType dtype = context.InputType(0).dtype;
+  const bool numbers = dtype == DType::kInvalid ||
+                       std::find(kRealTypes.begin(), kRealTypes.end(), dtype) != kRealTypes.end();
+  if (reduction != "none" && !numbers) {
+    return context.Error(absl::StrCat("reduction '", reduction, "' of ",
+                                      std::string(DTypeName(dtype)), " elements is not defined"));
+  }
   for (const char* known : {"none", "add", "mul", "max", "min"}) {
     if (reduction == known) return absl::OkStatus();
   }
@@ -89,6 +96,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ScatterElements")
                      .Output("output")
                      .Attr("axis", AttributeType::kInt)
                      .Attr("reduction", AttributeType::kString)
+                     .Elements(ElementUse::kMoves)
                      .Infer(InferScatterElements)
                      .Gradient(ScatterElementsGradient)
                      .CostOf(MovementCost)
@@ -190,6 +198,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GatherND")
                      .Input("indices", {DType::kInt64})
                      .Output("output")
                      .Attr("batch_dims", AttributeType::kInt)
+                     .Elements(ElementUse::kMoves)
                      .Infer(InferGatherNd)
                      .Gradient(GatherNdGradient)
                      .CostOf(MovementCost));
@@ -213,6 +222,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ScatterND")
                      .Input("updates")
                      .Output("output")
                      .Attr("reduction", AttributeType::kString)
+                     .Elements(ElementUse::kMoves)
                      .Infer(InferScatterNd)
                      .Gradient([](GradientContext& context) {
                        return ScatterGradient(context, "GatherND", {});
@@ -264,6 +274,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("TensorScatter")
                      .Output("present_cache")
                      .Attr("axis", AttributeType::kInt)
                      .Attr("mode", AttributeType::kString)
+                     .Elements(ElementUse::kMoves)
                      .Infer(InferTensorScatter)
                      .CostOf(MovementCost)
                      .InPlace(0, 0));

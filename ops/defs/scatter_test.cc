@@ -168,6 +168,19 @@ TEST(TensorScatter, WritesAtEverySamplesPosition) {
   EXPECT_TRUE(TensorsNear((*linear)[0], Written(op_case.inputs[0], op_case.inputs[1], {3, 0})));
 }
 
+TEST(TensorScatter, MovesElementsSmallerThanAByte) {
+  OpCase op_case{.op = "TensorScatter",
+                 .inputs = {RandomTensor({1, 5, 3}, 1, -8, 8, DType::kInt8),
+                            RandomTensor({1, 2, 3}, 2, -8, 8, DType::kInt8), Int64s({1})}};
+  const auto bytes = RunOp(op_case);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  for (int i = 0; i < 2; ++i) op_case.inputs[i] = Cast(op_case.inputs[i], DType::kInt4);
+  const auto packed = RunOp(op_case);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ((*packed)[0].dtype(), DType::kInt4);
+  EXPECT_EQ(*ToInt64s((*packed)[0]), *ToInt64s((*bytes)[0]));
+}
+
 TEST(TensorScatter, PositionsPastTheEndAreNamed) {
   const OpCase op_case{
       .op = "TensorScatter",

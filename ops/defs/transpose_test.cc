@@ -84,6 +84,22 @@ TEST(TransposeTest, TensorsWithoutElementsAndScalars) {
   EXPECT_TRUE(CheckTranspose<float>({}, {}));
 }
 
+TEST(TransposeTest, MovesElementsSmallerThanAByte) {
+  OpCase op_case{.op = "Transpose",
+                 .attributes = {{"perm", std::vector<int64_t>{2, 0, 1}}},
+                 .inputs = {RandomTensor({3, 5, 3}, 1, 0, 4, DType::kInt8)}};
+  const auto bytes = testing::RunOp(op_case);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  for (const DType dtype : {DType::kUint4, DType::kInt4}) {
+    OpCase packed_case = op_case;
+    packed_case.inputs[0] = *CastTensor(op_case.inputs[0], dtype);
+    const auto packed = testing::RunOp(packed_case);
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    EXPECT_EQ((*packed)[0].dtype(), dtype);
+    EXPECT_EQ(*ToInt64s((*packed)[0]), *ToInt64s((*bytes)[0]));
+  }
+}
+
 TEST(TransposeTest, RefusesWhatIsNoPermutation) {
   OpCase op_case{.op = "Transpose",
                  .attributes = {{"perm", std::vector<int64_t>{0, 0}}},

@@ -13,7 +13,9 @@ absl::StatusOr<std::vector<Value>> RunOp(const std::string& op, std::vector<Valu
   Graph graph;
   Graph::NodeSpec spec;
   spec.name = "n";
-  spec.op = op;
+  const size_t domain_end = op.find("::");
+  if (domain_end != std::string::npos) spec.domain = op.substr(0, domain_end);
+  spec.op = domain_end == std::string::npos ? op : op.substr(domain_end + 2);
   spec.attributes = std::move(attributes);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool omitted = inputs[i].kind() == ValueKind::kTensor && !inputs[i].tensor().valid();

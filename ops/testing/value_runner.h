@@ -11,7 +11,8 @@
 
 namespace weft::testing {
 
-// The outputs of an op of ONNX's domain, as many as wanted. An invalid tensor is an omitted input.
+// The outputs of an op ("NonZero", "ai.onnx.ml::LabelEncoder"), as many as wanted. An invalid
+// tensor is an omitted input.
 absl::StatusOr<std::vector<Value>> RunOp(const std::string& op, std::vector<Value> inputs,
                                          Attributes attributes = {}, int outputs = 1);
 

@@ -44,24 +44,28 @@ absl::Status CheckSize(const PrepareContext& context, const char* name, const Nu
       absl::StrCat("attribute ", name, " has ", numbers.size(), " elements, expected ", wanted));
 }
 
-// finish(run, row number, features, scratch of `scratch` doubles) for every row.
+// finish(run, row number, features, scratch of `scratch` doubles) for every row. Each thread has
+// scratch memory of its own.
 template <typename Finish>
 std::unique_ptr<Kernel> MakeRowKernel(const PrepareContext& context, int64_t scratch, double cost,
                                       Finish finish) {
   const Rows rows(context);
   const int64_t each = rows.features + scratch;
+  const int slots = UsefulThreads(context.threads(), rows.count, cost);
   return MakeKernel(
-      [=, threads = context.threads()](const KernelContext& run) {
-        ParallelFor(threads, rows.count, cost, 1, [&](int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r) {
-            double* row = static_cast<double*>(run.workspace) + r * each;
-            LoadRow(rows.dtype, run.inputs[0], r * rows.features, rows.features, row);
-            finish(run, r, row, row + rows.features);
+      [=](const KernelContext& run) {
+        ParallelFor(slots, slots, 2 * kNanosecondsPerThread, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t slot = begin; slot < end; ++slot) {
+            double* row = static_cast<double*>(run.workspace) + slot * each;
+            for (int64_t r = slot; r < rows.count; r += slots) {
+              LoadRow(rows.dtype, run.inputs[0], r * rows.features, rows.features, row);
+              finish(run, r, row, row + rows.features);
+            }
           }
         });
         return absl::OkStatus();
       },
-      rows.count * each * sizeof(double));
+      slots * each * sizeof(double));
 }
 
 double Dot(const double* a, const double* b, int64_t size) {

@@ -81,8 +81,8 @@ void Score(const Ensemble& ensemble, const double* row, double* scores, double* 
   }
 }
 
-// finish(row number, scores) for every row. Scratch: a row, scores with room for a second class,
-// votes.
+// finish(run, ensemble, row number, scores) for every row. Each thread has scratch memory: a row,
+// scores with room for a second class, votes.
 template <typename Finish>
 std::unique_ptr<Kernel> MakeEnsembleKernel(const PrepareContext& context, Ensemble ensemble,
                                            Finish finish) {
@@ -90,20 +90,23 @@ std::unique_ptr<Kernel> MakeEnsembleKernel(const PrepareContext& context, Ensemb
   const int64_t scratch = rows.features + 2 * ensemble.targets + 1;
   const auto shared = std::make_shared<const Ensemble>(std::move(ensemble));
   const double cost = kNanosecondsPerTree * static_cast<double>(shared->model.trees() + 1);
+  const int slots = UsefulThreads(context.threads(), rows.count, cost);
   return MakeKernel(
-      [=, threads = context.threads()](const KernelContext& run) {
-        ParallelFor(threads, rows.count, cost, 1, [&](int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r) {
-            double* row = static_cast<double*>(run.workspace) + r * scratch;
+      [=](const KernelContext& run) {
+        ParallelFor(slots, slots, 2 * kNanosecondsPerThread, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t slot = begin; slot < end; ++slot) {
+            double* row = static_cast<double*>(run.workspace) + slot * scratch;
             double* scores = row + rows.features;
-            LoadRow(rows.dtype, run.inputs[0], r * rows.features, rows.features, row);
-            Score(*shared, row, scores, scores + shared->targets + 1);
-            finish(run, *shared, r, scores);
+            for (int64_t r = slot; r < rows.count; r += slots) {
+              LoadRow(rows.dtype, run.inputs[0], r * rows.features, rows.features, row);
+              Score(*shared, row, scores, scores + shared->targets + 1);
+              finish(run, *shared, r, scores);
+            }
           }
         });
         return absl::OkStatus();
       },
-      rows.count * scratch * sizeof(double));
+      slots * scratch * sizeof(double));
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareRegression(const PrepareContext& context,
