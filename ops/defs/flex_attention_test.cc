@@ -41,8 +41,9 @@ Tensor Plain(const OpCase& flex, float scale, float factor) {
   const auto outputs = RunOp(plain, Kernels::kReference);
   EXPECT_TRUE(outputs.ok()) << outputs.status();
   std::vector<float> values;
-  for (const double value : *ToDoubles((*outputs)[0])) {
-    values.push_back(static_cast<float>(value) * factor);
+  const Tensor attended = Cast((*outputs)[0], DType::kFloat32);
+  for (const float value : attended.data<float>()) {
+    values.push_back(value * factor);
   }
   return Tensor::Of<float>((*outputs)[0].shape(), values);
 }

@@ -239,7 +239,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareSvmRegressor(const PrepareContext
       });
 }
 
-// One machine per pair of classes, each with a vote; or, with probabilities, these coupled.
+// One machine per pair of classes, each with a vote, which decides; probabilities are those of the
+// pairs, coupled.
 struct SvmClassifier {
   SvmModel model;
   int64_t classes = 1;
@@ -349,8 +350,6 @@ int64_t FinishSvm(const SvmClassifier& c, const double* row, double* scratch, do
     if (c.has_probabilities()) {
       count = c.classes;
       ProbabilitiesOf(c, pairs, coupling + c.pairs(), scores);
-      // With two classes the vote of the one machine counts.
-      if (c.classes > 2) winner = LargestScore(scores, c.classes);
     }
   }
   if (count == 1) {
