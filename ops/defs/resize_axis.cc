@@ -186,7 +186,7 @@ double OriginalCoordinate(CoordinateMode mode, const ResizeAxis& axis, double x)
       return within + axis.roi_begin * (input - 1);
     }
     case CoordinateMode::kPytorchHalfPixel:
-      if (resized == 1) return -0.5;
+      if (axis.output == 1) return 0;
       break;
     case CoordinateMode::kHalfPixelSymmetric: {
       const double adjustment = static_cast<double>(axis.output) / resized;
@@ -199,7 +199,14 @@ double OriginalCoordinate(CoordinateMode mode, const ResizeAxis& axis, double x)
   return (x + 0.5) / axis.scale - 0.5;
 }
 
-int64_t NearestIndex(NearestMode mode, double scale, double x) {
+// Scales are float32, so that coordinates that mean a whole or half number miss it by a little.
+double SnapToHalves(double x) {
+  const double halves = std::round(2 * x) / 2;
+  return std::abs(x - halves) <= 4e-7 * (1 + std::abs(x)) ? halves : x;
+}
+
+int64_t NearestIndex(NearestMode mode, double scale, double coordinate) {
+  const double x = SnapToHalves(coordinate);
   const double below = std::floor(x);
   const double fraction = x - below;
   bool up = false;

@@ -95,6 +95,15 @@ TEST(ResizeTest, KeepsTheAspectRatio) {
   EXPECT_EQ((*y)[0].shape(), (Shape{4, 8}));
 }
 
+TEST(ResizeTest, NearestSeesWholeCoordinatesThoughTheScaleIsRounded) {
+  Attributes attributes = Mode("nearest", "pytorch_half_pixel");
+  attributes.Set("nearest_mode", std::string("floor"));
+  // (1 + 0.5) / 0.6 - 0.5 = 2, but 0.6 has no float32.
+  const Tensor x = Tensor::Of<float>({5}, std::vector<float>{0, 1, 2, 3, 4});
+  EXPECT_TRUE(ExpectOutputs(WithScales(x, {0.6f}, attributes),
+                            {Tensor::Of<float>({3}, std::vector<float>{0, 2, 3})}));
+}
+
 TEST(ResizeTest, RefusesWhatDoesNotFit) {
   const Tensor x = RandomTensor({4, 8}, 1);
   EXPECT_TRUE(ExpectError(WithSizes(x, {4}, Mode("linear")), absl::StatusCode::kInvalidArgument,

@@ -89,9 +89,10 @@ TEST(RoiAlignTest, RefusesRegionsWithoutBounds) {
 }
 
 TEST(MaxRoiPoolTest, TakesTheLargestByHand) {
-  const auto y = RunOp({.op = "MaxRoiPool",
-                        .attributes = {{"pooled_shape", Ints{2, 1}}},
-                        .inputs = {Align({0, 0, 1, 1}, {}).inputs[0], Floats({1, 5}, {0, 1, 0, 2, 3})}});
+  const auto y =
+      RunOp({.op = "MaxRoiPool",
+             .attributes = {{"pooled_shape", Ints{2, 1}}},
+             .inputs = {Align({0, 0, 1, 1}, {}).inputs[0], Floats({1, 5}, {0, 1, 0, 2, 3})}});
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_TRUE(TensorsNear((*y)[0], Floats({1, 1, 2, 1}, {6, 14})));
 }
