@@ -235,6 +235,13 @@ TEST(Einsum, Gradients) {
   EXPECT_TRUE(CheckGradient(EinsumCase("...ij,...jk->...ik", {{2, 3, 4}, {4, 5}})));
 }
 
+TEST(Einsum, AProductThatFitsNoMemoryIsRefused) {
+  // a b c d is wanted by nobody but arises on the way.
+  OpCase op_case = EinsumCase("a,b,c,d,ac,bd->", {{4096}, {4096}, {4096}, {4096}, {1, 1}, {1, 1}});
+  EXPECT_TRUE(ExpectError(op_case, absl::StatusCode::kInvalidArgument,
+                          {"from left to right", "side by side"}));
+}
+
 TEST(Einsum, WrongEquationsAreNamed) {
   const auto refuses = [](const std::string& equation, const std::string& text) {
     return ExpectError(EinsumCase(equation, {{3, 4}, {4, 5}}), absl::StatusCode::kInvalidArgument,

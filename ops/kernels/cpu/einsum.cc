@@ -103,9 +103,14 @@ class Planner {
     }
   }
 
-  EinsumPlan Run() {
+  // InvalidArgument when a product on the way has more elements than any tensor may have.
+  absl::StatusOr<EinsumPlan> Run() {
     Term left = Read(0);
-    for (size_t i = 1; i < shapes_.size(); ++i) left = Multiply(left, Read(i), i);
+    for (size_t i = 1; i < shapes_.size(); ++i) {
+      const Term right = Read(i);
+      WEFT_RETURN_IF_ERROR(CheckProduct(left, right, i));
+      left = Multiply(left, right, i);
+    }
     std::vector<CopyAxis> axes;
     int64_t stride = 1;
     for (const int label : equation_.output) stride *= sizes_[label];
@@ -164,6 +169,21 @@ class Planner {
     term.offset = step.to = plan_.workspace.Add(term.elements() * width_);
     plan_.reads.push_back(std::move(step));
     return term;
+  }
+
+  absl::Status CheckProduct(const Term& left, const Term& right, size_t operand) const {
+    double elements = 1;  // of the result: what is summed here has no axis there
+    for (const int label : left.labels) {
+      const bool summed = Contains(right.labels, label) && !IsNeededAfter(operand, label);
+      if (!summed) elements *= static_cast<double>(sizes_[label]);
+    }
+    for (const int label : right.labels) {
+      if (!Contains(left.labels, label)) elements *= static_cast<double>(sizes_[label]);
+    }
+    if (elements <= static_cast<double>(kMaxDim)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("multiplied from left to right, the operands give a tensor of ", elements,
+                     " elements; put those that share axes side by side"));
   }
 
   // The product of all operands up to `operand`, of which `right` is that one.
@@ -339,8 +359,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareEinsum(const PrepareContext& cont
                         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                           using T = decltype(zero);
                           const int width = sizeof(WorkType<T>);
-                          return std::make_unique<EinsumKernel<T>>(
-                              Planner(equation, shapes, width).Run(), threads);
+                          WEFT_ASSIGN_OR_RETURN(EinsumPlan plan,
+                                                Planner(equation, shapes, width).Run());
+                          return std::make_unique<EinsumKernel<T>>(std::move(plan), threads);
                         });
 }
 
