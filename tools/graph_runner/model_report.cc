@@ -7,6 +7,7 @@
 #include "executor/node_context.h"
 #include "graph/expansion.h"
 #include "graph/inference.h"
+#include "graph/node_bodies.h"
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
 #include "ops/node_runner.h"
@@ -80,7 +81,7 @@ absl::StatusOr<std::vector<bool>> NodesBehindParameters(const Graph& graph) {
   return reached_node;
 }
 
-// Of what runs: functions without a kernel are judged by what they are made of.
+// Of what runs: functions without a kernel are judged by what they are made of, bodies with them.
 absl::Status FindProblems(const Graph& model, ModelReport& report) {
   Graph graph = model.Clone();
   std::vector<absl::Status> refusals;
@@ -97,6 +98,9 @@ absl::Status FindProblems(const Graph& model, ModelReport& report) {
     }
     if (node.schema != nullptr && Trains(node) == Ability::kNo && behind_parameters[id.value]) {
       report.cannot_train.push_back({node.name, op, "no gradient rule"});
+    }
+    for (const NodeBody& body : BodiesOf(node)) {
+      WEFT_RETURN_IF_ERROR(FindProblems(*body.graph, report));
     }
   }
   return absl::OkStatus();
