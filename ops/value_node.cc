@@ -214,8 +214,8 @@ absl::StatusOr<std::vector<Value>> ValueNode::Run(std::vector<Value> inputs) {
         absl::StrCat(Describe(node_, inputs), ": the op is not known to the engine"));
   }
   if (inputs.size() != node_.inputs.size()) {
-    return absl::InternalError(absl::StrCat(Describe(node_, inputs), ": ", inputs.size(),
-                                            " values for ", node_.inputs.size(), " inputs"));
+    return absl::InvalidArgumentError(absl::StrCat(Describe(node_, inputs), ": ", inputs.size(),
+                                                   " values for ", node_.inputs.size(), " inputs"));
   }
   const absl::Status status = CheckInputs(inputs);
   if (!status.ok()) return NameNode(status, node_, inputs);
