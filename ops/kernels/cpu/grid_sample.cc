@@ -73,7 +73,10 @@ class AxisSampler {
         plan_.align_corners ? (normalized + 1) / 2 * (size - 1) : ((normalized + 1) * size - 1) / 2;
     if (plan_.mode == SampleMode::kNearest) x = std::nearbyint(x);
     if (x < low_ || x > high_) {
-      if (plan_.padding == PaddingMode::kBorder) x = std::clamp(x, G(0), size - 1);
+      // A cubic sees the border from outside, too: there its elements are moved one by one.
+      if (plan_.padding == PaddingMode::kBorder && plan_.mode != SampleMode::kCubic) {
+        x = std::clamp(x, G(0), size - 1);
+      }
       if (plan_.padding == PaddingMode::kReflection) x = Reflect(x, low_, high_);
     }
     // Far outside is as outside as near it; and what is not a number is nowhere.
