@@ -18,6 +18,31 @@ absl::Status CheckSize(const std::string& name, size_t size, size_t wanted) {
       absl::StrCat("attribute ", name, " has ", size, " elements, expected ", wanted));
 }
 
+// Where the nodes of the older form go: inner nodes and leaves apart, in order.
+struct Places {
+  Places(const std::vector<std::string>& modes, const std::vector<int64_t>& trees,
+         const std::vector<int64_t>& ids)
+      : leaf_of(modes.size(), -1) {
+    int64_t leaves = 0;
+    for (size_t i = 0; i < modes.size(); ++i) {
+      const bool is_leaf = modes[i] == "LEAF";
+      const int64_t at = is_leaf ? -1 - leaves : static_cast<int64_t>(nodes.size());
+      if (is_leaf) {
+        leaf_of[i] = leaves++;
+      } else {
+        nodes.push_back(static_cast<int64_t>(i));
+      }
+      of[{trees[i], ids[i]}] = at;
+      roots.emplace(trees[i], at);
+    }
+  }
+
+  std::map<std::pair<int64_t, int64_t>, int64_t> of;  // (tree, node id) -> node, or -1 - leaf
+  std::map<int64_t, int64_t> roots;                   // the first node of each tree
+  std::vector<int64_t> nodes;                         // positions of inner nodes
+  std::vector<int64_t> leaf_of;                       // by position: number of the leaf, or -1
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<double>> NumbersOf(const Attributes& attributes,
@@ -151,30 +176,15 @@ absl::StatusOr<TreeModel> TreeModel::FromNodes(const Attributes& attributes,
   const auto features = ints("nodes_featureids");
   const auto true_ids = ints("nodes_truenodeids"), false_ids = ints("nodes_falsenodeids");
   const auto missing = ints("nodes_missing_value_tracks_true");
-  std::map<std::pair<int64_t, int64_t>, int64_t> place;  // (tree, node id) -> node or leaf
-  std::map<int64_t, int64_t> roots;                      // the first node of each tree
-  std::vector<int64_t> sources;                          // of nodes_: position in the attributes
-  std::vector<int64_t> leaf_of(count, -1);
-  int64_t leaves = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const bool is_leaf = modes[i] == "LEAF";
-    const int64_t at = is_leaf ? -1 - leaves : static_cast<int64_t>(sources.size());
-    if (is_leaf) {
-      leaf_of[i] = leaves++;
-    } else {
-      sources.push_back(static_cast<int64_t>(i));
-    }
-    place[{trees[i], ids[i]}] = at;
-    roots.emplace(trees[i], at);
-  }
+  const Places places(modes, trees, ids);
   static const std::map<std::string, Mode> kModes = {
       {"BRANCH_LEQ", Mode::kLeq}, {"BRANCH_LT", Mode::kLt}, {"BRANCH_GTE", Mode::kGte},
       {"BRANCH_GT", Mode::kGt},   {"BRANCH_EQ", Mode::kEq}, {"BRANCH_NEQ", Mode::kNeq}};
-  for (const int64_t i : sources) {
+  for (const int64_t i : places.nodes) {
     const auto mode = kModes.find(modes[i]);
-    const auto if_true = place.find({trees[i], true_ids[i]});
-    const auto if_false = place.find({trees[i], false_ids[i]});
-    if (mode == kModes.end() || if_true == place.end() || if_false == place.end()) {
+    const auto if_true = places.of.find({trees[i], true_ids[i]});
+    const auto if_false = places.of.find({trees[i], false_ids[i]});
+    if (mode == kModes.end() || if_true == places.of.end() || if_false == places.of.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "node ", ids[i], " of tree ", trees[i], " has mode '", modes[i], "' and successors ",
           true_ids[i], " and ", false_ids[i], "; the mode or one of these nodes is unknown"));
@@ -188,8 +198,8 @@ absl::StatusOr<TreeModel> TreeModel::FromNodes(const Attributes& attributes,
     node.if_false = if_false->second;
     model.nodes_.push_back(node);
   }
-  for (const auto& [tree, root] : roots) model.roots_.push_back(root);
-  WEFT_RETURN_IF_ERROR(model.ReadVotes(attributes, votes, leaf_of));
+  for (const auto& [tree, root] : places.roots) model.roots_.push_back(root);
+  WEFT_RETURN_IF_ERROR(model.ReadVotes(attributes, votes, places.leaf_of));
   WEFT_RETURN_IF_ERROR(model.Check());
   return model;
 }
