@@ -89,7 +89,9 @@ TEST_P(RealModels, AgreeWithTheReferenceOutputs) {
   EXPECT_GT(sets, 0) << folder << " has no data";
 }
 
-INSTANTIATE_TEST_SUITE_P(Images, RealModels, ::testing::Values("mnist8", "yolox_nano"),
+INSTANTIATE_TEST_SUITE_P(Images, RealModels,
+                         ::testing::Values("cct2_op20", "mnist8", "ppocr_cls", "ppocrv4_det",
+                                           "yolox_nano"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
