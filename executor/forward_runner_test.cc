@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
+#include "graph/op_schema.h"
 #include "gtest/gtest.h"
 #include "tensor/testing/fake_device.h"
 
@@ -105,6 +106,32 @@ TEST(ForwardRunnerTest, OutputsThatNoNodeMakesAreGivenBack) {
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_THAT(outputs->at("x").tensor().data<float>(), ElementsAre(3, 4));
   EXPECT_THAT(outputs->at("c").tensor().data<int64_t>(), ElementsAre(7));
+}
+
+// A node that stays in its own expansion was run by expanding it again, 64 bodies deep.
+TEST(ForwardRunnerTest, AnExpansionThatRefusesSaysWhyOnce) {
+  [[maybe_unused]] static const bool registered = internal::RegisterOpOrDie(
+      OpSchema("test", "Refuses")
+          .Input("x")
+          .Output("y")
+          .Infer([](InferenceContext& context) {
+            context.SetOutput(0, context.InputType(0));
+            return absl::OkStatus();
+          })
+          .Expand([](ExpandContext&) -> absl::StatusOr<std::vector<ValueId>> {
+            return absl::InvalidArgumentError("there is no such mode");
+          }));
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId x =
+      graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N")})});
+  graph.AddOutput(builder.Ops("test", "Refuses", {x}, {}, {true})[0]);
+  ForwardRunner runner(std::move(graph), {});
+  const auto outputs = runner.Run({{"x", Tensor::Of<float>({2}, std::vector<float>{1, 2})}});
+  EXPECT_EQ(outputs.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(outputs.status().message()),
+              ::testing::HasSubstr("there is no such mode"));
+  EXPECT_LT(outputs.status().message().size(), 300u) << outputs.status();
 }
 
 TEST(ForwardRunnerTest, AMissingInputIsNamedWithItsType) {

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "graph/expansion.h"
+#include "graph/inference.h"
 #include "graph/op_schema.h"
 #include "ops/element_codes.h"
 #include "platform/status.h"
@@ -257,12 +259,31 @@ absl::StatusOr<std::vector<Value>> ValueNode::RunChecked(std::vector<Value> inpu
   return refusal;
 }
 
+absl::Status ValueNode::CheckExpands(const std::vector<Value>& given) {
+  std::string types;
+  for (const Value& value : given) {
+    absl::StrAppend(&types, static_cast<int>(value.tensor().dtype()),
+                    value.tensor().shape().ToString());
+  }
+  if (types == expandable_types_) return absl::OkStatus();
+  Graph trial = expanded_->Clone();
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Tensor& tensor = given[i].tensor();
+    trial.value(trial.inputs()[i]).type = {ValueKind::kTensor, tensor.dtype(), tensor.shape()};
+  }
+  WEFT_RETURN_IF_ERROR(InferShapes(trial));
+  WEFT_RETURN_IF_ERROR(ExpandNode(trial, trial.node_ids().front()));
+  expandable_types_ = std::move(types);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Value>> ValueNode::RunExpanded(std::vector<Value> inputs) {
   if (expanded_ == nullptr) expanded_ = GraphOf(node_);
   std::vector<Value> given;
   for (Value& input : inputs) {
     if (!IsAbsent(input)) given.push_back(std::move(input));
   }
+  WEFT_RETURN_IF_ERROR(CheckExpands(given));
   WEFT_ASSIGN_OR_RETURN(std::vector<Value> results,
                         settings_.bodies->RunBody(*expanded_, std::move(given)));
   std::vector<Value> outputs(node_.outputs.size());

@@ -64,6 +64,9 @@ class ValueNode {
   bool HasKernel() const;
   absl::StatusOr<std::vector<Value>> RunChecked(std::vector<Value> inputs);
   absl::StatusOr<std::vector<Value>> RunExpanded(std::vector<Value> inputs);
+  // The expansion's own error where it refuses operands of these types: a body that keeps the node
+  // would end up here again.
+  absl::Status CheckExpands(const std::vector<Value>& given);
   absl::StatusOr<std::vector<Value>> RunValueKernel(const ValueKernel& kernel,
                                                     std::vector<Value> inputs);
   absl::StatusOr<std::vector<Value>> RunOnCodes(const std::vector<Tensor>& inputs);
@@ -76,6 +79,7 @@ class ValueNode {
   const Settings settings_;
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<Graph> expanded_;  // the node alone, for its expansion
+  std::string expandable_types_;     // for which it was seen to expand last
   std::vector<Prepared> prepared_;   // the last one used first
 };
 
