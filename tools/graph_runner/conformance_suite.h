@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<ConformanceCase>> ReadConformanceTable(
     FileSystem& files, const std::string& path, const std::vector<std::string>& ops);
 
 // Runs every data set of the case. What cannot be imported or run has failed; a case without data
-// is skipped.
+// is skipped. Where a model draws random numbers, as ONNX's own runner has it, equal types will do.
 ConformanceResult RunConformanceCase(FileSystem& files, const ConformanceCase& conformance_case,
                                      const Tolerance& tolerance);
 
