@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "distributed/transport_communicator.h"
 #include "executor/arena.h"
 #include "executor/step_program.h"
 #include "executor/variable_store.h"
+#include "ops/custom/loaded_libraries.h"
 #include "platform/cpu_info.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
@@ -120,6 +122,28 @@ class Worker::Impl {
   std::map<std::string, Program> programs_;
 };
 
+// "swiglu.so 0123456789abcdef" without the name.
+std::string_view ChecksumOf(std::string_view library) {
+  return library.substr(library.rfind(' ') + 1);
+}
+
+// FailedPrecondition where the coordinator has a library of custom ops that this process has not.
+absl::Status CheckOpLibraries(const std::vector<std::string>& wanted) {
+  const std::vector<std::string> loaded = OpLibraryIdentities();
+  for (const std::string& library : wanted) {
+    const bool is_here = std::any_of(loaded.begin(), loaded.end(), [&](const std::string& own) {
+      return ChecksumOf(own) == ChecksumOf(library);
+    });
+    if (is_here) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the coordinator has loaded the op library '", library,
+        "' (name and checksum), the worker ",
+        loaded.empty() ? "none" : absl::StrCat("'", absl::StrJoin(loaded, "', '"), "'"),
+        "; start the worker with --op_library and the same file"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   if (membership.version != environment_.version) {
     return Mismatch("version", environment_.version, membership.version);
@@ -128,6 +152,7 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   if (membership.strict && membership.instruction_set != instruction_set) {
     return Mismatch("instruction set", instruction_set, membership.instruction_set);
   }
+  WEFT_RETURN_IF_ERROR(CheckOpLibraries(membership.op_libraries));
   if (joined_ && membership.epoch == membership_.epoch) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.epoch, " already"));

@@ -56,9 +56,9 @@ TEST(Help, TextOfExample) {
   EXPECT_EQ(RunCommand({"example", "--help"}).out,
             R"(Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images.
 
-usage: graph_runner example lenet|mlp -o FILE.onnx [--seed S]
+usage: graph_runner example lenet|mlp|swiglu -o FILE.onnx [--seed S]
 
-  lenet|mlp            which model; input x [N,1,28,28], output logits [N,10]
+  lenet|mlp|swiglu     which model; input x [N,1,28,28], output logits [N,10]
   -o, --out FILE.onnx  the file to write
   --seed S             of the random weights (0)
   --output text|json   text, or json for programs

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Jobs on real worker processes, through the program a person uses: the losses of one process, strict files
 # equal byte for byte, and a worker that is killed.
-#   processes_test.sh GRAPH_RUNNER
+#   processes_test.sh GRAPH_RUNNER SWIGLU_LIBRARY OTHER_LIBRARY
 set -uo pipefail
 runner=$PWD/$1
+swiglu=$PWD/$2
+other=$PWD/$3
 cd "$(mktemp -d)" || exit 1
 trap 'rm -rf "$PWD"' EXIT
 failures=0
@@ -80,6 +82,31 @@ grep -Eq '^error: worker:[01] may have 20 MiB of memory .* and needs .*process .
 for workers in 1 2 4; do train "strict$workers" 10 --strict --local "$workers"; done
 cmp strict1.onnx strict2.onnx || fail "strict files of 1 and 2 workers differ"
 cmp strict1.onnx strict4.onnx || fail "strict files of 1 and 4 workers differ"
+
+# A custom op of a library trains as a built-in one, on every worker; one that lacks the library is refused.
+"$runner" example swiglu -o model.onnx --op_library "$swiglu" > /dev/null 2>&1 || fail "example swiglu"
+train custom1 10 --op_library "$swiglu"
+train custom2 10 --op_library "$swiglu" --local 2 && same_losses custom2 custom1
+train custompp 10 --op_library "$swiglu" --local 2 --parallel pp=2,micro=2 && same_losses custompp custom1
+awk -F, 'NR == 2 { first = $2 } END { exit !($2 < first) }' custom2.csv || fail "the custom op does not learn"
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy --batch 64 \
+  --steps 1 > unknown.log 2>&1 && fail "trains without the library of its op"
+grep -q "SwiGlu" unknown.log || fail "the unknown op is not named: $(cat unknown.log)"
+"$runner" worker --listen "unix:$PWD/w0" --op_library "$other" 2> w0.log &
+first=$!
+cat > custom.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - address: unix:$PWD/w0
+YAML
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy --batch 64 \
+  --steps 1 --op_library "$swiglu" --cluster custom.yaml > lacks.log 2>&1 && fail "trains where a worker lacks the op"
+grep -q "has loaded the op library 'swiglu.so [0-9a-f]*' .*, the worker 'faulty_ops.so [0-9a-f]*'; start the worker" \
+  lacks.log || fail "the libraries are not compared: $(cat lacks.log)"
+kill "$first"
+wait "$first"
+"$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
 
 # A loss that is no number names the first node that gave one, and the worker.
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \

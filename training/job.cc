@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
+#include "ops/custom/loaded_libraries.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
@@ -199,6 +200,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.plan_digest = job.plan.cluster_digest;
   membership.strict = job.plan.strict;
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
+  membership.op_libraries = OpLibraryIdentities();
   membership.threads = job.plan.threads_per_worker;
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   WEFT_RETURN_IF_ERROR(

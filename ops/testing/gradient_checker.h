@@ -5,11 +5,10 @@
 #ifndef WEFT_OPS_TESTING_GRADIENT_CHECKER_H_
 #define WEFT_OPS_TESTING_GRADIENT_CHECKER_H_
 
-#include <memory>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
+#include "ops/testing/gradient_rule.h"
 #include "ops/testing/op_tester.h"
 
 namespace weft::testing {
@@ -26,20 +25,6 @@ struct GradientCheckOptions {
   Tolerance production = {.of_magnitude = 5e-6};
   bool check_production = true;
 };
-
-// A node and the nodes that its schema's gradient rule adds.
-struct GradientGraph {
-  std::unique_ptr<Graph> graph;
-  NodeId node;
-  std::vector<ValueId> inputs;            // per input of the node
-  std::vector<ValueId> output_gradients;  // per output; graph inputs; kNoValue: none arrives
-  std::vector<ValueId> input_gradients;   // per input; kNoValue: the rule says zero
-};
-
-// Calls the schema's rule for the case, with the dtypes of its tensors. A gradient arrives at every
-// floating output that the case wants; gradients are asked for `inputs` (see GradientCheckOptions).
-absl::StatusOr<GradientGraph> BuildGradientGraph(const OpCase& op_case,
-                                                 const std::vector<int>& inputs);
 
 // In float64 with the reference kernels, the gradient of each input agrees with the numeric one of
 // sum(outputs * random weights), and has the input's shape and dtype; the same gradient graph in

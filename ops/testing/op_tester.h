@@ -7,28 +7,15 @@
 #ifndef WEFT_OPS_TESTING_OP_TESTER_H_
 #define WEFT_OPS_TESTING_OP_TESTER_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "graph/graph.h"
 #include "gtest/gtest.h"
-#include "ops/concrete_node.h"
+#include "ops/testing/op_case.h"
 #include "tensor/tensor.h"
 
 namespace weft::testing {
-
-struct OpCase {
-  std::string domain = "";
-  std::string op;
-  Attributes attributes = {};
-  std::vector<Tensor> inputs;  // an invalid tensor for an omitted one
-  // Which outputs are wanted.
-  std::vector<bool> outputs = {true};
-
-  std::string ToString() const;  // "Add(float32[2,3], float32[3])"
-};
 
 enum class Kernels : uint8_t {
   kProduction,
@@ -37,23 +24,9 @@ enum class Kernels : uint8_t {
   kFakeDevice,
 };
 
-// A graph of the one node; its inputs are graph inputs with the tensors' types, in order.
-struct SingleNodeGraph {
-  std::unique_ptr<Graph> graph;
-  NodeId node;
-};
-SingleNodeGraph MakeSingleNodeGraph(const OpCase& op_case);
-
 // One tensor per output. The errors of inference, preparation and running come through.
 absl::StatusOr<std::vector<Tensor>> RunOp(const OpCase& op_case,
                                           Kernels kernels = Kernels::kProduction, int threads = 1);
-
-// An element may differ by the sum of the three.
-struct Tolerance {
-  double of_magnitude = 2e-6;  // times the largest finite magnitude expected in that tensor
-  double of_element = 0;       // times the expected element's own magnitude
-  double absolute = 1e-30;
-};
 
 // Equal dtype (unless `any_dtype`) and shape; elements within the tolerance; NaN equals NaN.
 ::testing::AssertionResult TensorsNear(const Tensor& actual, const Tensor& expected,
@@ -75,9 +48,6 @@ struct Tolerance {
 // Running fails with this code, and the message contains every one of the texts.
 ::testing::AssertionResult ExpectError(const OpCase& op_case, absl::StatusCode code,
                                        const std::vector<std::string>& texts);
-
-// The case with its floating inputs (but not value inputs) as float64.
-OpCase InFloat64(OpCase op_case);
 
 }  // namespace weft::testing
 

@@ -5,10 +5,9 @@
 #ifndef WEFT_OPS_TESTING_SHARDING_CHECKER_H_
 #define WEFT_OPS_TESTING_SHARDING_CHECKER_H_
 
-#include "absl/status/statusor.h"
-#include "graph/sharding.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
+#include "ops/testing/sharding_rule.h"
 
 namespace weft::testing {
 
@@ -19,17 +18,9 @@ struct ShardingCheckOptions {
   int least_splits = 1;
 };
 
-// For every parallel or sum factor of the schema's rule and 2 and 3 shards: slices the inputs by
-// the rule, localizes the node, runs it per shard in float64 with the reference kernels (with the
-// right placements), and puts the outputs together: they equal the unsharded ones. For every linear
-// set: the set's inputs are split into two random addends; the two results add up to the whole one.
-// The rule's factors multiply to the dimensions of each operand.
+// CheckShardingRule in float64 with the reference kernels.
 ::testing::AssertionResult CheckSharding(const OpCase& op_case,
                                          const ShardingCheckOptions& options = {});
-
-// Shard `index` of `shards` of a host tensor with byte-sized elements.
-absl::StatusOr<Tensor> SliceOfShard(const Tensor& tensor, const AxisSharding& sharding, int shards,
-                                    int index);
 
 }  // namespace weft::testing
 

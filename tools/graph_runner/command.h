@@ -27,16 +27,21 @@ class Command {
   virtual std::string usage() const = 0;
   // Three command lines, as they can be copied.
   virtual std::vector<std::string> examples() const = 0;
+  // Whether it reads models, whose ops may be of libraries: the option --op_library is then added.
+  virtual bool reads_models() const { return true; }
   virtual void AddOptions(CLI::App& app) = 0;
   // Results to console.out, progress and remarks to console.err. An error's text is printed by the
   // caller, and its exit code is ExitCodeOf(error).
   virtual absl::StatusOr<ExitCode> Run(Console& console) = 0;
 };
 
+std::unique_ptr<Command> NewCheckCommand();
 std::unique_ptr<Command> NewConformanceCommand();
 std::unique_ptr<Command> NewEvalCommand();
 std::unique_ptr<Command> NewExampleCommand();
 std::unique_ptr<Command> NewInspectCommand();
+std::unique_ptr<Command> NewOpCommand();
+std::unique_ptr<Command> NewOpsCommand();
 std::unique_ptr<Command> NewPlanCommand();
 std::unique_ptr<Command> NewRunCommand();
 std::unique_ptr<Command> NewTrainCommand();

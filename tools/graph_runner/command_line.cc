@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ops/custom/op_library.h"
 #include "placement/nearest_name.h"
+#include "platform/file_system.h"
 #include "tools/graph_runner/help_text.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/version.h"
@@ -80,6 +82,13 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   app.set_help_flag();
   app.option_defaults()->group(kMainOptions);
   command.AddOptions(app);
+  std::vector<std::string> op_libraries;
+  if (command.reads_models()) {
+    app.add_option("--op_library,--op-library", op_libraries,
+                   "a shared library of custom ops (docs/custom-ops.md); may come several times")
+        ->type_name("FILE.so")
+        ->group("custom operators");
+  }
   const HelpRequest help = RequestedHelp(arguments);
   if (help != HelpRequest::kNone) {
     *console.out << (help == HelpRequest::kAll ? FullHelp(command, app) : ShortHelp(command, app));
@@ -87,6 +96,10 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   }
   const std::string wrong = Parse(app, arguments);
   if (!wrong.empty()) return FailUsage(wrong, command.name(), console);
+  for (const std::string& path : op_libraries) {
+    const auto library = LoadOpLibrary(RealFileSystem(), path);
+    if (!library.ok()) return Fail(WithExitCode(library.status(), ExitCode::kPlan), "", console);
+  }
   const absl::StatusOr<ExitCode> result = command.Run(console);
   console.out->flush();
   if (!result.ok()) {
@@ -109,6 +122,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(NewExampleCommand());
   commands.push_back(NewInspectCommand());
+  commands.push_back(NewCheckCommand());
   commands.push_back(NewPlanCommand());
   commands.push_back(NewVerifyCommand());
   commands.push_back(NewTrainCommand());
@@ -116,6 +130,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewRunCommand());
   commands.push_back(NewWorkerCommand());
   commands.push_back(NewConformanceCommand());
+  commands.push_back(NewOpsCommand());
+  commands.push_back(NewOpCommand());
   return commands;
 }
 

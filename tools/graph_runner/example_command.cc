@@ -17,7 +17,7 @@ class ExampleCommand final : public Command {
   std::string summary() const override {
     return "Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images";
   }
-  std::string usage() const override { return "lenet|mlp -o FILE.onnx [--seed S]"; }
+  std::string usage() const override { return "lenet|mlp|swiglu -o FILE.onnx [--seed S]"; }
   std::vector<std::string> examples() const override {
     return {"graph_runner example lenet -o lenet.onnx",
             "graph_runner example mlp -o mlp.onnx --seed 7",
@@ -26,7 +26,7 @@ class ExampleCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "which model; input x [N,1,28,28], output logits [N,10]")
-        ->type_name("lenet|mlp")
+        ->type_name("lenet|mlp|swiglu")
         ->required();
     app.add_option("-o,--out", path_, "the file to write")->type_name("FILE.onnx")->required();
     app.add_option("--seed", seed_, "of the random weights (0)")->type_name("S");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "graph/op_schema.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/nearest_name.h"
 #include "platform/random.h"
@@ -35,6 +36,17 @@ class LayerStack {
     const ValueId w = Parameter(absl::StrCat(name, ".weight"), std::move(weight), fan_in);
     const ValueId b = Parameter(absl::StrCat(name, ".bias"), bias, fan_in);
     top_ = builder_.Op(op, {top_, w, b}, std::move(attributes));
+  }
+
+  // A hidden layer SwiGlu(NAME.gate, NAME.up) of the custom op in docs/custom-ops.md.
+  void AddSwiGlu(const std::string& name, Shape weight) {
+    const ValueId input = top_;
+    AddWithParameters("Gemm", name + ".gate", weight, {{"transB", int64_t{1}}});
+    const ValueId gate = top_;
+    top_ = input;
+    AddWithParameters("Gemm", name + ".up", weight, {{"transB", int64_t{1}}});
+    const auto outputs = builder_.Ops("example", "SwiGlu", {gate, top_}, {}, {true});
+    top_ = outputs.empty() ? kNoValue : outputs.front();
   }
 
   absl::Status Finish() {
@@ -91,9 +103,15 @@ void AddMlp(LayerStack& layers) {
   layers.AddWithParameters("Gemm", "fc3", {10, 128}, linear);
 }
 
+void AddSwiGluMlp(LayerStack& layers) {
+  layers.Add("Flatten");
+  layers.AddSwiGlu("fc1", {128, 784});
+  layers.AddWithParameters("Gemm", "fc2", {10, 128}, {{"transB", int64_t{1}}});
+}
+
 }  // namespace
 
-std::vector<std::string> ExampleModelNames() { return {"lenet", "mlp"}; }
+std::vector<std::string> ExampleModelNames() { return {"lenet", "mlp", "swiglu"}; }
 
 absl::StatusOr<Graph> BuildExampleModel(const std::string& name, uint64_t seed) {
   Graph graph;
@@ -106,9 +124,18 @@ absl::StatusOr<Graph> BuildExampleModel(const std::string& name, uint64_t seed) 
     AddLenet(layers);
   } else if (name == "mlp") {
     AddMlp(layers);
+  } else if (name == "swiglu") {
+    if (OpRegistry::Global().Find("example", "SwiGlu") == nullptr) {
+      return absl::FailedPreconditionError(
+          "the example 'swiglu' has the op example::SwiGlu of docs/custom-ops.md: build it and "
+          "give "
+          "it with --op_library");
+    }
+    graph.opsets["example"] = 1;
+    AddSwiGluMlp(layers);
   } else {
     return absl::InvalidArgumentError(absl::StrCat("no example is called '", name,
-                                                   "'; there are lenet and mlp",
+                                                   "'; there are lenet, mlp and swiglu",
                                                    DidYouMean(name, ExampleModelNames())));
   }
   WEFT_RETURN_IF_ERROR(layers.Finish());

@@ -21,6 +21,9 @@ std::vector<std::string> ExampleModelNames();
 //   1998;
 //            with Relu and max pooling
 //   "mlp"    784 - 256 - 128 - 10 with Relu
+//   "swiglu" 784 - 128 - 10 with SwiGLU, the custom op of docs/custom-ops.md; FailedPrecondition
+//   when
+//            its library is not loaded
 absl::StatusOr<Graph> BuildExampleModel(const std::string& name, uint64_t seed);
 
 // The same as the bytes of an ONNX file (operator set 17).

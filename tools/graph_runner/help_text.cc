@@ -58,6 +58,7 @@ std::string Entry(const std::string& label, const std::string& description, size
 std::string Options(const CLI::App& app, const std::string& group) {
   size_t column = 0;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() != group) continue;
     column = std::max(column, std::min(Label(*option).size(), kWidestLabel) + 4);
   }
   std::string text;

@@ -11,6 +11,7 @@
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
 #include "ops/node_runner.h"
+#include "ops/op_support.h"
 #include "placement/nearest_name.h"
 #include "platform/status_macros.h"
 
@@ -24,19 +25,20 @@ Ability RunsOnCpu(const Node& node) {
 
 Ability Trains(const Node& node) {
   if (node.schema == nullptr) return Ability::kNo;
-  switch (node.schema->gradient_kind()) {
-    case GradientKind::kRule:
+  switch (TrainSupportOf(*node.schema)) {
+    case TrainSupport::kRule:
+    case TrainSupport::kExpanded:
       return Ability::kYes;
-    case GradientKind::kNone:
+    case TrainSupport::kNone:
       return Ability::kNotNeeded;
-    case GradientKind::kMissing:
+    case TrainSupport::kNo:
       return Ability::kNo;
   }
   return Ability::kNo;
 }
 
-Ability Shards(const Node& node) {
-  return node.schema != nullptr && node.schema->sharding() ? Ability::kYes : Ability::kNo;
+Ability CanShard(const Node& node) {
+  return node.schema != nullptr && Shards(*node.schema) ? Ability::kYes : Ability::kNo;
 }
 
 std::vector<OpRow> OpTable(const Graph& graph, const std::map<std::string, double>& flops) {
@@ -47,7 +49,7 @@ std::vector<OpRow> OpTable(const Graph& graph, const std::map<std::string, doubl
     ++row.count;
     row.runs = RunsOnCpu(node);
     row.trains = Trains(node);
-    row.shards = Shards(node);
+    row.shards = CanShard(node);
   }
   std::vector<OpRow> table;
   for (auto& [op, row] : rows) {

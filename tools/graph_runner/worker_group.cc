@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include "ops/custom/loaded_libraries.h"
 #include "platform/byte_quantity.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
@@ -17,6 +18,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const JobSpec& spe
   LocalClusterOptions options;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
+  for (const OpLibrary& library : LoadedOpLibraries()) {
+    options.command.insert(options.command.end(), {"--op_library", library.path});
+  }
   options.workers = static_cast<int>(spec.cluster.workers.size());
   return StartLocalCluster(RealProcessLauncher(), options);
 }

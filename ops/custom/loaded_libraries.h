@@ -1,0 +1,32 @@
+// Which libraries of custom ops this process has loaded (op_library.h loads them).
+#ifndef WEFT_OPS_CUSTOM_LOADED_LIBRARIES_H_
+#define WEFT_OPS_CUSTOM_LOADED_LIBRARIES_H_
+
+#include <string>
+#include <vector>
+
+#include "ops/custom_op.h"
+
+namespace weft {
+
+struct OpLibrary {
+  std::string path;              // absolute, as it was loaded
+  std::string checksum;          // of the file's content, 16 hexadecimal digits
+  std::vector<std::string> ops;  // full names, "example::Square"
+};
+
+// For the loader. `description` lives as long as the process. Thread-safe, as all of these.
+void AddLoadedLibrary(OpLibrary library, const WeftOpLibrary& description);
+
+// Those loaded so far, in order.
+std::vector<OpLibrary> LoadedOpLibraries();
+
+// "swiglu.so 0123456789abcdef", file name and checksum, of each; for comparing processes.
+std::vector<std::string> OpLibraryIdentities();
+
+// The descriptor of a loaded op; null when there is none. Lives as long as the process.
+const WeftOpDescriptor* FindCustomOp(const std::string& domain, const std::string& name);
+
+}  // namespace weft
+
+#endif  // WEFT_OPS_CUSTOM_LOADED_LIBRARIES_H_

@@ -1,0 +1,231 @@
+#include "ops/custom/op_library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "ops/custom/custom_op.h"
+#include "ops/custom/sharding_notation.h"
+#include "ops/defs/rules.h"
+#include "ops/kernel.h"
+#include "platform/checksum.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+std::string FullName(const WeftOpDescriptor& op) { return absl::StrCat(op.domain, "::", op.name); }
+
+// One op of a library, as the engine will know it.
+class Declaration {
+ public:
+  explicit Declaration(const WeftOpDescriptor& op) : op_(op) {}
+
+  absl::StatusOr<OpSchema> Schema() {
+    WEFT_RETURN_IF_ERROR(CheckNames());
+    OpSchema schema(op_.domain, op_.name);
+    WEFT_RETURN_IF_ERROR(AddOperands(schema));
+    WEFT_RETURN_IF_ERROR(AddAttributes(schema));
+    if (op_.infer == nullptr) return Error("it has no shape function (Infer)");
+    if (op_.run_cpu == nullptr && op_.run_cuda == nullptr) return Error("it has no kernel (Cpu)");
+    const WeftOpDescriptor* const op = &op_;
+    schema.Infer([op](InferenceContext& context) { return InferCustomOp(*op, context); });
+    if (op_.gradient != nullptr) {
+      schema.Gradient([op](GradientContext& context) { return AddCustomGradient(*op, context); });
+    } else if (op_.not_differentiable != 0) {
+      schema.NoGradient();
+    }
+    if (op_.flops != nullptr) {
+      schema.CostOf([op](const NodeView& view) {
+        return Cost{CustomOpFlops(*op, view), OperandBytes(view)};
+      });
+    }
+    WEFT_RETURN_IF_ERROR(AddSharding(schema));
+    return schema;
+  }
+
+ private:
+  absl::Status Error(const std::string& what) const {
+    const char* const domain = op_.domain == nullptr ? "" : op_.domain;
+    const char* const name = op_.name == nullptr ? "?" : op_.name;
+    return absl::InvalidArgumentError(absl::StrCat("op '", domain, "::", name, "': ", what));
+  }
+
+  absl::Status CheckNames() const {
+    if (op_.name == nullptr || *op_.name == 0) return Error("it has no name");
+    if (op_.domain == nullptr || *op_.domain == 0) {
+      return Error("it has no domain: the empty one is ONNX's own, choose one of yours");
+    }
+    const std::string domain = op_.domain;
+    if (domain == "ai.onnx" || domain == kWeftDomain) {
+      return Error("its domain belongs to others: choose one of yours");
+    }
+    const bool counts = op_.num_inputs >= 0 && op_.num_outputs >= 1 && op_.num_attributes >= 0 &&
+                        op_.num_value_inputs >= 0;
+    if (!counts) return Error("it declares no output, or less than nothing");
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<DType>> DTypes(const WeftOperand& operand) const {
+    std::vector<DType> dtypes;
+    for (int32_t k = 0; k < operand.num_dtypes; ++k) {
+      const int32_t number = operand.dtypes[k];
+      if (!IsValidDType(number) || DTypeBits(static_cast<DType>(number)) == 0) {
+        return Error(absl::StrCat("operand '", operand.name, "' has the element type ", number,
+                                  ", which a custom op cannot have"));
+      }
+      dtypes.push_back(static_cast<DType>(number));
+    }
+    return dtypes;
+  }
+
+  absl::Status AddOperands(OpSchema& schema) const {
+    for (int32_t i = 0; i < op_.num_inputs; ++i) {
+      const WeftOperand& operand = op_.inputs[i];
+      if (operand.name == nullptr) return Error(absl::StrCat("input ", i, " has no name"));
+      WEFT_ASSIGN_OR_RETURN(std::vector<DType> dtypes, DTypes(operand));
+      if ((operand.flags & WEFT_VARIADIC) != 0) {
+        if (i + 1 < op_.num_inputs) return Error("only the last input may be variadic");
+        schema.VariadicInput(operand.name, std::move(dtypes));
+      } else if ((operand.flags & WEFT_OPTIONAL) != 0) {
+        schema.OptionalInput(operand.name, std::move(dtypes));
+      } else {
+        schema.Input(operand.name, std::move(dtypes));
+      }
+      if ((operand.flags & WEFT_LEARNABLE) != 0) schema.Learnable();
+      if ((operand.flags & WEFT_NEVER_LEARNABLE) != 0) schema.NeverLearnable();
+    }
+    for (int32_t i = 0; i < op_.num_outputs; ++i) {
+      const WeftOperand& operand = op_.outputs[i];
+      if (operand.name == nullptr) return Error(absl::StrCat("output ", i, " has no name"));
+      const bool is_optional = (operand.flags & WEFT_OPTIONAL) != 0;
+      is_optional ? schema.OptionalOutput(operand.name) : schema.Output(operand.name);
+    }
+    std::vector<int> value_inputs;
+    for (int32_t k = 0; k < op_.num_value_inputs; ++k) {
+      const int32_t i = op_.value_inputs[k];
+      if (i < 0 || i >= op_.num_inputs) return Error(absl::StrCat("there is no value input ", i));
+      value_inputs.push_back(i);
+    }
+    if (!value_inputs.empty()) schema.ValueInputs(std::move(value_inputs));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddAttributes(OpSchema& schema) const {
+    static constexpr AttributeType kTypes[] = {AttributeType::kInt, AttributeType::kFloat,
+                                               AttributeType::kString, AttributeType::kInts,
+                                               AttributeType::kFloats};
+    for (int32_t k = 0; k < op_.num_attributes; ++k) {
+      const WeftAttributeDeclaration& attribute = op_.attributes[k];
+      if (attribute.name == nullptr || attribute.type < WEFT_INT || attribute.type > WEFT_FLOATS) {
+        return Error(absl::StrCat("attribute ", k, " has no name or no known type"));
+      }
+      schema.Attr(attribute.name, kTypes[attribute.type], attribute.required != 0);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSharding(OpSchema& schema) const {
+    if (op_.sharding == nullptr) return absl::OkStatus();
+    absl::StatusOr<ShardingNotation> notation = ShardingNotation::Parse(op_.sharding);
+    if (!notation.ok()) return Error(std::string(notation.status().message()));
+    schema.Sharding(
+        [notation = *std::move(notation)](const NodeView& view) { return notation.Bind(view); });
+    return absl::OkStatus();
+  }
+
+  const WeftOpDescriptor& op_;
+};
+
+absl::Status RegisterKernels(const WeftOpDescriptor& op) {
+  const auto add = [&](DeviceKind device, WeftFunction run) {
+    if (run == nullptr) return absl::OkStatus();
+    return KernelRegistry::Global().Register(op.domain, op.name, device,
+                                             [&op, run](const PrepareContext& context) {
+                                               return PrepareCustomKernel(op, run, context);
+                                             });
+  };
+  WEFT_RETURN_IF_ERROR(add(DeviceKind::kCpu, op.run_cpu));
+  return add(DeviceKind::kCuda, op.run_cuda);
+}
+
+// Everything is checked before anything is registered.
+absl::StatusOr<std::vector<std::string>> RegisterAll(const WeftOpLibrary& library) {
+  std::vector<OpSchema> schemas;
+  std::set<std::string> names;
+  for (uint32_t k = 0; k < library.num_ops; ++k) {
+    WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(library.ops[k]).Schema());
+    schemas.push_back(std::move(schema));
+    const std::string name = FullName(library.ops[k]);
+    const bool is_new =
+        names.insert(name).second &&
+        OpRegistry::Global().Find(library.ops[k].domain, library.ops[k].name) == nullptr;
+    if (!is_new) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("op '", name, "' is there already: declared twice, or by another library"));
+    }
+  }
+  if (schemas.empty()) return absl::InvalidArgumentError("it declares no op");
+  for (uint32_t k = 0; k < library.num_ops; ++k) {
+    WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schemas[k])));
+    WEFT_RETURN_IF_ERROR(RegisterKernels(library.ops[k]));
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+// The handshake: nothing of a library is looked at before its version.
+absl::StatusOr<const WeftOpLibrary*> Open(const std::string& path) {
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        dlerror(), "; is it a shared library (-shared -fPIC) built for this machine?"));
+  }
+  const auto version =
+      reinterpret_cast<WeftAbiVersionFunction>(dlsym(handle, WEFT_ABI_VERSION_SYMBOL));
+  const auto describe =
+      reinterpret_cast<WeftOpLibraryFunction>(dlsym(handle, WEFT_OP_LIBRARY_SYMBOL));
+  if (version == nullptr || describe == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it does not export ", WEFT_ABI_VERSION_SYMBOL, " and ",
+                     WEFT_OP_LIBRARY_SYMBOL, ": use the macro WEFT_OP_LIBRARY of custom_op.h"));
+  }
+  if (const uint32_t theirs = version(); theirs != WEFT_CUSTOM_OP_ABI_VERSION) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it was built for version ", theirs, " of the ABI of custom ops, this program has version ",
+        WEFT_CUSTOM_OP_ABI_VERSION, "; build it again with this program's custom_op.h"));
+  }
+  const WeftOpLibrary* const library = describe();
+  const bool is_empty = library == nullptr || (library->num_ops > 0 && library->ops == nullptr);
+  if (is_empty) return absl::InvalidArgumentError("it describes no ops");
+  return library;
+}
+
+absl::Status InLibrary(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("op library '", path, "': ", std::string(status.message())));
+}
+
+}  // namespace
+
+absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path) {
+  const auto file = files.MapFile(path);
+  if (!file.ok()) return InLibrary(path, file.status());
+  const std::string checksum = absl::StrFormat("%016x", Checksum((*file)->bytes()));
+  for (const OpLibrary& library : LoadedOpLibraries()) {
+    if (library.checksum == checksum) return library;
+  }
+  OpLibrary library{std::filesystem::absolute(path).string(), checksum, {}};
+  const absl::StatusOr<const WeftOpLibrary*> description = Open(library.path);
+  if (!description.ok()) return InLibrary(path, description.status());
+  auto ops = RegisterAll(**description);
+  if (!ops.ok()) return InLibrary(path, ops.status());
+  library.ops = *std::move(ops);
+  AddLoadedLibrary(library, **description);
+  return library;
+}
+
+}  // namespace weft

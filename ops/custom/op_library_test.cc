@@ -1,0 +1,76 @@
+#include "ops/custom/op_library.h"
+
+#include <fstream>
+
+#include "gtest/gtest.h"
+#include "ops/testing/op_tester.h"
+#include "ops/testing/test_tensors.h"
+#include "platform/file_system.h"
+
+namespace weft {
+namespace {
+
+std::string Library(const std::string& name) { return "ops/custom/" + name; }
+
+class OpLibraryTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    for (const char* name : {"examples/swiglu.so", "testing/faulty_ops.so"}) {
+      const auto library = LoadOpLibrary(RealFileSystem(), Library(name));
+      ASSERT_TRUE(library.ok()) << library.status();
+    }
+  }
+};
+
+TEST_F(OpLibraryTest, ALoadedOpIsAsGoodAsABuiltInOne) {
+  const Tensor gate = Tensor::Of<float>({3}, std::vector<float>{0, 1, -2});
+  const Tensor up = Tensor::Of<float>({3}, std::vector<float>{5, 2, 3});
+  const auto y = testing::RunOp({.domain = "example", .op = "SwiGlu", .inputs = {gate, up}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  // gate * sigmoid(gate) * up: sigmoid(1) = 0.7310586, sigmoid(-2) = 0.1192029.
+  const Tensor expected = Tensor::Of<float>({3}, std::vector<float>{0, 1.4621172f, -0.7152175f});
+  EXPECT_TRUE(testing::TensorsNear(y->front(), expected));
+}
+
+TEST_F(OpLibraryTest, AnExceptionIsAnErrorOfTheNode) {
+  const auto y = testing::RunOp(
+      {.domain = "faulty", .op = "Throws", .inputs = {testing::RandomTensor({2}, 1)}});
+  EXPECT_EQ(y.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(y.status().message().find("faulty::Throws"), std::string::npos) << y.status();
+  EXPECT_NE(y.status().message().find("out of ideas"), std::string::npos) << y.status();
+}
+
+TEST_F(OpLibraryTest, AShapeFunctionThatSetsNothingIsAnErrorOfTheNode) {
+  const auto y = testing::RunOp(
+      {.domain = "faulty", .op = "NoType", .inputs = {testing::RandomTensor({2}, 1)}});
+  EXPECT_NE(y.status().message().find("faulty::NoType"), std::string::npos) << y.status();
+  EXPECT_NE(y.status().message().find("set no type for output 0"), std::string::npos);
+}
+
+TEST_F(OpLibraryTest, TheSameContentIsLoadedOnce) {
+  const size_t before = LoadedOpLibraries().size();
+  const auto again = LoadOpLibrary(RealFileSystem(), Library("examples/swiglu.so"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ops, (std::vector<std::string>{"example::SwiGlu", "example::SwiGluGrad"}));
+  EXPECT_EQ(LoadedOpLibraries().size(), before);
+}
+
+TEST_F(OpLibraryTest, AnotherVersionIsRefusedNamingBoth) {
+  const auto library = LoadOpLibrary(RealFileSystem(), Library("testing/other_version.so"));
+  EXPECT_EQ(library.status().message(),
+            "op library 'ops/custom/testing/other_version.so': it was built for version 2 of the "
+            "ABI of custom ops, this program has version 1; build it again with this program's "
+            "custom_op.h");
+}
+
+TEST_F(OpLibraryTest, WhatIsNoLibraryIsRefused) {
+  const std::string path = ::testing::TempDir() + "/text.so";
+  std::ofstream(path) << "no library\n";
+  const auto library = LoadOpLibrary(RealFileSystem(), path);
+  EXPECT_EQ(library.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(library.status().message().find("is it a shared library"), std::string::npos);
+  EXPECT_FALSE(LoadOpLibrary(RealFileSystem(), path + ".not").ok());
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,146 @@
+// What `graph_runner check` says, by node and with the repair.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "onnx_import/graph_wire.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/exit_code.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A model in the making: one input x [N,4,8,8], layers one on top of the other.
+class Model {
+ public:
+  Model() : builder_(graph_) {
+    graph_.opsets[""] = 17;
+    const SymbolicShape images({Dim::Symbol("N"), 4, 8, 8});
+    top_ = graph_.AddInput("x", {ValueKind::kTensor, DType::kFloat32, images});
+  }
+
+  ValueId Parameter(const std::string& name, Shape shape) {
+    const std::vector<float> ones(static_cast<size_t>(shape.num_elements()), 1.0f);
+    const ValueType type{ValueKind::kTensor, DType::kFloat32, shape};
+    return graph_.AddVariable(name, type, Tensor::Of<float>(std::move(shape), ones), true);
+  }
+
+  void Add(const std::string& op, std::vector<ValueId> more, Attributes attributes = {}) {
+    more.insert(more.begin(), top_);
+    top_ = builder_.Op(op, std::move(more), std::move(attributes));
+  }
+
+  void AddConv(const std::string& name, bool bias) {
+    std::vector<ValueId> parameters = {Parameter(name + ".weight", {4, 4, 1, 1})};
+    if (bias) parameters.push_back(Parameter(name + ".bias", {4}));
+    Add("Conv", std::move(parameters));
+  }
+
+  void AddBatchNormalization() {
+    std::vector<ValueId> parameters;
+    for (const char* name : {"scale", "shift", "mean", "variance"}) {
+      parameters.push_back(Parameter(name, {4}));
+    }
+    Add("BatchNormalization", std::move(parameters));
+  }
+
+  std::string Write(const std::string& name) {
+    builder_.Name(top_, "y");
+    graph_.AddOutput(top_);
+    EXPECT_TRUE(builder_.status().ok()) << builder_.status();
+    GraphToOnnxOptions options;
+    options.annotations = false;
+    options.opset = 17;
+    const auto bytes = GraphToOnnx(graph_, options);
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    const std::string path = TestPath(name);
+    WriteTestFile(path, *bytes);
+    return path;
+  }
+
+ private:
+  Graph graph_;
+  GraphBuilder builder_;
+  ValueId top_;
+};
+
+TEST(Check, AModelThatTrainsHasNoError) {
+  const std::string path = TestPath("lenet.onnx");
+  ASSERT_EQ(RunCommand({"example", "lenet", "-o", path}).exit_code, 0);
+  const CommandResult result = RunCommand({"check", path, "--trainable"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(result.out, "it runs and trains\n");
+}
+
+TEST(Check, AnUnknownOperatorIsNamedWithTheRepair) {
+  const std::string path = TestPath("unknown.onnx");
+  WriteTestFile(
+      path,
+      WireModel(17, {{"first", "Softmaxx", {"x"}, {"a"}}, {"second", "Softmaxx", {"a"}, {"y"}}},
+                "x", "y"));
+  const CommandResult result = RunCommand({"check", path});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_THAT(result.out, HasSubstr("error: Softmaxx: unknown operator, did you mean Softmax?\n"
+                                    "  at      first (Softmaxx), second (Softmaxx)\n"
+                                    "  repair  write the operator as a custom op "
+                                    "(docs/custom-ops.md)"));
+}
+
+TEST(Check, NothingToTrainIsAnErrorOnlyWhereTrainingIsAskedFor) {
+  Model model;
+  model.Add("Equal", {model.Parameter("w", {8})});
+  const std::string path = model.Write("equal.onnx");
+  EXPECT_EQ(RunCommand({"check", path}).exit_code, 0);
+  const CommandResult result = RunCommand({"check", path, "--trainable"});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_THAT(result.out, HasSubstr("error: nothing trains"));
+}
+
+TEST(Check, NormalizationThatWasFoldedAwayIsNoticed) {
+  Model folded, plain, normalized;
+  for (int i = 0; i < 8; ++i) {
+    folded.AddConv(absl::StrCat("conv", i), /*bias=*/true);
+    plain.AddConv(absl::StrCat("conv", i), /*bias=*/false);
+    normalized.AddConv(absl::StrCat("conv", i), /*bias=*/true);
+  }
+  normalized.AddBatchNormalization();
+  const char* const kText = "BatchNormalization was probably folded away for inference";
+  EXPECT_THAT(RunCommand({"check", folded.Write("folded.onnx"), "--trainable"}).out,
+              HasSubstr(kText));
+  EXPECT_THAT(RunCommand({"check", plain.Write("plain.onnx"), "--trainable"}).out,
+              Not(HasSubstr(kText)));
+  EXPECT_THAT(RunCommand({"check", normalized.Write("normalized.onnx"), "--trainable"}).out,
+              Not(HasSubstr(kText)));
+}
+
+TEST(Check, LayersExportedForInferenceAreNamed) {
+  Model model;
+  model.AddConv("conv", /*bias=*/false);
+  model.AddBatchNormalization();
+  const CommandResult result =
+      RunCommand({"check", model.Write("inference.onnx"), "--trainable", "--output", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const auto findings = nlohmann::json::parse(result.out);
+  ASSERT_EQ(findings.size(), 1u) << result.out;
+  EXPECT_EQ(findings[0]["severity"], "warning");
+  EXPECT_THAT(findings[0]["what"].get<std::string>(), HasSubstr("its running statistics"));
+  EXPECT_THAT(findings[0]["nodes"][0].get<std::string>(), HasSubstr("(BatchNormalization)"));
+}
+
+TEST(Check, ABrokenFileIsOneErrorAndTheExitCodeOfModels) {
+  const std::string path = TestPath("broken.onnx");
+  WriteTestFile(path, "not a model");
+  const CommandResult result = RunCommand({"check", path});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_THAT(result.err, HasSubstr("broken.onnx"));
+}
+
+}  // namespace
+}  // namespace weft::testing
