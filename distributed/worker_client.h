@@ -20,8 +20,8 @@
 namespace weft {
 
 // Who takes part in a job; every worker gets the same but for `rank`. The handshake: a worker
-// refuses (FailedPrecondition with both values) when version, instruction set (strict jobs), libraries
-// of custom ops or an earlier job's epoch do not fit.
+// refuses (FailedPrecondition with both values) when version, instruction set (strict jobs),
+// libraries of custom ops or an earlier job's epoch do not fit.
 struct JobMembership {
   uint64_t epoch = 0;                  // random, new for each job
   RankId rank;                         // of the worker addressed
@@ -31,8 +31,8 @@ struct JobMembership {
   uint64_t plan_digest = 0;
   bool strict = false;
   std::string instruction_set;  // coordinator's; compared when strict
-  // Libraries of custom ops that the coordinator has loaded, "swiglu.so 0123456789abcdef": file name
-  // and checksum of the content. Every worker has loaded the same contents.
+  // Libraries of custom ops that the coordinator has loaded, "swiglu.so 0123456789abcdef": file
+  // name and checksum of the content. Every worker has loaded the same contents.
   std::vector<std::string> op_libraries;
   int threads = 1;
   int64_t memory_limit_bytes = 0;     // of the worker addressed; 0 = what its machine allows
