@@ -15,6 +15,7 @@
 #define WEFT_GRAPH_OP_SCHEMA_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,12 @@ class InferenceContext {
 };
 using InferFn = std::function<absl::Status(InferenceContext&)>;
 
+// The value that is differentiated, and what stands for d(loss)/d(value): same shape.
+struct GradientSeed {
+  ValueId value;
+  ValueId gradient;
+};
+
 // What a gradient rule sees: it adds nodes that compute the gradients of inputs from those of
 // outputs.
 class GradientContext {
@@ -84,6 +91,11 @@ class GradientContext {
   virtual bool NeedsInputGradient(int i) const = 0;
   // Not setting it for a needed input means zero.
   virtual void SetInputGradient(int i, ValueId gradient) = 0;
+  // For ops with bodies: adds nodes to `body` (another graph than graph()) that compute the
+  // gradients of its seeded values with respect to `wanted`, and returns these by value; a wanted
+  // value that no seed depends on has no entry. Errors as a node of graph() without a rule gives.
+  virtual absl::StatusOr<std::map<ValueId, ValueId>> DifferentiateBody(
+      Graph& body, const std::vector<GradientSeed>& seeds, const std::vector<ValueId>& wanted) = 0;
 };
 using GradientFn = std::function<absl::Status(GradientContext&)>;
 

@@ -82,6 +82,12 @@ class NodeGradient final : public GradientContext {
     if (NeedsInputGradient(i)) walk_.AddGradient(Input(i), gradient);
   }
 
+  absl::StatusOr<std::map<ValueId, ValueId>> DifferentiateBody(
+      Graph& body, const std::vector<GradientSeed>& seeds,
+      const std::vector<ValueId>& wanted) override {
+    return AddGradients(body, seeds, wanted);
+  }
+
   const absl::Status& status() const { return status_; }
 
  private:

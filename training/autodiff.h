@@ -8,13 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "graph/op_schema.h"
 
 namespace weft {
-
-struct GradientSeed {
-  ValueId value;     // the value that is differentiated
-  ValueId gradient;  // what stands for d(loss)/d(value); same shape
-};
 
 // Adds nodes of Phase::kBackward that compute the gradients of the seeded values with respect to
 // `wanted` (variables or any other floating values), and returns these by value. A wanted value

@@ -42,6 +42,11 @@ class SingleNodeGradient final : public GradientContext {
   void SetInputGradient(int i, ValueId gradient) override {
     gradient_.input_gradients[i] = gradient;
   }
+  absl::StatusOr<std::map<ValueId, ValueId>> DifferentiateBody(
+      Graph&, const std::vector<GradientSeed>&, const std::vector<ValueId>&) override {
+    return absl::UnimplementedError(
+        "one node's rule cannot differentiate a body: test it in training/");
+  }
 
   const std::vector<int>& missing_outputs() const { return missing_outputs_; }
 
