@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "placement/plan_file.h"
@@ -21,11 +20,9 @@ namespace weft {
 namespace {
 
 constexpr char kDataOptions[] = "data";
-constexpr char kOptimizerOptions[] = "optimizer";
 constexpr char kPlacementOptions[] = "placement";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
-constexpr char kOutputLoss[] = "output:";
 
 // What every worker can have: the fewest threads that a worker says, or that are left to it where
 // its host's workers share `cores` (of this machine: the others are taken to be like it).
@@ -62,39 +59,8 @@ void JobFlags::AddData(CLI::App& app, bool required) {
       ->group(kDataOptions);
 }
 
-void JobFlags::AddLoss(CLI::App& app) {
-  app.add_option("--loss", loss_, "softmax_cross_entropy, mse, or output:NAME if the graph has it")
-      ->type_name("LOSS");
-}
-
 void JobFlags::AddOptimizer(CLI::App& app) {
-  app.add_option("--optimizer", optimizer_.kind, "sgd, momentum, nesterov, adam or adamw (sgd)")
-      ->type_name("NAME");
-  app.add_option("--lr", learning_rate_, "learning rate (0.01; adam and adamw 0.001)")
-      ->type_name("X")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
-  app.add_option("--momentum", optimizer_.momentum, "of momentum and nesterov (0.9)")
-      ->type_name("X")
-      ->group(kOptimizerOptions);
-  app.add_option("--weight-decay", optimizer_.weight_decay, "weight decay (0)")
-      ->type_name("X")
-      ->group(kOptimizerOptions);
-  app.add_option("--beta1", optimizer_.beta1, "of adam and adamw (0.9)")
-      ->type_name("X")
-      ->group(kOptimizerOptions);
-  app.add_option("--beta2", optimizer_.beta2, "of adam and adamw (0.999)")
-      ->type_name("X")
-      ->group(kOptimizerOptions);
-  app.add_option("--epsilon", optimizer_.epsilon, "of adam and adamw (1e-8)")
-      ->type_name("X")
-      ->group(kOptimizerOptions);
-  app.add_option("--freeze", trainable_.freeze, "parameters that shall not train ('*', '?')")
-      ->type_name("PATTERN")
-      ->group(kOptimizerOptions);
-  app.add_option("--trainable", trainable_.trainable,
-                 "parameters that shall train though the rules leave them out")
-      ->type_name("PATTERN")
-      ->group(kOptimizerOptions);
+  optimizer_.AddOptimizer(app);
   app.add_option("--seed", seed_, "of the order of the samples (0)")
       ->type_name("S")
       ->group(kDataOptions);
@@ -149,28 +115,10 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
 }
 
-absl::StatusOr<LossSpec> JobFlags::Loss() const {
-  auto loss = ParseLoss(loss_);
-  if (!loss.ok()) return WithExitCode(loss.status(), ExitCode::kUsage);
-  return loss;
-}
-
-absl::StatusOr<TrainingSpec> JobFlags::Training() const {
-  TrainingSpec spec;
-  WEFT_ASSIGN_OR_RETURN(spec.loss, Loss());
-  spec.optimizer = optimizer_;
-  const bool adaptive = optimizer_.kind == "adam" || optimizer_.kind == "adamw";
-  spec.optimizer.learning_rate = learning_rate_ > 0 ? learning_rate_ : (adaptive ? 0.001 : 0.01);
-  WEFT_RETURN_IF_ERROR(WithExitCode(ValidateOptimizer(spec.optimizer), ExitCode::kUsage));
-  return spec;
-}
-
 absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<ParameterDecision>* decisions) const {
   auto model = ImportModelFile(RealFileSystem(), model_);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
-  TrainableOptions options = trainable_;
-  if (absl::StartsWith(loss_, kOutputLoss)) options.loss = loss_.substr(sizeof(kOutputLoss) - 1);
-  auto marked = MarkTrainable(model->graph, options);
+  auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
   if (decisions != nullptr) *decisions = *std::move(marked);
   return model;

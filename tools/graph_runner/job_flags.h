@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
+#include "tools/graph_runner/optimizer_flags.h"
 #include "training/data_set.h"
 #include "training/job.h"
 #include "training/training_graph.h"
@@ -24,7 +25,7 @@ class JobFlags {
   void AddModel(CLI::App& app);
   // `required`: --data and --labels are.
   void AddData(CLI::App& app, bool required);
-  void AddLoss(CLI::App& app);
+  void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
   void AddOptimizer(CLI::App& app);
   void AddPlacement(CLI::App& app);
 
@@ -36,8 +37,8 @@ class JobFlags {
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
 
-  absl::StatusOr<TrainingSpec> Training() const;
-  absl::StatusOr<LossSpec> Loss() const;
+  absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
+  absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // The model with its trainable variables marked, and what was decided.
   absl::StatusOr<ImportedModel> LoadModel(std::vector<ParameterDecision>* decisions) const;
   // The data sets, in a new order each epoch if `shuffle`.
@@ -51,15 +52,12 @@ class JobFlags {
   absl::Status AddPins(Plan& plan) const;
 
   std::string model_;
-  TrainableOptions trainable_;
+  OptimizerFlags optimizer_;
   std::vector<std::string> data_;
   std::string labels_;
   int64_t batch_ = 128;
   uint64_t seed_ = 0;
   bool no_scale_ = false;
-  std::string loss_ = "softmax_cross_entropy";
-  OptimizerSpec optimizer_;
-  double learning_rate_ = 0;  // 0 = the optimizer's usual one
   int local_workers_ = 0;
   std::string cluster_file_;
   std::string plan_file_;
