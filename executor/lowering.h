@@ -77,8 +77,8 @@ struct LoweredInstruction {
   std::vector<BufferIndex> outputs;
   BufferIndex workspace = kNoBuffer;
   int handle = -1;
-  int feed = -1;  // kFill: index into Partition::inputs
-  int64_t first = 0;
+  int feed = -1;      // kFill: index into Partition::inputs
+  int64_t first = 0;  // kFill, kKernel: the samples of the micro-batch, counted in the step's batch
   int64_t count = 0;
   int64_t elements = 0;
   int64_t bytes = 0;

@@ -340,6 +340,10 @@ absl::Status LoweringState::EmitKernel(Scope& scope, const Node& node, Kernel* k
         std::max(step_.workspace_bytes, static_cast<int64_t>(kernel->workspace_bytes()));
   }
   LoweredInstruction& instruction = Emit(OpCode::kKernel, &node, scope);
+  if (scope.rows != nullptr) {
+    instruction.first = scope.rows->first;
+    instruction.count = scope.rows->samples;
+  }
   instruction.kernel = kernel;
   instruction.inputs = std::move(inputs);
   instruction.outputs = std::move(outputs);

@@ -42,6 +42,7 @@ class CompiledStep final : public StepProgram {
                std::unique_ptr<BodyRunner> own_bodies)
       : environment_(environment),
         guard_(partition.guard),
+        total_micro_batches_(partition.total_micro_batches),
         own_bodies_(std::move(own_bodies)),
         slots_(environment),
         own_arena_(*environment.device),
@@ -82,6 +83,7 @@ class CompiledStep final : public StepProgram {
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
+  const int total_micro_batches_;
   std::unique_ptr<BodyRunner> own_bodies_;  // unless the environment has one
   LoweredStep step_;
   ValueSlots slots_;
@@ -128,6 +130,12 @@ Instruction CompiledStep::BuildInstruction(const LoweredInstruction& lowered) co
   instruction.releases = lowered.releases;
   instruction.inputs.resize(lowered.inputs.size());
   instruction.outputs.resize(lowered.outputs.size());
+  if (lowered.code == OpCode::kKernel && lowered.micro_batch >= 0) {
+    instruction.context.micro_batch = lowered.micro_batch;
+    instruction.context.micro_batches = total_micro_batches_;
+    instruction.context.first_sample = lowered.first;
+    instruction.context.samples = lowered.count;
+  }
   return instruction;
 }
 

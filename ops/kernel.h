@@ -29,6 +29,12 @@ struct KernelContext {
   void* workspace = nullptr;  // workspace_bytes() of it
   Stream* stream = nullptr;
   int64_t step = 0;
+  // The micro-batch that the node runs for, of those of the step, and the samples of the step's
+  // batch that are its. Nodes that run once per step get one of one, without samples.
+  int micro_batch = 0;
+  int micro_batches = 1;
+  int64_t first_sample = 0;
+  int64_t samples = 0;
 };
 
 // Prepared for fixed shapes, dtypes and attributes. Used by one stream at a time (several

@@ -61,12 +61,13 @@ KernelFactory Random(FillFn fill, std::string first_name, float first_default,
             T* out = Output<T>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
             std::array<float, kPiece> numbers;
-            ForEachGlobalRun(shape, placement, kPiece, [&](int64_t to, int64_t at, int64_t count) {
-              fill(step, static_cast<uint64_t>(at), a, b, std::span(numbers.data(), count));
-              for (int64_t i = 0; i < count; ++i) {
-                out[to + i] = Store<T>(static_cast<ComputeType<T>>(numbers[i]));
-              }
-            });
+            ForEachGlobalRun(
+                run, shape, placement, kPiece, [&](int64_t to, int64_t at, int64_t count) {
+                  fill(step, static_cast<uint64_t>(at), a, b, std::span(numbers.data(), count));
+                  for (int64_t i = 0; i < count; ++i) {
+                    out[to + i] = Store<T>(static_cast<ComputeType<T>>(numbers[i]));
+                  }
+                });
             return absl::OkStatus();
           });
         });
@@ -98,13 +99,15 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& c
             R* out = Output<R>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
             std::array<float, kPiece> numbers;
-            ForEachGlobalRun(shape, placement, kPiece, [&](int64_t at, int64_t place, int64_t n) {
-              FillUniform(step, static_cast<uint64_t>(place), 0, 1, std::span(numbers.data(), n));
-              for (int64_t i = 0; i < n; ++i) {
-                const bool one = numbers[i] < Load(p[at + i]);
-                out[at + i] = Store<R>(static_cast<ComputeType<R>>(one ? 1 : 0));
-              }
-            });
+            ForEachGlobalRun(run, shape, placement, kPiece,
+                             [&](int64_t at, int64_t place, int64_t n) {
+                               FillUniform(step, static_cast<uint64_t>(place), 0, 1,
+                                           std::span(numbers.data(), n));
+                               for (int64_t i = 0; i < n; ++i) {
+                                 const bool one = numbers[i] < Load(p[at + i]);
+                                 out[at + i] = Store<R>(static_cast<ComputeType<R>>(one ? 1 : 0));
+                               }
+                             });
             return absl::OkStatus();
           });
         });
@@ -145,9 +148,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMultinomial(const PrepareContext&
                               const T* logits = Input<T>(run, 0);
                               R* out = Output<R>(run, 0);
                               const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
+                              const int64_t first = FirstPlace(run, output);
                               for (int64_t i = 0; i < output.num_elements(); ++i) {
                                 float number;
-                                FillUniform(step, static_cast<uint64_t>(i), 0, 1,
+                                FillUniform(step, static_cast<uint64_t>(first + i), 0, 1,
                                             std::span(&number, 1));
                                 const T* row = logits + i / output.dim(1) * classes;
                                 out[i] = static_cast<R>(DrawClass(row, classes, number));
@@ -291,7 +295,7 @@ absl::Status RunDropout(const DropoutMode& mode, const DropoutNumbers& numbers, 
   }
   DropoutNumbers::Step step(numbers, run.step);
   std::array<bool, kPiece> kept;
-  ForEachGlobalRun(shape, placement, kPiece, [&](int64_t at, int64_t place, int64_t count) {
+  ForEachGlobalRun(run, shape, placement, kPiece, [&](int64_t at, int64_t place, int64_t count) {
     step.Draw(place, count, *ratio, kept.data());
     if (mask != nullptr) std::copy(kept.begin(), kept.begin() + count, mask + at);
     scale(at, kept.data(), *ratio, count);
