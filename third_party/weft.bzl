@@ -55,11 +55,11 @@ def weft_proto_library(name, src, deps = [], grpc = False, visibility = None):
         deps = deps + ["//third_party:protobuf"] + (["//third_party:grpc"] if grpc else []),
     )
 
-def weft_fuzz_test(name, srcs, deps = [], corpus = [], size = "small"):
+def weft_fuzz_test(name, srcs, deps = [], corpus = [], size = "small", mutator = []):
     """A libFuzzer target and a test that replays its corpus.
 
-    `<name>` is the fuzzer; it builds only with --config=clang and is tagged `fuzz` and `manual`:
-        bazel run --config=clang --config=asan //folder:<name> -- -max_total_time=60
+    `<name>` is the fuzzer; it builds only with --config=fuzz and is tagged `fuzz` and `manual`:
+        bazel run --config=fuzz //folder:<name> -- -max_total_time=60 FOLDER_OF_MORE_INPUTS
     `<name>_replay` runs the same entry point once over each file of the corpus, with every compiler.
 
     Args:
@@ -68,19 +68,17 @@ def weft_fuzz_test(name, srcs, deps = [], corpus = [], size = "small"):
       deps: libraries under test.
       corpus: files to start from and to replay.
       size: of the replay test.
+      mutator: libraries that define LLVMFuzzerCustomMutator; the replay does without.
     """
     native.cc_binary(
         name = name,
         testonly = True,
         srcs = srcs,
-        copts = WEFT_COPTS + select({
-            "//third_party:clang": ["-fsanitize=fuzzer-no-link"],
-            "//conditions:default": [],
-        }),
+        copts = WEFT_COPTS,
         linkopts = ["-fsanitize=fuzzer"],
         data = corpus,
         tags = ["fuzz", "manual"],
-        deps = deps,
+        deps = deps + mutator,
     )
     native.cc_test(
         name = name + "_replay",
