@@ -138,6 +138,8 @@ absl::Status GraphConverter::AddInputs(const onnx::GraphProto& proto, Conversion
   for (const onnx::ValueInfoProto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;
     WEFT_ASSIGN_OR_RETURN(ValueType type, TypeOfInput(input));
+    const auto given = context_.options.input_shapes.find(input.name());
+    if (IsMain() && given != context_.options.input_shapes.end()) type.shape = given->second;
     const ValueId value = graph_.AddInput(input.name(), std::move(type));
     graph_.value(value).origin.logical_value = graph_.value(value).name;
     scope.values[input.name()] = value;

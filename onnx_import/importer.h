@@ -20,6 +20,8 @@ struct ImportOptions {
   bool parameters_as_variables = true;
   // Fill in the types of all values. An operator whose inputs do not fit is then an import error.
   bool infer_shapes = true;
+  // Shapes of the main graph's inputs, by name, in the place of those that the file declares.
+  std::map<std::string, SymbolicShape> input_shapes = {};
 };
 
 // How the file stores a float tensor; the exporter puts trained values back in the same place.

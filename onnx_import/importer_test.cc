@@ -50,6 +50,13 @@ TEST(Import, MakesFloatInitializersVariablesOnlyWhenAsked) {
   EXPECT_EQ(constants->parameters[0].name, "w");
 }
 
+TEST(Import, TakesOtherInputShapesThanTheFileDeclares) {
+  const onnx::ModelProto model = ModelOf(
+      17, "agraph (float[1, 2] x) => (float[1, 2] y) { h = Relu (x)  y = Transpose (h) }");
+  const std::string text = Debug(Import(model, {.input_shapes = {{"x", Shape{5, 3, 2}}}}));
+  EXPECT_THAT(text, AllOf(HasSubstr("input %x: float32[5,3,2]"), HasSubstr("float32[2,3,5]")));
+}
+
 TEST(Import, TakesConstantNodesAsParameters) {
   const auto model = Import(ModelOf(17,
                                     "agraph (float[2] x) => (float[2] y) {"

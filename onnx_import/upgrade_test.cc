@@ -114,6 +114,12 @@ TEST(Upgrade, SlopesPerChannelAreAlignedToTheirAxis) {
   EXPECT_THAT(Upgraded(6, body), HasSubstr("PRelu(%x, %PRelu_0/aligned)"));
 }
 
+TEST(Upgrade, CastsToBfloat16CutOffOnce) {
+  EXPECT_THAT(Upgraded(23, Unary("Cast <to = 16>")), HasSubstr("round_mode=\"down\""));
+  EXPECT_THAT(Upgraded(23, Unary("Cast <to = 1>")), Not(HasSubstr("round_mode")));
+  EXPECT_THAT(Upgraded(24, Unary("Cast <to = 16>")), Not(HasSubstr("round_mode")));
+}
+
 TEST(Upgrade, CastsToFourBitsSaturatedOnce) {
   const std::string body = Unary("Cast <to = 22>");
   EXPECT_THAT(Upgraded(23, body), AllOf(HasSubstr("Clip(%x, %Cast_0/low, %Cast_0/high)"),

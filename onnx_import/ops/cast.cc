@@ -1,5 +1,6 @@
 // Cast: before 6 the target type was a name; before 24 floats beyond the range of a 4-bit integer
-// became its nearest value, now their low bits are kept.
+// became its nearest value, now their low bits are kept. The standard's text does not say how a
+// float becomes a bfloat16: its data cut it off before 24 and round to nearest even since.
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "onnx_import/upgrade.h"
@@ -42,9 +43,22 @@ absl::Status Saturate(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
+// Only towards bfloat16 does a kernel look at it, among the types that there were before 24.
+absl::Status CutOff(NodeUpgrade& node) {
+  node.spec.attributes.Set("round_mode", std::string("down"));
+  return absl::OkStatus();
+}
+
+absl::Status ConvertAsBefore24(NodeUpgrade& node) {
+  const bool to_bfloat16 =
+      static_cast<DType>(node.spec.attributes.Int("to", 0)) == DType::kBfloat16;
+  return to_bfloat16 ? CutOff(node) : Saturate(node);
+}
+
 [[maybe_unused]] const bool kRegistered =
     UpgradeRegistry::Global().Register("Cast", 6, NumberTheType) &&
-    UpgradeRegistry::Global().Register("Cast", 24, Saturate);
+    UpgradeRegistry::Global().Register("Cast", 24, ConvertAsBefore24) &&
+    UpgradeRegistry::Global().Register("CastLike", 24, CutOff);
 
 }  // namespace
 }  // namespace weft

@@ -272,6 +272,16 @@ TEST(Unary, TypesWithoutAKernelAreRefused) {
                           {"node 'node'", "Exp", "int64[1]", "cpu:0", "no kernel for int64"}));
 }
 
+TEST(Cast, CutsOffTowardsBfloat16WhenAsked) {
+  Attributes attributes = CastTo(DType::kBfloat16);
+  attributes.Set("round_mode", std::string("down"));
+  const Tensor input = Floats({1.0117f, -1.0117f, 1.0f, kInfinity, kNan, 3.3e38f});
+  EXPECT_TRUE(ExpectOutputs(
+      {.op = "Cast", .attributes = attributes, .inputs = {input}},
+      {Cast(Floats({1.0078125f, -1.0078125f, 1.0f, kInfinity, kNan, 3.296e38f}), DType::kBfloat16)},
+      {.of_magnitude = 0}));
+}
+
 TEST(Exp, Extremes) {
   EXPECT_TRUE(ExpectOutputs(
       {.op = "Exp", .inputs = {Floats({0, 88.8f, 1000, kInfinity, -200, -kInfinity})}},

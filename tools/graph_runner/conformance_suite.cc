@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "onnx_import/importer.h"
 #include "onnx_import/tensor_proto.h"
 #include "platform/status_macros.h"
+#include "tools/graph_runner/named_files.h"
 #include "training/gradient_nodes.h"
 
 namespace weft {
@@ -76,20 +78,37 @@ absl::Status CheckOutputs(FileSystem& files, const Graph& graph, const std::stri
   return absl::OkStatus();
 }
 
-absl::Status RunDataSets(FileSystem& files, const ConformanceCase& conformance_case,
-                         const std::vector<std::string>& sets, const Tolerance& tolerance) {
+// A model that is ready to run.
+struct RunnableModel {
+  Graph graph;
+  std::unique_ptr<ForwardRunner> runner;
+};
+
+absl::StatusOr<RunnableModel> Load(FileSystem& files, const std::string& path,
+                                   std::map<std::string, SymbolicShape> input_shapes) {
   ImportOptions options;
   options.parameters_as_variables = false;
-  WEFT_ASSIGN_OR_RETURN(ImportedModel model,
-                        ImportModelFile(files, conformance_case.model, options));
+  options.input_shapes = std::move(input_shapes);
+  WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(files, path, options));
   WEFT_RETURN_IF_ERROR(ReplaceGradientNodes(model.graph));
-  const Graph graph = model.graph.Clone();
-  ForwardRunner runner(std::move(model.graph), {});
+  RunnableModel loaded;
+  loaded.graph = model.graph.Clone();
+  loaded.runner = std::make_unique<ForwardRunner>(std::move(model.graph), ForwardRunner::Options());
+  return loaded;
+}
+
+absl::Status RunDataSets(FileSystem& files, const ConformanceCase& conformance_case,
+                         const std::vector<std::string>& sets, const Tolerance& tolerance) {
+  WEFT_ASSIGN_OR_RETURN(RunnableModel model, Load(files, conformance_case.model, {}));
   for (const std::string& set : sets) {
-    WEFT_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(files, graph, set));
-    WEFT_ASSIGN_OR_RETURN(const auto outputs, runner.Run(inputs));
+    WEFT_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(files, model.graph, set));
+    std::map<std::string, SymbolicShape> shapes = ShapesOtherThanDeclared(model.graph, inputs);
+    if (!shapes.empty()) {
+      WEFT_ASSIGN_OR_RETURN(model, Load(files, conformance_case.model, std::move(shapes)));
+    }
+    WEFT_ASSIGN_OR_RETURN(const auto outputs, model.runner->Run(inputs));
     WEFT_RETURN_IF_ERROR(
-        CheckOutputs(files, graph, set, outputs, tolerance, conformance_case.types_only));
+        CheckOutputs(files, model.graph, set, outputs, tolerance, conformance_case.types_only));
   }
   return absl::OkStatus();
 }

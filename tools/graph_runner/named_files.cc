@@ -112,4 +112,23 @@ absl::StatusOr<Value> ReadInput(FileSystem& files, const NamedFile& file, const 
   return Value(converted.Reshaped(*shape));
 }
 
+std::map<std::string, SymbolicShape> ShapesOtherThanDeclared(
+    const Graph& graph, const std::map<std::string, Value>& inputs) {
+  std::map<std::string, SymbolicShape> others;
+  for (const ValueId id : graph.inputs()) {
+    const ValueDef& input = graph.value(id);
+    const auto found = inputs.find(input.name);
+    if (found == inputs.end() || found->second.kind() != ValueKind::kTensor) continue;
+    const Shape& shape = found->second.tensor().shape();
+    if (!input.type.shape.has_rank()) continue;
+    const std::vector<Dim>& dims = input.type.shape.dims();
+    bool fits = static_cast<int>(dims.size()) == shape.rank();
+    for (size_t i = 0; fits && i < dims.size(); ++i) {
+      fits = !dims[i].is_known() || dims[i].size() == shape.dim(static_cast<int>(i));
+    }
+    if (!fits) others[input.name] = SymbolicShape(shape);
+  }
+  return others;
+}
+
 }  // namespace weft

@@ -2,6 +2,7 @@
 #ifndef WEFT_TOOLS_GRAPH_RUNNER_NAMED_FILES_H_
 #define WEFT_TOOLS_GRAPH_RUNNER_NAMED_FILES_H_
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,11 @@ struct ReadInputOptions {
 // Errors name file, input and both types.
 absl::StatusOr<Value> ReadInput(FileSystem& files, const NamedFile& file, const ValueDef& input,
                                 const ReadInputOptions& options);
+
+// The shapes of the tensors among `inputs` that the graph declares otherwise: for
+// ImportOptions::input_shapes, since a model often runs at another size than it was exported with.
+std::map<std::string, SymbolicShape> ShapesOtherThanDeclared(
+    const Graph& graph, const std::map<std::string, Value>& inputs);
 
 }  // namespace weft
 

@@ -10,6 +10,7 @@
 #include "placement/nearest_name.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/named_files.h"
@@ -97,6 +98,8 @@ class RunCommand final : public Command {
     if (!replaced.ok()) return WithExitCode(replaced, ExitCode::kModel);
     auto inputs = ReadInputs(model->graph, *named);
     if (!inputs.ok()) return WithExitCode(inputs.status(), ExitCode::kData);
+    const absl::Status fitted = FitShapes(*inputs, options, *model, console);
+    if (!fitted.ok()) return WithExitCode(fitted, ExitCode::kModel);
 
     std::vector<std::string> order;
     for (ValueId id : model->graph.outputs()) order.push_back(model->graph.value(id).name);
@@ -143,6 +146,25 @@ class RunCommand final : public Command {
                        ") has no value: add --input ", input.name, "=FILE"));
     }
     return inputs;
+  }
+
+  // Imports the model again where an input's file has another shape than the model declares.
+  absl::Status FitShapes(const std::map<std::string, Value>& inputs, ImportOptions options,
+                         ImportedModel& model, Console& console) const {
+    options.input_shapes = ShapesOtherThanDeclared(model.graph, inputs);
+    if (options.input_shapes.empty()) return absl::OkStatus();
+    std::string text;
+    for (const auto& [name, shape] : options.input_shapes) {
+      const ValueId input = *model.graph.FindValue(name);
+      absl::StrAppend(&text, text.empty() ? "" : ", ", "input '", name, "' is ", shape.ToString(),
+                      ", declared as ", model.graph.value(input).type.shape.ToString());
+    }
+    auto imported = ImportModelFile(RealFileSystem(), model_, options);
+    if (!imported.ok()) return Annotate(imported.status(), text);
+    model = *std::move(imported);
+    WEFT_RETURN_IF_ERROR(ReplaceGradientNodes(model.graph));
+    *console.err << "note: " << Printable(text) << "; the shapes are inferred anew\n";
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<WrittenOutput>> WriteOutputs(

@@ -66,6 +66,27 @@ std::unique_ptr<Kernel> MakeCast(int64_t elements, int threads) {
   });
 }
 
+// To the nearest bfloat16 towards zero: for models of operator sets before 24
+// (onnx_import/ops/cast.cc).
+template <typename From>
+std::unique_ptr<Kernel> MakeCutOffCast(int64_t elements, int threads) {
+  return MakeKernel([=](const KernelContext& context) {
+    const From* x = Input<From>(context, 0);
+    Bfloat16* out = Output<Bfloat16>(context, 0);
+    ParallelFor(threads, elements, 1.0, kElementGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto value = static_cast<float>(Load(x[i]));
+        uint32_t bits;
+        std::memcpy(&bits, &value, sizeof(bits));
+        // What makes a NaN may be among the bits that go.
+        const uint32_t quiet = std::isnan(value) ? 0x00400000u : 0;
+        out[i] = Bfloat16{static_cast<uint16_t>((bits | quiet) >> 16)};
+      }
+    });
+    return absl::OkStatus();
+  });
+}
+
 CastOptions OptionsOf(const Attributes& attributes) {
   CastOptions options;
   options.saturate = attributes.Int("saturate", 1) != 0;
@@ -102,11 +123,17 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCast(const PrepareContext& contex
     return MakeStorageCast(context);
   }
   const int64_t elements = context.OutputShape(0).num_elements();
+  const bool cuts_off = context.OutputDType(0) == DType::kBfloat16 &&
+                        context.attributes().String("round_mode", "") == "down";
   return PrepareByDType(context, context.InputDType(0), RealTypes(), [&](auto from) {
+    using From = decltype(from);
+    if (cuts_off && IsFloatingPoint(context.InputDType(0))) {
+      return absl::StatusOr<std::unique_ptr<Kernel>>(
+          MakeCutOffCast<From>(elements, context.threads()));
+    }
     return PrepareByDType(context, context.OutputDType(0), RealTypes(),
                           [&](auto to) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                            return MakeCast<decltype(from), decltype(to)>(elements,
-                                                                          context.threads());
+                            return MakeCast<From, decltype(to)>(elements, context.threads());
                           });
   });
 }
