@@ -28,6 +28,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "platform/file_descriptor.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 
@@ -98,10 +99,20 @@ std::string FollowLinks(const std::string& path) {
 
 class MemoryMappedFile final : public MappedFile {
  public:
-  explicit MemoryMappedFile(std::span<const std::byte> bytes) : MappedFile(bytes) {}
-  ~MemoryMappedFile() override {
-    if (size() > 0) munmap(const_cast<std::byte*>(data()), size());
-  }
+  explicit MemoryMappedFile(std::span<const std::byte> bytes)
+      : MappedFile(bytes), mapping_(bytes) {}
+
+ private:
+  // Ends the mapping after the pages are no longer known.
+  struct Mapping {
+    explicit Mapping(std::span<const std::byte> mapped) : bytes(mapped) {}
+    ~Mapping() {
+      if (!bytes.empty()) munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+    }
+    const std::span<const std::byte> bytes;
+  };
+  const Mapping mapping_;
+  const MappedPages pages_{mapping_.bytes};
 };
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file,

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "absl/strings/str_cat.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -85,6 +86,7 @@ OnednnReorder::OnednnReorder(const dnnl::memory::desc& from, const dnnl::memory:
 absl::StatusOr<PackedWeights> PackedWeights::Create(const dnnl::memory::desc& plain,
                                                     const dnnl::memory::desc& packed) {
   PackedWeights weights;
+  weights.plain_bytes_ = plain.get_size();
   weights.reorder_ = OnednnReorder(plain, packed);
   if (weights.reorder_.needed()) {
     WEFT_ASSIGN_OR_RETURN(
@@ -98,6 +100,7 @@ absl::StatusOr<const void*> PackedWeights::Get(const void* plain) {
   if (!reorder_.needed()) return plain;
   if (!filled_) {
     WEFT_RETURN_IF_ERROR(reorder_.Run(plain, storage_.raw_data()));
+    ReleaseMappedPages({static_cast<const std::byte*>(plain), plain_bytes_});
     filled_ = true;
   }
   return static_cast<const void*>(storage_.raw_data());

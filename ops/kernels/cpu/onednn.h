@@ -106,12 +106,14 @@ class PackedWeights {
   // dnnl::error.
   static absl::StatusOr<PackedWeights> Create(const dnnl::memory::desc& plain,
                                               const dnnl::memory::desc& packed);
+  // What is packed is not read again: where it lies in a mapped file, its pages are released.
   absl::StatusOr<const void*> Get(const void* plain);
   size_t bytes() const { return storage_.valid() ? storage_.bytes() : 0; }
 
  private:
   OnednnReorder reorder_;
   Tensor storage_;
+  size_t plain_bytes_ = 0;
   bool filled_ = false;
 };
 
