@@ -1,0 +1,68 @@
+// Times a model's runs on demand, so that a script can alternate them with another runtime's:
+//
+//   model_timer MODEL.onnx THREADS NAME=FILE ...
+//
+// reads numbers of runs from its input, one a line, and answers each with a line of as many times in
+// seconds. The first run, which compiles, is not among them.
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "executor/forward_runner.h"
+#include "onnx_import/importer.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/status_macros.h"
+#include "tools/graph_runner/named_files.h"
+
+namespace weft {
+namespace {
+
+absl::Status Serve(const std::string& path, int threads, const std::vector<std::string>& texts) {
+  ImportOptions options;
+  options.parameters_as_variables = false;
+  WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(RealFileSystem(), path, options));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ParseNamedFiles(texts, "input"));
+  std::map<std::string, Value> inputs;
+  for (const NamedFile& file : files) {
+    const std::optional<ValueId> id = model.graph.FindValue(file.name);
+    if (!id.has_value()) return absl::InvalidArgumentError("no input '" + file.name + "'");
+    WEFT_ASSIGN_OR_RETURN(inputs[file.name],
+                          ReadInput(RealFileSystem(), file, model.graph.value(*id), {}));
+  }
+  ForwardRunner::Options runner_options;
+  runner_options.threads = threads;
+  ForwardRunner runner(std::move(model.graph), runner_options);
+  WEFT_RETURN_IF_ERROR(runner.Run(inputs).status());
+  for (int runs = 0; std::cin >> runs;) {
+    for (int i = 0; i < runs; ++i) {
+      const int64_t start = RealClock().MonotonicNanos();
+      WEFT_RETURN_IF_ERROR(runner.Run(inputs).status());
+      std::printf("%.9f ", static_cast<double>(RealClock().MonotonicNanos() - start) / 1e9);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int count, char** arguments) {
+  int threads = 0;
+  if (count < 3 || !absl::SimpleAtoi(arguments[2], &threads) || threads < 1) {
+    std::fprintf(stderr, "usage: model_timer MODEL.onnx THREADS NAME=FILE ...\n");
+    return 2;
+  }
+  const absl::Status status =
+      weft::Serve(arguments[1], threads, std::vector<std::string>(arguments + 3, arguments + count));
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
