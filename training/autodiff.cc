@@ -128,7 +128,8 @@ absl::StatusOr<ValueId> Differentiator::Gradient(ValueId value) {
   origin.is_gradient = true;
   builder.set_origin(origin);
   builder.set_name_prefix("grad/");
-  const ValueId sum = builder.WeftOp("AddN", parts);
+  const bool tensor = graph_.value(value).type.kind == ValueKind::kTensor;
+  const ValueId sum = builder.WeftOp(tensor ? "AddN" : "SequenceSum", parts);
   WEFT_RETURN_IF_ERROR(builder.status());
   parts = {sum};
   return sum;

@@ -42,7 +42,34 @@ absl::Status CumSumGradient(GradientContext& context) {
 }
 
 WEFT_REGISTER_OP(Cumulative("CumSum").Gradient(CumSumGradient));
-WEFT_REGISTER_OP(Cumulative("CumProd"));
+absl::Status CumProdGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  context.SetInputGradient(
+      0, context.builder().WeftOp("CumProdGrad", {dy, context.Input(0), context.Input(1)},
+                                  context.node().attributes));
+  return context.builder().status();
+}
+
+WEFT_REGISTER_OP(Cumulative("CumProd").Gradient(CumProdGradient));
+
+absl::Status InferCumProdGrad(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
+  context.SetOutput(0, context.InputType(1));
+  return absl::OkStatus();
+}
+
+// dx[k] = (product of x before k) * s[k], where s[k] = dy[k] + x[k + 1] s[k + 1]; in an exclusive
+// product s[k] = dy[k + 1] + x[k + 1] s[k + 1]. Nothing is divided: zeros do no harm.
+WEFT_REGISTER_OP(OpSchema::Weft("CumProdGrad")
+                     .Input("dy", kFloatTypes)
+                     .Input("x", kFloatTypes)
+                     .Input("axis", kIndexTypes)
+                     .Output("dx")
+                     .Attr("exclusive", AttributeType::kInt)
+                     .Attr("reverse", AttributeType::kInt)
+                     .Infer(InferCumProdGrad)
+                     .CostOf(FlopsPerElement(4)));
 
 }  // namespace
 }  // namespace weft

@@ -49,33 +49,95 @@ absl::Status InferEinsum(InferenceContext& context) {
   return SetCheckedOutput(context, dtype, std::move(dims));
 }
 
-// The gradient of one operand is the Einsum of dy and the other operands. Unimplemented where an
-// axis of the operand is in none of them, or twice in its own.
-absl::StatusOr<ValueId> GradientOfOperand(GradientContext& context, const EinsumEquation& equation,
-                                          int operand) {
-  std::vector<std::string> terms = {equation.output_term};
-  std::vector<ValueId> inputs = {context.OutputGradient(0)};
-  std::string others = equation.output_term;
-  for (int i = 0; i < static_cast<int>(equation.operand_terms.size()); ++i) {
-    if (i == operand) continue;
-    terms.push_back(equation.operand_terms[i]);
-    inputs.push_back(context.Input(i));
-    others += equation.operand_terms[i];
+// A letter that the equation does not use, which is then used.
+char FreshLabel(std::string& used) {
+  for (const char* c = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"; *c != 0; ++c) {
+    if (used.find(*c) != std::string::npos) continue;
+    used += *c;
+    return *c;
   }
-  const std::string& term = equation.operand_terms[operand];
-  for (const char c : term) {
-    const bool repeated = c != '.' && std::count(term.begin(), term.end(), c) > 1;
-    if (!repeated && others.find(c) != std::string::npos) continue;
-    return absl::UnimplementedError(absl::StrCat("no gradient of Einsum for the term '", term,
-                                                 "': its axis '", std::string(1, c), "' is ",
-                                                 repeated ? "there twice" : "in no other term"));
-  }
-  GraphBuilder& b = context.builder();
-  const ValueId gradient =
-      b.Op("Einsum", std::move(inputs),
-           {{"equation", absl::StrCat(absl::StrJoin(terms, ","), "->", term)}});
-  return SumToLike(b, gradient, context.Input(operand));
+  return 0;
 }
+
+// The gradient of one operand is the Einsum of dy and the other operands. An axis that the operand
+// has twice (a diagonal) gets a label of its own and a unit matrix between the two; one that no
+// other term has (a sum) is repeated.
+class OperandGradient {
+ public:
+  OperandGradient(GradientContext& context, const EinsumEquation& equation, int operand)
+      : context_(context), b_(context.builder()), operand_(context.Input(operand)) {
+    terms_ = {equation.output_term};
+    inputs_ = {context.OutputGradient(0)};
+    for (int i = 0; i < static_cast<int>(equation.operand_terms.size()); ++i) {
+      if (i == operand) continue;
+      terms_.push_back(equation.operand_terms[i]);
+      inputs_.push_back(context.Input(i));
+    }
+    others_ = absl::StrJoin(terms_, "");
+    used_ = absl::StrCat(others_, equation.operand_terms[operand]);
+    term_ = equation.operand_terms[operand];
+  }
+
+  absl::StatusOr<ValueId> Build() {
+    if (term_.find('.') != std::string::npos && others_.find('.') == std::string::npos) {
+      return absl::UnimplementedError(
+          absl::StrCat("no gradient of Einsum for the term '", term_,
+                       "': the axes of its ellipsis are in no other term"));
+    }
+    const bool simple = term_.find('.') == std::string::npos;
+    std::string target;
+    std::vector<int64_t> summed;
+    for (size_t i = 0; i < term_.size(); ++i) {
+      char c = term_[i];
+      const bool seen = c != '.' && term_.find(c) < i;
+      if (!seen && (c == '.' || others_.find(c) != std::string::npos)) {
+        target += c;
+        continue;
+      }
+      if (!simple) return Refuse(c);
+      if (!seen && term_.find(c, i + 1) == std::string::npos) {
+        summed.push_back(static_cast<int64_t>(i));
+        continue;
+      }
+      target += seen ? WithUnitMatrix(c, static_cast<int>(i)) : c;
+    }
+    ValueId gradient = b_.Op(
+        "Einsum", inputs_, {{"equation", absl::StrCat(absl::StrJoin(terms_, ","), "->", target)}});
+    if (!summed.empty()) {
+      gradient = b_.Op("Unsqueeze", {gradient, b_.Ints(summed)});
+      gradient = b_.Op("Expand", {gradient, ShapeOf(b_, operand_)});
+    }
+    return SumToLike(b_, gradient, operand_);
+  }
+
+ private:
+  absl::Status Refuse(char c) const {
+    return absl::UnimplementedError(absl::StrCat("no gradient of Einsum for the term '", term_,
+                                                 "': beside an ellipsis, axis '", std::string(1, c),
+                                                 "' is there twice or in no other term"));
+  }
+
+  // A second label for axis `i`, which has label `c` before.
+  char WithUnitMatrix(char c, int i) {
+    const char fresh = FreshLabel(used_);
+    const ValueId size = DimOf(b_, operand_, i);
+    const ValueId square =
+        b_.Op("ConstantOfShape", {b_.Op("Concat", {size, size}, {{"axis", int64_t{0}}})});
+    const DType dtype = b_.type(context_.OutputGradient(0)).dtype;
+    inputs_.push_back(b_.Op("EyeLike", {square}, {{"dtype", static_cast<int64_t>(dtype)}}));
+    terms_.push_back({c, fresh});
+    return fresh;
+  }
+
+  GradientContext& context_;
+  GraphBuilder& b_;
+  const ValueId operand_;
+  std::vector<std::string> terms_;
+  std::vector<ValueId> inputs_;
+  std::string others_;  // labels of the terms of dy and the other operands
+  std::string used_;
+  std::string term_;
+};
 
 absl::Status EinsumGradient(GradientContext& context) {
   if (!context.OutputGradient(0).valid()) return absl::OkStatus();
@@ -90,7 +152,7 @@ absl::Status EinsumGradient(GradientContext& context) {
       EinsumEquation::Parse(context.node().attributes.String("equation", ""), ranks));
   for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
     if (!context.NeedsInputGradient(i)) continue;
-    WEFT_ASSIGN_OR_RETURN(const ValueId gradient, GradientOfOperand(context, equation, i));
+    WEFT_ASSIGN_OR_RETURN(const ValueId gradient, OperandGradient(context, equation, i).Build());
     context.SetInputGradient(i, gradient);
   }
   return context.builder().status();

@@ -37,6 +37,9 @@ class Algebra {
   // A function of one operand, by name.
   ValueId Of(const std::string& op, ValueId x) const { return builder_.Op(op, {x}); }
   ValueId Square(ValueId x) const { return Mul(x, x); }
+  ValueId Pow(ValueId x, double exponent) const {
+    return builder_.Op("Pow", {x, Number(exponent)});
+  }
 
  private:
   GraphBuilder& builder_;

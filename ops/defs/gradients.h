@@ -3,7 +3,10 @@
 #define WEFT_OPS_DEFS_GRADIENTS_H_
 
 #include <functional>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
 
@@ -11,6 +14,28 @@ namespace weft {
 
 // The shape of `value` as an int64 vector.
 ValueId ShapeOf(GraphBuilder& builder, ValueId value);
+
+// The size of axis `axis` >= 0 of `value` as an int64 vector of one element.
+ValueId DimOf(GraphBuilder& builder, ValueId value, int axis);
+
+// 0, 1, ..., n - 1 as an int64 vector, n being the one element of `count`.
+ValueId PositionsBelow(GraphBuilder& builder, ValueId count);
+
+// A tensor of `dtype` in the shape of `like`, each element `value`.
+ValueId FilledLike(GraphBuilder& builder, ValueId like, DType dtype, double value);
+
+// `value` as `dtype`; no node when it has that dtype.
+ValueId AsDType(GraphBuilder& builder, ValueId value, DType dtype);
+
+// A bool tensor as zeros and ones.
+ValueId MaskOf(GraphBuilder& builder, ValueId condition, DType dtype);
+
+// The rank of `value`; Unimplemented, naming the node and the value, when inference did not find
+// it.
+absl::StatusOr<int> RankForGradient(const GradientContext& context, ValueId value);
+
+// Unimplemented, naming the node and `what`, when the gradient of input `i` is asked for.
+absl::Status RefuseInputGradient(const GradientContext& context, int i, const std::string& what);
 
 // `gradient` summed over the axes along which `like` was broadcast, so that it has the shape of
 // `like`. No node when the shapes are certain to be equal already.

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -89,6 +91,52 @@ absl::Status InferAffineGrid(InferenceContext& context) {
   return SetCheckedOutput(context, dtype, std::move(grid));
 }
 
+absl::Status GridSampleGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  const std::vector<bool> wanted = {context.NeedsInputGradient(0), context.NeedsInputGradient(1)};
+  const std::vector<ValueId> gradients = context.builder().Ops(
+      std::string(kWeftDomain), "GridSampleGrad", {dy, context.Input(0), context.Input(1)},
+      context.node().attributes, wanted);
+  WEFT_RETURN_IF_ERROR(context.builder().status());
+  for (int i = 0; i < 2; ++i) {
+    if (wanted[i]) context.SetInputGradient(i, gradients[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferGridSampleGrad(InferenceContext& context) {
+  for (int i = 0; i < 2; ++i) {
+    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i + 1));
+  }
+  return absl::OkStatus();
+}
+
+// The grid is theta times the points of the unmoved grid and a one: dtheta = dgrid^T (points, 1).
+absl::Status AffineGridGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, dy));
+  GraphBuilder& g = context.builder();
+  const int64_t axes = rank - 2;
+  const DType dtype = g.type(dy).dtype;
+  std::vector<float> identity;
+  for (int64_t i = 0; i < axes; ++i) {
+    for (int64_t k = 0; k <= axes; ++k) identity.push_back(i == k ? 1.0f : 0.0f);
+  }
+  const ValueId theta =
+      AsDType(g, g.Constant(Tensor::Of<float>(Shape{1, axes, axes + 1}, identity)), dtype);
+  const ValueId image = g.Op("Slice", {context.Input(1), g.Ints({1}), g.Ints({axes + 2})});
+  const ValueId size = g.Op("Concat", {g.Ints({1}), image}, {{"axis", int64_t{0}}});
+  const ValueId grid = g.Op("AffineGrid", {theta, size}, context.node().attributes);
+  const ValueId points = g.Op("Reshape", {grid, g.Ints({-1, axes})});
+  const ValueId one = g.Op("Pad", {points, g.Ints({0, 0, 0, 1}), g.Scalar(dtype, 1)});
+  const ValueId rows = g.Op("Reshape", {dy, g.Ints({0, -1, axes})});
+  const ValueId columns = g.Op("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  context.SetInputGradient(0, g.Op("MatMul", {columns, one}));
+  return g.status();
+}
+
 Cost GridSampleCost(const NodeView& view) {
   return {10.0 * static_cast<double>(view.OutputShape(0).num_elements()), OperandBytes(view)};
 }
@@ -103,7 +151,23 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GridSample")
                      .Attr("mode", AttributeType::kString)
                      .Attr("padding_mode", AttributeType::kString)
                      .Infer(InferGridSample)
+                     .Gradient(GridSampleGradient)
                      .CostOf(GridSampleCost));
+
+WEFT_REGISTER_OP(OpSchema::Weft("GridSampleGrad")
+                     .Input("dY", kFloatTypes)
+                     .Input("X", kFloatTypes)
+                     .Input("grid", kFloatTypes)
+                     .OptionalOutput("dX")
+                     .OptionalOutput("dgrid")
+                     .Attr("align_corners", AttributeType::kInt)
+                     .Attr("mode", AttributeType::kString)
+                     .Attr("padding_mode", AttributeType::kString)
+                     .Infer(InferGridSampleGrad)
+                     .CostOf([](const NodeView& view) {
+                       return Cost{30.0 * static_cast<double>(view.InputShape(0).num_elements()),
+                                   OperandBytes(view)};
+                     }));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("AffineGrid")
                      .Input("theta", kFloatTypes)
@@ -112,6 +176,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("AffineGrid")
                      .Attr("align_corners", AttributeType::kInt)
                      .ValueInputs({1})
                      .Infer(InferAffineGrid)
+                     .Gradient(AffineGridGradient)
                      .CostOf(FlopsPerElement(7)));
 
 }  // namespace weft

@@ -171,14 +171,6 @@ absl::Status InferGemm(InferenceContext& context) {
 
 // ---- Gradients.
 
-absl::StatusOr<int> RankForGradient(GradientContext& context, ValueId value) {
-  const ValueDef& def = context.graph().value(value);
-  if (def.type.shape.has_rank()) return def.type.shape.rank();
-  return absl::UnimplementedError(absl::StrCat("node '", context.node().name, "': the gradient of ",
-                                               context.node().op, " needs the rank of '", def.name,
-                                               "', which shape inference could not find"));
-}
-
 // A and B of rank >= 2 of Y = op(A) op(B); dy has the shape of the broadcast product.
 ValueId ProductGradientA(GraphBuilder& g, ValueId dy, ValueId b, bool trans_a, bool trans_b) {
   return trans_a ? g.WeftOp("MatMul", {b, dy}, Transposed(trans_b, true))

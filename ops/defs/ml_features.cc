@@ -3,6 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/elementwise.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -138,8 +140,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "ArrayFeatureExtractor")
                      .Input("Y", {DType::kInt64})
                      .Output("Z")
                      .Infer(InferArrayFeatureExtractor)
-                     .Expand(ExpandArrayFeatureExtractor)
-                     .NoGradient());
+                     .Expand(ExpandArrayFeatureExtractor));
 
 // ---- Numbers
 
@@ -152,6 +153,69 @@ OpSchema OfFeatures(std::string name, InferFn infer) {
   return OpSchema(kDomain, std::move(name)).Input("X", kRowTypes).Output("Y").Infer(infer);
 }
 
+// y = x / n: dx = (dy - s sum(dy y)) / n with s the slope of n. Rows of zeros stay as they are.
+absl::Status NormalizerGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const Algebra a(b, dy);
+  const std::string mode = context.node().attributes.String("norm", "MAX");
+  const DType dtype = b.type(dy).dtype;
+  const ValueId x = AsDType(b, context.Input(0), dtype);
+  const ValueId y = context.Output(0);
+  const ValueId axes = b.Ints({-1});
+  const ValueId magnitude = a.Of("Abs", x);
+  const char* const op = mode == "L1" ? "ReduceSum" : mode == "L2" ? "ReduceL2" : "ReduceMax";
+  const ValueId norm = b.Op(op, {magnitude, axes});
+  ValueId slope = mode == "L2" ? y : a.Of("Sign", x);
+  if (mode == "MAX") {
+    slope = a.Mul(slope, MaskOf(b, b.Op("Equal", {magnitude, norm}), dtype));
+  }
+  const ValueId along = b.Op("ReduceSum", {a.Mul(dy, y), axes});
+  const ValueId divided = a.Div(a.Sub(dy, a.Mul(slope, along)), norm);
+  const ValueId dx = a.Where(b.Op("Equal", {norm, a.Number(0)}), dy, divided);
+  context.SetInputGradient(0, AsDType(b, dx, b.type(context.Input(0)).dtype));
+  return b.status();
+}
+
+absl::Status ScalerGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const std::vector<float> scale = context.node().attributes.Floats("scale");
+  const ValueId factors =
+      b.Constant(Tensor::Of<float>(Shape{static_cast<int64_t>(scale.size())}, scale));
+  context.SetInputGradient(0,
+                           AsDType(b, b.Op("Mul", {dy, factors}), b.type(context.Input(0)).dtype));
+  return b.status();
+}
+
+// Each input gets its columns of dy, those that were cut off nothing.
+absl::Status FeatureVectorizerGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const std::vector<int64_t> sizes = context.node().attributes.Ints("inputdimensions");
+  ValueId first = b.Ints({0});
+  for (int i = 0; i < static_cast<int>(context.node().inputs.size()); ++i) {
+    const ValueId x = context.Input(i);
+    WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, x));
+    const ValueId columns = DimOf(b, x, rank - 1);
+    const ValueId taken = sizes.empty() ? columns : b.Ints({sizes[i]});
+    const ValueId last = b.Op("Add", {first, taken});
+    if (context.NeedsInputGradient(i)) {
+      const ValueId part = b.Op("Slice", {dy, first, last, b.Ints({1})});
+      const ValueId pads =
+          b.Op("Concat", {b.Ints({0}), b.Op("Sub", {columns, taken})}, {{"axis", int64_t{0}}});
+      const ValueId whole = b.Op("Pad", {part, pads, kNoValue, b.Ints({1})});
+      context.SetInputGradient(
+          i, AsDType(b, b.Op("Reshape", {whole, ShapeOf(b, x)}), b.type(x).dtype));
+    }
+    first = last;
+  }
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OfFeatures("Binarizer", InferLikeFirstInput)
                      .Attr("threshold", AttributeType::kFloat)
                      .NoGradient());
@@ -161,11 +225,13 @@ WEFT_REGISTER_OP(OfFeatures("Imputer", InferLikeFirstInput)
                      .Attr("replaced_value_float", AttributeType::kFloat)
                      .Attr("replaced_value_int64", AttributeType::kInt)
                      .NoGradient());
-WEFT_REGISTER_OP(
-    OfFeatures("Normalizer", InferFloatsLikeInput).Attr("norm", AttributeType::kString));
+WEFT_REGISTER_OP(OfFeatures("Normalizer", InferFloatsLikeInput)
+                     .Attr("norm", AttributeType::kString)
+                     .Gradient(NormalizerGradient));
 WEFT_REGISTER_OP(OfFeatures("Scaler", InferFloatsLikeInput)
                      .Attr("offset", AttributeType::kFloats)
-                     .Attr("scale", AttributeType::kFloats));
+                     .Attr("scale", AttributeType::kFloats)
+                     .Gradient(ScalerGradient));
 
 absl::Status InferFeatureVectorizer(InferenceContext& context) {
   const std::vector<int64_t> sizes = context.attributes().Ints("inputdimensions");
@@ -197,7 +263,8 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "FeatureVectorizer")
                      .VariadicInput("X", kRowTypes)
                      .Output("Y")
                      .Attr("inputdimensions", AttributeType::kInts)
-                     .Infer(InferFeatureVectorizer));
+                     .Infer(InferFeatureVectorizer)
+                     .Gradient(FeatureVectorizerGradient));
 
 }  // namespace
 }  // namespace weft

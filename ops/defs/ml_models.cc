@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/ml_labels.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
@@ -29,7 +31,7 @@ absl::Status InferRegressor(InferenceContext& context) {
 }
 
 OpSchema OfRows(OpSchema schema) {
-  return schema.Input("X", kRowTypes).Attr("post_transform", AttributeType::kString).NoGradient();
+  return schema.Input("X", kRowTypes).Attr("post_transform", AttributeType::kString);
 }
 
 OpSchema WithLabels(OpSchema schema, const std::string& op) {
@@ -65,12 +67,34 @@ OpSchema WithVectors(OpSchema schema) {
       .Attr("vectors_per_class", AttributeType::kInts);
 }
 
+// Y = X W^T + intercepts, where nothing is done to it afterwards.
+absl::Status LinearRegressorGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  const Attributes& attributes = context.node().attributes;
+  const std::string transform = attributes.String("post_transform", "NONE");
+  if (transform != "NONE") {
+    return absl::UnimplementedError(absl::StrCat("node '", context.node().name,
+                                                 "': LinearRegressor has a gradient with ",
+                                                 "post_transform NONE only, this is ", transform));
+  }
+  GraphBuilder& b = context.builder();
+  const ValueId x = context.Input(0);
+  const std::vector<float> w = attributes.Floats("coefficients");
+  const ValueId flat = b.Constant(Tensor::Of<float>(Shape{static_cast<int64_t>(w.size())}, w));
+  const ValueId matrix = b.Op("Reshape", {flat, b.Ints({attributes.Int("targets", 1), -1})});
+  const ValueId rows = b.Op("Reshape", {b.Op("MatMul", {dy, matrix}), ShapeOf(b, x)});
+  context.SetInputGradient(0, AsDType(b, rows, b.type(x).dtype));
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OfRows(OpSchema(kDomain, "LinearRegressor"))
                      .Output("Y")
                      .Attr("coefficients", AttributeType::kFloats)
                      .Attr("intercepts", AttributeType::kFloats)
                      .Attr("targets", AttributeType::kInt)
-                     .Infer(InferRegressor));
+                     .Infer(InferRegressor)
+                     .Gradient(LinearRegressorGradient));
 WEFT_REGISTER_OP(WithLinear(WithLabels(OfRows(OpSchema(kDomain, "LinearClassifier")),
                                        "LinearClassify")));
 WEFT_REGISTER_OP(WithLinear(Classify("LinearClassify")));

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/elementwise.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "platform/status_macros.h"
 
@@ -70,7 +72,27 @@ absl::Status InferBatchNormalizationGradient(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-// ---- Gradient. None reaches the running statistics: they are state, not part of the loss.
+// ---- Gradient. In training the running statistics are state, not part of the loss.
+
+// Of given statistics, from those of scale and bias: with i = 1 / sqrt(var + epsilon),
+// dmean = -scale i dB and dvar = -scale i^2 dscale / 2.
+void SetStatisticsGradients(GradientContext& context, ValueId dscale, ValueId dbias) {
+  GraphBuilder& g = context.builder();
+  const DType dtype = g.type(context.Input(1)).dtype;
+  const Algebra a(g, context.Input(1));
+  const double epsilon = context.node().attributes.Float("epsilon", 1e-5f);
+  const ValueId variance = AsDType(g, context.Input(4), dtype);
+  const ValueId inverse = a.Of("Reciprocal", a.Of("Sqrt", a.Add(epsilon, variance)));
+  const ValueId slope = a.Mul(-1, a.Mul(context.Input(1), inverse));
+  const DType own = g.type(context.Input(3)).dtype;
+  if (context.NeedsInputGradient(3)) {
+    context.SetInputGradient(3, AsDType(g, a.Mul(slope, dbias), own));
+  }
+  if (context.NeedsInputGradient(4)) {
+    const ValueId dvar = a.Mul(0.5, a.Mul(a.Mul(slope, inverse), dscale));
+    context.SetInputGradient(4, AsDType(g, dvar, own));
+  }
+}
 
 absl::Status BatchNormalizationGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
@@ -82,8 +104,12 @@ absl::Status BatchNormalizationGradient(GradientContext& context) {
     inputs.push_back(context.Input(3));
     inputs.push_back(context.Input(4));
   }
-  const std::vector<bool> wanted = {context.NeedsInputGradient(0), context.NeedsInputGradient(1),
-                                    context.NeedsInputGradient(2)};
+  const bool given = !IsTraining(attributes);
+  const bool of_mean = given && context.NeedsInputGradient(3);
+  const bool of_variance = given && context.NeedsInputGradient(4);
+  const std::vector<bool> wanted = {context.NeedsInputGradient(0),
+                                    context.NeedsInputGradient(1) || of_variance,
+                                    context.NeedsInputGradient(2) || of_mean};
   const std::vector<ValueId> gradients =
       g.Ops(std::string(kWeftDomain), "BatchNormalizationGrad", std::move(inputs),
             {{"epsilon", attributes.Float("epsilon", 1e-5f)},
@@ -91,7 +117,11 @@ absl::Status BatchNormalizationGradient(GradientContext& context) {
             wanted);
   WEFT_RETURN_IF_ERROR(g.status());
   for (int i = 0; i < 3; ++i) {
-    if (wanted[i]) context.SetInputGradient(i, gradients[i]);
+    if (context.NeedsInputGradient(i)) context.SetInputGradient(i, gradients[i]);
+  }
+  if (of_mean || of_variance) {
+    SetStatisticsGradients(context, of_variance ? gradients[1] : kNoValue,
+                           of_mean ? gradients[2] : kNoValue);
   }
   return g.status();
 }

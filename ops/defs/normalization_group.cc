@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/elementwise.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -240,6 +242,59 @@ absl::StatusOr<std::vector<ValueId>> ExpandMeanVariance(ExpandContext& context) 
   return std::vector<ValueId>{y};
 }
 
+// ---- Gradients.
+
+// y = x / n: dx = (dy - s sum(dy y)) / n with s the slope of n, which is y for the root of squares
+// and the sign of x for the sum of magnitudes. What is zero throughout stays zero.
+absl::Status LpNormalizationGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& g = context.builder();
+  const Algebra a(g, dy);
+  const Attributes& attributes = context.node().attributes;
+  const bool squares = attributes.Int("p", 2) == 2;
+  const ValueId x = context.Input(0);
+  const ValueId y = context.Output(0);
+  const ValueId axes = g.Ints({attributes.Int("axis", -1)});
+  const ValueId norm = g.Op(squares ? "ReduceL2" : "ReduceL1", {x, axes});
+  const ValueId along = g.Op("ReduceSum", {a.Mul(dy, y), axes});
+  const ValueId dx = a.Div(a.Sub(dy, a.Mul(squares ? y : a.Of("Sign", x), along)), norm);
+  context.SetInputGradient(0, a.Where(g.Op("Equal", {norm, a.Number(0)}), a.Number(0), dx));
+  return g.status();
+}
+
+// With s = bias + alpha mean of x^2 over the channels around, and y = x s^-beta:
+// dx = dy s^-beta - 2 alpha beta x (the same mean's transpose of dy x s^(-beta - 1)).
+absl::Status LrnGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& g = context.builder();
+  const Algebra a(g, dy);
+  const Attributes& attributes = context.node().attributes;
+  const int64_t size = attributes.Int("size", 1);
+  const double alpha = attributes.Float("alpha", 1e-4f);
+  const double beta = attributes.Float("beta", 0.75f);
+  const double bias = attributes.Float("bias", 1.0f);
+  const ValueId x = context.Input(0);
+  // Channels as the rows of an image of one channel.
+  const ValueId shape = ShapeOf(g, x);
+  const ValueId rows = g.Op("Concat", {DimOf(g, x, 0), g.Ints({1}), DimOf(g, x, 1), g.Ints({-1})},
+                            {{"axis", int64_t{0}}});
+  const std::vector<int64_t> pads = {(size - 1) / 2, 0, size / 2, 0};
+  const Attributes window = {{"kernel_shape", std::vector<int64_t>{size, 1}},
+                             {"pads", pads},
+                             {"count_include_pad", int64_t{1}}};
+  const ValueId squares = g.Op("Reshape", {a.Square(x), rows});
+  const ValueId means = g.Op("Reshape", {g.Op("AveragePool", {squares}, window), shape});
+  const ValueId scale = a.Add(bias, a.Mul(alpha, means));
+  const ValueId share = a.Mul(dy, a.Pow(scale, -beta));
+  const ValueId inner = g.Op("Reshape", {a.Div(a.Mul(share, x), scale), rows});
+  const ValueId back = g.WeftOp("AveragePoolGrad", {inner, ShapeOf(g, inner)}, window);
+  const ValueId others = a.Mul(2 * alpha * beta, a.Mul(x, g.Op("Reshape", {back, shape})));
+  context.SetInputGradient(0, a.Sub(share, others));
+  return g.status();
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(OpSchema::Onnx("InstanceNormalization")
@@ -294,6 +349,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LpNormalization")
                      .Attr("axis", AttributeType::kInt)
                      .Attr("p", AttributeType::kInt)
                      .Infer(InferLpNormalization)
+                     .Gradient(LpNormalizationGradient)
                      .CostOf(FlopsPerElement(3)));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("LRN")
@@ -304,6 +360,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LRN")
                      .Attr("bias", AttributeType::kFloat)
                      .Attr("size", AttributeType::kInt, true)
                      .Infer(InferLrn)
+                     .Gradient(LrnGradient)
                      .CostOf(FlopsPerElement(24)));
 
 }  // namespace weft

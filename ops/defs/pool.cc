@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/elementwise.h"
 #include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/window.h"
@@ -145,6 +146,71 @@ absl::Status GlobalMaxPoolGradient(GradientContext& context) {
   for (int i = 2; i < g.type(x).shape.rank(); ++i) axes.push_back(i);
   const ValueId count = g.Op("ReduceSum", {mask, g.Ints(axes)}, {{"keepdims", int64_t{1}}});
   context.SetInputGradient(0, g.Op("Mul", {mask, g.Op("Div", {dy, count})}));
+  return g.status();
+}
+
+// y is the p-th root of a sum of |x|^p: dx = x |x|^(p-2) times the dy / y^(p-1) of the windows that
+// x is in. Windows of zeros, where the slope has no limit, give nothing.
+struct NormGradient {
+  const Algebra& a;
+  int64_t p;
+
+  ValueId OfElement(ValueId x) const {
+    if (p == 1) return a.Of("Sign", x);
+    if (p == 2) return x;
+    return a.Mul(a.Of("Sign", x), Power(a.Of("Abs", x)));
+  }
+  ValueId OfWindow(GraphBuilder& g, ValueId dy, ValueId y) const {
+    if (p == 1) return dy;
+    const ValueId share = a.Div(dy, Power(y));
+    return a.Where(g.Op("Equal", {y, a.Number(0)}), a.Number(0), share);
+  }
+
+ private:
+  ValueId Power(ValueId x) const { return p == 2 ? x : a.Pow(x, static_cast<double>(p - 1)); }
+};
+
+absl::Status GlobalLpPoolGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  const Algebra a(context.builder(), dy);
+  const NormGradient norm{a, context.node().attributes.Int("p", 2)};
+  context.SetInputGradient(0, a.Mul(norm.OfElement(context.Input(0)),
+                                    norm.OfWindow(context.builder(), dy, context.Output(0))));
+  return context.builder().status();
+}
+
+// By what AveragePool divides: all elements of a window, padding too; but not those that ceil_mode
+// adds behind the padding, whose number is found by pooling ones in two ways.
+ValueId WindowDivisor(GradientContext& context, const Algebra& a, const Attributes& window) {
+  GraphBuilder& g = context.builder();
+  if (window.Int("ceil_mode", 0) == 0) {
+    double elements = 1;
+    for (const int64_t size : window.Ints("kernel_shape")) elements *= static_cast<double>(size);
+    return a.Number(elements);
+  }
+  Attributes sum = Without(window, "count_include_pad");
+  sum.Set("p", int64_t{1});
+  const ValueId dy = context.OutputGradient(0);
+  const ValueId ones = FilledLike(g, context.Input(0), g.type(dy).dtype, 1);
+  const ValueId count = g.Op("LpPool", {ones}, sum);
+  const ValueId divisor = a.Div(count, g.Op("AveragePool", {ones}, window));
+  return a.Where(g.Op("Equal", {count, a.Number(0)}), a.Number(0), divisor);
+}
+
+absl::Status LpPoolGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& g = context.builder();
+  const Algebra a(g, dy);
+  const ValueId x = context.Input(0);
+  const NormGradient norm{a, context.node().attributes.Int("p", 2)};
+  Attributes window = Without(context.node().attributes, "p");
+  window.Set("count_include_pad", int64_t{1});
+  const ValueId share = norm.OfWindow(g, dy, context.Output(0));
+  const ValueId sums = g.WeftOp(
+      "AveragePoolGrad", {a.Mul(share, WindowDivisor(context, a, window)), ShapeOf(g, x)}, window);
+  context.SetInputGradient(0, a.Mul(norm.OfElement(x), sums));
   return g.status();
 }
 
@@ -300,6 +366,7 @@ WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Onnx("LpPool"))
                      .Output("Y")
                      .Attr("p", AttributeType::kInt)
                      .Infer(InferLpPool)
+                     .Gradient(LpPoolGradient)
                      .CostOf(PoolCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("GlobalMaxPool")
@@ -314,6 +381,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GlobalLpPool")
                      .Output("Y")
                      .Attr("p", AttributeType::kInt)
                      .Infer(InferGlobalLpPool)
+                     .Gradient(GlobalLpPoolGradient)
                      .CostOf(GlobalPoolCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("GlobalAveragePoolGrad")

@@ -1,5 +1,9 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "ops/defs/type_lists.h"
@@ -91,7 +95,41 @@ WEFT_REGISTER_OP(OpSchema::Onnx("QuantizeLinear")
                      .Attr("precision", AttributeType::kInt)
                      .Attr("saturate", AttributeType::kInt)
                      .Infer(InferQuantize)
+                     .NoGradient()
                      .CostOf(FlopsPerElement(4)));
+
+// The scale's: the sum of dy (x - zero point) over what each element of it scales. The quantized
+// numbers themselves are whole.
+absl::Status DequantizeGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(1)) return absl::OkStatus();
+  const ValueId scale = context.Input(1);
+  const Attributes& attributes = context.node().attributes;
+  if (attributes.Int("block_size", 0) != 0) {
+    return RefuseInputGradient(context, 1, "the scales of blocks");
+  }
+  WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, dy));
+  WEFT_ASSIGN_OR_RETURN(const int scale_rank, RankForGradient(context, scale));
+  GraphBuilder& b = context.builder();
+  const DType dtype = b.type(scale).dtype;
+  std::vector<ValueId> inputs = {context.Input(0), FilledLike(b, scale, dtype, 1)};
+  if (context.Input(2).valid()) inputs.push_back(context.Input(2));
+  Attributes own = attributes;
+  own.Set("output_dtype", static_cast<int64_t>(dtype));
+  const ValueId offsets = b.Op("DequantizeLinear", std::move(inputs), std::move(own));
+  std::vector<int64_t> axes;
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        scale_rank == 0 ? 0 : NormalizeAxis(attributes.Int("axis", 1), rank));
+  for (int i = 0; i < rank; ++i) {
+    if (scale_rank == 0 || i != axis) axes.push_back(i);
+  }
+  ValueId gradient = b.Op("Mul", {AsDType(b, dy, dtype), offsets});
+  if (!axes.empty()) {
+    gradient = b.Op("ReduceSum", {gradient, b.Ints(axes)}, {{"keepdims", int64_t{0}}});
+  }
+  context.SetInputGradient(1, SumToLike(b, gradient, scale));
+  return b.status();
+}
 
 WEFT_REGISTER_OP(OpSchema::Onnx("DequantizeLinear")
                      .Input("x", kQuantizedTypes)
@@ -105,6 +143,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DequantizeLinear")
                      .Attr("block_size", AttributeType::kInt)
                      .Attr("output_dtype", AttributeType::kInt)
                      .Infer(InferDequantize)
+                     .Gradient(DequantizeGradient)
                      .CostOf(FlopsPerElement(2)));
 
 absl::Status InferDynamicQuantize(InferenceContext& context) {
@@ -119,6 +158,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DynamicQuantizeLinear")
                      .Output("y_scale")
                      .Output("y_zero_point")
                      .Infer(InferDynamicQuantize)
+                     .NoGradient()
                      .CostOf(FlopsPerElement(6)));
 
 }  // namespace

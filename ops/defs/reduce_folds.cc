@@ -30,8 +30,34 @@ WEFT_REGISTER_OP(Reduction("ReduceMax", kRealTypes)
 WEFT_REGISTER_OP(Reduction("ReduceMin", kRealTypes)
                      .Gradient(GradientOfExtreme)
                      .Sharding(ReduceRule(FactorKind::kWhole, {})));
-WEFT_REGISTER_OP(
-    Reduction("ReduceProd", kNumericTypes).Sharding(ReduceRule(FactorKind::kWhole, {})));
+// dy times the product of the other elements: of all that are not zero, divided by this one. Where
+// there is one zero only it has a gradient, where there are several none has: an element counts
+// when the zeros beside it are none, that is, when all zeros are as many as it is itself.
+absl::Status GradientOfProduct(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const Algebra a(b, dy);
+  const ValueId x = context.Input(0);
+  const auto reduced = [&](const char* op, ValueId operand) {
+    std::vector<ValueId> inputs = {operand};
+    if (context.Input(1).valid()) inputs.push_back(context.Input(1));
+    return b.Op(op, std::move(inputs), context.node().attributes);
+  };
+  const ValueId is_zero = b.Op("Equal", {x, a.Number(0)});
+  const ValueId zero = MaskOf(b, is_zero, b.type(dy).dtype);
+  const ValueId safe = a.Where(is_zero, a.Number(1), x);
+  const ValueId zeros = BroadcastReduced(context, reduced("ReduceSum", zero), /*mean=*/false);
+  const ValueId share =
+      BroadcastReduced(context, a.Mul(dy, reduced("ReduceProd", safe)), /*mean=*/false);
+  const ValueId counts = b.Op("Equal", {zero, zeros});
+  context.SetInputGradient(0, a.Where(counts, a.Div(share, safe), a.Number(0)));
+  return b.status();
+}
+
+WEFT_REGISTER_OP(Reduction("ReduceProd", kNumericTypes)
+                     .Gradient(GradientOfProduct)
+                     .Sharding(ReduceRule(FactorKind::kWhole, {})));
 
 // dx = slope(x) * repeat(weight(dy, y)).
 using WeightFn = ValueId (*)(const Algebra& a, ValueId dy, ValueId y);

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/resize_axis.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
@@ -124,9 +126,59 @@ Cost ResizeCost(const NodeView& view) {
   return {taps * static_cast<double>(view.OutputShape(0).num_elements()), OperandBytes(view)};
 }
 
+// ---- Gradient: every element gets dY back from those that it was a part of, by the same weights.
+
+absl::Status ResizeGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(kX)) return absl::OkStatus();
+  GraphBuilder& g = context.builder();
+  std::vector<ValueId> inputs = {dy, ShapeOf(g, context.Input(kX)), context.Input(kRoi),
+                                 context.Input(kScales), context.Input(kSizes)};
+  while (!inputs.back().valid()) inputs.pop_back();
+  context.SetInputGradient(kX,
+                           g.WeftOp("ResizeGrad", std::move(inputs), context.node().attributes));
+  return g.status();
+}
+
+absl::Status InferResizeGrad(InferenceContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const std::optional<Dims> dims, TargetDims(context, 1));
+  if (!dims.has_value()) {
+    context.SetOutput(0, context.InputType(0).dtype, SymbolicShape());
+    return absl::OkStatus();
+  }
+  return SetCheckedOutput(context, context.InputType(0).dtype, *dims);
+}
+
+OpSchema WithResizeAttributes(OpSchema schema) {
+  return schema.Attr("antialias", AttributeType::kInt)
+      .Attr("axes", AttributeType::kInts)
+      .Attr("coordinate_transformation_mode", AttributeType::kString)
+      .Attr("cubic_coeff_a", AttributeType::kFloat)
+      .Attr("exclude_outside", AttributeType::kInt)
+      .Attr("extrapolation_value", AttributeType::kFloat)
+      .Attr("keep_aspect_ratio_policy", AttributeType::kString)
+      .Attr("mode", AttributeType::kString)
+      .Attr("nearest_mode", AttributeType::kString);
+}
+
 }  // namespace
 
-WEFT_REGISTER_OP(OpSchema::Onnx("Resize")
+// dX of Resize(X, roi, scales, sizes), whose shape is given, from dY.
+WEFT_REGISTER_OP(WithResizeAttributes(OpSchema::Weft("ResizeGrad"))
+                     .Input("dY", kFloatTypes)
+                     .Input("shape", {DType::kInt64})
+                     .OptionalInput("roi", {DType::kFloat32, DType::kFloat16, DType::kFloat64})
+                     .OptionalInput("scales", {DType::kFloat32})
+                     .OptionalInput("sizes", {DType::kInt64})
+                     .Output("dX")
+                     .ValueInputs({1, 2, 3, 4})
+                     .Infer(InferResizeGrad)
+                     .CostOf([](const NodeView& view) {
+                       return Cost{4.0 * static_cast<double>(view.InputShape(0).num_elements()),
+                                   OperandBytes(view)};
+                     }));
+
+WEFT_REGISTER_OP(WithResizeAttributes(OpSchema::Onnx("Resize"))
                      .Input("X", kResizeTypes)
                      .OptionalInput("roi", {DType::kFloat32, DType::kFloat16, DType::kFloat64})
                      .NeverLearnable()
@@ -134,18 +186,10 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Resize")
                      .NeverLearnable()
                      .OptionalInput("sizes", {DType::kInt64})
                      .Output("Y")
-                     .Attr("antialias", AttributeType::kInt)
-                     .Attr("axes", AttributeType::kInts)
-                     .Attr("coordinate_transformation_mode", AttributeType::kString)
-                     .Attr("cubic_coeff_a", AttributeType::kFloat)
-                     .Attr("exclude_outside", AttributeType::kInt)
-                     .Attr("extrapolation_value", AttributeType::kFloat)
-                     .Attr("keep_aspect_ratio_policy", AttributeType::kString)
-                     .Attr("mode", AttributeType::kString)
-                     .Attr("nearest_mode", AttributeType::kString)
                      .ValueInputs({kRoi, kScales, kSizes})
                      .Elements(ElementUse::kMoves)
                      .Infer(InferResize)
+                     .Gradient(ResizeGradient)
                      .CostOf(ResizeCost));
 
 }  // namespace weft

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -73,20 +75,84 @@ absl::Status InferMaxRoiPool(InferenceContext& context) {
   return SetRegions(context, pooled[0], pooled[1]);
 }
 
+absl::Status RoiAlignGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  const std::vector<bool> wanted = {context.NeedsInputGradient(0), context.NeedsInputGradient(1)};
+  const std::vector<ValueId> gradients =
+      context.builder().Ops(std::string(kWeftDomain), "RoiAlignGrad",
+                            {dy, context.Input(0), context.Input(1), context.Input(2)},
+                            context.node().attributes, wanted);
+  WEFT_RETURN_IF_ERROR(context.builder().status());
+  for (int i = 0; i < 2; ++i) {
+    if (wanted[i]) context.SetInputGradient(i, gradients[i]);
+  }
+  return absl::OkStatus();
+}
+
+// The corners of regions are rounded: nothing flows to them.
+absl::Status MaxRoiPoolGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  context.SetInputGradient(
+      0, context.builder().WeftOp("MaxRoiPoolGrad", {dy, context.Input(0), context.Input(1)},
+                                  context.node().attributes));
+  return context.builder().status();
+}
+
+absl::Status InferRoiGrad(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1, 2}));
+  for (int i = 0; i < context.num_outputs(); ++i) {
+    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i + 1));
+  }
+  return absl::OkStatus();
+}
+
+// Operations for each element of dY.
+CostFn RoiGradCost(double flops) {
+  return [flops](const NodeView& view) {
+    return Cost{flops * static_cast<double>(view.InputShape(0).num_elements()), OperandBytes(view)};
+  };
+}
+
+OpSchema AlignAttributes(OpSchema schema) {
+  return schema.Attr("coordinate_transformation_mode", AttributeType::kString)
+      .Attr("mode", AttributeType::kString)
+      .Attr("output_height", AttributeType::kInt)
+      .Attr("output_width", AttributeType::kInt)
+      .Attr("sampling_ratio", AttributeType::kInt)
+      .Attr("spatial_scale", AttributeType::kFloat);
+}
+
 }  // namespace
 
-WEFT_REGISTER_OP(OpSchema::Onnx("RoiAlign")
+WEFT_REGISTER_OP(AlignAttributes(OpSchema::Weft("RoiAlignGrad"))
+                     .Input("dY", kFloatTypes)
+                     .Input("X", kFloatTypes)
+                     .Input("rois", kFloatTypes)
+                     .Input("batch_indices", {DType::kInt64})
+                     .OptionalOutput("dX")
+                     .OptionalOutput("drois")
+                     .Infer(InferRoiGrad)
+                     .CostOf(RoiGradCost(64)));
+
+WEFT_REGISTER_OP(OpSchema::Weft("MaxRoiPoolGrad")
+                     .Input("dY", kFloatTypes)
+                     .Input("X", kFloatTypes)
+                     .Input("rois", kFloatTypes)
+                     .Output("dX")
+                     .Attr("pooled_shape", AttributeType::kInts, true)
+                     .Attr("spatial_scale", AttributeType::kFloat)
+                     .Infer(InferRoiGrad)
+                     .CostOf(RoiGradCost(16)));
+
+WEFT_REGISTER_OP(AlignAttributes(OpSchema::Onnx("RoiAlign"))
                      .Input("X", kFloatTypes)
                      .Input("rois", kFloatTypes)
                      .Input("batch_indices", {DType::kInt64})
                      .Output("Y")
-                     .Attr("coordinate_transformation_mode", AttributeType::kString)
-                     .Attr("mode", AttributeType::kString)
-                     .Attr("output_height", AttributeType::kInt)
-                     .Attr("output_width", AttributeType::kInt)
-                     .Attr("sampling_ratio", AttributeType::kInt)
-                     .Attr("spatial_scale", AttributeType::kFloat)
                      .Infer(InferRoiAlign)
+                     .Gradient(RoiAlignGradient)
                      .CostOf(FlopsPerElement(32)));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("MaxRoiPool")
@@ -96,6 +162,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("MaxRoiPool")
                      .Attr("pooled_shape", AttributeType::kInts, true)
                      .Attr("spatial_scale", AttributeType::kFloat)
                      .Infer(InferMaxRoiPool)
+                     .Gradient(MaxRoiPoolGradient)
                      .CostOf(FlopsPerElement(16)));
 
 }  // namespace weft

@@ -5,6 +5,8 @@
 // caches hold cosines and sines, [positions, turned / 2] with position_ids [batch, length], or
 // [batch, length, turned / 2] without.
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -73,6 +75,21 @@ absl::Status InferRotaryEmbedding(InferenceContext& context) {
                                     batch.ToString(), ",", length.ToString(), "]"));
 }
 
+// A rotation's transpose turns the other way.
+absl::Status RotaryEmbeddingGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(RefuseInputGradient(context, kCos, "the cosines"));
+  WEFT_RETURN_IF_ERROR(RefuseInputGradient(context, kSin, "the sines"));
+  if (!context.NeedsInputGradient(kX)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  std::vector<ValueId> inputs = {dy, context.Input(kCos), b.Op("Neg", {context.Input(kSin)})};
+  if (context.Input(kPositions).valid()) inputs.push_back(context.Input(kPositions));
+  context.SetInputGradient(kX,
+                           b.Op("RotaryEmbedding", std::move(inputs), context.node().attributes));
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("RotaryEmbedding")
                      .Input("X", kFloatTypes)
                      .Input("cos_cache", kFloatTypes)
@@ -85,6 +102,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("RotaryEmbedding")
                      .Attr("num_heads", AttributeType::kInt)
                      .Attr("rotary_embedding_dim", AttributeType::kInt)
                      .Infer(InferRotaryEmbedding)
+                     .Gradient(RotaryEmbeddingGradient)
                      .CostOf(FlopsPerElement(3)));
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/elementwise.h"
 #include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
@@ -55,33 +56,83 @@ absl::Status InferScatterElements(InferenceContext& context) {
                                     axis));
 }
 
-// What the elements that are written over have no part in.
+// A scatter and the gather that reads the same places.
+struct ScatterPair {
+  GradientContext& context;
+  std::string gather;
+  Attributes attributes;  // of both
+
+  ValueId Gather(ValueId from) const {
+    return context.builder().Op(gather, {from, context.Input(1)}, attributes);
+  }
+  ValueId Scatter(ValueId into, ValueId updates, const std::string& reduction) const {
+    Attributes own = attributes;
+    own.Set("reduction", reduction);
+    return context.builder().Op(context.node().op, {into, context.Input(1), updates}, own);
+  }
+  void SetGradients(ValueId data, ValueId updates) const {
+    if (context.NeedsInputGradient(0)) context.SetInputGradient(0, data);
+    if (context.NeedsInputGradient(2)) context.SetInputGradient(2, updates);
+  }
+};
+
+// What is written over has no part in the result.
+void ReplacingGradient(const ScatterPair& pair, ValueId dy) {
+  GraphBuilder& b = pair.context.builder();
+  if (pair.context.NeedsInputGradient(0)) {
+    const ValueId zeros = FilledLike(b, pair.context.Input(2), b.type(dy).dtype, 0);
+    pair.context.SetInputGradient(0, pair.Scatter(dy, zeros, "none"));
+  }
+  if (pair.context.NeedsInputGradient(2)) pair.context.SetInputGradient(2, pair.Gather(dy));
+}
+
+// dy goes to those that are the result, in equal parts where several are.
+void ExtremeGradient(const ScatterPair& pair, ValueId dy) {
+  GraphBuilder& b = pair.context.builder();
+  const DType dtype = b.type(dy).dtype;
+  const ValueId y = pair.context.Output(0);
+  const ValueId data = MaskOf(b, b.Op("Equal", {pair.context.Input(0), y}), dtype);
+  const ValueId updates = MaskOf(b, b.Op("Equal", {pair.context.Input(2), pair.Gather(y)}), dtype);
+  const ValueId share = b.Op("Div", {dy, pair.Scatter(data, updates, "add")});
+  pair.SetGradients(b.Op("Mul", {share, data}), b.Op("Mul", {pair.Gather(share), updates}));
+}
+
+// dy times the product of the other factors, as in ReduceProd's gradient.
+void ProductGradient(const ScatterPair& pair, ValueId dy) {
+  GraphBuilder& b = pair.context.builder();
+  const Algebra a(b, dy);
+  const ValueId factors[] = {pair.context.Input(0), pair.context.Input(2)};
+  ValueId zero[2];
+  ValueId safe[2];
+  for (int i = 0; i < 2; ++i) {
+    const ValueId is_zero = b.Op("Equal", {factors[i], a.Number(0)});
+    zero[i] = MaskOf(b, is_zero, b.type(dy).dtype);
+    safe[i] = a.Where(is_zero, a.Number(1), factors[i]);
+  }
+  const ValueId zeros = pair.Scatter(zero[0], zero[1], "add");
+  const ValueId share = a.Mul(dy, pair.Scatter(safe[0], safe[1], "mul"));
+  const auto gradient = [&](int i, ValueId own_zeros, ValueId own_share) {
+    return a.Where(b.Op("Equal", {zero[i], own_zeros}), a.Div(own_share, safe[i]), a.Number(0));
+  };
+  pair.SetGradients(gradient(0, zeros, share), gradient(1, pair.Gather(zeros), pair.Gather(share)));
+}
+
 absl::Status ScatterGradient(GradientContext& context, const std::string& gather,
                              const Attributes& attributes) {
-  const std::string reduction = context.node().attributes.String("reduction", "none");
-  if (reduction != "none" && reduction != "add") {
-    return absl::UnimplementedError(
-        absl::StrCat("node '", context.node().name, "': no gradient of ", context.node().op,
-                     " with reduction '", reduction, "', only none and add"));
-  }
-  GraphBuilder& b = context.builder();
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid()) return absl::OkStatus();
-  const ValueId indices = context.Input(1);
-  if (context.NeedsInputGradient(0)) {
-    ValueId data_gradient = dy;
-    if (reduction == "none") {
-      WEFT_ASSIGN_OR_RETURN(Tensor zero, Tensor::Zeros(b.type(dy).dtype, Shape{1}));
-      const ValueId zeros =
-          b.Op("ConstantOfShape", {ShapeOf(b, context.Input(2))}, {{"value", std::move(zero)}});
-      data_gradient = b.Op(context.node().op, {dy, indices, zeros}, attributes);
-    }
-    context.SetInputGradient(0, data_gradient);
+  const ScatterPair pair{context, gather, attributes};
+  const std::string reduction = context.node().attributes.String("reduction", "none");
+  if (reduction == "none") {
+    ReplacingGradient(pair, dy);
+  } else if (reduction == "add") {
+    pair.SetGradients(dy, pair.Gather(dy));
+  } else if (reduction == "mul") {
+    ProductGradient(pair, dy);
+  } else {
+    ExtremeGradient(pair, dy);
   }
-  if (context.NeedsInputGradient(2)) {
-    context.SetInputGradient(2, b.Op(gather, {dy, indices}, attributes));
-  }
-  return b.status();
+  return context.builder().status();
 }
 
 absl::Status ScatterElementsGradient(GradientContext& context) {
@@ -267,6 +318,45 @@ absl::Status InferTensorScatter(InferenceContext& context) {
   return CheckCache(context, cache, context.InputShape(1));
 }
 
+// The places along the axis that the update was written to, [batch, 1..., length, 1...]: the write
+// index of the sample (0 without one) and on, round the end of the cache in mode circular.
+ValueId WrittenPlaces(GradientContext& context, int rank, int axis) {
+  GraphBuilder& b = context.builder();
+  std::vector<int64_t> shape(rank, 1);
+  shape[axis] = -1;
+  const ValueId steps = PositionsBelow(b, DimOf(b, context.Input(1), axis));
+  ValueId places = b.Op("Reshape", {steps, b.Ints(shape)});
+  if (context.Input(2).valid()) {
+    shape[axis] = 1;
+    shape[0] = -1;
+    places = b.Op("Add", {b.Op("Reshape", {context.Input(2), b.Ints(shape)}), places});
+  }
+  if (context.node().attributes.String("mode", "linear") == "circular") {
+    places = b.Op("Mod", {places, DimOf(b, context.Input(0), axis)});
+  }
+  return places;
+}
+
+absl::Status TensorScatterGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId update = context.Input(1);
+  if (context.NeedsInputGradient(0)) {
+    std::vector<ValueId> inputs = {dy, FilledLike(b, update, b.type(dy).dtype, 0)};
+    if (context.Input(2).valid()) inputs.push_back(context.Input(2));
+    context.SetInputGradient(0, b.Op("TensorScatter", inputs, context.node().attributes));
+  }
+  if (!context.NeedsInputGradient(1)) return b.status();
+  WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, update));
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        NormalizeAxis(context.node().attributes.Int("axis", -2), rank));
+  const ValueId places = b.Op("Expand", {WrittenPlaces(context, rank, axis), ShapeOf(b, update)});
+  context.SetInputGradient(
+      1, b.Op("GatherElements", {dy, places}, {{"axis", static_cast<int64_t>(axis)}}));
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("TensorScatter")
                      .Input("past_cache")
                      .Input("update")
@@ -276,6 +366,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("TensorScatter")
                      .Attr("mode", AttributeType::kString)
                      .Elements(ElementUse::kMoves)
                      .Infer(InferTensorScatter)
+                     .Gradient(TensorScatterGradient)
                      .CostOf(MovementCost)
                      .InPlace(0, 0));
 

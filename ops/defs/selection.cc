@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "platform/status_macros.h"
 
@@ -57,13 +59,32 @@ absl::Status InferNonMaxSuppression(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+// What was selected gets its gradient back, at the places where the condition is true.
+absl::Status CompressGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId shape = ShapeOf(b, context.Input(0));
+  const ValueId places = b.Op("Squeeze", {b.Op("NonZero", {context.Input(1)}), b.Ints({0})});
+  if (context.node().attributes.Has("axis")) {
+    context.SetInputGradient(0, b.WeftOp("GatherGrad", {dy, places, shape},
+                                         {{"axis", context.node().attributes.Int("axis", 0)}}));
+    return b.status();
+  }
+  const ValueId size = b.Op("Unsqueeze", {b.Op("Size", {context.Input(0)}), b.Ints({0})});
+  const ValueId flat = b.WeftOp("GatherGrad", {dy, places, size}, {{"axis", int64_t{0}}});
+  context.SetInputGradient(0, b.Op("Reshape", {flat, shape}));
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("NonZero").Input("X").Output("Y").Infer(InferNonZero).NoGradient());
 WEFT_REGISTER_OP(OpSchema::Onnx("Compress")
                      .Input("input")
                      .Input("condition", {DType::kBool})
                      .Output("output")
                      .Attr("axis", AttributeType::kInt)
-                     .Infer(InferSelected));
+                     .Infer(InferSelected)
+                     .Gradient(CompressGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("Unique")
                      .Input("X")
                      .Output("Y")

@@ -1,10 +1,17 @@
-// Sequences and optionals.
+// Sequences and optionals, and their gradients: that of a sequence is a sequence of gradients.
+//
+// ai.weft::SequenceSpread(element, like, position) has zeros like the elements of the sequence
+// `like`, but `element` at the position; ai.weft::SequenceSplit(whole, like) cuts `whole` along the
+// attribute axis into pieces as long as the elements of `like`; ai.weft::SequenceSum adds sequences
+// (or optionals) element by element.
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -115,11 +122,133 @@ absl::Status InferConcatFromSequence(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+// ---- Gradients.
+
+ValueId PositionOf(GraphBuilder& b, int64_t position) {
+  return b.Constant(Tensor::Scalar<int64_t>(position));
+}
+
+absl::Status SequenceConstructGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  for (int i = 0; i < static_cast<int>(context.node().inputs.size()); ++i) {
+    if (!context.NeedsInputGradient(i)) continue;
+    context.SetInputGradient(i, b.Op("SequenceAt", {dy, PositionOf(b, i)}));
+  }
+  return b.status();
+}
+
+absl::Status SequenceAtGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  context.SetInputGradient(
+      0, context.builder().WeftOp("SequenceSpread", {dy, context.Input(0), context.Input(1)}));
+  return context.builder().status();
+}
+
+// Where the node inserts or erases, counted from the front of its input sequence; `fallback` past
+// its length without a position.
+ValueId FrontPosition(GradientContext& context, int input, int64_t fallback) {
+  GraphBuilder& b = context.builder();
+  const ValueId length = b.Op("SequenceLength", {context.Input(0)});
+  if (!context.Input(input).valid()) return b.Op("Add", {length, PositionOf(b, fallback)});
+  const ValueId given =
+      b.Op("Reshape", {AsDType(b, context.Input(input), DType::kInt64), b.Ints({})});
+  const ValueId behind = b.Op("Less", {given, PositionOf(b, 0)});
+  return b.Op("Where", {behind, b.Op("Add", {given, length}), given});
+}
+
+absl::Status SequenceInsertGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId position = FrontPosition(context, 2, 0);
+  if (context.NeedsInputGradient(0)) {
+    context.SetInputGradient(0, b.Op("SequenceErase", {dy, position}));
+  }
+  if (context.NeedsInputGradient(1)) {
+    context.SetInputGradient(1, b.Op("SequenceAt", {dy, position}));
+  }
+  return b.status();
+}
+
+absl::Status SequenceEraseGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId position = FrontPosition(context, 1, -1);
+  const ValueId erased = b.Op("SequenceAt", {context.Input(0), position});
+  const ValueId zeros = FilledLike(b, erased, b.type(context.Input(0)).dtype, 0);
+  context.SetInputGradient(0, b.Op("SequenceInsert", {dy, zeros, position}));
+  return b.status();
+}
+
+absl::Status SplitToSequenceGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  const Attributes& attributes = context.node().attributes;
+  const bool drops = !context.Input(1).valid() && attributes.Int("keepdims", 1) == 0;
+  int64_t axis = attributes.Int("axis", 0);
+  if (axis < 0) {
+    WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, context.Input(0)));
+    axis += rank;
+  }
+  context.SetInputGradient(
+      0, context.builder().Op("ConcatFromSequence", {dy},
+                              {{"axis", axis}, {"new_axis", static_cast<int64_t>(drops)}}));
+  return context.builder().status();
+}
+
+absl::Status ConcatFromSequenceGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const Attributes& attributes = context.node().attributes;
+  const int64_t axis = attributes.Int("axis", 0);
+  if (attributes.Int("new_axis", 0) != 0) {
+    context.SetInputGradient(
+        0, b.Op("SplitToSequence", {dy}, {{"axis", axis}, {"keepdims", int64_t{0}}}));
+  } else {
+    context.SetInputGradient(0,
+                             b.WeftOp("SequenceSplit", {dy, context.Input(0)}, {{"axis", axis}}));
+  }
+  return b.status();
+}
+
+// The type of a sequence operand.
+InferFn InferLike(int input) {
+  return [input](InferenceContext& context) {
+    context.SetOutput(0, context.InputType(input));
+    return absl::OkStatus();
+  };
+}
+
+WEFT_REGISTER_OP(OpSchema::Weft("SequenceSpread")
+                     .Input("element")
+                     .Input("like")
+                     .AnyKind()
+                     .Input("position", kIndexTypes)
+                     .Output("sequence")
+                     .Infer(InferLike(1)));
+WEFT_REGISTER_OP(OpSchema::Weft("SequenceSplit")
+                     .Input("whole")
+                     .Input("like")
+                     .AnyKind()
+                     .Output("sequence")
+                     .Attr("axis", AttributeType::kInt)
+                     .Infer(InferLike(1)));
+WEFT_REGISTER_OP(OpSchema::Weft("SequenceSum")
+                     .VariadicInput("sequences")
+                     .AnyKind()
+                     .Output("sum")
+                     .Infer(InferLike(0)));
+
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceConstruct")
                      .VariadicInput("inputs")
                      .Output("output_sequence")
                      .Infer(InferSequenceConstruct)
-                     .NoGradient());
+                     .Gradient(SequenceConstructGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceEmpty")
                      .Output("output")
                      .Attr("dtype", AttributeType::kInt)
@@ -131,7 +260,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SequenceAt")
                      .Input("position", kIndexTypes)
                      .Output("tensor")
                      .Infer(InferSequenceAt)
-                     .NoGradient());
+                     .Gradient(SequenceAtGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceInsert")
                      .Input("input_sequence")
                      .AnyKind()
@@ -139,14 +268,14 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SequenceInsert")
                      .OptionalInput("position", kIndexTypes)
                      .Output("output_sequence")
                      .Infer(InferSequenceInsert)
-                     .NoGradient());
+                     .Gradient(SequenceInsertGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceErase")
                      .Input("input_sequence")
                      .AnyKind()
                      .OptionalInput("position", kIndexTypes)
                      .Output("output_sequence")
                      .Infer(InferSequenceErase)
-                     .NoGradient());
+                     .Gradient(SequenceEraseGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceLength")
                      .Input("input_sequence")
                      .AnyKind()
@@ -160,7 +289,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SplitToSequence")
                      .Attr("axis", AttributeType::kInt)
                      .Attr("keepdims", AttributeType::kInt)
                      .Infer(InferSplitToSequence)
-                     .NoGradient());
+                     .Gradient(SplitToSequenceGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("ConcatFromSequence")
                      .Input("input_sequence")
                      .AnyKind()
@@ -168,7 +297,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ConcatFromSequence")
                      .Attr("axis", AttributeType::kInt, /*required=*/true)
                      .Attr("new_axis", AttributeType::kInt)
                      .Infer(InferConcatFromSequence)
-                     .NoGradient());
+                     .Gradient(ConcatFromSequenceGradient));
 
 // ---- Optionals
 
@@ -199,13 +328,31 @@ absl::Status InferOptionalGetElement(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status OptionalGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.Input(0).valid() || !context.NeedsInputGradient(0)) {
+    return absl::OkStatus();
+  }
+  context.SetInputGradient(0, context.builder().Op("OptionalGetElement", {dy}));
+  return context.builder().status();
+}
+
+absl::Status OptionalGetElementGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const bool optional = b.type(context.Input(0)).kind == ValueKind::kOptional;
+  context.SetInputGradient(0, optional ? b.Op("Optional", {dy}) : dy);
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("Optional")
                      .OptionalInput("input")
                      .AnyKind()
                      .Output("output")
                      .Attr("weft.encoded.type", AttributeType::kString)
                      .Infer(InferOptional)
-                     .NoGradient());
+                     .Gradient(OptionalGradient));
 WEFT_REGISTER_OP(OpSchema::Onnx("OptionalHasElement")
                      .OptionalInput("input")
                      .AnyKind()
@@ -217,7 +364,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("OptionalGetElement")
                      .AnyKind()
                      .Output("output")
                      .Infer(InferOptionalGetElement)
-                     .NoGradient());
+                     .Gradient(OptionalGetElementGradient));
 
 }  // namespace
 }  // namespace weft

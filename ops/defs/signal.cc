@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "ops/defs/elementwise.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -95,6 +98,139 @@ Cost DftCost(const NodeView& view) {
   const double n = static_cast<double>(view.OutputShape(0).num_elements());
   for (double size = 1; size < n; size *= 2) ++doublings;
   return {2.5 * n * doublings, OperandBytes(view)};
+}
+
+// ---- Gradients. A transform is linear: its transpose is the other transform, but for the factor
+// that the inverse divides by.
+
+// Makes `length` elements of those along `axis`: cuts the end off, or adds zeros.
+ValueId Resized(GraphBuilder& b, ValueId value, int axis, ValueId length) {
+  const ValueId more = b.Op("Sub", {length, DimOf(b, value, axis)});
+  const ValueId pads = b.Op("Concat", {b.Ints({0}), more}, {{"axis", int64_t{0}}});
+  return b.Op("Pad", {value, pads, kNoValue, b.Ints({axis})});
+}
+
+// The real parts of complex numbers, the last axis of one element.
+ValueId RealPart(GraphBuilder& b, ValueId value) {
+  return b.Op("Slice", {value, b.Ints({0}), b.Ints({1}), b.Ints({-1})});
+}
+
+ValueId Transform(GraphBuilder& b, ValueId value, int axis, ValueId length, DftModes modes) {
+  const ValueId scalar = b.Op("Squeeze", {length, b.Ints({0})});
+  const ValueId along = b.Constant(Tensor::Scalar<int64_t>(axis));
+  return b.Op("DFT", {value, scalar, along},
+              {{"inverse", int64_t{modes.inverse}}, {"onesided", int64_t{modes.onesided}}});
+}
+
+// What arrives at the bins of a transform over `length` elements, at these elements. Bins that a
+// onesided transform leaves out get none.
+ValueId TransposedTransform(GraphBuilder& b, ValueId dy, int axis, ValueId length, bool inverse) {
+  const ValueId back = Transform(b, Resized(b, dy, axis, length), axis, length, {!inverse, false});
+  const ValueId factor = AsDType(b, length, b.type(dy).dtype);
+  return b.Op(inverse ? "Div" : "Mul", {back, factor});
+}
+
+// Of a onesided inverse, which makes `length` real elements of the first half of the bins: each bin
+// stands for two but the first and, when the length is even, the last.
+ValueId TransposedRealInverse(GraphBuilder& b, ValueId dy, int axis, int rank, ValueId length) {
+  const ValueId bins = Transform(b, dy, axis, length, {false, true});
+  const ValueId positions = PositionsBelow(b, DimOf(b, bins, axis));
+  const ValueId first = b.Op("Equal", {positions, b.Ints({0})});
+  const ValueId last = b.Op("Equal", {b.Op("Mul", {positions, b.Ints({2})}), length});
+  const DType dtype = b.type(dy).dtype;
+  const ValueId count =
+      b.Op("Where", {b.Op("Or", {first, last}), b.Scalar(dtype, 1), b.Scalar(dtype, 2)});
+  std::vector<int64_t> shape(rank, 1);
+  shape[axis] = -1;
+  const ValueId weights =
+      b.Op("Reshape", {b.Op("Div", {count, AsDType(b, length, dtype)}), b.Ints(shape)});
+  return b.Op("Mul", {bins, weights});
+}
+
+// The last axis of a signal: 1 when it is real, 2 when it is complex.
+absl::StatusOr<int64_t> PartsOf(const GradientContext& context, ValueId signal) {
+  WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, signal));
+  const Dim& last = context.graph().value(signal).type.shape.dim(rank - 1);
+  if (last.is_known()) return last.size();
+  return absl::UnimplementedError(
+      absl::StrCat("node '", context.node().name, "': the gradient of ", context.node().op,
+                   " needs to know whether its input is real or complex"));
+}
+
+absl::StatusOr<int> DftAxis(const GradientContext& context, int rank) {
+  if (!context.Input(2).valid()) return rank - 2;
+  const ValueDef& axis = context.graph().value(context.Input(2));
+  if (axis.source != ValueSource::kConstant) {
+    return absl::UnimplementedError(absl::StrCat("node '", context.node().name,
+                                                 "': the gradient of DFT needs its axis ('",
+                                                 axis.name, "') as a constant"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> values, ToInt64s(axis.constant));
+  if (values.size() != 1) return absl::InvalidArgumentError("the axis must be one number");
+  return NormalizeAxis(values[0], rank);
+}
+
+absl::Status DftGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId x = context.Input(0);
+  WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, x));
+  WEFT_ASSIGN_OR_RETURN(const int axis, DftAxis(context, rank));
+  WEFT_ASSIGN_OR_RETURN(const int64_t parts, PartsOf(context, x));
+  const bool inverse = context.node().attributes.Int("inverse", 0) != 0;
+  const bool onesided = context.node().attributes.Int("onesided", 0) != 0;
+  ValueId dx;
+  if (inverse && onesided) {
+    dx = TransposedRealInverse(b, dy, axis, rank, DimOf(b, dy, axis));
+  } else {
+    ValueId length = DimOf(b, x, axis);
+    if (context.Input(1).valid()) {
+      length = b.Op("Reshape", {AsDType(b, context.Input(1), DType::kInt64), b.Ints({1})});
+    }
+    dx = TransposedTransform(b, dy, axis, length, inverse);
+  }
+  if (parts == 1) dx = RealPart(b, dx);
+  context.SetInputGradient(0, Resized(b, dx, axis, DimOf(b, x, axis)));
+  return b.status();
+}
+
+// The positions in the signal of the elements of all frames, [frames, length].
+ValueId FramePositions(GradientContext& context, ValueId frames, ValueId length) {
+  GraphBuilder& b = context.builder();
+  const ValueId step = b.Op("Reshape", {AsDType(b, context.Input(1), DType::kInt64), b.Ints({1})});
+  const ValueId starts = b.Op("Mul", {PositionsBelow(b, frames), step});
+  return b.Op("Add", {b.Op("Unsqueeze", {starts, b.Ints({1})}), PositionsBelow(b, length)});
+}
+
+// A frame of the signal, times the window, is transformed.
+absl::Status StftGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid()) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId signal = context.Input(0);
+  const ValueId window = context.Input(2);
+  WEFT_ASSIGN_OR_RETURN(const int64_t parts, PartsOf(context, signal));
+  ValueId length = DimOf(b, window.valid() ? window : signal, window.valid() ? 0 : 1);
+  if (context.Input(3).valid()) {
+    length = b.Op("Reshape", {AsDType(b, context.Input(3), DType::kInt64), b.Ints({1})});
+  }
+  const ValueId positions = FramePositions(context, DimOf(b, dy, 1), length);
+  ValueId gradient = TransposedTransform(b, dy, 2, length, /*inverse=*/false);
+  if (parts == 1) gradient = RealPart(b, gradient);
+  if (window.valid() && context.NeedsInputGradient(2)) {
+    const ValueId frames = b.Op("Gather", {signal, positions}, {{"axis", int64_t{1}}});
+    context.SetInputGradient(2,
+                             b.Op("ReduceSum", {b.Op("Mul", {gradient, frames}), b.Ints({0, 1, 3})},
+                                  {{"keepdims", int64_t{0}}}));
+  }
+  if (!context.NeedsInputGradient(0)) return b.status();
+  if (window.valid()) {
+    gradient = b.Op("Mul", {gradient, b.Op("Unsqueeze", {window, b.Ints({1})})});
+  }
+  context.SetInputGradient(
+      0, b.WeftOp("GatherGrad", {gradient, positions, ShapeOf(b, signal)}, {{"axis", int64_t{1}}}));
+  return b.status();
 }
 
 // ---- STFT: signal [batch, signal, 1 or 2] -> [batch, frames, bins, 2].
@@ -208,6 +344,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DFT")
                      .Attr("onesided", AttributeType::kInt)
                      .ValueInputs({1, 2})
                      .Infer(InferDft)
+                     .Gradient(DftGradient)
                      .CostOf(DftCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("STFT")
@@ -219,6 +356,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("STFT")
                      .Attr("onesided", AttributeType::kInt)
                      .ValueInputs({1, 3})
                      .Infer(InferStft)
+                     .Gradient(StftGradient)
                      .CostOf(DftCost));
 
 WEFT_REGISTER_OP(WindowSchema("HannWindow"));

@@ -1,5 +1,7 @@
 // TopK: the K largest or smallest elements along an axis, with their positions.
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -38,6 +40,18 @@ absl::Status InferTopK(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+// What was not among the K gets nothing.
+absl::Status TopKGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const ValueId indices = context.RequireOutput(1, "indices");
+  context.SetInputGradient(
+      0, b.WeftOp("GatherElementsGrad", {dy, indices, ShapeOf(b, context.Input(0))},
+                  {{"axis", context.node().attributes.Int("axis", -1)}}));
+  return b.status();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("TopK")
                      .Input("X", kNumericTypes)
                      .Input("K", {DType::kInt64})
@@ -48,6 +62,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("TopK")
                      .Attr("largest", AttributeType::kInt)
                      .Attr("sorted", AttributeType::kInt)
                      .Infer(InferTopK)
+                     .Gradient(TopKGradient)
                      .ValueInputs({1})
                      .CostOf([](const NodeView& view) {
                        const double elements =

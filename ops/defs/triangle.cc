@@ -104,11 +104,33 @@ absl::Status InferDet(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status InferDetGrad(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
+  context.SetOutput(0, context.InputType(1));
+  return absl::OkStatus();
+}
+
+// dX = dY times the cofactors of X, which has no inverse where Y is zero.
+WEFT_REGISTER_OP(
+    OpSchema::Weft("DetGrad")
+        .Input("dY", kFloatTypes)
+        .Input("X", kFloatTypes)
+        .Output("dX")
+        .Infer(InferDetGrad)
+        .CostOf([](const NodeView& view) {
+          const Shape& x = view.InputShape(1);
+          const double n = static_cast<double>(x.dim(x.rank() - 1));
+          return Cost{4 * n * static_cast<double>(x.num_elements()), OperandBytes(view)};
+        }));
+
 WEFT_REGISTER_OP(
     OpSchema::Onnx("Det")
         .Input("X", kFloatTypes)
         .Output("Y")
         .Infer(InferDet)
+        .Gradient(UnaryGradient([](GraphBuilder& b, ValueId dy, ValueId x, ValueId) {
+          return b.WeftOp("DetGrad", {dy, x});
+        }))
         .CostOf([](const NodeView& view) {
           const Shape& x = view.InputShape(0);
           const double n = static_cast<double>(x.dim(x.rank() - 1));

@@ -5,6 +5,7 @@
 #include "ops/kernels/cpu/axis_lines.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -89,8 +90,62 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCumulative(const PrepareContext& 
       });
 }
 
+// One line of CumProdGrad: the sums of what comes behind an element first, then the products of
+// what is before it.
+template <typename T>
+void CumProdGradLine(const AxisLines& lines, int64_t start, bool exclusive, bool reverse,
+                     const T* dy, const T* x, T* dx) {
+  const auto at = [&](int64_t i) {
+    return start + (reverse ? lines.size - 1 - i : i) * lines.stride;
+  };
+  double behind = 0;  // s of the element after this one
+  for (int64_t i = lines.size - 1; i >= 0; --i) {
+    const bool last = i + 1 == lines.size;
+    const double own = exclusive ? (last ? 0.0 : Load(dy[at(i + 1)])) : Load(dy[at(i)]);
+    const double factor = last ? 0.0 : Load(x[at(i + 1)]);
+    behind = own + factor * behind;
+    dx[at(i)] = Store<T>(static_cast<ComputeType<T>>(behind));
+  }
+  double before = 1;
+  for (int64_t i = 0; i < lines.size; ++i) {
+    const double slope = before * static_cast<double>(Load(dx[at(i)]));
+    dx[at(i)] = Store<T>(static_cast<ComputeType<T>>(slope));
+    before *= Load(x[at(i)]);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareCumProdGrad(const PrepareContext& context) {
+  const Shape shape = context.InputShape(1);
+  const bool exclusive = context.attributes().Int("exclusive", 0) != 0;
+  const bool reverse = context.attributes().Int("reverse", 0) != 0;
+  const bool wide_axis = context.InputDType(2) == DType::kInt64;
+  const int threads = context.threads();
+  return PrepareByDType(
+      context, context.InputDType(1), TypeList<float, double>{},
+      [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        using T = decltype(zero);
+        return MakeKernel([=](const KernelContext& run) -> absl::Status {
+          const int64_t given = wide_axis ? *Input<int64_t>(run, 2) : *Input<int32_t>(run, 2);
+          AxisLines lines;
+          if (shape.rank() > 0) {
+            WEFT_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(given, shape.rank()));
+            lines = AxisLines::Make(shape, axis);
+          }
+          const double cost = 5 + 4 * static_cast<double>(lines.size);
+          ParallelFor(threads, lines.lines, cost, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t line = begin; line < end; ++line) {
+              CumProdGradLine<T>(lines, lines.Start(line), exclusive, reverse, Input<T>(run, 0),
+                                 Input<T>(run, 1), Output<T>(run, 0));
+            }
+          });
+          return absl::OkStatus();
+        });
+      });
+}
+
 WEFT_REGISTER_KERNEL("", "CumSum", DeviceKind::kCpu, PrepareCumulative<SumStep>);
 WEFT_REGISTER_KERNEL("", "CumProd", DeviceKind::kCpu, PrepareCumulative<ProductStep>);
+WEFT_REGISTER_KERNEL("ai.weft", "CumProdGrad", DeviceKind::kCpu, Widened(PrepareCumProdGrad));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -53,6 +53,40 @@ AxisPass<S> MakePass(const ResizeTaps& taps, const Shape& shape, int axis, int64
   return pass;
 }
 
+// The way back along an axis of `shape`, which is as long there as the resized image: every element
+// of the other one is the sum of those that it was a part of.
+template <typename S>
+AxisPass<S> MakeTransposedPass(const ResizeTaps& taps, const Shape& shape, int axis,
+                               int64_t output) {
+  AxisPass<S> pass;
+  pass.outer = shape.ProductOf(0, axis);
+  pass.input = shape.dim(axis);
+  pass.output = output;
+  pass.inner = shape.ProductOf(axis + 1, shape.rank());
+  const auto counts = [&](int64_t i, int64_t k) {
+    return taps.weights[k] != 0 && (taps.outside.empty() || !taps.outside[i]);
+  };
+  pass.starts.assign(output + 1, 0);
+  for (int64_t i = 0; i < pass.input; ++i) {
+    for (int64_t k = i * taps.taps; k < (i + 1) * taps.taps; ++k) {
+      if (counts(i, k)) ++pass.starts[taps.indices[k] + 1];
+    }
+  }
+  for (int64_t i = 0; i < output; ++i) pass.starts[i + 1] += pass.starts[i];
+  pass.indices.resize(pass.starts[output]);
+  pass.weights.resize(pass.starts[output]);
+  std::vector<int64_t> next(pass.starts.begin(), pass.starts.end() - 1);
+  for (int64_t i = 0; i < pass.input; ++i) {
+    for (int64_t k = i * taps.taps; k < (i + 1) * taps.taps; ++k) {
+      if (!counts(i, k)) continue;
+      const int64_t at = next[taps.indices[k]]++;
+      pass.indices[at] = i;
+      pass.weights[at] = static_cast<S>(taps.weights[k]);
+    }
+  }
+  return pass;
+}
+
 template <typename S>
 void SumRow(const AxisPass<S>& pass, const S* from, S* to) {
   for (int64_t i = 0; i < pass.output; ++i) {
@@ -284,15 +318,18 @@ absl::StatusOr<std::vector<double>> Doubles(const PrepareContext& context, int i
   return ToDoubles(*value);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> PrepareResize(const PrepareContext& context) {
-  WEFT_ASSIGN_OR_RETURN(const ResizeSpec spec, ResizeSpec::Create(context.attributes()));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> roi, Doubles(context, 1));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, Doubles(context, 2));
+// The axes of an image of shape `input` from the operands roi, scales and sizes, the first of which
+// is operand `roi`.
+absl::StatusOr<std::vector<ResizeAxis>> AxesOf(const PrepareContext& context,
+                                               const ResizeSpec& spec, const Shape& input,
+                                               int roi) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> region, Doubles(context, roi));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, Doubles(context, roi + 1));
   std::vector<int64_t> sizes;
-  if (context.HasInput(3)) {
-    WEFT_ASSIGN_OR_RETURN(sizes, RequiredInts(context, 3));
+  if (context.HasInput(roi + 2)) {
+    WEFT_ASSIGN_OR_RETURN(sizes, RequiredInts(context, roi + 2));
   }
-  const auto axes = ReadResizeAxes(context.attributes(), context.InputShape(0), roi, scales, sizes);
+  const auto axes = ReadResizeAxes(context.attributes(), input, region, scales, sizes);
   if (!axes.ok()) return context.InvalidArgument(std::string(axes.status().message()));
   for (const ResizeAxis& axis : *axes) {
     // Elements of the tables, which are made ahead.
@@ -302,8 +339,15 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareResize(const PrepareContext& cont
           absl::StrCat("an axis of ", axis.input, " elements cannot become one of ", axis.output));
     }
   }
-  if (spec.mode == ResizeMode::kNearest) return MakeNearest(context, spec, *axes);
-  return MakeWeighted(context, spec, *axes);
+  return *axes;
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareResize(const PrepareContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const ResizeSpec spec, ResizeSpec::Create(context.attributes()));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ResizeAxis> axes,
+                        AxesOf(context, spec, context.InputShape(0), 1));
+  if (spec.mode == ResizeMode::kNearest) return MakeNearest(context, spec, axes);
+  return MakeWeighted(context, spec, axes);
 }
 
 // Halves are copied as they are, and summed in float.
@@ -312,8 +356,77 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareAnyResize(const PrepareContext& c
   return Widened(PrepareResize)(context);
 }
 
+// ---- Gradient.
+
+template <typename T>
+class ResizeGradKernel final : public Kernel {
+ public:
+  ResizeGradKernel(const PrepareContext& context, const ResizeSpec& spec,
+                   const std::vector<ResizeAxis>& axes)
+      : threads_(context.threads()), elements_(context.OutputShape(0).num_elements()) {
+    Shape shape = context.InputShape(0);
+    std::vector<int> order;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (!axes[i].IsIdentity()) order.push_back(static_cast<int>(i));
+    }
+    // What shrinks most first.
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return axes[a].output * axes[b].input > axes[b].output * axes[a].input;
+    });
+    int64_t largest = 0;
+    for (const int axis : order) {
+      passes_.push_back(
+          MakeTransposedPass<T>(MakeResizeTaps(spec, axes[axis]), shape, axis, axes[axis].input));
+      shape.set_dim(axis, axes[axis].input);
+      largest = std::max(largest, shape.num_elements());
+    }
+    for (size_t& offset : buffers_) offset = layout_.Add(largest * sizeof(T));
+  }
+
+  size_t workspace_bytes() const override { return layout_.total(); }
+
+  absl::Status Run(const KernelContext& context) override {
+    const T* from = Input<T>(context, 0);
+    T* const dx = Output<T>(context, 0);
+    if (passes_.empty()) std::copy_n(from, elements_, dx);
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      T* const to =
+          i + 1 == passes_.size() ? dx : static_cast<T*>(At(context.workspace, buffers_[i % 2]));
+      RunPass(passes_[i], from, to, threads_);
+      from = to;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int threads_;
+  const int64_t elements_;
+  std::vector<AxisPass<T>> passes_;
+  WorkspaceLayout layout_;
+  size_t buffers_[2];
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareResizeGrad(const PrepareContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const ResizeSpec spec, ResizeSpec::Create(context.attributes()));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ResizeAxis> axes,
+                        AxesOf(context, spec, context.OutputShape(0), 2));
+  const Shape& dy = context.InputShape(0);
+  for (int i = 0; i < dy.rank(); ++i) {
+    if (static_cast<int>(axes.size()) == dy.rank() && axes[i].output == dy.dim(i)) continue;
+    return context.InvalidArgument(absl::StrCat("dY of shape ", dy.ToString(),
+                                                " is not what an image of shape ",
+                                                context.OutputShape(0).ToString(), " becomes"));
+  }
+  return PrepareByDType(context, context.InputDType(0), TypeList<float, double>{},
+                        [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                          return std::make_unique<ResizeGradKernel<decltype(zero)>>(context, spec,
+                                                                                    axes);
+                        });
+}
+
 }  // namespace
 
 WEFT_REGISTER_KERNEL("", "Resize", DeviceKind::kCpu, PrepareAnyResize);
+WEFT_REGISTER_KERNEL("ai.weft", "ResizeGrad", DeviceKind::kCpu, Widened(PrepareResizeGrad));
 
 }  // namespace weft::cpu

@@ -6,6 +6,7 @@
 
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/workspace.h"
 
 namespace weft::cpu {
 namespace {
@@ -133,6 +134,130 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDet(const PrepareContext& context
                         });
 }
 WEFT_REGISTER_KERNEL("", "Det", DeviceKind::kCpu, PrepareDet);
+
+// ---- DetGrad: cofactors, of singular matrices too. With rows and columns exchanged A = L U, and
+// the adjugate of a product is that of its factors, exchanged: adj A = adj U adj L. The pivot is
+// the largest element of what is left, so that a matrix that lacks one rank has its zero in the
+// last place of U = [V c; 0 u], and adj U = det V [u V^-1, -V^-1 c; 0, 1]. What lacks more ranks
+// has no cofactors.
+
+// A matrix in elimination: rows and columns[i] is the one of X that row and column i came from.
+struct Elimination {
+  int64_t n = 0;
+  double* a = nullptr;         // [n, n]: U, and below it L
+  int64_t* rows = nullptr;     // [n]
+  int64_t* columns = nullptr;  // [n]
+  double sign = 1;
+
+  double& At(int64_t r, int64_t c) const { return a[r * n + c]; }
+
+  void Exchange(int64_t k) {
+    int64_t row = k;
+    int64_t column = k;
+    for (int64_t r = k; r < n; ++r) {
+      for (int64_t c = k; c < n; ++c) {
+        if (std::abs(At(r, c)) <= std::abs(At(row, column))) continue;
+        row = r;
+        column = c;
+      }
+    }
+    if (row != k) {
+      std::swap_ranges(&At(row, 0), &At(row, 0) + n, &At(k, 0));
+      std::swap(rows[row], rows[k]);
+      sign = -sign;
+    }
+    if (column == k) return;
+    for (int64_t r = 0; r < n; ++r) std::swap(At(r, column), At(r, k));
+    std::swap(columns[column], columns[k]);
+    sign = -sign;
+  }
+
+  // False when more than the last pivot is zero.
+  bool Run() {
+    for (int64_t k = 0; k < n; ++k) rows[k] = columns[k] = k;
+    for (int64_t k = 0; k < n; ++k) {
+      Exchange(k);
+      if (At(k, k) == 0) return k == n - 1;
+      for (int64_t r = k + 1; r < n; ++r) {
+        At(r, k) /= At(k, k);
+        for (int64_t c = k + 1; c < n; ++c) At(r, c) -= At(r, k) * At(k, c);
+      }
+    }
+    return true;
+  }
+};
+
+// Column `j` of adj U adj L (of the exchanged matrix) into `v`: L v = the unit vector, then U.
+void AdjugateColumn(const Elimination& e, int64_t j, double product, double* v) {
+  const int64_t n = e.n;
+  for (int64_t r = 0; r < n; ++r) {
+    v[r] = r == j ? 1 : 0;
+    for (int64_t c = j; c < r; ++c) v[r] -= e.At(r, c) * v[c];
+  }
+  // V x = u (v without its last element) - c (its last element), times det V.
+  const double last = v[n - 1];
+  for (int64_t r = n - 2; r >= 0; --r) {
+    double sum = e.At(n - 1, n - 1) * v[r] - e.At(r, n - 1) * last;
+    for (int64_t c = r + 1; c < n - 1; ++c) sum -= e.At(r, c) * v[c];
+    v[r] = sum / e.At(r, r);
+  }
+  for (int64_t r = 0; r < n - 1; ++r) v[r] *= product;
+  v[n - 1] = last * product;
+}
+
+// cofactors[r][c] of x, [n, n], n > 0.
+void Cofactors(Elimination& e, double* v, double* cofactors) {
+  const int64_t n = e.n;
+  e.sign = 1;
+  if (!e.Run()) {
+    std::fill_n(cofactors, n * n, 0.0);
+    return;
+  }
+  double product = e.sign;  // det V
+  for (int64_t k = 0; k + 1 < n; ++k) product *= e.At(k, k);
+  for (int64_t j = 0; j < n; ++j) {
+    AdjugateColumn(e, j, product, v);
+    for (int64_t i = 0; i < n; ++i) cofactors[e.rows[j] * n + e.columns[i]] = v[i];
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareDetGrad(const PrepareContext& context) {
+  const Shape& shape = context.InputShape(1);
+  const int64_t n = shape.dim(shape.rank() - 1);
+  const int64_t matrices = context.InputShape(0).num_elements();
+  WorkspaceLayout layout;
+  const size_t matrix = layout.Add(n * n * sizeof(double));
+  const size_t cofactors = layout.Add(n * n * sizeof(double));
+  const size_t line = layout.Add(n * sizeof(double));
+  const size_t orders = layout.Add(2 * n * sizeof(int64_t));
+  return PrepareByDType(
+      context, context.InputDType(1), FloatTypes(),
+      [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        using T = decltype(zero);
+        return MakeKernel(
+            [=](const KernelContext& run) {
+              Elimination e;
+              e.n = n;
+              e.a = static_cast<double*>(At(run.workspace, matrix));
+              e.rows = static_cast<int64_t*>(At(run.workspace, orders));
+              e.columns = e.rows + n;
+              double* const minors = static_cast<double*>(At(run.workspace, cofactors));
+              for (int64_t m = 0; n > 0 && m < matrices; ++m) {
+                const T* x = Input<T>(run, 1) + m * n * n;
+                for (int64_t i = 0; i < n * n; ++i) e.a[i] = Load(x[i]);
+                Cofactors(e, static_cast<double*>(At(run.workspace, line)), minors);
+                const double dy = Load(Input<T>(run, 0)[m]);
+                T* const dx = Output<T>(run, 0) + m * n * n;
+                for (int64_t i = 0; i < n * n; ++i) {
+                  dx[i] = Store<T>(static_cast<ComputeType<T>>(dy * minors[i]));
+                }
+              }
+              return absl::OkStatus();
+            },
+            layout.total());
+      });
+}
+WEFT_REGISTER_KERNEL("ai.weft", "DetGrad", DeviceKind::kCpu, PrepareDetGrad);
 
 }  // namespace
 }  // namespace weft::cpu

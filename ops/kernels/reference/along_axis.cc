@@ -101,6 +101,7 @@ WEFT_REGISTER_REFERENCE_KERNEL("", "TopK", ReferenceKernel([](ReferenceCall& cal
                                    std::sort(order.begin(), order.end());
                                    for (int64_t d = 0; d < results.size; ++d) {
                                      call.output(0)[results.At(o, d, i)] = sign * order[d].first;
+                                     if (!call.has_output(1)) continue;
                                      call.output(1)[results.At(o, d, i)] =
                                          static_cast<double>(order[d].second);
                                    }

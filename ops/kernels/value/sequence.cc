@@ -175,6 +175,112 @@ absl::Status RunConcatFromSequence(ValueContext& context) {
   return absl::OkStatus();
 }
 
+// ---- Gradients.
+
+absl::Status RunSequenceSpread(ValueContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const auto* like, ElementsOf(context, 1));
+  const auto length = static_cast<int64_t>(like->size());
+  WEFT_ASSIGN_OR_RETURN(const int64_t position, PositionOf(context, 2, length, length - 1, -1));
+  std::vector<Value> elements;
+  elements.reserve(like->size());
+  for (int64_t i = 0; i < length; ++i) {
+    if (i == position) {
+      elements.push_back(context.Input(0));
+      continue;
+    }
+    const Value& other = (*like)[static_cast<size_t>(i)];
+    if (other.kind() != ValueKind::kTensor) {
+      return context.InvalidArgument("an element of the sequence is no tensor");
+    }
+    WEFT_ASSIGN_OR_RETURN(Tensor zeros,
+                          Tensor::Zeros(context.InputTensor(0).dtype(), other.tensor().shape()));
+    elements.emplace_back(std::move(zeros));
+  }
+  context.SetOutput(0, Value::Sequence(std::move(elements)));
+  return absl::OkStatus();
+}
+
+absl::Status RunSequenceSplit(ValueContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const auto* like, ElementsOf(context, 1));
+  const Tensor& whole = context.InputTensor(0);
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        NormalizeAxis(context.attributes().Int("axis", 0), whole.shape().rank()));
+  std::vector<Value> parts;
+  int64_t begin = 0;
+  for (const Value& element : *like) {
+    const bool fits = element.kind() == ValueKind::kTensor &&
+                      element.tensor().shape().rank() == whole.shape().rank();
+    const int64_t size = fits ? element.tensor().shape().dim(axis) : 0;
+    if (!fits || begin + size > whole.shape().dim(axis)) {
+      return context.InvalidArgument("the elements of the sequence do not make up the whole");
+    }
+    WEFT_ASSIGN_OR_RETURN(Tensor part, TakeRange(whole, axis, begin, begin + size));
+    parts.emplace_back(std::move(part));
+    begin += size;
+  }
+  context.SetOutput(0, Value::Sequence(std::move(parts)));
+  return absl::OkStatus();
+}
+
+template <typename T>
+void AddTo(Tensor& sum, const Tensor& tensor) {
+  const auto to = sum.mutable_data<T>();
+  const auto from = tensor.data<T>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+}
+
+// In the type of the first; halves are added in float32.
+absl::StatusOr<Tensor> SumOf(const ValueContext& context, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape()) || !IsFloatingPoint(a.dtype())) {
+    return context.InvalidArgument("elements at the same place have different types or shapes");
+  }
+  const bool wide = a.dtype() == DType::kFloat64;
+  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  WEFT_ASSIGN_OR_RETURN(const Tensor first, CastTensor(a, dtype));
+  WEFT_ASSIGN_OR_RETURN(Tensor sum, first.Clone());
+  WEFT_ASSIGN_OR_RETURN(const Tensor other, CastTensor(b, dtype));
+  if (wide) {
+    AddTo<double>(sum, other);
+  } else {
+    AddTo<float>(sum, other);
+  }
+  return CastTensor(sum, a.dtype());
+}
+
+absl::StatusOr<Value> SumOfValues(const ValueContext& context, const Value& a, const Value& b) {
+  if (a.kind() == ValueKind::kTensor && b.kind() == ValueKind::kTensor) {
+    WEFT_ASSIGN_OR_RETURN(Tensor sum, SumOf(context, a.tensor(), b.tensor()));
+    return Value(std::move(sum));
+  }
+  if (a.kind() == ValueKind::kSequence && b.kind() == ValueKind::kSequence &&
+      a.elements().size() == b.elements().size()) {
+    std::vector<Value> sums;
+    for (size_t i = 0; i < a.elements().size(); ++i) {
+      WEFT_ASSIGN_OR_RETURN(Value sum, SumOfValues(context, a.elements()[i], b.elements()[i]));
+      sums.push_back(std::move(sum));
+    }
+    return Value::Sequence(std::move(sums));
+  }
+  if (a.kind() == ValueKind::kOptional && b.kind() == ValueKind::kOptional) {
+    if (!a.has_value() || !b.has_value()) return a.has_value() ? a : b;
+    WEFT_ASSIGN_OR_RETURN(Value sum, SumOfValues(context, a.value(), b.value()));
+    return Value::Optional(std::make_shared<const Value>(std::move(sum)));
+  }
+  return context.InvalidArgument("the operands differ in kind or length");
+}
+
+absl::Status RunSequenceSum(ValueContext& context) {
+  Value sum = context.Input(0);
+  for (int i = 1; i < context.num_inputs(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(sum, SumOfValues(context, sum, context.Input(i)));
+  }
+  context.SetOutput(0, std::move(sum));
+  return absl::OkStatus();
+}
+
+WEFT_REGISTER_VALUE_KERNEL("ai.weft", "SequenceSpread", RunSequenceSpread);
+WEFT_REGISTER_VALUE_KERNEL("ai.weft", "SequenceSplit", RunSequenceSplit);
+WEFT_REGISTER_VALUE_KERNEL("ai.weft", "SequenceSum", RunSequenceSum);
 WEFT_REGISTER_VALUE_KERNEL("", "SequenceConstruct", RunSequenceConstruct);
 WEFT_REGISTER_VALUE_KERNEL("", "SequenceEmpty", RunSequenceEmpty);
 WEFT_REGISTER_VALUE_KERNEL("", "SequenceAt", RunSequenceAt);
