@@ -7,6 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "ops/op_support.h"
 #include "tools/graph_runner/command.h"
+#include "tools/graph_runner/gradient_reasons.h"
 #include "tools/graph_runner/options.h"
 
 namespace weft {
@@ -17,7 +18,7 @@ struct Row {
   std::string domain;
   std::string cpu;
   std::string cuda;
-  std::string trains;
+  std::string gradient;
   std::string shards;
   std::string dtypes;  // of the first input
 };
@@ -39,8 +40,7 @@ std::vector<Row> Rows(bool internal) {
     rows.push_back({schema->name(), schema->domain().empty() ? "ai.onnx" : schema->domain(),
                     std::string(RunSupportName(RunSupportOf(*schema, DeviceKind::kCpu))),
                     std::string(RunSupportName(RunSupportOf(*schema, DeviceKind::kCuda))),
-                    std::string(TrainSupportName(TrainSupportOf(*schema))),
-                    Shards(*schema) ? "yes" : "no", DTypes(*schema)});
+                    GradientText(*schema), Shards(*schema) ? "yes" : "no", DTypes(*schema)});
   }
   return rows;
 }
@@ -49,7 +49,8 @@ class OpsCommand final : public Command {
  public:
   std::string name() const override { return "ops"; }
   std::string summary() const override {
-    return "Lists the operators of this build: where they run, whether they train and shard";
+    return "Lists the operators of this build: where they run, how gradients pass, whether they "
+           "shard";
   }
   std::string usage() const override { return "[--output text|json|markdown]"; }
   std::vector<std::string> examples() const override {
@@ -84,7 +85,7 @@ class OpsCommand final : public Command {
                       {"domain", row.domain},
                       {"cpu", row.cpu},
                       {"cuda", row.cuda},
-                      {"trains", row.trains},
+                      {"gradient", row.gradient},
                       {"shards", row.shards},
                       {"dtypes", row.dtypes}});
     }
@@ -93,12 +94,12 @@ class OpsCommand final : public Command {
 
   static void PrintText(const std::vector<Row>& rows, Console& console) {
     const auto line = [&](const Row& row) {
-      *console.out << absl::StrFormat("%-44s %-9s %-9s %-9s %s\n",
+      *console.out << absl::StrFormat("%-44s %-9s %-9s %-6s %s\n",
                                       Printable(absl::StrCat(row.domain, "::", row.op)), row.cpu,
-                                      row.cuda, row.trains, row.shards);
+                                      row.cuda, row.shards, row.gradient);
     };
-    *console.out << absl::StrFormat("%-44s %-9s %-9s %-9s %s\n", "operator", "cpu", "cuda",
-                                    "trains", "shards");
+    *console.out << absl::StrFormat("%-44s %-9s %-9s %-6s %s\n", "operator", "cpu", "cuda",
+                                    "shards", "gradient");
     for (const Row& row : rows) line(row);
     *console.out << rows.size() << " operators\n";
   }
@@ -109,14 +110,15 @@ class OpsCommand final : public Command {
            "Made by `graph_runner ops --output markdown`; a test compares the two.\n\n"
            "Runs as: **kernel**, one of its own; **alias**, nothing to compute; **values**, on the "
            "host with outputs\nmade at run time (strings, sequences, subgraphs, shapes that depend "
-           "on data); **expanded**, as simpler\noperators. Trains: by a **rule** of its own, "
-           "**expanded**, **-** where no gradient flows by nature, or\n**no**. Shards: whether it "
+           "on data); **expanded**, as simpler\noperators. Gradient: by a **rule** of its own, "
+           "**expanded**, **none** by nature, or **missing**, each with the\nreason. Shards: "
+           "whether it "
            "can be split over devices; the others run whole on each.\n\n"
-           "| domain | operator | CPU | CUDA | trains | shards | types of the first input |\n"
+           "| domain | operator | CPU | CUDA | gradient | shards | types of the first input |\n"
            "|---|---|---|---|---|---|---|\n";
     for (const Row& row : rows) {
       *console.out << "| " << row.domain << " | " << row.op << " | " << row.cpu << " | " << row.cuda
-                   << " | " << row.trains << " | " << row.shards << " | " << row.dtypes << " |\n";
+                   << " | " << row.gradient << " | " << row.shards << " | " << row.dtypes << " |\n";
     }
     *console.out << "\n" << rows.size() << " operators.\n";
   }
