@@ -52,6 +52,7 @@ class StageAssigner {
   void PlaceBackward();
   int WishOfBackward(const Node& node) const;
   void PlaceBoundaries();
+  void PlaceOwnSteps();
   void PlaceStep();
   bool NeedsBackward(ValueId value) const;
   void PlaceStepAncestors(ValueId value, int stage);
@@ -241,7 +242,18 @@ bool StageAssigner::NeedsBackward(ValueId value) const {
   return false;
 }
 
+// What names a variable is for its update: it runs where the variable and its gradient are, and only
+// what all of them share (the norm of all gradients) crosses stages.
+void StageAssigner::PlaceOwnSteps() {
+  for (const NodeId id : order_) {
+    if (!IsStep(node(id))) continue;
+    const auto owner = owner_.find(node(id).origin.logical_value);
+    if (owner != owner_.end()) StageOf(id) = owner->second;
+  }
+}
+
 void StageAssigner::PlaceStep() {
+  PlaceOwnSteps();
   for (const ValueId output : graph_.outputs()) {
     if (!NeedsBackward(output)) PlaceStepAncestors(output, plan_.num_stages() - 1);
   }

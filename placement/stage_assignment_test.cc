@@ -131,6 +131,22 @@ TEST_F(StageAssignmentTest, TheStepRegionFollowsItsVariablesAndTheLoss) {
   EXPECT_EQ(StageOf("update/weight"), 1);
 }
 
+TEST_F(StageAssignmentTest, WhatNamesAVariableRunsWhereThatIsThoughOthersReadIt) {
+  const auto of = [&](const std::string& name, const std::string& op, const std::string& variable,
+                      std::vector<ValueId> inputs) {
+    return AddNode(name, op, "", std::move(inputs), Phase::kUpdate, {"head", variable, true});
+  };
+  const ValueId tied = of("square/tied", "ReduceSumSquare", "tied", {sum_tied_});
+  const ValueId weight = of("square/weight", "ReduceSumSquare", "weight", {sum_weight_});
+  const ValueId norm = Step("norm", "Add", "", {tied, weight});
+  graph_.SetVariableUpdate("tied", of("clip/tied", "Mul", "tied", {sum_tied_, norm}));
+  graph_.SetVariableUpdate("weight", of("clip/weight", "Mul", "weight", {sum_weight_, norm}));
+  ASSERT_TRUE(AssignStages(graph_, Stages(3, {{"embed", 0}, {"body", 1}, {"head", 2}})).ok());
+  EXPECT_EQ(StageOf("square/tied"), 0);
+  EXPECT_EQ(StageOf("square/weight"), 1);
+  EXPECT_EQ(StageOf("clip/weight"), 1);
+}
+
 TEST_F(StageAssignmentTest, PatternsPlaceManyNodes) {
   ASSERT_TRUE(AssignStages(graph_, Stages(2, {{"*", 1}, {"embed", 0}, {"labels*", 1}})).ok());
   EXPECT_EQ(StageOf("embed"), 0);

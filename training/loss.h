@@ -1,4 +1,4 @@
-// Losses and metrics as nodes.
+// Losses as nodes.
 #ifndef WEFT_TRAINING_LOSS_H_
 #define WEFT_TRAINING_LOSS_H_
 
@@ -15,10 +15,6 @@ namespace weft {
 // of the graph's own whose op knows its parts (SoftmaxCrossEntropyLoss, ...) is taken apart by the
 // schema; any other is held to be a mean over samples: its sum is value x samples.
 absl::StatusOr<MeanParts> AddLoss(GraphBuilder& builder, const LossSpec& spec);
-
-// Number of correctly classified labels and number of labels, as float scalars. Adds "labels" if it
-// is not there.
-absl::StatusOr<MeanParts> AddAccuracy(GraphBuilder& builder, const LossSpec& spec);
 
 }  // namespace weft
 

@@ -182,15 +182,46 @@ TEST_F(LossTest, TheClassAxisIsChecked) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(LossTest, AccuracyCountsRightAnswers) {
+TEST_F(LossTest, ClassWeightsMustFitTheClasses) {
   Scores({Dim::Symbol("N"), 3});
-  const auto parts = AddAccuracy(builder_, {});
+  EXPECT_EQ(Message(AddLoss(builder_, {.class_weights = {1, 2}}).status()),
+            "2 class weights were given for 3 classes");
+}
+
+TEST_F(LossTest, SmoothingNeedsToKnowTheClasses) {
+  Scores({Dim::Symbol("N"), Dim::Symbol("C")});
+  EXPECT_THAT(Message(AddLoss(builder_, {.label_smoothing = 0.5}).status()),
+              HasSubstr("--label-smoothing needs to know the number of classes"));
+}
+
+TEST_F(LossTest, SmoothingIsAShare) {
+  Scores({Dim::Symbol("N"), 3});
+  EXPECT_EQ(Message(AddLoss(builder_, {.label_smoothing = 1}).status()),
+            "label smoothing is 1, expected a number in [0, 1)");
+}
+
+TEST_F(LossTest, SoftLabelsNameNoClassToIgnore) {
+  Scores({Dim::Symbol("N"), 3});
+  EXPECT_THAT(Message(AddLoss(builder_, {.ignore_index = 0, .soft_labels = true}).status()),
+              HasSubstr("none can be ignored"));
+}
+
+TEST_F(LossTest, ASequenceHasThreeAxes) {
+  Scores({Dim::Symbol("N"), 3});
+  EXPECT_THAT(
+      Message(AddLoss(builder_, {.kind = "sequence_cross_entropy"}).status()),
+      HasSubstr("needs scores [samples, positions, classes]; output 'scores' is float64[N,3]"));
+}
+
+TEST_F(LossTest, SmoothingReadsTheModelsOwnLabels) {
+  Scores({Dim::Symbol("N"), 2});
+  graph_.AddInput("labels", {ValueKind::kTensor, DType::kInt32, SymbolicShape({Dim::Symbol("N")})});
+  const auto parts = AddLoss(builder_, {.ignore_index = 1, .label_smoothing = 0.5});
   ASSERT_TRUE(parts.ok()) << parts.status();
-  const auto values =
-      Evaluate(*parts, {{"scores", Tensor::Of<double>({3, 3}, {1, 2, 3, 5, 0, 0, 0, 1, 0})},
-                        {"labels", Tensor::Of<int64_t>({3}, {2, 1, 1})}});
-  EXPECT_EQ(values[0], 2);
-  EXPECT_EQ(values[1], 3);
+  const auto values = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, 2, 3, -1})},
+                                        {"labels", Tensor::Of<int32_t>({2}, {0, 1})}});
+  EXPECT_NEAR(values[0], 0.75 * CrossEntropy({1, 2}, 0) + 0.25 * CrossEntropy({1, 2}, 1), 1e-12);
+  EXPECT_EQ(values[1], 1);
 }
 
 TEST(ParseLossTest, KnowsTheKinds) {
@@ -204,7 +235,8 @@ TEST(ParseLossTest, OthersAreRefusedNamingTheKinds) {
     const auto spec = ParseLoss(text);
     EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(Message(spec.status()),
-                HasSubstr("there are softmax_cross_entropy, mse and output:NAME"));
+                HasSubstr("there are bce_with_logits, huber, kl_div, mae, mse, "
+                          "sequence_cross_entropy, softmax_cross_entropy and output:NAME"));
   }
 }
 

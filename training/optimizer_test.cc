@@ -179,17 +179,59 @@ TEST(OptimizerTest, AWeightNamedLikeASlotIsNotTakenForIt) {
   EXPECT_EQ(graph.value(graph.FindVariable("w/m")->update).output_index, 0);
 }
 
+TEST(OptimizerTest, AStateThatStartsAboveZeroSaysWithWhat) {
+  Graph graph;
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, Shape{2}};
+  graph.AddVariable("w", type, Tensor(), true);
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId gradient = graph.AddInput("g", type);
+  const ValueId rate = graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat32, Shape{}});
+  const ValueId step = graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}});
+  ASSERT_TRUE(AddUpdate(builder, {.kind = "adagrad", .initial_accumulator = 0.5}, {rate, step}, "w",
+                        gradient)
+                  .ok());
+  const Tensor& initial = graph.FindVariable("w/sum")->initial;
+  ASSERT_TRUE(initial.valid());
+  EXPECT_THAT(initial.data<float>(), ::testing::ElementsAre(0.5f, 0.5f));
+}
+
+TEST(OptimizerTest, TheMovingAverageFollowsTheNewValue) {
+  Graph graph;
+  const ValueType type{ValueKind::kTensor, DType::kFloat64, Shape{2}};
+  graph.AddVariable("w", type, Tensor::Of<double>({2}, {1, 2}), true);
+  graph.AddVariable("frozen", type, Tensor::Of<double>({2}, {1, 2}), false);
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId gradient = graph.AddInput("g", type);
+  const ValueId rate = graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat64, Shape{}});
+  ASSERT_TRUE(AddUpdate(builder, {}, {rate, kNoValue}, "w", gradient).ok());
+  ASSERT_TRUE(AddMovingAverage(builder, 0.75, "w").ok());
+  EXPECT_EQ(MovingAverageOf(graph, "w"), "w/ema");
+  EXPECT_EQ(MovingAverageOf(graph, "frozen"), "");
+  const Variable* const average = graph.FindVariable("w/ema");
+  EXPECT_EQ(average->slot_of, "w");
+  const auto updated = testing::EvaluateGraph(
+      graph, {{gradient, Tensor::Of<double>({2}, {4, 8})}, {rate, Tensor::Scalar<double>(0.5)}},
+      {average->update}, KernelRegistry::Reference());
+  ASSERT_TRUE(updated.ok()) << updated.status();
+  // 0.75 (1, 2) + 0.25 (-1, -2)
+  EXPECT_THAT((*updated)[0].data<double>(), ::testing::ElementsAre(0.5, 1));
+}
+
 TEST(ValidateOptimizerTest, AnUnknownKindListsTheKnown) {
-  const absl::Status status = ValidateOptimizer({.kind = "rmsprop"});
+  const absl::Status status = ValidateOptimizer({.kind = "newton"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(status.message()),
-            "no optimizer 'rmsprop'; there are: adam, adamw, momentum, nesterov, sgd");
+  EXPECT_EQ(
+      std::string(status.message()),
+      "no optimizer 'newton'; there are: adadelta, adagrad, adam, adamw, amsgrad, lamb, lars, "
+      "lion, momentum, nesterov, rmsprop, sgd");
 }
 
 TEST(ValidateOptimizerTest, AnUnknownKindNamesTheNearest) {
   const absl::Status status = ValidateOptimizer({.kind = "nesterow"});
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no optimizer 'nesterow', did you mean 'nesterov'?; there are: adam"));
+              HasSubstr("no optimizer 'nesterow', did you mean 'nesterov'?; there are: adadelta"));
 }
 
 TEST(ValidateOptimizerTest, EveryKindIsValidAsItComes) {
@@ -209,6 +251,10 @@ TEST(ValidateOptimizerTest, NumbersOutOfRangeAreNamed) {
   EXPECT_THAT(message({.beta1 = 1}), HasSubstr("beta1 is 1"));
   EXPECT_THAT(message({.beta2 = 2}), HasSubstr("beta2 is 2"));
   EXPECT_THAT(message({.epsilon = -1}), HasSubstr("epsilon is -1"));
+  EXPECT_THAT(message({.dampening = 1}), HasSubstr("dampening is 1"));
+  EXPECT_THAT(message({.kind = "rmsprop", .alpha = 1}), HasSubstr("alpha is 1"));
+  EXPECT_THAT(message({.kind = "adagrad", .initial_accumulator = -1}),
+              HasSubstr("initial accumulator is -1"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "training/metric.h"
 
 namespace weft {
 namespace {
@@ -62,27 +63,14 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
 absl::StatusOr<std::map<std::string, double>> Evaluate(
     Coordinator& coordinator, const PreparedJob& job,
     const std::function<void(const TrainProgress&)>& progress) {
-  struct Sum {
-    double value = 0;
-    double weight = 0;
-  };
-  std::map<std::string, Sum> sums;
+  MetricTotals totals;
   const std::vector<StepRange> ranges =
       StepRanges(*job.data, "evaluate", 0, job.data->steps_per_epoch(), {});
   WEFT_RETURN_IF_ERROR(coordinator.RunSteps(ranges, [&](const StepReport& report) {
-    for (const auto& [name, tensor] : report.values) {
-      if (absl::EndsWith(name, kWeightSuffix)) continue;
-      const double weight = ScalarOf(report, absl::StrCat(name, kWeightSuffix));
-      sums[name].value += weight == 0 ? 0 : ScalarOf(report, name) * weight;
-      sums[name].weight += weight;
-    }
+    totals.Add(report.values);
     progress(ProgressOf(report, *job.data));
   }));
-  std::map<std::string, double> metrics;
-  for (const auto& [name, sum] : sums) {
-    metrics[name] = sum.value / sum.weight;
-  }
-  return metrics;
+  return totals.Values();
 }
 
 }  // namespace weft

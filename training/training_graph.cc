@@ -13,11 +13,11 @@
 #include "platform/status_macros.h"
 #include "training/autodiff.h"
 #include "training/loss.h"
+#include "training/metric.h"
+#include "training/update_region.h"
 
 namespace weft {
 namespace {
-
-constexpr char kAccuracyOutput[] = "accuracy";
 
 // The model with types and with the functions expanded that no kernel runs, so that what is
 // differentiated is what runs. A node that cannot be expanded stays: it may be dead, or fail later.
@@ -62,8 +62,7 @@ absl::StatusOr<GlobalMean> AddGlobalMean(Graph& graph, const MeanParts& parts,
 // Variables and inputs keep their names, which people and files know: none may have one of a step's
 // own. (Other values of the model step aside.)
 absl::Status CheckNames(const Graph& model) {
-  const std::set<std::string> reserved = {kLossOutput, kAccuracyOutput, kLearningRateInput,
-                                          kStepInput};
+  const std::set<std::string> reserved = {kLossOutput, "accuracy", kLearningRateInput, kStepInput};
   const auto check = [&](const char* what, const std::string& name) -> absl::Status {
     const bool taken = reserved.contains(name) || (*what == 'w' && name == kLabelsInput);
     if (!taken) return absl::OkStatus();
@@ -102,36 +101,23 @@ absl::StatusOr<std::map<ValueId, ValueId>> AddBackward(Graph& graph, ValueId los
   return AddGradients(graph, {{loss_sum, one}}, wanted);
 }
 
-absl::Status AddUpdates(Graph& graph, const TrainingSpec& spec, const GlobalMean& loss,
-                        const std::map<ValueId, ValueId>& gradients) {
-  OptimizerInputs inputs;
-  const auto scalar = [&](const char* name, DType dtype) {
-    return graph.AddInput(name, {ValueKind::kTensor, dtype, Shape{}}, InputRole::kStep);
-  };
-  inputs.learning_rate = scalar(kLearningRateInput, DType::kFloat32);
-  if (spec.optimizer.needs_step_number()) inputs.step = scalar(kStepInput, DType::kInt64);
-  GraphBuilder builder = StepBuilder(graph, "update/");
-  const ValueId scale = builder.Op("Reciprocal", {loss.weight});
-  for (const auto& [value, gradient] : gradients) {
-    const std::string name = graph.value(value).name;
-    builder.set_origin({graph.value(gradient).origin.forward_node, name, true});
-    builder.set_name_prefix(absl::StrCat("update/", name, "/"));
-    ValueId mean = builder.WeftOp("Accumulate", {gradient});
-    mean = builder.WeftOp("Scale", {mean, scale});
-    WEFT_RETURN_IF_ERROR(builder.status());
-    if (spec.report_gradients) {
-      builder.Name(mean, absl::StrCat("gradient/", name));
-      graph.AddOutput(mean);
-    }
-    WEFT_RETURN_IF_ERROR(AddUpdate(builder, spec.optimizer, inputs, name, mean));
-  }
-  return builder.status();
-}
-
 }  // namespace
 
-absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
+absl::Status ValidateTraining(const TrainingSpec& spec) {
   WEFT_RETURN_IF_ERROR(ValidateOptimizer(spec.optimizer));
+  WEFT_RETURN_IF_ERROR(ValidateRateSchedule(spec.schedule));
+  const auto check = [](const char* what, double value, double limit) -> absl::Status {
+    if (value >= 0 && value < limit) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", value, ", expected a number in [0, ", limit, ")"));
+  };
+  WEFT_RETURN_IF_ERROR(check("the longest gradient", spec.clip_norm, 1e30));
+  WEFT_RETURN_IF_ERROR(check("the largest gradient", spec.clip_value, 1e30));
+  return check("the decay of the moving average", spec.average_decay, 1);
+}
+
+absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
+  WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
   const std::vector<ValueId> wanted = TrainableValues(graph);
@@ -151,7 +137,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   }
   WEFT_ASSIGN_OR_RETURN(GlobalMean loss, AddGlobalMean(graph, parts, kLossOutput));
   graph.SetOutputs({loss.mean});
-  WEFT_RETURN_IF_ERROR(AddUpdates(graph, spec, loss, gradients));
+  WEFT_RETURN_IF_ERROR(AddUpdates(graph, spec, loss.weight, gradients));
   return graph;
 }
 
@@ -163,15 +149,13 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
   for (const std::string& metric : metrics) {
     GraphBuilder builder(graph);
     builder.set_name_prefix(absl::StrCat(metric, "/"));
-    absl::StatusOr<MeanParts> parts = absl::InvalidArgumentError(
-        absl::StrCat("no metric '", metric, "'; there are accuracy and loss"));
-    if (metric == "accuracy") parts = AddAccuracy(builder, loss);
-    if (metric == "loss") parts = AddLoss(builder, loss);
-    WEFT_RETURN_IF_ERROR(parts.status());
-    WEFT_ASSIGN_OR_RETURN(GlobalMean mean, AddGlobalMean(graph, *parts, metric));
-    graph.RenameValue(mean.weight, absl::StrCat(metric, kWeightSuffix));
-    outputs.push_back(mean.mean);
-    outputs.push_back(mean.weight);
+    WEFT_ASSIGN_OR_RETURN(const std::vector<MetricMean> means, AddMetric(builder, loss, metric));
+    for (const MetricMean& part : means) {
+      WEFT_ASSIGN_OR_RETURN(GlobalMean mean, AddGlobalMean(graph, part.parts, part.name));
+      graph.RenameValue(mean.weight, absl::StrCat(part.name, kWeightSuffix));
+      outputs.push_back(mean.mean);
+      outputs.push_back(mean.weight);
+    }
   }
   graph.SetOutputs(std::move(outputs));
   return graph;

@@ -37,6 +37,7 @@ const CaseGenerators& RandomCases() {
     AddImageCases(*generators);
     AddLossCases(*generators);
     AddMathCases(*generators);
+    AddUpdateCases(*generators);
     return generators;
   }();
   return *all;

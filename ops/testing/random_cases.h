@@ -61,6 +61,7 @@ void AddReductionCases(CaseGenerators& generators);
 void AddImageCases(CaseGenerators& generators);
 void AddLossCases(CaseGenerators& generators);
 void AddMathCases(CaseGenerators& generators);
+void AddUpdateCases(CaseGenerators& generators);
 
 // The sizes of a shape.
 std::vector<int64_t> DimsOf(const Shape& shape);

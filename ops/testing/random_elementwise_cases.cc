@@ -72,30 +72,6 @@ OpCase AddNCase(CaseRandom& random) {
   return op_case;
 }
 
-OpCase SgdCase(CaseRandom& random) {
-  const Shape shape = random.OfRank(random.Between(1, 3));
-  OpCase op_case{.domain = "ai.weft",
-                 .op = "SgdUpdate",
-                 .attributes = {{"weight_decay", 0.1f}},
-                 .inputs = {random.Values(shape), random.Values(shape), random.Values({}, 0.1, 1)}};
-  if (random.Coin()) {
-    op_case.attributes.Set("momentum", 0.9f);
-    op_case.inputs.push_back(random.Values(shape));
-    op_case.outputs = {true, true};
-  }
-  return op_case;
-}
-
-OpCase AdamCase(CaseRandom& random) {
-  const Shape shape = random.OfRank(random.Between(1, 3));
-  return {.domain = "ai.weft",
-          .op = "AdamUpdate",
-          .inputs = {random.Values(shape), random.Values(shape), random.Values({}, 0.1, 1),
-                     Tensor::Scalar<int64_t>(random.Between(1, 5)), random.Values(shape),
-                     random.Values(shape, 0.1, 1)},
-          .outputs = {true, true, true}};
-}
-
 }  // namespace
 
 void AddElementwiseCases(CaseGenerators& generators) {
@@ -118,8 +94,6 @@ void AddElementwiseCases(CaseGenerators& generators) {
   generators["Cast"] = {CastCase};
   generators["ai.weft::Scale"] = {ScaleCase};
   generators["ai.weft::AddN"] = {AddNCase};
-  generators["ai.weft::SgdUpdate"] = {SgdCase};
-  generators["ai.weft::AdamUpdate"] = {AdamCase};
 }
 
 }  // namespace weft::testing

@@ -70,6 +70,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   WEFT_ASSIGN_OR_RETURN(training.loss, ParseLoss(run.loss));
   training.optimizer = run.optimizer;
   training.report_gradients = run.gradients;
+  if (run.change != nullptr) run.change(training);
   DataSpec data_spec;
   for (const auto& [input, path] : run.data) data_spec.files.push_back({input, path, 0});
   data_spec.batch = run.batch;

@@ -25,6 +25,8 @@ struct TrainingRun {
   std::map<std::string, std::string> data;  // input -> file
   OptimizerSpec optimizer;
   std::string loss = "softmax_cross_entropy";
+  // What else the job has (schedule, clipping, groups): called with what the other fields say.
+  std::function<void(TrainingSpec&)> change = nullptr;
   int64_t batch = 64;
   int64_t steps = 50;
   int workers = 1;

@@ -1,6 +1,7 @@
 #include <ostream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "platform/clock.h"
@@ -10,6 +11,7 @@
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/progress_line.h"
 #include "tools/graph_runner/worker_group.h"
+#include "training/metric.h"
 #include "training/trainer.h"
 
 namespace weft {
@@ -23,15 +25,18 @@ class EvalCommand final : public Command {
     return "MODEL.onnx --data NAME=FILE --labels FILE [--metric accuracy,loss]";
   }
   std::vector<std::string> examples() const override {
-    return {"graph_runner eval trained.onnx --data x=test.npy --labels labels.npy",
-            "graph_runner eval trained.onnx --data x=x.gz --labels y.gz --metric accuracy,loss",
-            "graph_runner eval trained.onnx --data x=x.npy --labels y.npy --local 2 --output json"};
+    return {
+        "graph_runner eval trained.onnx --data x=test.npy --labels labels.npy",
+        "graph_runner eval trained.onnx --data x=x.gz --labels y.gz --metric accuracy,top5,loss",
+        "graph_runner eval prices.onnx --data x=x.npy --labels y.npy --loss mse --metric r2,mae "
+        "--output json"};
   }
 
   void AddOptions(CLI::App& app) override {
     flags_.AddModel(app);
     flags_.AddData(app, /*required=*/true);
-    app.add_option("--metric", metrics_, "accuracy, loss, or both (accuracy)")
+    app.add_option("--metric", metrics_,
+                   absl::StrCat(MetricKinds(), "; several by commas (accuracy)"))
         ->type_name("NAME[,NAME]")
         ->delimiter(',');
     flags_.AddLoss(app);
@@ -42,10 +47,7 @@ class EvalCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Console& console) override {
     if (metrics_.empty()) metrics_ = {"accuracy"};
     for (const std::string& metric : metrics_) {
-      if (metric == "accuracy" || metric == "loss") continue;
-      return WithExitCode(
-          absl::InvalidArgumentError("--metric '" + metric + "': there are accuracy and loss"),
-          ExitCode::kUsage);
+      WEFT_RETURN_IF_ERROR(WithExitCode(CheckMetric(metric), ExitCode::kUsage));
     }
     WEFT_ASSIGN_OR_RETURN(const LossSpec loss, flags_.Loss());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));

@@ -1,8 +1,10 @@
-// OptimizerFlags: what is minimized and how: loss, optimizer, and the parameters that train.
+// OptimizerFlags: what is minimized and how: loss, optimizer, schedule, and the parameters that
+// train.
 #ifndef WEFT_TOOLS_GRAPH_RUNNER_OPTIMIZER_FLAGS_H_
 #define WEFT_TOOLS_GRAPH_RUNNER_OPTIMIZER_FLAGS_H_
 
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -19,14 +21,29 @@ class OptimizerFlags {
   void AddOptimizer(CLI::App& app);
 
   absl::StatusOr<LossSpec> Loss() const;
+  // A schedule that runs over all steps of the run has total = 0 unless it was given: the caller,
+  // who knows how long the run is, fills it in.
   absl::StatusOr<TrainingSpec> Training() const;
   // Which parameters train, and the output that is the loss if the graph computes it.
   TrainableOptions Trainable() const;
 
  private:
+  void AddOptimizerNumbers(CLI::App& app);
+  void AddGroups(CLI::App& app);
+  void AddSchedule(CLI::App& app);
+  absl::StatusOr<TrainingSpec> Assembled() const;
+
   std::string loss_ = "softmax_cross_entropy";
+  LossSpec loss_options_;  // all but the kind
   OptimizerSpec optimizer_;
-  double learning_rate_ = 0;  // 0 = the optimizer's usual one
+  std::vector<std::string> learning_rates_;  // X or PATTERN=X
+  std::vector<std::string> weight_decays_;   // X or PATTERN=X
+  std::vector<std::string> undecayed_;
+  bool undecayed_vectors_ = false;
+  RateSchedule schedule_;
+  double last_rate_ = 0;
+  double clip_norm_ = 0;
+  double clip_value_ = 0;
   TrainableOptions trainable_;
 };
 

@@ -74,6 +74,7 @@ class TrainCommand final : public Command {
     std::vector<ParameterDecision> decisions;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(&decisions));
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
+    if (training.schedule.total == 0) training.schedule.total = Steps(*data);
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, training, spec, data));
     Echo(training, decisions, *data, job, console);

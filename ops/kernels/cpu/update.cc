@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "ops/defs/update_operands.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
@@ -19,21 +20,48 @@ double ScalarInput(const KernelContext& run, int i, DType dtype) {
   return dtype == DType::kFloat64 ? *Input<double>(run, i) : *Input<float>(run, i);
 }
 
+absl::Status CheckStep(int64_t step) {
+  if (step >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("input step is ", step, "; the first update is step 1"));
+}
+
+// What of the rule changes from step to step.
+struct SgdScalars {
+  DType rate_dtype = DType::kFloat32;
+  bool has_scale = false;
+  bool has_step = false;
+};
+
+template <typename T>
+absl::StatusOr<SgdRule<T>> SgdRuleNow(SgdRule<T> rule, const SgdScalars& scalars,
+                                      const KernelContext& run) {
+  rule.learning_rate = static_cast<T>(ScalarInput(run, 2, scalars.rate_dtype));
+  if (scalars.has_scale) {
+    rule.scale = static_cast<T>(ScalarInput(run, 4, DTypeOf<T>::value));
+  }
+  if (scalars.has_step) {
+    const int64_t step = *Input<int64_t>(run, 5);
+    WEFT_RETURN_IF_ERROR(CheckStep(step));
+    if (step == 1) rule.gradient_share = 1;
+  }
+  return rule;
+}
+
 template <typename T>
 std::unique_ptr<Kernel> MakeSgdUpdate(const PrepareContext& context) {
   const Attributes& attributes = context.attributes();
   SgdRule<T> rule;
-  rule.momentum = attributes.Float("momentum", 0);
-  rule.gradient_share = static_cast<T>(1.0 - attributes.Float("dampening", 0));
-  rule.weight_decay = attributes.Float("weight_decay", 0);
+  rule.momentum = static_cast<T>(Hyperparameter(attributes, "momentum", 0));
+  rule.gradient_share = static_cast<T>(1 - Hyperparameter(attributes, "dampening", 0));
+  rule.weight_decay = static_cast<T>(Hyperparameter(attributes, "weight_decay", 0));
   rule.nesterov = attributes.Int("nesterov", 0) != 0;
   const int64_t count = context.InputShape(0).num_elements();
   const bool has_velocity = context.HasInput(3);
   const bool keeps_velocity = context.HasOutput(1);
-  return MakeKernel([=, rate_dtype = context.InputDType(2),
-                     threads = context.threads()](const KernelContext& run) {
-    SgdRule<T> now = rule;
-    now.learning_rate = static_cast<T>(ScalarInput(run, 2, rate_dtype));
+  const SgdScalars scalars{context.InputDType(2), context.HasInput(4), context.HasInput(5)};
+  return MakeKernel([=, threads = context.threads()](const KernelContext& run) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const SgdRule<T> now, SgdRuleNow(rule, scalars, run));
     const SgdArrays<T> arrays{Input<T>(run, 0), Input<T>(run, 1),
                               has_velocity ? Input<T>(run, 3) : nullptr, Output<T>(run, 0),
                               keeps_velocity ? Output<T>(run, 1) : nullptr};
@@ -58,9 +86,9 @@ struct AdamOptions {
 };
 
 AdamOptions AdamOptionsOf(const Attributes& attributes) {
-  return {attributes.Float("beta1", 0.9f), attributes.Float("beta2", 0.999f),
-          attributes.Float("epsilon", 1e-8f), attributes.Float("weight_decay", 0),
-          attributes.Int("decoupled", 0) != 0};
+  return {Hyperparameter(attributes, "beta1", 0.9), Hyperparameter(attributes, "beta2", 0.999),
+          Hyperparameter(attributes, "epsilon", 1e-8),
+          Hyperparameter(attributes, "weight_decay", 0), attributes.Int("decoupled", 0) != 0};
 }
 
 // The rule of step t = 1, 2, ...
@@ -85,26 +113,30 @@ template <typename T>
 std::unique_ptr<Kernel> MakeAdamUpdate(const PrepareContext& context) {
   const AdamOptions options = AdamOptionsOf(context.attributes());
   const int64_t count = context.InputShape(0).num_elements();
+  const bool has_max = context.HasInput(6);
   return MakeKernel([=, rate_dtype = context.InputDType(2),
-                     threads = context.threads()](const KernelContext& run) {
+                     threads = context.threads()](const KernelContext& run) -> absl::Status {
     const int64_t step = *Input<int64_t>(run, 3);
-    if (step < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input step is ", step, "; the first update is step 1"));
-    }
+    WEFT_RETURN_IF_ERROR(CheckStep(step));
     const AdamRule<T> rule = AdamRuleOf<T>(options, ScalarInput(run, 2, rate_dtype), step);
-    const AdamArrays<T> arrays{Input<T>(run, 0), Input<T>(run, 1),  Input<T>(run, 4),
-                               Input<T>(run, 5), Output<T>(run, 0), Output<T>(run, 1),
-                               Output<T>(run, 2)};
-    ParallelFor(threads, count, 2.5, kGrain,
+    const AdamArrays<T> arrays{Input<T>(run, 0),
+                               Input<T>(run, 1),
+                               Input<T>(run, 4),
+                               Input<T>(run, 5),
+                               Output<T>(run, 0),
+                               Output<T>(run, 1),
+                               Output<T>(run, 2),
+                               has_max ? Input<T>(run, 6) : nullptr,
+                               has_max ? Output<T>(run, 3) : nullptr};
+    ParallelFor(threads, count, has_max ? 3.5 : 2.5, kGrain,
                 [&](int64_t begin, int64_t end) { AdamUpdate(rule, arrays, begin, end); });
     return absl::OkStatus();
   });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAdamUpdate(const PrepareContext& context) {
-  for (int i = 0; i < 3; ++i) {
-    if (!context.HasOutput(i)) return context.Unimplemented("all three outputs must be wanted");
+  for (int i = 0; i < (context.HasInput(6) ? 4 : 3); ++i) {
+    if (!context.HasOutput(i)) return context.Unimplemented("all outputs must be wanted");
   }
   return PrepareByDType(context, context.InputDType(0), TypeList<float, double>(),
                         [&](auto type) { return MakeAdamUpdate<decltype(type)>(context); });

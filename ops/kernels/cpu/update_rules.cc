@@ -27,7 +27,8 @@ template <typename T, bool kVelocity, bool kNesterov>
 void SgdLoop(const SgdRule<T>& rule, const SgdArrays<T>& arrays, int64_t begin, int64_t end) {
   ForVectors<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
     const auto w = hn::LoadU(d, arrays.w + i);
-    const auto g = hn::MulAdd(hn::Set(d, rule.weight_decay), w, hn::LoadU(d, arrays.g + i));
+    const auto decayed = hn::MulAdd(hn::Set(d, rule.weight_decay), w, hn::LoadU(d, arrays.g + i));
+    const auto g = hn::Mul(hn::Set(d, rule.scale), decayed);
     auto direction = g;
     if constexpr (kVelocity) {
       const auto momentum = hn::Set(d, rule.momentum);
@@ -47,8 +48,8 @@ void Sgd(const SgdRule<T>& rule, const SgdArrays<T>& arrays, int64_t begin, int6
   SgdLoop<T, true, false>(rule, arrays, begin, end);
 }
 
-template <typename T>
-void Adam(const AdamRule<T>& rule, const AdamArrays<T>& arrays, int64_t begin, int64_t end) {
+template <typename T, bool kMax>
+void AdamLoop(const AdamRule<T>& rule, const AdamArrays<T>& arrays, int64_t begin, int64_t end) {
   ForVectors<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
     const auto w = hn::LoadU(d, arrays.w + i);
     const auto g = hn::MulAdd(hn::Set(d, rule.l2_decay), w, hn::LoadU(d, arrays.g + i));
@@ -56,13 +57,24 @@ void Adam(const AdamRule<T>& rule, const AdamArrays<T>& arrays, int64_t begin, i
                               hn::Mul(hn::Set(d, rule.gradient_share), g));
     const auto v = hn::MulAdd(hn::Set(d, rule.beta2), hn::LoadU(d, arrays.v + i),
                               hn::Mul(hn::Mul(hn::Set(d, rule.square_share), g), g));
+    auto square = v;
+    if constexpr (kMax) {
+      square = hn::Max(hn::LoadU(d, arrays.v_max + i), v);
+      hn::StoreU(square, d, arrays.new_v_max + i);
+    }
     const auto root =
-        hn::MulAdd(hn::Sqrt(v), hn::Set(d, rule.root_scale), hn::Set(d, rule.epsilon));
+        hn::MulAdd(hn::Sqrt(square), hn::Set(d, rule.root_scale), hn::Set(d, rule.epsilon));
     const auto step = hn::Div(hn::Mul(hn::Set(d, rule.step_size), m), root);
     hn::StoreU(m, d, arrays.new_m + i);
     hn::StoreU(v, d, arrays.new_v + i);
     hn::StoreU(hn::MulSub(hn::Set(d, rule.weight_scale), w, step), d, arrays.new_w + i);
   });
+}
+
+template <typename T>
+void Adam(const AdamRule<T>& rule, const AdamArrays<T>& arrays, int64_t begin, int64_t end) {
+  if (arrays.v_max != nullptr) return AdamLoop<T, true>(rule, arrays, begin, end);
+  AdamLoop<T, false>(rule, arrays, begin, end);
 }
 
 void SgdFloat(const SgdRule<float>& rule, const SgdArrays<float>& arrays, int64_t begin,

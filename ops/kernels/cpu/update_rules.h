@@ -14,6 +14,7 @@ struct SgdRule {
   T momentum = 0;
   T gradient_share = 1;  // 1 - dampening
   T weight_decay = 0;
+  T scale = 1;  // of the gradient with its decay
   bool nesterov = false;
 };
 
@@ -50,6 +51,9 @@ struct AdamArrays {
   T* new_w = nullptr;
   T* new_m = nullptr;
   T* new_v = nullptr;
+  // AMSGrad's; both null without.
+  const T* v_max = nullptr;
+  T* new_v_max = nullptr;
 };
 
 // Elements [begin, end).
