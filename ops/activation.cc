@@ -77,6 +77,37 @@ double Activation::operator()(double x) const {
   return x;
 }
 
+double Activation::Slope(double x) const {
+  const double y = (*this)(x);
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return x > 0 ? 1 : 0;
+    case ActivationKind::kTanh:
+      return 1 - y * y;
+    case ActivationKind::kSigmoid:
+      return y * (1 - y);
+    case ActivationKind::kAffine:
+      return alpha;
+    case ActivationKind::kLeakyRelu:
+      return x >= 0 ? 1 : alpha;
+    case ActivationKind::kThresholdedRelu:
+      return x > alpha ? 1 : 0;
+    case ActivationKind::kScaledTanh: {
+      const double t = std::tanh(beta * x);
+      return alpha * beta * (1 - t * t);
+    }
+    case ActivationKind::kHardSigmoid:
+      return y > 0 && y < 1 ? alpha : 0;
+    case ActivationKind::kElu:
+      return x >= 0 ? 1 : y + alpha;
+    case ActivationKind::kSoftsign:
+      return 1 / ((1 + std::abs(x)) * (1 + std::abs(x)));
+    case ActivationKind::kSoftplus:
+      return 1 / (1 + std::exp(-x));
+  }
+  return 0;
+}
+
 absl::StatusOr<std::vector<Activation>> ReadActivations(const Attributes& attributes,
                                                         const std::vector<std::string>& fallback,
                                                         int directions) {

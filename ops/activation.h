@@ -31,6 +31,8 @@ struct Activation {
   double beta = 0;
 
   double operator()(double x) const;
+  // Its derivative; at a kink, that of the side that the kink belongs to in the formula.
+  double Slope(double x) const;
 };
 
 // The attributes activations, activation_alpha and activation_beta of a recurrent node: `fallback`

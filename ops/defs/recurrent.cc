@@ -1,4 +1,9 @@
-// RNN, GRU and LSTM, forward.
+// RNN, GRU and LSTM.
+//
+// Behind ONNX's outputs they have some of ours, which only their gradient asks for
+// (recurrent_gradient.cc): "gates", what it needs of the gates at every step, and LSTM's "cells".
+// They are [directions, rows of X, width]. A gate of sigmoid or tanh is kept as it was, clipped
+// ones and others by their arguments.
 #include <optional>
 #include <string>
 #include <utility>
@@ -6,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
+#include "ops/defs/recurrent_gradient.h"
 #include "ops/defs/rules.h"
 #include "platform/status_macros.h"
 
@@ -114,10 +120,21 @@ absl::Status InferRecurrent(InferenceContext& context, int64_t gate_count) {
     if (batch_first) y = {sizes.batch, sizes.time, sizes.directions, sizes.hidden};
     context.SetOutput(0, dtype, SymbolicShape(std::move(y)));
   }
-  for (int i = 1; i < 3; ++i) {
+  const int states = gate_count == 4 ? 2 : 1;
+  for (int i = 1; i <= states; ++i) {
     if (context.HasOutput(i)) {
       context.SetOutput(i, dtype, SymbolicShape(sizes.State(batch_first)));
     }
+  }
+  // A GRU that is linear before reset keeps what the candidate gets from the state, too.
+  const bool keeps_more = context.attributes().Int("linear_before_reset", 0) != 0;
+  const Dim widths[] = {keeps_more ? Times(sizes.hidden, gate_count + 1) : sizes.gates,
+                        sizes.hidden};
+  for (int i = states + 1; i < context.num_outputs(); ++i) {
+    if (!context.HasOutput(i)) continue;
+    std::vector<Dim> kept = {sizes.directions, sizes.time, sizes.batch, widths[i - states - 1]};
+    if (batch_first) std::swap(kept[1], kept[2]);
+    context.SetOutput(i, dtype, SymbolicShape(std::move(kept)));
   }
   return absl::OkStatus();
 }
@@ -146,7 +163,9 @@ absl::StatusOr<FactorRule> LstmRule(const NodeView& view) {
     rule.Input(view.HasInput(i) ? dims(view.InputShape(i), axis) : std::vector<int>{});
   }
   for (int i = 0; i < view.num_outputs(); ++i) {
-    const int axis = i == 0 ? (batch_first ? 0 : 2) : state_axis;
+    int axis = state_axis;
+    if (i == 0) axis = batch_first ? 0 : 2;
+    if (i > 2) axis = batch_first ? 1 : 2;  // kept for the gradient
     rule.Output(view.HasOutput(i) ? dims(view.OutputShape(i), axis) : std::vector<int>{});
   }
   return rule.Build();
@@ -176,6 +195,7 @@ OpSchema RecurrentSchema(std::string name) {
       .OptionalInput("initial_h", kFloatTypes)
       .OptionalOutput("Y")
       .OptionalOutput("Y_h")
+      .OptionalOutput("gates")
       .Attr("activation_alpha", AttributeType::kFloats)
       .Attr("activation_beta", AttributeType::kFloats)
       .Attr("activations", AttributeType::kStrings)
@@ -188,10 +208,12 @@ OpSchema RecurrentSchema(std::string name) {
 
 }  // namespace
 
-WEFT_REGISTER_OP(RecurrentSchema("RNN").Infer(InferGates(1)));
+WEFT_REGISTER_OP(RecurrentSchema("RNN").Infer(InferGates(1)).Gradient(RecurrentGradient(1)));
 
-WEFT_REGISTER_OP(
-    RecurrentSchema("GRU").Attr("linear_before_reset", AttributeType::kInt).Infer(InferGates(3)));
+WEFT_REGISTER_OP(RecurrentSchema("GRU")
+                     .Attr("linear_before_reset", AttributeType::kInt)
+                     .Infer(InferGates(3))
+                     .Gradient(RecurrentGradient(3)));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("LSTM")
                      .Input("X", kFloatTypes)
@@ -209,6 +231,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LSTM")
                      .OptionalOutput("Y")
                      .OptionalOutput("Y_h")
                      .OptionalOutput("Y_c")
+                     .OptionalOutput("gates")
+                     .OptionalOutput("cells")
                      .Attr("activation_alpha", AttributeType::kFloats)
                      .Attr("activation_beta", AttributeType::kFloats)
                      .Attr("activations", AttributeType::kStrings)
@@ -218,6 +242,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LSTM")
                      .Attr("input_forget", AttributeType::kInt)
                      .Attr("layout", AttributeType::kInt)
                      .Infer(InferGates(4))
+                     .Gradient(RecurrentGradient(4))
                      .Sharding(LstmRule)
                      .CostOf(LstmCost));
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "ops/testing/gradient_checker.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/sharding_checker.h"
 #include "ops/testing/test_tensors.h"
@@ -123,10 +124,9 @@ TEST(LstmTest, ShardsBySample) {
 }
 
 // RNN (one gate) or GRU (three), all inputs and outputs present.
-OpCase GatedCase(const std::string& op, int64_t gates, const std::string& direction,
-                 int64_t layout) {
-  const OpCase lstm = FullCase(direction, layout);
-  const LstmSizes n;
+OpCase GatedCase(const std::string& op, int64_t gates, const std::string& direction, int64_t layout,
+                 LstmSizes n = {}) {
+  const OpCase lstm = FullCase(direction, layout, n);
   const int64_t d = direction == "bidirectional" ? 2 : 1;
   return {.op = op,
           .attributes = lstm.attributes,
@@ -166,6 +166,92 @@ TEST(GruTest, TakesHalves) {
 TEST(LstmTest, AgreesWithReferenceInDouble) {
   EXPECT_TRUE(CheckKernelAgainstReference(InFloat64(FullCase("bidirectional", 0)),
                                           {.of_magnitude = 1e-12}));
+}
+
+// ---- Gradients.
+
+constexpr LstmSizes kSmall{.time = 3, .batch = 2, .input = 3, .hidden = 4};
+// A small step, so that no argument lies near a kink of a clip.
+const GradientCheckOptions kSmooth{.inputs = {}, .step = 1e-4};
+
+TEST(LstmGradientTest, IsTheDerivativeInAllDirectionsAndLayouts) {
+  for (const char* direction : {"forward", "reverse", "bidirectional"}) {
+    for (const int64_t layout : {0, 1}) {
+      EXPECT_TRUE(CheckGradient(FullCase(direction, layout, kSmall), kSmooth));
+    }
+  }
+}
+
+TEST(LstmGradientTest, IsTheDerivativeWithoutOptionalOperands) {
+  for (const std::vector<bool>& outputs :
+       {std::vector<bool>{true}, {false, true}, {false, false, true}, {true, true, true}}) {
+    OpCase lstm = PlainCase(kSmall);
+    lstm.outputs = outputs;
+    EXPECT_TRUE(CheckGradient(lstm, kSmooth));
+  }
+}
+
+TEST(LstmGradientTest, IsTheDerivativeForOtherCells) {
+  OpCase clipped = FullCase("forward", 0, kSmall);
+  clipped.attributes.Set("clip", 0.5f);
+  EXPECT_TRUE(CheckGradient(clipped, kSmooth));
+  OpCase coupled = FullCase("reverse", 0, kSmall);
+  coupled.attributes.Set("input_forget", int64_t{1});
+  EXPECT_TRUE(CheckGradient(coupled, kSmooth));
+  OpCase other = FullCase("bidirectional", 1, kSmall);
+  other.attributes.Set("activations",
+                       std::vector<std::string>{"HardSigmoid", "LeakyRelu", "Softsign", "Softplus",
+                                                "Affine", "ScaledTanh"});
+  other.attributes.Set("activation_alpha", std::vector<float>{0.3f, 0.1f, 0.7f, 1.2f});
+  other.attributes.Set("activation_beta", std::vector<float>{0.4f, 0.1f, 0.8f});
+  other.attributes.Set("clip", 2.0f);
+  EXPECT_TRUE(CheckGradient(other, kSmooth));
+}
+
+// The vectors of a hidden size that no vector width divides, and threads.
+TEST(LstmGradientTest, AgreesWithReferenceAtLargerSizes) {
+  OpCase lstm = FullCase("bidirectional", 0, {.time = 4, .batch = 5, .input = 6, .hidden = 19});
+  GradientCheckOptions options = kSmooth;
+  options.inputs = {5};
+  EXPECT_TRUE(CheckGradient(lstm, options));
+}
+
+TEST(LstmGradientTest, OfNothingIsNothing) {
+  EXPECT_TRUE(CheckGradient(FullCase("forward", 0, {.batch = 0, .hidden = 2}), kSmooth));
+  EXPECT_TRUE(
+      CheckGradient(FullCase("bidirectional", 1, {.time = 0, .batch = 1, .hidden = 2}), kSmooth));
+}
+
+TEST(GruGradientTest, IsTheDerivativeInAllDirectionsAndLayouts) {
+  for (const char* direction : {"forward", "reverse", "bidirectional"}) {
+    for (const int64_t layout : {0, 1}) {
+      EXPECT_TRUE(CheckGradient(GatedCase("RNN", 1, direction, layout, kSmall), kSmooth));
+      for (const int64_t linear : {0, 1}) {
+        OpCase gru = GatedCase("GRU", 3, direction, layout, kSmall);
+        gru.attributes.Set("linear_before_reset", linear);
+        EXPECT_TRUE(CheckGradient(gru, kSmooth));
+      }
+    }
+  }
+}
+
+TEST(GruGradientTest, IsTheDerivativeForOtherCells) {
+  for (const int64_t linear : {0, 1}) {
+    OpCase gru = GatedCase("GRU", 3, "bidirectional", 0, kSmall);
+    gru.attributes.Set("linear_before_reset", linear);
+    gru.attributes.Set("clip", 0.8f);
+    gru.attributes.Set("activations",
+                       std::vector<std::string>{"Softsign", "Softplus", "Sigmoid", "Relu"});
+    EXPECT_TRUE(CheckGradient(gru, kSmooth));
+    gru = GatedCase("GRU", 3, "forward", 0, kSmall);
+    gru.attributes.Set("linear_before_reset", linear);
+    gru.inputs.resize(3);
+    gru.outputs = {false, true};
+    EXPECT_TRUE(CheckGradient(gru, kSmooth));
+  }
+  OpCase rnn = GatedCase("RNN", 1, "reverse", 0, kSmall);
+  rnn.attributes.Set("activations", std::vector<std::string>{"Relu"});
+  EXPECT_TRUE(CheckGradient(rnn, kSmooth));
 }
 
 }  // namespace

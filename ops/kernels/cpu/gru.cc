@@ -9,6 +9,17 @@
 namespace weft::cpu {
 namespace {
 
+enum Outputs { kY, kFinalH, kGates };
+
+// Activates the values, and keeps of them in `kept` (if not null) what the gradient needs.
+template <typename S>
+void ActivateAndKeep(const Activation& activation, double clip, S* values, int64_t count, S* kept) {
+  const bool activated = KeepsActivated(activation, clip);
+  if (kept != nullptr && !activated) std::copy_n(values, count, kept);
+  Activate(activation, clip, values, count);
+  if (kept != nullptr && activated) std::copy_n(values, count, kept);
+}
+
 template <typename S>
 class RnnKernel final : public RecurrentKernel<S> {
  public:
@@ -17,7 +28,7 @@ class RnnKernel final : public RecurrentKernel<S> {
   // May throw dnnl::error. `activations`: one per direction.
   RnnKernel(const PrepareContext& context, const RecurrentGeometry& g,
             std::vector<Activation> activations)
-      : Base(context, g), activations_(std::move(activations)) {
+      : Base(context, g, /*first_kept=*/kGates), activations_(std::move(activations)) {
     const ThreadBudget budget(this->threads_);
     from_state_ = this->Reserve(g.batch * g.hidden);
     product_ = GateProduct<S>(g.batch, g.hidden, g.hidden, false, this->layout_);
@@ -40,7 +51,7 @@ class RnnKernel final : public RecurrentKernel<S> {
         const S* const from_input = this->FromInput(context, t, b);
         S* const own = h + b * n;
         for (int64_t i = 0; i < n; ++i) own[i] = from_input[i] + from_state[b * n + i];
-        Activate(activations_[d], this->clip_, own, n);
+        ActivateAndKeep(activations_[d], this->clip_, own, n, this->Kept(context, kGates, d, t, b));
       }
       this->Emit(context, d, b, step, t);
     });
@@ -62,7 +73,7 @@ class GruKernel final : public RecurrentKernel<S> {
   // May throw dnnl::error. `activations`: two per direction.
   GruKernel(const PrepareContext& context, const RecurrentGeometry& g,
             std::vector<Activation> activations)
-      : Base(context, g),
+      : Base(context, g, /*first_kept=*/kGates),
         activations_(std::move(activations)),
         linear_(context.attributes().Int("linear_before_reset", 0) != 0) {
     const ThreadBudget budget(this->threads_);
@@ -112,7 +123,9 @@ class GruKernel final : public RecurrentKernel<S> {
         const S* const z = GatesOf(context, b);
         S* const own = candidate + b * n;
         for (int64_t i = 0; i < n; ++i) own[i] += from_input[i];
-        Activate(activations_[2 * d + 1], this->clip_, own, n);
+        S* const kept = this->Kept(context, kGates, d, t, b);
+        ActivateAndKeep(activations_[2 * d + 1], this->clip_, own, n,
+                        kept == nullptr ? nullptr : kept + 2 * n);
         for (int64_t i = 0; i < n; ++i) {
           h[b * n + i] = (S(1) - z[i]) * own[i] + z[i] * h[b * n + i];
         }
@@ -133,7 +146,8 @@ class GruKernel final : public RecurrentKernel<S> {
     const S* const from_input = this->FromInput(context, t, b);
     S* const gates = GatesOf(context, b);
     for (int64_t i = 0; i < 2 * n; ++i) gates[i] += from_input[i];
-    Activate(activations_[2 * d], this->clip_, gates, 2 * n);
+    S* const kept = this->Kept(context, kGates, d, t, b);
+    ActivateAndKeep(activations_[2 * d], this->clip_, gates, 2 * n, kept);
     const S* const reset = gates + n;
     if (!linear_) {
       const S* const h = this->State(context) + b * n;
@@ -145,7 +159,9 @@ class GruKernel final : public RecurrentKernel<S> {
         this->HasInput(kRecurrentB) ? Input<S>(context, kRecurrentB) + (6 * d + 5) * n : nullptr;
     S* const candidate = this->Values(context, candidate_) + b * n;
     for (int64_t i = 0; i < n; ++i) {
-      candidate[i] = reset[i] * (gates[2 * n + i] + (bias == nullptr ? S(0) : bias[i]));
+      const S seen = gates[2 * n + i] + (bias == nullptr ? S(0) : bias[i]);
+      if (kept != nullptr) kept[3 * n + i] = seen;
+      candidate[i] = reset[i] * seen;
     }
   }
 
@@ -160,32 +176,22 @@ class GruKernel final : public RecurrentKernel<S> {
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareRnn(const PrepareContext& context) {
   const RecurrentGeometry geometry = RecurrentGeometryOf(context, 1);
-  // The default names two, whatever the number of directions.
-  Attributes attributes = context.attributes();
-  std::vector<std::string> names = attributes.Strings("activations");
-  if (static_cast<int64_t>(names.size()) > geometry.directions) {
-    names.resize(static_cast<size_t>(geometry.directions));
-    attributes.Set("activations", names);
-  }
-  auto activations = ReadActivations(attributes, {"Tanh"}, static_cast<int>(geometry.directions));
-  if (!activations.ok()) {
-    return context.InvalidArgument(std::string(activations.status().message()));
-  }
-  return PrepareRecurrent(context, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    return std::make_unique<RnnKernel<decltype(zero)>>(context, geometry, *activations);
-  });
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Activation> activations,
+                        ActivationsOf(context, {"Tanh"}, geometry.directions));
+  return PrepareRecurrent(
+      context, kRecurrentR, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<RnnKernel<decltype(zero)>>(context, geometry, activations);
+      });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareGru(const PrepareContext& context) {
   const RecurrentGeometry geometry = RecurrentGeometryOf(context, 3);
-  auto activations = ReadActivations(context.attributes(), {"Sigmoid", "Tanh"},
-                                     static_cast<int>(geometry.directions));
-  if (!activations.ok()) {
-    return context.InvalidArgument(std::string(activations.status().message()));
-  }
-  return PrepareRecurrent(context, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    return std::make_unique<GruKernel<decltype(zero)>>(context, geometry, *activations);
-  });
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Activation> activations,
+                        ActivationsOf(context, {"Sigmoid", "Tanh"}, geometry.directions));
+  return PrepareRecurrent(
+      context, kRecurrentR, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<GruKernel<decltype(zero)>>(context, geometry, activations);
+      });
 }
 
 }  // namespace

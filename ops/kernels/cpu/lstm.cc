@@ -1,4 +1,5 @@
 // LSTM.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 namespace weft::cpu {
 namespace {
 
+enum Outputs { kY, kFinalH, kFinalC, kGates, kCells };
+
 template <typename S>
 class LstmKernel final : public RecurrentKernel<S> {
  public:
@@ -17,7 +20,7 @@ class LstmKernel final : public RecurrentKernel<S> {
   // May throw dnnl::error. `activations`: three per direction.
   LstmKernel(const PrepareContext& context, const RecurrentGeometry& g,
              std::vector<Activation> activations)
-      : Base(context, g),
+      : Base(context, g, /*first_kept=*/kGates),
         activations_(std::move(activations)),
         couple_(context.attributes().Int("input_forget", 0) != 0) {
     const ThreadBudget budget(this->threads_);
@@ -45,7 +48,9 @@ class LstmKernel final : public RecurrentKernel<S> {
       const int64_t t = this->TimeOf(context, d, b, step);
       if (t >= 0) {
         StepLstm(cell, this->FromInput(context, t, b), from_state + b * g.gates(), c + b * g.hidden,
-                 h + b * g.hidden);
+                 h + b * g.hidden, this->Kept(context, kGates, d, t, b));
+        S* const kept_c = this->Kept(context, kCells, d, t, b);
+        if (kept_c != nullptr) std::copy_n(c + b * g.hidden, g.hidden, kept_c);
       }
       this->Emit(context, d, b, step, t);
     });
@@ -80,14 +85,12 @@ class LstmKernel final : public RecurrentKernel<S> {
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareLstm(const PrepareContext& context) {
   const RecurrentGeometry geometry = RecurrentGeometryOf(context, 4);
-  auto activations = ReadActivations(context.attributes(), {"Sigmoid", "Tanh", "Tanh"},
-                                     static_cast<int>(geometry.directions));
-  if (!activations.ok()) {
-    return context.InvalidArgument(std::string(activations.status().message()));
-  }
-  return PrepareRecurrent(context, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    return std::make_unique<LstmKernel<decltype(zero)>>(context, geometry, *activations);
-  });
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Activation> activations,
+                        ActivationsOf(context, {"Sigmoid", "Tanh", "Tanh"}, geometry.directions));
+  return PrepareRecurrent(
+      context, kRecurrentR, [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<LstmKernel<decltype(zero)>>(context, geometry, activations);
+      });
 }
 
 }  // namespace

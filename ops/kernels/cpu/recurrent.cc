@@ -23,7 +23,8 @@ RecurrentGeometry RecurrentGeometryOf(const PrepareContext& context, int64_t gat
   return geometry;
 }
 
-GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout)
+GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout,
+                                Stored how)
     : m_(m),
       n_(n),
       empty_(m == 0 || n == 0 || k == 0),
@@ -39,7 +40,9 @@ GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, bool bias, Work
       bias ? dnnl::matmul::desc(a, b, bias_desc, y) : dnnl::matmul::desc(a, b, y), UserScratchpad(),
       OnednnEngine());
   const Desc packed = primitive.weights_desc();
-  const Desc stored({k, n}, f32, dnnl::memory::format_tag::ba);
+  const Desc stored(
+      {k, n}, f32,
+      how == Stored::kTransposed ? dnnl::memory::format_tag::ba : dnnl::memory::format_tag::ab);
   reorder_ = OnednnReorder(stored, packed);
   weights_ = layout.Add(std::max(packed.get_size(), stored.get_size()));
   scratchpad_ = layout.Add(primitive.scratchpad_desc().get_size());
@@ -75,7 +78,9 @@ absl::Status GateProduct<double>::Run(const double* a, const double* bias, doubl
   for (int64_t i = 0; i < m_; ++i) {
     for (int64_t j = 0; j < n_; ++j) {
       double sum = bias == nullptr ? 0.0 : bias[j];
-      for (int64_t k = 0; k < k_; ++k) sum += a[i * k_ + k] * b_[j * k_ + k];
+      for (int64_t k = 0; k < k_; ++k) {
+        sum += a[i * k_ + k] * b_[stored_ == Stored::kPlain ? k * n_ + j : j * k_ + k];
+      }
       y[i * n_ + j] = sum;
     }
   }
@@ -116,6 +121,40 @@ void Activate(const Activation& activation, double clip, S* values, int64_t coun
     default:
       for (int64_t i = 0; i < count; ++i) values[i] = static_cast<S>(activation(values[i]));
   }
+}
+
+template <typename S>
+void MultiplyBySlopes(const Activation& activation, double clip, const S* kept, int64_t count,
+                      S* gradient) {
+  if (KeepsActivated(activation, clip)) {
+    const bool is_tanh = activation.kind == ActivationKind::kTanh;
+    for (int64_t i = 0; i < count && is_tanh; ++i) gradient[i] *= S(1) - kept[i] * kept[i];
+    for (int64_t i = 0; i < count && !is_tanh; ++i) gradient[i] *= kept[i] * (S(1) - kept[i]);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const bool limited = clip > 0 && std::abs(static_cast<double>(kept[i])) > clip;
+    gradient[i] *= limited ? S(0) : static_cast<S>(activation.Slope(kept[i]));
+  }
+}
+
+template void MultiplyBySlopes<float>(const Activation&, double, const float*, int64_t, float*);
+template void MultiplyBySlopes<double>(const Activation&, double, const double*, int64_t, double*);
+
+absl::StatusOr<std::vector<Activation>> ActivationsOf(const PrepareContext& context,
+                                                      const std::vector<std::string>& fallback,
+                                                      int64_t directions) {
+  Attributes attributes = context.attributes();
+  std::vector<std::string> names = attributes.Strings("activations");
+  const size_t wanted = fallback.size() * static_cast<size_t>(directions);
+  // RNN's default in ONNX names two, whatever the number of directions.
+  if (fallback.size() == 1 && names.size() > wanted) {
+    names.resize(wanted);
+    attributes.Set("activations", names);
+  }
+  auto activations = ReadActivations(attributes, fallback, static_cast<int>(directions));
+  if (activations.ok()) return activations;
+  return context.InvalidArgument(std::string(activations.status().message()));
 }
 
 template void Activate<float>(const Activation&, double, float*, int64_t);

@@ -28,6 +28,7 @@ enum RecurrentInput {
   kRecurrentP,
   kRecurrentInputs
 };
+inline constexpr int kRecurrentOutputs = 5;
 
 // Sizes, and where rows lie in the operands for both layouts.
 struct RecurrentGeometry {
@@ -52,7 +53,10 @@ struct RecurrentGeometry {
 
 RecurrentGeometry RecurrentGeometryOf(const PrepareContext& context, int64_t gate_count);
 
-// Y[m, n] = A[m, k] B[n, k]^T (+ bias[n]), with B kept in the layout that is computed fastest in.
+// How B of a product lies in memory: [n, k] or [k, n].
+enum class Stored : uint8_t { kTransposed, kPlain };
+
+// Y[m, n] = A[m, k] B (+ bias[n]), with B kept in the layout that is computed fastest in.
 template <typename S>
 class GateProduct;
 
@@ -61,7 +65,8 @@ class GateProduct<float> {
  public:
   GateProduct() = default;
   // May throw dnnl::error.
-  GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout);
+  GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout,
+              Stored stored = Stored::kTransposed);
   // Copies B, which need not be aligned, into the workspace.
   absl::Status Pack(const float* b, void* workspace);
   // `bias` null: made without.
@@ -82,7 +87,9 @@ template <>
 class GateProduct<double> {
  public:
   GateProduct() = default;
-  GateProduct(int64_t m, int64_t n, int64_t k, bool, WorkspaceLayout&) : m_(m), n_(n), k_(k) {}
+  GateProduct(int64_t m, int64_t n, int64_t k, bool, WorkspaceLayout&,
+              Stored stored = Stored::kTransposed)
+      : m_(m), n_(n), k_(k), stored_(stored) {}
   absl::Status Pack(const double* b, void*) {
     b_ = b;
     return absl::OkStatus();
@@ -93,6 +100,7 @@ class GateProduct<double> {
   int64_t m_ = 0;
   int64_t n_ = 0;
   int64_t k_ = 0;
+  Stored stored_ = Stored::kTransposed;
   const double* b_ = nullptr;  // of this run
 };
 
@@ -103,6 +111,31 @@ absl::Status CheckSequenceLengths(const std::string& node, const std::string& op
 // Replaces each element by the activation of the element clipped to [-clip, clip] (0: not at all).
 template <typename S>
 void Activate(const Activation& activation, double clip, S* values, int64_t count);
+
+// Whether gates kept for the gradient are kept activated: their slopes are functions of what they
+// became. Else their arguments are kept, before clipping.
+inline bool KeepsActivated(const Activation& activation, double clip) {
+  return clip <= 0 &&
+         (activation.kind == ActivationKind::kSigmoid || activation.kind == ActivationKind::kTanh);
+}
+
+// What a gate became, from what was kept of it.
+template <typename S>
+S ValueOf(const Activation& activation, double clip, S kept) {
+  if (KeepsActivated(activation, clip)) return kept;
+  const S limit = static_cast<S>(clip);
+  return static_cast<S>(activation(clip > 0 ? std::clamp(kept, -limit, limit) : kept));
+}
+
+// gradient[i] *= the slope of activation and clip at what was kept of gate i.
+template <typename S>
+void MultiplyBySlopes(const Activation& activation, double clip, const S* kept, int64_t count,
+                      S* gradient);
+
+// Those of a recurrent node. The default may name more than there are (RNN's).
+absl::StatusOr<std::vector<Activation>> ActivationsOf(const PrepareContext& context,
+                                                      const std::vector<std::string>& fallback,
+                                                      int64_t directions);
 
 // The steps of all samples in all directions; a cell derives from it. S: float or double.
 template <typename S>
@@ -123,8 +156,9 @@ class RecurrentKernel : public Kernel {
   }
 
  protected:
-  // May throw dnnl::error.
-  RecurrentKernel(const PrepareContext& context, const RecurrentGeometry& geometry)
+  // May throw dnnl::error. Outputs from `first_kept` on, [directions, rows, width], are kept for
+  // the gradient.
+  RecurrentKernel(const PrepareContext& context, const RecurrentGeometry& geometry, int first_kept)
       : geometry_(geometry),
         threads_(OnednnThreads(context)),
         clip_(context.attributes().Float("clip", 0.0f)),
@@ -134,7 +168,10 @@ class RecurrentKernel : public Kernel {
     reverse_[0] = context.attributes().String("direction", "forward") == "reverse";
     reverse_[1] = true;
     for (int i = 0; i < kRecurrentInputs; ++i) has_input_[i] = context.HasInput(i);
-    for (int i = 0; i < 3; ++i) has_output_[i] = context.HasOutput(i);
+    for (int i = 0; i < kRecurrentOutputs; ++i) {
+      has_output_[i] = context.HasOutput(i);
+      if (has_output_[i] && i >= first_kept) kept_width_[i] = context.OutputShape(i).dim(3);
+    }
     const RecurrentGeometry& g = geometry_;
     bias_ = Reserve(g.gates());
     from_input_ = Reserve(g.rows() * g.gates());
@@ -170,10 +207,18 @@ class RecurrentKernel : public Kernel {
   S* FromInput(const KernelContext& context, int64_t t, int64_t b) const {
     return Values(context, from_input_) + geometry_.row(t, b) * geometry_.gates();
   }
+  // Where output i keeps what belongs to time t of sample b; null when it is not wanted.
+  S* Kept(const KernelContext& context, int i, int64_t d, int64_t t, int64_t b) const {
+    if (!HasOutput(i)) return nullptr;
+    return Output<S>(context, i) + (d * geometry_.rows() + geometry_.row(t, b)) * kept_width_[i];
+  }
   // Writes the state of sample b to Y at time t, or zeros at `step` when it has ended (t is -1).
   void Emit(const KernelContext& context, int64_t d, int64_t b, int64_t step, int64_t t) const {
-    if (!HasOutput(0)) return;
     const int64_t n = geometry_.hidden;
+    for (int i = 0; t < 0 && i < kRecurrentOutputs; ++i) {
+      if (kept_width_[i] > 0) std::fill_n(Kept(context, i, d, step, b), kept_width_[i], S(0));
+    }
+    if (!HasOutput(0)) return;
     S* const y = Output<S>(context, 0) + geometry_.y_offset(t < 0 ? step : t, d, b);
     if (t < 0) {
       std::fill_n(y, n, S(0));
@@ -248,20 +293,22 @@ class RecurrentKernel : public Kernel {
   const std::string op_;
   bool reverse_[2];
   bool has_input_[kRecurrentInputs];
-  bool has_output_[3];
+  bool has_output_[kRecurrentOutputs];
+  int64_t kept_width_[kRecurrentOutputs] = {};
   size_t bias_ = 0;
   size_t from_input_ = 0;
   size_t h_ = 0;
   GateProduct<S> input_product_;
 };
 
-// Calls make(float{}) or make(double{}) for X's type. `make` returns StatusOr<unique_ptr<Kernel>>
-// and may throw dnnl::error.
+// Calls make(float{}) or make(double{}) for the type of R, which every recurrent op and gradient
+// has. `make` returns StatusOr<unique_ptr<Kernel>> and may throw dnnl::error.
 template <typename Fn>
-absl::StatusOr<std::unique_ptr<Kernel>> PrepareRecurrent(const PrepareContext& context, Fn make) {
-  return PrepareByDType(
-      context, context.InputDType(kRecurrentX), TypeList<float, double>{},
-      [&](auto zero) { return CatchOnednn(context, [&] { return make(zero); }); });
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareRecurrent(const PrepareContext& context, int r,
+                                                         Fn make) {
+  return PrepareByDType(context, context.InputDType(r), TypeList<float, double>{}, [&](auto zero) {
+    return CatchOnednn(context, [&] { return make(zero); });
+  });
 }
 
 }  // namespace weft::cpu

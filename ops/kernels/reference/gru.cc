@@ -11,6 +11,7 @@ namespace weft::cpu {
 namespace {
 
 enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH };
+enum Outputs { kY, kFinalH, kGates };
 
 // One direction of one sample.
 class Walk {
@@ -72,15 +73,31 @@ class Walk {
     return clip > 0 ? std::clamp(x, -clip, clip) : x;
   }
 
-  std::vector<double> StepRnn(int64_t t) const {
+  // Applies the activation to the clipped argument; of gate element `i`, keeps for the gradient
+  // what sigmoid and tanh make of it, and the argument else.
+  double Activated(const Activation& activation, int64_t t, int64_t i, double argument) {
+    const double value = activation(Clipped(argument));
+    const bool invertible =
+        activation.kind == ActivationKind::kSigmoid || activation.kind == ActivationKind::kTanh;
+    const bool clips = call_.attributes().Float("clip", 0.0f) > 0;
+    Keep(t, i, invertible && !clips ? value : argument);
+    return value;
+  }
+  void Keep(int64_t t, int64_t i, double value) {
+    if (!call_.has_output(kGates)) return;
+    const int64_t row = d_ * time_ * batch_ + (batch_first_ ? b_ * time_ + t : t * batch_ + b_);
+    call_.output(kGates)[row * call_.output(kGates).shape.dim(3) + i] = value;
+  }
+
+  std::vector<double> StepRnn(int64_t t) {
     std::vector<double> next(hidden_);
     for (int64_t i = 0; i < hidden_; ++i) {
-      next[i] = activations_[d_](Clipped(FromInput(t, i) + FromState(h_, i)));
+      next[i] = Activated(activations_[d_], t, i, FromInput(t, i) + FromState(h_, i));
     }
     return next;
   }
 
-  std::vector<double> StepGru(int64_t t) const {
+  std::vector<double> StepGru(int64_t t) {
     const Activation& f = activations_[2 * d_];
     const Activation& g = activations_[2 * d_ + 1];
     const bool linear = call_.attributes().Int("linear_before_reset", 0) != 0;
@@ -88,15 +105,17 @@ class Walk {
     std::vector<double> reset(n);
     std::vector<double> seen(n);
     for (int64_t i = 0; i < n; ++i) {
-      reset[i] = f(Clipped(FromInput(t, n + i) + FromState(h_, n + i)));
+      reset[i] = Activated(f, t, n + i, FromInput(t, n + i) + FromState(h_, n + i));
       seen[i] = reset[i] * h_[i];
     }
     std::vector<double> next(n);
     for (int64_t i = 0; i < n; ++i) {
-      const double update = f(Clipped(FromInput(t, i) + FromState(h_, i)));
-      const double state =
-          linear ? reset[i] * FromState(h_, 2 * n + i) : FromState(seen, 2 * n + i);
-      next[i] = (1 - update) * g(Clipped(FromInput(t, 2 * n + i) + state)) + update * h_[i];
+      const double update = Activated(f, t, i, FromInput(t, i) + FromState(h_, i));
+      const double from_state = FromState(linear ? h_ : seen, 2 * n + i);
+      if (linear) Keep(t, 3 * n + i, from_state);
+      const double state = linear ? reset[i] * from_state : from_state;
+      next[i] = (1 - update) * Activated(g, t, 2 * n + i, FromInput(t, 2 * n + i) + state) +
+                update * h_[i];
     }
     return next;
   }

@@ -11,7 +11,8 @@ namespace weft::cpu {
 namespace {
 
 enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH, kInitialC, kP };
-enum Gates { kInput, kOutput, kForget, kCandidate };
+enum Outputs { kY, kFinalH, kFinalC, kGates, kCells };
+enum GateOrder { kInput, kOutput, kForget, kCandidate };
 
 // One direction of one sample.
 class Walk {
@@ -80,19 +81,43 @@ class Walk {
     return clip > 0 ? std::clamp(x, -clip, clip) : x;
   }
 
+  // Sigmoid and tanh gates are kept for the gradient as they are, others by their arguments.
+  bool KeepsActivated() const {
+    return call_.attributes().Float("clip", 0.0f) <= 0 &&
+           activations_[3 * d_].kind == ActivationKind::kSigmoid &&
+           activations_[3 * d_ + 1].kind == ActivationKind::kTanh &&
+           activations_[3 * d_ + 2].kind == ActivationKind::kTanh;
+  }
+  void Keep(int64_t t, int64_t i, const std::vector<double>& gates) {
+    const int64_t row = d_ * time_ * batch_ + (batch_first_ ? b_ * time_ + t : t * batch_ + b_);
+    for (int64_t gate = 0; gate < 4 && call_.has_output(kGates); ++gate) {
+      call_.output(kGates)[(row * 4 + gate) * hidden_ + i] = gates[gate];
+    }
+    if (call_.has_output(kCells)) call_.output(kCells)[row * hidden_ + i] = c_[i];
+  }
+
   void Step(int64_t t) {
     const Activation& f = activations_[3 * d_];
     const Activation& g = activations_[3 * d_ + 1];
     const Activation& h = activations_[3 * d_ + 2];
+    const bool couple = call_.attributes().Int("input_forget", 0) != 0;
     std::vector<double> next(hidden_);
     for (int64_t i = 0; i < hidden_; ++i) {
       const auto argument = [&](int64_t gate) { return Product(t, gate * hidden_ + i); };
-      const double in = f(Clipped(argument(kInput) + Peephole(kInput, i, c_[i])));
-      const double forget = call_.attributes().Int("input_forget", 0) != 0
-                                ? 1 - in
-                                : f(Clipped(argument(kForget) + Peephole(kForget, i, c_[i])));
-      c_[i] = forget * c_[i] + in * g(Clipped(argument(kCandidate)));
-      next[i] = f(Clipped(argument(kOutput) + Peephole(kOutput, i, c_[i]))) * h(c_[i]);
+      const double to_in = argument(kInput) + Peephole(kInput, i, c_[i]);
+      const double to_forget = argument(kForget) + Peephole(kForget, i, c_[i]);
+      const double in = f(Clipped(to_in));
+      const double forget = couple ? 1 - in : f(Clipped(to_forget));
+      const double candidate = g(Clipped(argument(kCandidate)));
+      c_[i] = forget * c_[i] + in * candidate;
+      const double to_out = argument(kOutput) + Peephole(kOutput, i, c_[i]);
+      const double out = f(Clipped(to_out));
+      next[i] = out * h(c_[i]);
+      if (KeepsActivated()) {
+        Keep(t, i, {in, out, forget, candidate});
+      } else {
+        Keep(t, i, {to_in, to_out, to_forget, argument(kCandidate)});
+      }
     }
     h_ = next;
     if (!call_.has_output(0)) return;
