@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ops/defs/attention_gradient.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -234,6 +235,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Attention")
                      .Attr("softcap", AttributeType::kFloat)
                      .Attr("softmax_precision", AttributeType::kInt)
                      .Infer(InferAttention)
+                     .Gradient(AttentionGradient)
                      .CostOf(AttentionCost));
 
 }  // namespace

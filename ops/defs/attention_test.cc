@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "ops/testing/gradient_checker.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
 
@@ -236,6 +237,57 @@ TEST(LinearAttention, MisfitsAreNamed) {
       ExpectError(Recurrent("gated", 2, 2, 0, 0), invalid, {"'gated' wants the input decay"}));
   EXPECT_TRUE(ExpectError(Recurrent("mean", 2, 2, 0, 0), invalid, {"update_rule is 'mean'"}));
   EXPECT_TRUE(ExpectError(Recurrent("linear", 3, 2, 0, 0), invalid, {"q_num_heads is 3"}));
+}
+
+// ---- Gradients.
+
+TEST(AttentionGradient, IsTheDerivativeForSharedAndPackedHeads) {
+  for (const Sizes& s : {Sizes{2, 2, 2, 3, 4, 3, 2}, Sizes{2, 4, 2, 3, 2, 2, 3}}) {
+    for (const bool causal : {false, true}) {
+      const Attributes attributes = {{"is_causal", int64_t{causal}}};
+      EXPECT_TRUE(CheckGradient(Heads(s, attributes)));
+      EXPECT_TRUE(CheckGradient(Packed(s, attributes)));
+    }
+  }
+}
+
+TEST(AttentionGradient, IsTheDerivativeWithPastCapAndEveryKindOfScores) {
+  const Sizes s{2, 4, 2, 2, 3, 2, 3};
+  for (int64_t mode = 0; mode < 4; ++mode) {
+    const Attributes attributes = {
+        {"qk_matmul_output_mode", mode}, {"softcap", 1.5f}, {"scale", 0.3f}};
+    EXPECT_TRUE(CheckGradient(WithPast(Heads(s, attributes), s, 2)));
+    EXPECT_TRUE(CheckGradient(WithPast(Packed(s, attributes), s, 1)));
+  }
+  OpCase present = WithPast(Heads(s, {{"is_causal", int64_t{1}}}), s, 2);
+  present.outputs = {true, true, true};
+  EXPECT_TRUE(CheckGradient(present));
+}
+
+TEST(AttentionGradient, IsTheDerivativeOfMasks) {
+  const Sizes s{2, 2, 2, 3, 4, 2, 2};
+  for (const Shape& shape :
+       {Shape{3, 4}, Shape{2, 3, 4}, Shape{2, 1, 3, 4}, Shape{2, 2, 1, 4}, Shape{4}, Shape{3, 2}}) {
+    EXPECT_TRUE(CheckGradient(With(Heads(s), 3, RandomTensor(shape, 7))));
+  }
+  EXPECT_TRUE(CheckGradient(With(Packed(Sizes{1, 4, 2, 3, 4, 2, 2}), 3, RandomTensor({3, 4}, 7))));
+  const Tensor choice =
+      Cast(Tensor::Of<float>({3, 4}, std::vector<float>{1, 0, 1, 1, 0, 1, 0, 1, 0, 0, 0, 0}),
+           DType::kBool);
+  EXPECT_TRUE(CheckGradient(With(Heads(s), 3, choice)));
+}
+
+TEST(AttentionGradient, WindowsAndLengthsLetNothingThrough) {
+  const Sizes s{2, 2, 2, 3, 4, 2, 2};
+  const Attributes window = {{"left_window_size", int64_t{1}}, {"right_window_size", int64_t{0}}};
+  EXPECT_TRUE(CheckGradient(Heads(s, window)));
+  EXPECT_TRUE(CheckGradient(With(Heads(s), 6, Int64s({4, 2}))));
+}
+
+TEST(AttentionGradient, OfNothingIsNothing) {
+  EXPECT_TRUE(CheckGradient(Heads(Sizes{2, 1, 1, 3, 0, 4, 4})));
+  EXPECT_TRUE(CheckGradient(Heads(Sizes{0, 2, 1, 3, 2, 4, 4})));
+  EXPECT_TRUE(CheckGradient(Heads(Sizes{2, 2, 1, 0, 2, 4, 4})));
 }
 
 }  // namespace
