@@ -4,8 +4,10 @@
 // [.., kv_heads] or [.., kv_heads * dk] for gated rules; beta [.., kv_heads] or [.., 1] for delta
 // rules; past_state [batch, kv_heads, dk, dv].
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -101,6 +103,59 @@ absl::Status InferLinearAttention(InferenceContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status LinearAttentionGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  const ValueId dpresent = context.OutputGradient(1);
+  if (!dy.valid() && !dpresent.valid()) return absl::OkStatus();
+  std::vector<ValueId> inputs = {dy, dpresent};
+  for (int i = 0; i <= kBeta; ++i) inputs.push_back(context.Input(i));
+  while (!inputs.back().valid()) inputs.pop_back();
+  std::vector<bool> wanted;
+  for (int i = 0; i <= kBeta; ++i) {
+    wanted.push_back(context.Input(i).valid() && context.NeedsInputGradient(i));
+  }
+  const Attributes& from = context.node().attributes;
+  Attributes attributes = {{"kv_num_heads", from.Int("kv_num_heads", 1)},
+                           {"q_num_heads", from.Int("q_num_heads", 1)},
+                           {"scale", from.Float("scale", 0.0f)}};
+  const std::vector<ValueId> gradients =
+      context.builder().Ops(std::string(kWeftDomain), "LinearAttentionGrad", std::move(inputs),
+                            std::move(attributes), wanted);
+  WEFT_RETURN_IF_ERROR(context.builder().status());
+  for (int i = 0; i <= kBeta; ++i) {
+    if (wanted[i]) context.SetInputGradient(i, gradients[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferLinearAttentionGrad(InferenceContext& context) {
+  for (int i = 0; i < context.num_outputs(); ++i) {
+    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i + 2));
+  }
+  return absl::OkStatus();
+}
+
+// dY and dpresent are those of LinearAttention's outputs, of which one may be absent.
+WEFT_REGISTER_OP(OpSchema::Weft("LinearAttentionGrad")
+                     .OptionalInput("dY", kFloatTypes)
+                     .OptionalInput("dpresent_state", kFloatTypes)
+                     .Input("query", kFloatTypes)
+                     .Input("key", kFloatTypes)
+                     .Input("value", kFloatTypes)
+                     .OptionalInput("past_state", kFloatTypes)
+                     .OptionalInput("decay", kFloatTypes)
+                     .OptionalInput("beta", kFloatTypes)
+                     .OptionalOutput("dquery")
+                     .OptionalOutput("dkey")
+                     .OptionalOutput("dvalue")
+                     .OptionalOutput("dpast_state")
+                     .OptionalOutput("ddecay")
+                     .OptionalOutput("dbeta")
+                     .Attr("kv_num_heads", AttributeType::kInt, /*required=*/true)
+                     .Attr("q_num_heads", AttributeType::kInt, /*required=*/true)
+                     .Attr("scale", AttributeType::kFloat)
+                     .Infer(InferLinearAttentionGrad));
+
 WEFT_REGISTER_OP(OpSchema::Onnx("LinearAttention")
                      .Input("query", kFloatTypes)
                      .Input("key", kFloatTypes)
@@ -116,7 +171,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LinearAttention")
                      .Attr("q_num_heads", AttributeType::kInt, /*required=*/true)
                      .Attr("scale", AttributeType::kFloat)
                      .Attr("update_rule", AttributeType::kString)
-                     .Infer(InferLinearAttention));
+                     .Infer(InferLinearAttention)
+                     .Gradient(LinearAttentionGradient));
 
 }  // namespace
 }  // namespace weft

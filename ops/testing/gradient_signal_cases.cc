@@ -1,4 +1,4 @@
-// Transforms, and rotations of pairs.
+// Transforms, rotations of pairs, and attention with a state.
 #include "ops/testing/gradient_cases.h"
 #include "ops/testing/test_tensors.h"
 
@@ -52,12 +52,33 @@ GradientCase RotaryEmbeddingCase(CaseRandom& random) {
   return result;
 }
 
+// Each update rule, heads that share keys, and the state in and out.
+Operands LinearAttentionCase(CaseRandom& random, const std::string& rule) {
+  const bool gated = rule == "gated" || rule == "gated_delta";
+  const bool delta = rule == "delta" || rule == "gated_delta";
+  Operands operands{
+      .attributes = {{"kv_num_heads", int64_t{2}},
+                     {"q_num_heads", int64_t{4}},
+                     {"scale", random.Coin() ? 0.0f : 0.7f},
+                     {"update_rule", rule}},
+      .inputs = {random.Values({2, 3, 8}), random.Values({2, 3, 4}), random.Values({2, 3, 6}),
+                 random.Coin() ? random.Values({2, 2, 2, 3}) : Tensor()},
+      .outputs = {true, random.Coin()}};
+  operands.inputs.push_back(gated ? random.Values({2, 3, random.Coin() ? 2 : 4}) : Tensor());
+  if (delta) operands.inputs.push_back(random.Values({2, 3, random.Coin() ? 1 : 2}));
+  return operands;
+}
+
 }  // namespace
 
 void AddSignalGradients(GradientGenerators& g) {
   AddCase(g, "DFT", DftCase);
   AddCase(g, "STFT", StftCase);
   g["RotaryEmbedding"].push_back(RotaryEmbeddingCase);
+  for (const char* rule : {"linear", "gated", "delta", "gated_delta"}) {
+    AddCase(g, "LinearAttention",
+            [rule](CaseRandom& random) { return LinearAttentionCase(random, rule); });
+  }
 }
 
 }  // namespace weft::testing
