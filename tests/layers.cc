@@ -62,7 +62,7 @@ const std::vector<Fence>& Fences() {
       {"generated protobuf code",
        {"*.pb.h", "google/protobuf/"},
        "protobuf",
-       {"distributed/grpc/", "onnx_import/"}},
+       {"distributed/grpc/", "onnx_import/", "training/data/", "training/records/"}},
       {"ONNX's protobuf classes", {"onnx/"}, "onnx", {"onnx_import/"}},
       {"oneDNN", {"oneapi/", "dnnl"}, "onednn", {"ops/kernels/cpu/"}},
       {"CUDA",

@@ -13,17 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "training/data/data_error.h"
 
 namespace weft {
 namespace {
-
-absl::Status Damaged(const std::string& name, const std::string& what) {
-  return absl::DataLossError(absl::StrCat("data file '", name, "': ", what));
-}
-
-absl::Status Unreadable(const std::string& name, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("data file '", name, "': ", what));
-}
 
 uint32_t BigEndian32(const char* bytes) {
   const auto* b = reinterpret_cast<const unsigned char*>(bytes);
@@ -91,8 +84,8 @@ absl::StatusOr<std::vector<int64_t>> ParseNpyShape(std::string_view text, const 
     int64_t dim = 0;
     const auto [next, error] = std::from_chars(at, end, dim);
     if (error != std::errc()) {
-      return Unreadable(name, absl::StrCat("the NPY header has the shape ", std::string(text),
-                                           "), expected numbers"));
+      return UnreadableData(name, absl::StrCat("the NPY header has the shape ", std::string(text),
+                                               "), expected numbers"));
     }
     dims.push_back(dim);
     at = next;
@@ -100,35 +93,104 @@ absl::StatusOr<std::vector<int64_t>> ParseNpyShape(std::string_view text, const 
   return dims;
 }
 
-// A tensor of shape `dims` from the bytes at the end of a file, which must fit exactly. Checks that
-// before it allocates: the shape is only a claim.
-absl::StatusOr<Tensor> PayloadTensor(DType dtype, const std::vector<int64_t>& dims,
-                                     std::string_view payload, bool big_endian,
-                                     const std::string& name) {
+// Elements of shape `dims` from `offset` to the end of a file, which they must fill exactly. The
+// shape is only a claim: it is checked before anybody allocates.
+absl::StatusOr<ArrayLayout> CheckedLayout(DType dtype, const std::vector<int64_t>& dims,
+                                          std::string_view bytes, size_t offset, bool big_endian,
+                                          const std::string& name) {
   absl::StatusOr<Shape> shape = Shape::Create(dims);
-  if (!shape.ok()) return Unreadable(name, std::string(shape.status().message()));
+  if (!shape.ok()) return UnreadableData(name, std::string(shape.status().message()));
+  const size_t payload = bytes.size() - offset;
   const size_t width = static_cast<size_t>(DTypeBytes(dtype, 1));
   const size_t elements = static_cast<size_t>(shape->num_elements());
   const std::string claim = absl::StrCat(shape->ToString(), " of ", std::string(DTypeName(dtype)),
                                          " needs ", elements, " x ", width, " bytes");
-  if (payload.size() / width < elements) {
-    return Damaged(name, absl::StrCat("truncated: ", payload.size(), " bytes of data, ", claim));
+  if (payload / width < elements) {
+    return DamagedData(name, absl::StrCat("truncated: ", payload, " bytes of data, ", claim));
   }
-  if (payload.size() > elements * width) {
-    return Damaged(name,
-                   absl::StrCat(payload.size() - elements * width, " bytes too many: ", claim));
+  if (payload > elements * width) {
+    return DamagedData(name, absl::StrCat(payload - elements * width, " bytes too many: ", claim));
   }
-  if (dtype == DType::kBool &&
+  return ArrayLayout{dtype, *std::move(shape), offset, big_endian};
+}
+
+absl::StatusOr<Tensor> ReadArray(std::string_view bytes, const ArrayLayout& layout,
+                                 const std::string& name) {
+  const std::string_view payload = bytes.substr(layout.offset);
+  if (layout.dtype == DType::kBool &&
       payload.find_first_not_of(std::string_view("\0\1", 2)) != std::string_view::npos) {
-    return Damaged(name, "a bool that is neither 0 nor 1");
+    return DamagedData(name, "a bool that is neither 0 nor 1");
   }
-  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, *std::move(shape)));
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(layout.dtype, layout.shape));
   if (payload.empty()) return tensor;
   std::memcpy(tensor.raw_data(), payload.data(), payload.size());
-  if (big_endian != (std::endian::native == std::endian::big)) {
-    SwapBytes(static_cast<char*>(tensor.raw_data()), tensor.bytes(), width);
+  if (layout.big_endian != (std::endian::native == std::endian::big)) {
+    SwapBytes(static_cast<char*>(tensor.raw_data()), tensor.bytes(),
+              static_cast<size_t>(DTypeBytes(layout.dtype, 1)));
   }
   return tensor;
+}
+
+absl::StatusOr<ArrayLayout> IdxLayout(std::string_view bytes, const std::string& name) {
+  if (bytes.size() < 4) {
+    return DamagedData(name,
+                       absl::StrCat("truncated: ", bytes.size(), " bytes, an IDX header has 8"));
+  }
+  const auto byte = [&](size_t i) { return int{static_cast<unsigned char>(bytes[i])}; };
+  const auto type = IdxType(static_cast<unsigned char>(bytes[2]));
+  const int rank = byte(3);
+  if (bytes[0] != 0 || bytes[1] != 0 || !type || rank == 0 || rank > kMaxRank) {
+    return UnreadableData(
+        name,
+        absl::StrCat("it starts with the bytes ", byte(0), " ", byte(1), " ", byte(2), " ", byte(3),
+                     "; expected an IDX file (0 0 TYPE ", "RANK), a .npy file, or a gzip of one"));
+  }
+  const size_t header = 4 + 4 * static_cast<size_t>(rank);
+  if (bytes.size() < header) {
+    return DamagedData(name, absl::StrCat("truncated inside the IDX header: ", bytes.size(),
+                                          " bytes, rank ", rank, " needs ", header));
+  }
+  std::vector<int64_t> dims;
+  for (int i = 0; i < rank; ++i) dims.push_back(BigEndian32(bytes.data() + 4 + 4 * i));
+  return CheckedLayout(*type, dims, bytes, header, /*big_endian=*/true, name);
+}
+
+absl::StatusOr<ArrayLayout> NpyLayout(std::string_view bytes, const std::string& name) {
+  if (bytes.substr(0, 6) != "\x93NUMPY") return UnreadableData(name, "not a .npy file");
+  if (bytes.size() < 12) return DamagedData(name, "truncated: shorter than an NPY header");
+  const auto byte = [&](size_t i) { return size_t{static_cast<unsigned char>(bytes[i])}; };
+  const size_t version = byte(6);
+  if (version < 1 || version > 3) {
+    return UnreadableData(name,
+                          absl::StrCat("NPY version ", version, " at byte 6, expected 1 to 3"));
+  }
+  const size_t prefix = version == 1 ? 10 : 12;
+  const size_t length = version == 1 ? byte(8) | byte(9) << 8
+                                     : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  if (bytes.size() < prefix + length) {
+    return DamagedData(name, absl::StrCat("truncated inside the NPY header: ", bytes.size(),
+                                          " bytes, the header needs ", prefix + length));
+  }
+  const std::string_view header = bytes.substr(prefix, length);
+  const auto descr = HeaderField(header, "descr");
+  const auto order = HeaderField(header, "fortran_order");
+  const auto dims_text = HeaderField(header, "shape");
+  if (!descr || !order || !dims_text || descr->size() < 5) {
+    return UnreadableData(name, "the NPY header lacks descr, fortran_order or shape");
+  }
+  if (order->find("True") != std::string_view::npos) {
+    return UnreadableData(name, "stored in Fortran order; save it with numpy.ascontiguousarray");
+  }
+  const char byte_order = (*descr)[1];
+  const std::string_view code = descr->substr(2, descr->size() - 3);
+  const auto type = NpyTypes().find(code);
+  if (type == NpyTypes().end()) {
+    return UnreadableData(name,
+                          absl::StrCat("element type ", std::string(*descr),
+                                       " is not supported; expected a bool, integer or float"));
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> dims, ParseNpyShape(*dims_text, name));
+  return CheckedLayout(type->second, dims, bytes, prefix + length, byte_order == '>', name);
 }
 
 }  // namespace
@@ -160,70 +222,27 @@ absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::st
   const size_t read = given - stream.avail_in;
   inflateEnd(&stream);
   if (out.size() > max_bytes) {
-    return Unreadable(name, absl::StrCat("unpacks to more than ", max_bytes,
-                                         " bytes, the most we read; split it"));
+    return UnreadableData(name, absl::StrCat("unpacks to more than ", max_bytes,
+                                             " bytes, the most we read; split it"));
   }
   if (result == Z_STREAM_END) return out;
-  return Damaged(name, absl::StrCat("the gzip stream is damaged or truncated near byte ", read,
-                                    " of ", bytes.size(), "; fetch the file again"));
+  return DamagedData(name, absl::StrCat("the gzip stream is damaged or truncated near byte ", read,
+                                        " of ", bytes.size(), "; fetch the file again"));
+}
+
+absl::StatusOr<ArrayLayout> ReadArrayLayout(std::string_view bytes, const std::string& name) {
+  if (bytes.substr(0, 6) == "\x93NUMPY") return NpyLayout(bytes, name);
+  return IdxLayout(bytes, name);
 }
 
 absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name) {
-  if (bytes.size() < 4) {
-    return Damaged(name, absl::StrCat("truncated: ", bytes.size(), " bytes, an IDX header has 8"));
-  }
-  const auto byte = [&](size_t i) { return int{static_cast<unsigned char>(bytes[i])}; };
-  const auto type = IdxType(static_cast<unsigned char>(bytes[2]));
-  const int rank = byte(3);
-  if (bytes[0] != 0 || bytes[1] != 0 || !type || rank == 0 || rank > kMaxRank) {
-    return Unreadable(name, absl::StrCat("it starts with the bytes ", byte(0), " ", byte(1), " ",
-                                         byte(2), " ", byte(3), "; expected an IDX file (0 0 TYPE ",
-                                         "RANK), a .npy file, or a gzip of one"));
-  }
-  const size_t header = 4 + 4 * static_cast<size_t>(rank);
-  if (bytes.size() < header) {
-    return Damaged(name, absl::StrCat("truncated inside the IDX header: ", bytes.size(),
-                                      " bytes, rank ", rank, " needs ", header));
-  }
-  std::vector<int64_t> dims;
-  for (int i = 0; i < rank; ++i) dims.push_back(BigEndian32(bytes.data() + 4 + 4 * i));
-  return PayloadTensor(*type, dims, bytes.substr(header), /*big_endian=*/true, name);
+  WEFT_ASSIGN_OR_RETURN(const ArrayLayout layout, IdxLayout(bytes, name));
+  return ReadArray(bytes, layout, name);
 }
 
 absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
-  if (bytes.substr(0, 6) != "\x93NUMPY") return Unreadable(name, "not a .npy file");
-  if (bytes.size() < 12) return Damaged(name, "truncated: shorter than an NPY header");
-  const auto byte = [&](size_t i) { return size_t{static_cast<unsigned char>(bytes[i])}; };
-  const size_t version = byte(6);
-  if (version < 1 || version > 3) {
-    return Unreadable(name, absl::StrCat("NPY version ", version, " at byte 6, expected 1 to 3"));
-  }
-  const size_t prefix = version == 1 ? 10 : 12;
-  const size_t length = version == 1 ? byte(8) | byte(9) << 8
-                                     : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (bytes.size() < prefix + length) {
-    return Damaged(name, absl::StrCat("truncated inside the NPY header: ", bytes.size(),
-                                      " bytes, the header needs ", prefix + length));
-  }
-  const std::string_view header = bytes.substr(prefix, length);
-  const auto descr = HeaderField(header, "descr");
-  const auto order = HeaderField(header, "fortran_order");
-  const auto dims_text = HeaderField(header, "shape");
-  if (!descr || !order || !dims_text || descr->size() < 5) {
-    return Unreadable(name, "the NPY header lacks descr, fortran_order or shape");
-  }
-  if (order->find("True") != std::string_view::npos) {
-    return Unreadable(name, "stored in Fortran order; save it with numpy.ascontiguousarray");
-  }
-  const char byte_order = (*descr)[1];
-  const std::string_view code = descr->substr(2, descr->size() - 3);
-  const auto type = NpyTypes().find(code);
-  if (type == NpyTypes().end()) {
-    return Unreadable(name, absl::StrCat("element type ", std::string(*descr),
-                                         " is not supported; expected a bool, integer or float"));
-  }
-  WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> dims, ParseNpyShape(*dims_text, name));
-  return PayloadTensor(type->second, dims, bytes.substr(prefix + length), byte_order == '>', name);
+  WEFT_ASSIGN_OR_RETURN(const ArrayLayout layout, NpyLayout(bytes, name));
+  return ReadArray(bytes, layout, name);
 }
 
 absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path) {

@@ -1,4 +1,4 @@
-// Reads data files whole into host tensors: idx (plain or .gz) and .npy.
+// Array files, idx (plain or .gz) and .npy: read whole into host tensors, or their layout alone.
 #ifndef WEFT_TRAINING_DATA_FILE_H_
 #define WEFT_TRAINING_DATA_FILE_H_
 
@@ -17,6 +17,17 @@ namespace weft {
 // (the MNIST format). Errors name the file, what was found at which offset and what was expected.
 // DataLoss for a truncated or damaged file, InvalidArgument for a format or type we do not read.
 absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path);
+
+// Where the elements of an IDX or NPY file lie.
+struct ArrayLayout {
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  size_t offset = 0;  // of the first element
+  bool big_endian = false;
+};
+
+// Reads the header, and checks that the elements that it promises are there and nothing after them.
+absl::StatusOr<ArrayLayout> ReadArrayLayout(std::string_view bytes, const std::string& name);
 
 // One format each; `name` is for messages.
 absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name);

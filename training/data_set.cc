@@ -1,197 +1,41 @@
 #include "training/data_set.h"
 
 #include <algorithm>
-#include <limits>
-#include <span>
-#include <type_traits>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
-#include "platform/checksum.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
-#include "training/data_file.h"
+#include "training/batch_reader.h"
+#include "training/data/column_reader.h"
+#include "training/data/element_conversion.h"
+#include "training/data/prefetching_source.h"
 
 namespace weft {
 namespace {
 
+constexpr int kUsualPrefetch = 2;
+
 std::string TypeText(DType dtype) { return std::string(DTypeName(dtype)); }
 
-uint64_t ContentChecksum(const Tensor& tensor) {
-  return Checksum({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
+// The first integer of a column in memory that an input cannot hold.
+absl::Status CheckRange(const DataColumn& column, const FeedInput& input) {
+  const Tensor* const tensor = column.tensor();
+  const FindOutOfRange check = FindRangeCheck(column.dtype(), input.dtype);
+  if (tensor == nullptr || check == nullptr) return absl::OkStatus();
+  const int64_t bad = check(tensor->raw_data(), tensor->num_elements());
+  if (bad < 0) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> value,
+      ToInt64s(tensor->Reshaped(Shape{tensor->num_elements()}).Rows(bad, bad + 1)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", input.name, "' is ", TypeText(input.dtype),
+                   ", which cannot hold element ", bad, " of the data: ", value[0]));
 }
-
-// Converts `count` elements. Bytes scale to [0, 1] when `scale` and the target is floating.
-template <typename From, typename To>
-void Convert(const void* source, void* target, int64_t count, bool scale) {
-  const From* from = static_cast<const From*>(source);
-  To* to = static_cast<To*>(target);
-  if (scale) {
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]) / static_cast<To>(255);
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
-  }
-}
-
-using ConvertFn = void (*)(const void*, void*, int64_t, bool);
-
-template <typename From>
-ConvertFn ConverterFrom(DType to) {
-  ConvertFn found = nullptr;
-  DispatchDType(to, [&](auto zero) {
-    using To = decltype(zero);
-    if constexpr (std::is_arithmetic_v<To>) found = Convert<From, To>;
-  });
-  return found;
-}
-
-// Null when the conversion would not keep the meaning (a float where an index is wanted).
-ConvertFn Converter(DType from, DType to) {
-  if (!IsFloatingPoint(to) && IsFloatingPoint(from)) return nullptr;
-  ConvertFn found = nullptr;
-  DispatchDType(from, [&](auto zero) {
-    using From = decltype(zero);
-    if constexpr (std::is_arithmetic_v<From>) found = ConverterFrom<From>(to);
-  });
-  return found;
-}
-
-int64_t SampleElements(const Tensor& tensor) {
-  return tensor.num_elements() / tensor.shape().dim(0);
-}
-
-// The first element that an integer input of type `To` cannot hold.
-template <typename From, typename To>
-absl::Status CheckRange(const Tensor& tensor, const std::string& input) {
-  if constexpr (std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool> &&
-                !std::is_same_v<From, bool>) {
-    if (std::in_range<To>(std::numeric_limits<From>::lowest()) &&
-        std::in_range<To>(std::numeric_limits<From>::max())) {
-      return absl::OkStatus();
-    }
-    const std::span<const From> values = tensor.data<From>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (std::in_range<To>(values[i])) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("input '", input, "' is ", TypeText(DTypeOf<To>::value),
-                       ", which cannot hold element ", i, " of the data: ", values[i]));
-    }
-  }
-  return absl::OkStatus();
-}
-
-bool Scales(const DataSpec& spec, DType from, DType to) {
-  return spec.scale_bytes && from == DType::kUint8 && IsFloatingPoint(to);
-}
-
-class DataSetSource final : public InputSource {
- public:
-  explicit DataSetSource(std::shared_ptr<const DataSet> data) : data_(std::move(data)) {}
-
-  int64_t held_bytes() const override {
-    return data_->bytes() + static_cast<int64_t>(order_.size() * sizeof(order_[0]));
-  }
-  int64_t most_bytes() const override {
-    const int64_t order = data_->samples() * static_cast<int64_t>(sizeof(order_[0]));
-    return data_->bytes() + (data_->spec().shuffle ? order : 0);
-  }
-
-  absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
-                    void* target) override {
-    const Tensor* tensor = data_->Find(input.name);
-    if (tensor == nullptr) return CheckInputFits(*data_, input);
-    const ConvertFn convert = Converter(tensor->dtype(), input.dtype);
-    const int64_t elements = input.sample_shape.num_elements();
-    if (convert == nullptr || elements != SampleElements(*tensor)) {
-      return CheckInputFits(*data_, input);
-    }
-    const DataSpec& spec = data_->spec();
-    const int64_t sample_bytes = DTypeBytes(tensor->dtype(), elements);
-    const int64_t target_bytes = DTypeBytes(input.dtype, elements);
-    const int64_t begin = (step % data_->steps_per_epoch()) * spec.batch + first;
-    if (begin + count > data_->samples()) {
-      return absl::InternalError(absl::StrCat("samples ", begin, " to ", begin + count,
-                                              " were asked for, there are ", data_->samples()));
-    }
-    SetEpoch(step / data_->steps_per_epoch());
-    const bool scale = Scales(spec, tensor->dtype(), input.dtype);
-    const char* base = static_cast<const char*>(tensor->raw_data());
-    char* out = static_cast<char*>(target);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t sample = order_.empty() ? begin + i : order_[begin + i];
-      convert(base + sample * sample_bytes, out + i * target_bytes, elements, scale);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  void SetEpoch(int64_t epoch) {
-    if (!data_->spec().shuffle || epoch == epoch_) return;
-    epoch_ = epoch;
-    std::vector<int64_t>().swap(order_);  // never two at a time
-    order_ =
-        Permutation(RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch)),
-                    data_->samples());
-  }
-
-  const std::shared_ptr<const DataSet> data_;
-  int64_t epoch_ = -1;
-  std::vector<int64_t> order_;  // empty: the file's order
-};
 
 }  // namespace
-
-std::string DataSpec::ToJson() const {
-  nlohmann::json json;
-  json["files"] = nlohmann::json::array();
-  for (const File& file : files) {
-    json["files"].push_back(
-        {{"input", file.input}, {"path", file.path}, {"checksum", file.checksum}});
-  }
-  json["batch"] = batch;
-  json["shuffle"] = shuffle;
-  json["seed"] = seed;
-  json["scale_bytes"] = scale_bytes;
-  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
-
-absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto bad = [](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("the data description is damaged: ", what));
-  };
-  if (!json.is_object()) return bad("it is not a JSON object");
-  // Null for a missing key, which is of no type we ask for.
-  const auto at = [](const nlohmann::json& object, const char* key) {
-    return object.is_object() && object.contains(key) ? object[key] : nlohmann::json();
-  };
-  DataSpec spec;
-  const nlohmann::json files = at(json, "files"), batch = at(json, "batch"),
-                       shuffle = at(json, "shuffle"), seed = at(json, "seed"),
-                       scale_bytes = at(json, "scale_bytes");
-  if (!files.is_array()) return bad("'files' is not a list");
-  if (!batch.is_number_integer()) return bad("'batch' is not an integer");
-  if (!shuffle.is_boolean() || !scale_bytes.is_boolean()) {
-    return bad("'shuffle' or 'scale_bytes' is neither true nor false");
-  }
-  if (!seed.is_number_unsigned()) return bad("'seed' is not an unsigned integer");
-  for (const nlohmann::json& file : files) {
-    const nlohmann::json input = at(file, "input"), path = at(file, "path"),
-                         checksum = at(file, "checksum");
-    if (!input.is_string() || !path.is_string() || !checksum.is_number_unsigned()) {
-      return bad("a file lacks 'input', 'path' or 'checksum'");
-    }
-    spec.files.push_back(
-        {input.get<std::string>(), path.get<std::string>(), checksum.get<uint64_t>()});
-  }
-  spec.batch = batch.get<int64_t>();
-  spec.shuffle = shuffle.get<bool>();
-  spec.seed = seed.get<uint64_t>();
-  spec.scale_bytes = scale_bytes.get<bool>();
-  if (spec.batch < 1) return bad(absl::StrCat("'batch' is ", spec.batch, ", expected >= 1"));
-  return spec;
-}
 
 absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
                                                              const DataSpec& spec) {
@@ -201,89 +45,202 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
   if (spec.batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch is ", spec.batch, ", expected >= 1"));
   }
-  std::string first_path;
+  const std::vector<int64_t>& image = spec.image_shape;
+  if (!image.empty() && (image.size() != 3 || (image[0] != 1 && image[0] != 3) || image[1] < 1 ||
+                         image[2] < 1 || image[1] > 1 << 13 || image[2] > 1 << 13)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the image shape is ", Shape(image).ToString(),
+                     ", expected 1 or 3 channels, height and width from 1 to 8192"));
+  }
   for (DataSpec::File& file : data->spec_.files) {
-    WEFT_ASSIGN_OR_RETURN(Tensor tensor, ReadDataFile(files, file.path));
-    if (tensor.shape().rank() == 0 || tensor.shape().dim(0) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "data file '", file.path, "' has no samples: its shape is ", tensor.shape().ToString()));
-    }
-    const int64_t samples = tensor.shape().dim(0);
-    if (data->tensors_.empty()) {
-      data->samples_ = samples;
-      first_path = file.path;
-    } else if (samples != data->samples_) {
-      return absl::InvalidArgumentError(absl::StrCat("data file '", file.path, "' has ", samples,
-                                                     " samples, '", first_path, "' has ",
-                                                     data->samples_, "; they must agree"));
-    }
-    const uint64_t checksum = ContentChecksum(tensor);
-    if (file.checksum != 0 && file.checksum != checksum) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("data file '", file.path,
-                       "' differs from the one that the coordinator read "
-                       "(checksums ",
-                       checksum, " and ", file.checksum, ")"));
-    }
-    file.checksum = checksum;
-    if (!data->tensors_.emplace(file.input, std::move(tensor)).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input '", file.input, "' was given two data files"));
-    }
+    WEFT_RETURN_IF_ERROR(data->AddColumn(files, file));
+  }
+  data->NoteClasses();
+  WEFT_RETURN_IF_ERROR(data->AddTransforms());
+  if (spec.share != DataShare::kAll && spec.validation_split > 0) {
+    WEFT_ASSIGN_OR_RETURN(data->rows_, data->Split(spec.share));
+  }
+  if (data->steps_per_epoch() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", data->samples(),
+                                                   " samples, fewer than a batch of ", spec.batch,
+                                                   "; without --drop-last they are a short one"));
   }
   return data;
 }
 
-const Tensor* DataSet::Find(const std::string& input) const {
-  const auto it = tensors_.find(input);
-  return it != tensors_.end() ? &it->second : nullptr;
+absl::Status DataSet::AddColumn(FileSystem& files, DataSpec::File& file) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<DataColumn> column, OpenColumn(files, file, spec_));
+  if (columns_.empty()) {
+    file_samples_ = column->samples();
+  } else if (column->samples() != file_samples_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data file '", file.path, "' has ", column->samples(), " samples, '",
+                     spec_.files[0].path, "' has ", file_samples_, "; they must agree"));
+  }
+  const uint64_t checksum = column->info().checksum;
+  if (file.checksum != 0 && file.checksum != checksum) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data file '", file.path,
+                     "' differs from the one that the coordinator read "
+                     "(checksums ",
+                     checksum, " and ", file.checksum, ")"));
+  }
+  file.checksum = checksum;
+  if (!columns_.emplace(file.input, std::move(column)).second) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", file.input, "' was given two data files"));
+  }
+  return absl::OkStatus();
+}
+
+void DataSet::NoteClasses() {
+  std::vector<std::string> found;
+  for (const auto& [input, column] : columns_) {
+    const std::vector<std::string>& names = column->info().class_names;
+    if (names.empty()) continue;
+    if (!found.empty() && found != names) return;  // each its own
+    found = names;
+  }
+  if (spec_.classes.empty()) spec_.classes = std::move(found);
+}
+
+absl::StatusOr<std::vector<int64_t>> DataSet::Split(DataShare share) const {
+  std::vector<int64_t> rows(static_cast<size_t>(file_samples_));
+  std::iota(rows.begin(), rows.end(), 0);
+  if (share == DataShare::kAll || spec_.validation_split == 0) return rows;
+  const auto held = static_cast<int64_t>(
+      std::llround(static_cast<double>(file_samples_) * spec_.validation_split));
+  // Windows of one sequence would share elements if they were drawn: its end is held out, and the
+  // windows that reach into it are left out.
+  int64_t overlap = 0;
+  bool is_sequence = false;
+  for (const auto& [input, column] : columns_) {
+    is_sequence = is_sequence || column->info().is_sequence;
+    overlap = std::max(overlap, column->info().overlap);
+  }
+  const int64_t trained = file_samples_ - held - overlap;
+  if (held < 1 || trained < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--validation-split ", spec_.validation_split, " of ", file_samples_, " samples leaves ",
+        std::max<int64_t>(0, trained), " to train and ", held, " to validate"));
+  }
+  if (!is_sequence) {
+    // The same samples for every seed of the order, so that `eval` finds them again.
+    rows = Permutation(RandomKey(0, "validation split"), file_samples_);
+  }
+  const auto middle = rows.end() - held;
+  if (share == DataShare::kTraining) {
+    rows.erase(rows.begin() + trained, rows.end());
+  } else {
+    rows.erase(rows.begin(), middle);
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+absl::Status DataSet::AddTransforms() {
+  for (DataSpec::File& file : spec_.files) {
+    const DataColumn& column = *columns_.at(file.input);
+    Normalization& normalization = file.normalization;
+    if (normalization.automatic && normalization.mean.empty()) {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Split(DataShare::kTraining));
+      WEFT_ASSIGN_OR_RETURN(normalization, MeasureNormalization(column, rows, ScalesBytes(column)));
+      normalization.automatic = true;
+    }
+    const bool is_bytes = column.dtype() == DType::kUint8 && column.info().is_amount;
+    const double most = !is_bytes ? 0 : ScalesBytes(column) ? 1 : 255;
+    WEFT_ASSIGN_OR_RETURN(SampleTransform transform,
+                          SampleTransform::Create(file, column.sample_shape(), most));
+    if (!transform.empty()) transforms_.emplace(file.input, std::move(transform));
+  }
+  return absl::OkStatus();
+}
+
+const DataColumn* DataSet::Find(const std::string& input) const {
+  const auto it = columns_.find(input);
+  return it != columns_.end() ? it->second.get() : nullptr;
+}
+
+const SampleTransform* DataSet::FindTransform(const std::string& input) const {
+  const auto it = transforms_.find(input);
+  return it != transforms_.end() ? &it->second : nullptr;
+}
+
+bool DataSet::ScalesBytes(const DataColumn& column) const {
+  return spec_.scale_bytes && column.dtype() == DType::kUint8 && column.info().is_amount;
+}
+
+bool DataSet::reading_is_work() const {
+  return !transforms_.empty() ||
+         std::any_of(columns_.begin(), columns_.end(),
+                     [](const auto& entry) { return entry.second->info().is_work; });
 }
 
 int64_t DataSet::bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [input, tensor] : tensors_) bytes += static_cast<int64_t>(tensor.bytes());
+  int64_t bytes = static_cast<int64_t>(rows_.capacity() * sizeof(rows_[0]));
+  for (const auto& [input, column] : columns_) bytes += column->info().held_bytes;
   return bytes;
 }
 
-int64_t DataSet::steps_per_epoch() const { return (samples_ + spec_.batch - 1) / spec_.batch; }
+int64_t DataSet::steps_per_epoch() const {
+  return (samples() + (spec_.drop_last ? 0 : spec_.batch - 1)) / spec_.batch;
+}
 
-int64_t DataSet::last_batch() const { return samples_ - (steps_per_epoch() - 1) * spec_.batch; }
+int64_t DataSet::last_batch() const {
+  return std::min(spec_.batch, samples() - (steps_per_epoch() - 1) * spec_.batch);
+}
 
 int64_t DataSet::batch_of(int64_t step) const {
   return step % steps_per_epoch() == steps_per_epoch() - 1 ? last_batch() : spec_.batch;
 }
 
 std::unique_ptr<InputSource> NewDataSetSource(std::shared_ptr<const DataSet> data) {
-  return std::make_unique<DataSetSource>(std::move(data));
+  const DataSpec& spec = data->spec();
+  const int usual = data->reading_is_work() ? kUsualPrefetch : 0;
+  PrefetchOptions options;
+  options.depth = spec.prefetch >= 0 ? spec.prefetch : usual;
+  options.threads = spec.reader_threads;
+  if (options.depth == 0) return std::make_unique<BatchReader>(std::move(data), /*orders=*/1);
+  int64_t sample_bytes = 0;
+  for (const DataSpec::File& file : spec.files) {
+    const DataColumn& column = *data->Find(file.input);
+    // Floating inputs are float32 mostly, indices int64.
+    const bool is_amount = IsFloatingPoint(column.dtype()) || data->ScalesBytes(column);
+    sample_bytes += column.sample_elements() *
+                    (is_amount && column.dtype() != DType::kFloat64 ? int64_t{4} : int64_t{8});
+  }
+  options.batch_bytes = std::min(spec.batch, data->samples()) * sample_bytes;
+  const auto batch_of = [data](int64_t step) { return data->batch_of(step); };
+  return std::make_unique<PrefetchingSource>(std::make_unique<BatchReader>(data, /*orders=*/2),
+                                             batch_of, options);
 }
 
 absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
-  const Tensor* tensor = data.Find(input.name);
-  if (tensor == nullptr) {
+  const DataColumn* column = data.Find(input.name);
+  if (column == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("input '", input.name,
                                                    "' of the graph has no "
                                                    "data; give it one: --data ",
                                                    input.name, "=FILE"));
   }
-  const int64_t per_sample = SampleElements(*tensor);
+  const int64_t per_sample = column->sample_elements();
   if (per_sample != input.sample_shape.num_elements()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a sample of input '", input.name, "' has ", input.sample_shape.num_elements(),
                      " elements (", input.sample_shape.ToString(), "), a sample of the data has ",
-                     per_sample, " (file shape ", tensor->shape().ToString(), ")"));
+                     per_sample, " (file shape ", column->shape().ToString(), ")"));
   }
-  if (Converter(tensor->dtype(), input.dtype) == nullptr) {
+  if (FindConversion(column->dtype(), input.dtype) == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("input '", input.name, "' is ", TypeText(input.dtype), ", the data is ",
-                     TypeText(tensor->dtype()), ", which cannot stand for it"));
+                     TypeText(column->dtype()), ", which cannot stand for it"));
   }
-  absl::Status in_range;
-  DispatchDType(tensor->dtype(), [&](auto from) {
-    DispatchDType(input.dtype, [&](auto to) {
-      in_range = CheckRange<decltype(from), decltype(to)>(*tensor, input.name);
-    });
-  });
-  return in_range;
+  if (data.FindTransform(input.name) != nullptr && !IsFloatingPoint(input.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input.name, "' is ", TypeText(input.dtype),
+                     "; only floating inputs are normalized or augmented"));
+  }
+  return CheckRange(*column, input);
 }
 
 }  // namespace weft

@@ -11,57 +11,60 @@
 #include "absl/status/statusor.h"
 #include "executor/input_source.h"
 #include "platform/file_system.h"
-#include "tensor/tensor.h"
+#include "training/data/data_column.h"
+#include "training/data/data_spec.h"
+#include "training/data/sample_transform.h"
 
 namespace weft {
 
-// Which files, in what order. Travels to the workers as text; each opens the files itself.
-struct DataSpec {
-  struct File {
-    std::string input;  // name of the graph input
-    std::string path;
-    // What the coordinator found; a worker's file must have the same. Empty shape checksum = not
-    // compared.
-    uint64_t checksum = 0;
-  };
-  std::vector<File> files;
-  int64_t batch = 1;     // samples of a full global batch
-  bool shuffle = false;  // a new order each epoch, from `seed`
-  uint64_t seed = 0;
-  // Bytes (idx images, uint8 arrays) become float32(byte) / 255 where a floating input wants them.
-  bool scale_bytes = true;
-  // The order of samples does not change with `batch` or the number of workers.
-  std::string ToJson() const;
-  static absl::StatusOr<DataSpec> FromJson(const std::string& text);
-};
-
-// Owns the files' contents. Immutable, so thread-safe.
+// Owns or maps the files' contents. Immutable, so thread-safe.
 class DataSet {
  public:
-  // Errors: what ReadDataFile says; InvalidArgument naming both files when sample counts differ,
-  // FailedPrecondition when a file is not the one the coordinator saw.
+  // `files` outlives it. Errors: what the readers say; InvalidArgument naming both files when
+  // sample counts differ, FailedPrecondition when a file is not the one the coordinator saw.
   static absl::StatusOr<std::shared_ptr<const DataSet>> Open(FileSystem& files,
                                                              const DataSpec& spec);
 
-  int64_t samples() const { return samples_; }
-  int64_t bytes() const;  // of all tensors
-  // The raw tensor of an input; null when there is none.
-  const Tensor* Find(const std::string& input) const;
-  // The spec with checksums filled in.
+  // Of its share.
+  int64_t samples() const { return rows_.empty() ? file_samples_ : row_count(); }
+  // Where a sample of the share lies in the files. REQUIRES: 0 <= sample < samples().
+  int64_t RowOf(int64_t sample) const {
+    return rows_.empty() ? sample : rows_[static_cast<size_t>(sample)];
+  }
+  int64_t bytes() const;  // of this process, for all samples
+  // The samples of an input, all of the files'; null when there is none.
+  const DataColumn* Find(const std::string& input) const;
+  // What is done to the samples of an input; null when nothing is.
+  const SampleTransform* FindTransform(const std::string& input) const;
+  // Whether the bytes of a column become amounts from 0 to 1 for a floating input.
+  bool ScalesBytes(const DataColumn& column) const;
+  // Whether reading is worth threads of its own: decoding, augmentation, the disk.
+  bool reading_is_work() const;
+  // The spec with what opening found filled in: checksums, classes, mean and deviation.
   const DataSpec& spec() const { return spec_; }
-  // Batches per epoch; the last may be short.
+  // Batches per epoch; the last may be short, unless the spec drops it.
   int64_t steps_per_epoch() const;
   int64_t last_batch() const;  // samples in it
   // Samples of the global batch of `step`.
   int64_t batch_of(int64_t step) const;
 
  private:
+  absl::Status AddColumn(FileSystem& files, DataSpec::File& file);
+  // The rows of the training or the validation samples.
+  absl::StatusOr<std::vector<int64_t>> Split(DataShare share) const;
+  // Other files of the same spec must number their classes alike.
+  void NoteClasses();
+  absl::Status AddTransforms();
+  int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
+
   DataSpec spec_;
-  int64_t samples_ = 0;
-  std::map<std::string, Tensor> tensors_;
+  int64_t file_samples_ = 0;
+  std::vector<int64_t> rows_;  // of the share, ascending; empty: all
+  std::map<std::string, std::unique_ptr<DataColumn>> columns_;
+  std::map<std::string, SampleTransform> transforms_;
 };
 
-// Rows of the data set. One thread uses it.
+// Rows of the data set, read ahead if the spec says so. One thread uses it.
 std::unique_ptr<InputSource> NewDataSetSource(std::shared_ptr<const DataSet> data);
 
 // Checks that `input` can be fed: elements per sample agree, and the types can be converted.

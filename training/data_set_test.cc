@@ -306,6 +306,185 @@ TEST_F(DataSetTest, AFileThatIsNotTheCoordinatorsIsRefused) {
               AllOf(HasSubstr("'/y.npy'"), HasSubstr("differs from the one that the coordinator")));
 }
 
+TEST_F(DataSetTest, DroppingTheLastBatchLeavesWholeOnes) {
+  AddCounting(10);
+  spec_.batch = 4;
+  spec_.drop_last = true;
+  Open();
+  EXPECT_EQ(data_->steps_per_epoch(), 2);
+  EXPECT_EQ(data_->last_batch(), 4);
+  EXPECT_EQ(Epoch(1, 4), Range(8));
+  spec_.batch = 11;
+  EXPECT_THAT(Message(DataSet::Open(files_, spec_).status()),
+              HasSubstr("10 samples, fewer than a batch of 11"));
+}
+
+TEST_F(DataSetTest, TheSplitTakesTheSamplesApartWhateverSeedAndBatch) {
+  AddCounting(1000);
+  spec_.validation_split = 0.25;
+  std::vector<std::vector<int64_t>> held;
+  for (const uint64_t seed : {0, 9}) {
+    spec_.seed = seed;
+    spec_.batch = 10 + static_cast<int64_t>(seed);
+    spec_.shuffle = true;
+    spec_.share = DataShare::kTraining;
+    Open();
+    EXPECT_EQ(data_->samples(), 750);
+    std::vector<int64_t> all = Epoch(2, 5);
+    EXPECT_EQ(all.size(), 750u);
+    spec_.shuffle = false;
+    spec_.share = DataShare::kValidation;
+    Open();
+    held.push_back(Epoch(0, 7));
+    EXPECT_EQ(held.back().size(), 250u);
+    EXPECT_TRUE(std::is_sorted(held.back().begin(), held.back().end()));
+    all.insert(all.end(), held.back().begin(), held.back().end());
+    EXPECT_THAT(all, UnorderedElementsAreArray(Range(1000)));
+  }
+  EXPECT_EQ(held[0], held[1]);
+  // Not the end of the file, and not every fourth.
+  EXPECT_NEAR(static_cast<double>(held[0][124]), 500, 100);
+  EXPECT_NE(held[0][1] - held[0][0], held[0][2] - held[0][1]);
+}
+
+TEST_F(DataSetTest, ASplitThatLeavesNothingIsRefused) {
+  AddCounting(4);
+  spec_.validation_split = 0.01;
+  spec_.share = DataShare::kTraining;
+  EXPECT_THAT(Message(DataSet::Open(files_, spec_).status()),
+              HasSubstr("--validation-split 0.01 of 4 samples leaves 4 to train and 0"));
+}
+
+// Windows that overlap: none of the training samples shares a token with a validation sample.
+TEST_F(DataSetTest, TheEndOfASequenceIsHeldOut) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text.push_back(static_cast<char>(i));
+  ASSERT_TRUE(files_.WriteFileAtomically("/t.txt", text).ok());
+  spec_.files.push_back({"x", "/t.txt", 0});
+  spec_.sequence_length = 6;
+  spec_.stride = 2;
+  spec_.validation_split = 0.25;
+  spec_.share = DataShare::kTraining;
+  Open();
+  // 47 windows, 12 of them held out, 2 reach into these.
+  EXPECT_EQ(data_->samples(), 33);
+  const FeedInput input = Input("x", DType::kInt64, {6});
+  const auto last = Fill<int64_t>(32, input, 0, 1);
+  EXPECT_THAT(last, ElementsAre(64, 65, 66, 67, 68, 69));
+  spec_.share = DataShare::kValidation;
+  Open();
+  EXPECT_EQ(data_->samples(), 12);
+  EXPECT_THAT(Fill<int64_t>(0, input, 0, 1), ElementsAre(70, 71, 72, 73, 74, 75));
+}
+
+TEST_F(DataSetTest, BytesOfATextAreNotScaled) {
+  ASSERT_TRUE(files_.WriteFileAtomically("/t.txt", "AB").ok());
+  spec_.files.push_back({"x", "/t.txt", 0});
+  spec_.sequence_length = 1;
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {1}), 0, 1), ElementsAre(65));
+}
+
+TEST_F(DataSetTest, SamplesAreNormalizedAfterScaling) {
+  Add("x", Tensor::Of<uint8_t>({1, 3}, {0, 51, 255}));
+  spec_.files[0].normalization = {false, {0.2}, {0.5}};
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {3}), 0, 1), ElementsAre(-0.4f, 0, 1.6f));
+  EXPECT_THAT(Fill<double>(0, Input("x", DType::kFloat64, {3}), 0, 1), ElementsAre(-0.4f, 0, 1.6f));
+  const absl::Status status = CheckInputFits(*data_, Input("x", DType::kInt32, {3}));
+  EXPECT_EQ(Message(status),
+            "input 'x' is int32; only floating inputs are normalized or augmented");
+}
+
+TEST_F(DataSetTest, AutomaticNormalizationIsThatOfTheTrainingSamples) {
+  std::vector<double> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 7);
+  Add("x", Tensor::Of<double>({1000, 1}, values));
+  spec_.files[0].normalization.automatic = true;
+  spec_.validation_split = 0.5;
+  spec_.share = DataShare::kTraining;
+  Open();
+  const std::vector<double> trained = data_->spec().files[0].normalization.mean;
+  double sum = 0;
+  for (int64_t i = 0; i < data_->samples(); ++i) sum += values[data_->RowOf(i)];
+  ASSERT_EQ(trained.size(), 1u);
+  EXPECT_NEAR(trained[0], sum / 500, 1e-12);
+  spec_.share = DataShare::kValidation;
+  Open();
+  EXPECT_EQ(data_->spec().files[0].normalization.mean, trained);
+}
+
+TEST_F(DataSetTest, WhatASampleBecomesDependsOnSeedEpochAndSampleOnly) {
+  std::vector<uint8_t> pixels(50 * 6 * 6);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i % 251);
+  Add("x", Tensor::Of<uint8_t>({50, 6, 6}, pixels));
+  spec_.files[0].augmentations = ParseAugmentations("flip,crop:2,brightness:0.2").value();
+  spec_.shuffle = true;
+  const FeedInput input = Input("x", DType::kFloat32, {1, 6, 6});
+  const auto epoch = [&](int64_t number, int64_t piece) {
+    std::vector<float> all;
+    for (int64_t i = 0; i < data_->steps_per_epoch(); ++i) {
+      const int64_t step = number * data_->steps_per_epoch() + i;
+      for (int64_t first = 0; first < data_->batch_of(step); first += piece) {
+        const auto part =
+            Fill<float>(step, input, first, std::min(piece, data_->batch_of(step) - first));
+        all.insert(all.end(), part.begin(), part.end());
+      }
+    }
+    return all;
+  };
+  std::vector<std::vector<float>> runs;
+  for (const int64_t batch : {50, 16}) {
+    for (const int prefetch : {0, 3}) {
+      spec_.batch = batch;
+      spec_.prefetch = prefetch;
+      Open();
+      const auto zero = epoch(0, 4);
+      const auto one = epoch(1, 5);
+      EXPECT_NE(zero, one);
+      EXPECT_EQ(epoch(0, 50), zero);
+      runs.push_back(one);
+    }
+  }
+  for (const auto& run : runs) EXPECT_EQ(run, runs[0]);
+  spec_.seed = 1;
+  Open();
+  EXPECT_NE(epoch(1, 5), runs[0]);
+}
+
+TEST_F(DataSetTest, ReadingAheadIsUsualWhereReadingIsWork) {
+  AddCounting(8);
+  spec_.batch = 8;
+  Open();
+  EXPECT_EQ(source_->most_bytes(), 8 * 8);
+  ASSERT_TRUE(files_.CreateDirectories("/p").ok());
+  spec_.files[0].normalization = {false, {1}, {2}};
+  Open();
+  // Two steps and the one in use, of eight int64 each.
+  EXPECT_EQ(source_->most_bytes(), 8 * 8 + 3 * 8 * 8);
+}
+
+TEST_F(DataSetTest, IntegersReadFromTheFileAreCheckedWhenTheyAreRead) {
+  ASSERT_TRUE(files_.WriteFileAtomically("/t.bin", std::string("\1\0\0\2\3\0", 6)).ok());
+  spec_.files.push_back({"x", "/t.bin", 0});
+  spec_.files[0].format = "tokens16";
+  spec_.sequence_length = 1;
+  Open();
+  const FeedInput input = Input("x", DType::kInt8, {1});
+  EXPECT_THAT(Fill<int8_t>(0, input, 0, 1), ElementsAre(1));
+  int8_t value = 0;
+  const absl::Status status = source_->Fill(1, input, 0, 1, &value);
+  EXPECT_EQ(Message(status),
+            "data file '/t.bin': element 0 of sample 1 is beyond int8, which the input holds");
+}
+
+TEST_F(DataSetTest, SixteenBitFloatsAreConverted) {
+  Add("x", Tensor::Of<float>({1, 2}, {1.5f, -2}));
+  Open();
+  const auto halves = Fill<uint16_t>(0, Input("x", DType::kFloat16, {2}), 0, 1);
+  EXPECT_THAT(halves, ElementsAre(0x3e00, 0xc000));
+}
+
 TEST(DataSpecTest, JsonKeepsEverything) {
   DataSpec spec;
   spec.files = {{"x", "/data/\"quoted\" \xc3\xa4.npy", std::numeric_limits<uint64_t>::max()},

@@ -20,9 +20,9 @@ namespace weft {
 namespace {
 
 // Dimensions of one sample of `input`: the graph's where it knows them, else the data's.
-absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const Tensor& data) {
+absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataColumn& data) {
   std::vector<Dim> from_data;
-  for (int64_t dim : data.shape().dims().subspan(1)) from_data.push_back(dim);
+  for (int64_t dim : data.sample_shape().dims()) from_data.push_back(dim);
   const SymbolicShape& shape = input.type.shape;
   if (!shape.has_rank()) return from_data;
   if (shape.rank() == 0) {
@@ -125,9 +125,9 @@ absl::Status BindInputs(Graph& graph, const DataSet& data) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
     ValueDef& input = graph.value(id);
-    const Tensor* tensor = data.Find(input.name);
-    if (tensor == nullptr) continue;
-    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, *tensor));
+    const DataColumn* column = data.Find(input.name);
+    if (column == nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, *column));
     const SymbolicShape& old = input.type.shape;
     Dim samples = Dim::Symbol("batch");
     if (old.has_rank() && old.rank() > 0 && old.dim(0).is_symbol()) samples = old.dim(0);

@@ -1,0 +1,141 @@
+#include "training/batch_reader.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/random.h"
+#include "platform/status_macros.h"
+#include "training/data/data_error.h"
+#include "training/data/element_conversion.h"
+
+namespace weft {
+namespace {
+
+// Memory of a reading thread, used again for every sample.
+struct Workspace {
+  std::vector<std::byte> raw;
+  std::vector<float> values;
+  std::vector<float> scratch;
+};
+
+// Writes one sample of a column to a target of the type of an input.
+class SampleWriter {
+ public:
+  SampleWriter(const DataSet& data, const DataColumn& column, const FeedInput& input)
+      : column_(column),
+        transform_(data.FindTransform(input.name)),
+        dtype_(input.dtype),
+        scale_(data.ScalesBytes(column) && IsFloatingPoint(input.dtype)),
+        convert_(FindConversion(column.dtype(), input.dtype)),
+        to_float_(FindConversion(column.dtype(), DType::kFloat32)),
+        from_float_(FindConversion(DType::kFloat32, input.dtype)),
+        // What is in memory was checked as a whole.
+        out_of_range_(column.tensor() != nullptr ? nullptr
+                                                 : FindRangeCheck(column.dtype(), input.dtype)) {}
+
+  bool is_possible() const { return convert_ != nullptr; }
+
+  absl::Status Write(int64_t row, const RandomKey& key, void* target, Workspace& workspace) const {
+    const void* raw = column_.Peek(row);
+    if (raw == nullptr) {
+      workspace.raw.resize(static_cast<size_t>(column_.sample_bytes()));
+      WEFT_RETURN_IF_ERROR(column_.Read(row, workspace.raw.data()));
+      raw = workspace.raw.data();
+    }
+    const int64_t elements = column_.sample_elements();
+    const int64_t bad = out_of_range_ == nullptr ? -1 : out_of_range_(raw, elements);
+    if (bad >= 0) {
+      return UnreadableData(
+          column_.info().source,
+          absl::StrCat("element ", bad, " of sample ", row, " is beyond ",
+                       std::string(DTypeName(dtype_)), ", which the input holds"));
+    }
+    if (transform_ == nullptr) {
+      convert_(raw, target, elements, scale_);
+      return absl::OkStatus();
+    }
+    const bool in_place = dtype_ == DType::kFloat32;
+    workspace.values.resize(static_cast<size_t>(in_place ? 0 : elements));
+    float* const values = in_place ? static_cast<float*>(target) : workspace.values.data();
+    to_float_(raw, values, elements, scale_);
+    transform_->Apply({values, static_cast<size_t>(elements)}, key, workspace.scratch);
+    if (!in_place) from_float_(values, target, elements, /*scale=*/false);
+    return absl::OkStatus();
+  }
+
+ private:
+  const DataColumn& column_;
+  const SampleTransform* const transform_;
+  const DType dtype_;
+  const bool scale_;
+  const ConvertElements convert_;
+  const ConvertElements to_float_;
+  const ConvertElements from_float_;
+  const FindOutOfRange out_of_range_;
+};
+
+}  // namespace
+
+BatchReader::BatchReader(std::shared_ptr<const DataSet> data, int orders)
+    : data_(std::move(data)), most_orders_(static_cast<size_t>(std::max(1, orders))) {}
+
+int64_t BatchReader::held_bytes() const {
+  MutexLock lock(mutex_);
+  int64_t bytes = data_->bytes();
+  for (const auto& [epoch, order] : orders_) {
+    bytes += static_cast<int64_t>(order->size() * sizeof(int64_t));
+  }
+  return bytes;
+}
+
+int64_t BatchReader::most_bytes() const {
+  const int64_t order = data_->samples() * static_cast<int64_t>(sizeof(int64_t));
+  return data_->bytes() + (data_->spec().shuffle ? order * static_cast<int64_t>(most_orders_) : 0);
+}
+
+BatchReader::Order BatchReader::OrderOf(int64_t epoch) {
+  if (!data_->spec().shuffle) return nullptr;
+  MutexLock lock(mutex_);
+  if (const auto known = orders_.find(epoch); known != orders_.end()) return known->second;
+  // The one that is furthest away goes, before the new one comes.
+  while (orders_.size() >= most_orders_) {
+    const bool front = epoch - orders_.begin()->first >= orders_.rbegin()->first - epoch;
+    orders_.erase(front ? orders_.begin() : std::prev(orders_.end()));
+  }
+  const RandomKey key = RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch));
+  return orders_[epoch] =
+             std::make_shared<const std::vector<int64_t>>(Permutation(key, data_->samples()));
+}
+
+absl::Status BatchReader::Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                               void* target) {
+  const DataColumn* const column = data_->Find(input.name);
+  if (column == nullptr) return CheckInputFits(*data_, input);
+  const SampleWriter writer(*data_, *column, input);
+  const int64_t elements = input.sample_shape.num_elements();
+  if (!writer.is_possible() || elements != column->sample_elements()) {
+    return CheckInputFits(*data_, input);
+  }
+  const DataSpec& spec = data_->spec();
+  const int64_t begin = (step % data_->steps_per_epoch()) * spec.batch + first;
+  if (begin + count > data_->samples()) {
+    return absl::InternalError(absl::StrCat("samples ", begin, " to ", begin + count,
+                                            " were asked for, there are ", data_->samples()));
+  }
+  const int64_t epoch = step / data_->steps_per_epoch();
+  const Order order = OrderOf(epoch);
+  const RandomKey key = RandomKey(spec.seed, "augment").Fold(static_cast<uint64_t>(epoch));
+  const int64_t target_bytes = DTypeBytes(input.dtype, elements);
+  thread_local Workspace workspace;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t sample = order == nullptr ? begin + i : (*order)[static_cast<size_t>(begin + i)];
+    const int64_t row = data_->RowOf(sample);
+    WEFT_RETURN_IF_ERROR(writer.Write(row, key.Fold(static_cast<uint64_t>(row)),
+                                      static_cast<char*>(target) + i * target_bytes, workspace));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

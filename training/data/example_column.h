@@ -1,0 +1,33 @@
+// Columns of TFRecord shards of tf.train.Example.
+#ifndef WEFT_TRAINING_DATA_EXAMPLE_COLUMN_H_
+#define WEFT_TRAINING_DATA_EXAMPLE_COLUMN_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "platform/file_system.h"
+#include "training/data/data_column.h"
+
+namespace weft {
+
+struct ExampleOptions {
+  std::string feature;
+  std::vector<int64_t> image_shape;  // as for image folders
+  int64_t pad_length = 0;            // lists become this long; 0: all are as long as the first
+  double pad_value = 0;
+};
+
+// The feature of each record of the shards, in the order of the shards. int64_list gives int64,
+// float_list float32; one value is a scalar, else [values]. bytes_list is an image file (uint8
+// [C,H,W], decoded) or bytes (uint8 [bytes]). Only the framing is read here, a record when its
+// sample is. Errors name shard and record.
+absl::StatusOr<std::unique_ptr<DataColumn>> OpenExamples(FileSystem& files,
+                                                         const std::vector<std::string>& shards,
+                                                         const std::string& source,
+                                                         const ExampleOptions& options);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_DATA_EXAMPLE_COLUMN_H_
