@@ -51,7 +51,8 @@ class EvalCommand final : public Command {
     }
     WEFT_ASSIGN_OR_RETURN(const LossSpec loss, flags_.Loss());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));
-    WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/false));
+    WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenValidation());
+    *console.err << Printable(DataNotes(*data));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, loss, spec, data));
     WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));

@@ -13,13 +13,11 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/exit_code.h"
-#include "tools/graph_runner/named_files.h"
 #include "tools/graph_runner/options.h"
 
 namespace weft {
 namespace {
 
-constexpr char kDataOptions[] = "data";
 constexpr char kPlacementOptions[] = "placement";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
@@ -42,28 +40,6 @@ int ThreadsOf(const ClusterSpec& cluster, int cores) {
 
 void JobFlags::AddModel(CLI::App& app) {
   app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
-}
-
-void JobFlags::AddData(CLI::App& app, bool required) {
-  app.add_option("--data", data_, "graph inputs and their files: .npy, or idx, plain or .gz")
-      ->type_name("NAME=FILE[,...]")
-      ->required(required);
-  app.add_option("--labels", labels_, "file of the labels, one for each sample")
-      ->type_name("FILE")
-      ->required(required);
-  app.add_option("--batch", batch_, "samples of a global batch (128)")
-      ->type_name("N")
-      ->check(AtLeastOne);
-  app.add_flag("--no-scale", no_scale_,
-               "keep bytes 0 to 255 for a float input, instead of byte / 255")
-      ->group(kDataOptions);
-}
-
-void JobFlags::AddOptimizer(CLI::App& app) {
-  optimizer_.AddOptimizer(app);
-  app.add_option("--seed", seed_, "of the order of the samples (0)")
-      ->type_name("S")
-      ->group(kDataOptions);
 }
 
 void JobFlags::AddPlacement(CLI::App& app) {
@@ -122,21 +98,6 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<ParameterDecision>
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
   if (decisions != nullptr) *decisions = *std::move(marked);
   return model;
-}
-
-absl::StatusOr<std::shared_ptr<const DataSet>> JobFlags::OpenData(bool shuffle) const {
-  const auto named = ParseNamedFiles(data_, "--data");
-  if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
-  DataSpec spec;
-  for (const NamedFile& file : *named) spec.files.push_back({file.name, file.path, 0});
-  if (!labels_.empty()) spec.files.push_back({kLabelsInput, labels_, 0});
-  spec.batch = batch_;
-  spec.shuffle = shuffle;
-  spec.seed = seed_;
-  spec.scale_bytes = !no_scale_;
-  auto data = DataSet::Open(RealFileSystem(), spec);
-  if (!data.ok()) return WithExitCode(data.status(), ExitCode::kData);
-  return data;
 }
 
 absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {

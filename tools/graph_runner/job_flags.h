@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
+#include "tools/graph_runner/data_flags.h"
 #include "tools/graph_runner/optimizer_flags.h"
 #include "training/data_set.h"
 #include "training/job.h"
@@ -24,14 +25,17 @@ class JobFlags {
  public:
   void AddModel(CLI::App& app);
   // `required`: --data and --labels are.
-  void AddData(CLI::App& app, bool required);
+  void AddData(CLI::App& app, bool required) { data_.AddFiles(app, required); }
   void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
-  void AddOptimizer(CLI::App& app);
+  void AddOptimizer(CLI::App& app) {
+    optimizer_.AddOptimizer(app);
+    data_.AddTraining(app);
+  }
   void AddPlacement(CLI::App& app);
 
   const std::string& model() const { return model_; }
-  bool has_data() const { return !data_.empty(); }
-  int64_t batch() const { return batch_; }
+  bool has_data() const { return data_.has_data(); }
+  int64_t batch() const { return data_.batch(); }
   // Whether workers are processes of their own: started by us (--local) or by others (--cluster).
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
@@ -41,8 +45,15 @@ class JobFlags {
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // The model with its trainable variables marked, and what was decided.
   absl::StatusOr<ImportedModel> LoadModel(std::vector<ParameterDecision>* decisions) const;
-  // The data sets, in a new order each epoch if `shuffle`.
-  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const;
+  // The training samples, in a new order each epoch if `shuffle`.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
+    return data_.OpenTraining(shuffle);
+  }
+  // The samples to evaluate on: what --validation-split holds out, else all.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenValidation() const {
+    return data_.OpenValidation();
+  }
+  bool has_validation() const { return data_.has_validation(); }
   // Cluster, the plan as far as it was given, and the stall timeout.
   absl::StatusOr<JobSpec> Job() const;
 
@@ -53,11 +64,7 @@ class JobFlags {
 
   std::string model_;
   OptimizerFlags optimizer_;
-  std::vector<std::string> data_;
-  std::string labels_;
-  int64_t batch_ = 128;
-  uint64_t seed_ = 0;
-  bool no_scale_ = false;
+  DataFlags data_;
   int local_workers_ = 0;
   std::string cluster_file_;
   std::string plan_file_;

@@ -18,11 +18,29 @@
 #include "tools/graph_runner/quantity.h"
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
+#include "training/records/tensorboard_writer.h"
 #include "training/traffic_comparison.h"
 #include "training/trainer.h"
 
 namespace weft {
 namespace {
+
+// The part of the steps' time that worker 0 waited for its data.
+class InputStall {
+ public:
+  void Add(const TrainProgress& done) {
+    input_seconds_ += done.input_seconds;
+    seconds_ += done.seconds;
+  }
+  double part() const { return seconds_ > 0 ? input_seconds_ / seconds_ : 0; }
+  std::string Text() const {
+    return absl::StrFormat("input  stalled the steps for %.1f %% of their time\n", 100 * part());
+  }
+
+ private:
+  double input_seconds_ = 0;
+  double seconds_ = 0;
+};
 
 class TrainCommand final : public Command {
  public:
@@ -55,6 +73,9 @@ class TrainCommand final : public Command {
     app.add_option("--metrics", metrics_, "write step,loss of each step")
         ->type_name("FILE.csv")
         ->group("results");
+    app.add_option("--tensorboard", tensorboard_, "write the curves as TensorBoard event files")
+        ->type_name("DIR")
+        ->group("results");
     app.add_flag("--no-shuffle", no_shuffle_, "take the samples in the order of the files")
         ->group("data");
     app.add_option("--save-gradients", gradients_folder_,
@@ -78,14 +99,21 @@ class TrainCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, training, spec, data));
     Echo(training, decisions, *data, job, console);
+    *console.err << Printable(DataNotes(*data));
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
       auto created = MetricsFile::Create(RealFileSystem(), metrics_);
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       metrics = *std::move(created);
     }
+    std::unique_ptr<TensorBoardWriter> board;
+    if (!tensorboard_.empty()) {
+      auto created = TensorBoardWriter::Create(RealFileSystem(), RealClock(), tensorboard_);
+      if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
+      board = *std::move(created);
+    }
     WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
-    return TrainAndSave(model, training, job, *workers, metrics.get(), console);
+    return TrainAndSave(model, training, job, *workers, metrics.get(), board.get(), console);
   }
 
  private:
@@ -134,25 +162,32 @@ class TrainCommand final : public Command {
 
   absl::StatusOr<ExitCode> TrainAndSave(const ImportedModel& model, const TrainingSpec& training,
                                         const PreparedJob& job, WorkerGroup& workers,
-                                        MetricsFile* metrics, Console& console) const {
+                                        MetricsFile* metrics, TensorBoardWriter* board,
+                                        Console& console) const {
     TrainOptions options;
     options.learning_rate = training.optimizer.learning_rate;
     options.steps = Steps(*job.data);
     options.report_gradients = training.report_gradients;
     ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
+    InputStall stall;
     const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
+      stall.Add(done);
+      if (board != nullptr) board->AddScalar("train/loss", done.step, done.loss);
       progress.Step(done.step, done.loss, done.samples);
       if (metrics != nullptr) metrics->Add(done.step, done.loss);
     });
     progress.Finish();
-    const absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
+    absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
+    if (board != nullptr) closed.Update(board->Close());
     if (!result.ok()) return workers.Explain(result.status());
     const auto traffic = Traffic(workers, job);
     if (!traffic.ok()) return workers.Explain(traffic.status());
     WEFT_RETURN_IF_ERROR(WithExitCode(closed, ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
     ReportMemory(*result, workers.coordinator().memory(), console);
-    Report(*result, workers.coordinator().memory(), *traffic, options.steps, progress, console);
+    *console.err << stall.Text();
+    Report(*result, workers.coordinator().memory(), *traffic, stall, options.steps, progress,
+           console);
     return ExitCode::kOk;
   }
 
@@ -194,8 +229,8 @@ class TrainCommand final : public Command {
   }
 
   void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
-              const std::vector<RankTraffic>& traffic, int64_t steps, const ProgressLine& progress,
-              Console& console) const {
+              const std::vector<RankTraffic>& traffic, const InputStall& stall, int64_t steps,
+              const ProgressLine& progress, Console& console) const {
     if (format_ == "json") {
       nlohmann::ordered_json memory = nlohmann::ordered_json::array();
       for (size_t rank = 0; rank < predicted.size(); ++rank) {
@@ -210,6 +245,7 @@ class TrainCommand final : public Command {
                                              {"last_loss", result.last_loss},
                                              {"seconds", progress.seconds()},
                                              {"samples_per_second", progress.rate()},
+                                             {"input_stall", stall.part()},
                                              {"memory", std::move(memory)},
                                              {"model", output_},
                                              {"metrics", metrics_},
@@ -257,6 +293,7 @@ class TrainCommand final : public Command {
   bool no_shuffle_ = false;
   std::string output_;
   std::string metrics_;
+  std::string tensorboard_;
   std::string gradients_folder_;
   std::string format_ = "text";
 };
