@@ -14,6 +14,7 @@
 #include "training/autodiff.h"
 #include "training/loss.h"
 #include "training/metric.h"
+#include "training/training_mode.h"
 #include "training/update_region.h"
 
 namespace weft {
@@ -126,6 +127,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
         "nothing trains: the model has no floating-point weights that reach the loss and are not "
         "frozen; `graph_runner inspect` lists them, --trainable PATTERN adds some");
   }
+  WEFT_RETURN_IF_ERROR(EnterTraining(graph, spec.train_mode));
   GraphBuilder builder(graph);
   builder.set_name_prefix("loss/");
   WEFT_ASSIGN_OR_RETURN(MeanParts parts, AddLoss(builder, spec.loss));
@@ -145,6 +147,7 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
                                            const std::vector<std::string>& metrics) {
   WEFT_RETURN_IF_ERROR(CheckNames(model));
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
+  WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
   std::vector<ValueId> outputs;
   for (const std::string& metric : metrics) {
     GraphBuilder builder(graph);

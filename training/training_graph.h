@@ -47,6 +47,9 @@ absl::StatusOr<LossSpec> ParseLoss(const std::string& text);
 struct TrainingSpec {
   LossSpec loss = {};
   OptimizerSpec optimizer = {};
+  // Names of BatchNormalization and Dropout nodes (glob patterns) that train though the model says
+  // that they do not (training_mode.h).
+  std::vector<std::string> train_mode = {};
   ParameterGroups groups = {};
   RateSchedule schedule = {};
   // The longest that all gradients together may be (Euclidean norm of the whole batch's mean

@@ -98,6 +98,14 @@ OpCase DropoutGradCase(CaseRandom& random) {
                      Tensor::Scalar<float>(0.25f), Tensor::Scalar<bool>(true)}};
 }
 
+OpCase RunningTermCase(CaseRandom& random) {
+  return {.domain = "ai.weft",
+          .op = "RunningTerm",
+          .attributes = {{"decay", 0.9f}, {"share", 0.1f}},
+          .inputs = {random.Values(random.OfRank(1))},
+          .outputs = {true, random.Coin()}};
+}
+
 }  // namespace
 
 void AddMathCases(CaseGenerators& generators) {
@@ -128,6 +136,7 @@ void AddMathCases(CaseGenerators& generators) {
   generators["BitCast"] = {BitCastCase};
   generators["Dropout"] = {DropoutCase};
   generators["ai.weft::DropoutGrad"] = {DropoutGradCase};
+  generators["ai.weft::RunningTerm"] = {RunningTermCase};
 }
 
 }  // namespace weft::testing

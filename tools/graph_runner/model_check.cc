@@ -164,8 +164,9 @@ class Check {
     if (!batch_norms.empty()) {
       Add(Severity::kWarning, batch_norms,
           "exported for inference: it normalizes with its running statistics, which do not change",
-          "export in training mode to train with the statistics of the batch; as it is, scale and "
-          "bias train and the statistics are kept");
+          "train --train-mode '*' trains with the statistics of the batch; as it is, scale and "
+          "bias "
+          "train and the statistics are kept");
     }
     const std::vector<const Node*> dropouts = NodesWhere([&](const Node& node) {
       const bool has_mode = node.inputs.size() > 2 && node.inputs[2].valid();
@@ -173,7 +174,7 @@ class Check {
     });
     if (dropouts.empty()) return;
     Add(Severity::kNote, dropouts, "exported for inference: it drops nothing",
-        "export in training mode to train with dropout");
+        "train --train-mode '*' drops");
   }
 
   void Integers() {

@@ -155,6 +155,11 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
                  "parameters that shall train though the rules leave them out")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
+  app.add_option("--train-mode", train_mode_,
+                 "BatchNormalization and Dropout nodes that shall train though the model was "
+                 "exported for inference ('*': all)")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
 }
 
 void OptimizerFlags::AddSchedule(CLI::App& app) {
@@ -227,6 +232,7 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Training() const {
   auto spec = Assembled();
   if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
   spec->loss = loss;
+  spec->train_mode = train_mode_;
   return spec;
 }
 

@@ -45,6 +45,7 @@ class OptimizerFlags {
   double clip_norm_ = 0;
   double clip_value_ = 0;
   TrainableOptions trainable_;
+  std::vector<std::string> train_mode_;  // patterns
 };
 
 }  // namespace weft

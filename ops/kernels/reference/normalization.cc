@@ -143,6 +143,14 @@ absl::Status BatchNormalizationGrad(ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// Of a step's only micro-batch.
+absl::Status RunningTerm(ReferenceCall& call) {
+  const double share = call.attributes().Float("share", 0.0f);
+  for (int64_t i = 0; i < call.output(0).size(); ++i) call.output(0)[i] = share * call.input(0)[i];
+  if (call.has_output(1)) call.output(1)[0] = share;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 WEFT_REGISTER_REFERENCE_KERNEL("", "LayerNormalization", ReferenceKernel(LayerNormalization));
@@ -151,5 +159,6 @@ WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "LayerNormalizationGrad",
 WEFT_REGISTER_REFERENCE_KERNEL("", "BatchNormalization", ReferenceKernel(BatchNormalization));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "BatchNormalizationGrad",
                                ReferenceKernel(BatchNormalizationGrad));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "RunningTerm", ReferenceKernel(RunningTerm));
 
 }  // namespace weft::cpu
