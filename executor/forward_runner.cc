@@ -51,6 +51,8 @@ class ForwardRunner::Impl {
     return outputs;
   }
 
+  std::vector<NodeStatistics> statistics() const { return programs_.statistics(); }
+
  private:
   struct Interface {
     std::vector<ValueDef> inputs;
@@ -68,6 +70,7 @@ class ForwardRunner::Impl {
     GraphPrograms::Settings settings;
     settings.device = options.device;
     settings.threads = options.threads;
+    settings.statistics = options.statistics;
     return settings;
   }
 
@@ -105,5 +108,7 @@ absl::StatusOr<std::map<std::string, Value>> ForwardRunner::Run(
     const std::map<std::string, Value>& inputs) {
   return impl_->Run(inputs);
 }
+
+std::vector<NodeStatistics> ForwardRunner::statistics() const { return impl_->statistics(); }
 
 }  // namespace weft

@@ -85,6 +85,26 @@ class GraphPrograms::Impl {
 
   const Graph& graph() const { return graph_; }
 
+  std::vector<NodeStatistics> statistics() const {
+    if (!settings_.statistics) return {};
+    std::vector<NodeStatistics> total = forgotten_;
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < total.size(); ++i) places[total[i].node] = i;
+    for (const auto& [key, compiled] : programs_) {
+      for (NodeStatistics& node : compiled.program->statistics()) {
+        if (node.calls == 0) continue;
+        const auto [place, is_new] = places.emplace(node.node, total.size());
+        if (is_new) {
+          total.push_back(std::move(node));
+          continue;
+        }
+        total[place->second].calls += node.calls;
+        total[place->second].nanoseconds += node.nanoseconds;
+      }
+    }
+    return total;
+  }
+
   absl::StatusOr<std::vector<Value>> Run(std::vector<Value> inputs) {
     WEFT_RETURN_IF_ERROR(expanded_);
     const Precision precision = NextPrecision();
@@ -95,7 +115,10 @@ class GraphPrograms::Impl {
     Compiled* compiled = Find(named);
     if (compiled == nullptr) {
       WEFT_ASSIGN_OR_RETURN(Compiled fresh, Compile(named, precision));
-      if (programs_.size() >= kMaxPrograms) programs_.clear();
+      if (programs_.size() >= kMaxPrograms) {
+        forgotten_ = statistics();
+        programs_.clear();
+      }
       compiled = &(programs_[KeyOf(named, precision)] = std::move(fresh));
     }
     inputs_.Set(named);
@@ -233,6 +256,7 @@ class GraphPrograms::Impl {
                                           &arena_,  bodies.get()};
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StepProgram> program,
                           CompileStep(*partition, environment));
+    program->EnableStatistics(settings_.statistics);
     return Compiled{std::move(partition), std::move(bodies), std::move(program)};
   }
 
@@ -265,6 +289,7 @@ class GraphPrograms::Impl {
   CallInputs inputs_;
   std::set<std::string> value_inputs_;
   std::map<std::string, Compiled> programs_;
+  std::vector<NodeStatistics> forgotten_;  // of programs that are no more
 };
 
 GraphPrograms::GraphPrograms(Graph graph, const Settings& settings)
@@ -276,6 +301,8 @@ absl::StatusOr<std::vector<Value>> GraphPrograms::Run(std::vector<Value> inputs)
 }
 
 const Graph& GraphPrograms::graph() const { return impl_->graph(); }
+
+std::vector<NodeStatistics> GraphPrograms::statistics() const { return impl_->statistics(); }
 
 namespace {
 

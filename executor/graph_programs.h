@@ -25,7 +25,8 @@ class GraphPrograms {
     // Types come from the values alone (what a file declares for a body's inputs is often wrong),
     // and a program is never made for one value.
     bool is_body = false;
-    int depth = 0;  // bodies around this one
+    int depth = 0;            // bodies around this one
+    bool statistics = false;  // times the nodes
   };
   GraphPrograms(Graph graph, const Settings& settings);
   ~GraphPrograms();
@@ -33,6 +34,8 @@ class GraphPrograms {
   // memory that nobody writes to.
   absl::StatusOr<std::vector<Value>> Run(std::vector<Value> inputs);
   const Graph& graph() const;
+  // Of all programs so far, nodes of one name added up; empty unless the settings ask for it.
+  std::vector<NodeStatistics> statistics() const;
 
  private:
   class Impl;

@@ -79,6 +79,7 @@ class CompiledStep final : public StepProgram {
   absl::Status CheckNumerics(const Instruction& instruction);
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
+  std::string DescribeLargestValue() const;
   absl::Status ReadReports(StepResult& result);
 
   const ExecutorEnvironment environment_;
@@ -239,8 +240,32 @@ absl::Status CompiledStep::BuildStreams() {
   return absl::OkStatus();
 }
 
+// "node 'fill' (ConstantOfShape, int64[1] -> float32[99]) makes 396 of them", or "".
+std::string CompiledStep::DescribeLargestValue() const {
+  int64_t largest = 0;
+  const InstructionInfo* maker = nullptr;
+  for (const LoweredInstruction& lowered : step_.compute) {
+    if (lowered.info < 0) continue;
+    for (const BufferIndex buffer : lowered.outputs) {
+      if (step_.buffers.bytes(buffer) <= largest) continue;
+      largest = step_.buffers.bytes(buffer);
+      maker = &step_.infos[lowered.info];
+    }
+  }
+  if (maker == nullptr) return "";
+  return absl::StrCat("node '", maker->node, "' (", maker->op, ", ", maker->shapes, ") makes ",
+                      largest, " of them");
+}
+
 absl::Status CompiledStep::Prepare() {
-  WEFT_ASSIGN_OR_RETURN(void* const arena, arena_.Memory());
+  const absl::StatusOr<void*> memory = arena_.Memory();
+  if (!memory.ok()) {
+    const std::string largest = DescribeLargestValue();
+    if (largest.empty()) return memory.status();
+    return absl::Status(memory.status().code(),
+                        absl::StrCat(std::string(memory.status().message()), "; ", largest));
+  }
+  void* const arena = *memory;
   if (prepared_ && arena == arena_memory_) return absl::OkStatus();
   if (!prepared_) {
     for (const auto& [name, buffer] : step_.variables) {

@@ -6,12 +6,23 @@
 
 namespace weft {
 
+namespace {
+
+// Longer names are cut in messages.
+constexpr size_t kLongestName = 200;
+
+std::string Cut(const std::string& name) {
+  return name.size() <= kLongestName ? name : absl::StrCat(name.substr(0, kLongestName), "...");
+}
+
+}  // namespace
+
 std::string FullOpName(const Node& node) {
   return node.domain.empty() ? node.op : absl::StrCat(node.domain, "::", node.op);
 }
 
 std::string DescribeNode(const Node& node) {
-  return absl::StrCat("node '", node.name, "' (", FullOpName(node), ")");
+  return absl::StrCat("node '", Cut(node.name), "' (", Cut(FullOpName(node)), ")");
 }
 
 std::string DescribeInputs(const Graph& graph, const Node& node) {

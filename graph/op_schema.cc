@@ -23,6 +23,9 @@ FormalParameter Parameter(std::string name, std::vector<DType> dtypes = {}) {
   return parameter;
 }
 
+// No op's name is as long; the distance of longer ones would take long to compute.
+constexpr size_t kLongestMisspelling = 128;
+
 // Levenshtein's distance, with one row.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -221,6 +224,7 @@ std::string OpRegistry::Nearest(std::string_view domain, std::string_view name) 
   // Farther than this is no misspelling.
   size_t nearest = std::max<size_t>(2, name.size() / 3) + 1;
   std::string found;
+  if (name.size() > kLongestMisspelling) return found;
   const std::string canonical = CanonicalDomain(domain);
   for (const auto& [key, schema] : schemas_) {
     if (key.first != canonical) continue;

@@ -11,15 +11,22 @@
 namespace weft {
 namespace {
 
+// More nodes than any model has; and, of a small file, more than its functions can be meant to
+// make.
 constexpr int64_t kMaxInlinedNodes = int64_t{4} << 20;
+constexpr int64_t kFreelyInlinedNodes = int64_t{1} << 15;
+constexpr int64_t kMaxGrowth = 256;
 
 }  // namespace
 
 FunctionTable::FunctionTable(const onnx::ModelProto& model) {
+  int64_t nodes = model.graph().node_size();
   for (const onnx::FunctionProto& function : model.functions()) {
+    nodes += function.node_size();
     functions_[{NormalizedDomain(function.domain()), function.name(), function.overload()}] =
         &function;
   }
+  max_nodes_ = std::min(kMaxInlinedNodes, std::max(kFreelyInlinedNodes, nodes * kMaxGrowth));
 }
 
 const onnx::FunctionProto* FunctionTable::Find(const onnx::NodeProto& node) const {
@@ -39,23 +46,32 @@ absl::StatusOr<FunctionTable::Extent> FunctionTable::Measure(const NodeProtos& n
   const auto add = [&extent](const Extent& part) {
     extent.nodes += part.nodes;
     extent.depth = std::max(extent.depth, part.depth);
+    extent.bodies = std::max(extent.bodies, part.bodies);
   };
   for (const onnx::NodeProto& node : nodes) {
     ++extent.nodes;
     for (const onnx::AttributeProto& attribute : node.attribute()) {
       if (!attribute.has_g()) continue;
-      WEFT_ASSIGN_OR_RETURN(const Extent body, Measure(attribute.g().node()));
+      WEFT_ASSIGN_OR_RETURN(Extent body, Measure(attribute.g().node()));
+      ++body.bodies;
       add(body);
     }
     if (const onnx::FunctionProto* function = Find(node)) {
       WEFT_ASSIGN_OR_RETURN(const Extent body, MeasureCall(*function));
       add(body);
     }
-    if (extent.nodes > kMaxInlinedNodes) {
+    if (extent.nodes > max_nodes_) {
       return absl::ResourceExhaustedError(
-          "the model has more than 4 million nodes once its functions are inlined; export it "
-          "without functions that call functions");
+          absl::StrCat("the model has more than ", max_nodes_,
+                       " nodes once its functions are inlined, ", "expected at most ", kMaxGrowth,
+                       " for each that the file holds; export it without "
+                       "functions that call functions"));
     }
+  }
+  if (extent.bodies > kMaxNesting) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subgraphs are nested more than ", kMaxNesting,
+                     " deep once the model's functions are inlined; simplify its control flow"));
   }
   return extent;
 }

@@ -22,15 +22,17 @@ class FunctionTable {
   // The function that the node calls; null when it is an operator.
   const onnx::FunctionProto* Find(const onnx::NodeProto& node) const;
 
-  // InvalidArgument when a function that the graph calls, at any depth, calls itself or the calls
-  // are nested more than kMaxNesting deep; ResourceExhausted when inlining them all would make more
-  // than four million nodes. Linear time, before anything is inlined.
+  // InvalidArgument when a function that the graph calls, at any depth, calls itself, or when calls
+  // or, once inlined, subgraphs are nested more than kMaxNesting deep; ResourceExhausted when
+  // inlining them all would make more nodes than a file of this many is meant to have. Linear time,
+  // before anything is inlined.
   absl::Status CheckCalls(const onnx::GraphProto& graph);
 
  private:
   struct Extent {
     int64_t nodes = 0;  // after inlining; stops counting above the limit
     int depth = 0;      // of calls
+    int bodies = 0;     // of subgraphs, after inlining
     bool known = false;
   };
   using NodeProtos = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
@@ -41,6 +43,7 @@ class FunctionTable {
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>
       functions_;
   std::map<const onnx::FunctionProto*, Extent> extents_;
+  int64_t max_nodes_ = 0;  // after inlining
   // Functions being measured, outermost first.
   std::vector<const onnx::FunctionProto*> calls_;
 };

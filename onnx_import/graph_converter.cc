@@ -105,6 +105,19 @@ absl::Status CheckInferredShape(const Node& node, const ValueDef& value) {
                                                  "than 2^63 elements"));
 }
 
+// A file that says of an output that it is of another type than its nodes make is damaged. Shapes
+// are often declared wrongly and do no harm.
+absl::Status CheckDeclaredOutput(const onnx::ValueInfoProto& output, const ValueDef& value) {
+  const absl::StatusOr<ValueType> declared = DecodeType(output.type());
+  if (!declared.ok() || declared->dtype == DType::kInvalid) return absl::OkStatus();
+  if (value.type.dtype == DType::kInvalid || value.type.dtype == declared->dtype) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "graph output ", Quoted(output.name()), " is declared as ", declared->ToString(),
+      ", but its node makes ", value.type.ToString(), "; the file is damaged, export it again"));
+}
+
 void DropTrailingOmitted(std::vector<ValueId>& inputs) {
   while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
 }
@@ -186,6 +199,7 @@ absl::Status GraphConverter::AddOutputs(const onnx::GraphProto& proto, Conversio
                        " is defined by no node, input or initializer; the model is incomplete, "
                        "export it again"));
     }
+    if (IsMain()) WEFT_RETURN_IF_ERROR(CheckDeclaredOutput(output, graph_.value(*value)));
     graph_.AddOutput(*value);
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "onnx_import/model_validator.h"
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -19,6 +20,9 @@ using Names = absl::flat_hash_set<absl::string_view>;
 
 // Of any domain; versions count releases.
 constexpr int64_t kMaxOpsetVersion = 1'000'000;
+// Bytes. Messages and reports quote names; nothing that an exporter writes is as long.
+constexpr size_t kMaxNameBytes = size_t{64} << 10;
+constexpr size_t kMaxOpNameBytes = 1024;
 
 absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
 
@@ -40,16 +44,47 @@ uint32_t ContentsOf(const AttributeProto& a) {
          bit(a.type_protos_size() > 0, AttributeProto::TYPE_PROTOS);
 }
 
+absl::Status CheckLength(const char* what, const std::string& name, size_t limit) {
+  if (name.size() <= limit) return absl::OkStatus();
+  return Invalid(absl::StrCat(what, " ", Quoted(name), " has ", name.size(),
+                              " bytes, expected at most ", limit, "; the file is damaged"));
+}
+
+// Subgraphs in one another that the node holds, at most. The scan of the bytes has bounded the
+// recursion.
+int NestingOf(const onnx::NodeProto& node) {
+  int deepest = 0;
+  const auto enter = [&deepest](const onnx::GraphProto& graph) {
+    int inside = 0;
+    for (const onnx::NodeProto& inner : graph.node()) inside = std::max(inside, NestingOf(inner));
+    deepest = std::max(deepest, 1 + inside);
+  };
+  for (const AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) enter(attribute.g());
+    for (const onnx::GraphProto& graph : attribute.graphs()) enter(graph);
+  }
+  return deepest;
+}
+
+// Said once, of the outermost node, and not by every level on the way.
+absl::Status CheckNesting(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (NestingOf(nodes[i]) <= kMaxNesting) continue;
+    return Invalid(absl::StrCat(NodeLabel(nodes[i], i), ": subgraphs are nested more than ",
+                                kMaxNesting, " deep in it; simplify the model's control flow"));
+  }
+  return absl::OkStatus();
+}
+
 class Validator {
  public:
-  absl::Status ValidateGraph(const onnx::GraphProto& graph, int depth);
+  absl::Status ValidateGraph(const onnx::GraphProto& graph);
   absl::Status ValidateNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
-                             Names& defined, bool in_function, int depth);
+                             Names& defined, bool in_function);
 
  private:
-  absl::Status ValidateNode(const onnx::NodeProto& node, Names& defined, bool in_function,
-                            int depth);
-  absl::Status ValidateAttribute(const AttributeProto& attribute, bool in_function, int depth);
+  absl::Status ValidateNode(const onnx::NodeProto& node, Names& defined, bool in_function);
+  absl::Status ValidateAttribute(const AttributeProto& attribute, bool in_function);
   static absl::Status ValidateValues(
       const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values, const char* what,
       Names* defined);
@@ -61,6 +96,7 @@ absl::Status Validator::ValidateValues(
   for (int i = 0; i < values.size(); ++i) {
     const onnx::ValueInfoProto& value = values[i];
     if (value.name().empty()) return Invalid(absl::StrCat(what, " ", i, " has no name"));
+    WEFT_RETURN_IF_ERROR(CheckLength(what, value.name(), kMaxNameBytes));
     const std::string label = absl::StrCat(what, " ", Quoted(value.name()));
     if (defined != nullptr && !defined->insert(value.name()).second) {
       return Invalid(absl::StrCat(label, " occurs twice, expected unique names"));
@@ -71,11 +107,7 @@ absl::Status Validator::ValidateValues(
   return absl::OkStatus();
 }
 
-absl::Status Validator::ValidateGraph(const onnx::GraphProto& graph, int depth) {
-  if (depth > kMaxNesting) {
-    return Invalid(absl::StrCat("subgraphs are nested more than ", kMaxNesting,
-                                " deep; simplify the model's control flow"));
-  }
+absl::Status Validator::ValidateGraph(const onnx::GraphProto& graph) {
   Names defined;
   WEFT_RETURN_IF_ERROR(ValidateValues(graph.input(), "graph input", &defined));
   WEFT_RETURN_IF_ERROR(ValidateValues(graph.output(), "graph output", nullptr));
@@ -83,6 +115,7 @@ absl::Status Validator::ValidateGraph(const onnx::GraphProto& graph, int depth) 
   Names initializers;
   const auto add_initializer = [&](const std::string& name) -> absl::Status {
     if (name.empty()) return Invalid("an initializer has no name");
+    WEFT_RETURN_IF_ERROR(CheckLength("initializer", name, kMaxNameBytes));
     if (!initializers.insert(name).second) {
       return Invalid(absl::StrCat("initializer ", Quoted(name),
                                   " occurs twice, expected unique "
@@ -97,23 +130,27 @@ absl::Status Validator::ValidateGraph(const onnx::GraphProto& graph, int depth) 
   for (const onnx::SparseTensorProto& tensor : graph.sparse_initializer()) {
     WEFT_RETURN_IF_ERROR(add_initializer(tensor.values().name()));
   }
-  return ValidateNodes(graph.node(), defined, /*in_function=*/false, depth);
+  return ValidateNodes(graph.node(), defined, /*in_function=*/false);
 }
 
 absl::Status Validator::ValidateNodes(
     const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, Names& defined,
-    bool in_function, int depth) {
+    bool in_function) {
   for (int i = 0; i < nodes.size(); ++i) {
-    const absl::Status status = ValidateNode(nodes[i], defined, in_function, depth);
+    const absl::Status status = ValidateNode(nodes[i], defined, in_function);
     if (!status.ok()) return Annotate(status, NodeLabel(nodes[i], i));
   }
   return absl::OkStatus();
 }
 
-absl::Status Validator::ValidateNode(const onnx::NodeProto& node, Names& defined, bool in_function,
-                                     int depth) {
+absl::Status Validator::ValidateNode(const onnx::NodeProto& node, Names& defined,
+                                     bool in_function) {
   if (node.op_type().empty()) return Invalid("it has no op_type; the file is damaged");
+  WEFT_RETURN_IF_ERROR(CheckLength("its op_type", node.op_type(), kMaxOpNameBytes));
+  WEFT_RETURN_IF_ERROR(CheckLength("its domain", node.domain(), kMaxOpNameBytes));
+  WEFT_RETURN_IF_ERROR(CheckLength("its name", node.name(), kMaxNameBytes));
   for (const std::string& output : node.output()) {
+    WEFT_RETURN_IF_ERROR(CheckLength("its output", output, kMaxNameBytes));
     if (output.empty() || defined.insert(output).second) continue;
     return Invalid(absl::StrCat("its output ", Quoted(output),
                                 " is already defined by another node, an input or an initializer, "
@@ -126,23 +163,22 @@ absl::Status Validator::ValidateNode(const onnx::NodeProto& node, Names& defined
     if (!names.insert(attribute.name()).second) {
       return Invalid(absl::StrCat(label, " occurs twice"));
     }
-    const absl::Status status = ValidateAttribute(attribute, in_function, depth);
+    const absl::Status status = ValidateAttribute(attribute, in_function);
     if (!status.ok()) return Annotate(status, label);
   }
   return absl::OkStatus();
 }
 
-absl::Status Validator::ValidateAttribute(const AttributeProto& attribute, bool in_function,
-                                          int depth) {
+absl::Status Validator::ValidateAttribute(const AttributeProto& attribute, bool in_function) {
   if (!attribute.ref_attr_name().empty()) {
     if (in_function) return absl::OkStatus();
     return Invalid(absl::StrCat("it refers to the function attribute ",
                                 Quoted(attribute.ref_attr_name()), " but is not in a function"));
   }
   WEFT_RETURN_IF_ERROR(AttributeTypeOf(attribute).status());
-  if (attribute.has_g()) WEFT_RETURN_IF_ERROR(ValidateGraph(attribute.g(), depth + 1));
+  if (attribute.has_g()) WEFT_RETURN_IF_ERROR(ValidateGraph(attribute.g()));
   for (const onnx::GraphProto& graph : attribute.graphs()) {
-    WEFT_RETURN_IF_ERROR(ValidateGraph(graph, depth + 1));
+    WEFT_RETURN_IF_ERROR(ValidateGraph(graph));
   }
   return absl::OkStatus();
 }
@@ -177,7 +213,8 @@ absl::Status ValidateFunction(const onnx::FunctionProto& function) {
   for (const AttributeProto& attribute : function.attribute_proto()) {
     WEFT_RETURN_IF_ERROR(AttributeTypeOf(attribute).status());
   }
-  return Validator().ValidateNodes(function.node(), defined, /*in_function=*/true, 0);
+  WEFT_RETURN_IF_ERROR(CheckNesting(function.node()));
+  return Validator().ValidateNodes(function.node(), defined, /*in_function=*/true);
 }
 
 absl::Status ValidateIrVersion(int64_t version) {
@@ -246,7 +283,8 @@ absl::Status ValidateModel(const onnx::ModelProto& model) {
     const absl::Status status = ValidateFunction(function);
     if (!status.ok()) return Annotate(status, label);
   }
-  return Validator().ValidateGraph(model.graph(), 0);
+  WEFT_RETURN_IF_ERROR(CheckNesting(model.graph().node()));
+  return Validator().ValidateGraph(model.graph());
 }
 
 }  // namespace weft

@@ -44,7 +44,8 @@ absl::StatusOr<ValueType> DecodeTensorType(const onnx::TypeProto::Tensor& proto)
 absl::Status Unsupported(const std::string& what) {
   return absl::UnimplementedError(
       absl::StrCat("its type is ", what,
-                   ", expected a tensor, a sequence or an optional; convert it to tensors"));
+                   ", expected a tensor, or a sequence or optional of these (two in one another at "
+                   "most); convert it to tensors"));
 }
 
 }  // namespace
@@ -60,6 +61,9 @@ absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto) {
       (depth == 1 ? kind : element) = sequence ? ValueKind::kSequence : ValueKind::kOptional;
     }
     at = sequence ? &at->sequence_type().elem_type() : &at->optional_type().elem_type();
+  }
+  if (depth > 2) {
+    return Unsupported(absl::StrCat(depth, " sequences or optionals in one another"));
   }
   if (at->has_map_type()) return Unsupported("a map");
   if (at->has_sparse_tensor_type()) return Unsupported("a sparse tensor");

@@ -8,6 +8,9 @@
 namespace weft {
 namespace {
 
+// The distance of longer words would take long to compute, and says nothing.
+constexpr size_t kLongestWord = 1024;
+
 // Levenshtein's distance, with one row.
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -28,7 +31,9 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& candidates) {
   size_t nearest = std::max<size_t>(2, word.size() / 3) + 1;
   const std::string* best = nullptr;
+  if (word.size() > kLongestWord) return "";
   for (const std::string& candidate : candidates) {
+    if (candidate.size() > kLongestWord) continue;
     const size_t distance = EditDistance(word, candidate);
     if (distance < nearest && distance < candidate.size()) {
       nearest = distance;

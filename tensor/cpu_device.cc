@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,12 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 // Larger requests than this cannot be served, and are kept out of the arithmetic below.
 constexpr size_t kMaxAllocation = std::numeric_limits<size_t>::max() / 4;
+
+// Of this machine. Some systems promise more and end the process that comes to use it.
+size_t PhysicalMemory() {
+  const auto pages = static_cast<size_t>(std::max<int64_t>(sysconf(_SC_PHYS_PAGES), 0));
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -183,7 +190,7 @@ absl::Status HostDevice::Reserve(size_t bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat(info_.name, " cannot allocate ", bytes, " bytes: ", used,
                        " bytes are in use and its limit is ", limit,
-                       " bytes; use a smaller batch, more devices or a higher limit"));
+                       " bytes; use a smaller batch or more devices"));
     }
   } while (!bytes_in_use_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   size_t peak = peak_bytes_.load(std::memory_order_relaxed);
@@ -216,7 +223,11 @@ std::unique_ptr<Device> NewCpuDevice(DeviceInfo info) {
 
 Device& CpuDevice() {
   // Never destroyed: tensors in static storage may outlive any order of destruction.
-  static Device* const device = NewCpuDevice(DeviceInfo{}).release();
+  static Device* const device = [] {
+    DeviceInfo info;
+    info.memory_limit = PhysicalMemory();
+    return NewCpuDevice(std::move(info)).release();
+  }();
   return *device;
 }
 

@@ -97,7 +97,15 @@ absl::Status InferTile(InferenceContext& context) {
   }
   Dims dims;
   for (int axis = 0; axis < input.rank(); ++axis) {
-    dims.push_back(ProductOfDims({(*repeats)[axis], input.dim(axis)}, 0, 2));
+    const Dim& times = (*repeats)[axis];
+    const Dim& size = input.dim(axis);
+    if (times.is_known() && size.is_known() && size.size() > 0 &&
+        times.size() > kMaxDim / size.size()) {
+      return context.Error(absl::StrCat("input repeats asks for axis ", axis, " of size ",
+                                        size.size(), " ", times.size(),
+                                        " times; a dimension can be 2^40 at most"));
+    }
+    dims.push_back(ProductOfDims({times, size}, 0, 2));
   }
   return SetCheckedOutput(context, dtype, std::move(dims));
 }

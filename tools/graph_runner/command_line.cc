@@ -18,8 +18,18 @@
 namespace weft {
 namespace {
 
+// An error is a paragraph. What quotes a file at length keeps its beginning and its end.
+std::string AsParagraph(const std::string& text) {
+  constexpr size_t kHead = 2400;
+  constexpr size_t kTail = 800;
+  if (text.size() <= kHead + kTail) return text;
+  return absl::StrCat(text.substr(0, kHead), " [", text.size() - kHead - kTail,
+                      " characters left out] ", text.substr(text.size() - kTail));
+}
+
 int Fail(const absl::Status& status, const std::string& hint, Console& console) {
-  *console.err << "error: " << Printable(std::string(status.message())) << "\n" << hint;
+  *console.err << "error: " << AsParagraph(Printable(std::string(status.message()))) << "\n"
+               << hint;
   console.err->flush();
   return static_cast<int>(ExitCodeOf(status));
 }

@@ -37,22 +37,6 @@ absl::StatusOr<std::vector<std::string>> DataSets(FileSystem& files, const std::
   return sets;
 }
 
-absl::StatusOr<std::map<std::string, Value>> ReadInputs(FileSystem& files, const Graph& graph,
-                                                        const std::string& folder) {
-  std::map<std::string, Value> inputs;
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const ValueDef& input = graph.value(graph.inputs()[i]);
-    const std::string path = absl::StrCat(folder, "/input_", i, ".pb");
-    if (input.type.kind == ValueKind::kOptional && !files.Exists(path)) {
-      inputs[input.name] = Value::Optional(nullptr);
-      continue;
-    }
-    WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, path, input.type));
-    inputs[input.name] = std::move(read.value);
-  }
-  return inputs;
-}
-
 bool SameType(const Value& a, const Value& b) {
   return a.kind() == ValueKind::kTensor && b.kind() == ValueKind::kTensor &&
          a.tensor().dtype() == b.tensor().dtype() && a.tensor().shape() == b.tensor().shape();
@@ -101,7 +85,7 @@ absl::Status RunDataSets(FileSystem& files, const ConformanceCase& conformance_c
                          const std::vector<std::string>& sets, const Tolerance& tolerance) {
   WEFT_ASSIGN_OR_RETURN(RunnableModel model, Load(files, conformance_case.model, {}));
   for (const std::string& set : sets) {
-    WEFT_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(files, model.graph, set));
+    WEFT_ASSIGN_OR_RETURN(const auto inputs, ReadCaseInputs(files, model.graph, set));
     std::map<std::string, SymbolicShape> shapes = ShapesOtherThanDeclared(model.graph, inputs);
     if (!shapes.empty()) {
       WEFT_ASSIGN_OR_RETURN(model, Load(files, conformance_case.model, std::move(shapes)));
@@ -189,6 +173,22 @@ absl::StatusOr<std::vector<ConformanceCase>> ReadConformanceTable(
     cases.push_back({fields[path_column], op, absl::StrCat(test, "/", kModelFile), test, false});
   }
   return cases;
+}
+
+absl::StatusOr<std::map<std::string, Value>> ReadCaseInputs(FileSystem& files, const Graph& graph,
+                                                            const std::string& folder) {
+  std::map<std::string, Value> inputs;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ValueDef& input = graph.value(graph.inputs()[i]);
+    const std::string path = absl::StrCat(folder, "/input_", i, ".pb");
+    if (input.type.kind == ValueKind::kOptional && !files.Exists(path)) {
+      inputs[input.name] = Value::Optional(nullptr);
+      continue;
+    }
+    WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, path, input.type));
+    inputs[input.name] = std::move(read.value);
+  }
+  return inputs;
 }
 
 ConformanceResult RunConformanceCase(FileSystem& files, const ConformanceCase& conformance_case,

@@ -2,11 +2,14 @@
 #ifndef WEFT_TOOLS_GRAPH_RUNNER_CONFORMANCE_SUITE_H_
 #define WEFT_TOOLS_GRAPH_RUNNER_CONFORMANCE_SUITE_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/graph.h"
 #include "platform/file_system.h"
+#include "tensor/value.h"
 #include "tools/graph_runner/value_comparison.h"
 
 namespace weft {
@@ -36,6 +39,11 @@ absl::StatusOr<std::vector<ConformanceCase>> FindConformanceCases(const std::str
 // as many as have one of `ops` (empty: all). InvalidArgument naming file and line.
 absl::StatusOr<std::vector<ConformanceCase>> ReadConformanceTable(
     FileSystem& files, const std::string& path, const std::vector<std::string>& ops);
+
+// The inputs of `graph` from input_0.pb, input_1.pb, ... of a test_data_set_K; an optional that has
+// no file is left empty.
+absl::StatusOr<std::map<std::string, Value>> ReadCaseInputs(FileSystem& files, const Graph& graph,
+                                                            const std::string& folder);
 
 // Runs every data set of the case. What cannot be imported or run has failed; a case without data
 // is skipped.

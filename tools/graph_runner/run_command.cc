@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "executor/forward_runner.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/importer.h"
 #include "placement/nearest_name.h"
+#include "platform/clock.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
 #include "platform/status.h"
@@ -15,6 +18,8 @@
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/named_files.h"
 #include "tools/graph_runner/options.h"
+#include "tools/graph_runner/random_inputs.h"
+#include "tools/graph_runner/run_profile.h"
 #include "tools/graph_runner/value_files.h"
 #include "training/gradient_nodes.h"
 
@@ -56,26 +61,34 @@ class RunCommand final : public Command {
  public:
   std::string name() const override { return "run"; }
   std::string summary() const override {
-    return "Runs a model once on given inputs and writes its outputs to files";
+    return "Runs a model once on given or random inputs and writes its outputs to files";
   }
-  std::string usage() const override { return "MODEL.onnx --input NAME=FILE ... --output-dir DIR"; }
+  std::string usage() const override {
+    return "MODEL.onnx --input NAME=FILE ... | --random --output-dir DIR";
+  }
   std::vector<std::string> examples() const override {
     return {"graph_runner run model.onnx --input x=images.npy --output-dir out",
-            "graph_runner run model.onnx --input x=input_0.pb --output-dir out --threads 1",
             "graph_runner run lenet.onnx --input x=t10k-images-idx3-ubyte.gz --samples 5 "
-            "--output-dir out"};
+            "--output-dir out",
+            "graph_runner run model.onnx --random --dim N=4 --profile --output-dir out"};
   }
 
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
                    "a graph input and its file: .npy, .pb (ONNX's), or idx, plain or .gz")
-        ->type_name("NAME=FILE");
+        ->type_name("NAME=FILE")
+        ->allow_extra_args(false);
+    app.add_flag("--random", random_, "random values for the inputs without a file");
     app.add_option(
            "--output-dir", output_folder_,
            "gets NAME.npy for each output, or NAME.pb where .npy cannot hold it; made when missing")
         ->type_name("DIR")
         ->required();
+    app.add_option("--output-name", output_names_,
+                   "instead of the model's outputs: this value, which may be any; several times")
+        ->type_name("NAME")
+        ->allow_extra_args(false);
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
         ->type_name("N")
         ->check(AtLeastOne);
@@ -84,7 +97,20 @@ class RunCommand final : public Command {
     app.add_option("--threads", threads_, "threads of the computation (all cores)")
         ->type_name("N")
         ->check(AtLeastOne);
+    app.add_flag("--profile", profile_, "also the time of each operator and node");
     AddOutputFormat(app, format_);
+    app.add_option("--dim", dims_, "the size of a symbolic dimension of random inputs (1)")
+        ->type_name("NAME=SIZE")
+        ->allow_extra_args(false)
+        ->group("random inputs and profile");
+    app.add_option("--seed", seed_, "of random inputs (0)")
+        ->type_name("S")
+        ->group("random inputs and profile");
+    app.add_option("--repeat", repeats_,
+                   "run N times; with --profile (then 2 at least) the first is not counted")
+        ->type_name("N")
+        ->check(AtLeastOne)
+        ->group("random inputs and profile");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -95,28 +121,87 @@ class RunCommand final : public Command {
     auto model = ImportModelFile(RealFileSystem(), model_, options);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const absl::Status replaced = ReplaceGradientNodes(model->graph);
-    if (!replaced.ok()) return WithExitCode(replaced, ExitCode::kModel);
+    if (!replaced.ok()) return WithExitCode(InModel(replaced), ExitCode::kModel);
     auto inputs = ReadInputs(model->graph, *named);
     if (!inputs.ok()) return WithExitCode(inputs.status(), ExitCode::kData);
     const absl::Status fitted = FitShapes(*inputs, options, *model, console);
     if (!fitted.ok()) return WithExitCode(fitted, ExitCode::kModel);
+    const absl::Status chosen = ChooseOutputs(model->graph);
+    if (!chosen.ok()) return WithExitCode(chosen, ExitCode::kUsage);
 
     std::vector<std::string> order;
     for (ValueId id : model->graph.outputs()) order.push_back(model->graph.value(id).name);
-    ForwardRunner::Options runner_options;
-    runner_options.threads = threads_ > 0 ? threads_ : AvailableCores(RealFileSystem());
-    ForwardRunner runner(std::move(model->graph), runner_options);
-    const auto outputs = runner.Run(*inputs);
-    if (!outputs.ok()) return WithExitCode(outputs.status(), ExitCode::kModel);
+    RunProfile profile;
+    const auto outputs = RunModel(std::move(model->graph), *inputs, profile);
+    if (!outputs.ok()) return WithExitCode(InModel(outputs.status()), ExitCode::kModel);
     auto written = WriteOutputs(order, *outputs);
     if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
-    Report(*written, console);
+    Report(*written, profile, console);
     return ExitCode::kOk;
   }
 
  private:
+  // The same error, which says of what model it is.
+  absl::Status InModel(const absl::Status& status) const {
+    return Annotate(status, absl::StrCat("model '", model_, "'"));
+  }
+
+  // Makes the values of --output-name the graph's outputs.
+  absl::Status ChooseOutputs(Graph& graph) const {
+    if (output_names_.empty()) return absl::OkStatus();
+    std::vector<std::string> known;
+    for (const ValueId id : graph.outputs()) known.push_back(graph.value(id).name);
+    std::vector<ValueId> outputs;
+    for (const std::string& name : output_names_) {
+      const std::optional<ValueId> value = graph.FindValue(name);
+      if (!value) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--output-name ", name, ": model '", model_, "' has no such value; its ",
+                         "outputs are: ", absl::StrJoin(known, ", "), DidYouMean(name, known)));
+      }
+      if (std::find(outputs.begin(), outputs.end(), *value) != outputs.end()) {
+        return absl::InvalidArgumentError(absl::StrCat("--output-name names '", name, "' twice"));
+      }
+      outputs.push_back(*value);
+    }
+    graph.SetOutputs(std::move(outputs));
+    return absl::OkStatus();
+  }
+
+  // Runs as often as asked for; the outputs are those of the last run.
+  absl::StatusOr<std::map<std::string, Value>> RunModel(const Graph& graph,
+                                                        const std::map<std::string, Value>& inputs,
+                                                        RunProfile& profile) const {
+    ForwardRunner::Options options;
+    options.threads = threads_ > 0 ? threads_ : AvailableCores(RealFileSystem());
+    options.statistics = profile_;
+    profile.threads = options.threads;
+    ForwardRunner runner(graph.Clone(), options);
+    const int64_t runs = profile_ ? std::max<int64_t>(repeats_, 2) : repeats_;
+    std::vector<NodeStatistics> before;
+    absl::StatusOr<std::map<std::string, Value>> outputs;
+    for (int64_t run = 0; run < runs; ++run) {
+      const int64_t begin = RealClock().MonotonicNanos();
+      outputs = runner.Run(inputs);
+      if (!outputs.ok()) return outputs;
+      if (run == 0) {
+        before = runner.statistics();
+        continue;
+      }
+      profile.runs += 1;
+      profile.nanoseconds += RealClock().MonotonicNanos() - begin;
+    }
+    profile.nodes = Difference(runner.statistics(), before);
+    return outputs;
+  }
+
   absl::StatusOr<std::map<std::string, Value>> ReadInputs(
       const Graph& graph, const std::vector<NamedFile>& named) const {
+    absl::StatusOr<DimensionSizes> sizes = ParseDimensionSizes(dims_, graph);
+    if (sizes.ok() && !dims_.empty() && !random_) {
+      sizes = absl::InvalidArgumentError("--dim sizes random inputs: add --random");
+    }
+    if (!sizes.ok()) return WithExitCode(sizes.status(), ExitCode::kUsage);
     std::vector<std::string> known;
     for (ValueId id : graph.inputs()) known.push_back(graph.value(id).name);
     std::map<std::string, Value> inputs;
@@ -141,9 +226,13 @@ class RunCommand final : public Command {
         inputs[input.name] = Value::Optional(nullptr);
         continue;
       }
+      if (random_) {
+        WEFT_ASSIGN_OR_RETURN(inputs[input.name], RandomInput(input, *sizes, seed_));
+        continue;
+      }
       return absl::InvalidArgumentError(
           absl::StrCat("input '", input.name, "' (", input.type.ToString(),
-                       ") has no value: add --input ", input.name, "=FILE"));
+                       ") has no value: add --input ", input.name, "=FILE, or --random"));
     }
     return inputs;
   }
@@ -180,42 +269,55 @@ class RunCommand final : public Command {
     return written;
   }
 
-  void Report(const std::vector<WrittenOutput>& written, Console& console) const {
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const WrittenOutput& output : written) {
-      const std::vector<int64_t> classes = Argmaxes(output.value);
-      if (format_ == "json") {
-        nlohmann::ordered_json row = {
-            {"name", output.name}, {"file", output.path}, {"type", TypeName(output.value)}};
-        if (output.value.kind() == ValueKind::kTensor) {
-          const auto dims = output.value.tensor().shape().dims();
-          row["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
-          row["argmax"] = classes;
-        }
-        rows.push_back(std::move(row));
-        continue;
-      }
-      *console.out << Printable(output.name) << ": " << output.value.ToString() << "\n";
-      if (classes.empty()) continue;
-      *console.out << "  largest in row:";
-      for (size_t i = 0; i < std::min(classes.size(), kShownArgmaxes); ++i) {
-        *console.out << " " << classes[i];
-      }
-      *console.out << (classes.size() > kShownArgmaxes ? " ...\n" : "\n");
+  static nlohmann::ordered_json JsonOf(const WrittenOutput& output) {
+    nlohmann::ordered_json row = {
+        {"name", output.name}, {"file", output.path}, {"type", TypeName(output.value)}};
+    if (output.value.kind() == ValueKind::kTensor) {
+      const auto dims = output.value.tensor().shape().dims();
+      row["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
+      row["argmax"] = Argmaxes(output.value);
     }
+    return row;
+  }
+
+  static void Print(const WrittenOutput& output, Console& console) {
+    *console.out << Printable(output.name) << ": " << output.value.ToString() << "\n";
+    const std::vector<int64_t> classes = Argmaxes(output.value);
+    if (classes.empty()) return;
+    *console.out << "  largest in row:";
+    for (size_t i = 0; i < std::min(classes.size(), kShownArgmaxes); ++i) {
+      *console.out << " " << classes[i];
+    }
+    *console.out << (classes.size() > kShownArgmaxes ? " ...\n" : "\n");
+  }
+
+  void Report(const std::vector<WrittenOutput>& written, const RunProfile& profile,
+              Console& console) const {
     if (format_ == "json") {
-      *console.out << rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-    } else {
-      *console.err << "outputs are in " << Printable(output_folder_) << "\n";
+      nlohmann::ordered_json document = nlohmann::ordered_json::array();
+      for (const WrittenOutput& output : written) document.push_back(JsonOf(output));
+      if (profile_) document = {{"outputs", document}, {"profile", ProfileJson(profile)}};
+      *console.out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                   << "\n";
+      return;
     }
+    for (const WrittenOutput& output : written) Print(output, console);
+    if (profile_) *console.out << ProfileText(profile);
+    *console.err << "outputs are in " << Printable(output_folder_) << "\n";
   }
 
   std::string model_;
   std::vector<std::string> inputs_;
+  bool random_ = false;
+  uint64_t seed_ = 0;
+  std::vector<std::string> dims_;
   std::string output_folder_;
+  std::vector<std::string> output_names_;
   int64_t samples_ = 0;
   bool no_scale_ = false;
   int threads_ = 0;
+  bool profile_ = false;
+  int64_t repeats_ = 1;
   std::string format_ = "text";
 };
 

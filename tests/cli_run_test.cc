@@ -1,0 +1,229 @@
+// What `graph_runner run` takes and gives beyond files of inputs: random values, chosen outputs,
+// profiles.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "graph/graph.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "platform/file_system.h"
+#include "tensor/tensor.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/exit_code.h"
+#include "tools/graph_runner/random_inputs.h"
+#include "tools/graph_runner/run_profile.h"
+#include "training/data_file.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// y = -relu(x) for x [N,4], with the value "middle" between the two.
+std::string TwoNodes() {
+  const std::string path = TestPath("model.onnx");
+  WriteTestFile(path, WireModel(17,
+                                {{"positive", "Relu", {"x"}, {"middle"}},
+                                 {"negated", "Neg", {"middle"}, {"y"}}},
+                                "x", "y"));
+  return path;
+}
+
+Tensor ReadOutput(const std::string& folder, const std::string& name) {
+  const auto tensor = ReadDataFile(RealFileSystem(), folder + "/" + name + ".npy");
+  EXPECT_TRUE(tensor.ok()) << tensor.status();
+  return tensor.value_or(Tensor());
+}
+
+// The output y of a run on random inputs.
+Tensor RunOnRandom(const std::string& model, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = {"run", model, "--output-dir", TestPath("out")};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const CommandResult result = RunCommand(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return ReadOutput(TestPath("out"), "y");
+}
+
+TEST(RandomInputs, AreTheSameForASeed) {
+  const std::string model = TwoNodes();
+  const Tensor first = RunOnRandom(model, {"--random", "--seed", "7"});
+  EXPECT_EQ(first.shape(), Shape({1, 4}));
+  EXPECT_TRUE(BitwiseEqual(first, RunOnRandom(model, {"--random", "--seed", "7"})));
+  EXPECT_FALSE(BitwiseEqual(first, RunOnRandom(model, {"--random", "--seed", "8"})));
+}
+
+TEST(RandomInputs, HaveTheSizesThatAreAskedFor) {
+  EXPECT_EQ(RunOnRandom(TwoNodes(), {"--random", "--dim", "N=3"}).shape(), Shape({3, 4}));
+  EXPECT_EQ(RunOnRandom(TwoNodes(), {"--dim=N=0", "--random"}).shape(), Shape({0, 4}));
+}
+
+void ExpectUsage(const std::vector<std::string>& flags, const std::string& part) {
+  std::vector<std::string> arguments = {"run", TwoNodes(), "--output-dir", TestPath("out")};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const CommandResult result = RunCommand(arguments);
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << result.out;
+  EXPECT_THAT(result.err, HasSubstr(part));
+}
+
+TEST(RandomInputs, SayWhatIsWrongWithASize) {
+  ExpectUsage({"--random", "--dim", "M=3"},
+              "--dim M=3: no input has a dimension called 'M'; there are: N");
+  ExpectUsage({"--random", "--dim", "N=many"}, "--dim N=many: expected NAME=SIZE");
+  ExpectUsage({"--random", "--dim", "N=-1"}, "--dim N=-1: expected NAME=SIZE");
+  ExpectUsage({"--random", "--dim", "N=1,N=2"}, "gives 'N' twice");
+  ExpectUsage({"--dim", "N=1"}, "add --random");
+}
+
+ValueDef InputOf(DType dtype, SymbolicShape shape) {
+  ValueDef input;
+  input.name = "x";
+  input.type = {ValueKind::kTensor, dtype, std::move(shape)};
+  return input;
+}
+
+// Least and largest of many random elements.
+std::vector<double> RangeOf(DType dtype) {
+  const auto value = RandomInput(InputOf(dtype, SymbolicShape({Dim(4000)})), {}, 1);
+  EXPECT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->tensor().dtype(), dtype);
+  const std::vector<double> elements = ToDoubles(value->tensor()).value();
+  const auto [least, largest] = std::minmax_element(elements.begin(), elements.end());
+  return {*least, *largest};
+}
+
+TEST(RandomInputs, AreInTheRangeOfTheirType) {
+  EXPECT_THAT(RangeOf(DType::kInt64), ElementsAre(0, 9));
+  EXPECT_THAT(RangeOf(DType::kUint16), ElementsAre(0, 9));
+  EXPECT_THAT(RangeOf(DType::kInt8), ElementsAre(-128, 127));
+  EXPECT_THAT(RangeOf(DType::kUint8), ElementsAre(0, 255));
+  EXPECT_THAT(RangeOf(DType::kInt4), ElementsAre(-8, 7));
+  EXPECT_THAT(RangeOf(DType::kUint2), ElementsAre(0, 3));
+  EXPECT_THAT(RangeOf(DType::kBool), ElementsAre(0, 1));
+}
+
+TEST(RandomInputs, AreNormalForFloats) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBfloat16}) {
+    const auto value = RandomInput(InputOf(dtype, SymbolicShape({Dim(40000)})), {}, 1);
+    ASSERT_TRUE(value.ok()) << value.status();
+    const std::vector<double> elements = ToDoubles(value->tensor()).value();
+    double sum = 0;
+    double squares = 0;
+    for (const double element : elements) {
+      sum += element;
+      squares += element * element;
+    }
+    EXPECT_NEAR(sum / 40000, 0, 0.02);  // four standard deviations of the mean
+    EXPECT_NEAR(squares / 40000, 1, 0.03);
+  }
+}
+
+TEST(RandomInputs, AreLettersForStrings) {
+  const auto value = RandomInput(InputOf(DType::kString, SymbolicShape({Dim(3)})), {}, 1);
+  ASSERT_TRUE(value.ok()) << value.status();
+  for (const std::string& text : value->tensor().strings()) {
+    EXPECT_EQ(text.size(), 4u);
+    EXPECT_THAT(std::vector<char>(text.begin(), text.end()),
+                Each(::testing::AllOf(::testing::Ge('a'), ::testing::Le('z'))));
+  }
+}
+
+TEST(RandomInputs, AreRefusedForUnknownRanks) {
+  const auto value = RandomInput(InputOf(DType::kFloat32, SymbolicShape()), {}, 1);
+  ASSERT_FALSE(value.ok());
+  EXPECT_THAT(std::string(value.status().message()), HasSubstr("--input x=FILE"));
+}
+
+TEST(OutputNames, MayBeAnyValues) {
+  const std::string model = TwoNodes();
+  const CommandResult result = RunCommand({"run", model, "--random", "--output-name", "middle",
+                                           "--output-name", "x", "--output-dir", TestPath("out")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("middle: "));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("y: ")));
+  const std::vector<double> x = ToDoubles(ReadOutput(TestPath("out"), "x")).value();
+  const std::vector<double> middle = ToDoubles(ReadOutput(TestPath("out"), "middle")).value();
+  ASSERT_EQ(x.size(), 4u);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(middle[i], std::max(x[i], 0.0));
+}
+
+TEST(OutputNames, AreCheckedAgainstTheModel) {
+  ExpectUsage({"--random", "--output-name", "yy"}, "has no such value; its outputs are: y");
+  ExpectUsage({"--random", "--output-name", "y", "--output-name", "y"}, "names 'y' twice");
+}
+
+TEST(Profile, IsATableOfOperatorsAndNodes) {
+  const CommandResult result = RunCommand({"run", TwoNodes(), "--random", "--profile", "--repeat",
+                                           "5", "--threads", "1", "--output-dir", TestPath("out")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("profile: 4 runs on 1 thread, "));
+  EXPECT_THAT(result.out, HasSubstr("\n  operator "));
+  EXPECT_THAT(result.out, HasSubstr("\n  Relu "));
+  EXPECT_THAT(result.out, HasSubstr("\n  negated (Neg) "));
+}
+
+TEST(Profile, IsForProgramsToo) {
+  const CommandResult result =
+      RunCommand({"run", TwoNodes(), "--random", "--profile", "--repeat", "5", "--output", "json",
+                  "--output-dir", TestPath("out")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["outputs"][0]["name"], "y");
+  const auto& profile = document["profile"];
+  EXPECT_EQ(profile["runs"], 4);
+  EXPECT_GT(profile["milliseconds_per_run"].get<double>(), 0);
+  double in_nodes = 0;
+  ASSERT_EQ(profile["nodes"].size(), 2u);
+  for (const auto& node : profile["nodes"]) {
+    EXPECT_EQ(node["calls"], 4);
+    in_nodes += node["milliseconds_per_run"].get<double>();
+  }
+  double in_operators = 0;
+  for (const auto& row : profile["operators"]) {
+    EXPECT_EQ(row["nodes"], 1);
+    in_operators += row["milliseconds_per_run"].get<double>();
+  }
+  EXPECT_NEAR(in_nodes, in_operators, 1e-9);
+  EXPECT_LE(in_nodes, profile["milliseconds_per_run"].get<double>());
+}
+
+TEST(Profile, AddsUpNodesOfAnOperatorAndSortsByTime) {
+  RunProfile profile;
+  profile.runs = 2;
+  profile.threads = 3;
+  profile.nanoseconds = 40'000'000;
+  profile.nodes = {{"a", "Conv", Phase::kForward, 2, 4'000'000},
+                   {"b", "Gemm", Phase::kForward, 2, 6'000'000},
+                   {"c", "Conv", Phase::kForward, 2, 8'000'000}};
+  EXPECT_EQ(ProfileText(profile),
+            R"(profile: 2 runs on 3 threads, 20.000 ms a run, of which 9.000 in nodes
+  operator                                           nodes    ms a run      %
+  Conv                                                   2       6.000   30.0
+  Gemm                                                   1       3.000   15.0
+  node (operator)                                    calls    ms a run      %
+  c (Conv)                                               2       4.000   20.0
+  b (Gemm)                                               2       3.000   15.0
+  a (Conv)                                               2       2.000   10.0
+)");
+}
+
+TEST(Profile, LeavesTheFirstRunOut) {
+  const std::vector<NodeStatistics> first = {{"a", "Conv", Phase::kForward, 1, 100},
+                                             {"once", "Neg", Phase::kForward, 1, 5}};
+  const std::vector<NodeStatistics> all = {{"a", "Conv", Phase::kForward, 3, 160},
+                                           {"once", "Neg", Phase::kForward, 1, 5},
+                                           {"b", "Gemm", Phase::kForward, 2, 8}};
+  const std::vector<NodeStatistics> difference = Difference(all, first);
+  ASSERT_EQ(difference.size(), 2u);
+  EXPECT_EQ(difference[0].node, "a");
+  EXPECT_EQ(difference[0].calls, 2);
+  EXPECT_EQ(difference[0].nanoseconds, 60);
+  EXPECT_EQ(difference[1].node, "b");
+}
+
+}  // namespace
+}  // namespace weft::testing
