@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/message.h"
 #include "gtest/gtest.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/tensor_proto.h"
 #include "onnx_import/testing/test_models.h"
 #include "onnx_import/trainable.h"
+#include "onnx_import/wire.pb.h"
 #include "platform/file_system.h"
 
 namespace weft::testing {
@@ -98,6 +100,81 @@ TEST_F(Corpora, TrainedTensorsComeBack) {
     EXPECT_EQ(had_external, path.find("resnet18") != path.npos);
     if (had_external) continue;
     EXPECT_EQ(exported->bytes.size(), model->file.bytes().size());
+  }
+}
+
+// Fields of another schema than ours, in every message of the model.
+void AddUnknownFields(google::protobuf::Message& message) {
+  const auto& reflection = *message.GetReflection();
+  reflection.MutableUnknownFields(&message)->AddLengthDelimited(999, "of the future");
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->message_type() == nullptr) continue;
+    if (!field->is_repeated()) {
+      AddUnknownFields(*reflection.MutableMessage(&message, field));
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      AddUnknownFields(*reflection.MutableRepeatedMessage(&message, field, i));
+    }
+  }
+}
+
+// What exporters and their users put beside the graph.
+void Annotate(onnx::ModelProto& model) {
+  AddUnknownFields(model);
+  model.set_doc_string("a model with a story");
+  model.set_domain("test.domain");
+  model.set_model_version(42);
+  onnx::StringStringEntryProto& entry = *model.add_metadata_props();
+  entry.set_key("author");
+  entry.set_value("somebody");
+  model.mutable_graph()->set_doc_string("of the graph");
+  for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) {
+    node.set_doc_string("of a node");
+  }
+}
+
+// The model without the elements of its tensors.
+std::string WithoutPayloads(const std::string& bytes) {
+  onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(bytes));
+  const auto strip = [](onnx::TensorProto& tensor) {
+    tensor.clear_raw_data();
+    tensor.clear_float_data();
+  };
+  for (onnx::TensorProto& tensor : *model.mutable_graph()->mutable_initializer()) strip(tensor);
+  for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) {
+    if (node.op_type() != "Constant") continue;
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_t()) strip(*attribute.mutable_t());
+    }
+  }
+  return model.SerializeAsString();
+}
+
+TEST_F(Corpora, TrainingChangesPayloadsAlone) {
+  const std::vector<std::string> paths = ModelsBelow(folder_ + "/models");
+  ASSERT_EQ(paths.size(), 7u);
+  for (const std::string& path : paths) {
+    SCOPED_TRACE(path);
+    onnx::ModelProto proto;
+    ASSERT_TRUE(proto.ParseFromString(*RealFileSystem().ReadFile(path)));
+    Annotate(proto);
+    const auto file = ModelFile::Parse(proto.SerializeAsString(), path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto model = ImportModel(*file);
+    ASSERT_TRUE(model.ok()) << model.status();
+    std::map<std::string, Tensor> trained;
+    for (const ImportedParameter& parameter : model->parameters) {
+      trained[parameter.name] = Tensor::Zeros(parameter.dtype, parameter.shape).value();
+    }
+    const auto exported = ExportTrained(*model, trained);
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    EXPECT_TRUE(WithoutPayloads(exported->bytes) ==
+                WithoutPayloads(std::string(model->file.bytes())));
+    EXPECT_EQ(exported->bytes == model->file.bytes(), trained.empty());
   }
 }
 
