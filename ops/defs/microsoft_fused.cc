@@ -129,17 +129,31 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "BiasSoftmax")
 
 // ---- Products and convolutions with what follows them
 
+// transBatchA and transBatchB: axis 0 stands for the rows (of the stored matrix) and the axes
+// behind it, but the last, for batches. The order that moves it to its place in front of the last.
+std::vector<int64_t> RowsBehindBatches(int64_t rank) {
+  std::vector<int64_t> order;
+  for (int64_t axis = 1; axis < rank - 1; ++axis) order.push_back(axis);
+  order.push_back(0);
+  order.push_back(rank - 1);
+  return order;
+}
+
 absl::StatusOr<Values> ExpandFusedMatMul(ExpandContext& context) {
   GraphBuilder& b = context.builder();
   const Node& node = context.node();
   const Attributes& attributes = node.attributes;
-  if (attributes.Int("transBatchA", 0) != 0 || attributes.Int("transBatchB", 0) != 0) {
-    return absl::UnimplementedError(
-        absl::StrCat("node '", node.name,
-                     "': FusedMatMul with transBatchA or transBatchB is not supported; "
-                     "export the model without this fusion"));
-  }
   Values operands = {node.inputs[0], node.inputs[1]};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (attributes.Int(i == 0 ? "transBatchA" : "transBatchB", 0) == 0) continue;
+    const SymbolicShape shape = b.type(operands[i]).shape;
+    if (!shape.has_rank()) {
+      return absl::UnimplementedError(absl::StrCat("node '", node.name, "' (", node.op,
+                                                   "): the rank of input ", i, " is not known"));
+    }
+    if (shape.rank() < 3) continue;  // no batches
+    operands[i] = b.Op("Transpose", {operands[i]}, {{"perm", RowsBehindBatches(shape.rank())}});
+  }
   bool matrices = true;
   for (const ValueId operand : operands) {
     const SymbolicShape& shape = b.type(operand).shape;
@@ -159,8 +173,19 @@ absl::StatusOr<Values> ExpandFusedMatMul(ExpandContext& context) {
 absl::Status InferFusedMatMul(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
   const DType dtype = context.InputType(0).dtype;
-  const SymbolicShape& a = context.InputShape(0);
-  const SymbolicShape& b = context.InputShape(1);
+  const auto stored = [&](int i, const char* flag) {
+    const SymbolicShape& shape = context.InputShape(i);
+    if (context.attributes().Int(flag, 0) == 0 || !shape.has_rank() || shape.rank() < 3) {
+      return shape;
+    }
+    Dims dims;
+    for (const int64_t axis : RowsBehindBatches(shape.rank())) {
+      dims.push_back(shape.dim(static_cast<int>(axis)));
+    }
+    return SymbolicShape(std::move(dims));
+  };
+  const SymbolicShape a = stored(0, "transBatchA");
+  const SymbolicShape b = stored(1, "transBatchB");
   const bool matrices = a.has_rank() && b.has_rank() && a.rank() >= 2 && b.rank() >= 2;
   if (!matrices) {
     context.SetOutput(0, dtype, SymbolicShape());

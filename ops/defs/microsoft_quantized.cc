@@ -41,7 +41,8 @@ absl::Status CheckCount(const InferenceContext& context, int input, int64_t want
       absl::StrCat("input ", input, " is ", shape->ToString(), ", expected ", wanted, " elements"));
 }
 
-// (B, scales, zero_points) -> [N, K] of the scales' type.
+// (B, scales, zero_points, g_idx) -> [N, K] of the scales' type. g_idx says for each of the K
+// columns whose scale and zero point it has (columns that were sorted before they were quantized).
 absl::Status InferDequantizeBlocks(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const Blocks blocks, ReadBlocks(context));
   const int64_t count = blocks.rows * blocks.per_row();
@@ -51,6 +52,13 @@ absl::Status InferDequantizeBlocks(InferenceContext& context) {
     const bool packed = context.InputType(2).dtype == DType::kUint8;
     const int64_t row_bytes = (blocks.per_row() * blocks.bits + 7) / 8;
     WEFT_RETURN_IF_ERROR(CheckCount(context, 2, packed ? blocks.rows * row_bytes : count));
+  }
+  if (context.HasInput(3)) {
+    const std::optional<Shape> groups = context.InputShape(3).ToConcrete();
+    const int64_t padded = blocks.per_row() * blocks.size;
+    if (!groups.has_value() || groups->num_elements() != padded) {
+      WEFT_RETURN_IF_ERROR(CheckCount(context, 3, blocks.columns));
+    }
   }
   return SetCheckedOutput(context, context.InputType(1).dtype,
                           {Dim(blocks.rows), Dim(blocks.columns)});
@@ -67,6 +75,7 @@ WEFT_REGISTER_OP(WithBlocks(OpSchema::Weft("DequantizeBlocks")
                                 .Input("B", {DType::kUint8})
                                 .Input("scales", kFloatTypes)
                                 .OptionalInput("zero_points")
+                                .OptionalInput("g_idx", {DType::kInt32})
                                 .Output("weight")
                                 .Infer(InferDequantizeBlocks)
                                 .NoGradient()));
@@ -91,12 +100,8 @@ absl::StatusOr<std::vector<ValueId>> ExpandMatMulNBits(ExpandContext& context) {
   GraphBuilder& b = context.builder();
   const Node& node = context.node();
   const auto input = [&](size_t i) { return i < node.inputs.size() ? node.inputs[i] : kNoValue; };
-  if (input(4).valid()) {
-    return absl::UnimplementedError(
-        absl::StrCat("node '", node.name, "': MatMulNBits with g_idx is not supported"));
-  }
-  std::vector<ValueId> parts = {node.inputs[1], node.inputs[2]};
-  if (input(3).valid()) parts.push_back(input(3));
+  std::vector<ValueId> parts = {node.inputs[1], node.inputs[2], input(3), input(4)};
+  while (!parts.back().valid()) parts.pop_back();
   Attributes attributes;
   for (const char* name : {"K", "N", "bits", "block_size"}) {
     if (node.attributes.Has(name)) attributes.Set(name, node.attributes.Int(name, 0));

@@ -265,5 +265,75 @@ TEST(Microsoft, MatMulOfBlocksOfFourBits) {
       0, expected));
 }
 
+TEST(Microsoft, MatMulOfBlocksWhoseColumnsWereSorted) {
+  const int64_t rows = 2, columns = 24, size = 16;
+  const Tensor a = RandomTensor({3, columns}, 1), scales = RandomTensor({rows * 2}, 2);
+  const Tensor bytes = RandomTensor({rows, 2, size}, 3, 0, 256, DType::kUint8);
+  const Tensor zeros = Tensor::Of<uint8_t>({rows * 2}, std::vector<uint8_t>{3, 7, 130, 255});
+  std::vector<int32_t> groups;
+  for (int32_t k = 0; k < columns; ++k) groups.push_back(k * 5 % 3 % 2);
+  Row expected;
+  for (int64_t i = 0; i < 3 * rows; ++i) {
+    const int64_t n = i % rows;
+    double sum = 0;
+    for (int64_t k = 0; k < columns; ++k) {
+      const int64_t group = n * 2 + groups[static_cast<size_t>(k)];
+      const int q = bytes.data<uint8_t>()[n * 2 * size + k];
+      sum += At(a, i / rows * columns + k) * (q - zeros.data<uint8_t>()[group]) * At(scales, group);
+    }
+    expected.push_back(sum);
+  }
+  OpCase product{
+      .domain = "com.microsoft",
+      .op = "MatMulNBits",
+      .attributes = {{"N", rows}, {"K", columns}, {"bits", int64_t{8}}, {"block_size", size}},
+      .inputs = {a, bytes, scales, zeros, Tensor::Of<int32_t>({columns}, groups)}};
+  EXPECT_TRUE(Gives(product, 0, expected));
+}
+
+// Operand A of FusedMatMul with transBatchA: its rows are axis 0, its batches the axes between.
+TEST(Microsoft, FusedMatMulOfRowsInFrontOfBatches) {
+  const Tensor a = RandomTensor({5, 2, 3, 4}, 1), b = RandomTensor({2, 3, 4, 6}, 2);
+  Row expected;
+  for (int64_t batch = 0; batch < 6; ++batch) {
+    for (int64_t m = 0; m < 5; ++m) {
+      for (int64_t n = 0; n < 6; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < 4; ++k) {
+          sum += At(a, (m * 6 + batch) * 4 + k) * At(b, (batch * 4 + k) * 6 + n);
+        }
+        expected.push_back(sum);
+      }
+    }
+  }
+  EXPECT_TRUE(Gives({.domain = "com.microsoft",
+                     .op = "FusedMatMul",
+                     .attributes = {{"transBatchA", int64_t{1}}},
+                     .inputs = {a, b}},
+                    0, expected));
+}
+
+// Both of B's flags: [N, batches..., K].
+TEST(Microsoft, FusedMatMulOfColumnsInFrontOfBatches) {
+  const Tensor a = RandomTensor({2, 5, 4}, 1), b = RandomTensor({6, 2, 4}, 2);
+  Row expected;
+  for (int64_t batch = 0; batch < 2; ++batch) {
+    for (int64_t m = 0; m < 5; ++m) {
+      for (int64_t n = 0; n < 6; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < 4; ++k) {
+          sum += At(a, (batch * 5 + m) * 4 + k) * At(b, (n * 2 + batch) * 4 + k);
+        }
+        expected.push_back(sum);
+      }
+    }
+  }
+  EXPECT_TRUE(Gives({.domain = "com.microsoft",
+                     .op = "FusedMatMul",
+                     .attributes = {{"transB", int64_t{1}}, {"transBatchB", int64_t{1}}},
+                     .inputs = {a, b}},
+                    0, expected));
+}
+
 }  // namespace
 }  // namespace weft::testing
