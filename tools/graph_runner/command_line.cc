@@ -12,6 +12,7 @@
 #include "placement/nearest_name.h"
 #include "platform/file_system.h"
 #include "tools/graph_runner/help_text.h"
+#include "tools/graph_runner/job_file.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/version.h"
 
@@ -99,6 +100,8 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
         ->type_name("FILE.so")
         ->group("custom operators");
   }
+  bool print_job = false;
+  if (command.reads_models()) AddJobFile(app, print_job);
   const HelpRequest help = RequestedHelp(arguments);
   if (help != HelpRequest::kNone) {
     *console.out << (help == HelpRequest::kAll ? FullHelp(command, app) : ShortHelp(command, app));
@@ -106,6 +109,10 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   }
   const std::string wrong = Parse(app, arguments);
   if (!wrong.empty()) return FailUsage(wrong, command.name(), console);
+  if (print_job) {
+    *console.out << JobFileText(app);
+    return 0;
+  }
   for (const std::string& path : op_libraries) {
     const auto library = LoadOpLibrary(RealFileSystem(), path);
     if (!library.ok()) return Fail(WithExitCode(library.status(), ExitCode::kPlan), "", console);

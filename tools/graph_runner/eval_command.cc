@@ -1,7 +1,6 @@
 #include <ostream>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "platform/clock.h"
@@ -28,15 +27,14 @@ class EvalCommand final : public Command {
     return {
         "graph_runner eval trained.onnx --data x=test.npy --labels labels.npy",
         "graph_runner eval trained.onnx --data x=x.gz --labels y.gz --metric accuracy,top5,loss",
-        "graph_runner eval prices.onnx --data x=x.npy --labels y.npy --loss mse --metric r2,mae "
-        "--output json"};
+        "graph_runner eval prices.onnx --data x=x.npy --labels y.npy --loss mse --metric r2,mae"};
   }
 
   void AddOptions(CLI::App& app) override {
     flags_.AddModel(app);
     flags_.AddData(app, /*required=*/true);
     app.add_option("--metric", metrics_,
-                   absl::StrCat(MetricKinds(), "; several by commas (accuracy)"))
+                   "accuracy, topK, loss, perplexity, mae, mse, r2 (accuracy)")
         ->type_name("NAME[,NAME]")
         ->delimiter(',');
     flags_.AddLoss(app);

@@ -55,12 +55,12 @@ absl::StatusOr<GroupNumbers> ParseGroups(const char* flag, const std::vector<std
 }  // namespace
 
 void OptimizerFlags::AddLoss(CLI::App& app) {
-  app.add_option("--loss", loss_,
-                 absl::StrCat(absl::StrJoin(LossKinds(), ", "),
-                              ", or output:NAME if the graph computes it (softmax_cross_entropy)"))
+  app.add_option("--loss", loss_, "softmax_cross_entropy, mse, mae, huber, ... or output:NAME")
       ->type_name("LOSS");
-  app.add_option("--loss-output", loss_options_.output,
-                 "the model's output that loss and metrics look at (the first)")
+  app.add_option(
+         "--loss-output", loss_options_.output,
+         absl::StrCat("the model's output that loss and metrics look at (the first). Losses: ",
+                      absl::StrJoin(LossKinds(), ", ")))
       ->type_name("NAME")
       ->group(kLossOptions);
   app.add_option("--class-axis", loss_options_.class_axis,
@@ -91,11 +91,9 @@ void OptimizerFlags::AddLoss(CLI::App& app) {
 
 void OptimizerFlags::AddOptimizer(CLI::App& app) {
   app.add_option("--optimizer", optimizer_.kind,
-                 absl::StrCat(absl::StrJoin(OptimizerKinds(), ", "), " (sgd)"))
+                 "sgd, momentum, adam, adamw, lamb, lion, ... (sgd)")
       ->type_name("NAME");
-  app.add_option("--lr", learning_rates_,
-                 "learning rate (PyTorch's: 0.001 for adam, 0.01 for sgd); 'head/*=1e-2' sets that "
-                 "of parameters by name; may come several times")
+  app.add_option("--lr", learning_rates_, "learning rate; 'head/*=1e-2' is that of some, by name")
       ->type_name("X|PATTERN=X")
       ->allow_extra_args(false);
   AddOptimizerNumbers(app);
