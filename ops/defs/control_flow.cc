@@ -9,6 +9,7 @@
 #include "graph/inference.h"
 #include "graph/node_bodies.h"
 #include "graph/op_schema.h"
+#include "ops/defs/control_flow_gradient.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -126,7 +127,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("If")
                      .Attr("else_branch", AttributeType::kGraph, /*required=*/true)
                      .Attr(CapturesAttribute("then_branch"), AttributeType::kStrings)
                      .Attr(CapturesAttribute("else_branch"), AttributeType::kStrings)
-                     .Infer(InferIf));
+                     .Infer(InferIf)
+                     .Gradient(IfGradient));
 
 // ---- Loop
 
@@ -173,6 +175,34 @@ absl::StatusOr<std::vector<ValueType>> SettleTypes(InferenceContext& context, co
   return outputs;
 }
 
+bool IsTrue(const Tensor& tensor) {
+  return tensor.dtype() == DType::kBool && tensor.num_elements() == 1 && tensor.data<bool>()[0];
+}
+
+// How many rounds a loop has: M, where that is known and nothing ends it before.
+Dim RoundsOf(const InferenceContext& context, const NodeBody& body, int own) {
+  if (own < 1 || !context.HasInput(0) || body.graph->outputs().empty()) return Dim();
+  const Tensor* rounds = context.InputValue(0);
+  if (rounds == nullptr || rounds->dtype() != DType::kInt64 || rounds->num_elements() != 1) {
+    return Dim();
+  }
+  if (own > 1 && context.HasInput(1)) {
+    const Tensor* start = context.InputValue(1);
+    if (start == nullptr || !IsTrue(*start)) return Dim();
+  }
+  const Graph& graph = *body.graph;
+  ValueId goes_on = graph.outputs()[0];
+  while (graph.value(goes_on).source == ValueSource::kNode &&
+         graph.node(graph.value(goes_on).producer).op == "Identity") {
+    goes_on = graph.node(graph.value(goes_on).producer).inputs[0];
+  }
+  const ValueDef& value = graph.value(goes_on);
+  const bool handed_on = body.num_inputs() > 1 && goes_on == graph.inputs()[1];
+  const bool always = value.source == ValueSource::kConstant && IsTrue(value.constant);
+  const int64_t count = rounds->data<int64_t>()[0];
+  return (handed_on || always) && count >= 0 && count <= kMaxDim ? Dim(count) : Dim();
+}
+
 absl::Status InferLoop(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const NodeBody body, BodyOf(context, "body"));
   const int own = NumOwnInputs(context.node());
@@ -185,10 +215,11 @@ absl::Status InferLoop(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<ValueType> outputs,
                         SettleTypes(context, body, fixed, carried, {}, 1));
   WEFT_RETURN_IF_ERROR(CheckOutputs(context, outputs.size() - 1, "its body"));
+  const Dim rounds = RoundsOf(context, body, own);
   for (int i = 0; i < context.num_outputs(); ++i) {
     const auto at = static_cast<size_t>(i);
     context.SetOutput(i,
-                      at < carried.size() ? carried[at] : StackedType(outputs[at + 1], 0, Dim()));
+                      at < carried.size() ? carried[at] : StackedType(outputs[at + 1], 0, rounds));
   }
   return absl::OkStatus();
 }
@@ -203,7 +234,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Loop")
                      .VariadicOutput("v_final_and_scan_outputs")
                      .Attr("body", AttributeType::kGraph, /*required=*/true)
                      .Attr(CapturesAttribute("body"), AttributeType::kStrings)
-                     .Infer(InferLoop));
+                     .Infer(InferLoop)
+                     .Gradient(LoopGradient));
 
 // ---- Scan
 
@@ -269,7 +301,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Scan")
                      .Attr("scan_output_axes", AttributeType::kInts)
                      .Attr("scan_output_directions", AttributeType::kInts)
                      .Attr(CapturesAttribute("body"), AttributeType::kStrings)
-                     .Infer(InferScan));
+                     .Infer(InferScan)
+                     .Gradient(ScanGradient));
 
 // Scan as operator set 8 had it: every input has a batch axis 0 and scan inputs have the sequence
 // on axis 1; input 0, which may be omitted, says how long each sequence of the batch is. Of
