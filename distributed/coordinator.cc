@@ -165,6 +165,15 @@ absl::Status Coordinator::RunSteps(const std::vector<StepRange>& ranges,
   return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
 }
 
+absl::StatusOr<std::vector<CheckpointWrite>> Coordinator::PollCheckpoint(bool wait) {
+  std::vector<CheckpointWrite> writes(clients_.size());
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(writes[i], clients_[i]->PollCheckpoint(wait));
+    return absl::OkStatus();
+  }));
+  return writes;
+}
+
 absl::StatusOr<std::vector<WorkerTraffic>> Coordinator::ReadTraffic() {
   std::vector<WorkerTraffic> traffic(clients_.size());
   WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {

@@ -49,6 +49,9 @@ class Coordinator {
   // All workers run the ranges; `report` gets rank 0's reports, in order, from another thread.
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
+  // By rank: what became of the newest checkpoint (StepRange::checkpoint), once it is written on
+  // all ranks if `wait`.
+  absl::StatusOr<std::vector<CheckpointWrite>> PollCheckpoint(bool wait);
   // What each worker has sent since it joined, by rank.
   absl::StatusOr<std::vector<WorkerTraffic>> ReadTraffic();
   // Of all workers' processes, by rank.
@@ -56,6 +59,8 @@ class Coordinator {
   void Abort(const absl::Status& reason);
   // Of each worker of the job, by rank.
   const std::vector<WorkerMemory>& memory() const { return memory_; }
+  // The parts of variables that a rank has, by name.
+  const std::map<std::string, VariableShard>& shards(int rank) const { return shards_[rank]; }
   int size() const { return static_cast<int>(clients_.size()); }
 
  private:

@@ -35,6 +35,9 @@ class InProcessClient final : public WorkerClient {
     return worker_.RunSteps(ranges, report);
   }
   absl::StatusOr<WorkerTraffic> ReadTraffic() override { return worker_.ReadTraffic(); }
+  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait) override {
+    return worker_.PollCheckpoint(wait);
+  }
   absl::StatusOr<ProcessMemory> MeasureMemory() override { return worker_.MeasureMemory(); }
   void Abort(const absl::Status& reason) override { worker_.Abort(reason); }
 

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input,
-                                   std::string version) {
+InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input, std::string version,
+                                   FileSystem* files) {
   std::vector<Device*> devices;
   for (int i = 0; i < workers; ++i) {
     DeviceInfo info;
@@ -18,12 +18,12 @@ InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input,
     devices_.push_back(NewCpuDevice(info));
     devices.push_back(devices_.back().get());
   }
-  AddWorkers(devices, open_input, version);
+  AddWorkers(devices, open_input, version, files);
 }
 
 InProcessCluster::InProcessCluster(const std::vector<Device*>& devices,
                                    InputSourceFactory open_input, std::string version) {
-  AddWorkers(devices, open_input, version);
+  AddWorkers(devices, open_input, version, nullptr);
 }
 
 InProcessCluster::~InProcessCluster() {
@@ -32,8 +32,8 @@ InProcessCluster::~InProcessCluster() {
 }
 
 void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
-                                  const InputSourceFactory& open_input,
-                                  const std::string& version) {
+                                  const InputSourceFactory& open_input, const std::string& version,
+                                  FileSystem* files) {
   const int ranks = static_cast<int>(devices.size());
   for (int i = 0; i < ranks; ++i) {
     WorkerEnvironment environment;
@@ -41,6 +41,7 @@ void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
     environment.clock = &RealClock();
     environment.open_input = open_input;
     environment.version = version;
+    environment.files = files;
     environment.open_transport =
         [this, ranks](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
       MutexLock lock(mutex_);

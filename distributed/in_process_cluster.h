@@ -17,7 +17,9 @@ namespace weft {
 // Owns workers, their devices and the hub between them.
 class InProcessCluster {
  public:
-  InProcessCluster(int workers, InputSourceFactory open_input, std::string version);
+  // `files` is where checkpoints are written to, borrowed; null: the machine's.
+  InProcessCluster(int workers, InputSourceFactory open_input, std::string version,
+                   FileSystem* files = nullptr);
   // The same on devices of the caller's, one worker each; borrowed.
   InProcessCluster(const std::vector<Device*>& devices, InputSourceFactory open_input,
                    std::string version);
@@ -27,7 +29,7 @@ class InProcessCluster {
 
  private:
   void AddWorkers(const std::vector<Device*>& devices, const InputSourceFactory& open_input,
-                  const std::string& version);
+                  const std::string& version, FileSystem* files);
   std::vector<std::unique_ptr<Device>> devices_;
   // A new hub for each job: an aborted one stays aborted.
   Mutex mutex_;

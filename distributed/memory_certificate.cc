@@ -18,11 +18,11 @@ constexpr int64_t kLeastNamed = int64_t{64} << 10;
 
 std::string DescribeMemory(const MemoryCertificate& certificate) {
   std::vector<std::pair<const char*, int64_t>> parts = {
-      {"variables", certificate.variable_bytes},  {"arena", certificate.arena_bytes},
-      {"constants", certificate.constant_bytes},  {"packed weights", certificate.packed_bytes},
-      {"staging", certificate.staging_bytes},     {"data", certificate.input_bytes},
-      {"transport", certificate.transport_bytes}, {"process", certificate.process_bytes},
-      {"loading", certificate.loading_bytes}};
+      {"variables", certificate.variable_bytes},    {"arena", certificate.arena_bytes},
+      {"constants", certificate.constant_bytes},    {"packed weights", certificate.packed_bytes},
+      {"staging", certificate.staging_bytes},       {"data", certificate.input_bytes},
+      {"checkpoint", certificate.checkpoint_bytes}, {"transport", certificate.transport_bytes},
+      {"process", certificate.process_bytes},       {"loading", certificate.loading_bytes}};
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> texts;

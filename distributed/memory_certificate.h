@@ -31,6 +31,8 @@ struct MemoryCertificate {
   int64_t staging_bytes = 0;
   // Exact: the data set, and the order of its samples.
   int64_t input_bytes = 0;
+  // Exact: the copy of variables that a checkpoint is written from.
+  int64_t checkpoint_bytes = 0;
   // A bound: messages that come before the step asks for them, and the connections to peers.
   int64_t transport_bytes = 0;
   // Measured when the program had been compiled: program, libraries, heaps, stacks, the graphs and
@@ -45,7 +47,7 @@ struct MemoryCertificate {
 
   int64_t total() const {
     return variable_bytes + arena_bytes + constant_bytes + packed_bytes + staging_bytes +
-           input_bytes + transport_bytes + process_bytes + loading_bytes;
+           input_bytes + checkpoint_bytes + transport_bytes + process_bytes + loading_bytes;
   }
   friend bool operator==(const MemoryCertificate&, const MemoryCertificate&) = default;
 };

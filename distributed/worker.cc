@@ -78,6 +78,7 @@ class Worker::Impl {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
   absl::StatusOr<WorkerTraffic> ReadTraffic();
+  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
   void Abort(const absl::Status& reason);
 
  private:
@@ -100,6 +101,8 @@ class Worker::Impl {
   FileSystem& files() const {
     return environment_.files != nullptr ? *environment_.files : RealFileSystem();
   }
+  absl::Status RunRange(const StepRange& range,
+                        const std::function<void(const StepReport&)>& report);
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
 
@@ -117,6 +120,7 @@ class Worker::Impl {
   Mutex transport_mutex_;                // Abort comes from other threads
   std::unique_ptr<TransportCommunicator> communicator_;
   std::unique_ptr<VariableStore> variables_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;                    // null: the job has none
   std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
@@ -160,9 +164,14 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   programs_.clear();
   inputs_.clear();
   communicator_.reset();
+  checkpoints_.reset();
   membership_ = membership;
   arena_ = std::make_unique<Arena>(*environment_.device);
   variables_ = std::make_unique<VariableStore>(*environment_.device);
+  if (membership.checkpoints) {
+    checkpoints_ = std::make_unique<CheckpointWriter>(files(), *environment_.clock, *variables_,
+                                                      membership.rank);
+  }
   ForgetPeakMemory();
   memory_limit_ = ProcessMemoryLimit(files());
   if (membership.memory_limit_bytes > 0 && membership.memory_limit_bytes <= memory_limit_.bytes) {
@@ -213,6 +222,9 @@ absl::StatusOr<MemoryCertificate> Worker::Impl::AddProgram(const std::string& na
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));
   WEFT_RETURN_IF_ERROR(variables_->Add(program.partition->variables));
+  if (checkpoints_ != nullptr) {
+    WEFT_RETURN_IF_ERROR(checkpoints_->Add(CheckpointedVariables(*program.partition)));
+  }
   WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
   ExecutorEnvironment environment;
   environment.device = environment_.device;
@@ -281,6 +293,7 @@ MemoryCertificate Worker::Impl::Certify(const Program& added) const {
     held_input += input->held_bytes();
   }
   certificate.transport_bytes = TransportBytes(added);
+  if (checkpoints_ != nullptr) certificate.checkpoint_bytes = checkpoints_->bytes();
   // Of what is counted above, the process has this by now.
   ReleaseFreeMemory();
   const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
@@ -324,7 +337,7 @@ absl::Status Worker::Impl::ReadVariablePart(const std::string& name, int64_t off
 absl::Status Worker::Impl::RunStep(Program& program, const StepOptions& options,
                                    StepResult& result) {
   const absl::Status status = program.step->RunInto(options, result);
-  if (!absl::IsOutOfRange(status)) return status;
+  if (!absl::IsOutOfRange(status) || options.check_numerics) return status;
   StepOptions checked = options;
   checked.check_numerics = true;
   const absl::Status again = program.step->RunInto(checked, result);
@@ -340,39 +353,60 @@ absl::Status Worker::Impl::RunStep(Program& program, const StepOptions& options,
 absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
                                     const std::function<void(const StepReport&)>& report) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
+  const bool saves = std::any_of(ranges.begin(), ranges.end(),
+                                 [](const StepRange& range) { return !range.checkpoint.empty(); });
+  if (saves && checkpoints_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Name(), " was not told of checkpoints when it joined"));
+  }
+  // Too little memory for it is told by PollCheckpoint.
+  if (saves) checkpoints_->Prepare().IgnoreError();
   for (const StepRange& range : ranges) {
-    const auto program = programs_.find(range.program);
-    if (program == programs_.end()) {
-      return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
-    }
-    WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
-    StepOptions options;
-    options.scalars = range.scalars;
-    // Their memory is used again in every step.
-    StepResult result;
-    StepReport done;
-    for (int64_t i = 0; i < range.count; ++i) {
-      options.step = range.first_step + i;
-      options.scalars[kStepInput] = static_cast<double>(options.step + 1);
-      const int64_t begin = environment_.clock->MonotonicNanos();
-      std::swap(result.reports, done.values);
-      absl::Status status = AbortStatus();
-      if (status.ok()) status = RunStep(program->second, options, result);
-      if (!status.ok()) {
-        failed_ = true;
-        return Annotate(status, Name());
-      }
-      ++program->second.steps;
-      done.step = options.step;
-      std::swap(result.reports, done.values);
-      done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
-      if (program->second.input != nullptr) {
-        done.input_seconds = program->second.input->TakeSeconds();
-      }
-      if (report != nullptr) report(done);
-    }
+    WEFT_RETURN_IF_ERROR(RunRange(range, report));
+    if (!range.checkpoint.empty()) checkpoints_->Save(range.checkpoint);
   }
   return absl::OkStatus();
+}
+
+absl::Status Worker::Impl::RunRange(const StepRange& range,
+                                    const std::function<void(const StepReport&)>& report) {
+  const auto program = programs_.find(range.program);
+  if (program == programs_.end()) {
+    return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
+  }
+  WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
+  StepOptions options;
+  options.scalars = range.scalars;
+  options.check_numerics = range.check_numerics;
+  // Their memory is used again in every step.
+  StepResult result;
+  StepReport done;
+  for (int64_t i = 0; i < range.count; ++i) {
+    options.step = range.first_step + i;
+    options.scalars[kStepInput] = static_cast<double>(options.step + 1);
+    const int64_t begin = environment_.clock->MonotonicNanos();
+    std::swap(result.reports, done.values);
+    absl::Status status = AbortStatus();
+    if (status.ok()) status = RunStep(program->second, options, result);
+    if (!status.ok()) {
+      failed_ = true;
+      return Annotate(status, Name());
+    }
+    ++program->second.steps;
+    done.step = options.step;
+    std::swap(result.reports, done.values);
+    done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
+    if (program->second.input != nullptr) {
+      done.input_seconds = program->second.input->TakeSeconds();
+    }
+    if (report != nullptr) report(done);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointWrite> Worker::Impl::PollCheckpoint(bool wait) {
+  if (!joined_) return CheckJoined();
+  return checkpoints_ == nullptr ? CheckpointWrite() : checkpoints_->Poll(wait);
 }
 
 absl::StatusOr<WorkerTraffic> Worker::Impl::ReadTraffic() {
@@ -454,6 +488,9 @@ absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
   return impl_->RunSteps(ranges, report);
 }
 absl::StatusOr<WorkerTraffic> Worker::ReadTraffic() { return impl_->ReadTraffic(); }
+absl::StatusOr<CheckpointWrite> Worker::PollCheckpoint(bool wait) {
+  return impl_->PollCheckpoint(wait);
+}
 void Worker::Abort(const absl::Status& reason) { impl_->Abort(reason); }
 
 }  // namespace weft

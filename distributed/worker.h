@@ -35,7 +35,8 @@ struct WorkerEnvironment {
   InputSourceFactory open_input;
   TransportFactory open_transport;
   std::string version;
-  FileSystem* files = nullptr;  // that tell of the process's memory; null = the real ones
+  // That tell of the process's memory, and that checkpoints are written to; null = the real ones.
+  FileSystem* files = nullptr;
 };
 
 // Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,
@@ -58,6 +59,7 @@ class Worker {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
   absl::StatusOr<WorkerTraffic> ReadTraffic();
+  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
   void Abort(const absl::Status& reason);
 
  private:

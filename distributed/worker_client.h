@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "distributed/memory_certificate.h"
 #include "distributed/traffic.h"
+#include "executor/checkpoint_writer.h"
 #include "graph/partition.h"
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"
@@ -37,6 +38,8 @@ struct JobMembership {
   int threads = 1;
   int64_t memory_limit_bytes = 0;     // of the worker addressed; 0 = what its machine allows
   double stall_timeout_seconds = 60;  // longest wait for a peer
+  // Step ranges will ask for checkpoints: the memory of a copy is part of what is certified.
+  bool checkpoints = false;
 };
 
 struct WorkerInfo {
@@ -54,6 +57,11 @@ struct StepRange {
   int64_t count = 0;
   // Values of step inputs; "weft.step" is set by the worker to the 1-based number of the step.
   std::map<std::string, double> scalars;
+  // Where each rank writes its part of a checkpoint of the state after the last step (with count 0:
+  // of the state as it is), while the next steps run; a folder that is there. "" = none.
+  std::string checkpoint = "";
+  // Looks at every node's output in every step (StepOptions::check_numerics).
+  bool check_numerics = false;
 };
 
 struct StepReport {
@@ -87,6 +95,9 @@ class WorkerClient {
                                 const std::function<void(const StepReport&)>& report) = 0;
   // What it has sent since it joined, also after an error.
   virtual absl::StatusOr<WorkerTraffic> ReadTraffic() = 0;
+  // What became of the newest checkpoint, once it is written if `wait`. What went wrong in writing
+  // is in there, and no error of the call.
+  virtual absl::StatusOr<CheckpointWrite> PollCheckpoint(bool) { return CheckpointWrite(); }
   // What the worker's process has, and had at most.
   virtual absl::StatusOr<ProcessMemory> MeasureMemory() { return ProcessMemory(); }
   // Ends whatever the worker does.

@@ -104,6 +104,34 @@ std::vector<int64_t> MemoryLimits(const JobSpec& spec, const Plan& plan, int ran
   return limits;
 }
 
+absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
+  const std::string data = job.data->spec().ToJson();
+  for (const JobProgram& program : job.programs) {
+    WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
+  }
+  return absl::OkStatus();
+}
+
+// Unimplemented unless both jobs have each variable in the same parts on the same ranks.
+absl::Status CheckSharedVariables(const PreparedJob& training, const PreparedJob& evaluation) {
+  const std::vector<Partition>& theirs = training.programs.front().partitions;
+  for (size_t rank = 0; rank < theirs.size(); ++rank) {
+    std::map<std::string, Shape> shapes;
+    for (const VariableShard& shard : theirs[rank].variables) {
+      shapes[shard.name] = shard.local_shape;
+    }
+    for (const VariableShard& shard : evaluation.programs.front().partitions[rank].variables) {
+      const auto shape = shapes.find(shard.name);
+      if (shape == shapes.end() || shape->second == shard.local_shape) continue;
+      return absl::UnimplementedError(absl::StrCat(
+          "no evaluation within a job whose plan has ", shape->second.ToString(), " of variable '",
+          shard.name, "' on worker:", rank, ", where a forward pass needs ",
+          shard.local_shape.ToString(), "; train without zero=3, or evaluate the trained model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Those that nobody gave a limit share their host's.
 absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& spec,
                         const Plan& plan) {
@@ -176,6 +204,21 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
   return job;
 }
 
+absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training, const Graph& model,
+                                                    const LossSpec& loss,
+                                                    const std::vector<std::string>& metrics,
+                                                    const JobSpec& spec,
+                                                    std::shared_ptr<const DataSet> data) {
+  JobSpec within = spec;
+  within.plan = training.plan;
+  within.plan.model_digest = 0;  // another graph
+  within.plan.recompute.clear();
+  WEFT_ASSIGN_OR_RETURN(PreparedJob job,
+                        PrepareEvaluation(model, loss, metrics, within, std::move(data)));
+  WEFT_RETURN_IF_ERROR(CheckSharedVariables(training, job));
+  return job;
+}
+
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
                                   int64_t last, const std::map<std::string, double>& scalars) {
   std::vector<StepRange> ranges;
@@ -190,7 +233,8 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 }
 
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
-                      const std::string& version, std::vector<std::string> addresses) {
+                      const std::string& version, std::vector<std::string> addresses,
+                      const PreparedJob* evaluation) {
   std::random_device random;
   JobMembership membership;
   membership.epoch = (uint64_t{random()} << 32) | random();
@@ -203,12 +247,11 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.op_libraries = OpLibraryIdentities();
   membership.threads = job.plan.threads_per_worker;
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
+  membership.checkpoints = spec.checkpoints;
   WEFT_RETURN_IF_ERROR(
       coordinator.Join(membership, MemoryLimits(spec, job.plan, coordinator.size())).status());
-  const std::string data = job.data->spec().ToJson();
-  for (const JobProgram& program : job.programs) {
-    WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
-  }
+  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
+  if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   std::map<std::string, Tensor> initial;
   for (const Variable& variable : job.graph.variables()) {

@@ -29,6 +29,8 @@ struct JobSpec {
   double stall_timeout_seconds = 60;
   // What a worker may have where the cluster does not say; 0 = what its machine allows.
   int64_t memory_per_worker = 0;
+  // The loop will ask for checkpoints.
+  bool checkpoints = false;
 };
 
 // One kind of step and what every rank runs in it.
@@ -59,6 +61,14 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
                                               const JobSpec& spec,
                                               std::shared_ptr<const DataSet> data);
 
+// The same for evaluations within a training job, on its workers and with its variables as they
+// are: under its plan, whatever `spec` says. Started with the job (StartJob).
+absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training, const Graph& model,
+                                                    const LossSpec& loss,
+                                                    const std::vector<std::string>& metrics,
+                                                    const JobSpec& spec,
+                                                    std::shared_ptr<const DataSet> data);
+
 // The runs of equal steps that cover [first, last), for programs named `kind`/SAMPLES.
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
                                   int64_t last, const std::map<std::string, double>& scalars);
@@ -67,9 +77,10 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 // ResourceExhausted when the job does not fit: a worker into its memory, or those of one host
 // together into what they share. Nothing large has been allocated then.
 // `epoch` is a new random number for each job; `addresses` are the ranks' data addresses (empty
-// in-process).
+// in-process). `evaluation`, if any, is of PrepareEvaluationWithin.
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
-                      const std::string& version, std::vector<std::string> addresses);
+                      const std::string& version, std::vector<std::string> addresses,
+                      const PreparedJob* evaluation = nullptr);
 
 // The factory that workers open data sets with: DataSpec as JSON, files read through `files`.
 InputSourceFactory NewDataSetFactory(FileSystem& files);

@@ -1,5 +1,7 @@
 #include "training/trainer.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,10 @@ namespace weft {
 namespace {
 
 constexpr char kGradientPrefix[] = "gradient/";
+// The workers run on their own for about so long; then the loop looks up.
+constexpr double kStretchSeconds = 0.5;
+// A stretch has at most so many times the steps of the one before, whose time was measured.
+constexpr int64_t kStretchGrowth = 8;
 
 double ScalarOf(const StepReport& report, const std::string& name) {
   const auto value = report.values.find(name);
@@ -33,31 +39,171 @@ std::vector<std::string> TrainedNames(const Graph& graph) {
   return names;
 }
 
+// One run: stretches of steps, and what happens between them.
+class Loop {
+ public:
+  Loop(Coordinator& coordinator, const PreparedJob& job, const TrainOptions& options,
+       const std::function<void(const TrainProgress&)>& progress)
+      : coordinator_(coordinator),
+        job_(job),
+        options_(options),
+        progress_(progress),
+        clock_(options.clock != nullptr ? *options.clock : RealClock()),
+        done_(options.first_step) {}
+
+  absl::StatusOr<TrainResult> Run();
+
+ private:
+  // The steps [first, last), each by its program.
+  std::vector<StepRange> Ranges(int64_t first, int64_t last) const;
+  // Where the next stretch must end at the latest.
+  int64_t StretchEnd() const;
+  // The ranges up to `end`, with the checkpoint that is due in between. May bring `end` nearer.
+  absl::StatusOr<std::vector<StepRange>> StretchRanges(int64_t& end);
+  // A range without steps that saves the state as it is.
+  StepRange Snapshot(const std::string& folder) const;
+  absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
+  absl::Status CallHooks();
+  absl::Status SaveLast();
+  std::map<std::string, double> HookState() const;
+  void Take(const StepReport& report);
+
+  Coordinator& coordinator_;
+  const PreparedJob& job_;
+  const TrainOptions& options_;
+  const std::function<void(const TrainProgress&)>& progress_;
+  Clock& clock_;
+  int64_t done_;  // steps
+  int64_t stretch_ = 1;
+  TrainResult result_;
+};
+
+std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
+  const std::map<std::string, double> scalars = {{kLearningRateInput, options_.learning_rate}};
+  const int64_t reporting = options_.report_gradients ? 1 : 0;
+  std::vector<StepRange> ranges =
+      StepRanges(*job_.data, "gradients", first, std::min(last, reporting), scalars);
+  for (StepRange& range :
+       StepRanges(*job_.data, "train", std::max(first, reporting), last, scalars)) {
+    ranges.push_back(std::move(range));
+  }
+  for (StepRange& range : ranges) range.check_numerics = options_.check_numerics;
+  return ranges;
+}
+
+int64_t Loop::StretchEnd() const {
+  int64_t end = std::min(options_.steps, done_ + stretch_);
+  for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
+  return end;
+}
+
+std::map<std::string, double> Loop::HookState() const {
+  std::map<std::string, double> state;
+  for (const LoopHook* hook : options_.hooks) hook->SaveState(state);
+  return state;
+}
+
+StepRange Loop::Snapshot(const std::string& folder) const {
+  StepRange range;
+  range.program = job_.programs.front().name;
+  range.first_step = done_;
+  range.checkpoint = folder;
+  return range;
+}
+
+absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
+  if (options_.checkpointer == nullptr) return Ranges(done_, end);
+  const std::optional<int64_t> due = options_.checkpointer->Due(done_, end);
+  if (!due.has_value()) return Ranges(done_, end);
+  // One in a stretch.
+  end = std::min(end, options_.checkpointer->DueAfter(*due));
+  WEFT_ASSIGN_OR_RETURN(const std::string folder,
+                        options_.checkpointer->Begin(coordinator_, *due, HookState()));
+  if (folder.empty()) return Ranges(done_, end);
+  std::vector<StepRange> ranges = Ranges(done_, *due);
+  if (ranges.empty()) ranges.push_back(Snapshot(folder));
+  ranges.back().checkpoint = folder;
+  for (StepRange& range : Ranges(*due, end)) ranges.push_back(std::move(range));
+  return ranges;
+}
+
+void Loop::Take(const StepReport& report) {
+  TrainProgress done = ProgressOf(report, *job_.data);
+  done.learning_rate = options_.learning_rate;
+  result_.last_loss = done.loss;
+  for (const auto& [name, value] : report.values) {
+    if (absl::StartsWith(name, kGradientPrefix)) {
+      result_.gradients[name.substr(sizeof(kGradientPrefix) - 1)] = value;
+    }
+  }
+  progress_(done);
+}
+
+absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
+  const int64_t begin = clock_.MonotonicNanos();
+  WEFT_RETURN_IF_ERROR(
+      coordinator_.RunSteps(ranges, [this](const StepReport& report) { Take(report); }));
+  const int64_t steps = end - done_;
+  const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
+  const double fitting = seconds > 0 ? static_cast<double>(steps) * kStretchSeconds / seconds : 0;
+  const int64_t most = kStretchGrowth * std::max(steps, stretch_);
+  stretch_ = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(most)));
+  done_ = end;
+  return absl::OkStatus();
+}
+
+absl::Status Loop::CallHooks() {
+  for (LoopHook* hook : options_.hooks) {
+    if (hook->NextCall(done_ - 1) != done_) continue;
+    WEFT_ASSIGN_OR_RETURN(const std::string end, hook->Call(coordinator_, done_));
+    if (result_.end.empty()) result_.end = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop::SaveLast() {
+  Checkpointer* const checkpointer = options_.checkpointer;
+  if (checkpointer == nullptr) return absl::OkStatus();
+  if (checkpointer->last_step() < done_) {
+    WEFT_ASSIGN_OR_RETURN(const std::string folder,
+                          checkpointer->Begin(coordinator_, done_, HookState()));
+    if (!folder.empty()) WEFT_RETURN_IF_ERROR(RunStretch({Snapshot(folder)}, done_));
+  }
+  return checkpointer->Poll(coordinator_, /*wait=*/true);
+}
+
+absl::StatusOr<TrainResult> Loop::Run() {
+  while (done_ < options_.steps && result_.end.empty()) {
+    if (options_.stop != nullptr && options_.stop()) {
+      result_.stopped = true;
+      break;
+    }
+    int64_t end = StretchEnd();
+    WEFT_ASSIGN_OR_RETURN(const std::vector<StepRange> ranges, StretchRanges(end));
+    WEFT_RETURN_IF_ERROR(RunStretch(ranges, end));
+    WEFT_RETURN_IF_ERROR(CallHooks());
+    if (options_.checkpointer != nullptr) {
+      WEFT_RETURN_IF_ERROR(options_.checkpointer->Poll(coordinator_, /*wait=*/false));
+    }
+  }
+  WEFT_RETURN_IF_ERROR(SaveLast());
+  result_.steps = done_;
+  WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.MeasureMemory());
+  WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
+  return std::move(result_);
+}
+
 }  // namespace
 
 absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
                                   const TrainOptions& options,
                                   const std::function<void(const TrainProgress&)>& progress) {
-  const std::map<std::string, double> scalars = {{kLearningRateInput, options.learning_rate}};
-  const int64_t reporting = options.report_gradients && options.steps > 0 ? 1 : 0;
-  std::vector<StepRange> ranges = StepRanges(*job.data, "gradients", 0, reporting, scalars);
-  for (StepRange& range : StepRanges(*job.data, "train", reporting, options.steps, scalars)) {
-    ranges.push_back(std::move(range));
-  }
-  TrainResult result;
-  WEFT_RETURN_IF_ERROR(coordinator.RunSteps(ranges, [&](const StepReport& report) {
-    const TrainProgress done = ProgressOf(report, *job.data);
-    result.last_loss = done.loss;
-    for (const auto& [name, value] : report.values) {
-      if (absl::StartsWith(name, kGradientPrefix)) {
-        result.gradients[name.substr(sizeof(kGradientPrefix) - 1)] = value;
-      }
-    }
-    progress(done);
-  }));
-  WEFT_ASSIGN_OR_RETURN(result.memory, coordinator.MeasureMemory());
-  WEFT_ASSIGN_OR_RETURN(result.parameters, coordinator.ReadVariables(TrainedNames(job.graph)));
-  return result;
+  return Loop(coordinator, job, options, progress).Run();
+}
+
+absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
+                                                          const PreparedJob& job) {
+  return coordinator.ReadVariables(TrainedNames(job.graph));
 }
 
 absl::StatusOr<std::map<std::string, double>> Evaluate(

@@ -10,15 +10,37 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
+#include "platform/clock.h"
+#include "training/checkpointer.h"
 #include "training/job.h"
 
 namespace weft {
 
+// What happens between steps, but for checkpoints. Called by the loop's thread while no step runs.
+class LoopHook {
+ public:
+  virtual ~LoopHook() = default;
+  // The first number of steps after `step` at which it wants to be called.
+  virtual int64_t NextCall(int64_t step) const = 0;
+  // `step` steps are done. Why the run shall end here, or "".
+  virtual absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) = 0;
+  // What it must know again in a run that is resumed here.
+  virtual void SaveState(std::map<std::string, double>&) const {}
+};
+
 struct TrainOptions {
   double learning_rate = 0.01;
-  int64_t steps = 0;
+  int64_t steps = 0;  // at which the run ends, those before a resume included
   // Run the first step with the program that reports gradients (PrepareTraining was asked for it).
   bool report_gradients = false;
+  int64_t first_step = 0;       // steps that a resumed run has done
+  bool check_numerics = false;  // look at every node of every step
+  // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
+  Checkpointer* checkpointer = nullptr;
+  std::vector<LoopHook*> hooks = {};  // borrowed
+  // Asked between stretches of half a second, or of a step that takes longer; true ends the run.
+  std::function<bool()> stop = nullptr;
+  Clock* clock = nullptr;  // null: the machine's
 };
 
 struct TrainProgress {
@@ -27,6 +49,7 @@ struct TrainProgress {
   int64_t samples = 0;  // of its batch
   double seconds = 0;
   double input_seconds = 0;
+  double learning_rate = 0;
 };
 
 struct TrainResult {
@@ -34,13 +57,21 @@ struct TrainResult {
   std::map<std::string, Tensor> gradients;   // of the first step, by parameter, when asked for
   double last_loss = 0;
   std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
+  int64_t steps = 0;                  // that are done
+  bool stopped = false;               // by TrainOptions::stop
+  std::string end;                    // why a hook ended the run; "" = none did
 };
 
 // `progress` is called after each step, from another thread, in order. A loss that is not finite
-// ends the run with OutOfRange that names the first node that made a NaN.
+// ends the run with OutOfRange that names the first node that made a NaN. At the end of the run,
+// also an early one, the state is checkpointed.
 absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
                                   const TrainOptions& options,
                                   const std::function<void(const TrainProgress&)>& progress);
+
+// Trained values by name, global: the job's variables that are updated, but for optimizer state.
+absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
+                                                          const PreparedJob& job);
 
 // Metrics over one pass of the data.
 absl::StatusOr<std::map<std::string, double>> Evaluate(

@@ -25,6 +25,7 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_threads(membership.threads);
   request.set_memory_limit_bytes(membership.memory_limit_bytes);
   request.set_stall_timeout_seconds(membership.stall_timeout_seconds);
+  request.set_checkpoints(membership.checkpoints);
   return request;
 }
 
@@ -42,6 +43,7 @@ JobMembership Decode(const rpc::JoinRequest& request) {
   membership.threads = request.threads();
   membership.memory_limit_bytes = request.memory_limit_bytes();
   membership.stall_timeout_seconds = request.stall_timeout_seconds();
+  membership.checkpoints = request.checkpoints();
   return membership;
 }
 
@@ -76,6 +78,7 @@ rpc::MemoryCertificate Encode(const MemoryCertificate& certificate) {
   message.set_process_bytes(certificate.process_bytes);
   message.set_loading_bytes(certificate.loading_bytes);
   message.set_workspace_bytes(certificate.workspace_bytes);
+  message.set_checkpoint_bytes(certificate.checkpoint_bytes);
   return message;
 }
 
@@ -91,6 +94,7 @@ MemoryCertificate Decode(const rpc::MemoryCertificate& message) {
   certificate.process_bytes = message.process_bytes();
   certificate.loading_bytes = message.loading_bytes();
   certificate.workspace_bytes = message.workspace_bytes();
+  certificate.checkpoint_bytes = message.checkpoint_bytes();
   return certificate;
 }
 
@@ -114,6 +118,8 @@ rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
     out.set_first_step(range.first_step);
     out.set_count(range.count);
     for (const auto& [name, value] : range.scalars) (*out.mutable_scalars())[name] = value;
+    out.set_checkpoint(range.checkpoint);
+    out.set_check_numerics(range.check_numerics);
   }
   return request;
 }
@@ -126,6 +132,8 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
     range.first_step = in.first_step();
     range.count = in.count();
     range.scalars = {in.scalars().begin(), in.scalars().end()};
+    range.checkpoint = in.checkpoint();
+    range.check_numerics = in.check_numerics();
     ranges.push_back(std::move(range));
   }
   return ranges;
@@ -159,6 +167,38 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {
     report.values[value.name()] = std::move(tensor);
   }
   return report;
+}
+
+rpc::CheckpointWrite Encode(const CheckpointWrite& write) {
+  rpc::CheckpointWrite message;
+  message.set_state(static_cast<int>(write.state));
+  message.set_folder(write.folder);
+  message.set_code(static_cast<int>(write.status.code()));
+  message.set_error(std::string(write.status.message()));
+  message.set_file(write.file);
+  message.set_bytes(write.bytes);
+  message.set_checksum(write.checksum);
+  for (const auto& [name, checksum] : write.tensors) (*message.mutable_tensors())[name] = checksum;
+  message.set_pause_seconds(write.pause_seconds);
+  message.set_write_seconds(write.write_seconds);
+  return message;
+}
+
+absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message) {
+  if (message.state() < 0 || message.state() > static_cast<int>(CheckpointWrite::State::kDone)) {
+    return absl::DataLossError(absl::StrCat("a checkpoint in state ", message.state()));
+  }
+  CheckpointWrite write;
+  write.state = static_cast<CheckpointWrite::State>(message.state());
+  write.folder = message.folder();
+  write.status = absl::Status(static_cast<absl::StatusCode>(message.code()), message.error());
+  write.file = message.file();
+  write.bytes = message.bytes();
+  write.checksum = message.checksum();
+  write.tensors = {message.tensors().begin(), message.tensors().end()};
+  write.pause_seconds = message.pause_seconds();
+  write.write_seconds = message.write_seconds();
+  return write;
 }
 
 rpc::WorkerTraffic Encode(const WorkerTraffic& traffic) {

@@ -35,6 +35,10 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 void Encode(const StepReport& report, rpc::StepReport& message);
 absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
 
+rpc::CheckpointWrite Encode(const CheckpointWrite& write);
+// DataLoss for a state that there is not.
+absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message);
+
 rpc::WorkerTraffic Encode(const WorkerTraffic& traffic);
 WorkerTraffic Decode(const rpc::WorkerTraffic& message);
 

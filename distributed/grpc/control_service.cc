@@ -323,6 +323,17 @@ grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const r
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::PollCheckpoint(grpc::ServerContext* context,
+                                            const rpc::PollCheckpointRequest* request,
+                                            rpc::CheckpointWrite* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  const absl::StatusOr<CheckpointWrite> write = call.worker().PollCheckpoint(request->wait());
+  if (!write.ok()) return AnswerWith(*context, write.status());
+  *reply = Encode(*write);
+  return grpc::Status::OK;
+}
+
 grpc::Status ControlService::Abort(grpc::ServerContext*, const rpc::AbortRequest* request,
                                    rpc::Empty*) {
   AbortWorker(absl::Status(static_cast<absl::StatusCode>(request->code()), request->reason()));

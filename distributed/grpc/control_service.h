@@ -57,6 +57,9 @@ class ControlService final : public rpc::Control::Service {
                            rpc::WorkerTraffic* reply) override;
   grpc::Status MeasureMemory(grpc::ServerContext* context, const rpc::Empty* request,
                              rpc::ProcessMemory* reply) override;
+  grpc::Status PollCheckpoint(grpc::ServerContext* context,
+                              const rpc::PollCheckpointRequest* request,
+                              rpc::CheckpointWrite* reply) override;
   grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
                      rpc::Empty* reply) override;
   grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,

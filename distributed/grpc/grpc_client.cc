@@ -48,6 +48,7 @@ class GrpcClient final : public WorkerClient {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override;
   absl::StatusOr<WorkerTraffic> ReadTraffic() override;
+  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait) override;
   absl::StatusOr<ProcessMemory> MeasureMemory() override;
   void Abort(const absl::Status& reason) override;
 
@@ -234,6 +235,17 @@ absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
   rpc::WorkerTraffic reply;
   const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
+  return Decode(reply);
+}
+
+absl::StatusOr<CheckpointWrite> GrpcClient::PollCheckpoint(bool wait) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::PollCheckpointRequest request;
+  request.set_wait(wait);
+  rpc::CheckpointWrite reply;
+  const grpc::Status status = stub_->PollCheckpoint(&context, request, &reply);
+  WEFT_RETURN_IF_ERROR(Explain(context, status, "writing a checkpoint"));
   return Decode(reply);
 }
 

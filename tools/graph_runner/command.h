@@ -36,6 +36,7 @@ class Command {
 };
 
 std::unique_ptr<Command> NewCheckCommand();
+std::unique_ptr<Command> NewCkptCommand();
 std::unique_ptr<Command> NewConformanceCommand();
 std::unique_ptr<Command> NewEvalCommand();
 std::unique_ptr<Command> NewExampleCommand();

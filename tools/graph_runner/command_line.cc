@@ -144,6 +144,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewVerifyCommand());
   commands.push_back(NewTrainCommand());
   commands.push_back(NewEvalCommand());
+  commands.push_back(NewCkptCommand());
   commands.push_back(NewRunCommand());
   commands.push_back(NewWorkerCommand());
   commands.push_back(NewConformanceCommand());

@@ -8,7 +8,8 @@ namespace weft {
 
 enum class ExitCode : int {
   kOk = 0,
-  kInternal = 1,    // our bug; of `conformance`: a case failed; of `verify`: a value differs
+  kInternal =
+      1,  // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value differs
   kUsage = 2,       // flags and arguments
   kModel = 3,       // model rejected
   kPlan = 4,        // cluster, plan or configuration rejected
@@ -18,6 +19,7 @@ enum class ExitCode : int {
   kNumerics = 8,    // NaN or infinity
   kRefused = 9,     // authentication, version, a peer that says no
   kStalled = 10,    // a wait ran out
+  kStopped = 11,    // SIGINT or SIGTERM: what was trained until then is saved
   kTryAgain = 138,  // workers lost beyond the budget
 };
 

@@ -6,16 +6,21 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/exporter.h"
+#include "ops/rate_schedule.h"
+#include "placement/planner.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/job_flags.h"
+#include "tools/graph_runner/job_loop.h"
+#include "tools/graph_runner/loop_flags.h"
 #include "tools/graph_runner/metrics_file.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/plan_report.h"
 #include "tools/graph_runner/progress_line.h"
 #include "tools/graph_runner/quantity.h"
+#include "tools/graph_runner/stop_signals.h"
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
 #include "training/records/tensorboard_writer.h"
@@ -53,8 +58,8 @@ class TrainCommand final : public Command {
     return {"graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 3 -o out.onnx",
             "graph_runner train m.onnx --data x=x.gz --labels y.gz --optimizer adam --local 2 "
             "--steps 99",
-            "graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 1 --local 4 "
-            "--parallel dp=2,pp=2"};
+            "graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 9 "
+            "--checkpoint saved --resume"};
   }
 
   void AddOptions(CLI::App& app) override {
@@ -69,9 +74,12 @@ class TrainCommand final : public Command {
         ->check(AtLeastOne)
         ->excludes(steps);
     flags_.AddPlacement(app);
+    loop_flags_.Add(app);
     app.add_option("-o,--out", output_, "the trained model")->type_name("OUT.onnx");
-    app.add_option("--metrics", metrics_, "write step,loss of each step")
-        ->type_name("FILE.csv")
+    app.add_option("--metrics", metrics_,
+                   "write step, loss, learning rate, samples per second, input stall and bytes "
+                   "sent of each step, as CSV or lines of JSON")
+        ->type_name("FILE.csv|FILE.jsonl")
         ->group("results");
     app.add_option("--tensorboard", tensorboard_, "write the curves as TensorBoard event files")
         ->type_name("DIR")
@@ -83,6 +91,7 @@ class TrainCommand final : public Command {
         ->type_name("DIR")
         ->group("results");
     AddOutputFormat(app, format_)->group("results");
+    app_ = &app;
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -90,19 +99,30 @@ class TrainCommand final : public Command {
       return WithExitCode(absl::InvalidArgumentError("how long? give --steps N or --epochs N"),
                           ExitCode::kUsage);
     }
+    WEFT_RETURN_IF_ERROR(loop_flags_.Check());
     WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags_.Training());
     training.report_gradients = !gradients_folder_.empty();
     std::vector<ParameterDecision> decisions;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(&decisions));
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
     if (training.schedule.total == 0) training.schedule.total = Steps(*data);
-    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    JobLoop loop(loop_flags_, console);
+    WEFT_RETURN_IF_ERROR(loop.OpenFolder());
+    spec.checkpoints = loop_flags_.saves();
+    loop.AdoptPlan(spec);
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, training, spec, data));
+    std::map<std::string, std::string> given = LoopFlags::GivenFlags(*app_);
+    if (training.schedule.needs_total()) {
+      given["--schedule-steps"] = absl::StrCat(training.schedule.total);
+    }
+    WEFT_RETURN_IF_ERROR(loop.CheckSame(model, job, std::move(given)));
+    WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(model, training.loss, job, spec));
     Echo(training, decisions, *data, job, console);
     *console.err << Printable(DataNotes(*data));
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
-      auto created = MetricsFile::Create(RealFileSystem(), metrics_);
+      auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step());
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       metrics = *std::move(created);
     }
@@ -112,8 +132,9 @@ class TrainCommand final : public Command {
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       board = *std::move(created);
     }
-    WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
-    return TrainAndSave(model, training, job, *workers, metrics.get(), board.get(), console);
+    WEFT_ASSIGN_OR_RETURN(const auto workers,
+                          WorkerGroup::Start(flags_, spec, job, console, loop.evaluation()));
+    return TrainAndSave(model, training, job, loop, *workers, metrics.get(), board.get(), console);
   }
 
  private:
@@ -161,20 +182,33 @@ class TrainCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> TrainAndSave(const ImportedModel& model, const TrainingSpec& training,
-                                        const PreparedJob& job, WorkerGroup& workers,
+                                        const PreparedJob& job, JobLoop& loop, WorkerGroup& workers,
                                         MetricsFile* metrics, TensorBoardWriter* board,
                                         Console& console) const {
     TrainOptions options;
     options.learning_rate = training.optimizer.learning_rate;
     options.steps = Steps(*job.data);
     options.report_gradients = training.report_gradients;
+    const StopSignals signals;
+    options.stop = [&signals] { return signals.signal() != 0; };
     ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
     InputStall stall;
+    const absl::Status begun = loop.Begin(workers.coordinator(), model, job, training.loss,
+                                          [&progress] { progress.Finish(); });
+    if (!begun.ok()) return workers.Explain(begun);
+    loop.AddTo(options);
+    const std::map<int64_t, int64_t> sent = SentBytes(job);
+    double step_seconds = 0;  // of all steps
     const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
       stall.Add(done);
       if (board != nullptr) board->AddScalar("train/loss", done.step, done.loss);
       progress.Step(done.step, done.loss, done.samples);
-      if (metrics != nullptr) metrics->Add(done.step, done.loss);
+      step_seconds += done.seconds;
+      if (metrics == nullptr) return;
+      const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
+      metrics->Add({done.step, done.loss,
+                    done.learning_rate * RateFactor(training.schedule, done.step), rate,
+                    done.input_seconds, sent.at(done.samples)});
     });
     progress.Finish();
     absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
@@ -186,9 +220,27 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
     ReportMemory(*result, workers.coordinator().memory(), console);
     *console.err << stall.Text();
-    Report(*result, workers.coordinator().memory(), *traffic, stall, options.steps, progress,
-           console);
-    return ExitCode::kOk;
+    const int64_t steps = result->steps - options.first_step;
+    Report(*result, workers.coordinator().memory(), *traffic, stall, loop,
+           step_seconds / static_cast<double>(std::max<int64_t>(steps, 1)), progress, console);
+    if (!result->stopped) return ExitCode::kOk;
+    *console.err << "stopped by " << signals.name() << " after step " << result->steps << " of "
+                 << options.steps << "\n";
+    return ExitCode::kStopped;
+  }
+
+  // What all workers send in a training step, by the samples of its batch.
+  static std::map<int64_t, int64_t> SentBytes(const PreparedJob& job) {
+    std::map<int64_t, int64_t> sent;
+    for (const JobProgram& program : job.programs) {
+      int64_t bytes = 0;
+      for (const Partition& partition : program.partitions) {
+        const auto summary = Summarize(partition);
+        if (summary.ok()) bytes += summary->sent_bytes;
+      }
+      sent.try_emplace(program.global_batch, bytes);
+    }
+    return sent;
   }
 
   // What was predicted against what was needed, a line per worker.
@@ -208,8 +260,16 @@ class TrainCommand final : public Command {
   static absl::StatusOr<std::vector<RankTraffic>> Traffic(WorkerGroup& workers,
                                                           const PreparedJob& job) {
     if (workers.coordinator().size() == 1) return std::vector<RankTraffic>();
-    WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured,
-                          workers.coordinator().ReadTraffic());
+    WEFT_ASSIGN_OR_RETURN(std::vector<WorkerTraffic> measured, workers.coordinator().ReadTraffic());
+    // Those of evaluations are left out.
+    const auto trains = [&job](const ProgramTraffic& traffic) {
+      return std::any_of(job.programs.begin(), job.programs.end(), [&](const JobProgram& program) {
+        return program.name == traffic.program;
+      });
+    };
+    for (WorkerTraffic& worker : measured) {
+      std::erase_if(worker.programs, [&](const auto& traffic) { return !trains(traffic); });
+    }
     return CompareTraffic(job, measured);
   }
 
@@ -229,37 +289,51 @@ class TrainCommand final : public Command {
   }
 
   void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
-              const std::vector<RankTraffic>& traffic, const InputStall& stall, int64_t steps,
-              const ProgressLine& progress, Console& console) const {
+              const std::vector<RankTraffic>& traffic, const InputStall& stall, const JobLoop& loop,
+              double step_seconds, const ProgressLine& progress, Console& console) const {
     if (format_ == "json") {
-      nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-      for (size_t rank = 0; rank < predicted.size(); ++rank) {
-        memory.push_back({{"rank", rank},
-                          {"predicted_bytes", predicted[rank].certificate.total()},
-                          {"variable_bytes", predicted[rank].certificate.variable_bytes},
-                          {"arena_bytes", predicted[rank].certificate.arena_bytes},
-                          {"limit_bytes", predicted[rank].limit.bytes},
-                          {"peak_bytes", result.memory[rank].peak_bytes}});
-      }
-      const nlohmann::ordered_json report = {{"steps", steps},
-                                             {"last_loss", result.last_loss},
-                                             {"seconds", progress.seconds()},
-                                             {"samples_per_second", progress.rate()},
-                                             {"input_stall", stall.part()},
-                                             {"memory", std::move(memory)},
-                                             {"model", output_},
-                                             {"metrics", metrics_},
-                                             {"sent", SentJson(traffic)}};
+      nlohmann::ordered_json report = {{"steps", result.steps},
+                                       {"last_loss", result.last_loss},
+                                       {"seconds", progress.seconds()},
+                                       {"samples_per_second", progress.rate()},
+                                       {"input_stall", stall.part()},
+                                       {"memory", MemoryJson(result, predicted)},
+                                       {"model", output_},
+                                       {"metrics", metrics_},
+                                       {"sent", SentJson(traffic)}};
+      if (!result.end.empty()) report["ended"] = result.end;
+      if (result.stopped) report["stopped"] = true;
+      loop.AddToReport(step_seconds, report);
       *console.out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       return;
     }
-    *console.out << absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss, steps,
-                                    DurationText(progress.seconds()));
+    if (result.steps == loop.first_step()) {
+      *console.out << "no step was left to train after step " << result.steps;
+    } else {
+      *console.out << absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss,
+                                      result.steps, DurationText(progress.seconds()));
+    }
     if (progress.rate() > 0) {
       *console.out << absl::StrFormat(", %.0f images/s", progress.rate());
     }
     *console.out << "\n" << SentText(traffic);
+    if (!result.end.empty()) *console.out << "ended early, " << Printable(result.end) << "\n";
+    loop.Report(step_seconds, console);
     if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
+  }
+
+  static nlohmann::ordered_json MemoryJson(const TrainResult& result,
+                                           const std::vector<WorkerMemory>& predicted) {
+    nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+    for (size_t rank = 0; rank < predicted.size(); ++rank) {
+      memory.push_back({{"rank", rank},
+                        {"predicted_bytes", predicted[rank].certificate.total()},
+                        {"variable_bytes", predicted[rank].certificate.variable_bytes},
+                        {"arena_bytes", predicted[rank].certificate.arena_bytes},
+                        {"limit_bytes", predicted[rank].limit.bytes},
+                        {"peak_bytes", result.memory[rank].peak_bytes}});
+    }
+    return memory;
   }
 
   static nlohmann::ordered_json SentJson(const std::vector<RankTraffic>& traffic) {
@@ -288,6 +362,8 @@ class TrainCommand final : public Command {
   }
 
   JobFlags flags_;
+  LoopFlags loop_flags_;
+  const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   int64_t steps_ = 0;
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;

@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags, co
 absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& flags,
                                                                 const JobSpec& spec,
                                                                 const PreparedJob& job,
-                                                                Console& console) {
+                                                                Console& console,
+                                                                const PreparedJob* evaluation) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   std::vector<WorkerClient*> clients;
   std::vector<std::string> addresses;
@@ -69,7 +70,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
   }
   group->coordinator_ = std::make_unique<Coordinator>(std::move(clients));
   const absl::Status started =
-      StartJob(*group->coordinator_, job, spec, kVersion, std::move(addresses));
+      StartJob(*group->coordinator_, job, spec, kVersion, std::move(addresses), evaluation);
   if (!started.ok()) return group->Explain(started);
   for (const WorkerMemory& memory : group->coordinator_->memory()) {
     *console.err << "memory " << memory.worker << " needs " << DescribeMemory(memory.certificate)

@@ -21,12 +21,11 @@ namespace weft {
 // that it started when it is destroyed; the thread that made it must outlive it.
 class WorkerGroup {
  public:
-  // Starts or connects, joins the workers, and hands out the job. Says on `console` what is waited
-  // for.
-  static absl::StatusOr<std::unique_ptr<WorkerGroup>> Start(const JobFlags& flags,
-                                                            const JobSpec& spec,
-                                                            const PreparedJob& job,
-                                                            Console& console);
+  // Starts or connects, joins the workers, and hands out the job, with the evaluation within it if
+  // there is one. Says on `console` what is waited for.
+  static absl::StatusOr<std::unique_ptr<WorkerGroup>> Start(
+      const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
+      const PreparedJob* evaluation = nullptr);
 
   Coordinator& coordinator() { return *coordinator_; }
   // The error the job ended with, with what is known of the worker's process.

@@ -1,0 +1,78 @@
+// JobLoop: checkpoints, evaluations and early ends of one `train`, as its flags ask for them.
+#ifndef WEFT_TOOLS_GRAPH_RUNNER_JOB_LOOP_H_
+#define WEFT_TOOLS_GRAPH_RUNNER_JOB_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "distributed/coordinator.h"
+#include "nlohmann/json.hpp"
+#include "onnx_import/importer.h"
+#include "tools/graph_runner/console.h"
+#include "tools/graph_runner/loop_flags.h"
+#include "training/checkpoint_store.h"
+#include "training/checkpointer.h"
+#include "training/job.h"
+#include "training/periodic_evaluation.h"
+#include "training/trainer.h"
+
+namespace weft {
+
+// Goes through the methods in their order, each once; all errors carry their exit code. Borrows
+// flags and console. One thread.
+class JobLoop {
+ public:
+  JobLoop(const LoopFlags& flags, Console& console);
+
+  // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole.
+  absl::Status OpenFolder();
+  // Takes what can change bits, and was left open, from the checkpoint's plan.
+  void AdoptPlan(JobSpec& spec) const;
+  // Prepares the evaluation within the job.
+  absl::Status PrepareEvaluation(const ImportedModel& model, const LossSpec& loss,
+                                 const PreparedJob& job, const JobSpec& spec);
+  // Compares the job with the checkpoint's: FailedPrecondition listing what differs.
+  absl::Status CheckSame(const ImportedModel& model, const PreparedJob& job,
+                         std::map<std::string, std::string> given_flags);
+  const PreparedJob* evaluation() const {
+    return evaluation_.has_value() ? &*evaluation_ : nullptr;
+  }
+  // The workers have started: hands them the checkpoint, and is ready for the loop. `before_text`
+  // is called before anything is written to the console (it ends a progress line).
+  absl::Status Begin(Coordinator& coordinator, const ImportedModel& model, const PreparedJob& job,
+                     const LossSpec& loss, std::function<void()> before_text);
+  void AddTo(TrainOptions& options);
+
+  // Steps that were done before.
+  int64_t first_step() const;
+  // What came of it, a line each; `step_seconds` is what a step takes.
+  void Report(double step_seconds, Console& console) const;
+  // The same for programs: "checkpoints" and "evaluation", where there are any.
+  void AddToReport(double step_seconds, nlohmann::ordered_json& report) const;
+
+ private:
+  absl::Status Measured(Coordinator& coordinator, const Measurement& measured);
+  void Note(const std::string& text);
+
+  const LoopFlags& flags_;
+  Console& console_;
+  std::optional<CheckpointStore> store_;
+  std::optional<Checkpoint> checkpoint_;
+  CheckpointJob job_;
+  std::optional<PreparedJob> evaluation_;
+  std::optional<Checkpointer> checkpointer_;
+  std::optional<PeriodicEvaluation> periodic_;
+  std::function<void()> before_text_;
+  const ImportedModel* model_ = nullptr;  // borrowed from Begin on
+  const PreparedJob* prepared_ = nullptr;
+  std::map<std::string, double> last_metrics_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_GRAPH_RUNNER_JOB_LOOP_H_
