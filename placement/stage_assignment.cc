@@ -242,8 +242,8 @@ bool StageAssigner::NeedsBackward(ValueId value) const {
   return false;
 }
 
-// What names a variable is for its update: it runs where the variable and its gradient are, and only
-// what all of them share (the norm of all gradients) crosses stages.
+// What names a variable is for its update: it runs where the variable and its gradient are, and
+// only what all of them share (the norm of all gradients) crosses stages.
 void StageAssigner::PlaceOwnSteps() {
   for (const NodeId id : order_) {
     if (!IsStep(node(id))) continue;

@@ -22,8 +22,8 @@ namespace weft {
 //  the
 //    stage of what they are the gradient of; never later than the backward nodes they read.
 //  * Accumulate: where its input is made. Update nodes: the owner of the variable that they name as
-//    their origin; else the last stage if they lead to a report of the forward pass (the loss), else
-//    the owner of the variable they lead to.
+//    their origin; else the last stage if they lead to a report of the forward pass (the loss),
+//    else the owner of the variable they lead to.
 // InvalidArgument naming nodes when the forward pass would go back, a stage has no node, or a
 // plan's entry fits no node.
 absl::StatusOr<std::map<std::string, int>> AssignStages(Graph& graph, const Plan& plan);

@@ -2,8 +2,9 @@
 //
 //   model_timer MODEL.onnx THREADS NAME=FILE ...
 //
-// reads numbers of runs from its input, one a line, and answers each with a line of as many times in
-// seconds. The first run, which compiles, is not among them.
+// reads numbers of runs from its input, one a line, and answers each with a line of as many pairs
+// of times in seconds: of the whole run, and of its kernels alone. The first run, which compiles,
+// is not among them.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -14,6 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "executor/forward_runner.h"
+#include "executor/step_program.h"
 #include "onnx_import/importer.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
@@ -22,6 +24,12 @@
 
 namespace weft {
 namespace {
+
+double KernelSeconds(const ForwardRunner& runner) {
+  int64_t nanoseconds = 0;
+  for (const NodeStatistics& node : runner.statistics()) nanoseconds += node.nanoseconds;
+  return static_cast<double>(nanoseconds) / 1e9;
+}
 
 absl::Status Serve(const std::string& path, int threads, const std::vector<std::string>& texts) {
   ImportOptions options;
@@ -37,13 +45,16 @@ absl::Status Serve(const std::string& path, int threads, const std::vector<std::
   }
   ForwardRunner::Options runner_options;
   runner_options.threads = threads;
+  runner_options.statistics = true;
   ForwardRunner runner(std::move(model.graph), runner_options);
   WEFT_RETURN_IF_ERROR(runner.Run(inputs).status());
   for (int runs = 0; std::cin >> runs;) {
     for (int i = 0; i < runs; ++i) {
+      const double kernels = KernelSeconds(runner);
       const int64_t start = RealClock().MonotonicNanos();
       WEFT_RETURN_IF_ERROR(runner.Run(inputs).status());
       std::printf("%.9f ", static_cast<double>(RealClock().MonotonicNanos() - start) / 1e9);
+      std::printf("%.9f ", KernelSeconds(runner) - kernels);
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -60,8 +71,8 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "usage: model_timer MODEL.onnx THREADS NAME=FILE ...\n");
     return 2;
   }
-  const absl::Status status =
-      weft::Serve(arguments[1], threads, std::vector<std::string>(arguments + 3, arguments + count));
+  const absl::Status status = weft::Serve(
+      arguments[1], threads, std::vector<std::string>(arguments + 3, arguments + count));
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;

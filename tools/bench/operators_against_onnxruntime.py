@@ -6,9 +6,11 @@ For developers: needs the PyPI packages onnx, onnxruntime and numpy, which nothi
     bazel build //tools/bench:model_timer
     tools/bench/operators_against_onnxruntime.py [--threads N] [PART_OF_A_NAME ...]
 
-Prints the median time of a run on either side and their ratio (below 1: we are faster).
+Prints the median time of the operator's kernel on either side, by either side's own profile, and their ratio (below
+1: we are faster); and the same for a whole run, which here copies inputs and outputs.
 """
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -113,7 +115,8 @@ class Timer:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("model_timer ended")
-        return [float(text) for text in line.split()]
+        numbers = [float(text) for text in line.split()]
+        return numbers[0::2], numbers[1::2]
 
     def close(self):
         self.process.stdin.close()
@@ -126,6 +129,8 @@ def compare(case, binary, threads):
         onnx.save(case.model, path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
+        options.enable_profiling = True
+        options.profile_file_prefix = os.path.join(folder, "profile")
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
         def theirs(runs):
@@ -137,16 +142,26 @@ def compare(case, binary, threads):
             return times
 
         timer = Timer(binary, folder, case, threads)
-        once = max(min(theirs(3)), min(timer.run(3)))
+        once = max(min(theirs(3)), min(timer.run(3)[0]))
         runs = max(2, min(1000, int(SECONDS_PER_ROUND / once)))
-        ours, other = [], []
+        ours, our_kernels, other = [], [], []
         for _ in range(ROUNDS):
             time.sleep(REST)
-            ours += timer.run(runs)
+            whole, kernels = timer.run(runs)
+            ours += whole
+            our_kernels += kernels
             time.sleep(REST)
             other += theirs(runs)
         timer.close()
-        return statistics.median(ours), statistics.median(other)
+        profile = session.end_profiling()
+        with open(profile) as file:
+            events = [event for event in json.load(file) if event["name"].endswith("_kernel_time")]
+        os.remove(profile)
+        # One run has as many events as the optimized model has nodes.
+        per_run = max(1, round(len(events) / (len(other) + 3)))
+        sums = [sum(event["dur"] for event in events[i:i + per_run]) / 1e6
+                for i in range(3 * per_run, len(events), per_run)]
+        return [statistics.median(times) for times in (our_kernels, sums, ours, other)]
 
 
 def main():
@@ -156,16 +171,17 @@ def main():
     parser.add_argument("--timer", default="bazel-bin/tools/bench/model_timer")
     arguments = parser.parse_args()
     print("onnxruntime %s, %d threads" % (onnxruntime.__version__, arguments.threads))
-    print("%-42s %10s %10s %6s" % ("operator", "ours ms", "theirs ms", "ratio"))
+    print("%-40s %9s %9s %6s %9s %9s %6s" % ("operator", "kernel ms", "theirs", "ratio", "run ms", "theirs", "ratio"))
     for case in cases():
         if arguments.names and not any(name in case.name for name in arguments.names):
             continue
         try:
-            ours, theirs = compare(case, arguments.timer, arguments.threads)
+            kernel, their_kernel, run, their_run = [1e3 * t for t in compare(case, arguments.timer, arguments.threads)]
         except Exception as error:  # one side cannot run the case: say so and go on
-            print("%-42s %s" % (case.name, str(error).splitlines()[0]))
+            print("%-40s %s" % (case.name, str(error).splitlines()[0]))
             continue
-        print("%-42s %10.3f %10.3f %6.2f" % (case.name, ours * 1e3, theirs * 1e3, ours / theirs), flush=True)
+        print("%-40s %9.3f %9.3f %6.2f %9.3f %9.3f %6.2f" % (case.name, kernel, their_kernel, kernel / their_kernel,
+                                                            run, their_run, run / their_run), flush=True)
 
 
 if __name__ == "__main__":
