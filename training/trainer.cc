@@ -92,7 +92,9 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
 }
 
 int64_t Loop::StretchEnd() const {
-  int64_t end = std::min(options_.steps, done_ + stretch_);
+  // Workers wait for each other where a stretch ends, so there is only one where none need end.
+  const bool may_end = options_.stop != nullptr || options_.checkpointer != nullptr;
+  int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
   return end;
 }
