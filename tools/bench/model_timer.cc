@@ -15,7 +15,6 @@
 
 #include "absl/strings/numbers.h"
 #include "executor/forward_runner.h"
-#include "executor/step_program.h"
 #include "onnx_import/importer.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"

@@ -8,8 +8,8 @@ shared data, unpacked (WEFT_CORPORA).
     tools/bench/training_against_pytorch.py times  [--models ...] [--threads N]
 
 `curves`: largest relative gap of the losses over 50 steps from the same weights, data and order.
-`times`: median time of a step on either side, in turns, and the growth of peak memory over what the process had
-before its job (PyTorch: after its imports; here: `graph_runner train` of one step on one sample).
+`times`: median time of a step on either side, in turns, and peak memory (PyTorch: its growth since the imports; here:
+all of the process). Ours takes all cores; --threads is PyTorch's.
 """
 import argparse
 import csv
@@ -180,8 +180,7 @@ def weft(model, optimizer, arguments, steps, batch=BATCH):
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.runner, "train", os.path.join(arguments.corpora, "training-models", model + ".onnx"),
                    "--steps", str(steps), "--batch", str(batch), "--no-shuffle", "--optimizer", optimizer,
-                   "--metrics", os.path.join(folder, "metrics.csv"), "--output", "json", "--threads-per-worker",
-                   str(arguments.threads)]
+                   "--metrics", os.path.join(folder, "metrics.csv"), "--output", "json"]
         command += write_data(model, arguments, steps, folder)
         if optimizer == "sgd":
             command += ["--lr", str(RATES["sgd"][model])]
@@ -189,8 +188,6 @@ def weft(model, optimizer, arguments, steps, batch=BATCH):
             command += ["--lr", "0.001"]
         if optimizer == "adamw":
             command += ["--weight-decay", "0.01"]
-        if model == "gpt_char":
-            command += ["--loss", "softmax_cross_entropy"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         out, errors = process.communicate()
         if process.returncode != 0:
