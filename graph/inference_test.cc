@@ -73,15 +73,20 @@ TEST_F(InferenceTest, ConstantsAreValuesAndDims) {
   EXPECT_EQ(ProbeOf(AddInts(graph_, "c", {4, 5})).value, "int64[2]{4, 5}");
 }
 
-TEST_F(InferenceTest, NegativeFloatAndLongConstantsAreNoDims) {
-  EXPECT_EQ(ProbeOf(AddInts(graph_, "c", {4, -1})).dims, "unknown");
+TEST_F(InferenceTest, ANegativeElementIsNoDimensionAmongOthers) {
+  EXPECT_EQ(ProbeOf(AddInts(graph_, "c", {4, -1})).dims, "[4,?]");
+  EXPECT_EQ(ProbeOf(AddInts(graph_, "c", {4, -1})).value, "int64[2]{4, -1}");
+}
+
+TEST_F(InferenceTest, FloatAndLongConstantsAreNoDims) {
   EXPECT_EQ(ProbeOf(graph_.AddConstant("c", FloatsOf({2}, 1))).dims, "unknown");
   EXPECT_EQ(ProbeOf(AddInts(graph_, "c", std::vector<int64_t>(65, 1))).dims, "unknown");
 }
 
-TEST_F(InferenceTest, UnknownDimensionsAreNoDims) {
+TEST_F(InferenceTest, UnknownDimensionsStandAmongKnownOnes) {
   const ValueId y = graph_.AddInput("y", Floats({"?", 3}));
-  EXPECT_EQ(ProbeOf(AddOp(graph_, "shape", "Shape", {y})).dims, "unknown");
+  EXPECT_EQ(ProbeOf(AddOp(graph_, "shape", "Shape", {y})).dims, "[?,3]");
+  EXPECT_EQ(seen().value, "unknown");
 }
 
 TEST_F(InferenceTest, InputsAndVariablesAreNoValues) {

@@ -26,8 +26,7 @@ std::optional<std::vector<Dim>> DimsOfConstant(const Tensor& constant) {
   if (!elements.ok()) return std::nullopt;
   std::vector<Dim> dims;
   for (const int64_t element : *elements) {
-    if (element < 0) return std::nullopt;  // no size
-    dims.emplace_back(element);
+    dims.push_back(element < 0 ? Dim() : Dim(element));  // -1 in a Reshape's shape is no size
   }
   return dims;
 }
@@ -74,9 +73,6 @@ class NodeInferenceContext final : public InferenceContext {
     if (!HasInput(i)) return std::nullopt;
     const ValueDef& input = Input(i);
     if (input.source == ValueSource::kConstant) return DimsOfConstant(input.constant);
-    if (!input.elements.has_value()) return std::nullopt;
-    const auto is_certain = [](const Dim& dim) { return dim.is_known() || dim.is_symbol(); };
-    if (!std::ranges::all_of(*input.elements, is_certain)) return std::nullopt;
     return input.elements;
   }
 

@@ -62,9 +62,22 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Identity")
 // What the shape input asks for: dims, with the position of the -1 and those taken from the input.
 struct ReshapeTarget {
   Dims dims;
-  int deduced = -1;      // index of the -1, or none
+  int deduced = -1;      // index of the -1, or of the only one that is not known; or none
+  bool asked = false;    // `deduced` certainly is a -1
   std::set<int> copied;  // indices whose dimension is the input's of the same index
 };
+
+// The index of the only dimension of which nothing is known; -1 when there are none or more. It is
+// a -1 that went through a Concat, or a number that only the run knows: the same size either way.
+int OnlyUnknown(const Dims& dims) {
+  int only = -1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].is_known() || dims[i].is_symbol()) continue;
+    if (only >= 0) return -1;
+    only = static_cast<int>(i);
+  }
+  return only;
+}
 
 // A target of known rank; nullopt when not even that is known.
 absl::StatusOr<std::optional<ReshapeTarget>> ReadTarget(InferenceContext& context) {
@@ -81,12 +94,14 @@ absl::StatusOr<std::optional<ReshapeTarget>> ReadTarget(InferenceContext& contex
         return context.Error("the shape has -1 more than once; at most one can be deduced");
       }
       if (size == -1) target.deduced = static_cast<int>(i);
+      target.asked = target.deduced >= 0;
       target.dims.push_back(size == -1 ? Dim() : Dim(size));
     }
     return std::optional(target);
   }
   if (std::optional<Dims> dims = context.InputDims(1); dims.has_value()) {
     target.dims = *std::move(dims);
+    target.deduced = OnlyUnknown(target.dims);
     return std::optional(target);
   }
   const SymbolicShape& shape = context.InputShape(1);
@@ -156,6 +171,7 @@ absl::StatusOr<Dim> DeduceDim(InferenceContext& context, const ReshapeTarget& ta
   const Dim want = ProductOfDims(to, 0, static_cast<int>(to.size()));
   if (want.is_known() && want.size() == 1) return have;
   if (!have.is_known() || !want.is_known()) return Dim();
+  if (want.size() == 0 && !target.asked) return Dim();
   if (want.size() == 0) {
     return context.Error(absl::StrCat("-1 cannot be deduced in the shape ",
                                       DimsToString(target.dims),

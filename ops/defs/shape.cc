@@ -33,7 +33,7 @@ absl::Status InferShape(InferenceContext& context) {
   const AxisRange range = ShapeRange(context.attributes(), input.rank());
   Dims dims(input.dims().begin() + range.begin, input.dims().begin() + range.end);
   context.SetOutput(0, DType::kInt64, SymbolicShape(Shape{range.end - range.begin}));
-  if (AllDetermined(dims)) context.SetOutputDims(0, std::move(dims));
+  context.SetOutputDims(0, std::move(dims));
   return absl::OkStatus();
 }
 
@@ -41,8 +41,7 @@ absl::Status InferSize(InferenceContext& context) {
   context.SetOutput(0, DType::kInt64, SymbolicShape(Shape{}));
   const SymbolicShape& input = context.InputShape(0);
   if (!input.has_rank()) return absl::OkStatus();
-  const Dim size = ProductOfDims(input.dims(), 0, input.rank());
-  if (AllDetermined({size})) context.SetOutputDims(0, {size});
+  context.SetOutputDims(0, {ProductOfDims(input.dims(), 0, input.rank())});
   return absl::OkStatus();
 }
 

@@ -1,4 +1,5 @@
 #include "graph/graph_builder.h"
+#include "graph/inference.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -80,6 +81,23 @@ TEST_F(ShapeArithmeticTest, GatherUnsqueezeConcatSplitAndSliceHandSymbolsOn) {
   const ValueId target = builder_.Op("Concat", {t_list, n_list, tail}, {{"axis", int64_t{0}}});
   const ValueId zeros = builder_.Op("ConstantOfShape", {target});
   EXPECT_EQ(ShapeText(zeros), "[T,N,T,128]");
+}
+
+// As PyTorch exports x.view(x.size(0), -1): training refused such models, since it took what
+// decides the shape for data.
+TEST_F(ShapeArithmeticTest, AMinusOneBesideSymbolsIsDeduced) {
+  const ValueId shape = builder_.Op("Shape", {x_});
+  const ValueId lead =
+      builder_.Op("Slice", {shape, builder_.Ints({0}), builder_.Ints({2}), builder_.Ints({0})});
+  const ValueId target = builder_.Op("Concat", {lead, builder_.Ints({-1})}, {{"axis", int64_t{0}}});
+  const ValueId reshaped = builder_.Op("Reshape", {x_, target});
+  EXPECT_EQ(ShapeText(reshaped), "[N,T,128]");
+  const ValueId last =
+      builder_.Op("Concat", {builder_.Ints({-1}), builder_.Ints({32})}, {{"axis", int64_t{0}}});
+  const ValueId flat = builder_.Op("Reshape", {reshaped, last});
+  EXPECT_EQ(ShapeText(flat), "[?,32]");
+  graph_.AddOutput(builder_.Op("Reshape", {flat, builder_.Op("Shape", {flat})}));
+  EXPECT_TRUE(ValueInputsOf(graph_).empty());
 }
 
 TEST_F(ShapeArithmeticTest, SliceUpToTheSymbolOfAnAxisIsThatAxis) {
