@@ -364,6 +364,7 @@ onnx::TensorProto EncodeTensor(const std::string& name, const Tensor& tensor) {
 }
 
 void ReplacePayload(const Tensor& tensor, onnx::TensorProto& proto) {
+  if (tensor.bytes() == 0) return;  // nothing to replace, and nowhere to take it from
   const char* from = static_cast<const char*>(tensor.raw_data());
   if (proto.has_raw_data()) {
     proto.set_raw_data(from, tensor.bytes());
