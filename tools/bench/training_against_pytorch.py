@@ -6,10 +6,12 @@ shared data, unpacked (WEFT_CORPORA).
 
     tools/bench/training_against_pytorch.py curves [--models gpt_char,lstm_mnist] [--optimizers sgd,adam,adamw]
     tools/bench/training_against_pytorch.py times  [--models ...] [--threads N]
+    tools/bench/training_against_pytorch.py held-out [--steps 500]
 
 `curves`: largest relative gap of the losses over 50 steps from the same weights, data and order.
 `times`: median time of a step on either side, in turns, and peak memory (PyTorch: its growth since the imports; here:
 all of the process). Ours takes all cores; --threads is PyTorch's.
+`held-out`: gpt_char's loss on the last tenth of the text, after AdamW has seen --steps batches of the rest.
 """
 import argparse
 import csv
@@ -37,15 +39,31 @@ def idx(path):
     return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(dims)
 
 
+def text_of(corpora):
+    """The text as samples of 64 characters, and the characters that follow each."""
+    text = open(os.path.join(corpora, "text-iris/tinyshakespeare.txt")).read()
+    code = {c: i for i, c in enumerate(sorted(set(text)))}
+    ids = np.array([code[c] for c in text], np.int64)
+    samples = (len(ids) - 1) // 64
+    return ids[:samples * 64].reshape(-1, 64), ids[1:samples * 64 + 1].reshape(-1, 64)
+
+
+def split_text(corpora, steps):
+    """(inputs, labels) of `steps` batches from the first nine tenths, shuffled, and of the last tenth."""
+    inputs, labels = text_of(corpora)
+    first = len(inputs) * 9 // 10
+    rows = np.concatenate([np.random.default_rng(epoch).permutation(first)
+                           for epoch in range(steps * BATCH // first + 1)])[:steps * BATCH]
+    return (inputs[rows], labels[rows]), (inputs[first:], labels[first:])
+
+
 def data_of(model, corpora, steps):
     """inputs, labels: all samples of `steps` batches, in order."""
     count = steps * BATCH
     if model == "gpt_char":
-        text = open(os.path.join(corpora, "text-iris/tinyshakespeare.txt")).read()
-        code = {c: i for i, c in enumerate(sorted(set(text)))}
-        ids = np.array([code[c] for c in text], np.int64)
-        rows = np.arange(count)[:, None] % ((len(ids) - 1) // 64) * 64 + np.arange(64)
-        return "idx", ids[rows], ids[rows + 1]
+        inputs, labels = text_of(corpora)
+        rows = np.arange(count) % len(inputs)
+        return "idx", inputs[rows], labels[rows]
     if model == "resnet18_train":
         raw = np.fromfile(os.path.join(corpora, "cifar10-subset/train.bin"), np.uint8).reshape(-1, 3073)
         raw = raw[np.arange(count) % len(raw)]
@@ -138,7 +156,10 @@ def pytorch(arguments):
     torch.set_num_threads(arguments.threads)
     path = os.path.join(arguments.corpora, "training-models", arguments.model + ".onnx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    _, inputs, labels = data_of(arguments.model, arguments.corpora, arguments.steps)
+    if arguments.held_out:
+        (inputs, labels), held_out = split_text(arguments.corpora, arguments.steps)
+    else:
+        _, inputs, labels = data_of(arguments.model, arguments.corpora, arguments.steps)
     dtype = torch.float64 if arguments.double else torch.float32
     w = {}
     for tensor in onnx.load(path).graph.initializer:
@@ -163,7 +184,17 @@ def pytorch(arguments):
         losses.append(loss.item())
         seconds.append(time.perf_counter() - start)
     growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps({"losses": losses, "seconds": seconds, "kilobytes": growth, "version": torch.__version__}))
+    result = {"losses": losses, "seconds": seconds, "kilobytes": growth, "version": torch.__version__}
+    if arguments.held_out:
+        with torch.no_grad():
+            x, y = (torch.from_numpy(part) for part in held_out)
+            total = 0.0
+            for row in range(0, len(x), BATCH):
+                logits = forward(x[row:row + BATCH])
+                total += torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                                           y[row:row + BATCH].reshape(-1), reduction="sum").item()
+        result["held_out"] = total / y.numel()
+    print(json.dumps(result))
 
 
 # ---- this project's side
@@ -203,6 +234,7 @@ def weft(model, optimizer, arguments, steps, batch=BATCH):
 def child(model, optimizer, arguments, steps, double=False):
     command = [sys.executable, __file__, "pytorch", "--model", model, "--optimizer", optimizer, "--steps", str(steps),
                "--corpora", arguments.corpora, "--threads", str(arguments.threads)] + (["--double"] if double else [])
+    command += ["--held-out"] if arguments.what == "held-out" else []
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -239,9 +271,33 @@ def times(arguments):
         print("%-16s %10.2f %10.2f %6.2f %12.0f %12.0f %6.2f" % (model, a * 1e3, b * 1e3, a / b, m, n, m / n), flush=True)
 
 
+def held_out(arguments):
+    steps = arguments.steps or 500
+    theirs = child("gpt_char", "adamw", arguments, steps)
+    parts = split_text(arguments.corpora, steps)
+    with tempfile.TemporaryDirectory() as folder:
+        data = []
+        for name, (inputs, labels) in zip(("train", "test"), parts):
+            files = [os.path.join(folder, name + what) for what in (".inputs.npy", ".labels.npy")]
+            np.save(files[0], inputs)
+            np.save(files[1], labels)
+            data.append(["--data", "idx=" + files[0], "--labels", files[1], "--batch", str(BATCH)])
+        model = os.path.join(arguments.corpora, "training-models", "gpt_char.onnx")
+        trained = os.path.join(folder, "trained.onnx")
+        subprocess.run([arguments.runner, "train", model] + data[0] +
+                       ["--steps", str(steps), "--no-shuffle", "--optimizer", "adamw", "--lr", "0.001",
+                        "--weight-decay", "0.01", "-o", trained] + arguments.flags.split(),
+                       check=True, stdout=subprocess.DEVNULL)
+        out = subprocess.run([arguments.runner, "eval", trained] + data[1] + ["--metric", "loss", "--output", "json"],
+                             check=True, stdout=subprocess.PIPE, text=True).stdout
+    ours = json.loads(out)["loss"]
+    print("gpt_char, adamw, %d steps: held-out loss %.5f here, %.5f in PyTorch, ratio %.5f" %
+          (steps, ours, theirs["held_out"], ours / theirs["held_out"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["curves", "times", "pytorch"])
+    parser.add_argument("what", choices=["curves", "times", "held-out", "pytorch"])
     parser.add_argument("--models", type=lambda text: text.split(","),
                         default=["mlp_mnist", "lenet_mnist", "lstm_mnist", "gpt_char", "resnet18_train"])
     parser.add_argument("--optimizers", type=lambda text: text.split(","), default=["sgd", "adam", "adamw"])
@@ -253,8 +309,10 @@ def main():
     parser.add_argument("--optimizer")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--double", action="store_true")
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--flags", default="", help="more flags for `graph_runner train`, of held-out")
     arguments = parser.parse_args()
-    {"curves": curves, "times": times, "pytorch": pytorch}[arguments.what](arguments)
+    {"curves": curves, "times": times, "held-out": held_out, "pytorch": pytorch}[arguments.what](arguments)
 
 
 if __name__ == "__main__":
