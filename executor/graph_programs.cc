@@ -122,13 +122,15 @@ class GraphPrograms::Impl {
       compiled = &(programs_[KeyOf(named, precision)] = std::move(fresh));
     }
     inputs_.Set(named);
-    WEFT_ASSIGN_OR_RETURN(StepResult result, compiled->program->Run({}));
+    StepResult& result = compiled->result;
+    WEFT_RETURN_IF_ERROR(compiled->program->RunInto({}, result));
     std::vector<Value> outputs;
     for (const std::string& name : output_names_) {
       const auto tensor = result.reports.find(name);
       outputs.push_back(tensor != result.reports.end() ? Value(tensor->second)
                                                        : result.values.at(name));
     }
+    result.values.clear();
     return outputs;
   }
 
@@ -137,6 +139,7 @@ class GraphPrograms::Impl {
     std::unique_ptr<Partition> partition;
     std::unique_ptr<BodyRunner> bodies;
     std::unique_ptr<StepProgram> program;
+    StepResult result;  // whose memory serves again, once nobody else holds it
   };
 
   Precision NextPrecision() const {
@@ -257,7 +260,7 @@ class GraphPrograms::Impl {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StepProgram> program,
                           CompileStep(*partition, environment));
     program->EnableStatistics(settings_.statistics);
-    return Compiled{std::move(partition), std::move(bodies), std::move(program)};
+    return Compiled{std::move(partition), std::move(bodies), std::move(program), StepResult()};
   }
 
   absl::Status AddVariables(Partition& partition) {

@@ -16,12 +16,22 @@ inline constexpr double kNanosecondsPerThread = 25'000;
 int UsefulThreads(int threads, int64_t items, double nanoseconds_per_item);
 
 // Calls body(begin, end) for disjoint ranges that cover [0, items), each once, on up to `threads`
-// threads (OpenMP's, which oneDNN uses too), the calling one included; returns when all are done.
-// Inner borders are multiples of `grain`. No call for no items. Which thread runs what must not
-// change results: the callee computes the same bits for an item whatever range it is in. Allocates
-// nothing once the threads exist.
+// threads, the calling one included; returns when all are done. Inner borders are multiples of
+// `grain`. No call for no items. Which thread runs what must not change results: the callee
+// computes the same bits for an item whatever range it is in.
+//
+// The others are threads of the calling thread's own, made when first needed, which spin for some
+// microseconds after a loop and then sleep. Each thread takes small ranges of its own share first
+// and then of the others', and nobody waits for a thread that has not come: a core that something
+// else keeps busy delays a loop by one range at most. A loop within a loop runs on one thread.
+// Allocates nothing once the threads exist.
 void ParallelFor(int threads, int64_t items, double nanoseconds_per_item, int64_t grain,
                  absl::FunctionRef<void(int64_t begin, int64_t end)> body);
+
+// The same with the number of the thread, in [0, threads), whose scratch memory the body may use:
+// no two calls with one number at one time.
+void ParallelForSlots(int threads, int64_t items, double nanoseconds_per_item, int64_t grain,
+                      absl::FunctionRef<void(int slot, int64_t begin, int64_t end)> body);
 
 }  // namespace weft::cpu
 

@@ -1,6 +1,8 @@
 #include "ops/kernels/cpu/parallel.h"
 
+#include <array>
 #include <atomic>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -28,6 +30,50 @@ TEST(ParallelFor, CoversEveryItemOnceWithBordersOnTheGrain) {
     });
     EXPECT_TRUE(aligned);
     for (int64_t i = 0; i < items; ++i) ASSERT_EQ(visits[i], 1) << "item " << i << " of " << items;
+  }
+}
+
+TEST(ParallelFor, LoopsOfSeveralThreadsDoNotMeet) {
+  const auto run_loops = [] {
+    for (int64_t items = 1; items < 200; ++items) {
+      std::vector<std::atomic<int>> visits(items);
+      ParallelFor(3, items, 1e6, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++visits[i];
+      });
+      for (int64_t i = 0; i < items; ++i) ASSERT_EQ(visits[i], 1);
+    }
+  };
+  std::thread other(run_loops);
+  run_loops();
+  other.join();
+}
+
+TEST(ParallelFor, ALoopWithinALoopIsOneCall) {
+  std::atomic<int> calls = 0;
+  ParallelFor(3, 5, 1e6, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::thread::id caller = std::this_thread::get_id();
+      ParallelFor(3, 1000, 1e6, 1, [&](int64_t first, int64_t last) {
+        if (first == 0 && last == 1000 && std::this_thread::get_id() == caller) ++calls;
+      });
+    }
+  });
+  EXPECT_EQ(calls, 5);
+}
+
+TEST(ParallelForSlots, OneCallPerSlotAtATime) {
+  constexpr int kThreads = 4;
+  for (int round = 0; round < 200; ++round) {
+    std::array<std::atomic<int>, kThreads> inside = {};
+    std::atomic<int> visits = 0;
+    std::atomic<bool> exclusive = true;
+    ParallelForSlots(kThreads, 64, 1e6, 1, [&](int slot, int64_t begin, int64_t end) {
+      if (inside[slot].fetch_add(1) != 0) exclusive = false;
+      visits += static_cast<int>(end - begin);
+      inside[slot].fetch_sub(1);
+    });
+    ASSERT_TRUE(exclusive);
+    ASSERT_EQ(visits, 64);
   }
 }
 

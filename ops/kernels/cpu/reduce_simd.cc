@@ -41,41 +41,46 @@ double Squares(const float* x, size_t n) {
   });
 }
 
-// The element that `beats` the others; NaN beats all.
-template <class VectorFn, class Fn>
-HWY_INLINE float Extreme(const float* x, size_t n, float initial, VectorFn beats, Fn beats_one) {
+// The element that `better(v, w)` chooses of all; NaN where there is one.
+template <class Fn, class LanesFn>
+HWY_INLINE float Extreme(const float* x, size_t n, float initial, Fn better, LanesFn of_lanes) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
-  HWY_ALIGN float best[hn::MaxLanes(d)];
-  FloatVector a = hn::Set(d, initial);
+  const FloatVector start = hn::Set(d, initial);
+  FloatVector a = start;
+  FloatVector b = start;
+  FloatVector c = start;
+  FloatVector e = start;
+  auto nan = hn::IsNaN(start);
+  const auto take = [&](FloatVector v, FloatVector& best) HWY_ATTR {
+    nan = hn::Or(nan, hn::IsNaN(v));
+    best = better(best, v);
+  };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const FloatVector v = hn::LoadU(d, x + i);
-    a = hn::IfThenElse(hn::Or(beats(v, a), hn::IsNaN(v)), v, a);
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    take(hn::LoadU(d, x + i), a);
+    take(hn::LoadU(d, x + i + lanes), b);
+    take(hn::LoadU(d, x + i + 2 * lanes), c);
+    take(hn::LoadU(d, x + i + 3 * lanes), e);
   }
-  hn::Store(a, d, best);
-  float result = initial;
-  for (size_t k = 0; k < lanes; ++k) {
-    if (beats_one(best[k], result) || best[k] != best[k]) result = best[k];
-  }
-  for (; i < n; ++i) {
-    if (beats_one(x[i], result) || x[i] != x[i]) result = x[i];
-  }
-  return result;
+  for (; i + lanes <= n; i += lanes) take(hn::LoadU(d, x + i), a);
+  if (i < n) take(hn::IfThenElse(hn::FirstN(d, n - i), LoadPart(d, x + i, n - i), start), b);
+  if (!hn::AllFalse(d, nan)) return std::numeric_limits<float>::quiet_NaN();
+  return hn::GetLane(of_lanes(better(better(a, b), better(c, e))));
 }
 
 float Maximum(const float* x, size_t n) {
   return Extreme(
       x, n, -std::numeric_limits<float>::infinity(),
-      [](FloatVector v, FloatVector a) HWY_ATTR { return hn::Gt(v, a); },
-      [](float v, float a) { return v > a; });
+      [](FloatVector v, FloatVector w) HWY_ATTR { return hn::Max(v, w); },
+      [](FloatVector v) HWY_ATTR { return hn::MaxOfLanes(FloatTag(), v); });
 }
 
 float Minimum(const float* x, size_t n) {
   return Extreme(
       x, n, std::numeric_limits<float>::infinity(),
-      [](FloatVector v, FloatVector a) HWY_ATTR { return hn::Lt(v, a); },
-      [](float v, float a) { return v < a; });
+      [](FloatVector v, FloatVector w) HWY_ATTR { return hn::Min(v, w); },
+      [](FloatVector v) HWY_ATTR { return hn::MinOfLanes(FloatTag(), v); });
 }
 
 // Rows that are added in float32 before they go to the totals.

@@ -80,6 +80,30 @@ HWY_INLINE FloatVector Exp(FloatTag d, FloatVector x) {
   return KeepNan(x, hn::Exp(d, hn::Min(x, hn::Set(d, 89.0f))));
 }
 
+// e^x to 1 ulp for x <= 0; zero where that is no normal number. Half the instructions of Exp. The
+// polynomial is our own, fitted to the relative error on [-ln 2 / 2, ln 2 / 2].
+HWY_INLINE FloatVector ExpOfNegative(FloatTag d, FloatVector x) {
+  // Added to a small number, leaves it rounded to an integer in the low bits.
+  const FloatVector magic = hn::Set(d, 12582912.0f);
+  const FloatVector shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const FloatVector n = hn::Sub(shifted, magic);
+  // ln 2 in two parts, of which the first has so few bits that its product with n is exact.
+  FloatVector r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-06f), r);
+  FloatVector y = hn::Set(d, 0.001381454f);
+  y = hn::MulAdd(y, r, hn::Set(d, 0.008368745f));
+  y = hn::MulAdd(y, r, hn::Set(d, 0.04166839f));
+  y = hn::MulAdd(y, r, hn::Set(d, 0.16666521f));
+  y = hn::MulAdd(y, r, hn::Set(d, 0.49999994f));
+  y = hn::MulAdd(hn::Mul(y, r), r, r);
+  const FloatVector one = hn::Set(d, 1.0f);
+  const hn::RebindToSigned<FloatTag> integers;
+  const FloatVector power = hn::BitCast(
+      d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(integers, shifted)), hn::BitCast(integers, one)));
+  // NaN is not less, and stays.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), hn::Mul(hn::Add(y, one), power));
+}
+
 // ln x to 2 ulp; -infinity at 0, NaN below.
 HWY_INLINE FloatVector Log(FloatTag d, FloatVector x) {
   const FloatVector zero = hn::Zero(d);
@@ -94,7 +118,7 @@ HWY_INLINE FloatVector Log(FloatTag d, FloatVector x) {
 // 1 / (1 + e^-x), without overflow and with the relative accuracy of Exp on both sides.
 HWY_INLINE FloatVector Sigmoid(FloatTag d, FloatVector x) {
   const FloatVector one = hn::Set(d, 1.0f);
-  const FloatVector e = Exp(d, hn::Neg(hn::Abs(x)));
+  const FloatVector e = ExpOfNegative(d, hn::Neg(hn::Abs(x)));
   const FloatVector numerator = hn::IfThenElse(hn::Ge(x, hn::Zero(d)), one, e);
   return hn::Div(numerator, hn::Add(one, e));
 }
@@ -122,7 +146,7 @@ HWY_INLINE FloatVector Erf(FloatTag d, FloatVector x) {
   large = hn::MulAdd(large, t, hn::Set(d, -0.633329511f));
   large = hn::MulAdd(large, t, hn::Set(d, -1.12952352f));
   large = hn::MulAdd(large, t, hn::Set(d, 0.000176480971f));
-  large = hn::Sub(hn::Set(d, 1.0f), hn::Exp(d, large));
+  large = hn::Sub(hn::Set(d, 1.0f), ExpOfNegative(d, large));
   const FloatVector value = hn::IfThenElse(hn::Lt(t, hn::Set(d, 0.9277f)), small, large);
   return KeepNan(x, hn::CopySign(value, x));
 }

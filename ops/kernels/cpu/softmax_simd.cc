@@ -26,7 +26,13 @@ float Largest(const float* x, size_t n) {
   const size_t lanes = hn::Lanes(d);
   const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
   V largest = least;
+  V other = least;
   size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    largest = hn::Max(largest, hn::LoadU(d, x + i));
+    other = hn::Max(other, hn::LoadU(d, x + i + lanes));
+  }
+  largest = hn::Max(largest, other);
   for (; i + lanes <= n; i += lanes) largest = hn::Max(largest, hn::LoadU(d, x + i));
   if (i < n) {
     const V last = LoadPart(d, x + i, n - i);
@@ -42,7 +48,7 @@ HWY_INLINE double SumExp(const float* x, float largest, float* out, size_t n) {
   const size_t lanes = hn::Lanes(d);
   const V shift = hn::Set(d, largest);
   return SumVectors(n, [&](size_t i, size_t count) HWY_ATTR {
-    const V e = Exp(d, hn::Sub(LoadUpTo(d, x + i, count), shift));
+    const V e = ExpOfNegative(d, hn::Sub(LoadUpTo(d, x + i, count), shift));
     if (count == lanes) {
       if (kStore) hn::StoreU(e, d, out + i);
       return e;
@@ -139,7 +145,7 @@ HWY_INLINE V LargestDown(const float* x, size_t count, int64_t size, int64_t str
 HWY_INLINE V SumExpDown(const float* x, V largest, size_t count, int64_t size, int64_t stride) {
   const D d;
   return SumDown(size, stride, [&](int64_t at) HWY_ATTR {
-    return Exp(d, hn::Sub(LoadUpTo(d, x + at, count), largest));
+    return ExpOfNegative(d, hn::Sub(LoadUpTo(d, x + at, count), largest));
   });
 }
 
@@ -151,7 +157,7 @@ void ForwardColumns(bool log, const float* x, float* out, size_t count, int64_t 
   const V log_sum = Log(d, sum);
   for (int64_t k = 0; k < size; ++k) {
     const V shifted = hn::Sub(LoadUpTo(d, x + k * stride, count), largest);
-    const V y = log ? hn::Sub(shifted, log_sum) : hn::Div(Exp(d, shifted), sum);
+    const V y = log ? hn::Sub(shifted, log_sum) : hn::Div(ExpOfNegative(d, shifted), sum);
     StoreUpTo(d, y, out + k * stride, count);
   }
 }
