@@ -29,15 +29,18 @@ class RnnKernel final : public RecurrentKernel<S> {
   RnnKernel(const PrepareContext& context, const RecurrentGeometry& g,
             std::vector<Activation> activations)
       : Base(context, g, /*first_kept=*/kGates), activations_(std::move(activations)) {
-    const ThreadBudget budget(this->threads_);
     from_state_ = this->Reserve(g.batch * g.hidden);
-    product_ = GateProduct<S>(g.batch, g.hidden, g.hidden, false, this->layout_);
+    product_ = this->StateProduct(g.hidden);
+  }
+
+  size_t retained_bytes() const override {
+    return Base::retained_bytes() + product_.retained_bytes();
   }
 
  protected:
   absl::Status StartDirection(const KernelContext& context, int64_t d) override {
     const int64_t n = this->geometry_.hidden;
-    return product_.Pack(Input<S>(context, kRecurrentR) + d * n * n, context.workspace);
+    return product_.Pack(Input<S>(context, kRecurrentR) + d * n * n, d, context.workspace);
   }
 
   absl::Status Step(const KernelContext& context, int64_t d, int64_t step) override {
@@ -76,17 +79,20 @@ class GruKernel final : public RecurrentKernel<S> {
       : Base(context, g, /*first_kept=*/kGates),
         activations_(std::move(activations)),
         linear_(context.attributes().Int("linear_before_reset", 0) != 0) {
-    const ThreadBudget budget(this->threads_);
     const int64_t n = g.hidden;
     from_state_ = this->Reserve(g.batch * 3 * n);
     reset_ = this->Reserve(g.batch * n);
     candidate_ = this->Reserve(g.batch * n);
     if (linear_) {
-      product_ = GateProduct<S>(g.batch, 3 * n, n, false, this->layout_);
+      product_ = this->StateProduct(3 * n);
     } else {
-      product_ = GateProduct<S>(g.batch, 2 * n, n, false, this->layout_);
-      candidate_product_ = GateProduct<S>(g.batch, n, n, false, this->layout_);
+      product_ = this->StateProduct(2 * n);
+      candidate_product_ = this->StateProduct(n);
     }
+  }
+
+  size_t retained_bytes() const override {
+    return Base::retained_bytes() + product_.retained_bytes() + candidate_product_.retained_bytes();
   }
 
  protected:
@@ -96,9 +102,9 @@ class GruKernel final : public RecurrentKernel<S> {
     const int64_t n = this->geometry_.hidden;
     const S* const r = Input<S>(context, kRecurrentR) + d * 3 * n * n;
     if (!linear_) {
-      WEFT_RETURN_IF_ERROR(candidate_product_.Pack(r + 2 * n * n, context.workspace));
+      WEFT_RETURN_IF_ERROR(candidate_product_.Pack(r + 2 * n * n, d, context.workspace));
     }
-    return product_.Pack(r, context.workspace);
+    return product_.Pack(r, d, context.workspace);
   }
 
   absl::Status Step(const KernelContext& context, int64_t d, int64_t step) override {

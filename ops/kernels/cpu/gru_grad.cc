@@ -22,16 +22,16 @@ class GruGradKernel final : public RecurrentGradKernel<S> {
       : Base(context, g, /*adds=*/true),
         activations_(std::move(activations)),
         linear_(context.attributes().Int("linear_before_reset", 0) != 0) {
-    const ThreadBudget budget(this->threads_);
     const int64_t n = g.hidden;
+    const GateProductOptions options{.stored = Stored::kPlain, .threads = this->threads_};
     from_state_ = this->Reserve(g.batch * (linear_ ? 3 : 2) * n);
     if (linear_) {
-      product_ = GateProduct<S>(g.batch, n, 3 * n, false, this->layout_, Stored::kPlain);
+      product_ = GateProduct<S>(g.batch, n, 3 * n, options, this->layout_);
     } else {
       candidate_ = this->Reserve(g.batch * n);
       dseen_ = this->Reserve(g.batch * n);
-      product_ = GateProduct<S>(g.batch, n, 2 * n, false, this->layout_, Stored::kPlain);
-      candidate_product_ = GateProduct<S>(g.batch, n, n, false, this->layout_, Stored::kPlain);
+      product_ = GateProduct<S>(g.batch, n, 2 * n, options, this->layout_);
+      candidate_product_ = GateProduct<S>(g.batch, n, n, options, this->layout_);
     }
     widths_[kGradOfGates] = 3 * n;
     widths_[kGradPreviousH] = n;
@@ -48,9 +48,9 @@ class GruGradKernel final : public RecurrentGradKernel<S> {
     const S* const r = Input<S>(context, kGradR) + d * 3 * n * n;
     if (!linear_) {
       std::fill_n(this->Values(context, candidate_), g.batch * n, S(0));
-      WEFT_RETURN_IF_ERROR(candidate_product_.Pack(r + 2 * n * n, context.workspace));
+      WEFT_RETURN_IF_ERROR(candidate_product_.Pack(r + 2 * n * n, d, context.workspace));
     }
-    return product_.Pack(r, context.workspace);
+    return product_.Pack(r, d, context.workspace);
   }
 
   absl::Status Step(const KernelContext& context, int64_t d, int64_t step) override {

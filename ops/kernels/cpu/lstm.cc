@@ -23,17 +23,20 @@ class LstmKernel final : public RecurrentKernel<S> {
       : Base(context, g, /*first_kept=*/kGates),
         activations_(std::move(activations)),
         couple_(context.attributes().Int("input_forget", 0) != 0) {
-    const ThreadBudget budget(this->threads_);
     from_state_ = this->Reserve(g.batch * g.gates());
     c_ = this->Reserve(g.batch * g.hidden);
-    product_ = GateProduct<S>(g.batch, g.gates(), g.hidden, false, this->layout_);
+    product_ = this->StateProduct(g.gates());
+  }
+
+  size_t retained_bytes() const override {
+    return Base::retained_bytes() + product_.retained_bytes();
   }
 
  protected:
   absl::Status StartDirection(const KernelContext& context, int64_t d) override {
     const RecurrentGeometry& g = this->geometry_;
     this->LoadState(context, kRecurrentInitialC, d, this->Values(context, c_));
-    return product_.Pack(Input<S>(context, kRecurrentR) + d * g.gates() * g.hidden,
+    return product_.Pack(Input<S>(context, kRecurrentR) + d * g.gates() * g.hidden, d,
                          context.workspace);
   }
 

@@ -21,9 +21,9 @@ class OneProductKernel : public RecurrentGradKernel<S> {
   // May throw dnnl::error.
   OneProductKernel(const PrepareContext& context, const RecurrentGeometry& g)
       : Base(context, g, /*adds=*/false) {
-    const ThreadBudget budget(this->threads_);
     dgates_ = this->Reserve(g.batch * g.gates());
-    product_ = GateProduct<S>(g.batch, g.hidden, g.gates(), false, this->layout_, Stored::kPlain);
+    const GateProductOptions options{.stored = Stored::kPlain, .threads = this->threads_};
+    product_ = GateProduct<S>(g.batch, g.hidden, g.gates(), options, this->layout_);
     widths_[kGradOfGates] = g.gates();
     widths_[kGradPreviousH] = g.hidden;
   }
@@ -36,7 +36,8 @@ class OneProductKernel : public RecurrentGradKernel<S> {
     const RecurrentGeometry& g = this->geometry_;
     S* const dgates = this->Values(context, dgates_);
     std::fill_n(dgates, g.batch * g.gates(), S(0));  // samples that end early are not computed
-    return product_.Pack(Input<S>(context, kGradR) + d * g.gates() * g.hidden, context.workspace);
+    return product_.Pack(Input<S>(context, kGradR) + d * g.gates() * g.hidden, d,
+                         context.workspace);
   }
 
   absl::Status Step(const KernelContext& context, int64_t d, int64_t step) override {

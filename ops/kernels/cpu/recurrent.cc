@@ -23,55 +23,112 @@ RecurrentGeometry RecurrentGeometryOf(const PrepareContext& context, int64_t gat
   return geometry;
 }
 
-GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout,
-                                Stored how)
-    : m_(m),
-      n_(n),
-      empty_(m == 0 || n == 0 || k == 0),
-      plain_bytes_(static_cast<size_t>(n * k) * sizeof(float)) {
-  if (empty_) return;
+GateProduct<float>::GateProduct(int64_t m, int64_t n, int64_t k, const GateProductOptions& options,
+                                WorkspaceLayout& layout)
+    : m_(m), n_(n), threads_(options.threads) {
+  if (m == 0 || n == 0 || k == 0) return;
+  constexpr double kFlopsPerNanosecond = 60;
+  constexpr int64_t kGrain = 64;
+  const double nanoseconds =
+      2 * static_cast<double>(m * n) * static_cast<double>(k) / kFlopsPerNanosecond;
+  const int wanted = 2 * UsefulThreads(threads_, n / kGrain, nanoseconds * kGrain / n);
+  const int64_t parts = wanted == 2 ? 1 : wanted;
+  const int64_t columns = ((n + parts - 1) / parts + kGrain - 1) / kGrain * kGrain;
+  const ThreadBudget budget(1);
+  for (int64_t first = 0; first < n && status_.ok(); first += columns) {
+    status_ = AddPart(first, std::min(columns, n - first), k, options, layout);
+  }
+}
+
+absl::Status GateProduct<float>::AddPart(int64_t first, int64_t columns, int64_t k,
+                                         const GateProductOptions& options,
+                                         WorkspaceLayout& layout) {
   const auto f32 = dnnl::memory::data_type::f32;
   using Desc = dnnl::memory::desc;
-  const Desc a = PlainDesc(Shape{m, k});
-  const Desc b({k, n}, f32, dnnl::memory::format_tag::any);
-  const Desc y = PlainDesc(Shape{m, n});
-  const Desc bias_desc = PlainDesc(Shape{1, n});
+  using Dims = dnnl::memory::dims;
+  const bool transposed = options.stored == Stored::kTransposed;
+  const Desc a = PlainDesc(Shape{m_, k});
+  const Desc any({k, columns}, f32, dnnl::memory::format_tag::any);
+  const Desc y({m_, columns}, f32, Dims{n_, 1});
+  const Desc bias = PlainDesc(Shape{1, columns});
+  const Desc stored({k, columns}, f32, transposed ? Dims{1, k} : Dims{n_, 1});
   const dnnl::matmul::primitive_desc primitive(
-      bias ? dnnl::matmul::desc(a, b, bias_desc, y) : dnnl::matmul::desc(a, b, y), UserScratchpad(),
-      OnednnEngine());
+      options.bias ? dnnl::matmul::desc(a, any, bias, y) : dnnl::matmul::desc(a, any, y),
+      UserScratchpad(), OnednnEngine());
   const Desc packed = primitive.weights_desc();
-  const Desc stored(
-      {k, n}, f32,
-      how == Stored::kTransposed ? dnnl::memory::format_tag::ba : dnnl::memory::format_tag::ab);
-  reorder_ = OnednnReorder(stored, packed);
-  weights_ = layout.Add(std::max(packed.get_size(), stored.get_size()));
-  scratchpad_ = layout.Add(primitive.scratchpad_desc().get_size());
+  Part& part = parts_.emplace_back();
+  part.first = first;
+  part.offset = static_cast<size_t>(transposed ? first * k : first);
+  part.plain_bytes = stored.get_size();
+  part.reorder = OnednnReorder(stored, packed);
+  if (options.constants > 0 && part.reorder.needed()) {
+    for (int64_t i = 0; i < options.constants; ++i) {
+      WEFT_ASSIGN_OR_RETURN(PackedWeights weights, PackedWeights::Create(stored, packed));
+      part.constants.push_back(std::move(weights));
+    }
+  } else {
+    part.weights = layout.Add(packed.get_size());
+  }
+  part.scratchpad = layout.Add(primitive.scratchpad_desc().get_size());
   std::vector<OnednnCall::Argument> arguments = {
       {DNNL_ARG_SRC, a},
       {DNNL_ARG_WEIGHTS, packed},
       {DNNL_ARG_DST, y},
       {DNNL_ARG_SCRATCHPAD, primitive.scratchpad_desc()}};
-  if (bias) arguments.push_back({DNNL_ARG_BIAS, bias_desc});
-  call_ = OnednnCall(dnnl::matmul(primitive), arguments);
+  if (options.bias) arguments.push_back({DNNL_ARG_BIAS, bias});
+  part.call = OnednnCall(dnnl::matmul(primitive), arguments);
+  return absl::OkStatus();
 }
 
-absl::Status GateProduct<float>::Pack(const float* b, void* workspace) {
-  if (empty_) return absl::OkStatus();
-  void* const weights = At(workspace, weights_);
-  if (reorder_.needed()) return reorder_.Run(b, weights);
-  std::memcpy(weights, b, plain_bytes_);
+absl::Status GateProduct<float>::Pack(const float* b, int64_t which, void* workspace) {
+  WEFT_RETURN_IF_ERROR(status_);
+  const ThreadBudget budget(1);
+  for (Part& part : parts_) {
+    const float* const plain = b + part.offset;
+    if (!part.constants.empty()) {
+      WEFT_ASSIGN_OR_RETURN(part.packed, part.constants[which].Get(plain));
+      continue;
+    }
+    void* const weights = At(workspace, part.weights);
+    part.packed = weights;
+    if (part.reorder.needed()) {
+      WEFT_RETURN_IF_ERROR(part.reorder.Run(plain, weights));
+    } else {
+      std::memcpy(weights, plain, part.plain_bytes);
+    }
+  }
   return absl::OkStatus();
 }
 
 absl::Status GateProduct<float>::Run(const float* a, const float* bias, float* y, void* workspace) {
-  if (empty_) {
+  if (parts_.empty()) {
     for (int64_t i = 0; i < m_ * n_; ++i) y[i] = bias == nullptr ? 0.0f : bias[i % n_];
     return absl::OkStatus();
   }
-  const void* const weights = At(workspace, weights_);
-  const void* const scratchpad = At(workspace, scratchpad_);
-  if (bias == nullptr) return call_.Run({a, weights, y, scratchpad});
-  return call_.Run({a, weights, y, scratchpad, bias});
+  const int64_t count = static_cast<int64_t>(parts_.size());
+  ParallelFor(threads_, count, kNanosecondsPerThread, 1, [&](int64_t begin, int64_t end) {
+    const ThreadBudget budget(1);
+    for (int64_t i = begin; i < end; ++i) {
+      parts_[i].status = RunPart(parts_[i], a, bias, y, workspace);
+    }
+  });
+  for (const Part& part : parts_) WEFT_RETURN_IF_ERROR(part.status);
+  return absl::OkStatus();
+}
+
+absl::Status GateProduct<float>::RunPart(Part& part, const float* a, const float* bias, float* y,
+                                         void* workspace) {
+  const void* const scratchpad = At(workspace, part.scratchpad);
+  if (bias == nullptr) return part.call.Run({a, part.packed, y + part.first, scratchpad});
+  return part.call.Run({a, part.packed, y + part.first, scratchpad, bias + part.first});
+}
+
+size_t GateProduct<float>::retained_bytes() const {
+  size_t bytes = 0;
+  for (const Part& part : parts_) {
+    for (const PackedWeights& weights : part.constants) bytes += weights.bytes();
+  }
+  return bytes;
 }
 
 absl::Status GateProduct<double>::Run(const double* a, const double* bias, double* y, void*) {

@@ -56,7 +56,15 @@ RecurrentGeometry RecurrentGeometryOf(const PrepareContext& context, int64_t gat
 // How B of a product lies in memory: [n, k] or [k, n].
 enum class Stored : uint8_t { kTransposed, kPlain };
 
-// Y[m, n] = A[m, k] B (+ bias[n]), with B kept in the layout that is computed fastest in.
+struct GateProductOptions {
+  bool bias = false;
+  Stored stored = Stored::kTransposed;
+  int threads = 1;
+  int64_t constants = 0;  // so many B that never change are packed once; 0: each is packed anew
+};
+
+// Y[m, n] = A[m, k] B (+ bias[n]), with B kept in the layout that is computed fastest in. Threads
+// share the columns.
 template <typename S>
 class GateProduct;
 
@@ -64,37 +72,52 @@ template <>
 class GateProduct<float> {
  public:
   GateProduct() = default;
-  // May throw dnnl::error.
-  GateProduct(int64_t m, int64_t n, int64_t k, bool bias, WorkspaceLayout& layout,
-              Stored stored = Stored::kTransposed);
-  // Copies B, which need not be aligned, into the workspace.
-  absl::Status Pack(const float* b, void* workspace);
+  // May throw dnnl::error. Allocates for constants.
+  GateProduct(int64_t m, int64_t n, int64_t k, const GateProductOptions& options,
+              WorkspaceLayout& layout);
+  // Takes `b`, which need not be aligned, for the runs to come: number `which` of the constants.
+  absl::Status Pack(const float* b, int64_t which, void* workspace);
   // `bias` null: made without.
   absl::Status Run(const float* a, const float* bias, float* y, void* workspace);
+  size_t retained_bytes() const;
 
  private:
+  // Some columns.
+  struct Part {
+    int64_t first = 0;
+    size_t offset = 0;  // of the first in B, in elements
+    OnednnReorder reorder;
+    OnednnCall call;
+    size_t plain_bytes = 0;
+    size_t weights = 0;
+    size_t scratchpad = 0;
+    std::vector<PackedWeights> constants;
+    const void* packed = nullptr;  // of this run
+    absl::Status status;
+  };
+  absl::Status AddPart(int64_t first, int64_t columns, int64_t k, const GateProductOptions& options,
+                       WorkspaceLayout& layout);
+  absl::Status RunPart(Part& part, const float* a, const float* bias, float* y, void* workspace);
+
   int64_t m_ = 0;
   int64_t n_ = 0;
-  bool empty_ = true;  // sums of nothing
-  size_t plain_bytes_ = 0;
-  OnednnReorder reorder_;
-  OnednnCall call_;
-  size_t weights_ = 0;
-  size_t scratchpad_ = 0;
+  int threads_ = 1;
+  absl::Status status_;      // of the construction
+  std::vector<Part> parts_;  // none: sums of nothing
 };
 
 template <>
 class GateProduct<double> {
  public:
   GateProduct() = default;
-  GateProduct(int64_t m, int64_t n, int64_t k, bool, WorkspaceLayout&,
-              Stored stored = Stored::kTransposed)
-      : m_(m), n_(n), k_(k), stored_(stored) {}
-  absl::Status Pack(const double* b, void*) {
+  GateProduct(int64_t m, int64_t n, int64_t k, const GateProductOptions& options, WorkspaceLayout&)
+      : m_(m), n_(n), k_(k), stored_(options.stored) {}
+  absl::Status Pack(const double* b, int64_t, void*) {
     b_ = b;
     return absl::OkStatus();
   }
   absl::Status Run(const double* a, const double* bias, double* y, void* workspace);
+  size_t retained_bytes() const { return 0; }
 
  private:
   int64_t m_ = 0;
@@ -143,8 +166,9 @@ class RecurrentKernel : public Kernel {
  public:
   size_t workspace_bytes() const override { return layout_.total(); }
 
+  size_t retained_bytes() const override { return input_product_.retained_bytes(); }
+
   absl::Status Run(const KernelContext& context) override {
-    const ThreadBudget budget(threads_);
     if (HasInput(kRecurrentLengths)) {
       WEFT_RETURN_IF_ERROR(CheckSequenceLengths(
           name_, op_, Input<int32_t>(context, kRecurrentLengths), geometry_.batch, geometry_.time));
@@ -164,7 +188,6 @@ class RecurrentKernel : public Kernel {
         clip_(context.attributes().Float("clip", 0.0f)),
         name_(context.node().name),
         op_(context.node().op) {
-    const ThreadBudget budget(threads_);
     reverse_[0] = context.attributes().String("direction", "forward") == "reverse";
     reverse_[1] = true;
     for (int i = 0; i < kRecurrentInputs; ++i) has_input_[i] = context.HasInput(i);
@@ -176,7 +199,19 @@ class RecurrentKernel : public Kernel {
     bias_ = Reserve(g.gates());
     from_input_ = Reserve(g.rows() * g.gates());
     h_ = Reserve(g.batch * g.hidden);
-    if (g.rows() > 0) input_product_ = GateProduct<S>(g.rows(), g.gates(), g.input, true, layout_);
+    constants_[0] = context.InputIsConstant(kRecurrentW) ? g.directions : 0;
+    constants_[1] = context.InputIsConstant(kRecurrentR) ? g.directions : 0;
+    if (g.rows() > 0) {
+      const GateProductOptions options{
+          .bias = true, .threads = threads_, .constants = constants_[0]};
+      input_product_ = GateProduct<S>(g.rows(), g.gates(), g.input, options, layout_);
+    }
+  }
+
+  // The product of the states with `columns` rows of R.
+  GateProduct<S> StateProduct(int64_t columns) {
+    const GateProductOptions options{.threads = threads_, .constants = constants_[1]};
+    return GateProduct<S>(geometry_.batch, columns, geometry_.hidden, options, layout_);
   }
 
   // What a cell does before the steps of direction d, after its h was set; packs R.
@@ -265,7 +300,7 @@ class RecurrentKernel : public Kernel {
     if (g.rows() > 0) {
       SumBiases(context, d);
       WEFT_RETURN_IF_ERROR(input_product_.Pack(
-          Input<S>(context, kRecurrentW) + d * g.gates() * g.input, context.workspace));
+          Input<S>(context, kRecurrentW) + d * g.gates() * g.input, d, context.workspace));
       WEFT_RETURN_IF_ERROR(input_product_.Run(Input<S>(context, kRecurrentX),
                                               Values(context, bias_), Values(context, from_input_),
                                               context.workspace));
@@ -291,6 +326,7 @@ class RecurrentKernel : public Kernel {
 
   const std::string name_;
   const std::string op_;
+  int64_t constants_[2] = {};  // W's and R's directions, where they never change
   bool reverse_[2];
   bool has_input_[kRecurrentInputs];
   bool has_output_[kRecurrentOutputs];

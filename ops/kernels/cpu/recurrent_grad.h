@@ -59,7 +59,6 @@ class RecurrentGradKernel : public Kernel {
   size_t workspace_bytes() const override { return layout_.total(); }
 
   absl::Status Run(const KernelContext& context) override {
-    const ThreadBudget budget(threads_);
     if (has_input_[kGradLengths]) {
       WEFT_RETURN_IF_ERROR(CheckSequenceLengths(name_, op_, Input<int32_t>(context, kGradLengths),
                                                 geometry_.batch, geometry_.time));
