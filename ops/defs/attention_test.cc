@@ -65,6 +65,22 @@ TEST(Attention, AgreesWithTheReferenceAtManySizes) {
   }
 }
 
+TEST(Attention, LeavesOutKeysThatNoQueryOfABlockMayAttend) {
+  const Attributes causal = {{"is_causal", int64_t{1}}};
+  const Sizes s{2, 2, 1, 150, 150, 8, 8};
+  EXPECT_TRUE(CheckKernelAgainstReference(Heads(s, causal), kTolerance));
+  EXPECT_TRUE(CheckKernelAgainstReference(Packed(s, causal), kTolerance));
+  OpCase with_past = WithPast(Heads(s, causal), s, 21);
+  with_past.outputs = {true, true, true};
+  EXPECT_TRUE(CheckKernelAgainstReference(with_past, kTolerance));
+  EXPECT_TRUE(CheckKernelAgainstReference(With(Heads(s, causal), 6, Int64s({149, 3})), kTolerance));
+  EXPECT_TRUE(CheckKernelAgainstReference(With(Heads(s), 6, Int64s({0, 33})), kTolerance));
+  EXPECT_TRUE(CheckKernelAgainstReference(
+      Heads(s, {{"left_window_size", int64_t{20}}, {"right_window_size", int64_t{5}}}),
+      kTolerance));
+  EXPECT_TRUE(SameBitsOnTwoThreads(Heads(s, causal)));
+}
+
 TEST(Attention, ThreadsDoNotChangeBits) {
   EXPECT_TRUE(SameBitsOnTwoThreads(Heads(Sizes{2, 4, 2, 150, 70, 16, 16})));
 }

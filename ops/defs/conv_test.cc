@@ -39,6 +39,19 @@ TEST(ConvTest, AgreesWithReferenceOnModelShapes) {
       ConvCase({1, 32, 8, 8}, {64, 32, 1, 1}, {{"strides", Ints{2, 2}}})));
 }
 
+TEST(ConvTest, AgreesWithReferenceWhereThreadsTakePiecesOfTheBatch) {
+  const Attributes same = {{"pads", Ints{1, 1, 1, 1}}};
+  EXPECT_TRUE(CheckKernelAgainstReference(ConvCase({6, 16, 16, 16}, {32, 16, 3, 3}, same, true)));
+  EXPECT_TRUE(CheckKernelAgainstReference(ConvCase({12, 8, 12, 12}, {16, 8, 3, 3}, same)));
+  EXPECT_TRUE(CheckKernelAgainstReference(ConvCase({5, 3, 31, 33}, {17, 3, 3, 3}, same)));
+  const OpCase gradient{.domain = kWeft,
+                        .op = "ConvGradInput",
+                        .attributes = {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}},
+                        .inputs = {RandomTensor({6, 32, 16, 16}, 1),
+                                   RandomTensor({32, 16, 3, 3}, 2), Int64s({6, 16, 16, 16})}};
+  EXPECT_TRUE(CheckKernelAgainstReference(gradient));
+}
+
 TEST(ConvTest, AgreesWithReferenceOnOddWindows) {
   EXPECT_TRUE(CheckKernelAgainstReference(ConvCase({2, 3, 9}, {5, 3, 4}, {}, true)));
   EXPECT_TRUE(CheckKernelAgainstReference(ConvCase({2, 3, 5, 6, 7}, {5, 3, 2, 3, 2}, {}, true)));

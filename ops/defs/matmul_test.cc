@@ -65,6 +65,20 @@ TEST(MatMulTest, AgreesWithReferenceForAllWaysToBroadcast) {
   for (const auto& [a, b] : shapes) EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase(a, b)));
 }
 
+TEST(MatMulTest, AgreesWithReferenceWhereThreadsTakePieces) {
+  EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({37, 32, 64}, {37, 64, 48})));
+  EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({50, 33, 65}, {50, 65, 37})));  // off 64 bytes
+  EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({5, 1, 64, 96}, {1, 3, 96, 64})));
+  EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({1031, 41}, {41, 67})));
+  EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({67, 41}, {41, 1031})));
+  EXPECT_TRUE(CheckKernelAgainstReference(TransposingCase({41, 1031}, {67, 41}, true, true)));
+  EXPECT_TRUE(CheckKernelAgainstReference(TransposingCase({41, 67}, {1031, 41}, true, true)));
+  EXPECT_TRUE(CheckKernelAgainstReference(
+      GemmCase({RandomTensor({1031, 41}, 1), RandomTensor({41, 67}, 2), RandomTensor({67}, 3)})));
+  EXPECT_TRUE(CheckKernelAgainstReference(
+      GemmCase({RandomTensor({67, 41}, 1), RandomTensor({41, 1031}, 2), RandomTensor({1031}, 3)})));
+}
+
 TEST(MatMulTest, OperandsWithoutElementsGiveNothingOrZeros) {
   EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({0, 3}, {3, 2})));
   EXPECT_TRUE(CheckKernelAgainstReference(MatMulCase({0, 4, 3}, {3, 2})));

@@ -1,5 +1,6 @@
 // Attention. float32 by blocks of queries: a product with the keys, the softmax of its rows, a
-// product with the values, all in a scratch block that stays in the cache. Other types, and softmax
+// product with the values, all in a scratch block that stays in the cache; keys that no query of a
+// block may attend, such as those after a causal block, are left out. Other types, and softmax
 // in another precision, row by row in float or double with the roundings that the standard's
 // function body has.
 #include <algorithm>
@@ -91,6 +92,9 @@ constexpr int64_t kMostBlockRows = 64;
 constexpr int64_t kBlockScores = 64 * 1024;
 constexpr double kNanosecondsPerProduct = 0.03;
 constexpr double kNanosecondsPerScore = 1.0;
+// Widths of a block that there are products for, where blocks may end before the last key.
+constexpr int64_t kMostWidths = 8;
+constexpr int64_t kWidthGrain = 16;
 
 // All rows of queries that share a head of keys are one matrix, cut into blocks. Each thread has
 // products and scratch memory of its own.
@@ -112,8 +116,14 @@ class FloatAttention final : public Kernel {
     tasks_ = plan_.batch * plan_.kv_heads * blocks_;
     const double products = static_cast<double>(plan_.key_size + plan_.value_size);
     const double per_score = kNanosecondsPerScore + kNanosecondsPerProduct * products;
-    slots_.resize(UsefulThreads(context.threads(), tasks_,
-                                static_cast<double>(block_ * plan_.total) * per_score));
+    task_nanoseconds_ = static_cast<double>(block_ * plan_.total) * per_score;
+    slots_.resize(UsefulThreads(context.threads(), tasks_, task_nanoseconds_));
+    const bool may_end_early = plan_.causal || plan_.right >= 0 || plan_.has_lengths;
+    width_step_ = plan_.total;
+    if (may_end_early && !plan_.wants_scores && plan_.total > 0) {
+      const int64_t step = (plan_.total + kMostWidths - 1) / kMostWidths;
+      width_step_ = (step + kWidthGrain - 1) / kWidthGrain * kWidthGrain;
+    }
   }
 
   size_t workspace_bytes() const override { return layout_.total(); }
@@ -124,23 +134,32 @@ class FloatAttention final : public Kernel {
     WritePresent(plan_, run, sizeof(float), sizeof(float));
     const Operands operands = {PrepareRows(run, kKey), PrepareRows(run, kValue), PrepareMask(run),
                                lengths};
-    const int count = static_cast<int>(slots_.size());
-    ParallelFor(count, count, kNanosecondsPerThread * 2, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t s = begin; s < end; ++s) slots_[s].status = RunSlot(run, operands, s);
-    });
+    for (Slot& slot : slots_) slot.status = absl::OkStatus();
+    ParallelForSlots(static_cast<int>(slots_.size()), tasks_, task_nanoseconds_, 1,
+                     [&](int s, int64_t begin, int64_t end) {
+                       Slot& slot = slots_[s];
+                       for (int64_t task = begin; task < end && slot.status.ok(); ++task) {
+                         slot.status =
+                             RunBlock(run, operands, slot, task / blocks_, task % blocks_);
+                       }
+                     });
     for (const Slot& slot : slots_) WEFT_RETURN_IF_ERROR(slot.status);
     return absl::OkStatus();
   }
 
  private:
+  // Of a block with the first `width` keys.
   struct Products {
+    int64_t width = 0;
     std::unique_ptr<Kernel> scores;
     std::unique_ptr<Kernel> values;
     size_t scratch = 0;  // offset in the workspace
   };
+  // By width: width_step_ more each, the last with all keys.
+  using ProductsByWidth = std::vector<Products>;
   struct Slot {
-    Products full;
-    Products last;  // the last block of a head, where it is shorter
+    ProductsByWidth full;
+    ProductsByWidth last;  // the last block of a head, where it is shorter
     size_t queries = 0, scores = 0, values = 0;
     absl::Status status;
   };
@@ -173,18 +192,31 @@ class FloatAttention final : public Kernel {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Products> MakeProducts(const PrepareContext& context, int64_t rows) {
+  absl::StatusOr<ProductsByWidth> MakeProducts(const PrepareContext& context, int64_t rows) {
+    ProductsByWidth products;
+    int64_t width = 0;
+    do {
+      width = std::min(width + width_step_, plan_.total);
+      WEFT_ASSIGN_OR_RETURN(Products of_width, MakeProducts(context, rows, width));
+      products.push_back(std::move(of_width));
+    } while (width < plan_.total);
+    return products;
+  }
+
+  absl::StatusOr<Products> MakeProducts(const PrepareContext& context, int64_t rows,
+                                        int64_t width) {
     const ProductContext inner(context);
     MatrixProduct scores;
     scores.m = rows;
-    scores.n = plan_.total;
+    scores.n = width;
     scores.k = plan_.key_size;
     scores.trans_b = true;
     MatrixProduct values;
     values.m = rows;
     values.n = plan_.value_size;
-    values.k = plan_.total;
+    values.k = width;
     Products products;
+    products.width = width;
     WEFT_ASSIGN_OR_RETURN(products.scores, PrepareMatrixProduct(inner, scores));
     WEFT_ASSIGN_OR_RETURN(products.values, PrepareMatrixProduct(inner, values));
     products.scratch = layout_.Add(
@@ -218,18 +250,24 @@ class FloatAttention final : public Kernel {
     return bias;
   }
 
-  absl::Status RunSlot(const KernelContext& run, const Operands& operands, int64_t s) {
-    for (int64_t task = s; task < tasks_; task += static_cast<int64_t>(slots_.size())) {
-      WEFT_RETURN_IF_ERROR(RunBlock(run, operands, slots_[s], task / blocks_, task % blocks_));
+  // Those for the keys that any of the rows may attend.
+  Products& ChooseProducts(ProductsByWidth& products, const int64_t* lengths, int64_t head,
+                           int64_t first, int64_t rows) const {
+    if (products.size() == 1) return products.front();
+    int64_t end = 1;
+    for (int64_t r = first; r < first + rows; ++r) {
+      const Place at = PlaceOf(head, r);
+      end = std::max(end, plan_.KeysOf(lengths, at.b, at.query).end);
     }
-    return absl::OkStatus();
+    return products[(end - 1) / width_step_];
   }
 
   absl::Status RunBlock(const KernelContext& run, const Operands& operands, Slot& slot,
                         int64_t head, int64_t block) {
     const int64_t first = block * block_;
     const int64_t rows = std::min(block_, rows_ - first);
-    Products& products = rows == block_ ? slot.full : slot.last;
+    Products& products =
+        ChooseProducts(rows == block_ ? slot.full : slot.last, operands.lengths, head, first, rows);
     float* queries = static_cast<float*>(At(run.workspace, slot.queries));
     float* scores = static_cast<float*>(At(run.workspace, slot.scores));
     float* values = static_cast<float*>(At(run.workspace, slot.values));
@@ -246,7 +284,7 @@ class FloatAttention final : public Kernel {
     inner.outputs = score_outputs;
     WEFT_RETURN_IF_ERROR(products.scores->Run(inner));
     for (int64_t r = 0; r < rows; ++r) {
-      FinishRow(run, operands, head, first + r, scores + r * plan_.total);
+      FinishRow(run, operands, head, first + r, products.width, scores + r * products.width);
     }
     const void* value_inputs[] = {scores, operands.values + head * ValueStride()};
     void* value_outputs[] = {values};
@@ -273,11 +311,10 @@ class FloatAttention final : public Kernel {
     return plan_.Row(plan_.q_heads, plan_.queries, size, at.b, at.h, at.query);
   }
 
-  // From raw scores to probabilities.
+  // From raw scores to probabilities. `total`: keys that there are scores for.
   void FinishRow(const KernelContext& run, const Operands& operands, int64_t head, int64_t row,
-                 float* scores) const {
+                 int64_t total, float* scores) const {
     const Place at = PlaceOf(head, row);
-    const int64_t total = plan_.total;
     const auto show = [&](ScoresMode stage) {
       if (!plan_.wants_scores || plan_.mode != stage || total == 0) return;
       const int64_t to = (at.b * plan_.q_heads + at.h) * plan_.queries + at.query;
@@ -312,6 +349,8 @@ class FloatAttention final : public Kernel {
   int64_t block_ = 0;   // rows of a block
   int64_t blocks_ = 0;  // per head of keys
   int64_t tasks_ = 0;
+  double task_nanoseconds_ = 0;
+  int64_t width_step_ = 0;
   std::vector<Slot> slots_;
   WorkspaceLayout layout_;
   size_t key_rows_ = 0, value_rows_ = 0, mask_ = 0;

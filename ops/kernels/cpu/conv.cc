@@ -201,22 +201,35 @@ absl::StatusOr<std::unique_ptr<Kernel>> Refused(const PrepareContext& context) {
   return context.Unimplemented("oneDNN has no convolution for this");
 }
 
+// Cuts the batch into pieces for the threads, and leaves the first one in `conv`.
+BatchPieces CutBatch(const PrepareContext& context, Convolution& conv) {
+  constexpr double kFlopsPerNanosecond = 60;
+  const double per_output = static_cast<double>(conv.w.num_elements()) / conv.y.dim(1);
+  const double flops = 2 * per_output * static_cast<double>(conv.y.num_elements() / conv.y.dim(0));
+  const BatchPieces pieces =
+      BatchPieces::For(OnednnThreads(context), conv.x, conv.y, flops / kFlopsPerNanosecond);
+  const int64_t samples = conv.x.dim(0) / pieces.count;
+  conv.x.set_dim(0, samples);
+  conv.y.set_dim(0, samples);
+  return pieces;
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> MakeForward(const PrepareContext& context,
-                                                    const Convolution& conv) {
-  const int threads = OnednnThreads(context);
-  const ThreadBudget budget(threads);
+                                                    Convolution conv) {
+  const BatchPieces pieces = CutBatch(context, conv);
+  const ThreadBudget budget(pieces.primitive_threads());
   const ForwardDesc chosen = ChooseLayouts(kLayoutsForward, [&](Layouts layouts) {
     return DescribeForward(conv, layouts, dnnl::prop_kind::forward_inference);
   });
   if (!chosen) return Refused(context);
-  auto kernel = std::make_unique<StagedPrimitive>(threads);
+  auto kernel = std::make_unique<StagedPrimitive>(pieces);
   WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainDesc(conv.x), chosen.src_desc(),
                                         context.InputIsConstant(0)));
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
-                                        chosen.weights_desc(), context.InputIsConstant(1)));
+  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
+                                          chosen.weights_desc(), context.InputIsConstant(1)));
   if (conv.bias) {
     WEFT_RETURN_IF_ERROR(
-        kernel->AddInput(2, DNNL_ARG_BIAS, PlainDesc(conv.b()), chosen.bias_desc(), false));
+        kernel->AddWeights(2, DNNL_ARG_BIAS, PlainDesc(conv.b()), chosen.bias_desc(), false));
   }
   kernel->AddOutput(0, DNNL_ARG_DST, PlainDesc(conv.y), chosen.dst_desc());
   kernel->SetPrimitive(dnnl::convolution_forward(chosen), chosen.scratchpad_desc());
@@ -224,18 +237,18 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeForward(const PrepareContext& contex
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeInputGradient(const PrepareContext& context,
-                                                          const Convolution& conv) {
-  const int threads = OnednnThreads(context);
-  const ThreadBudget budget(threads);
+                                                          Convolution conv) {
+  const BatchPieces pieces = CutBatch(context, conv);
+  const ThreadBudget budget(pieces.primitive_threads());
   const InputGradientDesc chosen =
       ChooseLayouts(LayoutsOfInputGradient(conv),
                     [&](Layouts layouts) { return DescribeInputGradient(conv, layouts); });
   if (!chosen) return Refused(context);
-  auto kernel = std::make_unique<StagedPrimitive>(threads);
+  auto kernel = std::make_unique<StagedPrimitive>(pieces);
   WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_DIFF_DST, PlainDesc(conv.y),
                                         chosen.diff_dst_desc(), context.InputIsConstant(0)));
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
-                                        chosen.weights_desc(), context.InputIsConstant(1)));
+  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
+                                          chosen.weights_desc(), context.InputIsConstant(1)));
   kernel->AddOutput(0, DNNL_ARG_DIFF_SRC, PlainDesc(conv.x), chosen.diff_src_desc());
   kernel->SetPrimitive(dnnl::convolution_backward_data(chosen), chosen.scratchpad_desc());
   return kernel;
@@ -249,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWeightGradient(const PrepareContext&
       ChooseLayouts(LayoutsOfWeightGradient(conv),
                     [&](Layouts layouts) { return DescribeWeightGradient(conv, layouts); });
   if (!chosen) return Refused(context);
-  auto kernel = std::make_unique<StagedPrimitive>(threads);
+  auto kernel = std::make_unique<StagedPrimitive>(BatchPieces{threads});
   WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainDesc(conv.x), chosen.src_desc(),
                                         context.InputIsConstant(0)));
   WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_DIFF_DST, PlainDesc(conv.y),

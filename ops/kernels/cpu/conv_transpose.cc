@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeOnednn(const PrepareContext& context
                                        : Forward::desc(forward, direct, any_x, any_w, any_y,
                                                        strides, dilations, pads_begin, pads_end);
   const Forward::primitive_desc chosen(desc, UserScratchpad(), OnednnEngine());
-  auto kernel = std::make_unique<StagedPrimitive>(threads);
+  auto kernel = std::make_unique<StagedPrimitive>(BatchPieces{threads});
   WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainDesc(x), chosen.src_desc(),
                                         context.InputIsConstant(0)));
   WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_WEIGHTS,

@@ -8,6 +8,7 @@
 #include "ops/kernels/cpu/onednn.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/workspace.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -150,64 +151,235 @@ Desc MatrixDesc(const Shape& batch, int64_t rows, int64_t columns, bool transpos
               dnnl::memory::dims(strides.begin(), strides.end()));
 }
 
+// How the work is shared: in one piece by oneDNN, or Y is cut along an axis, and threads take piece
+// after piece, each computed on one thread. The latter does not wait for a thread that comes late.
+struct Cut {
+  enum class Axis : uint8_t { kBatch, kRows, kColumns };
+  Axis axis = Axis::kRows;
+  int64_t size = 0;  // of a piece; the last may be shorter
+  int64_t whole = 0;
+  double nanoseconds = 0;  // of a piece
+
+  int64_t count() const { return (whole + size - 1) / size; }
+  int64_t last() const { return whole - (count() - 1) * size; }
+};
+
+// About what the product takes on one thread.
+double NanosecondsOf(const MatrixProduct& product) {
+  constexpr double kFlopsPerNanosecond = 60;
+  constexpr double kBytesPerNanosecond = 15;
+  const double b = static_cast<double>(product.b_batch.num_elements() * product.n * product.k);
+  const double y = static_cast<double>(product.batch().num_elements() * product.m * product.n);
+  return std::max(2 * y * static_cast<double>(product.k) / kFlopsPerNanosecond,
+                  4 * b / kBytesPerNanosecond);
+}
+
+// `packed`: B is kept in oneDNN's layout.
+Cut CutFor(const MatrixProduct& product, int threads, bool packed) {
+  constexpr double kPiecesPerThread = 4;
+  // Pieces begin on 64 bytes.
+  constexpr int64_t kGrain = 16;
+  // Each piece brings what it shares with the others into oneDNN's layout anew: that should be
+  // little of its work.
+  constexpr int64_t kLeastUnpacked = 256;
+  Cut cut;
+  int64_t grain = packed ? kGrain : kLeastUnpacked;
+  if (product.batch().rank() > 0) {
+    const bool aligned = product.m * product.k % kGrain == 0 &&
+                         product.k * product.n % kGrain == 0 && product.m * product.n % kGrain == 0;
+    cut.axis = Cut::Axis::kBatch;
+    cut.whole = product.batch().dim(0);
+    grain = aligned ? 1 : kGrain;
+  } else if (product.m >= product.n) {  // pieces share the smaller operand
+    cut.whole = product.m;
+  } else {
+    cut.axis = Cut::Axis::kColumns;
+    cut.whole = product.n;
+    grain = std::max(grain, 4 * kGrain);
+  }
+  const double all = NanosecondsOf(product);
+  const double pieces = std::min({all / kNanosecondsPerThread, kPiecesPerThread * threads,
+                                  static_cast<double>(cut.whole) / static_cast<double>(grain)});
+  cut.size = cut.whole;
+  if (threads > 1 && pieces >= 2) {
+    const int64_t wanted = static_cast<int64_t>(static_cast<double>(cut.whole - 1) / pieces) + 1;
+    const int64_t step = std::min(grain, 4 * kGrain);
+    cut.size = std::min(cut.whole, (wanted + step - 1) / step * step);
+  }
+  cut.nanoseconds = all * static_cast<double>(cut.size) / static_cast<double>(cut.whole);
+  return cut;
+}
+
+// An operand of which a piece has `size` elements of axis `axis`, or all of it where axis is -1 or
+// broadcasts.
+class PieceOperand {
+ public:
+  PieceOperand() = default;
+  PieceOperand(Desc whole, int axis) : whole_(std::move(whole)), axis_(axis) {
+    if (axis_ >= 0 && whole_.dims()[axis_] == 1) axis_ = -1;
+  }
+  bool is_cut() const { return axis_ >= 0; }
+  Desc Of(int64_t size) const {
+    if (!is_cut()) return whole_;
+    dnnl::memory::dims dims = whole_.dims();
+    dims[axis_] = size;
+    return whole_.submemory_desc(dims, dnnl::memory::dims(dims.size(), 0));
+  }
+  // Where the piece from `first` on begins.
+  template <typename Pointer>
+  Pointer* At(Pointer* data, int64_t first) const {
+    if (!is_cut() || data == nullptr) return data;
+    using Byte = std::conditional_t<std::is_const_v<Pointer>, const char, char>;
+    const int64_t stride = whole_.data.format_desc.blocking.strides[axis_];
+    return static_cast<Byte*>(data) + first * stride * int64_t{sizeof(float)};
+  }
+
+ private:
+  Desc whole_;
+  int axis_ = -1;
+};
+
 class OnednnProduct final : public Kernel {
  public:
   // May throw dnnl::error.
   static absl::StatusOr<std::unique_ptr<Kernel>> Create(const PrepareContext& context,
                                                         const MatrixProduct& product) {
-    auto kernel = std::make_unique<OnednnProduct>(OnednnThreads(context), product);
-    WEFT_RETURN_IF_ERROR(kernel->Prepare(context.InputIsConstant(1)));
+    const bool constant = context.InputIsConstant(1);
+    auto kernel = std::make_unique<OnednnProduct>(OnednnThreads(context), product, constant);
+    WEFT_RETURN_IF_ERROR(kernel->Prepare(constant));
     return kernel;
   }
 
-  OnednnProduct(int threads, const MatrixProduct& product)
-      : product_(product), bias_(BiasModeOf(product)), threads_(threads) {}
-
-  absl::Status Run(const KernelContext& context) override {
-    const ThreadBudget budget(threads_);
-    WEFT_ASSIGN_OR_RETURN(const void* const weights, weights_.Get(context.inputs[1]));
-    if (bias_ == BiasMode::kFused) {
-      return call_.Run(
-          {context.inputs[0], weights, context.outputs[0], context.workspace, context.inputs[2]});
-    }
-    if (bias_ == BiasMode::kPrefilled) Prefill(context);
-    return call_.Run({context.inputs[0], weights, context.outputs[0], context.workspace});
+  OnednnProduct(int threads, const MatrixProduct& product, bool constant)
+      : product_(product),
+        bias_mode_(BiasModeOf(product)),
+        cut_(CutFor(product, threads, constant)),
+        piece_threads_(cut_.count() > 1 ? 1 : threads) {
+    lanes_.resize(static_cast<size_t>(std::min<int64_t>(threads, cut_.count())));
   }
 
-  size_t workspace_bytes() const override { return workspace_bytes_; }
-  size_t retained_bytes() const override { return weights_.bytes(); }
+  absl::Status Run(const KernelContext& context) override {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const void* plain = b_.At(context.inputs[1], static_cast<int64_t>(i) * cut_.size);
+      WEFT_ASSIGN_OR_RETURN(packed_[i], weights_[i].Get(plain));
+    }
+    if (bias_mode_ == BiasMode::kPrefilled) Prefill(context);
+    for (Lane& lane : lanes_) lane.status = absl::OkStatus();
+    ParallelForSlots(static_cast<int>(lanes_.size()), cut_.count(),
+                     std::max(cut_.nanoseconds, 2 * kNanosecondsPerThread), 1,
+                     [&](int slot, int64_t begin, int64_t end) {
+                       const ThreadBudget budget(piece_threads_);
+                       Lane& lane = lanes_[slot];
+                       for (int64_t i = begin; i < end && lane.status.ok(); ++i) {
+                         lane.status = RunPiece(context, lane, i);
+                       }
+                     });
+    for (const Lane& lane : lanes_) WEFT_RETURN_IF_ERROR(lane.status);
+    return absl::OkStatus();
+  }
+
+  size_t workspace_bytes() const override { return layout_.total(); }
+  size_t retained_bytes() const override {
+    size_t bytes = 0;
+    for (const PackedWeights& weights : weights_) bytes += weights.bytes();
+    return bytes;
+  }
 
  private:
-  absl::Status Prepare(bool pack) {
-    const ThreadBudget budget(threads_);
-    const Desc a = MatrixDesc(product_.a_batch, product_.m, product_.k, product_.trans_a);
-    const Desc b = MatrixDesc(product_.b_batch, product_.k, product_.n, product_.trans_b);
+  // What one thread works with.
+  struct Lane {
+    OnednnCall full;
+    OnednnCall last;
+    size_t scratchpad = 0;
+    absl::Status status;
+  };
+
+  absl::Status Prepare(bool constant) {
+    const ThreadBudget budget(piece_threads_);
+    const int rank = product_.batch().rank() + 2;
+    const int columns = cut_.axis == Cut::Axis::kColumns ? rank - 1 : -1;
+    const int rows = cut_.axis == Cut::Axis::kRows ? rank - 2 : -1;
+    const int batch = cut_.axis == Cut::Axis::kBatch ? 0 : -1;
     const Desc y = MatrixDesc(product_.batch(), product_.m, product_.n, false);
-    const Desc any(b.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+    a_ = PieceOperand(MatrixDesc(product_.a_batch, product_.m, product_.k, product_.trans_a),
+                      std::max(rows, batch));
+    b_ = PieceOperand(MatrixDesc(product_.b_batch, product_.k, product_.n, product_.trans_b),
+                      std::max(columns, batch));
+    y_ = PieceOperand(y, std::max({rows, columns, batch}));
     dnnl::memory::dims bias_dims(y.dims().size(), 1);
     bias_dims.back() = product_.n;
-    const Desc bias = MatrixDesc(Shape{}, 1, product_.n, false).reshape(bias_dims);
+    bias_ = PieceOperand(MatrixDesc(Shape{}, 1, product_.n, false).reshape(bias_dims), columns);
+    // Weights of a batch that is cut stay as they are: constant ones are rare.
+    const bool pack = constant && !(batch >= 0 && b_.is_cut() && cut_.count() > 1);
+    return PrepareLanes(pack);
+  }
+
+  absl::Status PrepareLanes(bool pack) {
+    const auto primitive = Describe(cut_.size, pack ? Any(b_.Of(cut_.size)) : b_.Of(cut_.size));
+    // Pieces that share B share its layout.
+    const bool shares = pack && !b_.is_cut();
+    const auto last = Describe(cut_.last(), shares ? primitive.weights_desc()
+                                            : pack ? Any(b_.Of(cut_.last()))
+                                                   : b_.Of(cut_.last()));
+    const size_t scratchpad =
+        std::max(primitive.scratchpad_desc().get_size(), last.scratchpad_desc().get_size());
+    for (Lane& lane : lanes_) {
+      lane.scratchpad = layout_.Add(scratchpad);
+      lane.full = Call(primitive, cut_.size);
+      lane.last = Call(last, cut_.last());
+    }
+    if (!pack) return absl::OkStatus();
+    const int64_t parts = shares ? 1 : cut_.count();
+    for (int64_t i = 0; i < parts; ++i) {
+      const bool is_last = i + 1 == cut_.count();
+      const Desc plain = b_.Of(is_last ? cut_.last() : cut_.size);
+      const Desc packed = is_last ? last.weights_desc() : primitive.weights_desc();
+      WEFT_ASSIGN_OR_RETURN(PackedWeights weights, PackedWeights::Create(plain, packed));
+      weights_.push_back(std::move(weights));
+    }
+    packed_.resize(weights_.size());
+    return absl::OkStatus();
+  }
+
+  static Desc Any(const Desc& plain) {
+    return Desc(plain.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+  }
+
+  dnnl::matmul::primitive_desc Describe(int64_t size, const Desc& weights) const {
     dnnl::primitive_attr attributes = UserScratchpad();
     if (product_.alpha != 1.0f) attributes.set_output_scales(0, {product_.alpha});
-    if (bias_ == BiasMode::kPrefilled) {
+    if (bias_mode_ == BiasMode::kPrefilled) {
       dnnl::post_ops add;
       add.append_sum(1.0f);
       attributes.set_post_ops(add);
     }
-    const dnnl::matmul::desc desc = bias_ == BiasMode::kFused
-                                        ? dnnl::matmul::desc(a, pack ? any : b, bias, y)
-                                        : dnnl::matmul::desc(a, pack ? any : b, y);
-    const dnnl::matmul::primitive_desc primitive(desc, attributes, OnednnEngine());
-    WEFT_ASSIGN_OR_RETURN(weights_, PackedWeights::Create(b, primitive.weights_desc()));
-    workspace_bytes_ = primitive.scratchpad_desc().get_size();
+    const dnnl::matmul::desc desc =
+        bias_mode_ == BiasMode::kFused
+            ? dnnl::matmul::desc(a_.Of(size), weights, bias_.Of(size), y_.Of(size))
+            : dnnl::matmul::desc(a_.Of(size), weights, y_.Of(size));
+    return dnnl::matmul::primitive_desc(desc, attributes, OnednnEngine());
+  }
+
+  OnednnCall Call(const dnnl::matmul::primitive_desc& primitive, int64_t size) const {
     std::vector<OnednnCall::Argument> arguments = {
-        {DNNL_ARG_SRC, a},
+        {DNNL_ARG_SRC, a_.Of(size)},
         {DNNL_ARG_WEIGHTS, primitive.weights_desc()},
-        {DNNL_ARG_DST, y},
+        {DNNL_ARG_DST, y_.Of(size)},
         {DNNL_ARG_SCRATCHPAD, primitive.scratchpad_desc()}};
-    if (bias_ == BiasMode::kFused) arguments.push_back({DNNL_ARG_BIAS, bias});
-    call_ = OnednnCall(dnnl::matmul(primitive), arguments);
-    return absl::OkStatus();
+    if (bias_mode_ == BiasMode::kFused) arguments.push_back({DNNL_ARG_BIAS, bias_.Of(size)});
+    return OnednnCall(dnnl::matmul(primitive), arguments);
+  }
+
+  absl::Status RunPiece(const KernelContext& context, Lane& lane, int64_t piece) {
+    const int64_t first = piece * cut_.size;
+    const void* const weights = packed_.empty() ? b_.At(context.inputs[1], first)
+                                                : packed_[packed_.size() == 1 ? 0 : piece];
+    const void* const a = a_.At(context.inputs[0], first);
+    const void* const y = y_.At(context.outputs[0], first);
+    const void* const scratchpad = At(context.workspace, lane.scratchpad);
+    OnednnCall& call = piece + 1 == cut_.count() ? lane.last : lane.full;
+    if (bias_mode_ != BiasMode::kFused) return call.Run({a, weights, y, scratchpad});
+    return call.Run({a, weights, y, scratchpad, bias_.At(context.inputs[2], first)});
   }
 
   void Prefill(const KernelContext& context) const {
@@ -222,11 +394,14 @@ class OnednnProduct final : public Kernel {
   }
 
   const MatrixProduct product_;
-  const BiasMode bias_;
-  const int threads_;
-  OnednnCall call_;
-  PackedWeights weights_;
-  size_t workspace_bytes_ = 0;
+  const BiasMode bias_mode_;
+  const Cut cut_;
+  const int piece_threads_;
+  PieceOperand a_, b_, y_, bias_;
+  WorkspaceLayout layout_;
+  std::vector<Lane> lanes_;
+  std::vector<PackedWeights> weights_;  // none, one, or one per piece
+  std::vector<const void*> packed_;     // of this run
 };
 
 // oneDNN takes twelve axes.
