@@ -167,7 +167,13 @@ const SampleTransform* DataSet::FindTransform(const std::string& input) const {
 }
 
 bool DataSet::ScalesBytes(const DataColumn& column) const {
-  return spec_.scale_bytes && column.dtype() == DType::kUint8 && column.info().is_amount;
+  if (!spec_.scale_bytes || column.dtype() != DType::kUint8 || !column.info().is_amount) {
+    return false;
+  }
+  if (column.sample_shape().rank() >= 2) return true;
+  return std::none_of(spec_.files.begin(), spec_.files.end(), [&](const DataSpec::File& file) {
+    return file.is_labels && Find(file.input) == &column;
+  });
 }
 
 bool DataSet::reading_is_work() const {

@@ -36,7 +36,9 @@ class DataSet {
   const DataColumn* Find(const std::string& input) const;
   // What is done to the samples of an input; null when nothing is.
   const SampleTransform* FindTransform(const std::string& input) const;
-  // Whether the bytes of a column become amounts from 0 to 1 for a floating input.
+  // Whether the bytes of a column become amounts from 0 to 1 for a floating input. Labels do where
+  // a sample has two or more axes, as an image; numbers and lists of them (yes or no as 1 and 0)
+  // stay.
   bool ScalesBytes(const DataColumn& column) const;
   // Whether reading is worth threads of its own: decoding, augmentation, the disk.
   bool reading_is_work() const;

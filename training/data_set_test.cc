@@ -198,6 +198,18 @@ TEST_F(DataSetTest, ScalingCanBeTurnedOff) {
   EXPECT_THAT(Fill<float>(0, Input("x", DType::kFloat32, {3}), 0, 1), ElementsAre(0, 51, 255));
 }
 
+// Yes and no for a loss of numbers: 1 must not become 1 / 255.
+TEST_F(DataSetTest, BytesOfLabelsAreScaledOnlyWhereTheyAreImages) {
+  Add("labels", Tensor::Of<uint8_t>({3, 2}, {0, 1, 1, 0, 7, 255}));
+  Add("image", Tensor::Of<uint8_t>({3, 1, 1}, {0, 51, 255}));
+  for (DataSpec::File& file : spec_.files) file.is_labels = true;
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("labels", DType::kFloat32, {2}), 0, 3),
+              ElementsAre(0, 1, 1, 0, 7, 255));
+  EXPECT_THAT(Fill<float>(0, Input("image", DType::kFloat32, {1, 1}), 0, 3),
+              ElementsAre(0, 51 / 255.0f, 1));
+}
+
 TEST_F(DataSetTest, OtherIntegersAreConvertedWithoutScaling) {
   Add("x", Tensor::Of<int32_t>({2}, {-3, 1 << 20}));
   spec_.batch = 2;
