@@ -196,7 +196,8 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
   job.data = std::move(data);
   Graph bound = model.Clone();
   WEFT_RETURN_IF_ERROR(BindInputs(bound, *job.data));
-  WEFT_ASSIGN_OR_RETURN(job.graph, BuildEvaluationGraph(bound, loss, metrics));
+  WEFT_ASSIGN_OR_RETURN(job.graph,
+                        BuildEvaluationGraph(bound, loss, metrics, job.data->batch_of(0)));
   WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));

@@ -1,6 +1,8 @@
 #include "training/metric.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,6 +22,12 @@ constexpr char kTop[] = "top";
 constexpr char kError[] = "r2/error";
 constexpr char kLabel[] = "r2/label";
 constexpr char kSquare[] = "r2/square";
+
+// The parts of auc.
+constexpr char kAuc[] = "auc";
+constexpr char kAucParts[] = "auc/";
+constexpr char kAucScores[] = "auc/scores";
+constexpr char kAucLabels[] = "auc/labels";
 
 using Means = std::vector<MetricMean>;
 
@@ -159,6 +167,65 @@ absl::StatusOr<Means> Determination(GraphBuilder& b, const LossSpec& loss) {
                {kSquare, {SumOfAll(b, Square(b, x.labels)), x.count}}};
 }
 
+// Scores and labels of two classes, float64 [N] each; a label that is ignored is -1.
+struct BinaryScores {
+  ValueId scores;
+  ValueId labels;
+};
+
+absl::StatusOr<BinaryScores> BinaryClassScores(GraphBuilder& b, const LossSpec& loss) {
+  WEFT_ASSIGN_OR_RETURN(const ClassScores made, ScoresAndLabels(b, loss));
+  const SymbolicShape& shape = b.type(made.scores).shape;
+  if (shape.rank() != 2 || (shape.dim(1).is_known() && shape.dim(1).size() != 2)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("auc is of two classes, one sample a row; the scores are ", shape.ToString()));
+  }
+  const ValueId numbers = AsFloat(b, made.scores, DType::kFloat64);
+  const auto score = [&](int64_t of) {
+    return b.Op("Gather", {numbers, b.Constant(Tensor::Scalar<int64_t>(of))},
+                {{"axis", int64_t{1}}});
+  };
+  BinaryScores parts;
+  parts.scores = b.Op("Sub", {score(1), score(0)});
+  parts.labels = AsFloat(b, made.labels, DType::kFloat64);
+  if (loss.ignore_index.has_value()) {
+    parts.labels = b.Op(
+        "Where", {IsIgnored(b, loss, made.labels), b.Scalar(DType::kFloat64, -1), parts.labels});
+  }
+  return parts;
+}
+
+absl::StatusOr<BinaryScores> BinaryNumbers(GraphBuilder& b, const LossSpec& loss) {
+  WEFT_ASSIGN_OR_RETURN(const ValueId prediction, FindPrediction(b.graph(), loss));
+  const ValueId labels = LabelsLike(b, prediction);
+  const SymbolicShape& shape = b.type(prediction).shape;
+  for (int axis = 1; axis < shape.rank(); ++axis) {
+    if (!shape.dim(axis).is_known() || shape.dim(axis).size() == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("auc needs one score per sample; the model's output is ", shape.ToString()));
+  }
+  const ValueId column = b.Ints({-1});
+  const DType dtype = b.type(prediction).dtype;
+  BinaryScores parts;
+  parts.scores = b.Op("Reshape", {AsFloat(b, prediction, DType::kFloat64), column});
+  parts.labels =
+      b.Op("Reshape",
+           {AsFloat(b, b.Op("Greater", {labels, b.Scalar(dtype, 0.5)}), DType::kFloat64), column});
+  return parts;
+}
+
+absl::StatusOr<Means> Auc(GraphBuilder& b, const LossSpec& loss, int64_t batch) {
+  if (batch <= 0) return absl::InternalError("auc needs the size of the batches");
+  const auto parts = IsClassification(loss) ? BinaryClassScores(b, loss) : BinaryNumbers(b, loss);
+  WEFT_RETURN_IF_ERROR(parts.status());
+  const auto placed = [&](ValueId x) {
+    return MeanParts{b.WeftOp("PlaceSamples", {x}, {{"samples", batch}}),
+                     b.WeftOp("ElementCount", {x})};
+  };
+  return Means{{kAucScores, placed(parts->scores), true},
+               {kAucLabels, placed(parts->labels), true}};
+}
+
 using AddFn = absl::StatusOr<Means> (*)(GraphBuilder&, const LossSpec&);
 const std::map<std::string, AddFn>& Metrics() {
   static const auto* const kMetrics = new std::map<std::string, AddFn>{
@@ -172,6 +239,8 @@ const std::map<std::string, AddFn>& Metrics() {
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const auto& [name, add] : Metrics()) names.push_back(name);
+  names.insert(
+      std::find_if(names.begin(), names.end(), [](const auto& name) { return name > kAuc; }), kAuc);
   return names;
 }
 
@@ -187,13 +256,15 @@ double ScalarOf(const std::map<std::string, Tensor>& reports, const std::string&
 std::string MetricKinds() { return absl::StrCat(absl::StrJoin(Names(), ", "), " and topK (top5)"); }
 
 absl::Status CheckMetric(const std::string& metric) {
-  if (Metrics().contains(metric) || TopCount(metric) > 0) return absl::OkStatus();
+  if (Metrics().contains(metric) || metric == kAuc || TopCount(metric) > 0) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "no metric '", metric, "'", DidYouMean(metric, Names()), "; there are ", MetricKinds()));
 }
 
 absl::StatusOr<std::vector<MetricMean>> AddMetric(GraphBuilder& builder, const LossSpec& loss,
-                                                  const std::string& metric) {
+                                                  const std::string& metric, int64_t batch) {
   WEFT_RETURN_IF_ERROR(CheckMetric(metric));
   absl::StatusOr<Means> means;
   if (const int64_t count = TopCount(metric); count > 0) {
@@ -204,17 +275,50 @@ absl::StatusOr<std::vector<MetricMean>> AddMetric(GraphBuilder& builder, const L
     WEFT_ASSIGN_OR_RETURN(const MeanParts parts, TopAccuracy(builder, loss, count));
     means = Means{{metric, parts}};
   } else {
-    means = Metrics().at(metric)(builder, loss);
+    means = metric == kAuc ? Auc(builder, loss, batch) : Metrics().at(metric)(builder, loss);
   }
   WEFT_RETURN_IF_ERROR(means.status());
   WEFT_RETURN_IF_ERROR(builder.status());
   return means;
 }
 
+double AreaUnderCurve(const std::vector<double>& scores, const std::vector<double>& labels) {
+  std::vector<std::pair<double, double>> samples;  // score, label
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (labels[i] != 0 && labels[i] != 1) continue;
+    if (std::isnan(scores[i])) return std::numeric_limits<double>::quiet_NaN();
+    samples.emplace_back(scores[i], labels[i]);
+  }
+  std::sort(samples.begin(), samples.end());
+  double negatives = 0, positives = 0;  // with lower scores
+  double pairs = 0;                     // in the right order, ties half
+  for (size_t first = 0; first < samples.size();) {
+    size_t end = first;
+    double ones = 0;
+    for (; end < samples.size() && samples[end].first == samples[first].first; ++end) {
+      ones += samples[end].second;
+    }
+    const double zeros = static_cast<double>(end - first) - ones;
+    pairs += ones * (negatives + zeros / 2);
+    negatives += zeros;
+    positives += ones;
+    first = end;
+  }
+  return pairs / (negatives * positives);
+}
+
 void MetricTotals::Add(const std::map<std::string, Tensor>& reports) {
   for (const auto& [name, tensor] : reports) {
     if (absl::EndsWith(name, kWeightSuffix)) continue;
     const double weight = ScalarOf(reports, absl::StrCat(name, kWeightSuffix));
+    if (absl::StartsWith(name, kAucParts)) {
+      const auto numbers = ToDoubles(tensor);
+      if (!numbers.ok()) continue;
+      const auto count = std::min(static_cast<size_t>(weight), numbers->size());
+      std::vector<double>& list = lists_[name];
+      list.insert(list.end(), numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
+      continue;
+    }
     Sum& sum = sums_[name];
     // A step in which nothing counts has no mean.
     sum.value += weight == 0 ? 0 : ScalarOf(reports, name) * weight;
@@ -231,6 +335,9 @@ std::map<std::string, double> MetricTotals::Values() const {
   if (const auto square = sums_.find(kSquare); square != sums_.end()) {
     const double label = sums_.at(kLabel).mean();
     values["r2"] = 1 - sums_.at(kError).mean() / (square->second.mean() - label * label);
+  }
+  if (const auto scores = lists_.find(kAucScores); scores != lists_.end()) {
+    values[kAuc] = AreaUnderCurve(scores->second, lists_.at(kAucLabels));
   }
   return values;
 }

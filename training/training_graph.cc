@@ -60,6 +60,17 @@ absl::StatusOr<GlobalMean> AddGlobalMean(Graph& graph, const MeanParts& parts,
   return GlobalMean{mean, weight};
 }
 
+// The same for a list: the numbers of all samples, in the place of a mean.
+absl::StatusOr<GlobalMean> AddGlobalList(Graph& graph, const MeanParts& parts,
+                                         const std::string& name) {
+  GraphBuilder builder = StepBuilder(graph, absl::StrCat(name, "/"));
+  const ValueId list = builder.WeftOp("Accumulate", {parts.sum});
+  const ValueId count = builder.WeftOp("Accumulate", {parts.weight});
+  builder.Name(list, name);
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return GlobalMean{list, count};
+}
+
 // Variables and inputs keep their names, which people and files know: none may have one of a step's
 // own. (Other values of the model step aside.)
 absl::Status CheckNames(const Graph& model) {
@@ -144,7 +155,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
 }
 
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
-                                           const std::vector<std::string>& metrics) {
+                                           const std::vector<std::string>& metrics, int64_t batch) {
   WEFT_RETURN_IF_ERROR(CheckNames(model));
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
   WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
@@ -152,9 +163,11 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
   for (const std::string& metric : metrics) {
     GraphBuilder builder(graph);
     builder.set_name_prefix(absl::StrCat(metric, "/"));
-    WEFT_ASSIGN_OR_RETURN(const std::vector<MetricMean> means, AddMetric(builder, loss, metric));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<MetricMean> means,
+                          AddMetric(builder, loss, metric, batch));
     for (const MetricMean& part : means) {
-      WEFT_ASSIGN_OR_RETURN(GlobalMean mean, AddGlobalMean(graph, part.parts, part.name));
+      const auto add = part.is_list ? AddGlobalList : AddGlobalMean;
+      WEFT_ASSIGN_OR_RETURN(GlobalMean mean, add(graph, part.parts, part.name));
       graph.RenameValue(mean.weight, absl::StrCat(part.name, kWeightSuffix));
       outputs.push_back(mean.mean);
       outputs.push_back(mean.weight);

@@ -73,9 +73,11 @@ absl::Status ValidateTraining(const TrainingSpec& spec);
 // the model has the name of a step's own; Unimplemented when a gradient is missing (with the path).
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec);
 
-// Forward only. Outputs are what training/metric.h says; data inputs as above.
+// Forward only. Outputs are what training/metric.h says; data inputs as above. `batch`: samples of
+// the largest batch, for metrics that look at all samples together.
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
-                                           const std::vector<std::string>& metrics);
+                                           const std::vector<std::string>& metrics,
+                                           int64_t batch = 0);
 
 }  // namespace weft
 

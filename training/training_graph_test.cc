@@ -264,7 +264,7 @@ TEST(EvaluationGraphTest, NothingIsUpdatedAndLabelsAreSharedByTheMetrics) {
 
 TEST(EvaluationGraphTest, AnUnknownMetricNamesTheKnown) {
   EXPECT_EQ(Message(BuildEvaluationGraph(Model(), {}, {"f1"}).status()),
-            "no metric 'f1'; there are accuracy, loss, mae, mse, perplexity, r2 "
+            "no metric 'f1'; there are accuracy, auc, loss, mae, mse, perplexity, r2 "
             "and topK (top5)");
 }
 

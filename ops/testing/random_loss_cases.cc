@@ -70,6 +70,14 @@ OpCase CountCorrectCase(CaseRandom& random) {
           .inputs = {random.Values(labelled.scores), labelled.operands[0]}};
 }
 
+OpCase PlaceSamplesCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(static_cast<int>(random.Between(1, 3)));
+  return {.domain = "ai.weft",
+          .op = "PlaceSamples",
+          .attributes = {{"samples", shape.dim(0) + random.Between(0, 3)}},
+          .inputs = {random.Values(shape)}};
+}
+
 CaseGenerator SquaredError(const std::string& op) {
   return {[op](CaseRandom& random) {
     const Shape shape = random.OfRank(static_cast<int>(random.Between(1, 3)));
@@ -97,6 +105,7 @@ void AddLossCases(CaseGenerators& generators) {
   }
   generators["ai.weft::LossWeight"] = {LossWeightCase};
   generators["ai.weft::CountCorrect"] = {CountCorrectCase};
+  generators["ai.weft::PlaceSamples"] = {PlaceSamplesCase};
   for (const char* op : {"MeanSquaredError", "SquaredErrorSum"}) {
     generators[std::string("ai.weft::") + op] = SquaredError(op);
   }

@@ -34,7 +34,7 @@ class EvalCommand final : public Command {
     flags_.AddModel(app);
     flags_.AddData(app, /*required=*/true);
     app.add_option("--metric", metrics_,
-                   "accuracy, topK, loss, perplexity, mae, mse, r2 (accuracy)")
+                   "accuracy, topK, auc, loss, perplexity, mae, mse, r2 (accuracy)")
         ->type_name("NAME[,NAME]")
         ->delimiter(',');
     flags_.AddLoss(app);
@@ -71,7 +71,7 @@ class EvalCommand final : public Command {
                                       const std::shared_ptr<const DataSet>& data) const {
     Graph bound = model.graph.Clone();
     WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
-    auto graph = BuildEvaluationGraph(bound, loss, metrics_);
+    auto graph = BuildEvaluationGraph(bound, loss, metrics_, data->batch_of(0));
     if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
     WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(*std::move(graph), *data));
     auto job = PrepareEvaluation(model.graph, loss, metrics_, spec, data);

@@ -159,6 +159,12 @@ absl::Status CountCorrect(ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// Of a step's only micro-batch.
+absl::Status PlaceSamples(ReferenceCall& call) {
+  for (int64_t i = 0; i < call.input(0).size(); ++i) call.output(0)[i] = call.input(0)[i];
+  return absl::OkStatus();
+}
+
 absl::Status SquaredError(ReferenceCall& call, bool mean) {
   const ReferenceOperand& a = call.input(0);
   for (int64_t i = 0; i < a.size(); ++i) {
@@ -189,6 +195,7 @@ WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "NegativeLogLikelihoodGrad",
                                }));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "LossWeight", ReferenceKernel(LossWeight));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "CountCorrect", ReferenceKernel(CountCorrect));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "PlaceSamples", ReferenceKernel(PlaceSamples));
 WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "MeanSquaredError",
                                ReferenceKernel([](ReferenceCall& call) {
                                  return SquaredError(call, /*mean=*/true);
