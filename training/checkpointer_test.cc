@@ -92,6 +92,7 @@ class CheckpointerTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     TrainingSpec training;
     training.optimizer.kind = "adam";
+    training.average_decay = average_decay_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
 
@@ -159,6 +160,10 @@ class CheckpointerTest : public ::testing::Test {
     for (const auto& [name, tensor] : expected.parameters) {
       EXPECT_TRUE(BitwiseEqual(result->parameters.at(name), tensor)) << name;
     }
+    ASSERT_EQ(result->averages.size(), expected.averages.size());
+    for (const auto& [name, tensor] : expected.averages) {
+      EXPECT_TRUE(BitwiseEqual(result->averages.at(name), tensor)) << name;
+    }
   }
 
   std::vector<int64_t> Saved() {
@@ -171,6 +176,7 @@ class CheckpointerTest : public ::testing::Test {
   JobSpec spec_;
   CheckpointOptions options_;
   EvaluationOptions evaluate_;
+  double average_decay_ = 0;
   std::function<bool()> stop_;
   std::string root_;
   std::vector<std::string> notes_;
@@ -349,6 +355,16 @@ TEST_F(CheckpointerTest, SaysWhatDiffers) {
                           "--beta1 was 0.8, is not given", "--loss was not given, is mse",
                           "--lr was 0.1, is 0.2"));
   EXPECT_THAT(JobDifferences(saved, saved), IsEmpty());
+}
+
+TEST_F(CheckpointerTest, AveragesGoOnWhereTheyWere) {
+  average_decay_ = 0.9;
+  const TrainResult expected = Undisturbed();
+  ASSERT_EQ(expected.averages.size(), expected.parameters.size());
+  EXPECT_FALSE(BitwiseEqual(expected.averages.at("w"), expected.parameters.at("w")));
+  ASSERT_TRUE(TrainTo(6).ok());
+  ExpectSame(TrainTo(kSteps), expected);
+  EXPECT_THAT(first_steps_, ElementsAre(0, 6));
 }
 
 TEST_F(CheckpointerTest, EvaluationsWithinARunChangeNoBit) {

@@ -15,6 +15,7 @@
 #include "platform/cpu_info.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "training/optimizer.h"
 
 namespace weft {
 namespace {
@@ -123,13 +124,38 @@ absl::Status CheckSharedVariables(const PreparedJob& training, const PreparedJob
     for (const VariableShard& shard : evaluation.programs.front().partitions[rank].variables) {
       const auto shape = shapes.find(shard.name);
       if (shape == shapes.end() || shape->second == shard.local_shape) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          "no evaluation within a job whose plan has ", shape->second.ToString(), " of variable '",
-          shard.name, "' on worker:", rank, ", where a forward pass needs ",
-          shard.local_shape.ToString(), "; train without zero=3, or evaluate the trained model"));
+      return absl::UnimplementedError(
+          absl::StrCat("no evaluation within a job whose plan has ", shape->second.ToString(),
+                       " of variable '", shard.name, "' on worker:", rank,
+                       ", where a forward pass needs ", shard.local_shape.ToString(),
+                       "; train under another plan, or evaluate the trained model"));
     }
   }
   return absl::OkStatus();
+}
+
+// The model reads the averages of the training job's parameters, and they lie as the job has them.
+absl::Status UseAverages(const Graph& training, Graph& model, Plan& plan) {
+  bool any = false;
+  const auto rename = [](auto& by_name, const std::string& from, const std::string& to) {
+    if (auto entry = by_name.extract(from); !entry.empty()) {
+      entry.key() = to;
+      by_name.insert(std::move(entry));
+    }
+  };
+  for (Variable& variable : model.mutable_variables()) {
+    const std::string average = MovingAverageOf(training, variable.name);
+    if (average.empty()) continue;
+    any = true;
+    rename(plan.tensor_shardings, variable.name, average);
+    rename(plan.zero_replicated, variable.name, average);
+    model.RenameValue(variable.value, average);
+    variable.name = average;
+  }
+  // They are split with the optimizer's state.
+  if (plan.zero > 0) plan.zero = 3;
+  if (any) return absl::OkStatus();
+  return absl::FailedPreconditionError("the job keeps no averages of its parameters");
 }
 
 // Those that nobody gave a limit share their host's.
@@ -209,13 +235,16 @@ absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training,
                                                     const LossSpec& loss,
                                                     const std::vector<std::string>& metrics,
                                                     const JobSpec& spec,
-                                                    std::shared_ptr<const DataSet> data) {
+                                                    std::shared_ptr<const DataSet> data,
+                                                    bool averages) {
   JobSpec within = spec;
   within.plan = training.plan;
   within.plan.model_digest = 0;  // another graph
   within.plan.recompute.clear();
+  Graph measured = model.Clone();
+  if (averages) WEFT_RETURN_IF_ERROR(UseAverages(training.graph, measured, within.plan));
   WEFT_ASSIGN_OR_RETURN(PreparedJob job,
-                        PrepareEvaluation(model, loss, metrics, within, std::move(data)));
+                        PrepareEvaluation(measured, loss, metrics, within, std::move(data)));
   WEFT_RETURN_IF_ERROR(CheckSharedVariables(training, job));
   return job;
 }

@@ -62,12 +62,14 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
                                               std::shared_ptr<const DataSet> data);
 
 // The same for evaluations within a training job, on its workers and with its variables as they
-// are: under its plan, whatever `spec` says. Started with the job (StartJob).
+// are: under its plan, whatever `spec` says. Started with the job (StartJob). `averages`: of the
+// moving averages of the parameters, which the job keeps; FailedPrecondition if it keeps none.
 absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training, const Graph& model,
                                                     const LossSpec& loss,
                                                     const std::vector<std::string>& metrics,
                                                     const JobSpec& spec,
-                                                    std::shared_ptr<const DataSet> data);
+                                                    std::shared_ptr<const DataSet> data,
+                                                    bool averages = false);
 
 // The runs of equal steps that cover [first, last), for programs named `kind`/SAMPLES.
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,

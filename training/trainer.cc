@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
 #include "training/metric.h"
+#include "training/optimizer.h"
 
 namespace weft {
 namespace {
@@ -192,6 +193,7 @@ absl::StatusOr<TrainResult> Loop::Run() {
   result_.steps = done_;
   WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.MeasureMemory());
   WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
+  WEFT_ASSIGN_OR_RETURN(result_.averages, ReadAverages(coordinator_, job_));
   return std::move(result_);
 }
 
@@ -206,6 +208,22 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
 absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
                                                           const PreparedJob& job) {
   return coordinator.ReadVariables(TrainedNames(job.graph));
+}
+
+absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
+                                                           const PreparedJob& job) {
+  std::vector<std::string> names = TrainedNames(job.graph), stored;
+  bool any = false;
+  for (const std::string& name : names) {
+    const std::string average = MovingAverageOf(job.graph, name);
+    any = any || !average.empty();
+    stored.push_back(average.empty() ? name : average);
+  }
+  std::map<std::string, Tensor> averages;
+  if (!any) return averages;
+  WEFT_ASSIGN_OR_RETURN(const auto values, coordinator.ReadVariables(stored));
+  for (size_t i = 0; i < names.size(); ++i) averages[names[i]] = values.at(stored[i]);
+  return averages;
 }
 
 absl::StatusOr<std::map<std::string, double>> Evaluate(

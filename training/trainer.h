@@ -54,7 +54,10 @@ struct TrainProgress {
 
 struct TrainResult {
   std::map<std::string, Tensor> parameters;  // trained values by name, global
-  std::map<std::string, Tensor> gradients;   // of the first step, by parameter, when asked for
+  // Averages of the trained values, where the job keeps them (TrainingSpec::average_decay), by the
+  // same names; what has none (running statistics) is as it is. Empty: it keeps none.
+  std::map<std::string, Tensor> averages;
+  std::map<std::string, Tensor> gradients;  // of the first step, by parameter, when asked for
   double last_loss = 0;
   std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
   int64_t steps = 0;                  // that are done
@@ -72,6 +75,9 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
 // Trained values by name, global: the job's variables that are updated, but for optimizer state.
 absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
                                                           const PreparedJob& job);
+// TrainResult::averages.
+absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
+                                                           const PreparedJob& job);
 
 // Metrics over one pass of the data.
 absl::StatusOr<std::map<std::string, double>> Evaluate(

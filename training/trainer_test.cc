@@ -88,12 +88,24 @@ class ByHand {
     return loss / count;
   }
 
-  std::vector<double> Probabilities(int64_t n) const {
+  std::vector<double> Probabilities(int64_t n) const { return Probabilities(n, w_, b_); }
+
+  // The mean loss of all samples with these weights.
+  double Loss(const std::vector<double>& w, const std::vector<double>& b) const {
+    double loss = 0;
+    for (int64_t n = 0; n < kSamples; ++n) {
+      loss -= std::log(Probabilities(n, w, b)[labels_[n]]) / kSamples;
+    }
+    return loss;
+  }
+
+  std::vector<double> Probabilities(int64_t n, const std::vector<double>& w,
+                                    const std::vector<double>& b) const {
     std::vector<double> p(kClasses);
     double sum = 0;
     for (int c = 0; c < kClasses; ++c) {
-      p[c] = b_[c];
-      for (int k = 0; k < kFeatures; ++k) p[c] += x_[n * kFeatures + k] * w_[k * kClasses + c];
+      p[c] = b[c];
+      for (int k = 0; k < kFeatures; ++k) p[c] += x_[n * kFeatures + k] * w[k * kClasses + c];
       p[c] = std::exp(p[c]);
       sum += p[c];
     }
@@ -102,6 +114,7 @@ class ByHand {
   }
 
   const std::vector<double>& w() const { return w_; }
+  const std::vector<double>& b() const { return b_; }
 
  private:
   static Tensor InitialOf(const std::string& name) { return Model().FindVariable(name)->initial; }
@@ -133,6 +146,7 @@ class TrainerTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     TrainingSpec training;
     training.report_gradients = report_gradients_;
+    training.average_decay = average_decay_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
 
@@ -163,6 +177,7 @@ class TrainerTest : public ::testing::Test {
   std::map<std::string, Tensor> tensors_;
   JobSpec spec_;
   bool report_gradients_ = false;
+  double average_decay_ = 0;
   std::unique_ptr<InProcessCluster> cluster_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<double> losses_;
@@ -228,6 +243,77 @@ TEST_F(TrainerTest, TheFirstStepsGradientsAreReportedAndItIsAStepLikeAnyOther) {
     EXPECT_NEAR(gradient[i], (before[i] - expected.w()[i]) / kRate, 1e-6) << i;
   }
   EXPECT_TRUE(BitwiseEqual(reporting->parameters.at("w"), plain->parameters.at("w")));
+}
+
+// average <- decay average + (1 - decay) value after each step, from the initial values on.
+TEST_F(TrainerTest, AveragesFollowTheParametersAndCanBeMeasured) {
+  average_decay_ = 0.75;
+  const auto data = DataSet::Open(files_, data_spec_);
+  ASSERT_TRUE(data.ok()) << data.status();
+  ByHand hand(tensors_["x"], tensors_["labels"]);
+  std::vector<double> w = hand.w(), b = hand.b();
+  const auto follow = [this](std::vector<double>& average, const std::vector<double>& value) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      average[i] = average_decay_ * average[i] + (1 - average_decay_) * value[i];
+    }
+  };
+  for (int step = 0; step < 5; ++step) {
+    const int64_t first = step % 3 * kBatch;
+    hand.Step(first, first + (*data)->batch_of(step));
+    follow(w, hand.w());
+    follow(b, hand.b());
+  }
+  for (const auto& [workers, zero] :
+       {std::pair(1, 0), std::pair(2, 0), std::pair(2, 1), std::pair(2, 2), std::pair(2, 3)}) {
+    SCOPED_TRACE(absl::StrCat(workers, " workers, zero=", zero));
+    Plan plan;
+    plan.zero = zero;
+    const auto job = Prepare(workers, plan);
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto averages = PrepareEvaluationWithin(*job, Model(), {}, {"loss"}, spec_, *data, true);
+    ASSERT_TRUE(averages.ok()) << averages.status();
+    Start(workers);
+    const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {}, &*averages);
+    ASSERT_TRUE(started.ok()) << started;
+    const auto result = Train(*coordinator_, *job, {kRate, 5}, [](const TrainProgress&) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const std::vector<double> kept = *ToDoubles(result->averages.at("w"));
+    for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(kept[i], w[i], 1e-6) << i;
+    EXPECT_NEAR((*ToDoubles(result->parameters.at("w")))[0], hand.w()[0], 1e-6);
+    const auto metrics = Evaluate(*coordinator_, *averages, [](const TrainProgress&) {});
+    ASSERT_TRUE(metrics.ok()) << metrics.status();
+    EXPECT_NEAR(metrics->at("loss"), hand.Loss(w, b), 1e-6);
+  }
+}
+
+TEST_F(TrainerTest, WithoutAveragesNoneAreReadOrMeasured) {
+  const auto result = TrainOn(1, 1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->averages.empty());
+  const auto job = Prepare(1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(
+      Message(
+          PrepareEvaluationWithin(*job, Model(), {}, {"loss"}, spec_, job->data, true).status()),
+      "the job keeps no averages of its parameters");
+}
+
+TEST_F(TrainerTest, ParametersThatAreSplitAreMeasuredToo) {
+  Plan plan;
+  plan.zero = 3;
+  const auto job = Prepare(2, plan);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto within = PrepareEvaluationWithin(*job, Model(), {}, {"loss"}, spec_, job->data);
+  ASSERT_TRUE(within.ok()) << within.status();
+  Start(2);
+  const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {}, &*within);
+  ASSERT_TRUE(started.ok()) << started;
+  ASSERT_TRUE(Train(*coordinator_, *job, {kRate, 1}, [](const TrainProgress&) {}).ok());
+  ByHand hand(tensors_["x"], tensors_["labels"]);
+  hand.Step(0, kBatch);
+  const auto metrics = Evaluate(*coordinator_, *within, [](const TrainProgress&) {});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_NEAR(metrics->at("loss"), hand.Loss(hand.w(), hand.b()), 1e-6);
 }
 
 TEST_F(TrainerTest, NanInTheDataNamesTheFirstNodeThatMadeOne) {

@@ -10,8 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/exporter.h"
+#include "onnx_import/importer.h"
 #include "placement/nearest_name.h"
 #include "placement/plan_file.h"
 #include "platform/byte_quantity.h"
@@ -21,6 +22,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/options.h"
+#include "tools/graph_runner/trained_model.h"
 #include "training/checkpoint.h"
 #include "training/checkpoint_store.h"
 
@@ -73,7 +75,7 @@ class CkptCommand final : public Command {
   }
   std::vector<std::string> examples() const override {
     return {"graph_runner ckpt list saved", "graph_runner ckpt diff saved/step-00000100 saved",
-            "graph_runner ckpt export saved model.onnx -o trained.onnx"};
+            "graph_runner ckpt export saved model.onnx --ema -o averaged.onnx"};
   }
 
   void AddOptions(CLI::App& app) override {
@@ -88,6 +90,7 @@ class CkptCommand final : public Command {
         ->required();
     app.add_option("-o,--out", output_, "of export: the model with the checkpoint's weights")
         ->type_name("OUT.onnx");
+    app.add_flag("--ema", averages_, "of export: the averages that train --ema has kept");
     AddOutputFormat(app, format_);
   }
 
@@ -248,7 +251,7 @@ class CkptCommand final : public Command {
   absl::StatusOr<ExitCode> Export(Console& console) const {
     if (output_.empty()) return Usage("ckpt export needs the file to write: -o OUT.onnx");
     WEFT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenOne(paths_[0]));
-    const auto model = ImportModelFile(RealFileSystem(), paths_[1]);
+    auto model = ImportModelFile(RealFileSystem(), paths_[1]);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const std::string_view bytes = model->file.bytes();
     if (Checksum(std::as_bytes(std::span(bytes.data(), bytes.size()))) !=
@@ -256,27 +259,61 @@ class CkptCommand final : public Command {
       *console.err << "note: " << Printable(paths_[1])
                    << " is not the file that was trained from; its names and shapes decide\n";
     }
-    std::map<std::string, Tensor> weights;
-    for (const ImportedParameter& parameter : model->parameters) {
-      if (checkpoint.index().Find(parameter.name) == nullptr) continue;
-      WEFT_ASSIGN_OR_RETURN(weights[parameter.name], checkpoint.Read(parameter.name));
-    }
-    if (weights.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const auto adapters, AdaptersOf(checkpoint, *model));
+    WEFT_ASSIGN_OR_RETURN(auto values, ValuesOf(checkpoint, *model));
+    if (values.empty()) {
       return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
                               "no tensor of ", checkpoint.folder(), " is a weight of ", paths_[1])),
                           ExitCode::kModel);
     }
-    const auto note = SaveTrained(RealFileSystem(), output_, *model, weights);
+    const size_t weights = values.size();
+    const auto note =
+        TrainedModel{*model, adapters}.Save(RealFileSystem(), output_, std::move(values));
     if (!note.ok()) return WithExitCode(note.status(), ExitCode::kDisk);
     if (!note->empty()) *console.err << "note: " << Printable(*note) << "\n";
     if (format_ == "json") {
-      Print({{"step", checkpoint.index().step}, {"weights", weights.size()}, {"model", output_}},
-            console);
+      Print({{"step", checkpoint.index().step}, {"weights", weights}, {"model", output_}}, console);
     } else {
-      *console.out << weights.size() << " weights of step " << checkpoint.index().step << "\nmodel "
+      *console.out << weights << " weights of step " << checkpoint.index().step << "\nmodel "
                    << Printable(output_) << "\n";
     }
     return ExitCode::kOk;
+  }
+
+  // The adapters that the job has trained, added to the model's graph.
+  static absl::StatusOr<std::vector<LoraAdapter>> AdaptersOf(const Checkpoint& checkpoint,
+                                                             ImportedModel& model) {
+    const std::map<std::string, std::string>& flags = checkpoint.index().job.flags;
+    const auto flag = flags.find("--lora");
+    if (flag == flags.end()) return std::vector<LoraAdapter>();
+    const std::vector<std::string> items = absl::StrSplit(flag->second, ',');
+    // What the job could not train has no adapter in the checkpoint.
+    for (Variable& variable : model.graph.mutable_variables()) variable.trainable = true;
+    auto spec = ParseLora(items);
+    if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kDisk);
+    auto adapters = AddAdapters(model.graph, *spec, /*seed=*/0);
+    if (!adapters.ok()) return WithExitCode(adapters.status(), ExitCode::kModel);
+    return adapters;
+  }
+
+  // What the checkpoint has of the graph's variables, or of their averages.
+  absl::StatusOr<std::map<std::string, Tensor>> ValuesOf(const Checkpoint& checkpoint,
+                                                         const ImportedModel& model) const {
+    std::map<std::string, Tensor> values;
+    bool any_average = false;
+    for (const Variable& variable : model.graph.variables()) {
+      const std::string average = absl::StrCat(variable.name, "/ema");
+      const bool has_average = averages_ && checkpoint.index().Find(average) != nullptr;
+      const std::string& name = has_average ? average : variable.name;
+      if (checkpoint.index().Find(name) == nullptr) continue;
+      any_average = any_average || has_average;
+      WEFT_ASSIGN_OR_RETURN(values[variable.name], checkpoint.Read(name));
+    }
+    if (!averages_ || any_average) return values;
+    return WithExitCode(absl::FailedPreconditionError(
+                            absl::StrCat(checkpoint.folder(), " has no averages of the weights of ",
+                                         paths_[1], "; train --ema DECAY keeps them")),
+                        ExitCode::kUsage);
   }
 
   static void Print(const Json& json, Console& console) {
@@ -286,6 +323,7 @@ class CkptCommand final : public Command {
   std::string action_;
   std::vector<std::string> paths_;
   std::string output_;
+  bool averages_ = false;
   std::string format_ = "text";
 };
 

@@ -116,7 +116,7 @@ void DataFlags::AddFiles(CLI::App& app, bool required) {
 }
 
 void DataFlags::AddTraining(CLI::App& app) {
-  app.add_option("--seed", seed_, "of the order of the samples and of --augment (0)")
+  app.add_option("--seed", seed_, "of the order of the samples, of --augment and --lora (0)")
       ->type_name("S")
       ->group(kDataOptions);
   app.add_flag("--drop-last", drop_last_, "leave out the short batch at the end of an epoch")

@@ -27,6 +27,7 @@ class DataFlags {
   bool has_data() const { return !data_.empty(); }
   bool has_validation() const { return validation_split_ > 0; }
   int64_t batch() const { return batch_; }
+  uint64_t seed() const { return seed_; }
 
   // The training samples, in a new order each epoch if `shuffle`.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenTraining(bool shuffle) const;

@@ -48,7 +48,7 @@ class EvalCommand final : public Command {
       WEFT_RETURN_IF_ERROR(WithExitCode(CheckMetric(metric), ExitCode::kUsage));
     }
     WEFT_ASSIGN_OR_RETURN(const LossSpec loss, flags_.Loss());
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenValidation());
     *console.err << Printable(DataNotes(*data));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -91,12 +92,16 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
 }
 
-absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<ParameterDecision>* decisions) const {
+absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters) const {
+  WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
   auto model = ImportModelFile(RealFileSystem(), model_);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
-  auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
+  const auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
-  if (decisions != nullptr) *decisions = *std::move(marked);
+  if (!lora.has_value()) return model;
+  auto added = AddAdapters(model->graph, *lora, data_.seed());
+  if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
+  if (adapters != nullptr) *adapters = *std::move(added);
   return model;
 }
 

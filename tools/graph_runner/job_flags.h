@@ -43,8 +43,8 @@ class JobFlags {
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
-  // The model with its trainable variables marked, and what was decided.
-  absl::StatusOr<ImportedModel> LoadModel(std::vector<ParameterDecision>* decisions) const;
+  // The model with its trainable variables marked; with the adapters of --lora, if any.
+  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr) const;
   // The training samples, in a new order each epoch if `shuffle`.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
     return data_.OpenTraining(shuffle);

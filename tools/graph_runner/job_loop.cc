@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "onnx_import/exporter.h"
 #include "placement/plan_file.h"
 #include "platform/byte_quantity.h"
 #include "platform/checksum.h"
@@ -94,8 +93,8 @@ absl::Status JobLoop::PrepareEvaluation(const ImportedModel& model, const LossSp
                                         const PreparedJob& job, const JobSpec& spec) {
   if (!flags_.evaluates()) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(auto data, flags_.OpenEvaluationData(job.data->spec()));
-  auto evaluation =
-      PrepareEvaluationWithin(job, model.graph, loss, flags_.Metrics(loss), spec, std::move(data));
+  auto evaluation = PrepareEvaluationWithin(job, model.graph, loss, flags_.Metrics(loss), spec,
+                                            std::move(data), flags_.evaluates_averages());
   if (!evaluation.ok()) {
     return WithExitCode(Annotate(evaluation.status(), "--eval-every"), ExitCode::kPlan);
   }
@@ -133,7 +132,7 @@ absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& j
   return absl::OkStatus();
 }
 
-absl::Status JobLoop::Begin(Coordinator& coordinator, const ImportedModel& model,
+absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
                             const PreparedJob& job, const LossSpec& loss,
                             std::function<void()> before_text) {
   before_text_ = std::move(before_text);
@@ -176,9 +175,11 @@ absl::Status JobLoop::Measured(Coordinator& coordinator, const Measurement& meas
   Note(absl::StrCat("eval   step ", measured.step, ": ", absl::StrJoin(texts, ", "),
                     measured.is_best ? " (best)" : ""));
   last_metrics_ = measured.metrics;
+  if (listener_ != nullptr) listener_(measured);
   if (!measured.is_best || flags_.best_output().empty()) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const auto parameters, ReadTrained(coordinator, *prepared_));
-  const auto saved = SaveTrained(RealFileSystem(), flags_.best_output(), *model_, parameters);
+  const auto read = flags_.evaluates_averages() ? ReadAverages : ReadTrained;
+  WEFT_ASSIGN_OR_RETURN(auto values, read(coordinator, *prepared_));
+  const auto saved = model_->Save(RealFileSystem(), flags_.best_output(), std::move(values));
   if (!saved.ok()) {
     Note(absl::StrCat("warning: --best: ", std::string(saved.status().message()),
                       "; training goes on"));

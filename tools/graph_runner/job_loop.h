@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "distributed/coordinator.h"
@@ -15,6 +17,7 @@
 #include "onnx_import/importer.h"
 #include "tools/graph_runner/console.h"
 #include "tools/graph_runner/loop_flags.h"
+#include "tools/graph_runner/trained_model.h"
 #include "training/checkpoint_store.h"
 #include "training/checkpointer.h"
 #include "training/job.h"
@@ -44,10 +47,18 @@ class JobLoop {
   }
   // The workers have started: hands them the checkpoint, and is ready for the loop. `before_text`
   // is called before anything is written to the console (it ends a progress line).
-  absl::Status Begin(Coordinator& coordinator, const ImportedModel& model, const PreparedJob& job,
+  absl::Status Begin(Coordinator& coordinator, const TrainedModel& model, const PreparedJob& job,
                      const LossSpec& loss, std::function<void()> before_text);
   void AddTo(TrainOptions& options);
+  // Is told of each evaluation. Before Begin.
+  void set_listener(std::function<void(const Measurement&)> listener) {
+    listener_ = std::move(listener);
+  }
 
+  // What evaluations measure; none without them.
+  std::vector<std::string> evaluated_metrics(const LossSpec& loss) const {
+    return flags_.evaluates() ? flags_.Metrics(loss) : std::vector<std::string>();
+  }
   // Steps that were done before.
   int64_t first_step() const;
   // What came of it, a line each; `step_seconds` is what a step takes.
@@ -68,7 +79,8 @@ class JobLoop {
   std::optional<Checkpointer> checkpointer_;
   std::optional<PeriodicEvaluation> periodic_;
   std::function<void()> before_text_;
-  const ImportedModel* model_ = nullptr;  // borrowed from Begin on
+  std::function<void(const Measurement&)> listener_;
+  const TrainedModel* model_ = nullptr;  // borrowed from Begin on
   const PreparedJob* prepared_ = nullptr;
   std::map<std::string, double> last_metrics_;
 };

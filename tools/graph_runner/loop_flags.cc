@@ -78,6 +78,8 @@ void LoopFlags::Add(CLI::App& app) {
                             "what to measure (accuracy and loss; loss where there are no classes)")
                  ->type_name("NAME[,NAME]")
                  ->delimiter(','));
+  evaluation(app.add_flag("--eval-ema", eval_averages_,
+                          "measure the averages that --ema keeps, and write them to --best"));
   evaluation(
       app.add_option("--until", until_, "end once it is so: 'accuracy>=0.95'")->type_name("RULE"));
   evaluation(app.add_option("--patience", patience_,
@@ -91,7 +93,7 @@ void LoopFlags::Add(CLI::App& app) {
       ->group("results");
 }
 
-absl::Status LoopFlags::Check() const {
+absl::Status LoopFlags::Check(bool averages) const {
   if (folder_.empty() && (resume_ || !every_.empty())) {
     return Usage(
         absl::StrCat(resume_ ? "--resume" : "--checkpoint-every", " needs --checkpoint DIR"));
@@ -101,7 +103,9 @@ absl::Status LoopFlags::Check() const {
     if (!every.ok()) return Usage(absl::StrCat("--checkpoint-every ", every.status().message()));
   }
   const bool asks = !until_.empty() || patience_ > 0 || !best_output_.empty() ||
-                    !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty();
+                    !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty() ||
+                    eval_averages_;
+  if (eval_averages_ && !averages) return Usage("--eval-ema needs --ema DECAY, as --ema 0.999");
   if (!evaluates()) {
     return asks ? Usage("an evaluation needs --eval-every N") : absl::OkStatus();
   }

@@ -37,11 +37,13 @@ class LoopFlags {
  public:
   void Add(CLI::App& app);
   // What the parser cannot see: values, and flags that need others.
-  absl::Status Check() const;
+  // `averages`: the job keeps averages of its parameters.
+  absl::Status Check(bool averages) const;
 
   bool saves() const { return !folder_.empty(); }
   bool resumes() const { return resume_; }
   bool evaluates() const { return !eval_every_.empty(); }
+  bool evaluates_averages() const { return eval_averages_; }
   bool check_numerics() const { return check_numerics_; }
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
@@ -67,6 +69,7 @@ class LoopFlags {
   std::vector<std::string> eval_data_;
   std::string eval_labels_;
   std::vector<std::string> eval_metrics_;
+  bool eval_averages_ = false;
   std::string until_;
   int64_t patience_ = 0;
   std::string best_output_;

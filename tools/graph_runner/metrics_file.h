@@ -3,8 +3,11 @@
 #define WEFT_TOOLS_GRAPH_RUNNER_METRICS_FILE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,25 +24,33 @@ struct StepMetrics {
   int64_t bytes_sent = 0;          // between the workers
 };
 
-// Columns, or keys where the file's name ends with .jsonl: those of StepMetrics, in its order.
-// Losses have 9 significant digits. Rows reach the system at least every 64 steps, so that a killed
-// run leaves them. One thread.
+// Columns, or keys where the file's name ends with .jsonl: those of StepMetrics, in its order, then
+// "eval_METRIC" of the evaluations, in the row of the step that they follow: other rows have empty
+// columns, or no such keys. Losses and metrics have 9 significant digits. Rows reach the system at
+// least every 64 steps, so that a killed run leaves them. One thread at a time.
 class MetricsFile {
  public:
-  // Keeps the rows of steps before `first_step` that an earlier run has left (0: none).
-  static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(FileSystem& files,
-                                                             const std::string& path,
-                                                             int64_t first_step = 0);
+  // Keeps the rows of steps before `first_step` that an earlier run has left (0: none). They may
+  // have had other columns.
+  static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(
+      FileSystem& files, const std::string& path, int64_t first_step = 0,
+      const std::vector<std::string>& evaluated = {});
   // Keeps the first error until Close.
   void Add(const StepMetrics& metrics);
+  // Of an evaluation after the step that was added last.
+  void AddEvaluation(const std::map<std::string, double>& metrics);
   absl::Status Close();
 
  private:
-  MetricsFile(std::unique_ptr<WritableFile> file, bool json)
-      : file_(std::move(file)), json_(json) {}
+  MetricsFile(std::unique_ptr<WritableFile> file, bool json, std::vector<std::string> columns)
+      : file_(std::move(file)), json_(json), columns_(std::move(columns)) {}
+
+  void WriteRow();
 
   std::unique_ptr<WritableFile> file_;
   const bool json_;
+  const std::vector<std::string> columns_;
+  std::map<std::string, std::string> row_;  // by column, to be written; empty: none
   absl::Status status_;
 };
 

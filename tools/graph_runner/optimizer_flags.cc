@@ -131,6 +131,9 @@ void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
       ->type_name("X")
       ->excludes(norm)
       ->group(kOptimizerOptions);
+  number("--ema", average_decay_,
+         "keep averages of the parameters, of which each step leaves this share, as 0.999; see "
+         "--ema-out, --eval-ema");
 }
 
 void OptimizerFlags::AddGroups(CLI::App& app) {
@@ -152,6 +155,14 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
   app.add_option("--trainable", trainable_.trainable,
                  "parameters that shall train though the rules leave them out")
       ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_option("--lora", lora_,
+                 "train products of two small matrices beside the weights (rank=8, alpha=rank, "
+                 "match=* by name of weight or node), and train=PATTERN itself; merged where the "
+                 "model is written: rank=8,alpha=16,match=*attn*")
+      ->type_name("KEY=VALUE,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(kOptimizerOptions);
   app.add_option("--train-mode", train_mode_,
                  "BatchNormalization and Dropout nodes that shall train though the model was "
@@ -219,6 +230,7 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   spec.schedule.end = last_rate_ / spec.optimizer.learning_rate;
   spec.clip_norm = clip_norm_;
   spec.clip_value = clip_value_;
+  spec.average_decay = average_decay_;
   TrainingSpec checked = spec;
   if (checked.schedule.total == 0) checked.schedule.total = std::numeric_limits<int64_t>::max();
   WEFT_RETURN_IF_ERROR(ValidateTraining(checked));
@@ -232,6 +244,13 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Training() const {
   spec->loss = loss;
   spec->train_mode = train_mode_;
   return spec;
+}
+
+absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
+  if (lora_.empty()) return std::nullopt;
+  auto spec = ParseLora(lora_);
+  if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
+  return std::optional<LoraSpec>(*std::move(spec));
 }
 
 TrainableOptions OptimizerFlags::Trainable() const {

@@ -3,12 +3,14 @@
 #ifndef WEFT_TOOLS_GRAPH_RUNNER_OPTIMIZER_FLAGS_H_
 #define WEFT_TOOLS_GRAPH_RUNNER_OPTIMIZER_FLAGS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "onnx_import/trainable.h"
+#include "training/lora.h"
 #include "training/training_graph.h"
 
 namespace weft {
@@ -26,6 +28,8 @@ class OptimizerFlags {
   absl::StatusOr<TrainingSpec> Training() const;
   // Which parameters train, and the output that is the loss if the graph computes it.
   TrainableOptions Trainable() const;
+  // The adapters that train in the place of weights; none unless they were asked for.
+  absl::StatusOr<std::optional<LoraSpec>> Lora() const;
 
  private:
   void AddOptimizerNumbers(CLI::App& app);
@@ -44,6 +48,8 @@ class OptimizerFlags {
   double last_rate_ = 0;
   double clip_norm_ = 0;
   double clip_value_ = 0;
+  double average_decay_ = 0;
+  std::vector<std::string> lora_;  // KEY=VALUE
   TrainableOptions trainable_;
   std::vector<std::string> train_mode_;  // patterns
 };

@@ -45,7 +45,7 @@ class PlanCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraph(model, training));
     auto plan = CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/exporter.h"
 #include "ops/rate_schedule.h"
 #include "placement/planner.h"
 #include "platform/clock.h"
@@ -21,6 +20,7 @@
 #include "tools/graph_runner/progress_line.h"
 #include "tools/graph_runner/quantity.h"
 #include "tools/graph_runner/stop_signals.h"
+#include "tools/graph_runner/trained_model.h"
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
 #include "training/records/tensorboard_writer.h"
@@ -76,9 +76,17 @@ class TrainCommand final : public Command {
     flags_.AddPlacement(app);
     loop_flags_.Add(app);
     app.add_option("-o,--out", output_, "the trained model")->type_name("OUT.onnx");
+    app.add_option("--ema-out", averages_output_,
+                   "the model with the averages of the parameters that --ema keeps")
+        ->type_name("OUT.onnx")
+        ->group("results");
+    app.add_option("--adapters-out", adapters_output_,
+                   "the adapters of --lora alone, as safetensors")
+        ->type_name("FILE.safetensors")
+        ->group("results");
     app.add_option("--metrics", metrics_,
                    "write step, loss, learning rate, samples per second, input stall and bytes "
-                   "sent of each step, as CSV or lines of JSON")
+                   "sent of each step, as CSV or lines of JSON, and what evaluations measured")
         ->type_name("FILE.csv|FILE.jsonl")
         ->group("results");
     app.add_option("--tensorboard", tensorboard_, "write the curves as TensorBoard event files")
@@ -99,11 +107,15 @@ class TrainCommand final : public Command {
       return WithExitCode(absl::InvalidArgumentError("how long? give --steps N or --epochs N"),
                           ExitCode::kUsage);
     }
-    WEFT_RETURN_IF_ERROR(loop_flags_.Check());
     WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags_.Training());
+    WEFT_RETURN_IF_ERROR(CheckFlags(training));
     training.report_gradients = !gradients_folder_.empty();
-    std::vector<ParameterDecision> decisions;
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(&decisions));
+    std::vector<LoraAdapter> adapters;
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(&adapters));
+    if (!adapters_output_.empty() && adapters.empty()) {
+      return WithExitCode(absl::InvalidArgumentError("--adapters-out needs --lora rank=8"),
+                          ExitCode::kUsage);
+    }
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
     if (training.schedule.total == 0) training.schedule.total = Steps(*data);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
@@ -118,11 +130,12 @@ class TrainCommand final : public Command {
     }
     WEFT_RETURN_IF_ERROR(loop.CheckSame(model, job, std::move(given)));
     WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(model, training.loss, job, spec));
-    Echo(training, decisions, *data, job, console);
+    Echo(training, model.graph, adapters, *data, job, console);
     *console.err << Printable(DataNotes(*data));
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
-      auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step());
+      auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step(),
+                                         loop.evaluated_metrics(training.loss));
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       metrics = *std::move(created);
     }
@@ -134,10 +147,19 @@ class TrainCommand final : public Command {
     }
     WEFT_ASSIGN_OR_RETURN(const auto workers,
                           WorkerGroup::Start(flags_, spec, job, console, loop.evaluation()));
-    return TrainAndSave(model, training, job, loop, *workers, metrics.get(), board.get(), console);
+    return TrainAndSave({model, adapters}, training, job, loop, *workers, metrics.get(),
+                        board.get(), console);
   }
 
  private:
+  absl::Status CheckFlags(const TrainingSpec& training) const {
+    if (!averages_output_.empty() && training.average_decay == 0) {
+      return WithExitCode(absl::InvalidArgumentError("--ema-out needs --ema DECAY, as --ema 0.999"),
+                          ExitCode::kUsage);
+    }
+    return loop_flags_.Check(training.average_decay > 0);
+  }
+
   int64_t Steps(const DataSet& data) const {
     return steps_ > 0 ? steps_ : epochs_ * data.steps_per_epoch();
   }
@@ -156,19 +178,20 @@ class TrainCommand final : public Command {
   }
 
   // The effective options, for people.
-  void Echo(const TrainingSpec& training, const std::vector<ParameterDecision>& decisions,
-            const DataSet& data, const PreparedJob& job, Console& console) const {
+  void Echo(const TrainingSpec& training, const Graph& graph,
+            const std::vector<LoraAdapter>& adapters, const DataSet& data, const PreparedJob& job,
+            Console& console) const {
     int trained = 0;
     double elements = 0;
-    for (const ParameterDecision& decision : decisions) {
-      if (!decision.trainable) continue;
+    for (const Variable& variable : graph.variables()) {
+      if (!variable.trainable) continue;
       ++trained;
-      if (const auto shape = decision.type.shape.ToConcrete()) {
+      if (const auto shape = graph.value(variable.value).type.shape.ToConcrete()) {
         elements += static_cast<double>(shape->num_elements());
       }
     }
     *console.err << "train  " << Printable(flags_.model()) << ": " << trained << " parameters, "
-                 << Quantity(elements) << " numbers\n"
+                 << Quantity(elements) << " numbers" << LoraText(adapters) << "\n"
                  << "data   " << data.samples() << " samples, " << data.steps_per_epoch()
                  << " steps of " << data.spec().batch << " per epoch, "
                  << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
@@ -181,7 +204,12 @@ class TrainCommand final : public Command {
                  << std::flush;
   }
 
-  absl::StatusOr<ExitCode> TrainAndSave(const ImportedModel& model, const TrainingSpec& training,
+  static std::string LoraText(const std::vector<LoraAdapter>& adapters) {
+    if (adapters.empty()) return "";
+    return absl::StrCat(", with adapters of ", adapters.size(), " weights");
+  }
+
+  absl::StatusOr<ExitCode> TrainAndSave(const TrainedModel& model, const TrainingSpec& training,
                                         const PreparedJob& job, JobLoop& loop, WorkerGroup& workers,
                                         MetricsFile* metrics, TensorBoardWriter* board,
                                         Console& console) const {
@@ -193,6 +221,13 @@ class TrainCommand final : public Command {
     options.stop = [&signals] { return signals.signal() != 0; };
     ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
     InputStall stall;
+    loop.set_listener([=](const Measurement& measured) {
+      if (metrics != nullptr) metrics->AddEvaluation(measured.metrics);
+      if (board == nullptr) return;
+      for (const auto& [name, value] : measured.metrics) {
+        board->AddScalar(absl::StrCat("eval/", name), measured.step - 1, value);
+      }
+    });
     const absl::Status begun = loop.Begin(workers.coordinator(), model, job, training.loss,
                                           [&progress] { progress.Finish(); });
     if (!begun.ok()) return workers.Explain(begun);
@@ -273,7 +308,7 @@ class TrainCommand final : public Command {
     return CompareTraffic(job, measured);
   }
 
-  absl::Status Save(const ImportedModel& model, const TrainResult& result, Console& console) const {
+  absl::Status Save(const TrainedModel& model, const TrainResult& result, Console& console) const {
     if (!gradients_folder_.empty()) {
       WEFT_RETURN_IF_ERROR(RealFileSystem().CreateDirectories(gradients_folder_));
       for (const auto& [name, gradient] : result.gradients) {
@@ -281,11 +316,14 @@ class TrainCommand final : public Command {
             WriteTensorFile(RealFileSystem(), gradients_folder_, name, gradient).status());
       }
     }
-    if (output_.empty()) return absl::OkStatus();
-    WEFT_ASSIGN_OR_RETURN(const std::string note,
-                          SaveTrained(RealFileSystem(), output_, model, result.parameters));
-    if (!note.empty()) *console.err << "note: " << Printable(note) << "\n";
-    return absl::OkStatus();
+    for (const auto& [path, values] :
+         {std::pair(output_, &result.parameters), std::pair(averages_output_, &result.averages)}) {
+      if (path.empty()) continue;
+      WEFT_ASSIGN_OR_RETURN(const std::string note, model.Save(RealFileSystem(), path, *values));
+      if (!note.empty()) *console.err << "note: " << Printable(note) << "\n";
+    }
+    if (adapters_output_.empty()) return absl::OkStatus();
+    return model.SaveAdapters(RealFileSystem(), adapters_output_, result.parameters);
   }
 
   void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
@@ -299,6 +337,7 @@ class TrainCommand final : public Command {
                                        {"input_stall", stall.part()},
                                        {"memory", MemoryJson(result, predicted)},
                                        {"model", output_},
+                                       {"ema_model", averages_output_},
                                        {"metrics", metrics_},
                                        {"sent", SentJson(traffic)}};
       if (!result.end.empty()) report["ended"] = result.end;
@@ -320,6 +359,9 @@ class TrainCommand final : public Command {
     if (!result.end.empty()) *console.out << "ended early, " << Printable(result.end) << "\n";
     loop.Report(step_seconds, console);
     if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
+    if (!averages_output_.empty()) {
+      *console.out << "averages " << Printable(averages_output_) << "\n";
+    }
   }
 
   static nlohmann::ordered_json MemoryJson(const TrainResult& result,
@@ -368,6 +410,8 @@ class TrainCommand final : public Command {
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;
   std::string output_;
+  std::string averages_output_;
+  std::string adapters_output_;
   std::string metrics_;
   std::string tensorboard_;
   std::string gradients_folder_;

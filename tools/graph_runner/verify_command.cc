@@ -47,7 +47,7 @@ class VerifyCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     options_.learning_rate = training.optimizer.learning_rate;
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel(nullptr));
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/false));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     auto planned = PrepareTraining(model.graph, training, spec, data);
