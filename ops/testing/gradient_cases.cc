@@ -49,6 +49,7 @@ const GradientGenerators& GradientCases() {
     AddSignalGradients(*generators);
     AddSequenceGradients(*generators);
     AddFeatureGradients(*generators);
+    AddControlFlowGradients(*generators);
     return generators;
   }();
   return *all;

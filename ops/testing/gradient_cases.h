@@ -63,6 +63,7 @@ void AddNormalizationGradients(GradientGenerators& generators);
 void AddSignalGradients(GradientGenerators& generators);
 void AddSequenceGradients(GradientGenerators& generators);
 void AddFeatureGradients(GradientGenerators& generators);
+void AddControlFlowGradients(GradientGenerators& generators);
 
 // ---- Values.
 
