@@ -1,5 +1,7 @@
-// What `graph_runner run` takes and gives beyond files of inputs: random values, chosen outputs,
+// What `graph_runner run` takes and gives: archives of inputs, random values, chosen outputs,
 // profiles.
+#include <zlib.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -136,6 +138,76 @@ TEST(RandomInputs, AreRefusedForUnknownRanks) {
   const auto value = RandomInput(InputOf(DType::kFloat32, SymbolicShape()), {}, 1);
   ASSERT_FALSE(value.ok());
   EXPECT_THAT(std::string(value.status().message()), HasSubstr("--input x=FILE"));
+}
+
+// An .npz file of stored float32 arrays [1,4], as numpy.savez writes it but for the dates.
+std::string NpzOf(const std::map<std::string, std::vector<float>>& arrays) {
+  std::string bytes;
+  std::string directory;
+  const auto number = [](uint64_t value, int size) {
+    std::string text;
+    for (int i = 0; i < size; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+    return text;
+  };
+  for (const auto& [array, values] : arrays) {
+    const std::string data =
+        ToNpy(Tensor::Of<float>(Shape({1, static_cast<int64_t>(values.size())}), values)).value();
+    const std::string name = array + ".npy";
+    const auto* const raw = reinterpret_cast<const Bytef*>(data.data());
+    const std::string sizes = number(crc32(0, raw, static_cast<uInt>(data.size())), 4) +
+                              number(data.size(), 4) + number(data.size(), 4) +
+                              number(name.size(), 2) + number(0, 2);
+    directory += "PK\1\2" + number(0x14, 2) + number(0x14, 2) + number(0, 8) + sizes +
+                 number(0, 10) + number(bytes.size(), 4) + name;
+    bytes += "PK\3\4" + number(0x14, 2) + number(0, 8) + sizes + name + data;
+  }
+  const std::string end = "PK\5\6" + number(0, 4) + number(arrays.size(), 2) +
+                          number(arrays.size(), 2) + number(directory.size(), 4) +
+                          number(bytes.size(), 4) + number(0, 2);
+  return bytes + directory + end;
+}
+
+// The output of a run with `input`, or the end of its error.
+std::string OutputFor(const std::string& input, int exit_code = 0) {
+  const CommandResult result =
+      RunCommand({"run", TwoNodes(), "--input", input, "--output-dir", TestPath("out")});
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  if (result.exit_code != 0) return result.err;
+  return ReadOutput(TestPath("out"), "y").ToString(8) + " " + result.err;
+}
+
+TEST(NpzInputs, AreFoundByTheNameOfTheInputOrOfTheArray) {
+  const std::string path = TestPath("in.npz");
+  WriteTestFile(path, NpzOf({{"x", {1, -2, 3, 4}}, {"other", {5, 6, -7, 8}}}));
+  const std::string of_x = "float32[1,4]{-1, -0, -3, -4}";
+  EXPECT_THAT(OutputFor("x=" + path), HasSubstr(of_x));
+  EXPECT_THAT(OutputFor("x=" + path + ":other"), HasSubstr("float32[1,4]{-5, -6, -0, -8}"));
+  EXPECT_THAT(OutputFor(path),
+              ::testing::AllOf(HasSubstr(of_x), HasSubstr("no input is called other")));
+  WriteTestFile(path, NpzOf({{"another", {1, -2, 3, 4}}}));
+  EXPECT_THAT(OutputFor("x=" + path), HasSubstr(of_x));
+}
+
+TEST(NpzInputs, SayWhatIsWrongWithAFile) {
+  const int data = static_cast<int>(ExitCode::kData);
+  const std::string path = TestPath("in.npz");
+  const std::string good = NpzOf({{"a", {1, -2, 3, 4}}, {"b", {5, 6, -7, 8}}});
+  WriteTestFile(path, good);
+  EXPECT_THAT(OutputFor("x=" + path, data), HasSubstr("holds 2 arrays; name one, as"));
+  EXPECT_THAT(OutputFor("x=" + path + ":c", data),
+              HasSubstr("has no member 'c.npy'; it has 2: a.npy, b.npy"));
+  EXPECT_THAT(OutputFor(path, data), HasSubstr("input 'x' (float32[N,4]) has no value"));
+  WriteTestFile(path, good.substr(0, good.size() - 30));
+  EXPECT_THAT(OutputFor("x=" + path, data), HasSubstr("in.npz': truncated"));
+  std::string flipped = good;
+  flipped[good.find("NUMPY") + 130] ^= 1;
+  WriteTestFile(path, flipped);
+  EXPECT_THAT(OutputFor("x=" + path + ":a", data), HasSubstr("in.npz'"));
+  WriteTestFile(path, NpzOf({{"x", {1, 2, 3}}}));
+  EXPECT_THAT(OutputFor("x=" + path, data),
+              HasSubstr("is float32[1,3], input 'x' is float32[N,4]"));
+  WriteTestFile(path, "no archive");
+  EXPECT_THAT(OutputFor("x=" + path, data), HasSubstr("does not start with PK"));
 }
 
 TEST(OutputNames, MayBeAnyValues) {

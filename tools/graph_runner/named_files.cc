@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "onnx_import/tensor_proto.h"
 #include "platform/status_macros.h"
+#include "training/data/npz_file.h"
 #include "training/data_file.h"
 
 namespace weft {
@@ -62,7 +63,41 @@ std::optional<Shape> ShapeForInput(const Shape& given, const SymbolicShape& want
   return shape;
 }
 
+// FILE.npz:ARRAY, or FILE.npz, of which the input takes the array of its name or the only one.
+absl::StatusOr<Tensor> ReadArrayOf(FileSystem& files, const std::string& path,
+                                   const std::string& input) {
+  const size_t colon = path.find(".npz:");
+  const size_t end = colon == std::string::npos ? path.size() : colon + 4;
+  WEFT_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(files, path.substr(0, end)));
+  if (end < path.size()) return file.Read(path.substr(end + 1));
+  return file.Read(file.Has(input) ? input : "");
+}
+
+bool IsNpz(const std::string& path) {
+  return absl::EndsWith(path, ".npz") || path.find(".npz:") != std::string::npos;
+}
+
 }  // namespace
+
+bool IsArchiveOfInputs(const std::string& text) {
+  return absl::EndsWith(text, ".npz") && text.find('=') == std::string::npos;
+}
+
+absl::StatusOr<std::vector<NamedFile>> NamedFilesOf(FileSystem& files, const std::string& path,
+                                                    const Graph& graph,
+                                                    std::vector<std::string>& unused) {
+  WEFT_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(files, path));
+  std::vector<NamedFile> named;
+  for (const ValueId id : graph.inputs()) {
+    const std::string& name = graph.value(id).name;
+    if (file.Has(name)) named.push_back({name, absl::StrCat(path, ":", name)});
+  }
+  for (const std::string& array : file.ArrayNames()) {
+    const auto is_it = [&](const NamedFile& one) { return one.name == array; };
+    if (std::none_of(named.begin(), named.end(), is_it)) unused.push_back(array);
+  }
+  return named;
+}
 
 absl::StatusOr<std::vector<NamedFile>> ParseNamedFiles(const std::vector<std::string>& texts,
                                                        const std::string& flag) {
@@ -98,7 +133,8 @@ absl::StatusOr<Value> ReadInput(FileSystem& files, const NamedFile& file, const 
     WEFT_ASSIGN_OR_RETURN(NamedValue read, ReadValueFile(files, file.path, input.type.kind));
     return std::move(read.value);
   }
-  WEFT_ASSIGN_OR_RETURN(Tensor tensor, ReadDataFile(files, file.path));
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, IsNpz(file.path) ? ReadArrayOf(files, file.path, input.name)
+                                                        : ReadDataFile(files, file.path));
   if (options.samples > 0 && tensor.shape().rank() > 0) {
     tensor = tensor.Rows(0, std::min(options.samples, tensor.shape().dim(0)));
   }

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,7 +77,8 @@ class RunCommand final : public Command {
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
-                   "a graph input and its file: .npy, .pb (ONNX's), or idx, plain or .gz")
+                   "a graph input's .npy, .npz[:ARRAY], .pb (ONNX's) or idx file, plain or .gz; "
+                   "or an .npz alone, of many")
         ->type_name("NAME=FILE")
         ->allow_extra_args(false);
     app.add_flag("--random", random_, "random values for the inputs without a file");
@@ -114,7 +116,12 @@ class RunCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
-    const auto named = ParseNamedFiles(inputs_, "--input");
+    std::vector<std::string> pairs;
+    std::vector<std::string> archives;
+    for (const std::string& text : inputs_) {
+      (IsArchiveOfInputs(text) ? archives : pairs).push_back(text);
+    }
+    auto named = ParseNamedFiles(pairs, "--input");
     if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
     ImportOptions options;
     options.parameters_as_variables = false;
@@ -122,6 +129,8 @@ class RunCommand final : public Command {
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const absl::Status replaced = ReplaceGradientNodes(model->graph);
     if (!replaced.ok()) return WithExitCode(InModel(replaced), ExitCode::kModel);
+    const absl::Status added = AddArchives(archives, model->graph, *named, console);
+    if (!added.ok()) return WithExitCode(added, ExitCode::kData);
     auto inputs = ReadInputs(model->graph, *named);
     if (!inputs.ok()) return WithExitCode(inputs.status(), ExitCode::kData);
     const absl::Status fitted = FitShapes(*inputs, options, *model, console);
@@ -144,6 +153,25 @@ class RunCommand final : public Command {
   // The same error, which says of what model it is.
   absl::Status InModel(const absl::Status& status) const {
     return Annotate(status, absl::StrCat("model '", model_, "'"));
+  }
+
+  // Adds the inputs that archives have arrays of and that no pair names.
+  static absl::Status AddArchives(const std::vector<std::string>& archives, const Graph& graph,
+                                  std::vector<NamedFile>& named, Console& console) {
+    std::set<std::string> given;
+    for (const NamedFile& file : named) given.insert(file.name);
+    for (const std::string& archive : archives) {
+      std::vector<std::string> unused;
+      WEFT_ASSIGN_OR_RETURN(const std::vector<NamedFile> found,
+                            NamedFilesOf(RealFileSystem(), archive, graph, unused));
+      for (const NamedFile& file : found) {
+        if (given.insert(file.name).second) named.push_back(file);
+      }
+      if (unused.empty()) continue;
+      *console.err << "note: data file '" << Printable(archive) << "': no input is called "
+                   << Printable(absl::StrJoin(unused, ", ")) << "\n";
+    }
+    return absl::OkStatus();
   }
 
   // Makes the values of --output-name the graph's outputs.

@@ -14,8 +14,8 @@
 #include "training/data/data_error.h"
 #include "training/data/example_column.h"
 #include "training/data/image_folder.h"
+#include "training/data/npz_file.h"
 #include "training/data/vocabulary.h"
-#include "training/data/zip_archive.h"
 #include "training/data_file.h"
 
 namespace weft {
@@ -110,22 +110,8 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenArray(const Request& request) {
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenNpz(const Request& request) {
-  const std::string& path = request.file.path;
-  WEFT_ASSIGN_OR_RETURN(const auto file, request.files.MapFile(path));
-  const SharedBytes bytes{file->bytes(), file, /*is_mapped=*/true};
-  WEFT_ASSIGN_OR_RETURN(const ZipArchive archive, ZipArchive::Open(Text(bytes), path));
-  const std::vector<std::string> members = archive.MemberNames();
-  std::string member = request.file.part;
-  if (member.empty() && members.size() == 1) member = members.front();
-  if (member.empty()) {
-    return UnreadableData(path, absl::StrCat("holds ", members.size(), " arrays; name one, as ",
-                                             path, ":NAME: ", absl::StrJoin(members, ", ")));
-  }
-  if (std::find(members.begin(), members.end(), member) == members.end()) {
-    absl::StrAppend(&member, ".npy");
-  }
-  WEFT_ASSIGN_OR_RETURN(const std::string array, archive.Read(member));
-  WEFT_ASSIGN_OR_RETURN(Tensor tensor, ParseNpy(array, absl::StrCat(path, ":", member)));
+  WEFT_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(request.files, request.file.path));
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, file.Read(request.file.part));
   return ColumnOfArray(request, std::move(tensor));
 }
 
