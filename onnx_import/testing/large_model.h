@@ -1,0 +1,18 @@
+// A model of several gigabytes whose weights lie in a file beside it.
+#ifndef WEFT_ONNX_IMPORT_TESTING_LARGE_MODEL_H_
+#define WEFT_ONNX_IMPORT_TESTING_LARGE_MODEL_H_
+
+#include <cstdint>
+#include <string>
+
+namespace weft::testing {
+
+// x [N,size] times `layers` matrices [size,size] of float32, one after the other, gives y: x times
+// 2^layers, since each matrix has 2 on its diagonal. FOLDER/model.onnx and FOLDER/weights.bin, a
+// sparse file: on the disk it takes a page per row, in memory, where it is mapped, all of
+// 4 size^2 layers bytes. False when the disk is too small.
+bool WriteLargeModel(const std::string& folder, int64_t size, int layers);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_ONNX_IMPORT_TESTING_LARGE_MODEL_H_
