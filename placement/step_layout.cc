@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
+#include "graph/step_guard.h"
 #include "graph/verifier.h"
 #include "placement/evaluation_step.h"
 #include "placement/recomputation.h"
@@ -223,6 +224,9 @@ absl::Status StepPlanner::FindReports() {
     const bool is_scalar = IsFloatingPoint(value.type.dtype) &&
                            value.type.shape.ToConcrete().value_or(Shape{0}).num_elements() == 1;
     if (is_scalar && (!layout_.guard.valid() || value.name == "loss")) layout_.guard = id;
+  }
+  for (const ValueId id : layout_.reports) {
+    if (graph.value(id).name == kStepGuard) layout_.guard = id;
   }
   return absl::OkStatus();
 }

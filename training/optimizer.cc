@@ -321,11 +321,11 @@ absl::Status AddMovingAverage(GraphBuilder& builder, double decay, const std::st
 }
 
 std::string MovingAverageOf(const Graph& graph, const std::string& variable) {
-  for (const Variable& slot : graph.variables()) {
-    if (slot.slot_of != variable || !slot.update.valid()) continue;
-    const ValueDef& update = graph.value(slot.update);
-    if (update.source != ValueSource::kNode) continue;
-    if (graph.node(update.producer).op == "EmaUpdate") return slot.name;
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.op != "EmaUpdate") continue;
+    const Variable* const average = graph.VariableOf(node.inputs[0]);
+    if (average != nullptr && average->slot_of == variable) return average->name;
   }
   return "";
 }

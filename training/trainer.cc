@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "training/loss_scale.h"
 #include "training/metric.h"
 #include "training/optimizer.h"
 
@@ -28,14 +29,18 @@ double ScalarOf(const StepReport& report, const std::string& name) {
 }
 
 TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
-  return {report.step, ScalarOf(report, kLossOutput), data.batch_of(report.step), report.seconds,
-          report.input_seconds};
+  TrainProgress progress = {report.step, ScalarOf(report, kLossOutput), data.batch_of(report.step),
+                            report.seconds, report.input_seconds};
+  progress.loss_scale = ScalarOf(report, kLossScaleOutput);
+  progress.skipped_steps = static_cast<int64_t>(ScalarOf(report, kSkippedStepsOutput));
+  return progress;
 }
 
 std::vector<std::string> TrainedNames(const Graph& graph) {
   std::vector<std::string> names;
   for (const Variable& variable : graph.variables()) {
-    if (variable.update.valid() && variable.slot_of.empty()) names.push_back(variable.name);
+    const bool is_trained = variable.update.valid() && variable.slot_of.empty();
+    if (is_trained && !IsLossScaleState(variable.name)) names.push_back(variable.name);
   }
   return names;
 }
@@ -134,6 +139,8 @@ void Loop::Take(const StepReport& report) {
   TrainProgress done = ProgressOf(report, *job_.data);
   done.learning_rate = options_.learning_rate;
   result_.last_loss = done.loss;
+  result_.loss_scale = done.loss_scale;
+  result_.skipped_steps = done.skipped_steps;
   for (const auto& [name, value] : report.values) {
     if (absl::StartsWith(name, kGradientPrefix)) {
       result_.gradients[name.substr(sizeof(kGradientPrefix) - 1)] = value;

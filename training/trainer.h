@@ -50,6 +50,8 @@ struct TrainProgress {
   double seconds = 0;
   double input_seconds = 0;
   double learning_rate = 0;
+  double loss_scale = 0;      // that the step has used; 0 = the job has none
+  int64_t skipped_steps = 0;  // so far, since the job began
 };
 
 struct TrainResult {
@@ -59,6 +61,8 @@ struct TrainResult {
   std::map<std::string, Tensor> averages;
   std::map<std::string, Tensor> gradients;  // of the first step, by parameter, when asked for
   double last_loss = 0;
+  double loss_scale = 0;              // of the last step; 0 = the job has none
+  int64_t skipped_steps = 0;          // since the job began, since their gradients overflowed
   std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
   int64_t steps = 0;                  // that are done
   bool stopped = false;               // by TrainOptions::stop

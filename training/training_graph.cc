@@ -74,7 +74,8 @@ absl::StatusOr<GlobalMean> AddGlobalList(Graph& graph, const MeanParts& parts,
 // Variables and inputs keep their names, which people and files know: none may have one of a step's
 // own. (Other values of the model step aside.)
 absl::Status CheckNames(const Graph& model) {
-  const std::set<std::string> reserved = {kLossOutput, "accuracy", kLearningRateInput, kStepInput};
+  const std::set<std::string> reserved = {kLossOutput, "accuracy", kLearningRateInput, kStepInput,
+                                          kLossScale,  kGoodSteps, kSkippedSteps};
   const auto check = [&](const char* what, const std::string& name) -> absl::Status {
     const bool taken = reserved.contains(name) || (*what == 'w' && name == kLabelsInput);
     if (!taken) return absl::OkStatus();
@@ -99,7 +100,9 @@ std::vector<ValueId> TrainableValues(const Graph& graph) {
   return values;
 }
 
+// The gradients of loss_sum, times `scale` if there is one.
 absl::StatusOr<std::map<ValueId, ValueId>> AddBackward(Graph& graph, ValueId loss_sum,
+                                                       const Variable* scale,
                                                        const std::vector<ValueId>& wanted) {
   GraphBuilder builder(graph);
   builder.set_phase(Phase::kBackward);
@@ -108,14 +111,24 @@ absl::StatusOr<std::map<ValueId, ValueId>> AddBackward(Graph& graph, ValueId los
   if (sum.source == ValueSource::kNode) {
     builder.set_origin({graph.node(sum.producer).name, sum.name, true});
   }
-  const ValueId one = builder.Scalar(sum.type.dtype, 1.0);
+  const ValueId seed = scale != nullptr ? scale->value : builder.Scalar(sum.type.dtype, 1.0);
   WEFT_RETURN_IF_ERROR(builder.status());
-  return AddGradients(graph, {{loss_sum, one}}, wanted);
+  return AddGradients(graph, {{loss_sum, seed}}, wanted);
+}
+
+// Lower precision for what comes before the loss's sums.
+absl::Status AddPrecision(Graph& graph, const TrainingSpec& spec, const MeanParts& parts) {
+  if (spec.precision == Precision::kFloat32) return absl::OkStatus();
+  const bool is_half = spec.precision == Precision::kFloat16;
+  if (is_half) AddLossScale(graph, spec.loss_scale);
+  return LowerPrecision(graph, is_half ? DType::kFloat16 : DType::kBfloat16,
+                        {parts.sum, parts.weight});
 }
 
 }  // namespace
 
 absl::Status ValidateTraining(const TrainingSpec& spec) {
+  WEFT_RETURN_IF_ERROR(ValidateLossScale(spec.loss_scale));
   WEFT_RETURN_IF_ERROR(ValidateOptimizer(spec.optimizer));
   WEFT_RETURN_IF_ERROR(ValidateRateSchedule(spec.schedule));
   const auto check = [](const char* what, double value, double limit) -> absl::Status {
@@ -143,7 +156,9 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   builder.set_name_prefix("loss/");
   WEFT_ASSIGN_OR_RETURN(MeanParts parts, AddLoss(builder, spec.loss));
   graph.SetOutputs({});
-  WEFT_ASSIGN_OR_RETURN(auto gradients, AddBackward(graph, parts.sum, wanted));
+  WEFT_RETURN_IF_ERROR(AddPrecision(graph, spec, parts));
+  WEFT_ASSIGN_OR_RETURN(auto gradients,
+                        AddBackward(graph, parts.sum, graph.FindVariable(kLossScale), wanted));
   if (gradients.empty()) {
     return absl::InvalidArgumentError(
         "nothing trains: the loss depends on none of the model's trainable weights");

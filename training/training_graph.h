@@ -10,8 +10,10 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "ops/rate_schedule.h"
+#include "training/loss_scale.h"
 #include "training/optimizer.h"
 #include "training/parameter_groups.h"
+#include "training/precision.h"
 
 namespace weft {
 
@@ -58,6 +60,10 @@ struct TrainingSpec {
   double clip_value = 0;
   // Of the moving average of the weights, in (0, 1); 0 = there is none.
   double average_decay = 0;
+  // What the forward and the backward pass compute products in (training/precision.h). With
+  // kFloat16 the loss is scaled, and steps whose gradients overflow change no variable.
+  Precision precision = Precision::kFloat32;
+  LossScaleSpec loss_scale = {};
   // Also report the gradients of the whole batch, before clipping, as outputs "gradient/NAME".
   bool report_gradients = false;
 };

@@ -31,10 +31,14 @@ class UpdateRegion {
       sums_.push_back({value, gradient, builder_.WeftOp("Accumulate", {gradient})});
     }
     BeginStep();
-    const ValueId scale = builder_.Op("Reciprocal", {weight});
-    const ValueId clipped = spec_.clip_norm > 0 ? ClippedScale(scale) : scale;
+    const Variable* const loss_scale = graph_.FindVariable(kLossScale);
+    const bool is_scaled = loss_scale != nullptr;
+    const ValueId divisor = is_scaled ? builder_.Op("Mul", {weight, loss_scale->value}) : weight;
+    const ValueId scale = builder_.Op("Reciprocal", {divisor});
+    const ValueId squares = is_scaled || spec_.clip_norm > 0 ? SumOfSquares() : kNoValue;
+    const ValueId clipped = spec_.clip_norm > 0 ? ClippedScale(scale, squares) : scale;
     for (const Sum& sum : sums_) WEFT_RETURN_IF_ERROR(Update(sum, scale, clipped));
-    return builder_.status();
+    return is_scaled ? SkipOverflows(builder_, spec_.loss_scale, squares) : builder_.status();
   }
 
  private:
@@ -51,7 +55,8 @@ class UpdateRegion {
   absl::Status CheckGroups(const std::map<ValueId, ValueId>& gradients) const;
   void AddInputs();
   ValueId RateOf(double learning_rate);
-  ValueId ClippedScale(ValueId scale);
+  ValueId SumOfSquares();
+  ValueId ClippedScale(ValueId scale, ValueId squares);
   ValueId ClippedValue(ValueId mean);
   absl::Status Update(const Sum& sum, ValueId scale, ValueId clipped);
 
@@ -87,10 +92,15 @@ void UpdateRegion::AddInputs() {
   if (spec_.optimizer.needs_step_number() || !spec_.schedule.is_constant()) {
     inputs_.step = scalar(kStepInput, DType::kInt64);
   }
+  const ValueId step = inputs_.step;
+  if (const Variable* const skipped = graph_.FindVariable(kSkippedSteps);
+      skipped != nullptr && spec_.optimizer.needs_step_number()) {
+    // For the optimizer a step that was skipped has not been.
+    inputs_.step = builder_.Op("Sub", {step, skipped->value});
+  }
   ValueId rate = inputs_.learning_rate;
   if (!spec_.schedule.is_constant()) {
-    const ValueId factor =
-        builder_.WeftOp("RateFactor", {inputs_.step}, ToAttributes(spec_.schedule));
+    const ValueId factor = builder_.WeftOp("RateFactor", {step}, ToAttributes(spec_.schedule));
     rate = builder_.Op("Mul", {rate, factor});
   }
   rates_[spec_.optimizer.learning_rate] = rate;
@@ -107,18 +117,22 @@ ValueId UpdateRegion::RateOf(double learning_rate) {
   return known->second;
 }
 
-// What the sums are multiplied with so that the norm of all mean gradients together is at most
-// clip_norm: scale min(1, clip_norm / (norm + epsilon)). One number per gradient crosses ranks.
-ValueId UpdateRegion::ClippedScale(ValueId scale) {
+// Of all sums together. One number per gradient crosses ranks.
+ValueId UpdateRegion::SumOfSquares() {
   std::vector<ValueId> squares;
   for (const Sum& sum : sums_) {
     Begin(sum.value, sum.gradient);
     squares.push_back(builder_.Op("ReduceSumSquare", {sum.total}, {{"keepdims", int64_t{0}}}));
   }
   BeginStep();
+  return builder_.WeftOp("AddN", squares);
+}
+
+// What the sums are multiplied with so that the norm of all mean gradients together is at most
+// clip_norm: scale min(1, clip_norm / (norm + epsilon)).
+ValueId UpdateRegion::ClippedScale(ValueId scale, ValueId squares) {
   const DType dtype = builder_.type(scale).dtype;
-  const ValueId norm =
-      builder_.Op("Mul", {builder_.Op("Sqrt", {builder_.WeftOp("AddN", squares)}), scale});
+  const ValueId norm = builder_.Op("Mul", {builder_.Op("Sqrt", {squares}), scale});
   const ValueId longest = builder_.Scalar(dtype, spec_.clip_norm);
   const ValueId below = builder_.Op("Add", {norm, builder_.Scalar(dtype, kNormEpsilon)});
   const ValueId share = builder_.Op("Div", {longest, below});

@@ -18,9 +18,10 @@ constexpr int64_t kStepsPerFlush = 64;
 constexpr char kEvaluated[] = "eval_";
 constexpr char kRowBegin[] = "{\"step\":";
 
-std::vector<std::string> ColumnsOf(const std::vector<std::string>& evaluated) {
+std::vector<std::string> ColumnsOf(const std::vector<std::string>& evaluated, bool has_loss_scale) {
   std::vector<std::string> columns = {
       "step", "loss", "learning_rate", "samples_per_second", "input_stall_seconds", "bytes_sent"};
+  if (has_loss_scale) columns.insert(columns.end(), {"loss_scale", "skipped_steps"});
   for (const std::string& metric : evaluated) columns.push_back(absl::StrCat(kEvaluated, metric));
   return columns;
 }
@@ -67,16 +68,17 @@ std::string EarlierRows(FileSystem& files, const std::string& path, int64_t firs
 
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(
     FileSystem& files, const std::string& path, int64_t first_step,
-    const std::vector<std::string>& evaluated) {
+    const std::vector<std::string>& evaluated, bool has_loss_scale) {
   const bool json = absl::EndsWith(path, ".jsonl");
-  std::vector<std::string> columns = ColumnsOf(evaluated);
+  std::vector<std::string> columns = ColumnsOf(evaluated, has_loss_scale);
   const std::string rows = EarlierRows(files, path, first_step, columns);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenEmpty(path));
   if (!json) {
     WEFT_RETURN_IF_ERROR(file->Append(absl::StrCat(absl::StrJoin(columns, ","), "\n")));
   }
   WEFT_RETURN_IF_ERROR(file->Append(rows));
-  return std::unique_ptr<MetricsFile>(new MetricsFile(std::move(file), json, std::move(columns)));
+  return std::unique_ptr<MetricsFile>(
+      new MetricsFile(std::move(file), json, std::move(columns), has_loss_scale));
 }
 
 void MetricsFile::WriteRow() {
@@ -106,6 +108,10 @@ void MetricsFile::Add(const StepMetrics& metrics) {
           {"samples_per_second", number(metrics.samples_per_second, false)},
           {"input_stall_seconds", number(metrics.input_stall_seconds, false)},
           {"bytes_sent", absl::StrCat(metrics.bytes_sent)}};
+  if (has_loss_scale_) {
+    row_["loss_scale"] = number(metrics.loss_scale, true);
+    row_["skipped_steps"] = absl::StrCat(metrics.skipped_steps);
+  }
   // Without evaluations, nothing will be added to it.
   if (columns_.size() == row_.size()) WriteRow();
   if (status_.ok() && metrics.step % kStepsPerFlush == 0) status_ = file_->Flush();

@@ -19,6 +19,7 @@ namespace {
 constexpr char kLossOptions[] = "loss";
 constexpr char kOptimizerOptions[] = "optimizer";
 constexpr char kScheduleOptions[] = "learning rate schedule";
+constexpr char kPrecisionOptions[] = "precision";
 constexpr char kOutputLoss[] = "output:";
 
 // A number for all parameters, and numbers for those with a name.
@@ -99,6 +100,7 @@ void OptimizerFlags::AddOptimizer(CLI::App& app) {
   AddOptimizerNumbers(app);
   AddGroups(app);
   AddSchedule(app);
+  AddPrecision(app);
 }
 
 void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
@@ -203,6 +205,23 @@ void OptimizerFlags::AddSchedule(CLI::App& app) {
       ->group(kScheduleOptions);
 }
 
+void OptimizerFlags::AddPrecision(CLI::App& app) {
+  app.add_option("--precision", precision_,
+                 "what products are computed in: fp32, bf16 or fp16; weights stay float32 (fp32)")
+      ->type_name("NAME")
+      ->group(kPrecisionOptions);
+  app.add_option("--loss-scale", loss_scale_.initial,
+                 "of fp16: what the loss is multiplied with at first; it then halves whenever "
+                 "gradients overflow (65536)")
+      ->type_name("X")
+      ->group(kPrecisionOptions);
+  app.add_option("--loss-scale-window", loss_scale_.growth_interval,
+                 "of fp16: good steps in a row after which it doubles (2000)")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group(kPrecisionOptions);
+}
+
 absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
   auto loss = ParseLoss(loss_);
   if (!loss.ok()) return WithExitCode(loss.status(), ExitCode::kUsage);
@@ -231,6 +250,15 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   spec.clip_norm = clip_norm_;
   spec.clip_value = clip_value_;
   spec.average_decay = average_decay_;
+  WEFT_ASSIGN_OR_RETURN(spec.precision, ParsePrecision(precision_));
+  spec.loss_scale = loss_scale_;
+  const LossScaleSpec usual;
+  const bool is_scaled =
+      loss_scale_.initial != usual.initial || loss_scale_.growth_interval != usual.growth_interval;
+  if (is_scaled && spec.precision != Precision::kFloat16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--loss-scale is of --precision fp16; ", precision_, " needs none"));
+  }
   TrainingSpec checked = spec;
   if (checked.schedule.total == 0) checked.schedule.total = std::numeric_limits<int64_t>::max();
   WEFT_RETURN_IF_ERROR(ValidateTraining(checked));

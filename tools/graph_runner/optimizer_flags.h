@@ -35,6 +35,7 @@ class OptimizerFlags {
   void AddOptimizerNumbers(CLI::App& app);
   void AddGroups(CLI::App& app);
   void AddSchedule(CLI::App& app);
+  void AddPrecision(CLI::App& app);
   absl::StatusOr<TrainingSpec> Assembled() const;
 
   std::string loss_ = "softmax_cross_entropy";
@@ -52,6 +53,8 @@ class OptimizerFlags {
   std::vector<std::string> lora_;  // KEY=VALUE
   TrainableOptions trainable_;
   std::vector<std::string> train_mode_;  // patterns
+  std::string precision_ = "fp32";
+  LossScaleSpec loss_scale_;
 };
 
 }  // namespace weft

@@ -76,6 +76,23 @@ TEST(OptimizerFlagsTest, LossOptions) {
   EXPECT_EQ(spec->loss.class_axis, 1);
 }
 
+TEST(OptimizerFlagsTest, PrecisionAndItsLossScale) {
+  EXPECT_EQ(Parsed({})->precision, Precision::kFloat32);
+  EXPECT_EQ(Parsed({"--precision", "bf16"})->precision, Precision::kBfloat16);
+  const auto spec =
+      Parsed({"--precision", "fp16", "--loss-scale", "1024", "--loss-scale-window", "100"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->precision, Precision::kFloat16);
+  EXPECT_EQ(spec->loss_scale.initial, 1024);
+  EXPECT_EQ(spec->loss_scale.growth_interval, 100);
+  EXPECT_THAT(Refusal({"--precision", "b16"}),
+              HasSubstr("no precision 'b16', did you mean 'bf16'?"));
+  EXPECT_EQ(Refusal({"--precision", "bf16", "--loss-scale", "2"}),
+            "--loss-scale is of --precision fp16; bf16 needs none");
+  EXPECT_THAT(Refusal({"--precision", "fp16", "--loss-scale", "0"}),
+              HasSubstr("the loss scale is 0"));
+}
+
 TEST(OptimizerFlagsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(Refusal({"--optimizer", "adm"}),
               HasSubstr("no optimizer 'adm', did you mean 'adam'?"));

@@ -135,7 +135,8 @@ class TrainCommand final : public Command {
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
       auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step(),
-                                         loop.evaluated_metrics(training.loss));
+                                         loop.evaluated_metrics(training.loss),
+                                         training.precision == Precision::kFloat16);
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       metrics = *std::move(created);
     }
@@ -153,6 +154,12 @@ class TrainCommand final : public Command {
 
  private:
   absl::Status CheckFlags(const TrainingSpec& training) const {
+    if (training.precision == Precision::kFloat16 && loop_flags_.check_numerics()) {
+      return WithExitCode(
+          absl::InvalidArgumentError("--check-numerics ends the run at the first infinite number, "
+                                     "and --precision fp16 survives them; give one of them"),
+          ExitCode::kUsage);
+    }
     if (!averages_output_.empty() && training.average_decay == 0) {
       return WithExitCode(absl::InvalidArgumentError("--ema-out needs --ema DECAY, as --ema 0.999"),
                           ExitCode::kUsage);
@@ -196,7 +203,8 @@ class TrainCommand final : public Command {
                  << " steps of " << data.spec().batch << " per epoch, "
                  << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
                  << "loss   " << Printable(training.loss.kind) << ", " << training.optimizer.kind
-                 << ", learning rate " << training.optimizer.learning_rate << "\n"
+                 << ", learning rate " << training.optimizer.learning_rate << ", "
+                 << PrecisionName(training.precision) << "\n"
                  << "plan   " << job.plan.mesh.ToString() << ", " << job.plan.micro_batches
                  << " micro-batches, " << job.plan.threads_per_worker << " threads per worker"
                  << (job.plan.strict ? ", strict\n" : "\n")
@@ -241,9 +249,9 @@ class TrainCommand final : public Command {
       step_seconds += done.seconds;
       if (metrics == nullptr) return;
       const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
-      metrics->Add({done.step, done.loss,
-                    done.learning_rate * RateFactor(training.schedule, done.step), rate,
-                    done.input_seconds, sent.at(done.samples)});
+      metrics->Add(
+          {done.step, done.loss, done.learning_rate * RateFactor(training.schedule, done.step),
+           rate, done.input_seconds, sent.at(done.samples), done.loss_scale, done.skipped_steps});
     });
     progress.Finish();
     absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
@@ -342,6 +350,10 @@ class TrainCommand final : public Command {
                                        {"sent", SentJson(traffic)}};
       if (!result.end.empty()) report["ended"] = result.end;
       if (result.stopped) report["stopped"] = true;
+      if (result.loss_scale > 0) {
+        report["loss_scale"] = result.loss_scale;
+        report["skipped_steps"] = result.skipped_steps;
+      }
       loop.AddToReport(step_seconds, report);
       *console.out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       return;
@@ -355,7 +367,7 @@ class TrainCommand final : public Command {
     if (progress.rate() > 0) {
       *console.out << absl::StrFormat(", %.0f images/s", progress.rate());
     }
-    *console.out << "\n" << SentText(traffic);
+    *console.out << "\n" << ScaleText(result) << SentText(traffic);
     if (!result.end.empty()) *console.out << "ended early, " << Printable(result.end) << "\n";
     loop.Report(step_seconds, console);
     if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
@@ -388,6 +400,12 @@ class TrainCommand final : public Command {
                        {"header_bytes", rank.header_bytes}});
     }
     return ranks;
+  }
+
+  static std::string ScaleText(const TrainResult& result) {
+    if (!(result.loss_scale > 0)) return "";
+    return absl::StrFormat("loss scale %.6g; %d of %d steps skipped, their gradients overflowed\n",
+                           result.loss_scale, result.skipped_steps, result.steps);
   }
 
   static std::string SentText(const std::vector<RankTraffic>& traffic) {

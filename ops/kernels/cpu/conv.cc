@@ -1,5 +1,5 @@
-// Conv and its gradients through oneDNN's direct algorithm, float32. Conv of other types and ranks
-// is computed directly.
+// Conv and its gradients through oneDNN's direct algorithm, in float32, and in bfloat16 where the
+// processor multiplies it. Conv of other types and ranks is computed directly.
 //
 // The graph's images are [batch, channels, image...]; oneDNN computes in layouts of its own,
 // between which and ours the kernel reorders in its workspace. Which layouts are asked for follows
@@ -9,6 +9,7 @@
 // alignment.
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,7 @@ struct Layouts {
 
 // Shapes and windows of a convolution, in oneDNN's terms.
 struct Convolution {
+  dnnl::memory::data_type type = dnnl::memory::data_type::f32;
   Shape x;
   Shape w;  // with groups: [g, m, c, kernel...]
   Shape y;
@@ -53,6 +55,7 @@ struct Convolution {
 absl::StatusOr<Convolution> Describe(const PrepareContext& context, const Shape& x, const Shape& w,
                                      const Shape& y) {
   Convolution conv;
+  conv.type = OnednnType(context.InputDType(0));
   conv.x = x;
   conv.y = y;
   conv.group = context.attributes().Int("group", 1);
@@ -83,15 +86,15 @@ absl::StatusOr<Convolution> Describe(const PrepareContext& context, const Shape&
   return conv;
 }
 
-Desc ImageDesc(const Shape& shape, Layout layout) {
+Desc ImageDesc(const Convolution& conv, const Shape& shape, Layout layout) {
   const int axes = shape.rank() - 3;
   constexpr Tag kChannelsLast[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
   constexpr Tag kBlocksOf8[] = {Tag::nCw8c, Tag::nChw8c, Tag::nCdhw8c};
   constexpr Tag kBlocksOf16[] = {Tag::nCw16c, Tag::nChw16c, Tag::nCdhw16c};
-  const auto desc = [&](Tag tag) { return Desc(ToDims(shape), dnnl::memory::data_type::f32, tag); };
+  const auto desc = [&](Tag tag) { return Desc(ToDims(shape), conv.type, tag); };
   switch (layout) {
     case Layout::kPlain:
-      return PlainDesc(shape);
+      return PlainDesc(shape, conv.type);
     case Layout::kChannelsLast:
       return desc(kChannelsLast[axes]);
     case Layout::kBlocksOf8:
@@ -104,9 +107,11 @@ Desc ImageDesc(const Shape& shape, Layout layout) {
   return desc(Tag::any);
 }
 
-Desc AnyDesc(const Shape& shape) {
-  return Desc(ToDims(shape), dnnl::memory::data_type::f32, Tag::any);
-}
+Desc AnyWeights(const Convolution& conv) { return Desc(ToDims(conv.w), conv.type, Tag::any); }
+Desc PlainX(const Convolution& conv) { return PlainDesc(conv.x, conv.type); }
+Desc PlainY(const Convolution& conv) { return PlainDesc(conv.y, conv.type); }
+Desc PlainW(const Convolution& conv) { return PlainDesc(conv.w, conv.type); }
+Desc PlainB(const Convolution& conv) { return PlainDesc(conv.b(), conv.type); }
 
 // Fast ways first. Blocks of 8 are what AVX2 computes in.
 constexpr Layouts kLayoutsForward[] = {
@@ -146,15 +151,15 @@ using WeightGradientDesc = dnnl::convolution_backward_weights::primitive_desc;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 ForwardDesc DescribeForward(const Convolution& conv, Layouts layouts, dnnl::prop_kind kind) {
-  const Desc x = ImageDesc(conv.x, layouts.input);
-  const Desc y = ImageDesc(conv.y, layouts.output);
-  const Desc w = AnyDesc(conv.w);
+  const Desc x = ImageDesc(conv, conv.x, layouts.input);
+  const Desc y = ImageDesc(conv, conv.y, layouts.output);
+  const Desc w = AnyWeights(conv);
   const dnnl::convolution_forward::desc desc =
-      conv.bias ? dnnl::convolution_forward::desc(kind, kDirect, x, w, PlainDesc(conv.b()), y,
-                                                  conv.strides, conv.dilations, conv.pads_begin,
-                                                  conv.pads_end)
-                : dnnl::convolution_forward::desc(kind, kDirect, x, w, y, conv.strides,
-                                                  conv.dilations, conv.pads_begin, conv.pads_end);
+      conv.bias
+          ? dnnl::convolution_forward::desc(kind, kDirect, x, w, PlainB(conv), y, conv.strides,
+                                            conv.dilations, conv.pads_begin, conv.pads_end)
+          : dnnl::convolution_forward::desc(kind, kDirect, x, w, y, conv.strides, conv.dilations,
+                                            conv.pads_begin, conv.pads_end);
   return ForwardDesc(desc, UserScratchpad(), OnednnEngine(), true);
 }
 
@@ -162,8 +167,9 @@ InputGradientDesc DescribeInputGradient(const Convolution& conv, Layouts layouts
   const ForwardDesc hint = DescribeForward(conv, layouts, dnnl::prop_kind::forward_training);
   if (!hint) return InputGradientDesc();
   const dnnl::convolution_backward_data::desc desc(
-      kDirect, ImageDesc(conv.x, layouts.input), AnyDesc(conv.w), ImageDesc(conv.y, layouts.output),
-      conv.strides, conv.dilations, conv.pads_begin, conv.pads_end);
+      kDirect, ImageDesc(conv, conv.x, layouts.input), AnyWeights(conv),
+      ImageDesc(conv, conv.y, layouts.output), conv.strides, conv.dilations, conv.pads_begin,
+      conv.pads_end);
   return InputGradientDesc(desc, UserScratchpad(), OnednnEngine(), hint, true);
 }
 
@@ -171,14 +177,13 @@ WeightGradientDesc DescribeWeightGradient(const Convolution& conv, Layouts layou
   const ForwardDesc hint = DescribeForward(conv, layouts, dnnl::prop_kind::forward_training);
   if (!hint) return WeightGradientDesc();
   using GradientDesc = dnnl::convolution_backward_weights::desc;
-  const Desc x = ImageDesc(conv.x, layouts.input);
-  const Desc y = ImageDesc(conv.y, layouts.output);
-  const Desc w = AnyDesc(conv.w);
-  const GradientDesc desc = conv.bias
-                                ? GradientDesc(kDirect, x, w, PlainDesc(conv.b()), y, conv.strides,
-                                               conv.dilations, conv.pads_begin, conv.pads_end)
-                                : GradientDesc(kDirect, x, w, y, conv.strides, conv.dilations,
-                                               conv.pads_begin, conv.pads_end);
+  const Desc x = ImageDesc(conv, conv.x, layouts.input);
+  const Desc y = ImageDesc(conv, conv.y, layouts.output);
+  const Desc w = AnyWeights(conv);
+  const GradientDesc desc = conv.bias ? GradientDesc(kDirect, x, w, PlainB(conv), y, conv.strides,
+                                                     conv.dilations, conv.pads_begin, conv.pads_end)
+                                      : GradientDesc(kDirect, x, w, y, conv.strides, conv.dilations,
+                                                     conv.pads_begin, conv.pads_end);
   return WeightGradientDesc(desc, UserScratchpad(), OnednnEngine(), hint, true);
 }
 
@@ -197,6 +202,13 @@ auto ChooseLayouts(const Candidates& candidates, DescribeFn describe) {
 
 // ---- Kernels.
 
+// oneDNN has none, or loops in bfloat16 where float32 is faster by far.
+template <typename Description>
+bool IsRefused(const Convolution& conv, const Description& chosen) {
+  return !chosen || (conv.type == dnnl::memory::data_type::bf16 &&
+                     std::string_view(chosen.impl_info_str()).starts_with("ref"));
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> Refused(const PrepareContext& context) {
   return context.Unimplemented("oneDNN has no convolution for this");
 }
@@ -207,7 +219,8 @@ BatchPieces CutBatch(const PrepareContext& context, Convolution& conv) {
   const double per_output = static_cast<double>(conv.w.num_elements()) / conv.y.dim(1);
   const double flops = 2 * per_output * static_cast<double>(conv.y.num_elements() / conv.y.dim(0));
   const BatchPieces pieces =
-      BatchPieces::For(OnednnThreads(context), conv.x, conv.y, flops / kFlopsPerNanosecond);
+      BatchPieces::For(OnednnThreads(context), conv.x, conv.y, flops / kFlopsPerNanosecond,
+                       static_cast<int64_t>(dnnl::memory::data_type_size(conv.type)));
   const int64_t samples = conv.x.dim(0) / pieces.count;
   conv.x.set_dim(0, samples);
   conv.y.set_dim(0, samples);
@@ -221,17 +234,17 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeForward(const PrepareContext& contex
   const ForwardDesc chosen = ChooseLayouts(kLayoutsForward, [&](Layouts layouts) {
     return DescribeForward(conv, layouts, dnnl::prop_kind::forward_inference);
   });
-  if (!chosen) return Refused(context);
+  if (IsRefused(conv, chosen)) return Refused(context);
   auto kernel = std::make_unique<StagedPrimitive>(pieces);
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainDesc(conv.x), chosen.src_desc(),
+  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainX(conv), chosen.src_desc(),
                                         context.InputIsConstant(0)));
-  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
-                                          chosen.weights_desc(), context.InputIsConstant(1)));
+  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainW(conv), chosen.weights_desc(),
+                                          context.InputIsConstant(1)));
   if (conv.bias) {
     WEFT_RETURN_IF_ERROR(
-        kernel->AddWeights(2, DNNL_ARG_BIAS, PlainDesc(conv.b()), chosen.bias_desc(), false));
+        kernel->AddWeights(2, DNNL_ARG_BIAS, PlainB(conv), chosen.bias_desc(), false));
   }
-  kernel->AddOutput(0, DNNL_ARG_DST, PlainDesc(conv.y), chosen.dst_desc());
+  kernel->AddOutput(0, DNNL_ARG_DST, PlainY(conv), chosen.dst_desc());
   kernel->SetPrimitive(dnnl::convolution_forward(chosen), chosen.scratchpad_desc());
   return kernel;
 }
@@ -243,13 +256,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeInputGradient(const PrepareContext& 
   const InputGradientDesc chosen =
       ChooseLayouts(LayoutsOfInputGradient(conv),
                     [&](Layouts layouts) { return DescribeInputGradient(conv, layouts); });
-  if (!chosen) return Refused(context);
+  if (IsRefused(conv, chosen)) return Refused(context);
   auto kernel = std::make_unique<StagedPrimitive>(pieces);
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_DIFF_DST, PlainDesc(conv.y),
-                                        chosen.diff_dst_desc(), context.InputIsConstant(0)));
-  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainDesc(conv.w),
-                                          chosen.weights_desc(), context.InputIsConstant(1)));
-  kernel->AddOutput(0, DNNL_ARG_DIFF_SRC, PlainDesc(conv.x), chosen.diff_src_desc());
+  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_DIFF_DST, PlainY(conv), chosen.diff_dst_desc(),
+                                        context.InputIsConstant(0)));
+  WEFT_RETURN_IF_ERROR(kernel->AddWeights(1, DNNL_ARG_WEIGHTS, PlainW(conv), chosen.weights_desc(),
+                                          context.InputIsConstant(1)));
+  kernel->AddOutput(0, DNNL_ARG_DIFF_SRC, PlainX(conv), chosen.diff_src_desc());
   kernel->SetPrimitive(dnnl::convolution_backward_data(chosen), chosen.scratchpad_desc());
   return kernel;
 }
@@ -261,15 +274,15 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWeightGradient(const PrepareContext&
   const WeightGradientDesc chosen =
       ChooseLayouts(LayoutsOfWeightGradient(conv),
                     [&](Layouts layouts) { return DescribeWeightGradient(conv, layouts); });
-  if (!chosen) return Refused(context);
+  if (IsRefused(conv, chosen)) return Refused(context);
   auto kernel = std::make_unique<StagedPrimitive>(BatchPieces{threads});
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainDesc(conv.x), chosen.src_desc(),
+  WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainX(conv), chosen.src_desc(),
                                         context.InputIsConstant(0)));
-  WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_DIFF_DST, PlainDesc(conv.y),
-                                        chosen.diff_dst_desc(), context.InputIsConstant(1)));
-  kernel->AddOutput(0, DNNL_ARG_DIFF_WEIGHTS, PlainDesc(conv.w), chosen.diff_weights_desc());
+  WEFT_RETURN_IF_ERROR(kernel->AddInput(1, DNNL_ARG_DIFF_DST, PlainY(conv), chosen.diff_dst_desc(),
+                                        context.InputIsConstant(1)));
+  kernel->AddOutput(0, DNNL_ARG_DIFF_WEIGHTS, PlainW(conv), chosen.diff_weights_desc());
   if (conv.bias) {
-    kernel->AddOutput(1, DNNL_ARG_DIFF_BIAS, PlainDesc(conv.b()), chosen.diff_bias_desc());
+    kernel->AddOutput(1, DNNL_ARG_DIFF_BIAS, PlainB(conv), chosen.diff_bias_desc());
   }
   kernel->SetPrimitive(dnnl::convolution_backward_weights(chosen), chosen.scratchpad_desc());
   return kernel;
@@ -292,13 +305,35 @@ std::unique_ptr<Kernel> MakeEmpty(std::vector<int64_t> output_elements, int bias
   });
 }
 
+bool HasEmptyOperand(const PrepareContext& context) {
+  for (int i = 0; i < context.num_inputs(); ++i) {
+    if (context.HasInput(i) && context.InputShape(i).num_elements() == 0) return true;
+  }
+  return context.OutputShape(0).num_elements() == 0;
+}
+
 bool IsEmpty(const Convolution& conv) {
   return conv.x.num_elements() == 0 || conv.w.num_elements() == 0 || conv.y.num_elements() == 0;
 }
 
+// A factory for 16-bit floats too: bfloat16 as it is where `factory` takes it, else by way of
+// float32.
+KernelFactory AlsoInHalf(KernelFactory factory) {
+  return [factory = std::move(factory)](
+             const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    if (context.InputDType(0) == DType::kBfloat16 && !HasEmptyOperand(context)) {
+      absl::StatusOr<std::unique_ptr<Kernel>> kernel = factory(context);
+      if (kernel.ok()) return kernel;
+    }
+    return Widened(factory)(context);
+  };
+}
+
 // Types and ranks that oneDNN takes.
 absl::Status CheckSupported(const PrepareContext& context) {
-  if (context.InputDType(0) != DType::kFloat32) {
+  const DType dtype = context.InputDType(0);
+  const bool is_bfloat16 = dtype == DType::kBfloat16 && OnednnMultipliesBfloat16();
+  if (dtype != DType::kFloat32 && !is_bfloat16) {
     return context.Unimplemented("convolution is computed in float32 only");
   }
   if (context.InputShape(0).rank() > 5) {
@@ -361,8 +396,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareCont
 
 }  // namespace
 
-WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, Widened(PrepareConv));
-WEFT_REGISTER_KERNEL("ai.weft", "ConvGradInput", DeviceKind::kCpu, PrepareConvGradInput);
-WEFT_REGISTER_KERNEL("ai.weft", "ConvGradWeights", DeviceKind::kCpu, PrepareConvGradWeights);
+WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, AlsoInHalf(PrepareConv));
+WEFT_REGISTER_KERNEL("ai.weft", "ConvGradInput", DeviceKind::kCpu,
+                     AlsoInHalf(PrepareConvGradInput));
+WEFT_REGISTER_KERNEL("ai.weft", "ConvGradWeights", DeviceKind::kCpu,
+                     AlsoInHalf(PrepareConvGradWeights));
 
 }  // namespace weft::cpu

@@ -7,6 +7,7 @@
 
 #include "ops/kernels/cpu/activation_simd.h"
 #include "ops/kernels/cpu/elementwise_map.h"
+#include "ops/kernels/cpu/widened.h"
 
 namespace weft::cpu {
 namespace {
@@ -134,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGelu(const PrepareContext& contex
     return x / 2 * (1 + std::erf(x / std::numbers::sqrt2_v<C>));
   })(context);
 }
-WEFT_REGISTER_KERNEL("", "Gelu", DeviceKind::kCpu, PrepareGelu);
+WEFT_REGISTER_KERNEL("", "Gelu", DeviceKind::kCpu, Widened(PrepareGelu));
 
 // ---- Shrink: whole numbers, too, computed in double and cut off.
 

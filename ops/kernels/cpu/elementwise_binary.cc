@@ -5,6 +5,7 @@
 #include "ops/kernels/cpu/elementwise_loop.h"
 #include "ops/kernels/cpu/elementwise_simd.h"
 #include "ops/kernels/cpu/operand.h"
+#include "ops/kernels/cpu/widened.h"
 
 namespace weft::cpu {
 namespace {
@@ -167,21 +168,21 @@ KernelFactory Binary(BinaryOp op) {
 
 using Arithmetic = NumericTypes;
 WEFT_REGISTER_KERNEL("", "Add", DeviceKind::kCpu,
-                     (Binary<AddElements, Arithmetic>(BinaryOp::kAdd)));
+                     Widened(Binary<AddElements, Arithmetic>(BinaryOp::kAdd)));
 WEFT_REGISTER_KERNEL("", "Sub", DeviceKind::kCpu,
-                     (Binary<SubElements, Arithmetic>(BinaryOp::kSub)));
+                     Widened(Binary<SubElements, Arithmetic>(BinaryOp::kSub)));
 WEFT_REGISTER_KERNEL("", "Mul", DeviceKind::kCpu,
-                     (Binary<MulElements, Arithmetic>(BinaryOp::kMul)));
+                     Widened(Binary<MulElements, Arithmetic>(BinaryOp::kMul)));
 WEFT_REGISTER_KERNEL("", "Div", DeviceKind::kCpu,
-                     (Binary<DivElements, Arithmetic>(BinaryOp::kDiv)));
+                     Widened(Binary<DivElements, Arithmetic>(BinaryOp::kDiv)));
 WEFT_REGISTER_KERNEL(kWeftDomain, "ReluGrad", DeviceKind::kCpu,
-                     (Binary<ReluGradElements, FloatTypes>(BinaryOp::kReluGrad)));
+                     Widened(Binary<ReluGradElements, FloatTypes>(BinaryOp::kReluGrad)));
 WEFT_REGISTER_KERNEL(kWeftDomain, "SigmoidGrad", DeviceKind::kCpu,
-                     (Binary<SigmoidGradElements, FloatTypes>(BinaryOp::kSigmoidGrad)));
+                     Widened(Binary<SigmoidGradElements, FloatTypes>(BinaryOp::kSigmoidGrad)));
 WEFT_REGISTER_KERNEL(kWeftDomain, "TanhGrad", DeviceKind::kCpu,
-                     (Binary<TanhGradElements, FloatTypes>(BinaryOp::kTanhGrad)));
+                     Widened(Binary<TanhGradElements, FloatTypes>(BinaryOp::kTanhGrad)));
 WEFT_REGISTER_KERNEL(kWeftDomain, "ErfGrad", DeviceKind::kCpu,
-                     (Binary<ErfGradElements, FloatTypes>(BinaryOp::kErfGrad)));
+                     Widened(Binary<ErfGradElements, FloatTypes>(BinaryOp::kErfGrad)));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "ops/kernels/cpu/elementwise_loop.h"
+#include "ops/kernels/cpu/half_simd.h"
 #include "ops/kernels/cpu/operand.h"
 #include "platform/status_macros.h"
 #include "tensor/small_float.h"
@@ -57,6 +58,16 @@ std::unique_ptr<Kernel> MakeCast(int64_t elements, int threads) {
     To* out = Output<To>(context, 0);
     if constexpr (std::is_same_v<From, To>) {
       if (elements > 0) std::memcpy(out, x, elements * sizeof(To));
+    } else if constexpr (kIsHalf<From> && std::is_same_v<To, float>) {
+      ParallelFor(threads, elements, kArithmeticNanoseconds, kElementGrain,
+                  [&](int64_t begin, int64_t end) {
+                    WidenHalf(x + begin, out + begin, static_cast<size_t>(end - begin));
+                  });
+    } else if constexpr (std::is_same_v<From, float> && kIsHalf<To>) {
+      ParallelFor(threads, elements, kArithmeticNanoseconds, kElementGrain,
+                  [&](int64_t begin, int64_t end) {
+                    NarrowToHalf(x + begin, out + begin, static_cast<size_t>(end - begin));
+                  });
     } else {
       ParallelFor(threads, elements, 1.0, kElementGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) out[i] = Convert<To>(Load(x[i]));

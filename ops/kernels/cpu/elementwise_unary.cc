@@ -5,6 +5,7 @@
 #include "ops/kernels/cpu/elementwise_loop.h"
 #include "ops/kernels/cpu/elementwise_simd.h"
 #include "ops/kernels/cpu/operand.h"
+#include "ops/kernels/cpu/widened.h"
 
 namespace weft::cpu {
 namespace {
@@ -98,18 +99,19 @@ absl::StatusOr<std::unique_ptr<Kernel>> Prepare(const PrepareContext& context) {
                         });
 }
 
-WEFT_REGISTER_KERNEL("", "Neg", DeviceKind::kCpu, (Prepare<UnaryOp::kNeg, NumericTypes>));
-WEFT_REGISTER_KERNEL("", "Abs", DeviceKind::kCpu, (Prepare<UnaryOp::kAbs, NumericTypes>));
-WEFT_REGISTER_KERNEL("", "Sign", DeviceKind::kCpu, (Prepare<UnaryOp::kSign, NumericTypes>));
-WEFT_REGISTER_KERNEL("", "Relu", DeviceKind::kCpu, (Prepare<UnaryOp::kRelu, NumericTypes>));
-WEFT_REGISTER_KERNEL("", "Exp", DeviceKind::kCpu, (Prepare<UnaryOp::kExp, FloatTypes>));
-WEFT_REGISTER_KERNEL("", "Log", DeviceKind::kCpu, (Prepare<UnaryOp::kLog, FloatTypes>));
-WEFT_REGISTER_KERNEL("", "Sqrt", DeviceKind::kCpu, (Prepare<UnaryOp::kSqrt, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Neg", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kNeg, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "Abs", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kAbs, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "Sign", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kSign, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "Relu", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kRelu, NumericTypes>));
+WEFT_REGISTER_KERNEL("", "Exp", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kExp, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Log", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kLog, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Sqrt", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kSqrt, FloatTypes>));
 WEFT_REGISTER_KERNEL("", "Reciprocal", DeviceKind::kCpu,
-                     (Prepare<UnaryOp::kReciprocal, FloatTypes>));
-WEFT_REGISTER_KERNEL("", "Erf", DeviceKind::kCpu, (Prepare<UnaryOp::kErf, FloatTypes>));
-WEFT_REGISTER_KERNEL("", "Sigmoid", DeviceKind::kCpu, (Prepare<UnaryOp::kSigmoid, FloatTypes>));
-WEFT_REGISTER_KERNEL("", "Tanh", DeviceKind::kCpu, (Prepare<UnaryOp::kTanh, FloatTypes>));
+                     Widened(Prepare<UnaryOp::kReciprocal, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Erf", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kErf, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Sigmoid", DeviceKind::kCpu,
+                     Widened(Prepare<UnaryOp::kSigmoid, FloatTypes>));
+WEFT_REGISTER_KERNEL("", "Tanh", DeviceKind::kCpu, Widened(Prepare<UnaryOp::kTanh, FloatTypes>));
 
 }  // namespace
 }  // namespace weft::cpu

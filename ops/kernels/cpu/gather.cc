@@ -7,6 +7,7 @@
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
 #include "ops/kernels/cpu/strided_copy.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -128,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGatherGrad(const PrepareContext& 
 WEFT_REGISTER_KERNEL("", "Gather", DeviceKind::kCpu, PrepareGather);
 // Bytes are moved, whatever they mean: the kernel is its own reference.
 WEFT_REGISTER_REFERENCE_KERNEL("", "Gather", PrepareGather);
-WEFT_REGISTER_KERNEL("ai.weft", "GatherGrad", DeviceKind::kCpu, PrepareGatherGrad);
+WEFT_REGISTER_KERNEL("ai.weft", "GatherGrad", DeviceKind::kCpu, Widened(PrepareGatherGrad));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -8,6 +8,7 @@
 #include "ops/kernels/cpu/onednn.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/widened.h"
 #include "ops/kernels/cpu/workspace.h"
 #include "platform/status_macros.h"
 
@@ -138,7 +139,8 @@ BiasMode BiasModeOf(const MatrixProduct& product) {
 }
 
 // A matrix operand, of which the last two axes are [rows, columns] whatever its storage order.
-Desc MatrixDesc(const Shape& batch, int64_t rows, int64_t columns, bool transposed) {
+Desc MatrixDesc(dnnl::memory::data_type type, const Shape& batch, int64_t rows, int64_t columns,
+                bool transposed) {
   Shape shape = batch;
   shape.AddDim(rows);
   shape.AddDim(columns);
@@ -147,8 +149,7 @@ Desc MatrixDesc(const Shape& batch, int64_t rows, int64_t columns, bool transpos
     strides[shape.rank() - 2] = 1;
     strides[shape.rank() - 1] = rows;
   }
-  return Desc(ToDims(shape), dnnl::memory::data_type::f32,
-              dnnl::memory::dims(strides.begin(), strides.end()));
+  return Desc(ToDims(shape), type, dnnl::memory::dims(strides.begin(), strides.end()));
 }
 
 // How the work is shared: in one piece by oneDNN, or Y is cut along an axis, and threads take piece
@@ -175,27 +176,27 @@ double NanosecondsOf(const MatrixProduct& product) {
 }
 
 // `packed`: B is kept in oneDNN's layout.
-Cut CutFor(const MatrixProduct& product, int threads, bool packed) {
+Cut CutFor(const MatrixProduct& product, DType dtype, int threads, bool packed) {
   constexpr double kPiecesPerThread = 4;
   // Pieces begin on 64 bytes.
-  constexpr int64_t kGrain = 16;
+  const int64_t line = 64 / static_cast<int64_t>(DTypeBytes(dtype, 1));
   // Each piece brings what it shares with the others into oneDNN's layout anew: that should be
   // little of its work.
   constexpr int64_t kLeastUnpacked = 256;
   Cut cut;
-  int64_t grain = packed ? kGrain : kLeastUnpacked;
+  int64_t grain = packed ? line : kLeastUnpacked;
   if (product.batch().rank() > 0) {
-    const bool aligned = product.m * product.k % kGrain == 0 &&
-                         product.k * product.n % kGrain == 0 && product.m * product.n % kGrain == 0;
+    const bool aligned = product.m * product.k % line == 0 && product.k * product.n % line == 0 &&
+                         product.m * product.n % line == 0;
     cut.axis = Cut::Axis::kBatch;
     cut.whole = product.batch().dim(0);
-    grain = aligned ? 1 : kGrain;
+    grain = aligned ? 1 : line;
   } else if (product.m >= product.n) {  // pieces share the smaller operand
     cut.whole = product.m;
   } else {
     cut.axis = Cut::Axis::kColumns;
     cut.whole = product.n;
-    grain = std::max(grain, 4 * kGrain);
+    grain = std::max(grain, 4 * line);
   }
   const double all = NanosecondsOf(product);
   const double pieces = std::min({all / kNanosecondsPerThread, kPiecesPerThread * threads,
@@ -203,7 +204,7 @@ Cut CutFor(const MatrixProduct& product, int threads, bool packed) {
   cut.size = cut.whole;
   if (threads > 1 && pieces >= 2) {
     const int64_t wanted = static_cast<int64_t>(static_cast<double>(cut.whole - 1) / pieces) + 1;
-    const int64_t step = std::min(grain, 4 * kGrain);
+    const int64_t step = std::min(grain, 4 * line);
     cut.size = std::min(cut.whole, (wanted + step - 1) / step * step);
   }
   cut.nanoseconds = all * static_cast<double>(cut.size) / static_cast<double>(cut.whole);
@@ -231,7 +232,8 @@ class PieceOperand {
     if (!is_cut() || data == nullptr) return data;
     using Byte = std::conditional_t<std::is_const_v<Pointer>, const char, char>;
     const int64_t stride = whole_.data.format_desc.blocking.strides[axis_];
-    return static_cast<Byte*>(data) + first * stride * int64_t{sizeof(float)};
+    const auto bytes = static_cast<int64_t>(dnnl::memory::data_type_size(whole_.data_type()));
+    return static_cast<Byte*>(data) + first * stride * bytes;
   }
 
  private:
@@ -245,15 +247,17 @@ class OnednnProduct final : public Kernel {
   static absl::StatusOr<std::unique_ptr<Kernel>> Create(const PrepareContext& context,
                                                         const MatrixProduct& product) {
     const bool constant = context.InputIsConstant(1);
-    auto kernel = std::make_unique<OnednnProduct>(OnednnThreads(context), product, constant);
+    auto kernel = std::make_unique<OnednnProduct>(context.InputDType(0), OnednnThreads(context),
+                                                  product, constant);
     WEFT_RETURN_IF_ERROR(kernel->Prepare(constant));
     return kernel;
   }
 
-  OnednnProduct(int threads, const MatrixProduct& product, bool constant)
+  OnednnProduct(DType dtype, int threads, const MatrixProduct& product, bool constant)
       : product_(product),
+        type_(OnednnType(dtype)),
         bias_mode_(BiasModeOf(product)),
-        cut_(CutFor(product, threads, constant)),
+        cut_(CutFor(product, dtype, threads, constant)),
         piece_threads_(cut_.count() > 1 ? 1 : threads) {
     lanes_.resize(static_cast<size_t>(std::min<int64_t>(threads, cut_.count())));
   }
@@ -300,15 +304,16 @@ class OnednnProduct final : public Kernel {
     const int columns = cut_.axis == Cut::Axis::kColumns ? rank - 1 : -1;
     const int rows = cut_.axis == Cut::Axis::kRows ? rank - 2 : -1;
     const int batch = cut_.axis == Cut::Axis::kBatch ? 0 : -1;
-    const Desc y = MatrixDesc(product_.batch(), product_.m, product_.n, false);
-    a_ = PieceOperand(MatrixDesc(product_.a_batch, product_.m, product_.k, product_.trans_a),
+    const Desc y = MatrixDesc(type_, product_.batch(), product_.m, product_.n, false);
+    a_ = PieceOperand(MatrixDesc(type_, product_.a_batch, product_.m, product_.k, product_.trans_a),
                       std::max(rows, batch));
-    b_ = PieceOperand(MatrixDesc(product_.b_batch, product_.k, product_.n, product_.trans_b),
+    b_ = PieceOperand(MatrixDesc(type_, product_.b_batch, product_.k, product_.n, product_.trans_b),
                       std::max(columns, batch));
     y_ = PieceOperand(y, std::max({rows, columns, batch}));
     dnnl::memory::dims bias_dims(y.dims().size(), 1);
     bias_dims.back() = product_.n;
-    bias_ = PieceOperand(MatrixDesc(Shape{}, 1, product_.n, false).reshape(bias_dims), columns);
+    bias_ =
+        PieceOperand(MatrixDesc(type_, Shape{}, 1, product_.n, false).reshape(bias_dims), columns);
     // Weights of a batch that is cut stay as they are: constant ones are rare.
     const bool pack = constant && !(batch >= 0 && b_.is_cut() && cut_.count() > 1);
     return PrepareLanes(pack);
@@ -342,7 +347,7 @@ class OnednnProduct final : public Kernel {
   }
 
   static Desc Any(const Desc& plain) {
-    return Desc(plain.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+    return Desc(plain.dims(), plain.data_type(), dnnl::memory::format_tag::any);
   }
 
   dnnl::matmul::primitive_desc Describe(int64_t size, const Desc& weights) const {
@@ -394,6 +399,7 @@ class OnednnProduct final : public Kernel {
   }
 
   const MatrixProduct product_;
+  const dnnl::memory::data_type type_;
   const BiasMode bias_mode_;
   const Cut cut_;
   const int piece_threads_;
@@ -406,6 +412,17 @@ class OnednnProduct final : public Kernel {
 
 // oneDNN takes twelve axes.
 constexpr int kMostBatchAxes = 10;
+
+// 16-bit floats, with elements to sum.
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareHalfProduct(const PrepareContext& context,
+                                                           const MatrixProduct& product) {
+  if (context.InputDType(0) == DType::kBfloat16 && OnednnMultipliesBfloat16() &&
+      BiasModeOf(product) != BiasMode::kPrefilled) {
+    return CatchOnednn(context, [&] { return OnednnProduct::Create(context, product); });
+  }
+  return Widened([&](const PrepareContext& wide) { return PrepareMatrixProduct(wide, product); })(
+      context);
+}
 
 }  // namespace
 
@@ -460,9 +477,12 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMatrixProduct(const PrepareContex
   const MatrixProduct simple = Simplified(product);
   const bool empty = simple.m == 0 || simple.n == 0 || simple.k == 0 ||
                      simple.a_batch.num_elements() == 0 || simple.b_batch.num_elements() == 0;
-  if (empty || context.InputDType(0) != DType::kFloat32 || simple.a_batch.rank() > kMostBatchAxes) {
+  const DType dtype = context.InputDType(0);
+  const bool is_half = dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+  if (empty || simple.a_batch.rank() > kMostBatchAxes || (dtype != DType::kFloat32 && !is_half)) {
     return PrepareLoopProduct(context, simple);
   }
+  if (is_half) return PrepareHalfProduct(context, simple);
   return CatchOnednn(context, [&] { return OnednnProduct::Create(context, simple); });
 }
 

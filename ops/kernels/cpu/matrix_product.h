@@ -35,7 +35,8 @@ struct MatrixProduct {
 // alike.
 MatrixProduct Simplified(const MatrixProduct& product);
 
-// float32 through oneDNN, which packs a constant B once; other types by plain loops.
+// float32 through oneDNN, which packs a constant B once, and bfloat16 where the processor
+// multiplies it; elsewhere the 16-bit floats as float32, rounded once; other types by plain loops.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMatrixProduct(const PrepareContext& context,
                                                              const MatrixProduct& product);
 

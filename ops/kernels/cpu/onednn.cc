@@ -31,6 +31,19 @@ ThreadBudget::~ThreadBudget() {
   if (changed_) omp_set_num_threads(saved_);
 }
 
+bool OnednnMultipliesBfloat16() {
+  static const bool kMultiplies = [] {
+    const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+    return (has & wanted) == wanted;
+  }();
+  return kMultiplies;
+}
+
+dnnl::memory::data_type OnednnType(DType dtype) {
+  return dtype == DType::kBfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
 dnnl::primitive_attr UserScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -52,6 +52,12 @@ auto CatchOnednn(const PrepareContext& context, Fn&& prepare) -> decltype(prepar
   }
 }
 
+// Whether the processor multiplies bfloat16 itself, so that oneDNN is fast with it.
+bool OnednnMultipliesBfloat16();
+
+// float32 or bfloat16, whichever `dtype` is.
+dnnl::memory::data_type OnednnType(DType dtype);
+
 // Attributes with scratch memory supplied by the caller.
 dnnl::primitive_attr UserScratchpad();
 

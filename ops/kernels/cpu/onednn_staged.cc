@@ -14,12 +14,12 @@ constexpr double kLeastNanoseconds = 2 * kNanosecondsPerThread;
 }  // namespace
 
 BatchPieces BatchPieces::For(int threads, const Shape& input, const Shape& output,
-                             double nanoseconds) {
+                             double nanoseconds, int64_t element_bytes) {
   const int64_t batch = input.dim(0);
   const double all = nanoseconds * static_cast<double>(batch);
   if (threads == 1 || batch < threads || all < threads * kLeastNanoseconds) return {threads};
   const auto is_aligned = [&](const Shape& shape, int64_t samples) {
-    const int64_t bytes = shape.num_elements() / batch * samples * int64_t{sizeof(float)};
+    const int64_t bytes = shape.num_elements() / batch * samples * element_bytes;
     return bytes % static_cast<int64_t>(kAlignment) == 0;
   };
   for (int64_t samples = batch / threads; samples > 0; --samples) {

@@ -17,7 +17,8 @@ struct BatchPieces {
 
   // As many as are worth while for operands [samples, ...], with `nanoseconds` a sample on one
   // thread; one where the samples are too few for the threads. Pieces begin on 64 bytes.
-  static BatchPieces For(int threads, const Shape& input, const Shape& output, double nanoseconds);
+  static BatchPieces For(int threads, const Shape& input, const Shape& output, double nanoseconds,
+                         int64_t element_bytes = sizeof(float));
   // Threads that the primitive is made and run under.
   int primitive_threads() const { return count > 1 ? 1 : threads; }
 };

@@ -193,8 +193,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGlobalAveragePoolGradient(
 
 }  // namespace
 
-WEFT_REGISTER_KERNEL("", "AveragePool", DeviceKind::kCpu, PrepareAveragePool);
-WEFT_REGISTER_KERNEL("ai.weft", "AveragePoolGrad", DeviceKind::kCpu, PrepareAveragePoolGradient);
+WEFT_REGISTER_KERNEL("", "AveragePool", DeviceKind::kCpu, Widened(PrepareAveragePool));
+WEFT_REGISTER_KERNEL("ai.weft", "AveragePoolGrad", DeviceKind::kCpu,
+                     Widened(PrepareAveragePoolGradient));
 WEFT_REGISTER_KERNEL("", "GlobalAveragePool", DeviceKind::kCpu, PrepareGlobalAveragePool);
 WEFT_REGISTER_KERNEL("ai.weft", "GlobalAveragePoolGrad", DeviceKind::kCpu,
                      PrepareGlobalAveragePoolGradient);

@@ -9,6 +9,7 @@
 #include "ops/kernels/cpu/pool_general.h"
 #include "ops/kernels/cpu/pool_plan.h"
 #include "ops/kernels/cpu/pool_simd.h"
+#include "ops/kernels/cpu/widened.h"
 #include "ops/kernels/cpu/window_rows.h"
 #include "platform/status_macros.h"
 
@@ -205,7 +206,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareCont
 
 }  // namespace
 
-WEFT_REGISTER_KERNEL("", "MaxPool", DeviceKind::kCpu, PrepareMaxPool);
-WEFT_REGISTER_KERNEL("ai.weft", "MaxPoolGrad", DeviceKind::kCpu, PrepareMaxPoolGradient);
+WEFT_REGISTER_KERNEL("", "MaxPool", DeviceKind::kCpu, Widened(PrepareMaxPool));
+WEFT_REGISTER_KERNEL("ai.weft", "MaxPoolGrad", DeviceKind::kCpu, Widened(PrepareMaxPoolGradient));
 
 }  // namespace weft::cpu

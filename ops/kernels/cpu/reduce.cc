@@ -8,6 +8,7 @@
 #include "ops/kernels/cpu/reduce_plain.h"
 #include "ops/kernels/cpu/reduce_plan.h"
 #include "ops/kernels/cpu/reduce_simd.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -136,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareSumToShape(const PrepareContext& 
 
 WEFT_REGISTER_KERNEL("", "ReduceSum", DeviceKind::kCpu, PrepareReduceSum);
 WEFT_REGISTER_KERNEL("", "ReduceMean", DeviceKind::kCpu, PrepareReduceMean);
-WEFT_REGISTER_KERNEL(kWeftDomain, "SumToShape", DeviceKind::kCpu, PrepareSumToShape);
+WEFT_REGISTER_KERNEL(kWeftDomain, "SumToShape", DeviceKind::kCpu, Widened(PrepareSumToShape));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -5,6 +5,7 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/widened.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareAddN(const PrepareContext& contex
 }
 
 WEFT_REGISTER_KERNEL("ai.weft", "Scale", DeviceKind::kCpu, PrepareScale);
-WEFT_REGISTER_KERNEL("ai.weft", "AddN", DeviceKind::kCpu, PrepareAddN);
+WEFT_REGISTER_KERNEL("ai.weft", "AddN", DeviceKind::kCpu, Widened(PrepareAddN));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -1,8 +1,10 @@
 #include "ops/kernels/cpu/widened.h"
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "ops/kernels/cpu/half_simd.h"
 #include "ops/kernels/cpu/operand.h"
 #include "ops/kernels/cpu/parallel.h"
 #include "ops/kernels/cpu/workspace.h"
@@ -61,13 +63,22 @@ class WidenedContext final : public PrepareContext {
   std::vector<Tensor> values_;
 };
 
+template <typename T>
+constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>;
+
 template <typename From, typename To>
 void ConvertElements(int threads, int64_t count, const void* from, void* to) {
   const From* source = static_cast<const From*>(from);
   To* target = static_cast<To*>(to);
-  ParallelFor(threads, count, 0.5, 1024, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      target[i] = Store<To>(static_cast<ComputeType<To>>(Load(source[i])));
+  ParallelFor(threads, count, 0.2, 1024, [&](int64_t begin, int64_t end) {
+    if constexpr (kIsHalf<From> && std::is_same_v<To, float>) {
+      WidenHalf(source + begin, target + begin, static_cast<size_t>(end - begin));
+    } else if constexpr (std::is_same_v<From, float> && kIsHalf<To>) {
+      NarrowToHalf(source + begin, target + begin, static_cast<size_t>(end - begin));
+    } else {
+      for (int64_t i = begin; i < end; ++i) {
+        target[i] = Store<To>(static_cast<ComputeType<To>>(Load(source[i])));
+      }
     }
   });
 }
@@ -111,12 +122,13 @@ class WidenedKernel final : public Kernel {
     outputs_.resize(context.num_outputs());
     for (int i = 0; i < context.num_inputs(); ++i) {
       if (!context.HasInput(i)) continue;
-      Add(i, context.InputDType(i), wide.InputDType(i), context.InputShape(i), converted_inputs_);
+      Add(i, context.InputDType(i), wide.InputDType(i), wide.InputDType(i), context.InputShape(i),
+          converted_inputs_);
     }
     for (int i = 0; i < context.num_outputs(); ++i) {
       if (!context.HasOutput(i)) continue;
-      Add(i, wide.OutputDType(i), context.OutputDType(i), context.OutputShape(i),
-          converted_outputs_);
+      Add(i, wide.OutputDType(i), context.OutputDType(i), wide.OutputDType(i),
+          context.OutputShape(i), converted_outputs_);
     }
   }
 
@@ -154,10 +166,11 @@ class WidenedKernel final : public Kernel {
     Conversion convert;
   };
 
-  void Add(int index, DType from, DType to, const Shape& shape, std::vector<Operand>& operands) {
+  void Add(int index, DType from, DType to, DType wide, const Shape& shape,
+           std::vector<Operand>& operands) {
     if (from == to) return;
     const int64_t elements = shape.num_elements();
-    operands.push_back(Operand{index, elements, layout_.Add(elements * sizeof(double)),
+    operands.push_back(Operand{index, elements, layout_.Add(DTypeBytes(wide, elements)),
                                ConversionBetween(from, to)});
   }
 
