@@ -48,6 +48,17 @@ TEST_F(MetricsFileTest, EvaluationsStandInTheRowOfTheStepBefore) {
                                 "1,1,0.1,10,0,0,1.5,0.75\n2,0.5,0.1,10,0,0,,\n");
 }
 
+TEST_F(MetricsFileTest, JobsWithALossScaleHaveItsColumns) {
+  auto file = MetricsFile::Create(files_, "/m.csv", 0, {"auc"}, /*has_loss_scale=*/true);
+  ASSERT_TRUE(file.ok()) << file.status();
+  (*file)->Add({0, 2, 0.1, 10, 0, 0, 65536, 0});
+  (*file)->Add({1, 1, 0.1, 10, 0, 0, 32768, 1});
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(Text("/m.csv"), std::string(kStepColumns) +
+                                ",loss_scale,skipped_steps,eval_auc\n0,2,0.1,10,0,0,65536,0,\n"
+                                "1,1,0.1,10,0,0,32768,1,\n");
+}
+
 TEST_F(MetricsFileTest, LinesOfJsonHaveOnlyTheKeysThatTheyNeed) {
   const auto file = Open("/m.jsonl", 0, {"auc"});
   file->Add({0, 2, 0.1, 10, 0, 0});
