@@ -147,5 +147,14 @@ TEST_F(InferenceTest, NodeThatDoesNotFitItsSchemaNeverReachesTheShapeFunction) {
   EXPECT_THAT(InferNode(graph_, node.id).message(), HasSubstr("lacks the required output 0 ('y')"));
 }
 
+// The fuzzer found an Einsum whose list of inputs had a hole.
+TEST_F(InferenceTest, AListOfInputsHasNoHoles) {
+  const ValueId y = AddOp(graph_, "y", "Concat", {x_, x_});
+  Node& node = graph_.node(graph_.value(y).producer);
+  node.inputs = {x_, kNoValue, x_};
+  EXPECT_THAT(InferNode(graph_, node.id).message(),
+              HasSubstr("leaves input 1 out of the list 'x'"));
+}
+
 }  // namespace
 }  // namespace weft

@@ -30,6 +30,11 @@ absl::Status CheckOperands(const Node& node, const char* what, const std::vector
     if (what[0] == 'o' && i < actual.size()) continue;
     return Misfit(node, "lacks the required ", what, " ", i, " ('", formals[i].name, "')");
   }
+  // An output of a list may be unused; an input is there or the list is shorter.
+  for (size_t i = formals.size() - 1; variadic && what[0] == 'i' && i < actual.size(); ++i) {
+    if (actual[i].valid()) continue;
+    return Misfit(node, "leaves input ", i, " out of the list '", formals.back().name, "'");
+  }
   return absl::OkStatus();
 }
 
