@@ -61,9 +61,9 @@ absl::StatusOr<std::map<std::string, int>> PinnedStages(const Graph& graph,
     if (entry != nullptr) pinned[node.name] = entry->second;
   }
   for (const auto& [pattern, worker] : plan.pins) {
-    const bool fits = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return name == pattern || MatchesPattern(pattern, name);
-    });
+    const bool fits = std::any_of(
+        names.begin(), names.end(),
+        [&p = pattern](const std::string& name) { return name == p || MatchesPattern(p, name); });
     // An evaluation graph has fewer nodes than the training graph that a plan is written for.
     if (fits || !is_training) continue;
     return absl::InvalidArgumentError(absl::StrCat("the pin of '", pattern, "' to '", worker,

@@ -81,9 +81,9 @@ absl::Status StageAssigner::CheckEntries() const {
                                                      stage, ", but the plan has ",
                                                      plan_.num_stages(), " stages"));
     }
-    const bool fits = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return MatchesPattern(pattern, name);
-    });
+    const bool fits =
+        std::any_of(names.begin(), names.end(),
+                    [&p = pattern](const std::string& name) { return MatchesPattern(p, name); });
     const bool is_name = std::find(names.begin(), names.end(), pattern) != names.end();
     if (fits || is_name || !is_training) continue;
     return absl::InvalidArgumentError(absl::StrCat("the plan puts '", pattern, "' on stage ", stage,

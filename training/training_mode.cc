@@ -13,7 +13,6 @@
 namespace weft {
 namespace {
 
-constexpr int kRatio = 1;
 constexpr int kTrainingMode = 2;
 
 bool IsNode(const Node& node, const char* op) { return node.domain.empty() && node.op == op; }
