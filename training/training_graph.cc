@@ -20,13 +20,18 @@
 namespace weft {
 namespace {
 
-// The model with types and with the functions expanded that no kernel runs, so that what is
+// A kernel runs it, and a rule differentiates it or nothing can.
+bool RunsAndDifferentiates(const Node& node) {
+  return RunsNode(node) && node.schema->gradient_kind() != GradientKind::kMissing;
+}
+
+// The model with types and with the functions expanded that `keeps` does not know, so that what is
 // differentiated is what runs. A node that cannot be expanded stays: it may be dead, or fail later.
-absl::StatusOr<Graph> PrepareModel(const Graph& model) {
+absl::StatusOr<Graph> PrepareModel(const Graph& model, const RunsNodeFn& keeps) {
   Graph graph = model.Clone();
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
   std::vector<absl::Status> refusals;
-  WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
+  WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, keeps, &refusals).status());
   return graph;
 }
 
@@ -144,7 +149,7 @@ absl::Status ValidateTraining(const TrainingSpec& spec) {
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsAndDifferentiates));
   const std::vector<ValueId> wanted = TrainableValues(graph);
   if (wanted.empty()) {
     return absl::InvalidArgumentError(
@@ -172,7 +177,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics, int64_t batch) {
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsNode));
   WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
   std::vector<ValueId> outputs;
   for (const std::string& metric : metrics) {

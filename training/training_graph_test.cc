@@ -154,6 +154,30 @@ TEST(TrainingGraphTest, AdamAsksForTheStepNumber) {
   EXPECT_NE(graph->FindVariable("w/m"), nullptr);
 }
 
+// Their kernels have no gradients, their bodies do: the operator table said that they train, and
+// training refused them.
+TEST(TrainingGraphTest, NormalizationsWithKernelsOfTheirOwnTrain) {
+  for (const char* op : {"InstanceNormalization", "GroupNormalization"}) {
+    Graph model;
+    GraphBuilder builder(model);
+    const ValueType image = TypeOf(DType::kFloat32, {Dim::Symbol("N"), 4, 5});
+    const ValueType channels = TypeOf(DType::kFloat32, {4});
+    const ValueId y =
+        builder.Op(op,
+                   {model.AddInput("x", image),
+                    model.AddVariable("scale", channels, testing::RandomTensor({4}, 1), true),
+                    model.AddVariable("bias", channels, testing::RandomTensor({4}, 2), true)},
+                   op[0] == 'G' ? Attributes{{"num_groups", int64_t{2}}} : Attributes{});
+    builder.Name(y, "y");
+    ASSERT_TRUE(builder.status().ok()) << builder.status();
+    model.AddOutput(y);
+    const auto graph = BuildTrainingGraph(model, {.loss = {.kind = "mse"}});
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_TRUE(graph->FindVariable("scale")->update.valid());
+    EXPECT_TRUE(graph->FindVariable("bias")->update.valid());
+  }
+}
+
 TEST(TrainingGraphTest, FrozenVariablesKeepTheirValue) {
   Graph model = Model();
   for (Variable& variable : model.mutable_variables()) {
