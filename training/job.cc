@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "graph/inference.h"
+#include "graph/pass.h"
 #include "ops/custom/loaded_libraries.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
@@ -188,7 +188,12 @@ absl::Status BindInputs(Graph& graph, const DataSet& data) {
     dims.insert(dims.begin(), samples);
     input.type.shape = SymbolicShape(std::move(dims));
   }
-  return InferShapes(graph);
+  // What exporters compute from constants may decide shapes.
+  PassPipeline passes;
+  passes.Add(NewInferShapesPass())
+      .Add(NewFoldConstantsPass(CpuNodeEvaluator()))
+      .Add(NewInferShapesPass());
+  return passes.Run(graph).status();
 }
 
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,

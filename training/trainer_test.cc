@@ -394,6 +394,26 @@ TEST_F(TrainerTest, StepRangesFollowTheBatchSizes) {
                                  "train/4 6+1"));
 }
 
+// As PyTorch exports a transformer's packed projection: Slice up to a bound that is computed from
+// constants.
+TEST_F(TrainerTest, ShapesThatAreComputedFromConstantsAreKnown) {
+  Write("x", testing::RandomTensor({kSamples, 2, 3}, 3));
+  const auto data = DataSet::Open(files_, data_spec_);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId x = graph.AddInput("x", FloatType({Dim::Symbol("N"), 2, 3}));
+  const ValueId end = builder.Op("Mod", {builder.Ints({2}), builder.Ints({3})});
+  const ValueId lead = builder.Op("Slice", {builder.Op("Shape", {x}), builder.Ints({0}), end});
+  const ValueId shape = builder.Op("Concat", {lead, builder.Ints({3})}, {{"axis", int64_t{0}}});
+  const ValueId y = builder.Op("Reshape", {x, shape});
+  builder.Name(y, "y");
+  graph.AddOutput(y);
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  ASSERT_TRUE(BindInputs(graph, **data).ok());
+  EXPECT_EQ(graph.value(*graph.FindValue("y")).type.ToString(), "float32[N,2,3]");
+}
+
 TEST_F(TrainerTest, InputsGetTheSampleShapeOfTheData) {
   Write("x", testing::RandomTensor({kSamples, 2, 3}, 3));
   const auto data = DataSet::Open(files_, data_spec_);
