@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "placement/plan_file.h"
 #include "tests/command_run.h"
 #include "tests/testing/equivalence_models.h"
+#include "tests/testing/model_weights.h"
 #include "tests/testing/training_run.h"
 #include "tools/graph_runner/exit_code.h"
 #include "training/data_file.h"
@@ -83,8 +83,6 @@ INSTANTIATE_TEST_SUITE_P(Plans, AdaptersOn,
 
 // ---- From the command line.
 
-using Weights = std::map<std::string, std::vector<float>>;
-
 void AddWeight(::onnx::GraphProto& graph, const std::string& name, const std::vector<int64_t>& dims,
                uint64_t seed) {
   auto& tensor = *graph.add_initializer();
@@ -139,39 +137,6 @@ std::string WriteModel() {
   const std::string path = TestPath("model.onnx");
   WriteTestFile(path, model.SerializeAsString());
   return path;
-}
-
-::onnx::ModelProto ReadModel(const std::string& path) {
-  ::onnx::ModelProto model;
-  EXPECT_TRUE(model.ParseFromString(ReadTestFile(path))) << path;
-  return model;
-}
-
-Weights WeightsOf(const std::string& path) {
-  Weights weights;
-  const ::onnx::ModelProto model = ReadModel(path);
-  for (const auto& tensor : model.graph().initializer()) {
-    std::vector<float>& values = weights[tensor.name()];
-    values.resize(tensor.raw_data().size() / sizeof(float));
-    std::copy_n(tensor.raw_data().data(), tensor.raw_data().size(),
-                reinterpret_cast<char*>(values.data()));
-  }
-  return weights;
-}
-
-// The initializers that differ; expects that nothing else does.
-std::set<std::string> Changed(const std::string& before, const std::string& after) {
-  ::onnx::ModelProto a = ReadModel(before), b = ReadModel(after);
-  std::set<std::string> names;
-  EXPECT_EQ(a.graph().initializer_size(), b.graph().initializer_size());
-  for (int i = 0; i < a.graph().initializer_size(); ++i) {
-    auto& tensor = *b.mutable_graph()->mutable_initializer(i);
-    if (tensor.raw_data() == a.graph().initializer(i).raw_data()) continue;
-    names.insert(tensor.name());
-    tensor.set_raw_data(a.graph().initializer(i).raw_data());
-  }
-  EXPECT_EQ(a.SerializeAsString(), b.SerializeAsString()) << "more than weights has changed";
-  return names;
 }
 
 class FineTuning : public ::testing::Test {
@@ -245,7 +210,7 @@ std::vector<std::string> With(std::vector<std::string> list, const std::vector<s
 
 TEST_F(FineTuning, OnlyMatchedWeightsChangeAndTheLossBecomesLess) {
   const std::string tuned = Train("tuned.onnx", kLora);
-  EXPECT_THAT(Changed(model_, tuned), ElementsAre("head.weight", "onnx::MatMul_1"));
+  EXPECT_THAT(ChangedWeights(model_, tuned), ElementsAre("head.weight", "onnx::MatMul_1"));
   EXPECT_LT(Loss(tuned), Loss(model_) - 0.05);
 }
 
@@ -282,7 +247,7 @@ TEST_F(FineTuning, AResumedRunEndsWithTheSameModel) {
 TEST_F(FineTuning, AHeadMayTrainBesideAdapters) {
   const std::string tuned =
       Train("tuned.onnx", {"--lora", "rank=1,match=*attn*,train=head.bias", "--steps", "3"});
-  EXPECT_THAT(Changed(model_, tuned), ElementsAre("head.bias", "onnx::MatMul_1"));
+  EXPECT_THAT(ChangedWeights(model_, tuned), ElementsAre("head.bias", "onnx::MatMul_1"));
 }
 
 // W + scale A B, from the file of adapters, is what the exported model has.
@@ -382,7 +347,7 @@ TEST_F(FineTuning, AveragesOfAdaptersAreMerged) {
   const std::string averages = TestPath("averages.onnx");
   const std::string plain =
       Train("plain.onnx", With(kLora, {"--ema", "0.9", "--ema-out", averages, "--seed", "5"}));
-  EXPECT_EQ(Changed(model_, averages), Changed(model_, plain));
+  EXPECT_EQ(ChangedWeights(model_, averages), ChangedWeights(model_, plain));
   EXPECT_NE(ReadTestFile(averages), ReadTestFile(plain));
 }
 
