@@ -16,6 +16,9 @@ namespace {
 
 // Field numbers of wire.proto.
 constexpr int kModelGraph = 7;
+constexpr int kModelTrainingInfo = 20;
+constexpr int kTrainingInitialization = 1;
+constexpr int kTrainingAlgorithm = 2;
 constexpr int kGraphNode = 1;
 constexpr int kGraphInitializer = 5;
 constexpr int kNodeAttribute = 5;
@@ -26,19 +29,24 @@ constexpr int kAttributeGraphs = 11;
 
 constexpr int64_t kExternalAlignment = 4096;
 
-// Trained tensors by their place in the main graph.
+// Trained tensors by their place in a graph.
 struct Replacements {
   std::map<int, const Tensor*> initializers;
   std::map<int, const Tensor*> constant_nodes;
 };
 
-absl::StatusOr<Replacements> Locate(const ImportedModel& model,
-                                    const std::map<std::string, Tensor>& trained) {
+struct ModelReplacements {
+  Replacements graph;
+  Replacements algorithm;  // of the one training_info that has updates
+};
+
+absl::StatusOr<ModelReplacements> Locate(const ImportedModel& model,
+                                         const std::map<std::string, Tensor>& trained) {
   std::map<std::string, const ImportedParameter*> parameters;
   for (const ImportedParameter& parameter : model.parameters) {
     parameters[parameter.name] = &parameter;
   }
-  Replacements replacements;
+  ModelReplacements replacements;
   for (const auto& [name, tensor] : trained) {
     const auto found = parameters.find(name);
     if (found == parameters.end()) {
@@ -53,9 +61,10 @@ absl::StatusOr<Replacements> Locate(const ImportedModel& model,
                        ", which cannot be replaced by ", std::string(DTypeName(tensor.dtype())),
                        tensor.shape().ToString()));
     }
-    const bool initializer = parameter.storage == ParameterStorage::kInitializer;
-    (initializer ? replacements.initializers : replacements.constant_nodes)[parameter.index] =
-        &tensor;
+    const bool in_algorithm = parameter.storage == ParameterStorage::kAlgorithmInitializer;
+    Replacements& graph = in_algorithm ? replacements.algorithm : replacements.graph;
+    const bool constant = parameter.storage == ParameterStorage::kConstantNode;
+    (constant ? graph.constant_nodes : graph.initializers)[parameter.index] = &tensor;
   }
   return replacements;
 }
@@ -64,7 +73,7 @@ absl::StatusOr<Replacements> Locate(const ImportedModel& model,
 // the model was loaded; an error here is InternalError.
 class Rewriter {
  public:
-  Rewriter(const ImportedModel& model, const Replacements& replacements, bool inline_external)
+  Rewriter(const ImportedModel& model, const ModelReplacements& replacements, bool inline_external)
       : model_(model), replacements_(replacements), inline_external_(inline_external) {}
 
   absl::Status Model(std::string_view bytes, std::string& out);
@@ -78,7 +87,9 @@ class Rewriter {
   template <typename Rewrite>
   absl::Status Fields(std::string_view bytes, std::string& out, Rewrite rewrite);
 
-  absl::Status Graph(std::string_view bytes, bool main, std::string& out);
+  // `replacements`: of this graph itself, null for none.
+  absl::Status Graph(std::string_view bytes, const Replacements* replacements, std::string& out);
+  absl::Status TrainingInfo(std::string_view bytes, std::string& out);
   absl::Status Node(std::string_view bytes, const Tensor* trained, std::string& out);
   absl::Status Attribute(std::string_view bytes, const Tensor* trained, std::string& out);
   absl::Status TensorField(std::string_view bytes, const Tensor* trained, std::string& out);
@@ -86,7 +97,7 @@ class Rewriter {
   absl::Status MoveExternal(const Tensor* trained, onnx::TensorProto& proto);
 
   const ImportedModel& model_;
-  const Replacements& replacements_;
+  const ModelReplacements& replacements_;
   const bool inline_external_;
   std::string external_name_;
   std::vector<ExportedModel::Piece> external_;
@@ -122,26 +133,50 @@ absl::StatusOr<bool> Done(const absl::Status& status) {
 absl::Status Rewriter::Model(std::string_view bytes, std::string& out) {
   out.reserve(bytes.size());
   return Fields(bytes, out, [this](const WireField& field, std::string& payload) {
+    if (field.number == kModelTrainingInfo) return Done(TrainingInfo(field.payload, payload));
     if (field.number != kModelGraph) return absl::StatusOr<bool>(false);
     payload.reserve(field.payload.size());
-    return Done(Graph(field.payload, /*main=*/true, payload));
+    return Done(Graph(field.payload, &replacements_.graph, payload));
   });
 }
 
-absl::Status Rewriter::Graph(std::string_view bytes, bool main, std::string& out) {
-  const auto find = [main](const std::map<int, const Tensor*>& tensors, int index) {
+// Only a training_info with updates has trained tensors.
+absl::Status Rewriter::TrainingInfo(std::string_view bytes, std::string& out) {
+  onnx::TrainingInfoProto info;
+  if (!info.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InternalError("the model changed: a training_info cannot be read any more");
+  }
+  const Replacements* const trained =
+      info.update_binding_size() > 0 ? &replacements_.algorithm : nullptr;
+  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+    switch (field.number) {
+      case kTrainingInitialization:
+        return Done(Graph(field.payload, nullptr, payload));
+      case kTrainingAlgorithm:
+        return Done(Graph(field.payload, trained, payload));
+      default:
+        return absl::StatusOr<bool>(false);
+    }
+  });
+}
+
+absl::Status Rewriter::Graph(std::string_view bytes, const Replacements* replacements,
+                             std::string& out) {
+  static const Replacements kNone;
+  const Replacements& trained = replacements != nullptr ? *replacements : kNone;
+  const auto find = [](const std::map<int, const Tensor*>& tensors, int index) {
     const auto found = tensors.find(index);
-    return main && found != tensors.end() ? found->second : nullptr;
+    return found != tensors.end() ? found->second : nullptr;
   };
   int node = 0;
   int initializer = 0;
   return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
     if (field.number == kGraphNode) {
-      return Done(Node(field.payload, find(replacements_.constant_nodes, node++), payload));
+      return Done(Node(field.payload, find(trained.constant_nodes, node++), payload));
     }
     if (field.number == kGraphInitializer) {
-      const Tensor* trained = find(replacements_.initializers, initializer++);
-      return Done(TensorField(field.payload, trained, payload));
+      const Tensor* tensor = find(trained.initializers, initializer++);
+      return Done(TensorField(field.payload, tensor, payload));
     }
     return absl::StatusOr<bool>(false);
   });
@@ -179,7 +214,7 @@ absl::Status Rewriter::Attribute(std::string_view bytes, const Tensor* trained, 
         return Done(TensorField(field.payload, trained, payload));
       case kAttributeGraph:
       case kAttributeGraphs:
-        return Done(Graph(field.payload, /*main=*/false, payload));
+        return Done(Graph(field.payload, nullptr, payload));
       default:
         return absl::StatusOr<bool>(false);
     }
@@ -282,8 +317,11 @@ absl::Status WritePieces(FileSystem& file_system, const std::string& path,
 absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
                                             const std::map<std::string, Tensor>& trained,
                                             const ExportOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(const Replacements replacements, Locate(model, trained));
-  const size_t external_bytes = ExternalBytes(model.file.proto()->graph());
+  WEFT_ASSIGN_OR_RETURN(const ModelReplacements replacements, Locate(model, trained));
+  size_t external_bytes = ExternalBytes(model.file.proto()->graph());
+  for (const onnx::TrainingInfoProto& info : model.file.proto()->training_info()) {
+    external_bytes += ExternalBytes(info.initialization()) + ExternalBytes(info.algorithm());
+  }
   const bool fits = model.file.bytes().size() + external_bytes <= options.max_file_bytes;
   Rewriter rewriter(model, replacements, /*inline_external=*/fits);
   rewriter.set_external_name(options.external_name);

@@ -124,22 +124,43 @@ void DropTrailingOmitted(std::vector<ValueId>& inputs) {
 
 }  // namespace
 
-absl::Status GraphConverter::Convert(const onnx::GraphProto& proto) {
-  graph_.name = proto.name();
-  graph_.opsets = context_.opsets;
-  ConversionScope scope;
-  scope.opsets = outer_scope_ == nullptr ? &context_.opsets : outer_scope_->opsets;
-  if (outer_scope_ != nullptr) scope.bindings = outer_scope_->bindings;
+void GraphConverter::Declare(const onnx::GraphProto& proto) {
   for (const onnx::ValueInfoProto& value : proto.value_info()) {
     declared_[value.name()] = &value.type();
   }
   for (const onnx::ValueInfoProto& output : proto.output()) {
     declared_[output.name()] = &output.type();
   }
+}
+
+std::optional<ValueId> GraphConverter::Find(const std::string& name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end() || !found->second.valid()) return std::nullopt;
+  return found->second;
+}
+
+absl::Status GraphConverter::Convert(const onnx::GraphProto& proto,
+                                     const onnx::GraphProto* algorithm) {
+  graph_.name = proto.name();
+  graph_.opsets = context_.opsets;
+  ConversionScope scope;
+  scope.opsets = outer_scope_ == nullptr ? &context_.opsets : outer_scope_->opsets;
+  if (outer_scope_ != nullptr) scope.bindings = outer_scope_->bindings;
+  Declare(proto);
   WEFT_RETURN_IF_ERROR(AddInputs(proto, scope));
-  WEFT_RETURN_IF_ERROR(AddInitializers(proto, scope));
+  WEFT_RETURN_IF_ERROR(AddInitializers(proto, ParameterStorage::kInitializer, scope));
   WEFT_RETURN_IF_ERROR(ConvertNodes(proto.node(), scope));
-  return AddOutputs(proto, scope);
+  WEFT_RETURN_IF_ERROR(AddOutputs(proto, scope));
+  if (algorithm != nullptr) {
+    Declare(*algorithm);
+    WEFT_RETURN_IF_ERROR(AddInputs(*algorithm, scope));
+    WEFT_RETURN_IF_ERROR(
+        AddInitializers(*algorithm, ParameterStorage::kAlgorithmInitializer, scope));
+    WEFT_RETURN_IF_ERROR(ConvertNodes(algorithm->node(), scope));
+    WEFT_RETURN_IF_ERROR(AddOutputs(*algorithm, scope));
+  }
+  if (IsMain()) values_ = std::move(scope.values);
+  return absl::OkStatus();
 }
 
 absl::Status GraphConverter::AddInputs(const onnx::GraphProto& proto, ConversionScope& scope) {
@@ -161,7 +182,7 @@ absl::Status GraphConverter::AddInputs(const onnx::GraphProto& proto, Conversion
 }
 
 absl::Status GraphConverter::AddInitializers(const onnx::GraphProto& proto,
-                                             ConversionScope& scope) {
+                                             ParameterStorage storage, ConversionScope& scope) {
   absl::flat_hash_map<absl::string_view, bool> inputs;
   for (const onnx::ValueInfoProto& input : proto.input()) inputs[input.name()] = true;
   for (int i = 0; i < proto.initializer_size(); ++i) {
@@ -171,9 +192,8 @@ absl::Status GraphConverter::AddInitializers(const onnx::GraphProto& proto,
       return Annotate(tensor.status(), absl::StrCat("initializer ", Quoted(initializer.name())));
     }
     const size_t parameters = parameters_.size();
-    scope.values[initializer.name()] =
-        AddTensor(initializer.name(), *std::move(tensor), ParameterStorage::kInitializer, i,
-                  /*may_be_parameter=*/IsMain());
+    scope.values[initializer.name()] = AddTensor(initializer.name(), *std::move(tensor), storage, i,
+                                                 /*may_be_parameter=*/IsMain());
     if (parameters_.size() > parameters) {
       parameters_.back().also_graph_input = inputs.contains(initializer.name());
     }
@@ -207,7 +227,10 @@ absl::Status GraphConverter::AddOutputs(const onnx::GraphProto& proto, Conversio
 
 ValueId GraphConverter::AddTensor(const std::string& name, Tensor tensor, ParameterStorage storage,
                                   int index, bool may_be_parameter) {
-  const bool parameter = may_be_parameter && MayBeParameter(tensor.dtype());
+  const bool is_state = may_be_parameter && storage != ParameterStorage::kConstantNode &&
+                        tensor.dtype() != DType::kString && context_.state.contains(name);
+  const bool parameter =
+      is_state || (may_be_parameter && !context_.only_state && MayBeParameter(tensor.dtype()));
   const ValueType type{ValueKind::kTensor, tensor.dtype(), tensor.shape()};
   const Shape shape = tensor.shape();
   const ValueId value = parameter && context_.options.parameters_as_variables

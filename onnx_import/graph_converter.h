@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,10 @@ struct ConversionContext {
   TensorSource source;
   std::map<std::string, int64_t> opsets;
   FunctionTable functions;
+  // Initializers of the main graph that are variables, whatever their type; with `only_state`, no
+  // other tensor is one.
+  std::set<std::string> state;
+  bool only_state = false;
 };
 
 // The names that a list of nodes can see, and what its nodes are written in.
@@ -51,8 +57,10 @@ class GraphConverter {
                  ConversionScope* outer_scope = nullptr)
       : context_(context), graph_(graph), outer_(outer), outer_scope_(outer_scope) {}
 
-  // Fills the graph.
-  absl::Status Convert(const onnx::GraphProto& proto);
+  // Fills the graph. `algorithm`, if any, goes on where the graph ends: it sees the graph's names.
+  absl::Status Convert(const onnx::GraphProto& proto, const onnx::GraphProto* algorithm = nullptr);
+  // After Convert: the value of that name in the main graph.
+  std::optional<ValueId> Find(const std::string& name) const;
 
   // Float tensors of the main graph, in file order within each storage.
   std::vector<ImportedParameter>& parameters() { return parameters_; }
@@ -63,8 +71,10 @@ class GraphConverter {
   using NodeProtos = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
   bool IsMain() const { return outer_ == nullptr; }
+  void Declare(const onnx::GraphProto& proto);
   absl::Status AddInputs(const onnx::GraphProto& proto, ConversionScope& scope);
-  absl::Status AddInitializers(const onnx::GraphProto& proto, ConversionScope& scope);
+  absl::Status AddInitializers(const onnx::GraphProto& proto, ParameterStorage storage,
+                               ConversionScope& scope);
   absl::Status AddOutputs(const onnx::GraphProto& proto, ConversionScope& scope);
   // A float tensor of the main graph becomes a variable, if asked for; anything else a constant.
   ValueId AddTensor(const std::string& name, Tensor tensor, ParameterStorage storage, int index,
@@ -98,6 +108,7 @@ class GraphConverter {
   ConversionScope* const outer_scope_;
   std::vector<ImportedParameter> parameters_;
   std::vector<std::string> captures_;
+  absl::flat_hash_map<std::string, ValueId> values_;  // of the whole, when it is converted
   // Declared types, by the file's names.
   absl::flat_hash_map<std::string, const onnx::TypeProto*> declared_;
 };

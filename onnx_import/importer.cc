@@ -12,7 +12,7 @@
 
 namespace weft {
 
-absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOptions& options) {
+ImportedModel DescribeFile(const ModelFile& file) {
   const onnx::ModelProto& proto = *file.proto();
   ImportedModel model;
   model.file = file;
@@ -27,8 +27,14 @@ absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOpt
   for (const onnx::StringStringEntryProto& entry : proto.metadata_props()) {
     model.metadata[entry.key()] = entry.value();
   }
+  return model;
+}
+
+absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOptions& options) {
+  const onnx::ModelProto& proto = *file.proto();
+  ImportedModel model = DescribeFile(file);
   ConversionContext context{
-      proto, options, {file.proto(), file.external()}, model.opsets, FunctionTable(proto)};
+      proto, options, {file.proto(), file.external()}, model.opsets, FunctionTable(proto), {}};
   absl::Status status = context.functions.CheckCalls(proto.graph());
   GraphConverter converter(context, model.graph);
   if (status.ok()) status = converter.Convert(proto.graph());

@@ -25,7 +25,11 @@ struct ImportOptions {
 };
 
 // How the file stores a float tensor; the exporter puts trained values back in the same place.
-enum class ParameterStorage : uint8_t { kInitializer, kConstantNode };
+enum class ParameterStorage : uint8_t {
+  kInitializer,
+  kConstantNode,
+  kAlgorithmInitializer,  // of the model's own training (training_info.h)
+};
 
 struct ImportedParameter {
   std::string name;  // of the value in the graph
@@ -67,6 +71,9 @@ struct ImportedModel {
 // InvalidArgument, with file, node, attribute or tensor: references that dangle or form a cycle,
 // tensors that do not fit, missing or wrong attributes, unknown operator sets. Linear time.
 absl::StatusOr<ImportedModel> ImportModel(const ModelFile& file, const ImportOptions& options = {});
+
+// All but graph and parameters.
+ImportedModel DescribeFile(const ModelFile& file);
 
 // Load and import in one.
 absl::StatusOr<ImportedModel> ImportModelFile(FileSystem& file_system, const std::string& path,

@@ -264,6 +264,11 @@ absl::StatusOr<AttributeProto::AttributeType> AttributeTypeOf(const AttributePro
   return type;
 }
 
+absl::Status ValidateTrainingGraph(const onnx::GraphProto& graph) {
+  WEFT_RETURN_IF_ERROR(CheckNesting(graph.node()));
+  return Validator().ValidateGraph(graph);
+}
+
 absl::Status ValidateModel(const onnx::ModelProto& model) {
   WEFT_RETURN_IF_ERROR(ValidateIrVersion(model.ir_version()));
   if (!model.has_graph()) {

@@ -23,6 +23,9 @@ inline constexpr int kMaxNesting = 30;
 // does not name the file. Linear time.
 absl::Status ValidateModel(const onnx::ModelProto& model);
 
+// The same for a graph of training_info. Nothing for an empty one.
+absl::Status ValidateTrainingGraph(const onnx::GraphProto& graph);
+
 // The kind of an attribute; files that leave `type` out say it by the field they fill.
 // InvalidArgument when type and contents disagree.
 absl::StatusOr<onnx::AttributeProto::AttributeType> AttributeTypeOf(

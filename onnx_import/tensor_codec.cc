@@ -377,7 +377,17 @@ void ReplacePayload(const Tensor& tensor, onnx::TensorProto& proto) {
     case TypedField::kDouble:
       std::memcpy(proto.mutable_double_data()->mutable_data(), from, tensor.bytes());
       break;
-    default: {  // trained tensors are floating: the 16-bit ones lie in int32_data
+    case TypedField::kInt64:
+      std::memcpy(proto.mutable_int64_data()->mutable_data(), from, tensor.bytes());
+      break;
+    default: {
+      if (!IsFloatingPoint(tensor.dtype())) {  // state of a model's own training
+        proto.clear_int32_data();
+        proto.clear_uint64_data();
+        proto.set_raw_data(from, tensor.bytes());
+        break;
+      }
+      // Trained tensors are floating: the 16-bit ones lie in int32_data.
       const size_t size = static_cast<size_t>(DTypeBits(tensor.dtype())) / 8;
       for (int i = 0; i < proto.int32_data_size(); ++i) {
         int32_t value = 0;

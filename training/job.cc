@@ -209,6 +209,13 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  if (training.own_algorithm && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model's own training algorithm takes whole batches on one worker, the plan is ",
+        job.plan.mesh.ToString(), " with ", job.plan.micro_batches,
+        " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
+        "another optimizer"));
+  }
   WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "train", /*training=*/true));
   WEFT_RETURN_IF_ERROR(PredictCommunication(job.programs.front().partitions, job.plan));
   if (training.report_gradients) {

@@ -14,6 +14,7 @@
 #include "training/autodiff.h"
 #include "training/loss.h"
 #include "training/metric.h"
+#include "training/own_algorithm.h"
 #include "training/training_mode.h"
 #include "training/update_region.h"
 
@@ -147,6 +148,10 @@ absl::Status ValidateTraining(const TrainingSpec& spec) {
 }
 
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
+  if (spec.own_algorithm) {
+    WEFT_RETURN_IF_ERROR(CheckNames(model));
+    return BuildOwnTrainingStep(model, spec.loss);
+  }
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsAndDifferentiates));

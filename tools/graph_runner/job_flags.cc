@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "onnx_import/training_info.h"
 #include "placement/plan_file.h"
 #include "placement/units.h"
 #include "platform/cpu_info.h"
@@ -15,6 +16,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/exit_code.h"
 #include "tools/graph_runner/options.h"
+#include "training/model_initialization.h"
 
 namespace weft {
 namespace {
@@ -94,8 +96,11 @@ void JobFlags::AddPlacement(CLI::App& app) {
 
 absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters) const {
   WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
-  auto model = ImportModelFile(RealFileSystem(), model_);
+  auto model =
+      optimizer_.own_algorithm() ? ImportOwnStep() : ImportModelFile(RealFileSystem(), model_);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+  WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
+  if (optimizer_.own_algorithm()) return model;
   const auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
   if (!lora.has_value()) return model;
@@ -103,6 +108,22 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
   if (adapters != nullptr) *adapters = *std::move(added);
   return model;
+}
+
+absl::StatusOr<ImportedModel> JobFlags::ImportOwnStep() const {
+  WEFT_ASSIGN_OR_RETURN(const ModelFile file, ModelFile::Load(RealFileSystem(), model_));
+  return ImportTrainingStep(file);
+}
+
+absl::Status JobFlags::Initialize(ImportedModel& model) const {
+  if (!optimizer_.initialize()) return absl::OkStatus();
+  const absl::StatusOr<int> set = InitializeModel(model);
+  if (!set.ok()) return set.status();
+  if (*set > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--initialize: model '", model_,
+                   "' has no initialization of its own (a training_info with an "
+                   "initialization_binding)"));
 }
 
 absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {

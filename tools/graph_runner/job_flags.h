@@ -34,6 +34,7 @@ class JobFlags {
   void AddPlacement(CLI::App& app);
 
   const std::string& model() const { return model_; }
+  bool initializes() const { return optimizer_.initialize(); }
   bool has_data() const { return data_.has_data(); }
   int64_t batch() const { return data_.batch(); }
   // Whether workers are processes of their own: started by us (--local) or by others (--cluster).
@@ -43,7 +44,8 @@ class JobFlags {
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
-  // The model with its trainable variables marked; with the adapters of --lora, if any.
+  // The model with its trainable variables marked; with the adapters of --lora, if any. With
+  // --optimizer model, a step of its own training.
   absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr) const;
   // The training samples, in a new order each epoch if `shuffle`.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
@@ -58,6 +60,8 @@ class JobFlags {
   absl::StatusOr<JobSpec> Job() const;
 
  private:
+  absl::StatusOr<ImportedModel> ImportOwnStep() const;
+  absl::Status Initialize(ImportedModel& model) const;
   absl::StatusOr<ClusterSpec> Cluster() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;

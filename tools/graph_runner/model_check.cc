@@ -8,8 +8,10 @@
 #include "graph/inference.h"
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
+#include "onnx_import/training_info.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/model_report.h"
+#include "training/training_graph.h"
 
 namespace weft {
 namespace {
@@ -30,6 +32,7 @@ class Check {
         "write the operator as a custom op (docs/custom-ops.md) and give it with --op_library, "
         "or export the model with other operators");
     UnknownShapes();
+    OwnTraining();
     if (trainable_) {
       NoParameters(report);
       Problems(
@@ -110,6 +113,33 @@ class Check {
         "the shape of its output is not known before the model runs",
         "fixed input shapes may settle it (a shape that depends on data stays open: such nodes run "
         "on the host, cannot be split, and what follows them does not train)");
+  }
+
+  // Nothing of it is needed to run the model, or to train it by another algorithm.
+  void OwnTraining() {
+    const TrainingInfo info = TrainingInfoOf(model_.file);
+    if (!info.has_algorithm && !info.has_initialization) return;
+    absl::Status status = CheckTrainingInfo(model_.file);
+    if (status.ok() && info.has_algorithm) status = OwnStep();
+    if (!status.ok()) {
+      Add(trainable_ ? Severity::kWarning : Severity::kNote, {},
+          absl::StrCat("its own training (training_info) cannot be used: ",
+                       std::string(status.message())),
+          "train with --optimizer sgd or another of ours, or mend the training_info");
+      return;
+    }
+    Add(Severity::kNote, {}, "it brings its own training (training_info) along",
+        absl::StrCat(
+            info.has_algorithm ? "train --optimizer model runs its algorithm" : "",
+            info.has_algorithm && info.has_initialization ? "; " : "",
+            info.has_initialization ? "train --initialize makes its initial weights" : ""));
+  }
+
+  absl::Status OwnStep() const {
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel step, ImportTrainingStep(model_.file));
+    TrainingSpec spec;
+    spec.own_algorithm = true;
+    return BuildTrainingGraph(step.graph, spec).status();
   }
 
   void NoParameters(const ModelReport& report) {

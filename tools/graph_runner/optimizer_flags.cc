@@ -16,6 +16,7 @@
 namespace weft {
 namespace {
 
+constexpr char kOwnAlgorithm[] = "model";
 constexpr char kLossOptions[] = "loss";
 constexpr char kOptimizerOptions[] = "optimizer";
 constexpr char kScheduleOptions[] = "learning rate schedule";
@@ -92,11 +93,15 @@ void OptimizerFlags::AddLoss(CLI::App& app) {
 
 void OptimizerFlags::AddOptimizer(CLI::App& app) {
   app.add_option("--optimizer", optimizer_.kind,
-                 "sgd, momentum, adam, adamw, lamb, lion, ... (sgd)")
+                 "sgd, momentum, adam, adamw, lamb, lion, ...; model: its own (sgd)")
       ->type_name("NAME");
   app.add_option("--lr", learning_rates_, "learning rate; 'head/*=1e-2' is that of some, by name")
       ->type_name("X|PATTERN=X")
       ->allow_extra_args(false);
+  app.add_flag("--initialize", initialize_,
+               "begin with the weights that the model's own initialization makes (its "
+               "training_info), not with those that it holds")
+      ->group(kOptimizerOptions);
   AddOptimizerNumbers(app);
   AddGroups(app);
   AddSchedule(app);
@@ -265,9 +270,27 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   return spec;
 }
 
+bool OptimizerFlags::own_algorithm() const { return optimizer_.kind == kOwnAlgorithm; }
+
+absl::StatusOr<TrainingSpec> OptimizerFlags::OwnAlgorithm() const {
+  const bool given = !learning_rates_.empty() || !weight_decays_.empty() || !undecayed_.empty() ||
+                     undecayed_vectors_ || schedule_.kind != RateSchedule().kind ||
+                     clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || !lora_.empty() ||
+                     precision_ != "fp32" || !trainable_.freeze.empty() ||
+                     !trainable_.trainable.empty() || !train_mode_.empty();
+  if (given) {
+    return absl::InvalidArgumentError(
+        "--optimizer model: the model's own algorithm says what trains and how; leave out --lr, "
+        "--weight-decay, --schedule, --clip-norm, --freeze and the like");
+  }
+  TrainingSpec spec;
+  spec.own_algorithm = true;
+  return spec;
+}
+
 absl::StatusOr<TrainingSpec> OptimizerFlags::Training() const {
   WEFT_ASSIGN_OR_RETURN(const LossSpec loss, Loss());
-  auto spec = Assembled();
+  auto spec = own_algorithm() ? OwnAlgorithm() : Assembled();
   if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
   spec->loss = loss;
   spec->train_mode = train_mode_;

@@ -30,6 +30,10 @@ class OptimizerFlags {
   TrainableOptions Trainable() const;
   // The adapters that train in the place of weights; none unless they were asked for.
   absl::StatusOr<std::optional<LoraSpec>> Lora() const;
+  // --optimizer model: the model brings its algorithm along.
+  bool own_algorithm() const;
+  // --initialize: so it does with its initial weights.
+  bool initialize() const { return initialize_; }
 
  private:
   void AddOptimizerNumbers(CLI::App& app);
@@ -37,7 +41,9 @@ class OptimizerFlags {
   void AddSchedule(CLI::App& app);
   void AddPrecision(CLI::App& app);
   absl::StatusOr<TrainingSpec> Assembled() const;
+  absl::StatusOr<TrainingSpec> OwnAlgorithm() const;
 
+  bool initialize_ = false;
   std::string loss_ = "softmax_cross_entropy";
   LossSpec loss_options_;  // all but the kind
   OptimizerSpec optimizer_;

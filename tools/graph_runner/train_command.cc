@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_import/training_info.h"
 #include "ops/rate_schedule.h"
 #include "placement/planner.h"
 #include "platform/clock.h"
@@ -65,6 +66,7 @@ class TrainCommand final : public Command {
   void AddOptions(CLI::App& app) override {
     flags_.AddModel(app);
     flags_.AddData(app, /*required=*/true);
+    labels_ = app.get_option("--labels")->required(false);  // Run asks for them
     flags_.AddLoss(app);
     flags_.AddOptimizer(app);
     CLI::Option* const steps =
@@ -116,6 +118,7 @@ class TrainCommand final : public Command {
       return WithExitCode(absl::InvalidArgumentError("--adapters-out needs --lora rank=8"),
                           ExitCode::kUsage);
     }
+    NoteTrainingInfo(model, training, console);
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
     if (training.schedule.total == 0) training.schedule.total = Steps(*data);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
@@ -154,6 +157,10 @@ class TrainCommand final : public Command {
 
  private:
   absl::Status CheckFlags(const TrainingSpec& training) const {
+    if (labels_->count() == 0 && !training.own_algorithm) {
+      return WithExitCode(absl::InvalidArgumentError("--labels is required"), ExitCode::kUsage);
+    }
+    WEFT_RETURN_IF_ERROR(CheckOwnAlgorithm(training));
     if (training.precision == Precision::kFloat16 && loop_flags_.check_numerics()) {
       return WithExitCode(
           absl::InvalidArgumentError("--check-numerics ends the run at the first infinite number, "
@@ -184,6 +191,40 @@ class TrainCommand final : public Command {
     return job;
   }
 
+  absl::Status CheckOwnAlgorithm(const TrainingSpec& training) const {
+    if (!training.own_algorithm) return absl::OkStatus();
+    if (!loop_flags_.evaluates() && gradients_folder_.empty()) return absl::OkStatus();
+    return WithExitCode(
+        absl::InvalidArgumentError(
+            "--optimizer model goes without --eval-every and --save-gradients; evaluate the "
+            "trained model with graph_runner eval"),
+        ExitCode::kUsage);
+  }
+
+  void NoteTrainingInfo(const ImportedModel& model, const TrainingSpec& training,
+                        Console& console) const {
+    const TrainingInfo info = TrainingInfoOf(model.file);
+    if (info.has_algorithm && !training.own_algorithm) {
+      *console.err << "note: the model has a training algorithm of its own: --optimizer model\n";
+    }
+    if (info.has_initialization && !flags_.initializes()) {
+      *console.err << "note: the model says how to make its initial weights: --initialize\n";
+    }
+  }
+
+  // What a step of the model's own algorithm changes.
+  static std::string StateText(const Graph& graph) {
+    int count = 0;
+    double elements = 0;
+    for (const Variable& variable : graph.variables()) {
+      if (!variable.update.valid()) continue;
+      ++count;
+      const auto shape = graph.value(variable.value).type.shape.ToConcrete();
+      if (shape.has_value()) elements += static_cast<double>(shape->num_elements());
+    }
+    return absl::StrCat(count, " tensors by its own algorithm, ", Quantity(elements), " numbers");
+  }
+
   // The effective options, for people.
   void Echo(const TrainingSpec& training, const Graph& graph,
             const std::vector<LoraAdapter>& adapters, const DataSet& data, const PreparedJob& job,
@@ -197,17 +238,18 @@ class TrainCommand final : public Command {
         elements += static_cast<double>(shape->num_elements());
       }
     }
-    *console.err << "train  " << Printable(flags_.model()) << ": " << trained << " parameters, "
-                 << Quantity(elements) << " numbers" << LoraText(adapters) << "\n"
+    const std::string trains =
+        training.own_algorithm
+            ? StateText(job.graph)
+            : absl::StrCat(trained, " parameters, ", Quantity(elements), " numbers");
+    *console.err << "train  " << Printable(flags_.model()) << ": " << trains << LoraText(adapters)
+                 << "\n"
                  << "data   " << data.samples() << " samples, " << data.steps_per_epoch()
                  << " steps of " << data.spec().batch << " per epoch, "
                  << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
-                 << "loss   " << Printable(training.loss.kind) << ", " << training.optimizer.kind
-                 << ", learning rate " << training.optimizer.learning_rate << ", "
-                 << PrecisionName(training.precision) << "\n"
-                 << "plan   " << job.plan.mesh.ToString() << ", " << job.plan.micro_batches
-                 << " micro-batches, " << job.plan.threads_per_worker << " threads per worker"
-                 << (job.plan.strict ? ", strict\n" : "\n")
+                 << LossText(training) << "plan   " << job.plan.mesh.ToString() << ", "
+                 << job.plan.micro_batches << " micro-batches, " << job.plan.threads_per_worker
+                 << " threads per worker" << (job.plan.strict ? ", strict\n" : "\n")
                  << Printable(ReplicationText(job.plan, job.programs.front().partitions))
                  << std::flush;
   }
@@ -215,6 +257,13 @@ class TrainCommand final : public Command {
   static std::string LoraText(const std::vector<LoraAdapter>& adapters) {
     if (adapters.empty()) return "";
     return absl::StrCat(", with adapters of ", adapters.size(), " weights");
+  }
+
+  static std::string LossText(const TrainingSpec& training) {
+    if (training.own_algorithm) return "";
+    return absl::StrCat("loss   ", Printable(training.loss.kind), ", ", training.optimizer.kind,
+                        ", learning rate ", training.optimizer.learning_rate, ", ",
+                        std::string(PrecisionName(training.precision)), "\n");
   }
 
   absl::StatusOr<ExitCode> TrainAndSave(const TrainedModel& model, const TrainingSpec& training,
@@ -423,7 +472,8 @@ class TrainCommand final : public Command {
 
   JobFlags flags_;
   LoopFlags loop_flags_;
-  const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
+  const CLI::Option* labels_ = nullptr;
+  CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   int64_t steps_ = 0;
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;
