@@ -177,7 +177,7 @@ double NanosecondsOf(const MatrixProduct& product) {
 
 // `packed`: B is kept in oneDNN's layout.
 Cut CutFor(const MatrixProduct& product, DType dtype, int threads, bool packed) {
-  constexpr double kPiecesPerThread = 4;
+  constexpr double kPiecesPerThread = 16;
   // Pieces begin on 64 bytes.
   const int64_t line = 64 / static_cast<int64_t>(DTypeBytes(dtype, 1));
   // Each piece brings what it shares with the others into oneDNN's layout anew: that should be
@@ -196,7 +196,7 @@ Cut CutFor(const MatrixProduct& product, DType dtype, int threads, bool packed) 
   } else {
     cut.axis = Cut::Axis::kColumns;
     cut.whole = product.n;
-    grain = std::max(grain, 4 * line);
+    grain = std::max(grain, 8 * line);
   }
   const double all = NanosecondsOf(product);
   const double pieces = std::min({all / kNanosecondsPerThread, kPiecesPerThread * threads,
