@@ -351,6 +351,19 @@ TEST_F(FineTuning, AveragesOfAdaptersAreMerged) {
   EXPECT_NE(ReadTestFile(averages), ReadTestFile(plain));
 }
 
+TEST_F(FineTuning, AdaptersAndAveragesTrainInHalfPrecisionToo) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    const std::string averages = TestPath("averages.onnx");
+    const std::string plain =
+        Train("plain.onnx",
+              With(kLora, {"--ema", "0.9", "--ema-out", averages, "--precision", precision}));
+    EXPECT_THAT(ChangedWeights(model_, plain), ElementsAre("head.weight", "onnx::MatMul_1"));
+    EXPECT_EQ(ChangedWeights(model_, averages), ChangedWeights(model_, plain));
+    EXPECT_NE(ReadTestFile(averages), ReadTestFile(plain));
+    EXPECT_LT(Loss(plain), Loss(model_) - 0.05);
+  }
+}
+
 TEST_F(FineTuning, WithoutAveragesTheirFlagsAreErrors) {
   const CommandResult out = Run("train", model_, {"--steps", "1", "--ema-out", TestPath("a.onnx")});
   EXPECT_EQ(out.exit_code, static_cast<int>(ExitCode::kUsage));
