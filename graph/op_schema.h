@@ -49,8 +49,8 @@ class InferenceContext {
   // The input's value when known at compile time (constants, shape arithmetic, inputs fixed by the
   // caller); else null.
   virtual const Tensor* InputValue(int i) const = 0;
-  // For 0- and 1-D integer inputs: their elements as dimensions, when each is a known size or a
-  // symbol.
+  // For 0- and 1-D integer inputs whose length is known: their elements as dimensions, each a known
+  // size, a symbol, or unknown (`Dim()`). Nullopt when nothing is known of any.
   virtual std::optional<std::vector<Dim>> InputDims(int i) const = 0;
   virtual void SetOutput(int i, ValueType type) = 0;
   void SetOutput(int i, DType dtype, SymbolicShape shape);  // a tensor

@@ -1,7 +1,5 @@
 #include "ops/defs/shape_dims.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
 
@@ -73,11 +71,6 @@ Dim SumOfDims(const Dims& dims) {
 }
 
 std::string DimsToString(const Dims& dims) { return SymbolicShape(dims).ToString(); }
-
-bool AllDetermined(const Dims& dims) {
-  return std::all_of(dims.begin(), dims.end(),
-                     [](const Dim& dim) { return dim.is_known() || dim.is_symbol(); });
-}
 
 absl::Status SetCheckedOutput(InferenceContext& context, DType dtype, Dims dims) {
   // Dimensions that are not known count as one: the product of the others must fit already.

@@ -31,9 +31,6 @@ Dim ProductOfDims(const Dims& dims, int begin, int end);
 Dim SumOfDims(const Dims& dims);
 std::string DimsToString(const Dims& dims);
 
-// True when each is a size or a symbol, as SetOutputDims wants them.
-bool AllDetermined(const Dims& dims);
-
 // Sets output 0 to `dtype` and `dims` after checking that sizes are in bounds (they may come from
 // tensors of a file).
 absl::Status SetCheckedOutput(InferenceContext& context, DType dtype, Dims dims);
