@@ -1,0 +1,100 @@
+// CostModel: seconds of nodes, messages and collectives on the workers of a cluster.
+//
+//   seconds of a node = its measurement, if the profile has one, else
+//                       node overhead + max(FLOPs / rate, bytes / bandwidth)   (the roofline model:
+//                       Williams, Waterman and Patterson, 2009), rates by family and size
+#ifndef WEFT_PLACEMENT_COST_COST_MODEL_H_
+#define WEFT_PLACEMENT_COST_COST_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "graph/cluster_spec.h"
+#include "graph/op_schema.h"
+#include "graph/plan.h"
+#include "graph/schedule/all_reduce_choice.h"
+#include "graph/schedule/collective_schedule.h"
+#include "placement/cost/cluster_profile.h"
+
+namespace weft {
+
+// From one worker to another.
+struct LinkCost {
+  double latency_seconds = 0;   // of an empty message
+  double bytes_per_second = 0;  // in addition
+  double send_seconds = 0;      // busy in Send, per message
+  double receive_seconds = 0;   // busy in Receive, per message that has come
+  double MessageSeconds(double bytes) const { return latency_seconds + bytes / bytes_per_second; }
+};
+
+// How far earlier predictions were off: measured / predicted. Made from the ledger
+// (placement/cost/ledger.h).
+struct CostCorrections {
+  double step = 1;                      // of any plan
+  std::map<std::string, double> plans;  // by PlanSignature: those that were run
+  int runs = 0;                         // that it rests on
+};
+
+// Mesh, schedule, micro-batches, threads and what else decides a plan's speed, in a line: equal for
+// plans that differ in nothing a step's time depends on but the graph.
+std::string PlanSignature(const Plan& plan);
+
+// Immutable and thread-safe.
+class CostModel {
+ public:
+  // InvalidArgument when the profile lacks a worker or has a rate that is not positive.
+  static absl::StatusOr<CostModel> Create(ClusterProfile profile, CostCorrections corrections = {});
+  // Without measurements: ProfileOfSpec.
+  static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);
+
+  // A node with local shapes on `threads` threads of the worker. 0 for nodes that run no kernel:
+  // aliases, transfers and collectives. About 0.3 microseconds a call.
+  double NodeSeconds(const NodeView& node, int worker, int threads) const;
+  // Work of which only the amount is known; without the overhead of a node.
+  double WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const;
+  // Whether NodeSeconds knows this very op from a measurement.
+  bool IsMeasured(const NodeView& node, int worker, int threads) const;
+
+  LinkCost Link(int from_worker, int to_worker) const;
+  // A collective whose members are these workers, all at the same time: plays the members'
+  // schedules over the links. Each message takes its link's time; workers of a host share its
+  // rails; a reduction takes memory bandwidth.
+  double CollectiveSeconds(std::span<const CollectiveSchedule> schedules, int64_t element_bytes,
+                           std::span<const int> workers) const;
+  // The same for an all-reduce by the algorithm that the partitioner would choose; large groups by
+  // closed formulas instead of playing.
+  double AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const;
+  // All-gather and reduce-scatter around the ring of `bytes` in all.
+  double RingSeconds(double bytes, std::span<const int> workers) const;
+  double AllToAllSeconds(double bytes, std::span<const int> workers) const;
+
+  double node_seconds(int worker) const { return profile_->device(worker).node_seconds; }
+  // Until a sleeping thread runs, and per step besides its nodes.
+  double wake_seconds(int worker) const { return profile_->device(worker).wake_seconds; }
+  double step_seconds(int worker) const { return profile_->device(worker).step_seconds; }
+  int64_t MemoryBytes(int worker) const { return profile_->device(worker).memory_bytes; }
+  int num_workers() const { return profile_->num_workers(); }
+  int host(int worker) const { return profile_->host_of[worker]; }
+  // By what a simulated step of the plan is multiplied: what the ledger says of this plan, else of
+  // all plans of the model.
+  double StepFactor(const Plan& plan) const;
+  const CostCorrections& corrections() const { return corrections_; }
+  const ClusterProfile& profile() const { return *profile_; }
+
+ private:
+  CostModel() = default;
+  std::shared_ptr<const ClusterProfile> profile_;  // copies of a model share it
+  CostCorrections corrections_;
+  // By device: seconds by a mix of key and threads.
+  std::shared_ptr<const std::vector<absl::flat_hash_map<uint64_t, double>>> measured_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_COST_COST_MODEL_H_
