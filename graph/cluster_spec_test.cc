@@ -21,7 +21,7 @@ TEST(ClusterSpecTest, EqualSpecsHaveEqualDigests) {
 
 TEST(ClusterSpecTest, EveryFieldChangesTheDigest) {
   ClusterSpec original = ClusterSpec::Local(2, 1);
-  original.links.push_back({"a", "b", 1e9, 1e-6});
+  original.links.push_back({"a", "b", 1e9, 1e-6, "", 0});
   const std::vector<std::function<void(ClusterSpec&)>> changes = {
       [](ClusterSpec& c) { c.workers.pop_back(); },
       [](ClusterSpec& c) { c.workers[1].name = "w"; },
@@ -31,11 +31,14 @@ TEST(ClusterSpecTest, EveryFieldChangesTheDigest) {
       [](ClusterSpec& c) { c.workers[1].device_index = 1; },
       [](ClusterSpec& c) { c.workers[1].memory_bytes = 1; },
       [](ClusterSpec& c) { c.workers[1].threads = 2; },
+      [](ClusterSpec& c) { c.workers[1].model = "L4"; },
       [](ClusterSpec& c) { c.links.clear(); },
       [](ClusterSpec& c) { c.links[0].from = "c"; },
       [](ClusterSpec& c) { c.links[0].to = "c"; },
       [](ClusterSpec& c) { c.links[0].bandwidth_bytes_per_second += 1; },
       [](ClusterSpec& c) { c.links[0].latency_seconds *= 2; },
+      [](ClusterSpec& c) { c.links[0].kind = "nvlink3"; },
+      [](ClusterSpec& c) { c.links[0].rails = 2; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     ClusterSpec changed = original;

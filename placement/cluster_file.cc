@@ -1,5 +1,6 @@
 // ClusterSpec from and to YAML. The schema is described in placement/README.md.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxDeviceIndex = 1023;
+constexpr char kAnyHost[] = "*";
 
 // "unix:/path" or "host:port".
 absl::Status CheckAddress(const std::string& address) {
@@ -91,9 +93,9 @@ class ClusterReader {
   }
 
   absl::Status ReadWorker(const YAML::Node& node, const std::string& host) {
-    WEFT_ASSIGN_OR_RETURN(const YamlMap map,
-                          YamlMap::Read(source_, node, "a worker",
-                                        {"name", "address", "device", "memory", "threads"}));
+    WEFT_ASSIGN_OR_RETURN(const YamlMap map, YamlMap::Read(source_, node, "a worker",
+                                                           {"name", "address", "device", "model",
+                                                            "memory", "threads"}));
     WorkerSpec worker;
     worker.host = host;
     worker.name = absl::StrCat("worker:", spec_.workers.size());
@@ -104,6 +106,7 @@ class ClusterReader {
     if (absl::Status status = ParseDevice(device, worker); !status.ok()) {
       return map.KeyError("device", std::string(status.message()));
     }
+    WEFT_RETURN_IF_ERROR(map.Text("model", worker.model));
     WEFT_RETURN_IF_ERROR(map.Quantity("memory", ParseBytes, worker.memory_bytes));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, worker.threads));
     WEFT_RETURN_IF_ERROR(CheckNames(map, worker));
@@ -118,40 +121,57 @@ class ClusterReader {
         return map.KeyError("address", std::string(status.message()));
       }
     }
-    for (const WorkerSpec& other : spec_.workers) {
-      if (other.name == worker.name) {
-        return map.KeyError("name", absl::StrCat("there are two workers '", worker.name, "'"));
-      }
-      if (!worker.address.empty() && other.address == worker.address) {
-        return map.KeyError("address",
-                            absl::StrCat("workers '", other.name, "' and '", worker.name,
-                                         "' have the same address '", worker.address, "'"));
-      }
+    if (!names_.insert(worker.name).second) {
+      return map.KeyError("name", absl::StrCat("there are two workers '", worker.name, "'"));
     }
-    return absl::OkStatus();
+    if (worker.address.empty()) return absl::OkStatus();
+    const auto [other, is_new] = by_address_.try_emplace(worker.address, worker.name);
+    if (is_new) return absl::OkStatus();
+    return map.KeyError("address", absl::StrCat("workers '", other->second, "' and '", worker.name,
+                                                "' have the same address '", worker.address, "'"));
   }
 
   absl::Status ReadLink(const YAML::Node& node) {
     WEFT_ASSIGN_OR_RETURN(const YamlMap map, YamlMap::Read(source_, node, "a link",
-                                                           {"from", "to", "bandwidth", "latency"}));
+                                                           {"from", "to", "within", "kind",
+                                                            "bandwidth", "latency", "rails"}));
     LinkSpec link;
-    for (const char* end : {"from", "to"}) {
-      WEFT_RETURN_IF_ERROR(map.Require(end).status());
-      std::string& host = end == std::string("from") ? link.from : link.to;
-      WEFT_RETURN_IF_ERROR(map.Text(end, host));
-      if (!hosts_.contains(host)) {
-        return map.KeyError(end, absl::StrCat("there is no host '", host, "'"));
-      }
-    }
+    WEFT_RETURN_IF_ERROR(ReadEnds(map, link));
+    WEFT_RETURN_IF_ERROR(map.Text("kind", link.kind));
+    WEFT_RETURN_IF_ERROR(map.Int("rails", 1, kMaxDeviceIndex, link.rails));
     WEFT_RETURN_IF_ERROR(
         map.Quantity("bandwidth", ParseBandwidth, link.bandwidth_bytes_per_second));
     WEFT_RETURN_IF_ERROR(map.Quantity("latency", ParseSeconds, link.latency_seconds));
     const auto ends = std::minmax(link.from, link.to);
     if (!linked_.insert({ends.first, ends.second}).second) {
-      return map.KeyError("from", absl::StrCat("there are two links between '", link.from,
-                                               "' and '", link.to, "'"));
+      return link.to.empty()
+                 ? map.KeyError("within",
+                                absl::StrCat("there are two links within '", link.from, "'"))
+                 : map.KeyError("from", absl::StrCat("there are two links between '", link.from,
+                                                     "' and '", link.to, "'"));
     }
     spec_.links.push_back(std::move(link));
+    return absl::OkStatus();
+  }
+
+  // `from` and `to`, or `within`: names of hosts, or "*".
+  absl::Status ReadEnds(const YamlMap& map, LinkSpec& link) const {
+    const bool within = map.Find("within") != nullptr;
+    for (const char* end :
+         within ? std::vector<const char*>{"within"} : std::vector<const char*>{"from", "to"}) {
+      WEFT_RETURN_IF_ERROR(map.Require(end).status());
+      std::string& host = end == std::string("to") ? link.to : link.from;
+      WEFT_RETURN_IF_ERROR(map.Text(end, host));
+      if (host != kAnyHost && !hosts_.contains(host)) {
+        return map.KeyError(end, absl::StrCat("there is no host '", host, "'"));
+      }
+    }
+    if (within && (map.Find("from") != nullptr || map.Find("to") != nullptr)) {
+      return map.KeyError("within", "a link is within a host, or from one to another");
+    }
+    if (!within && (link.from == kAnyHost) != (link.to == kAnyHost)) {
+      return map.KeyError("from", "'*' stands for all hosts on both ends");
+    }
     return absl::OkStatus();
   }
 
@@ -170,6 +190,8 @@ class ClusterReader {
   ClusterSpec spec_;
   std::vector<YAML::Node> nodes_;  // of the workers
   std::set<std::string> hosts_;
+  std::set<std::string> names_;
+  std::map<std::string, std::string> by_address_;  // worker's name
   std::set<std::pair<std::string, std::string>> linked_;
 };
 
@@ -181,6 +203,7 @@ void EmitWorker(const WorkerSpec& worker, YAML::Emitter& out) {
                                  ? "cpu"
                                  : absl::StrCat(is_cpu ? "cpu:" : "cuda:", worker.device_index);
   out << YAML::Key << "device" << YAML::Value << device;
+  if (!worker.model.empty()) out << YAML::Key << "model" << YAML::Value << worker.model;
   if (worker.memory_bytes > 0) {
     out << YAML::Key << "memory" << YAML::Value << BytesToString(worker.memory_bytes);
   }
@@ -189,8 +212,11 @@ void EmitWorker(const WorkerSpec& worker, YAML::Emitter& out) {
 }
 
 void EmitLink(const LinkSpec& link, YAML::Emitter& out) {
-  out << YAML::BeginMap << YAML::Key << "from" << YAML::Value << link.from;
-  out << YAML::Key << "to" << YAML::Value << link.to;
+  out << YAML::BeginMap << YAML::Key << (link.to.empty() ? "within" : "from") << YAML::Value
+      << link.from;
+  if (!link.to.empty()) out << YAML::Key << "to" << YAML::Value << link.to;
+  if (!link.kind.empty()) out << YAML::Key << "kind" << YAML::Value << link.kind;
+  if (link.rails > 0) out << YAML::Key << "rails" << YAML::Value << link.rails;
   if (link.bandwidth_bytes_per_second > 0) {
     out << YAML::Key << "bandwidth" << YAML::Value
         << BandwidthToString(link.bandwidth_bytes_per_second);

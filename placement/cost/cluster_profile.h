@@ -79,6 +79,8 @@ struct LinkProfile {
   std::string source;           // where the figures come from
   double latency_seconds = 0;   // from Send to the end of Receive, of an empty message
   double bytes_per_second = 0;  // of one stream of messages, the others silent
+  // Of each of both directions while both are busy, as in collectives; 0 = the same.
+  double exchange_bytes_per_second = 0;
   // What a thread spends on a message, whatever its size, in Send and in Receive.
   double send_seconds = 0;
   double receive_seconds = 0;

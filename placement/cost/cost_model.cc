@@ -1,0 +1,155 @@
+#include "placement/cost/cost_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "placement/cost/op_key.h"
+
+namespace weft {
+namespace {
+
+uint64_t Mix(uint64_t key, int threads) {
+  return key ^ (static_cast<uint64_t>(threads) * 0x9e3779b97f4a7c15u);
+}
+
+// The type that a node computes in: that of its first operand of a floating type, else of its first
+// output.
+DType ComputedType(const NodeView& node) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    if (IsFloatingPoint(node.InputDType(i))) return node.InputDType(i);
+  }
+  return node.num_outputs() > 0 ? node.OutputDType(0) : DType::kFloat32;
+}
+
+const RateCurve& ContractionRate(const DeviceProfile& device, DType dtype) {
+  static const auto* const none = new RateCurve();
+  auto curve = device.contraction.find(dtype);
+  if (curve == device.contraction.end()) curve = device.contraction.find(DType::kFloat32);
+  return curve == device.contraction.end() ? *none : curve->second;
+}
+
+absl::Status CheckCurve(const DeviceProfile& device, const char* what, const RateCurve& curve) {
+  const bool positive = std::all_of(curve.points.begin(), curve.points.end(),
+                                    [](const auto& p) { return p.work > 0 && p.per_second > 0; });
+  if (!curve.points.empty() && positive) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("device '", device.name, "' of the profile has no positive rate for ", what));
+}
+
+absl::Status CheckDevice(const DeviceProfile& device) {
+  absl::Status status =
+      CheckCurve(device, "contractions", ContractionRate(device, DType::kFloat32));
+  if (status.ok()) status = CheckCurve(device, "elementwise ops", device.elementwise);
+  if (status.ok()) status = CheckCurve(device, "movement", device.movement);
+  if (status.ok() && device.threads < 1) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("device '", device.name, "' of the profile has ", device.threads, " threads"));
+  }
+  return status;
+}
+
+absl::Status CheckLink(const LinkProfile& link) {
+  if (link.bytes_per_second > 0 && link.latency_seconds >= 0 && link.rails > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("a link of the profile has no positive bandwidth or no rails");
+}
+
+}  // namespace
+
+std::string PlanSignature(const Plan& plan) {
+  std::string text = absl::StrFormat(
+      "dp=%d,tp=%d,pp=%d,micro=%d,schedule=%s,chunks=%d,zero=%d,threads=%d,bucket=%d",
+      plan.mesh.data, plan.mesh.tensor, plan.mesh.pipeline, plan.micro_batches, plan.schedule,
+      plan.chunks, plan.zero, plan.threads_per_worker, plan.bucket_bytes);
+  if (plan.strict) text += ",strict";
+  if (!plan.recompute.empty()) absl::StrAppend(&text, ",recomputed=", plan.recompute.size());
+  return text;
+}
+
+absl::StatusOr<CostModel> CostModel::Create(ClusterProfile profile, CostCorrections corrections) {
+  if (profile.device_of.empty() || profile.device_of.size() != profile.host_of.size()) {
+    return absl::InvalidArgumentError("the profile has no workers, or not a host for each");
+  }
+  for (const int device : profile.device_of) {
+    if (device >= 0 && device < static_cast<int>(profile.devices.size())) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the profile has a worker with device ", device,
+                                                   " of ", profile.devices.size()));
+  }
+  auto measured = std::make_shared<std::vector<absl::flat_hash_map<uint64_t, double>>>();
+  for (const DeviceProfile& device : profile.devices) {
+    if (absl::Status status = CheckDevice(device); !status.ok()) return status;
+    absl::flat_hash_map<uint64_t, double>& ops = measured->emplace_back();
+    for (const auto& [op, measurement] : device.ops) {
+      ops[Mix(op.key, op.threads)] = measurement.seconds;
+    }
+  }
+  for (const auto& [hosts, link] : profile.links) {
+    if (absl::Status status = CheckLink(link); !status.ok()) return status;
+  }
+  for (const LinkProfile* link : {&profile.within_host, &profile.between_hosts}) {
+    if (absl::Status status = CheckLink(*link); !status.ok()) return status;
+  }
+  CostModel model;
+  model.profile_ = std::make_shared<const ClusterProfile>(std::move(profile));
+  model.corrections_ = std::move(corrections);
+  model.measured_ = std::move(measured);
+  return model;
+}
+
+absl::StatusOr<CostModel> CostModel::OfSpec(const ClusterSpec& cluster) {
+  absl::StatusOr<ClusterProfile> profile = ProfileOfSpec(cluster);
+  if (!profile.ok()) return profile.status();
+  return Create(*std::move(profile));
+}
+
+double CostModel::NodeSeconds(const NodeView& node, int worker, int threads) const {
+  const auto& ops = (*measured_)[profile_->device_of[worker]];
+  if (!ops.empty()) {
+    const auto measured = ops.find(Mix(OpKey(node), threads));
+    if (measured != ops.end()) return measured->second;
+  }
+  const Cost cost = CostOf(node);
+  if (!(cost.flops > 0) && !(cost.bytes > 0)) return 0;
+  return node_seconds(worker) + WorkSeconds(cost, ComputedType(node), worker, threads);
+}
+
+bool CostModel::IsMeasured(const NodeView& node, int worker, int threads) const {
+  const auto& ops = (*measured_)[profile_->device_of[worker]];
+  return ops.contains(Mix(OpKey(node), threads));
+}
+
+double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const {
+  const DeviceProfile& device = profile_->device(worker);
+  // Arithmetic follows the threads; memory is shared by them.
+  const double more = static_cast<double>(std::max(threads, 1)) / device.threads;
+  switch (FamilyOf(cost, dtype)) {
+    case OpFamily::kMovement:
+      return cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
+    case OpFamily::kElementwise: {
+      const double in_memory = cost.bytes > 0 ? cost.bytes / device.elementwise.At(cost.bytes) : 0;
+      const double in_arithmetic =
+          device.elementwise_flops > 0 ? cost.flops / (device.elementwise_flops * more) : 0;
+      return std::max(in_memory, in_arithmetic);
+    }
+    case OpFamily::kContraction:
+      break;
+  }
+  const double in_arithmetic = cost.flops / (ContractionRate(device, dtype).At(cost.flops) * more);
+  const double in_memory = cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
+  return std::max(in_arithmetic, in_memory);
+}
+
+LinkCost CostModel::Link(int from_worker, int to_worker) const {
+  const LinkProfile& link = profile_->link(from_worker, to_worker);
+  return {link.latency_seconds, link.bytes_per_second, link.send_seconds, link.receive_seconds};
+}
+
+double CostModel::StepFactor(const Plan& plan) const {
+  const auto own = corrections_.plans.find(PlanSignature(plan));
+  return own != corrections_.plans.end() ? own->second : corrections_.step;
+}
+
+}  // namespace weft
