@@ -1,6 +1,7 @@
 #include "graph/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
@@ -31,6 +32,15 @@ std::vector<RankId> Mesh::Group(RankId rank, MeshAxis axis) const {
 
 std::string Mesh::ToString() const {
   return absl::StrCat("dp=", data, " x tp=", tensor, " x pp=", pipeline);
+}
+
+int Plan::FirstMicroBatch(int replica, int total) const {
+  const auto part = [&](int64_t before, int64_t all) {
+    return static_cast<int>(int64_t{total} * before / all);
+  };
+  if (shares.empty()) return part(replica, mesh.data);
+  return part(std::accumulate(shares.begin(), shares.begin() + replica, int64_t{0}),
+              std::accumulate(shares.begin(), shares.end(), int64_t{0}));
 }
 
 std::vector<int64_t> Plan::HostsOf(const std::vector<RankId>& group) const {

@@ -68,9 +68,12 @@ struct Plan {
   // workers, so it is not written.
   std::vector<int> hosts;
 
-  // The job's micro-batches: the global batch is cut into this many, first ones one longer, and
-  // replica d of D runs micro-batches [V d / D, V (d + 1) / D).
+  // The job's micro-batches: the global batch is cut into this many, first ones one longer. Each
+  // replica runs consecutive ones, see FirstMicroBatch.
   int micro_batches = 1;
+  // How much each replica runs in proportion to the others, by data coordinate ({2, 1}: the first
+  // two thirds of the micro-batches and the last third); empty: all the same. At least 1 each.
+  std::vector<int> shares;
   // The pipeline schedule's generator: "gpipe", "1f1b", "interleaved" or "zero_bubble".
   std::string schedule = "gpipe";
   // Stages that each rank of the pipeline runs: rank r has r, r + mesh.pipeline, ... More than one
@@ -104,6 +107,10 @@ struct Plan {
   Prediction prediction;
 
   int num_stages() const { return mesh.pipeline * chunks; }
+  // Replica d runs those of `total` micro-batches from FirstMicroBatch(d) up to, not including,
+  // FirstMicroBatch(d + 1): total times the shares before it over all shares, rounded down.
+  // REQUIRES: 0 <= replica <= mesh.data; shares empty or one for each replica.
+  int FirstMicroBatch(int replica, int total) const;
   // The hosts of these ranks; empty when they share one.
   std::vector<int64_t> HostsOf(const std::vector<RankId>& group) const;
 };

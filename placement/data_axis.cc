@@ -217,7 +217,9 @@ absl::Status StepSums::AddAllReduce(const std::vector<NodeId>& bucket, std::vect
       ranges.push_back(block.last);
     }
     // A rank without micro-batches brings one empty block.
-    if (ranges.empty()) ranges.assign(2, total * at_.data / mesh.data);
+    if (ranges.empty()) {
+      ranges.assign(2, layout_.plan->FirstMicroBatch(at_.data, layout_.split.total()));
+    }
     spec.attributes.Set("algorithm", std::string("tree_ordered"));
     spec.attributes.Set("blocks", static_cast<int64_t>(ranges.size() / 2));
     spec.attributes.Set("block_ranges", std::move(ranges));

@@ -6,10 +6,10 @@
 
 namespace weft {
 
-std::vector<MicroBatch> BatchSplit::OfReplica(int replica, int replicas) const {
+std::vector<MicroBatch> BatchSplit::OfReplica(const Plan& plan, int replica) const {
   const auto begin = micro_batches.begin();
-  return {begin + int64_t{total()} * replica / replicas,
-          begin + int64_t{total()} * (replica + 1) / replicas};
+  return {begin + plan.FirstMicroBatch(replica, total()),
+          begin + plan.FirstMicroBatch(replica + 1, total())};
 }
 
 absl::StatusOr<BatchSplit> SplitBatch(int64_t global_batch, int wanted) {

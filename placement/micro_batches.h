@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/partition.h"
+#include "graph/plan.h"
 
 namespace weft {
 
@@ -19,8 +20,8 @@ struct BatchSplit {
   std::vector<int64_t> sizes;
 
   int total() const { return static_cast<int>(micro_batches.size()); }
-  // The micro-batches [total d / D, total (d + 1) / D) of replica d of D.
-  std::vector<MicroBatch> OfReplica(int replica, int replicas) const;
+  // Those that the plan gives a replica, in order; none when there are fewer than replicas.
+  std::vector<MicroBatch> OfReplica(const Plan& plan, int replica) const;
 };
 
 // Cuts `global_batch` samples into `wanted` micro-batches, or into one per sample when there are

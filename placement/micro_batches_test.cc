@@ -14,6 +14,16 @@ std::vector<int64_t> Samples(const std::vector<MicroBatch>& micro_batches) {
   return samples;
 }
 
+void ExpectAllCovered(const BatchSplit& split, const Plan& plan) {
+  int next = 0;
+  for (int replica = 0; replica < plan.mesh.data; ++replica) {
+    for (const MicroBatch& micro_batch : split.OfReplica(plan, replica)) {
+      EXPECT_EQ(micro_batch.index, next++);
+    }
+  }
+  EXPECT_EQ(next, split.total()) << plan.mesh.data << " replicas";
+}
+
 TEST(SplitBatchTest, TheFirstOnesAreOneLonger) {
   const BatchSplit split = *SplitBatch(14, 4);
   EXPECT_THAT(Samples(split.micro_batches), ElementsAre(4, 4, 3, 3));
@@ -34,15 +44,23 @@ TEST(SplitBatchTest, ReplicasCoverAllInOrder) {
   for (int total = 1; total <= 9; ++total) {
     const BatchSplit split = *SplitBatch(100, total);
     for (int replicas = 1; replicas <= 12; ++replicas) {
-      int next = 0;
-      for (int replica = 0; replica < replicas; ++replica) {
-        for (const MicroBatch& micro_batch : split.OfReplica(replica, replicas)) {
-          EXPECT_EQ(micro_batch.index, next++);
-        }
-      }
-      EXPECT_EQ(next, total) << replicas;
+      Plan plan;
+      plan.mesh.data = replicas;
+      ExpectAllCovered(split, plan);
+      for (int replica = 0; replica < replicas; ++replica) plan.shares.push_back(1 + replica % 3);
+      ExpectAllCovered(split, plan);
     }
   }
+}
+
+TEST(SplitBatchTest, SharesSayHowMuchEachReplicaRuns) {
+  const BatchSplit split = *SplitBatch(100, 6);
+  Plan plan;
+  plan.mesh.data = 3;
+  plan.shares = {3, 1, 2};
+  EXPECT_EQ(split.OfReplica(plan, 0).size(), 3u);
+  EXPECT_EQ(split.OfReplica(plan, 1).size(), 1u);
+  EXPECT_EQ(split.OfReplica(plan, 2).size(), 2u);
 }
 
 TEST(SplitBatchTest, AStepNeedsASample) {

@@ -1,4 +1,6 @@
 // ParseParallel: the value of --parallel.
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,7 +18,7 @@ constexpr int kMost = 1 << 16;  // ranks, micro-batches
 
 const std::vector<std::string>& Keys() {
   static const auto* const keys = new std::vector<std::string>{
-      "dp", "tp", "pp", "zero", "micro", "schedule", "chunks", "recompute"};
+      "dp", "tp", "pp", "zero", "micro", "schedule", "chunks", "recompute", "shares"};
   return *keys;
 }
 
@@ -49,6 +51,19 @@ absl::Status SetRecompute(const std::string& text, const std::string& value, Pla
   return absl::OkStatus();
 }
 
+// "2:1", for replica 0, 1, ...
+absl::Status SetShares(const std::string& text, const std::string& value, Plan& plan) {
+  for (const std::string& item : std::vector<std::string>(absl::StrSplit(value, ':'))) {
+    int share = 0;
+    if (!absl::SimpleAtoi(item, &share) || share < 1 || share > kMost) {
+      return Error(text, absl::StrCat("shares is '", value, "', not whole numbers from 1 to ",
+                                      kMost, " as in 2:1"));
+    }
+    plan.shares.push_back(share);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetKey(const std::string& text, const std::string& key, const std::string& value,
                     Plan& plan) {
   if (key == "schedule") {
@@ -56,6 +71,7 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
     const absl::Status status = CheckScheduleName(value);
     return status.ok() ? status : Error(text, std::string(status.message()));
   }
+  if (key == "shares") return SetShares(text, value, plan);
   if (key == "recompute") return SetRecompute(text, value, plan);
   if (key == "zero") {
     if (absl::SimpleAtoi(value, &plan.zero) && plan.zero >= 0 && plan.zero <= 3) {
@@ -90,9 +106,16 @@ absl::StatusOr<Plan> ParseParallel(const std::string& text) {
     seen.push_back(parts[0]);
     WEFT_RETURN_IF_ERROR(SetKey(text, parts[0], parts[1], plan));
   }
-  const int64_t ranks = int64_t{plan.mesh.data} * plan.mesh.tensor * plan.mesh.pipeline;
   if (const absl::Status fits = CheckSchedule(plan.schedule, plan.chunks); !fits.ok()) {
     return Error(text, std::string(fits.message()));
+  }
+  if (!plan.shares.empty() && std::find(seen.begin(), seen.end(), "dp") == seen.end()) {
+    plan.mesh.data = static_cast<int>(plan.shares.size());
+  }
+  const int64_t ranks = int64_t{plan.mesh.data} * plan.mesh.tensor * plan.mesh.pipeline;
+  if (!plan.shares.empty() && static_cast<int>(plan.shares.size()) != plan.mesh.data) {
+    return Error(text,
+                 absl::StrCat("there are ", plan.shares.size(), " shares for dp=", plan.mesh.data));
   }
   if (ranks > kMost) {
     return Error(text, absl::StrCat(ranks, " ranks are more than there can be"));

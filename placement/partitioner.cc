@@ -1,5 +1,7 @@
 #include "placement/partitioner.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
 #include "placement/control_flow_bodies.h"
@@ -16,6 +18,14 @@ absl::Status CheckPlan(const Plan& plan) {
   if (mesh.data < 1 || mesh.tensor < 1 || mesh.pipeline < 1) {
     return absl::InvalidArgumentError(absl::StrCat("the plan's mesh is ", mesh.ToString(),
                                                    "; each axis needs at least one rank"));
+  }
+  if (!plan.shares.empty() && static_cast<int>(plan.shares.size()) != mesh.data) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.shares.size(),
+                                                   " shares for ", mesh.data,
+                                                   " data-parallel replicas; give one for each"));
+  }
+  if (std::any_of(plan.shares.begin(), plan.shares.end(), [](int share) { return share < 1; })) {
+    return absl::InvalidArgumentError("a share of the plan is below 1");
   }
   WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
   if (plan.strict && plan.reduction != Reduction::kOrderedTree) {

@@ -49,13 +49,7 @@ class PlanReader {
   explicit PlanReader(const YamlSource& source) : source_(source) {}
 
   absl::StatusOr<Plan> Read(const YAML::Node& root) {
-    WEFT_ASSIGN_OR_RETURN(
-        const YamlMap map,
-        YamlMap::Read(
-            source_, root, "the plan",
-            {"version", "model_digest", "cluster_digest", "mesh", "workers", "micro_batches",
-             "schedule", "chunks", "reduction", "strict", "bucket", "threads", "stages", "pin",
-             "tensor_shardings", "recompute", "zero", "zero_replicated", "prediction"}));
+    WEFT_ASSIGN_OR_RETURN(const YamlMap map, YamlMap::Read(source_, root, "the plan", Keys()));
     WEFT_RETURN_IF_ERROR(
         map.Int("version", Plan::kSchemaVersion, Plan::kSchemaVersion, plan_.schema_version));
     WEFT_RETURN_IF_ERROR(map.Quantity("model_digest", ParseDigest, plan_.model_digest));
@@ -78,6 +72,7 @@ class PlanReader {
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, plan_.threads_per_worker));
     WEFT_RETURN_IF_ERROR(ReadMesh(map));
     WEFT_RETURN_IF_ERROR(ReadWorkers(map));
+    WEFT_RETURN_IF_ERROR(ReadShares(map));
     WEFT_RETURN_IF_ERROR(ReadStages(map));
     WEFT_RETURN_IF_ERROR(ReadShardings(map));
     WEFT_RETURN_IF_ERROR(ReadRecompute(map));
@@ -88,6 +83,29 @@ class PlanReader {
   }
 
  private:
+  static std::vector<std::string> Keys() {
+    return {"version",
+            "model_digest",
+            "cluster_digest",
+            "mesh",
+            "workers",
+            "micro_batches",
+            "shares",
+            "schedule",
+            "chunks",
+            "reduction",
+            "strict",
+            "bucket",
+            "threads",
+            "stages",
+            "pin",
+            "tensor_shardings",
+            "recompute",
+            "zero",
+            "zero_replicated",
+            "prediction"};
+  }
+
   absl::Status ReadMesh(const YamlMap& map) {
     const YAML::Node* node = map.Find("mesh");
     if (node == nullptr) return absl::OkStatus();
@@ -118,6 +136,20 @@ class PlanReader {
     if (static_cast<int>(plan_.workers.size()) == ranks) return absl::OkStatus();
     return map.KeyError("workers", absl::StrCat("there are ", plan_.workers.size(), " workers for ",
                                                 ranks, " ranks (", plan_.mesh.ToString(), ")"));
+  }
+
+  absl::Status ReadShares(const YamlMap& map) {
+    const YAML::Node* node = map.Find("shares");
+    if (node == nullptr) return absl::OkStatus();
+    if (!node->IsSequence()) return map.KeyError("shares", "expected a list of numbers");
+    for (const YAML::Node& item : *node) {
+      WEFT_ASSIGN_OR_RETURN(const int64_t share,
+                            ReadInteger(source_, item, "a share", 1, kMaxMicroBatches));
+      plan_.shares.push_back(static_cast<int>(share));
+    }
+    if (static_cast<int>(plan_.shares.size()) == plan_.mesh.data) return absl::OkStatus();
+    return map.KeyError("shares", absl::StrCat("there are ", plan_.shares.size(), " shares for ",
+                                               plan_.mesh.data, " data-parallel replicas"));
   }
 
   absl::Status ReadStages(const YamlMap& map) {
@@ -304,6 +336,9 @@ std::string PlanToYaml(const Plan& plan) {
     out << YAML::Key << "workers" << YAML::Value << YAML::Flow << plan.workers;
   }
   out << YAML::Key << "micro_batches" << YAML::Value << plan.micro_batches;
+  if (!plan.shares.empty()) {
+    out << YAML::Key << "shares" << YAML::Value << YAML::Flow << plan.shares;
+  }
   out << YAML::Key << "schedule" << YAML::Value << plan.schedule;
   if (plan.chunks > 1) out << YAML::Key << "chunks" << YAML::Value << plan.chunks;
   out << YAML::Key << "reduction" << YAML::Value

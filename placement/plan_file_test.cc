@@ -267,11 +267,33 @@ TEST(PlanFileTest, PinsComeBack) {
   EXPECT_THAT(PlanError("pin: [conv3]"), HasSubstr("'pin'"));
 }
 
+TEST(PlanFileTest, SharesAreReadBack) {
+  Plan plan;
+  plan.mesh.data = 2;
+  plan.shares = {2, 1};
+  const auto read = ParsePlanFile(PlanToYaml(plan), "plan.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->shares, plan.shares);
+  EXPECT_THAT(PlanError("mesh: {data: 2}\nshares: [2, 1, 1]"),
+              HasSubstr("there are 3 shares for 2 data-parallel replicas"));
+  EXPECT_THAT(PlanError("mesh: {data: 2}\nshares: [2, 0]"), HasSubstr("a share"));
+  EXPECT_THAT(PlanError("shares: 2"), HasSubstr("expected a list of numbers"));
+}
+
+TEST(ParallelTest, SharesSayHowManyReplicas) {
+  const auto plan = ParseParallel("shares=3:1,pp=2");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->shares, testing::ElementsAre(3, 1));
+  EXPECT_EQ(plan->mesh.data, 2);
+  EXPECT_THAT(ParallelError("dp=3,shares=3:1"), HasSubstr("there are 2 shares for dp=3"));
+  EXPECT_THAT(ParallelError("shares=3:0"), HasSubstr("shares is '3:0', not whole numbers"));
+}
+
 TEST(ParallelTest, ErrorsSayWhatAndTheKeys) {
   EXPECT_EQ(ParallelError("dp=2,tp=x"),
             "parallel 'dp=2,tp=x': tp is 'x', not a whole number from 1 to 65536; expected for "
             "example dp=2,tp=1,pp=2 with the keys dp, tp, pp, zero, micro, schedule, chunks, "
-            "recompute");
+            "recompute, shares");
   EXPECT_THAT(ParallelError("ddp=2"), HasSubstr("unknown key 'ddp', did you mean 'dp'?"));
   EXPECT_THAT(ParallelError("dp"), HasSubstr("'dp' is not KEY=VALUE"));
   EXPECT_THAT(ParallelError(""), HasSubstr("'' is not KEY=VALUE"));

@@ -91,6 +91,14 @@ absl::Status CompleteMesh(const ClusterSpec& cluster, Plan& plan) {
                                                  workers, " workers once"));
 }
 
+// The fewest micro-batches of which each replica gets exactly its share.
+int MicroBatchesOfRound(const Plan& plan) {
+  if (plan.shares.empty()) return plan.mesh.data;
+  int divisor = 0;
+  for (const int share : plan.shares) divisor = std::gcd(divisor, share);
+  return std::accumulate(plan.shares.begin(), plan.shares.end(), 0) / divisor;
+}
+
 absl::Status CompleteMicroBatches(Plan& plan) {
   const Mesh& mesh = plan.mesh;
   if (plan.strict) {
@@ -100,9 +108,10 @@ absl::Status CompleteMicroBatches(Plan& plan) {
         "a strict job of ", plan.micro_batches, " micro-batches cannot keep ", mesh.data,
         " data-parallel replicas busy; say --micro-batches ", mesh.data, " or more"));
   }
+  const int round = MicroBatchesOfRound(plan);
   // A pipeline with one micro-batch never overlaps.
-  const int least = plan.micro_batches == 1 ? mesh.data * mesh.pipeline : plan.micro_batches;
-  plan.micro_batches = (std::max(least, 1) + mesh.data - 1) / mesh.data * mesh.data;
+  const int least = plan.micro_batches == 1 ? round * mesh.pipeline : plan.micro_batches;
+  plan.micro_batches = (std::max(least, 1) + round - 1) / round * round;
   return absl::OkStatus();
 }
 

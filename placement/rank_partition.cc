@@ -20,7 +20,7 @@ class RankPartitioner {
       : layout_(layout),
         plan_(*layout.plan),
         at_(plan_.mesh.CoordinateOf(rank)),
-        own_(layout.split.OfReplica(at_.data, plan_.mesh.data)),
+        own_(layout.split.OfReplica(plan_, at_.data)),
         sums_(layout, at_, own_) {
     partition_.rank = rank;
   }

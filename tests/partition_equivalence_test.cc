@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -623,6 +624,37 @@ TEST_F(PartitionEquivalenceTest, StrictStepsHaveTheSameBitsOnAnyNumberOfReplicas
       }
       EXPECT_TRUE(BitwiseEqual(first->reports.at("loss"), outcome->reports.at("loss")));
     }
+  }
+}
+
+// Nor does it matter how much each replica runs, even nothing.
+TEST_F(PartitionEquivalenceTest, StrictStepsHaveTheSameBitsWithAnyShares) {
+  UseMlp();
+  const int64_t batch = 29;
+  StepValues values = values_;
+  for (auto& [name, tensor] : values.data) tensor = tensor.Rows(0, batch);
+  std::optional<StepOutcome> first;
+  for (const std::vector<int>& shares :
+       std::vector<std::vector<int>>{{1}, {3, 1}, {1, 3}, {1, 5, 1}, {9, 1, 1}, {1, 1, 12}}) {
+    Plan plan = MakePlan(static_cast<int>(shares.size()), 1, 1, 7);
+    plan.reduction = Reduction::kOrderedTree;
+    plan.strict = true;
+    plan.shares = shares;
+    const auto partitions = PartitionStep(graph_, plan, {true, batch}, CpuNodeEvaluator());
+    ASSERT_TRUE(partitions.ok()) << partitions.status();
+    for (const Partition& partition : *partitions) {
+      EXPECT_EQ(static_cast<int>(partition.micro_batches.size()),
+                plan.FirstMicroBatch(partition.rank.value + 1, 7) -
+                    plan.FirstMicroBatch(partition.rank.value, 7));
+    }
+    const auto outcome = InterpretStep(*partitions, values);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    if (!first.has_value()) first = *outcome;
+    for (const auto& [name, value] : first->variables) {
+      EXPECT_TRUE(BitwiseEqual(value, outcome->variables.at(name)))
+          << name << ", shares " << absl::StrJoin(shares, ":");
+    }
+    EXPECT_TRUE(BitwiseEqual(first->reports.at("loss"), outcome->reports.at("loss")));
   }
 }
 

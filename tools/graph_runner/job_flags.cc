@@ -59,7 +59,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
              "the mesh: data, tensor and pipeline parallelism; zero=1, 2 or 3 splits optimizer "
              "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
              "whose activations are computed anew instead of kept (all: each stage is one; or "
-             "patterns of nodes joined by +)")
+             "patterns of nodes joined by +); shares=2:1 gives replicas unequal parts of the "
+             "micro-batches")
           ->type_name("dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")

@@ -25,8 +25,9 @@ namespace {
 
 // Whether both compute the same sums in the same order.
 bool SameBits(const Plan& a, const Plan& b) {
-  return a.mesh == b.mesh && a.micro_batches == b.micro_batches && a.reduction == b.reduction &&
-         a.strict == b.strict && a.threads_per_worker == b.threads_per_worker && a.zero == b.zero &&
+  return a.mesh == b.mesh && a.micro_batches == b.micro_batches && a.shares == b.shares &&
+         a.reduction == b.reduction && a.strict == b.strict &&
+         a.threads_per_worker == b.threads_per_worker && a.zero == b.zero &&
          a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule && a.chunks == b.chunks &&
          a.stages == b.stages && a.recompute == b.recompute &&
          a.tensor_shardings == b.tensor_shardings;
