@@ -88,6 +88,9 @@ struct StepLink {
   double latency_seconds = 0;
   double bytes_per_second = 0;  // 0: no time but the latency
   int32_t lanes = 1;
+  // Numbered as the cluster names them first; -1: not said.
+  int32_t from_host = -1;
+  int32_t to_host = -1;
 };
 
 // From one rank to another. A message leaves when it is sent, is on the link for

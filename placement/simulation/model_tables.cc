@@ -1,0 +1,172 @@
+#include "placement/simulation/model_tables.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/schedule/all_reduce_choice.h"
+#include "placement/graph_node_view.h"
+#include "placement/partition_credits.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Larger groups are counted by formulas instead of played.
+constexpr size_t kMostPlayed = 32;
+
+int64_t ElementsOf(const Graph& graph, ValueId value) {
+  return value.valid() ? ShapeOf(graph, value).num_elements() : 0;
+}
+
+// The types of what the members have together: shards differ from member to member.
+std::string WholeText(const Graph& graph, const Node& node) {
+  if (node.op == "AllToAll") {
+    return absl::StrCat(std::string(DTypeName(graph.value(node.outputs[0]).type.dtype)),
+                        WholeOfAllToAll(graph, node).ToString());
+  }
+  const std::vector<ValueId>& values = node.op == "ReduceScatter" ? node.inputs : node.outputs;
+  return absl::StrJoin(values, ",", [&](std::string* out, ValueId value) {
+    absl::StrAppend(out, value.valid() ? graph.value(value).type.ToString() : "-");
+  });
+}
+
+}  // namespace
+
+ModelTables::ModelTables(const std::vector<Partition>& partitions, std::span<const int> workers,
+                         const CostModel& costs, StepModel& model)
+    : workers_(workers),
+      costs_(costs),
+      model_(model),
+      credits_(CreditsOfChannels(partitions, kInbox)) {}
+
+int32_t ModelTables::LinkOf(int from_worker, int to_worker) {
+  const int from_host = costs_.host(from_worker);
+  const int to_host = costs_.host(to_worker);
+  const bool crosses = from_host != to_host;
+  const auto key = crosses ? std::make_tuple(true, from_host, to_host)
+                           : std::make_tuple(false, from_worker, to_worker);
+  const auto [entry, is_new] = links_.try_emplace(key, static_cast<int32_t>(model_.links.size()));
+  if (!is_new) return entry->second;
+  const LinkCost cost = costs_.Link(from_worker, to_worker);
+  StepLink link;
+  link.name = crosses ? absl::StrCat("host ", from_host, " -> host ", to_host)
+                      : absl::StrCat("worker ", from_worker, " -> worker ", to_worker);
+  link.latency_seconds = cost.latency_seconds;
+  link.bytes_per_second = cost.bytes_per_second;
+  link.from_host = from_host;
+  link.to_host = to_host;
+  if (crosses) link.lanes = costs_.profile().link(from_worker, to_worker).rails;
+  model_.links.push_back(std::move(link));
+  return entry->second;
+}
+
+int32_t ModelTables::ChannelOf(const Channel& channel, int64_t bytes) {
+  const auto [entry, is_new] = channels_.try_emplace({channel.id.value, bytes},
+                                                     static_cast<int32_t>(model_.channels.size()));
+  if (!is_new) return entry->second;
+  const int from = WorkerOf(channel.from);
+  const int to = WorkerOf(channel.to);
+  const LinkCost cost = costs_.Link(from, to);
+  StepChannel made;
+  made.name = model_.AddName(channel.value);
+  made.number = channel.id.value;
+  made.from = channel.from.value;
+  made.to = channel.to.value;
+  made.link = LinkOf(from, to);
+  made.bytes = bytes;
+  const auto credits = credits_.find(channel.id.value);
+  made.credits = credits == credits_.end() ? 1 : credits->second;
+  made.send_seconds = cost.send_seconds;
+  made.receive_seconds = cost.receive_seconds;
+  model_.channels.push_back(made);
+  return entry->second;
+}
+
+std::string ModelTables::Signature(const Graph& graph, const Node& node,
+                                   const std::vector<int>& workers) const {
+  // Hosts are alike where the profile knows no single links.
+  const bool alike = costs_.profile().links.empty();
+  std::map<int, int> seen;
+  std::string places;
+  for (const int worker : workers) {
+    const int host = costs_.host(worker);
+    const int place =
+        alike ? seen.try_emplace(host, static_cast<int>(seen.size())).first->second : host;
+    absl::StrAppend(&places, costs_.profile().device_of[worker], "@", place, ",");
+  }
+  const std::vector<int64_t> group = node.attributes.Ints("group");
+  const auto root = std::find(group.begin(), group.end(), node.attributes.Int("root", group[0]));
+  return absl::StrCat(node.op, "|", node.attributes.String("algorithm", ""), "|",
+                      node.attributes.Int("total_blocks", 0), "|",
+                      absl::StrJoin(node.attributes.Ints("sizes"), ","), "|",
+                      absl::StrJoin(node.attributes.Ints("split_sizes"), ","), "|",
+                      root - group.begin(), "|", WholeText(graph, node), "|", places);
+}
+
+double ModelTables::SecondsOf(const Graph& graph, const Node& node,
+                              const std::vector<NodeCollective>& members,
+                              const std::vector<int>& workers) const {
+  const int64_t element_bytes = DTypeBytes(members.front().dtype, 1);
+  const double bytes = static_cast<double>(element_bytes);
+  if (workers.size() > kMostPlayed) {
+    if (node.op == "AllReduce" && node.attributes.String("algorithm", "") != "tree_ordered") {
+      AllReduceTask task;
+      task.members = static_cast<int>(workers.size());
+      for (const int worker : workers) task.hosts.push_back(costs_.host(worker));
+      task.elements = members.front().schedule.buffer_elements.front();
+      task.element_bytes = element_bytes;
+      return costs_.AllReduceSeconds(task, workers);
+    }
+    if (node.op == "AllGather") {
+      return costs_.RingSeconds(
+          bytes * static_cast<double>(ElementsOf(graph, node.outputs.front())), workers);
+    }
+    if (node.op == "ReduceScatter") {
+      return costs_.RingSeconds(bytes * static_cast<double>(ElementsOf(graph, node.inputs.front())),
+                                workers);
+    }
+  }
+  std::vector<CollectiveSchedule> schedules;
+  for (const NodeCollective& member : members) schedules.push_back(member.schedule);
+  return costs_.CollectiveSeconds(schedules, element_bytes, workers);
+}
+
+absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node& node,
+                                                  bool beside) {
+  const std::vector<int64_t> group = node.attributes.Ints("group");
+  std::vector<int> workers;
+  for (const int64_t member : group) {
+    workers.push_back(WorkerOf(RankId(static_cast<int32_t>(member))));
+  }
+  const std::string signature = Signature(graph, node, workers);
+  const std::string key = absl::StrCat(beside ? "beside|" : "", absl::StrJoin(group, ","), "|",
+                                       node.name, "|", signature);
+  const auto [entry, is_new] =
+      collectives_.try_emplace(key, static_cast<int32_t>(model_.collectives.size()));
+  if (!is_new) return entry->second;
+  StepCollective made;
+  made.name = model_.AddName(node.name);
+  std::vector<NodeCollective> members;
+  std::map<int32_t, int64_t> link_bytes;
+  for (size_t m = 0; m < group.size(); ++m) {
+    const RankId rank(static_cast<int32_t>(group[m]));
+    WEFT_ASSIGN_OR_RETURN(NodeCollective member, CollectiveOfNode(graph, node, rank));
+    made.members.push_back(rank.value);
+    made.member_bytes.push_back(member.sent_bytes());
+    for (const CollectiveStep& step : member.schedule.steps) {
+      if (step.kind != CollectiveStep::Kind::kSend) continue;
+      link_bytes[LinkOf(workers[m], workers[static_cast<size_t>(step.peer)])] +=
+          DTypeBytes(member.dtype, step.source.count);
+    }
+    members.push_back(std::move(member));
+  }
+  made.link_bytes.assign(link_bytes.begin(), link_bytes.end());
+  const auto [seconds, is_unknown] = seconds_.try_emplace(signature, 0);
+  if (is_unknown) seconds->second = SecondsOf(graph, node, members, workers);
+  made.seconds = seconds->second;
+  model_.collectives.push_back(std::move(made));
+  return entry->second;
+}
+
+}  // namespace weft
