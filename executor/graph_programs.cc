@@ -1,8 +1,11 @@
 #include "executor/graph_programs.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -41,6 +44,12 @@ class CallInputs final : public InputSource {
     const Tensor& tensor = inputs_->at(input.name).tensor();
     if (tensor.bytes() > 0) std::memcpy(target, tensor.raw_data(), tensor.bytes());
     return absl::OkStatus();
+  }
+  std::span<const std::byte> Lend(int64_t, const FeedInput& input, int64_t, int64_t) override {
+    const Tensor& tensor = inputs_->at(input.name).tensor();
+    const auto* const data = static_cast<const std::byte*>(tensor.raw_data());
+    if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) return {};
+    return {data, tensor.bytes()};
   }
   absl::StatusOr<Value> TakeValue(const FeedInput& input) override {
     return inputs_->at(input.name);

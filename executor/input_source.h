@@ -2,8 +2,10 @@
 #ifndef WEFT_EXECUTOR_INPUT_SOURCE_H_
 #define WEFT_EXECUTOR_INPUT_SOURCE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,6 +26,13 @@ class InputSource {
   // name file, record and what to do.
   virtual absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                             void* target) = 0;
+  // Memory on the host that holds what Fill would write and stays as it is until the step has
+  // ended, aligned to kAlignment; empty: there is none, and Fill must be called.
+  virtual std::span<const std::byte> Lend(int64_t step, const FeedInput& input, int64_t first,
+                                          int64_t count) {
+    (void)step, (void)input, (void)first, (void)count;
+    return {};
+  }
   // The value of an input whose size or kind is not known ahead (a sequence, strings), whole.
   virtual absl::StatusOr<Value> TakeValue(const FeedInput& input) {
     return absl::UnimplementedError(

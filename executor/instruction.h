@@ -19,7 +19,8 @@ struct Instruction {
   std::vector<void*> outputs;
   int handle = -1;
   int feed = -1;
-  int64_t first = 0;  // as in LoweredInstruction
+  BufferIndex filled = kNoBuffer;  // kFill: outputs[0]
+  int64_t first = 0;               // as in LoweredInstruction
   int64_t count = 0;
   int64_t elements = 0;
   int64_t bytes = 0;

@@ -12,6 +12,8 @@
 #include "executor/graph_programs.h"
 #include "executor/instruction.h"
 #include "executor/lowering.h"
+#include "executor/movable_buffers.h"
+#include "executor/numerics_check.h"
 #include "executor/value_slots.h"
 #include "executor/wait_note.h"
 #include "platform/status.h"
@@ -45,6 +47,7 @@ class CompiledStep final : public StepProgram {
         total_micro_batches_(partition.total_micro_batches),
         own_bodies_(std::move(own_bodies)),
         slots_(environment),
+        movable_(step_),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
   ~CompiledStep() override {
@@ -75,11 +78,12 @@ class CompiledStep final : public StepProgram {
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
   absl::Status RunHostOperation(Instruction& instruction, void* const* buffers);
+  absl::Status Fill(const Instruction& instruction, void* target);
   absl::Status Guard(const Instruction& instruction, const void* data);
-  absl::Status CheckNumerics(const Instruction& instruction);
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
   std::string DescribeLargestValue() const;
+  absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
 
   const ExecutorEnvironment environment_;
@@ -88,7 +92,8 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<BodyRunner> own_bodies_;  // unless the environment has one
   LoweredStep step_;
   ValueSlots slots_;
-  Arena own_arena_;  // unless the environment has one
+  MovableBuffers movable_;  // none where the host cannot reach the device's memory
+  Arena own_arena_;         // unless the environment has one
   Arena& arena_;
   void* arena_memory_ = nullptr;  // that the addresses are in
   bool prepared_ = false;
@@ -118,6 +123,7 @@ Instruction CompiledStep::BuildInstruction(const LoweredInstruction& lowered) co
   instruction.kernel = lowered.kernel;
   instruction.handle = lowered.handle;
   instruction.feed = lowered.feed;
+  if (lowered.code == OpCode::kFill) instruction.filled = lowered.outputs[0];
   instruction.first = lowered.first;
   instruction.count = lowered.count;
   instruction.elements = lowered.elements;
@@ -216,6 +222,7 @@ absl::Status CompiledStep::Build(LoweredStep step) {
     if (instruction->code != OpCode::kSignal) awaited_next = instruction->code == OpCode::kAwait;
   }
   timings_.resize(step_.infos.size());
+  if (host_accessible_) movable_.Find(compute_, communication_list_);
   return BuildStreams();
 }
 
@@ -283,6 +290,7 @@ absl::Status CompiledStep::Prepare() {
   for (size_t i = 0; i < communication_list_.size(); ++i) {
     SetAddresses(communication_list_[i], step_.communication[i], arena);
   }
+  movable_.Reset(arena);
   arena_memory_ = arena;
   prepared_ = true;
   return absl::OkStatus();
@@ -379,8 +387,7 @@ absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* cons
   const MessageKey key{current_step_, instruction.micro_batch};
   switch (instruction.code) {
     case OpCode::kFill:
-      return environment_.input->Fill(current_step_, step_.feeds[instruction.feed],
-                                      instruction.first, instruction.count, buffers[0]);
+      return Fill(instruction, buffers[0]);
     case OpCode::kSend:
       return environment_.communicator->Send(instruction.handle, key, buffers[0]);
     case OpCode::kReceive:
@@ -390,6 +397,26 @@ absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* cons
     default:
       return Guard(instruction, buffers[0]);
   }
+}
+
+// Writes the rows to `target`, or has their readers read them where they are.
+absl::Status CompiledStep::Fill(const Instruction& instruction, void* target) {
+  InputSource& source = *environment_.input;
+  const FeedInput& feed = step_.feeds[instruction.feed];
+  const BufferIndex buffer = instruction.filled;
+  const int64_t bytes = movable_.BytesOfInput(buffer);
+  if (bytes > 0) {
+    const std::span<const std::byte> lent =
+        source.Lend(current_step_, feed, instruction.first, instruction.count);
+    if (static_cast<int64_t>(lent.size()) >= bytes) {
+      // Nobody but this instruction writes there.
+      movable_.Move(buffer, const_cast<std::byte*>(lent.data()));
+      return absl::OkStatus();
+    }
+    movable_.Move(buffer, nullptr);
+    target = movable_.AddressOf(buffer);
+  }
+  return source.Fill(current_step_, feed, instruction.first, instruction.count, target);
 }
 
 absl::Status CompiledStep::Guard(const Instruction& instruction, const void* data) {
@@ -433,34 +460,6 @@ absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Stat
     absl::StrAppend(&where, ", input '", step_.feeds[instruction.feed].name, "'");
   }
   return Annotate(WithWaitPlace(status, place), where);
-}
-
-absl::Status CompiledStep::CheckNumerics(const Instruction& instruction) {
-  if (instruction.info < 0 || instruction.code != OpCode::kKernel) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
-  const InstructionInfo& info = step_.infos[instruction.info];
-  for (size_t i = 0; i < instruction.outputs.size(); ++i) {
-    if (instruction.outputs[i] == nullptr || !IsFloatingPoint(info.output_dtypes[i])) continue;
-    const void* data = instruction.outputs[i];
-    std::shared_ptr<Buffer> copy;
-    if (!host_accessible_) {
-      const auto bytes =
-          static_cast<size_t>(DTypeBytes(info.output_dtypes[i], info.output_elements[i]));
-      WEFT_ASSIGN_OR_RETURN(copy, CpuDevice().Allocate(std::max<size_t>(bytes, 1)));
-      WEFT_RETURN_IF_ERROR(
-          environment_.device->CopyToHost(*compute_stream_, data, copy->data(), bytes));
-      WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
-      data = copy->data();
-    }
-    const int64_t at = FindNonFinite(info.output_dtypes[i], info.output_elements[i], data);
-    if (at >= 0) {
-      return absl::OutOfRangeError(
-          absl::StrCat("output ", i, " has a NaN or infinity at element ", at,
-                       "; this is the first node that made one; try a smaller learning rate, or "
-                       "look at its inputs"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CompiledStep::WriteScalars(const StepOptions& options) {
@@ -511,11 +510,33 @@ absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
     if (status.ok() && !host_accessible_ && instruction.code != OpCode::kAwait) {
       status = compute_stream_->Synchronize(kDeviceTimeout);
     }
-    if (status.ok() && options.check_numerics) status = CheckNumerics(instruction);
+    if (status.ok() && options.check_numerics && instruction.info >= 0 &&
+        instruction.code == OpCode::kKernel) {
+      status = CheckOutputsFinite(instruction, step_.infos[instruction.info], *environment_.device,
+                                  *compute_stream_, kDeviceTimeout);
+    }
     if (!status.ok()) return Fail(instruction, status);
     if (statistics_enabled_ && instruction.info >= 0) {
       timings_[instruction.info].calls += 1;
       timings_[instruction.info].nanoseconds += clock.MonotonicNanos() - begin;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Tensors for the reports; those that can are made right there.
+absl::Status CompiledStep::PlaceReports(StepResult& result) {
+  for (const LoweredReport& report : step_.reports) {
+    if (report.slot != kNoSlot) continue;
+    Tensor& tensor = result.reports[report.name];
+    const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
+                          tensor.dtype() == report.dtype && tensor.shape() == report.shape;
+    if (!reusable) {
+      WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
+    }
+    const int64_t bytes = movable_.BytesOfReport(report.buffer);
+    if (bytes > 0 && bytes <= static_cast<int64_t>(tensor.bytes())) {
+      movable_.Move(report.buffer, tensor.raw_data());
     }
   }
   return absl::OkStatus();
@@ -528,12 +549,8 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
       continue;
     }
     Tensor& tensor = result.reports[report.name];
-    const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
-                          tensor.dtype() == report.dtype && tensor.shape() == report.shape;
-    if (!reusable) {
-      WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
-    }
-    const void* source = step_.buffers.AddressIn(report.buffer, arena_memory_);
+    const void* const source = movable_.AddressOf(report.buffer);
+    if (source == tensor.raw_data()) continue;
     WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
                                                          tensor.raw_data(), tensor.bytes()));
   }
@@ -545,6 +562,7 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
   current_step_ = options.step;
   guard_failed_ = false;
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
+  WEFT_RETURN_IF_ERROR(PlaceReports(result));
   if (communication_ != nullptr) communication_->StartStep();
   absl::Status status = Play(options);
   if (status.ok()) status = compute_stream_->Synchronize(kDeviceTimeout);
