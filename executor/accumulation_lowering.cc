@@ -1,6 +1,5 @@
 // The part of LoweringState that sums over micro-batches, and the end of the step.
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <set>
 
@@ -8,6 +7,7 @@
 #include "executor/collective_lowering.h"
 #include "executor/lowering_state.h"
 #include "executor/node_context.h"
+#include "graph/schedule/end_order.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -124,12 +124,12 @@ absl::Status LoweringState::LowerEnd() {
           absl::StrCat("the sum '", block.block->end_input, "' is not complete before the update"));
     }
   }
-  WEFT_ASSIGN_OR_RETURN(std::vector<NodeId> order, partition_.end.TopologicalOrder());
-  std::vector<bool> done(partition_.end.node_capacity(), false);
-  WEFT_RETURN_IF_ERROR(LowerGuardFirst(end_, order, done));
-  for (NodeId id : order) {
-    if (!done[id.value]) WEFT_RETURN_IF_ERROR(LowerNode(end_, partition_.end.node(id)));
+  WEFT_ASSIGN_OR_RETURN(const EndOrder order, OrderOfEnd(partition_));
+  for (size_t i = 0; i < order.nodes.size(); ++i) {
+    if (i == order.before_guard) WEFT_RETURN_IF_ERROR(LowerGuard(end_));
+    WEFT_RETURN_IF_ERROR(LowerNode(end_, partition_.end.node(order.nodes[i])));
   }
+  if (order.before_guard == order.nodes.size()) WEFT_RETURN_IF_ERROR(LowerGuard(end_));
   WEFT_RETURN_IF_ERROR(BindUpdates(end_));
   WEFT_RETURN_IF_ERROR(BindReports(end_));
   if (awaited_ < static_cast<int>(step_.communication.size())) {
@@ -139,49 +139,11 @@ absl::Status LoweringState::LowerEnd() {
   return WaitForSends();
 }
 
-// Everything the guard depends on, and then the guard, before any update.
-absl::Status LoweringState::LowerGuardFirst(Scope& scope, const std::vector<NodeId>& order,
-                                            std::vector<bool>& done) {
+// Before any update.
+absl::Status LoweringState::LowerGuard(Scope& scope) {
   if (partition_.guard.empty()) return absl::OkStatus();
   const Graph& graph = *scope.graph;
   const std::optional<ValueId> guard = graph.FindValue(partition_.guard);
-  if (!guard) {
-    return absl::InternalError(
-        absl::StrCat("the end graph has no value '", partition_.guard, "' to guard"));
-  }
-  std::set<NodeId> needed;
-  std::vector<ValueId> pending = {*guard};
-  while (!pending.empty()) {
-    const ValueDef& value = graph.value(pending.back());
-    pending.pop_back();
-    if (value.source != ValueSource::kNode || !needed.insert(value.producer).second) continue;
-    for (ValueId input : graph.node(value.producer).inputs) {
-      if (input.valid()) pending.push_back(input);
-    }
-  }
-  // What comes before the last of them runs too (another rank's guard may wait for what it sends),
-  // but nothing that makes a variable's new value, or reads one.
-  std::set<ValueId> late;
-  for (const Variable& variable : graph.variables()) {
-    if (variable.update.valid() && graph.value(variable.update).source == ValueSource::kNode) {
-      late.insert(variable.update);
-    }
-  }
-  const auto is_late = [&late](ValueId value) { return late.contains(value); };
-  size_t missing = needed.size();
-  for (NodeId id : order) {
-    if (missing == 0) break;
-    const Node& node = graph.node(id);
-    if (!needed.contains(id) && (std::any_of(node.outputs.begin(), node.outputs.end(), is_late) ||
-                                 std::any_of(node.inputs.begin(), node.inputs.end(), is_late))) {
-      std::copy_if(node.outputs.begin(), node.outputs.end(), std::inserter(late, late.end()),
-                   [](ValueId output) { return output.valid(); });
-      continue;
-    }
-    WEFT_RETURN_IF_ERROR(LowerNode(scope, node));
-    done[id.value] = true;
-    if (needed.contains(id)) --missing;
-  }
   WEFT_ASSIGN_OR_RETURN(BufferIndex buffer, BufferOf(scope, *guard));
   WEFT_RETURN_IF_ERROR(EmitWaits({buffer}));
   // The first instruction that may fail without ending the job; `Run` relies on it being in the

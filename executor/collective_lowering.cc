@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/node_context.h"
+#include "graph/schedule/end_order.h"
 #include "graph/schedule/node_collective.h"
 #include "platform/status_macros.h"
 
@@ -119,24 +120,12 @@ absl::StatusOr<CollectiveLowering::Region> CollectiveLowering::ReserveAllReduce(
 
 absl::Status CollectiveLowering::ReserveAsync() {
   const Graph& graph = state_.partition_.end;
-  std::map<std::string, int> blocks;
-  for (const Accumulation& accumulation : state_.partition_.accumulations) {
-    for (const Accumulation::Block& block : accumulation.blocks) blocks[block.end_input] = 0;
-  }
-  const auto uses = graph.BuildUses();
-  WEFT_ASSIGN_OR_RETURN(std::vector<NodeId> order, graph.TopologicalOrder());
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> beside,
+                        CollectivesBesideMicroBatches(state_.partition_));
   beside_compute_ = true;
   std::vector<BufferIndex> scratch;  // one for all: the thread plays one collective at a time
-  for (NodeId id : order) {
+  for (NodeId id : beside) {
     const Node& node = graph.node(id);
-    if (node.schema == nullptr || node.schema->op_class() != OpClass::kCommunication ||
-        node.op != "AllReduce") {
-      continue;
-    }
-    const bool sums_only = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId in) {
-      return blocks.contains(graph.value(in).name) && uses[in.value].size() == 1;
-    });
-    if (!sums_only) continue;
     WEFT_ASSIGN_OR_RETURN(Region region, ReserveAllReduce(graph, node));
     for (size_t i = 0; i < region.scratch.size(); ++i) {
       if (i == scratch.size()) scratch.push_back(region.scratch[i]);

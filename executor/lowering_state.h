@@ -111,8 +111,7 @@ class LoweringState {
   absl::Status AddLeaf(OpenBlock& block, BufferIndex leaf);
   void EmitAdd(const OpenBlock& block, BufferIndex from, BufferIndex into);
 
-  absl::Status LowerGuardFirst(Scope& scope, const std::vector<NodeId>& order,
-                               std::vector<bool>& done);
+  absl::Status LowerGuard(Scope& scope);
   absl::Status BindUpdates(Scope& scope);
   absl::Status BindReports(Scope& scope);
   // A variable that becomes the old value of another changing one (a swap) gets it from a copy.

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/channel_credits.h"
 #include "graph/schedule/schedule_player.h"
 #include "graph/verifier.h"
+#include "placement/partition_credits.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -145,44 +145,29 @@ class PipelineChannels {
       if (listed == channels.end()) continue;
       ScheduleChannel& channel = channels_[number];
       channel.name = listed->second->value;
-      listed_[number] = listed->second;
       (sends ? channel.from : channel.to) = node.stage.value;
       (sends ? channel.from_kind : channel.to_kind) =
           node.phase == Phase::kForward ? Action::Kind::kForward : Action::Kind::kBackward;
     }
   }
 
-  // With the credits that such an inbox gives them.
-  std::vector<ScheduleChannel> Finish(const InboxLimits& inbox) const {
-    struct Round {
-      uint64_t bytes = 0;
-      size_t channels = 0;
-    };
-    std::map<std::pair<RankId, RankId>, Round> rounds;  // by from, to
-    for (const auto& [number, channel] : listed_) {
-      Round& round = rounds[{channel->from, channel->to}];
-      round.bytes +=
-          static_cast<uint64_t>(DTypeBytes(channel->dtype, channel->shape.num_elements()));
-      ++round.channels;
-    }
+  std::vector<ScheduleChannel> Finish(const std::map<int32_t, int>& credits) const {
     std::vector<ScheduleChannel> channels;
     for (const auto& [number, channel] : channels_) {
       channels.push_back(channel);
-      const Channel& listed = *listed_.at(number);
-      const Round& round = rounds.at({listed.from, listed.to});
-      channels.back().credits = ChannelCredits(inbox, round.bytes, round.channels);
+      channels.back().credits = credits.at(static_cast<int32_t>(number));
     }
     return channels;
   }
 
  private:
   std::map<int64_t, ScheduleChannel> channels_;  // by number
-  std::map<int64_t, const Channel*> listed_;     // the same channels in their partition
 };
 
 // Every pipeline is played once, with its channels and their credits.
 absl::Status CheckActions(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   const Mesh& mesh = partitions.front().mesh;
+  const std::map<int32_t, int> credits = CreditsOfChannels(partitions, inbox);
   for (int replica = 0; replica < mesh.data; ++replica) {
     std::vector<ActionList> lists;
     PipelineChannels channels;
@@ -194,7 +179,7 @@ absl::Status CheckActions(const std::vector<Partition>& partitions, const InboxL
       channels.Add(partition);
       options.micro_batches = static_cast<int>(partition.micro_batches.size());
     }
-    options.channels = channels.Finish(inbox);
+    options.channels = channels.Finish(credits);
     const absl::Status status = ValidateActions(lists, options);
     if (!status.ok()) {
       return absl::InvalidArgumentError(
