@@ -49,7 +49,7 @@ absl::StatusOr<MaybeInts> SlicedAxes(InferenceContext& context, size_t entries, 
 }
 
 // How many axes are sliced; nullopt when not even that is known. InvalidArgument when starts and
-// ends differ in length.
+// ends differ in length, or are longer than the input has axes: a file may declare any length.
 absl::StatusOr<std::optional<size_t>> SliceEntries(InferenceContext& context) {
   std::optional<size_t> entries;
   for (int i = 1; i <= 2; ++i) {
@@ -61,6 +61,11 @@ absl::StatusOr<std::optional<size_t>> SliceEntries(InferenceContext& context) {
                                         *entries, " and ", length, " elements"));
     }
     entries = length;
+  }
+  if (const int rank = context.InputShape(0).rank();
+      entries.value_or(0) > static_cast<size_t>(rank)) {
+    return context.Error(absl::StrCat("starts and ends have ", *entries,
+                                      " elements, but the input has ", rank, " axes"));
   }
   return entries;
 }

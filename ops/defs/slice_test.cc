@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/gradient_checker.h"
@@ -102,7 +103,20 @@ TEST(SliceTest, RefusesListsThatDoNotFit) {
   EXPECT_TRUE(refused(SliceCase(Digits(4), {0}, {1}, {1}), "axis 1 is outside [-1, 1)"));
   EXPECT_TRUE(refused(SliceCase(Digits(4).Reshaped({2, 2}), {0, 0}, {1, 1}, {0, -2}),
                       "axis 0 is sliced twice"));
-  EXPECT_TRUE(refused(SliceCase(Digits(4), {0, 0}, {1, 1}), "axis 1 is outside"));
+  EXPECT_TRUE(refused(SliceCase(Digits(4), {0, 0}, {1, 1}),
+                      "starts and ends have 2 elements, but the input has 1 axes"));
+}
+
+// A fuzzer's find: a file declared 'starts' to have 2^40 elements, and so many were reserved.
+TEST(SliceTest, RefusesADeclaredLengthThatNoSliceHas) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, Shape{20, 10}});
+  const ValueType list{ValueKind::kTensor, DType::kInt64, Shape{int64_t{1} << 40}};
+  GraphBuilder builder(graph);
+  builder.Op("Slice", {x, graph.AddInput("starts", list), graph.AddInput("ends", list)});
+  EXPECT_EQ(builder.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(builder.status().message()),
+              ::testing::HasSubstr("1099511627776 elements, but the input has 2 axes"));
 }
 
 TEST(SliceTest, Gradient) {
