@@ -37,6 +37,7 @@ absl::StatusOr<int> StageOfWorker(const std::string& pattern, const std::string&
   }
   const int worker = static_cast<int>(found - names.begin());
   const auto rank = std::find(plan.workers.begin(), plan.workers.end(), worker);
+  if (rank == plan.workers.end()) return error("names a worker that the plan does not use");
   return plan.mesh.CoordinateOf(RankId(static_cast<int>(rank - plan.workers.begin()))).pipeline;
 }
 

@@ -65,30 +65,44 @@ void CompleteHosts(const ClusterSpec& cluster, Plan& plan) {
   }
 }
 
+// Some of the cluster's workers, each once: those that plan.workers names, or all.
+absl::Status CheckWorkers(int cluster_size, const Plan& plan) {
+  std::set<int> distinct;
+  for (const int worker : plan.workers) {
+    if (worker < 0 || worker >= cluster_size) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan uses worker ", worker,
+                                                     ", but the cluster has workers 0 to ",
+                                                     cluster_size - 1));
+    }
+    if (!distinct.insert(worker).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan uses worker ", worker, " for two ranks"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CompleteMesh(const ClusterSpec& cluster, Plan& plan) {
-  const int workers = static_cast<int>(cluster.workers.size());
-  if (workers == 0) return absl::InvalidArgumentError("the cluster has no workers");
+  const int all = static_cast<int>(cluster.workers.size());
+  if (all == 0) return absl::InvalidArgumentError("the cluster has no workers");
+  const int workers = plan.workers.empty() ? all : static_cast<int>(plan.workers.size());
   if (plan.mesh.size() == 1) plan.mesh.data = workers;
   if (plan.mesh.size() != workers) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan's mesh ", plan.mesh.ToString(),
-                                                   " needs ", plan.mesh.size(),
-                                                   " workers, but the cluster has ", workers));
+    return absl::InvalidArgumentError(
+        plan.workers.empty()
+            ? absl::StrCat("the plan's mesh ", plan.mesh.ToString(), " needs ", plan.mesh.size(),
+                           " workers, but the cluster has ", workers,
+                           "; a plan file may name those to use: workers: [0, 1]")
+            : absl::StrCat("the plan's mesh ", plan.mesh.ToString(), " needs ", plan.mesh.size(),
+                           " workers, but the plan names ", workers));
   }
   if (plan.workers.empty()) {
     plan.workers.resize(workers);
     std::iota(plan.workers.begin(), plan.workers.end(), 0);
   }
-  std::set<int> distinct(plan.workers.begin(), plan.workers.end());
-  const bool fits = static_cast<int>(plan.workers.size()) == workers &&
-                    static_cast<int>(distinct.size()) == workers && *distinct.begin() == 0 &&
-                    *distinct.rbegin() == workers - 1;
-  if (fits) {
-    CompleteHosts(cluster, plan);
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("the plan's ", plan.workers.size(),
-                                                 " workers do not name each of the cluster's ",
-                                                 workers, " workers once"));
+  WEFT_RETURN_IF_ERROR(CheckWorkers(all, plan));
+  CompleteHosts(cluster, plan);
+  return absl::OkStatus();
 }
 
 // The fewest micro-batches of which each replica gets exactly its share.
@@ -121,7 +135,8 @@ void CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
     return;
   }
   int least = 0;
-  for (const WorkerSpec& worker : cluster.workers) {
+  for (const int rank_worker : plan.workers) {
+    const WorkerSpec& worker = cluster.workers[rank_worker];
     if (worker.threads == 0) continue;
     least = least == 0 ? worker.threads : std::min(least, worker.threads);
   }

@@ -19,11 +19,11 @@ namespace weft {
 uint64_t GraphDigest(const Graph& graph);
 
 // Fills in what `plan` leaves open, for this graph and cluster: digests (FailedPrecondition naming
-// both when it has others), data parallelism over all workers when no mesh was given (mesh all 1
-// and several workers), ranks' workers, stages (balanced by FLOPs over the forward nodes in
-// topological order, cut where the fewest bytes cross), micro-batches (REQUIRES strict: as given),
-// threads, and the prediction but for what is sent (placement/traffic_prediction.h). Errors when
-// mesh and cluster do not fit, with both numbers.
+// both when it has others), data parallelism over all workers, or those that the plan names, when
+// no mesh was given (mesh all 1 and several workers), ranks' workers, stages (balanced by FLOPs
+// over the forward nodes in topological order, cut where the fewest bytes cross), micro-batches
+// (REQUIRES strict: as given), threads, and the prediction but for what is sent
+// (placement/traffic_prediction.h). Errors when mesh and cluster do not fit, with both numbers.
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch);
 

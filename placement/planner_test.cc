@@ -82,12 +82,40 @@ TEST_F(PlannerTest, RanksHaveTheHostsOfTheirWorkers) {
 
 TEST_F(PlannerTest, MeshAndClusterMustFit) {
   BuildChain({8, 8, 8});
-  EXPECT_EQ(Complete(3, WithMesh({2, 1, 1})).status().message(),
-            "the plan's mesh dp=2 x tp=1 x pp=1 needs 2 workers, but the cluster has 3");
+  EXPECT_EQ(
+      Complete(3, WithMesh({2, 1, 1})).status().message(),
+      "the plan's mesh dp=2 x tp=1 x pp=1 needs 2 workers, but the cluster has 3; a plan file "
+      "may name those to use: workers: [0, 1]");
   Plan plan = WithMesh({2, 1, 1});
   plan.workers = {0, 2};
-  EXPECT_THAT(std::string(Complete(2, plan).status().message()),
-              HasSubstr("do not name each of the cluster's 2 workers once"));
+  EXPECT_EQ(Complete(2, plan).status().message(),
+            "the plan uses worker 2, but the cluster has workers 0 to 1");
+  plan.workers = {1, 1};
+  EXPECT_EQ(Complete(2, plan).status().message(), "the plan uses worker 1 for two ranks");
+  plan.workers = {1};
+  EXPECT_EQ(Complete(2, plan).status().message(),
+            "the plan's mesh dp=2 x tp=1 x pp=1 needs 2 workers, but the plan names 1");
+}
+
+TEST_F(PlannerTest, APlanMayLeaveWorkersOut) {
+  BuildChain({8, 8, 8});
+  Plan plan;
+  plan.workers = {2, 0};
+  plan = *Complete(3, std::move(plan));
+  EXPECT_EQ(plan.mesh, (Mesh{2, 1, 1}));
+  EXPECT_THAT(plan.workers, ElementsAre(2, 0));
+  Plan alone;
+  alone.workers = {1};
+  EXPECT_EQ(Complete(3, std::move(alone))->mesh, (Mesh{1, 1, 1}));
+}
+
+TEST_F(PlannerTest, APinToAWorkerThatIsLeftOutIsRefused) {
+  BuildChain({8, 8, 8});
+  Plan plan = WithMesh({1, 1, 2});
+  plan.workers = {0, 1};
+  plan.pins = {{"fc1/*", "worker:2"}};
+  EXPECT_THAT(std::string(Complete(3, plan).status().message()),
+              HasSubstr("names a worker that the plan does not use"));
 }
 
 TEST_F(PlannerTest, StagesHaveEqualWork) {

@@ -14,14 +14,14 @@
 namespace weft {
 namespace {
 
-absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const JobSpec& spec) {
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const Plan& plan) {
   LocalClusterOptions options;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
   for (const OpLibrary& library : LoadedOpLibraries()) {
     options.command.insert(options.command.end(), {"--op_library", library.path});
   }
-  options.workers = static_cast<int>(spec.cluster.workers.size());
+  options.workers = static_cast<int>(plan.workers.size());
   return StartLocalCluster(RealProcessLauncher(), options);
 }
 
@@ -54,18 +54,17 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
   std::vector<WorkerClient*> clients;
   std::vector<std::string> addresses;
   if (flags.starts_processes() || flags.connects()) {
-    *console.err << (flags.connects() ? "waiting for " : "starting ") << spec.cluster.workers.size()
+    *console.err << (flags.connects() ? "waiting for " : "starting ") << job.plan.workers.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes = flags.connects() ? Connect(flags, spec, job) : StartProcesses(spec);
+    auto processes = flags.connects() ? Connect(flags, spec, job) : StartProcesses(job.plan);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
     addresses = group->processes_->addresses();
   } else {
-    group->threads_ =
-        std::make_unique<InProcessCluster>(static_cast<int>(spec.cluster.workers.size()),
-                                           NewDataSetFactory(RealFileSystem()), kVersion);
+    group->threads_ = std::make_unique<InProcessCluster>(
+        static_cast<int>(job.plan.workers.size()), NewDataSetFactory(RealFileSystem()), kVersion);
     clients = group->threads_->clients();
   }
   group->coordinator_ = std::make_unique<Coordinator>(std::move(clients));
