@@ -18,6 +18,12 @@ class NoEvaluator final : public NodeEvaluator {
 }  // namespace
 
 absl::StatusOr<Graph> GraphForSamples(const Graph& graph, int64_t samples) {
+  NoEvaluator evaluator;
+  return GraphForSamples(graph, samples, evaluator);
+}
+
+absl::StatusOr<Graph> GraphForSamples(const Graph& graph, int64_t samples,
+                                      NodeEvaluator& evaluator) {
   Specialization shapes;
   for (const ValueId id : graph.inputs()) {
     const SymbolicShape& shape = graph.value(id).type.shape;
@@ -30,7 +36,6 @@ absl::StatusOr<Graph> GraphForSamples(const Graph& graph, int64_t samples) {
     }
     shapes.input_shapes[graph.value(id).name] = Shape(dims);
   }
-  NoEvaluator evaluator;
   return Specialize(graph, shapes, evaluator);
 }
 

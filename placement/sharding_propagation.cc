@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "placement/conversions/conversion.h"
 #include "placement/graph_node_view.h"
 #include "placement/name_pattern.h"
 #include "placement/nearest_name.h"
 #include "placement/sharding_candidates.h"
+#include "placement/sharding_choice.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -41,7 +40,7 @@ class Propagator {
   Propagator(const Graph& graph, const PropagationOptions& options)
       : graph_(graph),
         options_(options),
-        uses_(graph.BuildUses()),
+        scorer_(graph, options.shards),
         accumulated_wish_(graph.value_capacity()) {
     decisions_.nodes.resize(graph.node_capacity());
     decisions_.values.resize(graph.value_capacity());
@@ -71,14 +70,10 @@ class Propagator {
   absl::Status Visit(const Node& node);
   absl::StatusOr<std::vector<AxisSharding>> WishesFor(const Node& node,
                                                       const NodeSharding& candidate) const;
-  double InputCost(ValueId value, const AxisSharding& from, const AxisSharding& to) const;
-  std::tuple<double, int> Score(const Node& node, const NodeSharding& candidate,
-                                const std::vector<AxisSharding>& current,
-                                const std::vector<AxisSharding>& wishes) const;
 
   const Graph& graph_;
   const PropagationOptions& options_;
-  const std::vector<std::vector<Graph::Use>> uses_;
+  const ShardingScorer scorer_;
   ShardingDecisions decisions_;
   // By ValueId of Accumulate outputs: how the variable lies that it leads to.
   std::vector<AxisSharding> accumulated_wish_;
@@ -161,44 +156,6 @@ absl::StatusOr<std::vector<AxisSharding>> Propagator::WishesFor(
   return wishes;
 }
 
-std::tuple<double, int> Propagator::Score(const Node& node, const NodeSharding& candidate,
-                                          const std::vector<AxisSharding>& current,
-                                          const std::vector<AxisSharding>& wishes) const {
-  double bytes = 0;
-  int conversions = 0;
-  bool passes_partial = false;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i].valid()) continue;
-    passes_partial |= candidate.inputs[i].is_partial();
-    if (current[i] == candidate.inputs[i]) continue;
-    if (graph_.value(node.inputs[i]).source == ValueSource::kConstant) continue;  // sliced ahead
-    bytes += InputCost(node.inputs[i], current[i], candidate.inputs[i]);
-    ++conversions;
-  }
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (!node.outputs[i].valid()) continue;
-    // What stays a sum of parts is summed later: count that as if it were done here.
-    const bool is_later = passes_partial && wishes[i].is_partial();
-    const AxisSharding to = is_later ? AxisSharding::Replicated() : wishes[i];
-    bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.outputs[i])), options_.shards,
-                             candidate.outputs[i], to);
-    if (wishes[i] != candidate.outputs[i]) ++conversions;
-  }
-  return {bytes, conversions};
-}
-
-// Bytes to convert a value for one reader.
-double Propagator::InputCost(ValueId value, const AxisSharding& from,
-                             const AxisSharding& to) const {
-  const double size = static_cast<double>(BytesOf(graph_, value));
-  if (!from.is_partial()) return ConversionBytes(size, options_.shards, from, to);
-  // Its readers share one sum; and a sum that is scattered is gathered later: count it as if it
-  // were made whole.
-  const AxisSharding whole = AxisSharding::Replicated();
-  const double readers = static_cast<double>(std::max<size_t>(1, uses_[value.value].size()));
-  return ConversionBytes(size, options_.shards, from, to.is_split() ? whole : to) / readers;
-}
-
 // An update runs as the variable lies that it changes: what it would make otherwise had to be
 // converted back, and state that is split over the data axis too cannot be.
 bool Propagator::KeepsVariables(const Node& node, const NodeSharding& candidate) const {
@@ -220,11 +177,11 @@ absl::Status Propagator::Visit(const Node& node) {
   const bool must_keep =
       std::any_of(candidates.begin(), candidates.end(),
                   [&](const NodeSharding& candidate) { return KeepsVariables(node, candidate); });
-  std::tuple<double, int> best = {std::numeric_limits<double>::infinity(), 0};
+  ShardingScore best = {std::numeric_limits<double>::infinity(), 0};
   for (NodeSharding& candidate : candidates) {
     if (must_keep && !KeepsVariables(node, candidate)) continue;
     WEFT_ASSIGN_OR_RETURN(const std::vector<AxisSharding> wishes, WishesFor(node, candidate));
-    const std::tuple<double, int> score = Score(node, candidate, current, wishes);
+    const ShardingScore score = scorer_.Score(node, candidate, current, wishes);
     if (score >= best) continue;
     best = score;
     decisions_.nodes[node.id.value] = std::move(candidate);

@@ -1,0 +1,386 @@
+#include "placement/search/coarse_model.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/schedule/action_list.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+using Kind = Action::Kind;
+
+// More buckets than this overlap no better.
+constexpr int kMostBuckets = 8;
+
+// Replicas that do the same.
+struct ReplicaClass {
+  std::vector<int> devices;  // of the profile, by place
+  int micro_batches = 0;
+  int replica = 0;  // one of them
+};
+
+class CoarseModelMaker {
+ public:
+  CoarseModelMaker(const StageFigures& figures, const PlanChoice& choice,
+                   const std::vector<int>& begins, const CostModel& cost,
+                   CollectiveCosts& collectives, int64_t bucket_bytes)
+      : figures_(figures),
+        choice_(choice),
+        begins_(begins),
+        cost_(cost),
+        collectives_(collectives),
+        bucket_bytes_(std::max<int64_t>(1, bucket_bytes)) {}
+
+  absl::StatusOr<StepModel> Run() {
+    FindClasses();
+    AddRanks();
+    AddDataCollectives();
+    AddChannels();
+    for (int place = 0; place < places(); ++place) WEFT_RETURN_IF_ERROR(AddRoutines(place));
+    return std::move(model_);
+  }
+
+ private:
+  int places() const { return choice_.mesh.pipeline; }
+  int stages() const { return choice_.num_stages(); }
+  int RankOf(size_t replica_class, int place) const {
+    return static_cast<int>(replica_class) * places() + place;
+  }
+  StepRank& Rank(size_t replica_class, int place) {
+    return model_.ranks[RankOf(replica_class, place)];
+  }
+  int64_t GradientBytes(int place) const;
+  int64_t SplitBytes(int place) const;
+  // The workers of all replicas at a place.
+  std::vector<int> DataGroup(int place) const;
+  int Buckets(int place) const;
+  StageFigure FigureOf(size_t replica_class, int stage) const;
+  // A collective of the tensor axis, of which the model has one member.
+  StepInstruction Tensor(size_t replica_class, int place, double seconds);
+  // A collective of the data axis at a place: its index in the ranks' tables.
+  int AddData(int place, const std::string& name, double seconds);
+  StepInstruction DataCollective(int place, const std::string& name, CollectiveKind kind,
+                                 int64_t bytes);
+
+  void FindClasses();
+  void AddRanks();
+  void AddDataCollectives();
+  void AddChannels();
+  void AddChannel(int from_stage, int to_stage, int64_t bytes, bool forward);
+  absl::Status AddRoutines(int place);
+  StepSegment Forward(size_t replica_class, int stage);
+  StepSegment Backward(size_t replica_class, int stage, bool with_weights, bool signals);
+  void AppendInParts(double seconds, int place, bool signals, StepSegment& segment) const;
+  StepSegment Update(size_t replica_class, int place);
+
+  const StageFigures& figures_;
+  const PlanChoice& choice_;
+  const std::vector<int>& begins_;
+  const CostModel& cost_;
+  CollectiveCosts& collectives_;
+  const int64_t bucket_bytes_;
+  std::vector<ReplicaClass> classes_;
+  std::map<std::pair<int, bool>, int> receives_;  // of a stage, forward or not: index in the table
+  std::map<std::pair<int, bool>, int> sends_;
+  std::map<int, std::vector<int>> bucket_jobs_;   // by place: indices in the ranks' tables
+  std::map<std::pair<int, double>, int> tensor_;  // (rank, seconds): index in its table
+  StepModel model_;
+};
+
+void CoarseModelMaker::FindClasses() {
+  for (int replica = 0; replica < choice_.mesh.data; ++replica) {
+    ReplicaClass wanted;
+    wanted.micro_batches = choice_.MicroBatchesOf(replica);
+    wanted.replica = replica;
+    for (int place = 0; place < places(); ++place) {
+      wanted.devices.push_back(cost_.profile().device_of[choice_.WorkerAt(replica, 0, place)]);
+    }
+    const bool known = std::any_of(classes_.begin(), classes_.end(), [&](const ReplicaClass& c) {
+      return c.devices == wanted.devices && c.micro_batches == wanted.micro_batches;
+    });
+    if (!known) classes_.push_back(std::move(wanted));
+  }
+}
+
+void CoarseModelMaker::AddRanks() {
+  for (const ReplicaClass& replica_class : classes_) {
+    for (int place = 0; place < places(); ++place) {
+      StepRank rank;
+      rank.worker = choice_.WorkerAt(replica_class.replica, 0, place);
+      rank.stage = place;
+      rank.overhead_seconds = cost_.step_seconds(rank.worker);
+      model_.ranks.push_back(std::move(rank));
+    }
+  }
+}
+
+int64_t CoarseModelMaker::GradientBytes(int place) const {
+  int64_t bytes = 0;
+  for (int stage = place; stage < stages(); stage += places()) {
+    bytes += figures_.GradientBytes(begins_[stage], begins_[stage + 1]);
+  }
+  return bytes;
+}
+
+int64_t CoarseModelMaker::SplitBytes(int place) const {
+  int64_t bytes = 0;
+  for (int stage = place; stage < stages(); stage += places()) {
+    bytes += figures_.SplitBytes(begins_[stage], begins_[stage + 1]);
+  }
+  return bytes;
+}
+
+std::vector<int> CoarseModelMaker::DataGroup(int place) const {
+  std::vector<int> group;
+  for (int replica = 0; replica < choice_.mesh.data; ++replica) {
+    group.push_back(choice_.WorkerAt(replica, 0, place));
+  }
+  return group;
+}
+
+int CoarseModelMaker::Buckets(int place) const {
+  const int64_t bytes = GradientBytes(place);
+  return static_cast<int>(
+      std::clamp<int64_t>((bytes + bucket_bytes_ - 1) / bucket_bytes_, 1, kMostBuckets));
+}
+
+StageFigure CoarseModelMaker::FigureOf(size_t replica_class, int stage) const {
+  const int device = classes_[replica_class].devices[stage % places()];
+  return figures_.Figure(begins_[stage], begins_[stage + 1], device);
+}
+
+int CoarseModelMaker::AddData(int place, const std::string& name, double seconds) {
+  StepCollective collective;
+  collective.name = model_.AddName(name);
+  collective.seconds = seconds;
+  const int32_t index = static_cast<int32_t>(model_.collectives.size());
+  int at = 0;
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    collective.members.push_back(RankOf(c, place));
+    Rank(c, place).collectives.push_back(index);
+    at = static_cast<int>(Rank(c, place).collectives.size()) - 1;
+  }
+  model_.collectives.push_back(std::move(collective));
+  return at;
+}
+
+// What the communication stream sums beside the backward pass. All ranks of a place have the same
+// table so far.
+void CoarseModelMaker::AddDataCollectives() {
+  if (choice_.mesh.data == 1 || choice_.zero >= 2) return;
+  for (int place = 0; place < places(); ++place) {
+    const int64_t bytes = GradientBytes(place);
+    if (bytes == 0) continue;
+    const int buckets = Buckets(place);
+    // Real buckets may be smaller: their overhead counts as often as there are.
+    const int64_t real = std::max<int64_t>(1, (bytes + bucket_bytes_ - 1) / bucket_bytes_);
+    const double each =
+        collectives_.Seconds({CollectiveKind::kAllReduce, bytes / real}, DataGroup(place));
+    for (int b = 0; b < buckets; ++b) {
+      const double seconds = each * static_cast<double>(real) / buckets;
+      bucket_jobs_[place].push_back(AddData(place, "all-reduce of gradients", seconds));
+    }
+  }
+}
+
+void CoarseModelMaker::AddChannels() {
+  for (int stage = 0; stage + 1 < stages(); ++stage) {
+    const PlanningCut& cut = figures_.Cut(begins_[stage + 1]);
+    AddChannel(stage, stage + 1, cut.forward_bytes, /*forward=*/true);
+    AddChannel(stage + 1, stage, cut.backward_bytes, /*forward=*/false);
+  }
+}
+
+void CoarseModelMaker::AddChannel(int from_stage, int to_stage, int64_t bytes, bool forward) {
+  const int from = from_stage % places();
+  const int to = to_stage % places();
+  if (from == to) return;
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    const LinkCost cost = cost_.Link(Rank(c, from).worker, Rank(c, to).worker);
+    StepLink link;
+    link.name = absl::StrCat(from_stage, " -> ", to_stage);
+    link.latency_seconds = cost.latency_seconds;
+    link.bytes_per_second = cost.bytes_per_second;
+    model_.links.push_back(std::move(link));
+    StepChannel channel;
+    channel.name = model_.AddName(forward ? "activations" : "gradients");
+    channel.from = RankOf(c, from);
+    channel.to = RankOf(c, to);
+    channel.link = static_cast<int32_t>(model_.links.size()) - 1;
+    channel.bytes = bytes;
+    channel.credits = 0;
+    channel.send_seconds = cost.send_seconds;
+    channel.receive_seconds = cost.receive_seconds;
+    const int32_t index = static_cast<int32_t>(model_.channels.size());
+    model_.channels.push_back(channel);
+    Rank(c, from).channels.push_back(index);
+    sends_[{from_stage, forward}] = static_cast<int>(Rank(c, from).channels.size()) - 1;
+    Rank(c, to).channels.push_back(index);
+    receives_[{to_stage, forward}] = static_cast<int>(Rank(c, to).channels.size()) - 1;
+  }
+}
+
+StepInstruction CoarseModelMaker::Tensor(size_t replica_class, int place, double seconds) {
+  const int rank = RankOf(replica_class, place);
+  const auto [known, is_new] = tensor_.try_emplace({rank, seconds}, 0);
+  if (is_new) {
+    StepCollective collective;
+    collective.name = model_.AddName("collectives of the tensor axis");
+    collective.members = {rank};
+    collective.seconds = seconds;
+    model_.ranks[rank].collectives.push_back(static_cast<int32_t>(model_.collectives.size()));
+    model_.collectives.push_back(std::move(collective));
+    known->second = static_cast<int>(model_.ranks[rank].collectives.size()) - 1;
+  }
+  return StepInstruction::Collective(known->second);
+}
+
+StepInstruction CoarseModelMaker::DataCollective(int place, const std::string& name,
+                                                 CollectiveKind kind, int64_t bytes) {
+  const double seconds = collectives_.Seconds({kind, bytes}, DataGroup(place));
+  return StepInstruction::Collective(AddData(place, name, seconds));
+}
+
+StepSegment CoarseModelMaker::Forward(size_t replica_class, int stage) {
+  const StageFigure figure = FigureOf(replica_class, stage);
+  const int place = stage % places();
+  StepSegment segment;
+  if (const auto receive = receives_.find({stage, true}); receive != receives_.end()) {
+    segment.push_back(StepInstruction::Receive(receive->second));
+  }
+  segment.push_back(StepInstruction::Compute(figure.forward));
+  if (figure.forward_collectives > 0) {
+    segment.push_back(Tensor(replica_class, place, figure.forward_collectives));
+  }
+  if (const auto send = sends_.find({stage, true}); send != sends_.end()) {
+    segment.push_back(StepInstruction::Send(send->second));
+  }
+  return segment;
+}
+
+// The sums of gradients may begin as the parts of the last backward pass end.
+void CoarseModelMaker::AppendInParts(double seconds, int place, bool signals,
+                                     StepSegment& segment) const {
+  const auto jobs = bucket_jobs_.find(place);
+  const int parts =
+      signals && jobs != bucket_jobs_.end() ? static_cast<int>(jobs->second.size()) : 1;
+  for (int part = 0; part < parts; ++part) {
+    segment.push_back(StepInstruction::Compute(seconds / parts));
+    if (signals) segment.push_back(StepInstruction::Signal(part + 1));
+  }
+}
+
+StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool with_weights,
+                                       bool signals) {
+  const StageFigure figure = FigureOf(replica_class, stage);
+  const int place = stage % places();
+  const double again = figures_.RecomputedShare(stage == stages() - 1) * figure.forward;
+  StepSegment segment;
+  if (again > 0) segment.push_back(StepInstruction::Compute(again));
+  if (const auto receive = receives_.find({stage, false}); receive != receives_.end()) {
+    segment.push_back(StepInstruction::Receive(receive->second));
+  }
+  const bool one_stage = stages() == 1;
+  // Where nobody waits for it, the backward pass is one run of nodes.
+  double rest = figure.backward - again;
+  if (one_stage && with_weights) {
+    rest += figure.weight_gradient;
+  } else {
+    segment.push_back(StepInstruction::Compute(rest));
+    rest = with_weights ? figure.weight_gradient : 0;
+  }
+  if (figure.backward_collectives > 0) {
+    segment.push_back(Tensor(replica_class, place, figure.backward_collectives));
+  }
+  if (const auto send = sends_.find({stage, false}); send != sends_.end()) {
+    segment.push_back(StepInstruction::Send(send->second));
+  }
+  if (with_weights) AppendInParts(rest, place, signals, segment);
+  return segment;
+}
+
+StepSegment CoarseModelMaker::Update(size_t replica_class, int place) {
+  StepSegment segment;
+  const auto jobs = bucket_jobs_.find(place);
+  if (jobs != bucket_jobs_.end()) {
+    segment.push_back(StepInstruction::Await(static_cast<int32_t>(jobs->second.size())));
+  }
+  double update = 0;
+  for (int stage = place; stage < stages(); stage += places()) {
+    update += FigureOf(replica_class, stage).update;
+  }
+  segment.push_back(StepInstruction::Compute(update));
+  return segment;
+}
+
+absl::Status CoarseModelMaker::AddRoutines(int place) {
+  const bool scatters = choice_.mesh.data > 1 && choice_.zero >= 2 && GradientBytes(place) > 0;
+  const bool gathers = choice_.mesh.data > 1 && choice_.zero >= 1 && SplitBytes(place) > 0;
+  StepInstruction scatter;
+  StepInstruction gather;
+  if (scatters) {
+    scatter = DataCollective(place, "reduce-scatter of gradients", CollectiveKind::kRing,
+                             GradientBytes(place));
+  }
+  if (gathers) {
+    gather =
+        DataCollective(place, "all-gather of parameters", CollectiveKind::kRing, SplitBytes(place));
+  }
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    WEFT_ASSIGN_OR_RETURN(const ActionList actions,
+                          MakeActions(choice_.schedule, places(), place, classes_[c].micro_batches,
+                                      /*training=*/true, choice_.chunks));
+    const bool splits = SplitsBackward(actions);
+    const Kind last_kind = splits ? Kind::kWeightGradient : Kind::kBackward;
+    const int last = classes_[c].micro_batches - 1;
+    StepRoutine routine;
+    for (const Action& action : actions) {
+      const int stage = action.chunk * places() + place;
+      // Of several chunks the first one's backward pass is the last.
+      const bool signals =
+          action.kind == last_kind && action.micro_batch == last && action.chunk == 0;
+      StepSegment segment;
+      switch (action.kind) {
+        case Kind::kBegin:
+          if (gathers && choice_.zero == 3) segment.push_back(gather);
+          break;
+        case Kind::kForward:
+          segment = Forward(c, stage);
+          break;
+        case Kind::kBackward:
+          segment = Backward(c, stage, !splits, signals);
+          break;
+        case Kind::kWeightGradient:
+          AppendInParts(FigureOf(c, stage).weight_gradient, place, signals, segment);
+          break;
+        case Kind::kUpdate:
+          if (scatters) segment.push_back(scatter);
+          for (const StepInstruction& one : Update(c, place)) segment.push_back(one);
+          if (gathers && choice_.zero < 3) segment.push_back(gather);
+          break;
+      }
+      routine.actions.push_back({action, model_.AddSegment(std::move(segment))});
+    }
+    if (const auto jobs = bucket_jobs_.find(place); jobs != bucket_jobs_.end()) {
+      int given = 0;
+      for (const int job : jobs->second) routine.jobs.push_back({job, ++given});
+    }
+    Rank(c, place).routine = static_cast<int32_t>(model_.routines.size());
+    model_.routines.push_back(std::move(routine));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StepModel> MakeCoarseModel(const StageFigures& figures, const PlanChoice& choice,
+                                          const std::vector<int>& begins, const CostModel& cost,
+                                          CollectiveCosts& collectives, int64_t bucket_bytes) {
+  return CoarseModelMaker(figures, choice, begins, cost, collectives, bucket_bytes).Run();
+}
+
+}  // namespace weft

@@ -1,0 +1,226 @@
+#include "placement/search/plan_evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "placement/graph_for_samples.h"
+#include "placement/search/coarse_model.h"
+#include "placement/search/tensor_split.h"
+#include "placement/simulation/simulator.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// A byte that a rank holds counts like so many seconds when the fastest split of a degree is to
+// split nothing: then the split that saves most memory is taken.
+constexpr double kSecondsPerKeptByte = 1;
+
+// At most so many seconds of a schedule of `micro_batches` steps of one second are idle, of
+// micro_batches + idle.
+double LeastIdle(const PlanChoice& choice) {
+  const double waits = choice.mesh.pipeline - 1;
+  if (choice.schedule == "interleaved") return waits / choice.chunks;
+  // Only the forward pass and the part of the backward pass that others wait for.
+  if (choice.schedule == "zero_bubble") return waits / 3;
+  return waits;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlanEvaluator>> PlanEvaluator::Create(const Graph& graph,
+                                                                     const CostModel& cost,
+                                                                     const SearchOptions& options,
+                                                                     NodeEvaluator& evaluator) {
+  std::unique_ptr<PlanEvaluator> created(new PlanEvaluator(graph, cost, options, evaluator));
+  WEFT_RETURN_IF_ERROR(created->Prepare());
+  return created;
+}
+
+absl::Status PlanEvaluator::Prepare() {
+  const int64_t batch = std::max<int64_t>(1, options_.global_batch);
+  WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(batch));
+  WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.most_units));
+  PlanningOptions planning;
+  planning.threads = options_.given.threads_per_worker;
+  auto whole = std::make_unique<PlanningGraph>();
+  WEFT_ASSIGN_OR_RETURN(*whole, MakePlanningGraph(*sized, batch, layout_, cost_, planning));
+  for (size_t device = 0; device < cost_.profile().devices.size(); ++device) {
+    device_seconds_.push_back(std::max(1e-12, whole->Seconds(static_cast<int>(device))));
+  }
+  graphs_[{batch, 1, {}}] = std::move(whole);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Graph*> PlanEvaluator::Sized(int64_t samples) {
+  std::unique_ptr<Graph>& known = sized_[samples];
+  if (known == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(Graph sized, GraphForSamples(graph_, samples, evaluator_));
+    known = std::make_unique<Graph>(std::move(sized));
+  }
+  return known.get();
+}
+
+int64_t PlanEvaluator::SamplesOf(const PlanChoice& choice) const {
+  const int64_t batch = std::max<int64_t>(1, options_.global_batch);
+  return std::max<int64_t>(1, (batch + choice.micro_batches - 1) / choice.micro_batches);
+}
+
+absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardings(
+    const Graph& sized, const std::vector<int>& group) const {
+  TensorSplitOptions split;
+  split.workers = group;
+  split.threads = options_.given.threads_per_worker;
+  split.given = options_.given.tensor_shardings;
+  WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(sized, cost_, split));
+  if (best.shardings.empty()) {
+    split.seconds_per_byte = kSecondsPerKeptByte;
+    WEFT_ASSIGN_OR_RETURN(best, FindTensorSplit(sized, cost_, split));
+  }
+  return std::move(best.shardings);
+}
+
+absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& choice) {
+  const int64_t samples = SamplesOf(choice);
+  std::vector<int> group;
+  std::vector<int> devices;
+  if (choice.mesh.tensor > 1) {
+    for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
+      group.push_back(choice.WorkerAt(0, shard, 0));
+      devices.push_back(cost_.profile().device_of[group.back()]);
+    }
+  }
+  std::unique_ptr<PlanningGraph>& known = graphs_[{samples, choice.mesh.tensor, devices}];
+  if (known != nullptr) return known.get();
+  WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(samples));
+  PlanningOptions planning;
+  planning.shards = choice.mesh.tensor;
+  planning.threads = options_.given.threads_per_worker;
+  if (planning.shards > 1) {
+    WEFT_ASSIGN_OR_RETURN(planning.tensor_shardings, TensorShardings(*sized, group));
+  }
+  WEFT_ASSIGN_OR_RETURN(PlanningGraph made,
+                        MakePlanningGraph(*sized, samples, layout_, cost_, planning));
+  known = std::make_unique<PlanningGraph>(std::move(made));
+  return known.get();
+}
+
+double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
+  double speed = 0;  // whole batches per second
+  for (const int worker : choice.workers) speed += 1 / WorkerSeconds(worker);
+  const double own = std::max(1, choice.MostMicroBatches());
+  return (1 + LeastIdle(choice) / own) / speed;
+}
+
+int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
+  int64_t least = 0;
+  for (int replica = 0; replica < choice.mesh.data; ++replica) {
+    for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
+      const size_t worker = static_cast<size_t>(choice.WorkerAt(replica, shard, place));
+      const int64_t limit =
+          worker < options_.memory_limits.size() ? options_.memory_limits[worker] : 0;
+      if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
+    }
+  }
+  return least;
+}
+
+std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice) const {
+  std::vector<StagePlace> places;
+  for (int stage = 0; stage < choice.num_stages(); ++stage) {
+    const int place = stage % choice.mesh.pipeline;
+    StagePlace one;
+    for (int replica = 0; replica < choice.mesh.data; ++replica) {
+      for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
+        one.devices.push_back(cost_.profile().device_of[choice.WorkerAt(replica, shard, place)]);
+      }
+    }
+    std::sort(one.devices.begin(), one.devices.end());
+    one.devices.erase(std::unique(one.devices.begin(), one.devices.end()), one.devices.end());
+    one.in_flight = MicroBatchesInFlight(choice, place);
+    const int64_t limit = LimitOf(choice, place);
+    if (limit > 0) {
+      one.memory_limit = std::max<int64_t>(1, (limit - options_.process_bytes) / choice.chunks);
+    }
+    places.push_back(std::move(one));
+  }
+  return places;
+}
+
+double PlanEvaluator::LinkSpeed(const PlanChoice& choice) const {
+  double slowest = 0;
+  for (int place = 0; place < choice.mesh.pipeline && choice.mesh.pipeline > 1; ++place) {
+    const int next = (place + 1) % choice.mesh.pipeline;
+    const double speed =
+        cost_.Link(choice.WorkerAt(0, 0, place), choice.WorkerAt(0, 0, next)).bytes_per_second;
+    slowest = slowest == 0 ? speed : std::min(slowest, speed);
+  }
+  return slowest;
+}
+
+// The place that is nearest to its limit counts, or where there is none the one that needs most.
+void PlanEvaluator::SumMemory(const StageFigures& figures, EvaluatedChoice& result) const {
+  double worst = -1;
+  for (int place = 0; place < result.choice.mesh.pipeline; ++place) {
+    int64_t bytes = options_.process_bytes;
+    for (int stage = place; stage < result.choice.num_stages();
+         stage += result.choice.mesh.pipeline) {
+      bytes += figures
+                   .Memory(result.begins[stage], result.begins[stage + 1],
+                           MicroBatchesInFlight(result.choice, place))
+                   .total();
+    }
+    const int64_t limit = LimitOf(result.choice, place);
+    const double fill = limit > 0 ? static_cast<double>(bytes) / static_cast<double>(limit)
+                                  : static_cast<double>(bytes) * 1e-18;
+    if (limit > 0 && bytes > limit) result.fits = false;
+    if (fill <= worst) continue;
+    worst = fill;
+    result.memory_bytes = bytes;
+    result.memory_limit = limit;
+  }
+}
+
+absl::Status PlanEvaluator::Simulate(const StageFigures& figures, EvaluatedChoice& result) {
+  WEFT_ASSIGN_OR_RETURN(const StepModel model,
+                        MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
+                                        options_.given.bucket_bytes));
+  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+  result.step_seconds = simulation.step_seconds;
+  const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
+  for (const RankTime& time : simulation.ranks) {
+    result.compute_seconds += time.compute / ranks;
+    result.communication_seconds += time.communication / ranks;
+    result.bubble_seconds += time.bubble / ranks;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice, bool exhaustive) {
+  ++evaluated_;
+  EvaluatedChoice result;
+  result.choice = choice;
+  WEFT_ASSIGN_OR_RETURN(result.graph, GraphOf(choice));
+  const StageFigures figures(*result.graph, choice, collectives_);
+  std::vector<StagePlace> places = Places(choice);
+  const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
+  const double speed = LinkSpeed(choice);
+  StageCut cut = cut_stages(figures, places, speed);
+  if (cut.begins.empty()) {
+    result.fits = false;
+    for (StagePlace& place : places) place.memory_limit = 0;
+    cut = cut_stages(figures, places, speed);
+  }
+  if (cut.begins.empty()) {
+    result.refusal = absl::StrCat("the forward pass has ", figures.units(), " parts for ",
+                                  choice.num_stages(), " stages");
+    return result;
+  }
+  result.begins = cut.begins;
+  SumMemory(figures, result);
+  WEFT_RETURN_IF_ERROR(Simulate(figures, result));
+  return result;
+}
+
+}  // namespace weft

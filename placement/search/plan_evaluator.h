@@ -1,0 +1,99 @@
+// PlanEvaluator: what choices would cost, all measured by the same simulator.
+#ifndef WEFT_PLACEMENT_SEARCH_PLAN_EVALUATOR_H_
+#define WEFT_PLACEMENT_SEARCH_PLAN_EVALUATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "graph/inference.h"
+#include "placement/cost/cost_model.h"
+#include "placement/search/plan_choice.h"
+#include "placement/search/planning_graph.h"
+#include "placement/search/search_options.h"
+#include "placement/search/stage_cut.h"
+#include "placement/search/unit_layout.h"
+
+namespace weft {
+
+struct EvaluatedChoice {
+  PlanChoice choice;
+  std::vector<int> begins;  // the first unit of each stage (StageCut)
+  const PlanningGraph* graph = nullptr;
+  // Of a step: its time, and the share of the mean rank in it.
+  double step_seconds = 0;
+  double compute_seconds = 0;
+  double communication_seconds = 0;
+  double bubble_seconds = 0;
+  // Of the rank that is nearest to its limit, with SearchOptions::process_bytes.
+  int64_t memory_bytes = 0;
+  int64_t memory_limit = 0;  // 0 = none
+  bool fits = true;          // into the memory of all ranks
+  std::string refusal;       // why it cannot be at all; empty = it can
+};
+
+// Makes the planning graphs that choices need and keeps them. Borrows its arguments. Deterministic.
+class PlanEvaluator {
+ public:
+  // InvalidArgument when the graph has no concrete shapes for a number of samples.
+  static absl::StatusOr<std::unique_ptr<PlanEvaluator>> Create(const Graph& graph,
+                                                               const CostModel& cost,
+                                                               const SearchOptions& options,
+                                                               NodeEvaluator& evaluator);
+
+  // No plan of this choice takes less: all of the batch's work as the fastest size runs it, evenly
+  // over the workers, and what a schedule waits at its ends.
+  double LowerBound(const PlanChoice& choice) const;
+  // `exhaustive`: stages are cut in every way instead of by dynamic programming.
+  absl::StatusOr<EvaluatedChoice> Evaluate(const PlanChoice& choice, bool exhaustive = false);
+  // Seconds of the whole batch on one device of the profile, by device.
+  const std::vector<double>& device_seconds() const { return device_seconds_; }
+  double WorkerSeconds(int worker) const {
+    return device_seconds_[cost_.profile().device_of[worker]];
+  }
+  const UnitLayout& layout() const { return layout_; }
+  const Graph& graph() const { return graph_; }
+  const CostModel& cost() const { return cost_; }
+  const SearchOptions& options() const { return options_; }
+  int evaluated() const { return evaluated_; }
+  // Of one micro-batch of a choice. Borrowed.
+  absl::StatusOr<const PlanningGraph*> GraphOf(const PlanChoice& choice);
+
+ private:
+  PlanEvaluator(const Graph& graph, const CostModel& cost, const SearchOptions& options,
+                NodeEvaluator& evaluator)
+      : graph_(graph), cost_(cost), options_(options), evaluator_(evaluator), collectives_(cost) {}
+  absl::Status Prepare();
+  absl::StatusOr<const Graph*> Sized(int64_t samples);
+  int64_t SamplesOf(const PlanChoice& choice) const;
+  absl::StatusOr<std::map<std::string, AxisSharding>> TensorShardings(
+      const Graph& sized, const std::vector<int>& group) const;
+  std::vector<StagePlace> Places(const PlanChoice& choice) const;
+  int64_t LimitOf(const PlanChoice& choice, int place) const;
+  void SumMemory(const StageFigures& figures, EvaluatedChoice& result) const;
+  absl::Status Simulate(const StageFigures& figures, EvaluatedChoice& result);
+  // Of the links between neighbouring stages, the slowest; 0 without stages.
+  double LinkSpeed(const PlanChoice& choice) const;
+
+  const Graph& graph_;
+  const CostModel& cost_;
+  const SearchOptions& options_;
+  NodeEvaluator& evaluator_;
+  CollectiveCosts collectives_;
+  UnitLayout layout_;
+  std::vector<double> device_seconds_;
+  std::map<int64_t, std::unique_ptr<Graph>> sized_;
+  // By samples, shards and devices of the group.
+  std::map<std::tuple<int64_t, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;
+  int evaluated_ = 0;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SEARCH_PLAN_EVALUATOR_H_

@@ -1,0 +1,289 @@
+#include "placement/search/plan_search.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/node_class.h"
+#include "placement/partitioner.h"
+#include "placement/planner.h"
+#include "placement/search/plan_evaluator.h"
+#include "placement/search/plan_space.h"
+#include "placement/search/search_strategy.h"
+#include "placement/simulation/partition_model.h"
+#include "placement/simulation/simulator.h"
+#include "platform/byte_quantity.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMostRejected = 12;
+
+PlanCandidate CandidateOf(const EvaluatedChoice& evaluated) {
+  PlanCandidate candidate;
+  candidate.choice = evaluated.choice;
+  candidate.step_seconds = evaluated.step_seconds;
+  candidate.compute_seconds = evaluated.compute_seconds;
+  candidate.communication_seconds = evaluated.communication_seconds;
+  candidate.bubble_seconds = evaluated.bubble_seconds;
+  candidate.memory_bytes = evaluated.memory_bytes;
+  candidate.memory_limit = evaluated.memory_limit;
+  candidate.fits = evaluated.fits;
+  return candidate;
+}
+
+std::string DoesNotFit(const PlanCandidate& candidate) {
+  return absl::StrCat("does not fit: needs ", ByteQuantity(candidate.memory_bytes), " of ",
+                      ByteQuantity(candidate.memory_limit));
+}
+
+// What of a slower plan's step the chosen one's does not have.
+std::string WhySlower(const PlanCandidate& candidate, const PlanCandidate& chosen) {
+  const std::pair<const char*, double> parts[] = {
+      {"it computes longer", candidate.compute_seconds - chosen.compute_seconds},
+      {"it waits for communication",
+       candidate.communication_seconds - chosen.communication_seconds},
+      {"ranks wait for each other", candidate.bubble_seconds - chosen.bubble_seconds}};
+  const auto* worst =
+      std::max_element(std::begin(parts), std::end(parts),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double factor = candidate.step_seconds / std::max(1e-12, chosen.step_seconds);
+  if (factor < 1.005) return "as fast; the first of equals is taken";
+  return absl::StrFormat("%.2f times slower: %s (%.0f %% of its step)", factor, worst->first,
+                         100 * worst->second / candidate.step_seconds);
+}
+
+class Searcher {
+ public:
+  Searcher(const Graph& graph, const ClusterSpec& cluster, const CostModel& cost,
+           const SearchOptions& options, NodeEvaluator& evaluator)
+      : graph_(graph), cluster_(cluster), cost_(cost), options_(options), evaluator_(evaluator) {}
+
+  absl::StatusOr<SearchResult> Run() {
+    WEFT_ASSIGN_OR_RETURN(const auto strategy, NewSearchStrategy(options_.strategy));
+    WEFT_ASSIGN_OR_RETURN(plans_, PlanEvaluator::Create(graph_, cost_, options_, evaluator_));
+    const PlanSpace space(*plans_);
+    WEFT_ASSIGN_OR_RETURN(evaluated_, strategy->Run(space, *plans_));
+    std::erase_if(evaluated_, [](const EvaluatedChoice& one) { return !one.refusal.empty(); });
+    if (evaluated_.empty()) return NothingToChoose();
+    std::stable_sort(evaluated_.begin(), evaluated_.end(),
+                     [](const EvaluatedChoice& a, const EvaluatedChoice& b) {
+                       if (a.fits != b.fits) return a.fits;
+                       return a.fits ? a.step_seconds < b.step_seconds : Excess(a) < Excess(b);
+                     });
+    for (const EvaluatedChoice& one : evaluated_) candidates_.push_back(CandidateOf(one));
+    WEFT_RETURN_IF_ERROR(Choose());
+    if (!chosen_.has_value()) return NothingFits();
+    return Result();
+  }
+
+ private:
+  static double Excess(const EvaluatedChoice& one) {
+    return static_cast<double>(one.memory_bytes) /
+           static_cast<double>(std::max<int64_t>(1, one.memory_limit));
+  }
+
+  absl::Status NothingToChoose() const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no plan uses ", cost_.num_workers(), " workers for a batch of ", options_.global_batch,
+        options_.fixed_micro_batches
+            ? absl::StrCat(" in ", options_.given.micro_batches, " micro-batches")
+            : "",
+        "; use fewer workers, or let the search leave some out: --parallel auto"));
+  }
+
+  absl::Status NothingFits() const {
+    const PlanCandidate& least = candidates_.front();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no plan of ", evaluated_.size(), " fits the workers' memory; the least has ",
+        ParallelText(least.choice), ": a rank needs ", ByteQuantity(least.memory_bytes),
+        " and may have ", ByteQuantity(least.memory_limit),
+        "; use more workers or memory, a smaller --batch, or a smaller model"));
+  }
+
+  absl::StatusOr<Plan> PlanOf(size_t index) const;
+  absl::Status Play(const Plan& plan, PlanCandidate& candidate) const;
+  bool IsSmallEnough(const Plan& plan) const {
+    return int64_t{graph_.num_nodes()} * plan.mesh.size() <= options_.exact_work;
+  }
+  absl::Status Choose();
+  absl::StatusOr<SearchResult> Result();
+
+  const Graph& graph_;
+  const ClusterSpec& cluster_;
+  const CostModel& cost_;
+  const SearchOptions& options_;
+  NodeEvaluator& evaluator_;
+  std::unique_ptr<PlanEvaluator> plans_;
+  std::vector<EvaluatedChoice> evaluated_;  // those that fit first, the best of them first
+  std::vector<PlanCandidate> candidates_;   // of these
+  std::optional<size_t> chosen_;
+  Plan plan_;  // of the chosen one
+};
+
+absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
+  const EvaluatedChoice& one = evaluated_[index];
+  Plan plan = options_.given;
+  plan.mesh = one.choice.mesh;
+  plan.workers = one.choice.workers;
+  plan.micro_batches = one.choice.micro_batches;
+  plan.schedule = one.choice.num_stages() > 1 ? one.choice.schedule : "gpipe";
+  plan.chunks = one.choice.chunks;
+  plan.zero = one.choice.zero;
+  plan.shares = one.choice.shares;
+  plan.recompute_segments = one.choice.recompute_segments;
+  plan.tensor_shardings = one.graph->tensor_shardings;
+  plan.stages.clear();
+  for (int stage = 0; stage < plan.num_stages() && plan.num_stages() > 1; ++stage) {
+    for (int unit = one.begins[stage]; unit < one.begins[stage + 1]; ++unit) {
+      for (const std::string& node : plans_->layout().nodes[unit]) plan.stages[node] = stage;
+    }
+  }
+  return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
+}
+
+// What the partitions themselves say of time and memory.
+absl::Status Searcher::Play(const Plan& plan, PlanCandidate& candidate) const {
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<Partition> partitions,
+      PartitionStep(graph_, plan, {/*training=*/true, options_.global_batch}, evaluator_));
+  candidate.fits = true;
+  double worst = -1;
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    const int64_t bytes = summary.variable_bytes + summary.arena_bytes + options_.process_bytes;
+    const size_t worker = static_cast<size_t>(plan.workers[partition.rank.value]);
+    const int64_t limit =
+        worker < options_.memory_limits.size() ? options_.memory_limits[worker] : 0;
+    if (limit > 0 && bytes > limit) candidate.fits = false;
+    const double fill =
+        static_cast<double>(bytes) / (limit > 0 ? static_cast<double>(limit) : 1e18);
+    if (fill <= worst) continue;
+    worst = fill;
+    candidate.memory_bytes = bytes;
+    candidate.memory_limit = limit;
+  }
+  WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost_));
+  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+  candidate.exact = true;
+  candidate.step_seconds = simulation.step_seconds;
+  candidate.compute_seconds = candidate.communication_seconds = candidate.bubble_seconds = 0;
+  const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
+  for (const RankTime& time : simulation.ranks) {
+    candidate.compute_seconds += time.compute / ranks;
+    candidate.communication_seconds += time.communication / ranks;
+    candidate.bubble_seconds += time.bubble / ranks;
+  }
+  return absl::OkStatus();
+}
+
+// The best few of different meshes are played exactly. A plan that turns out not to be possible
+// makes room for the next.
+absl::Status Searcher::Choose() {
+  int played = 0;
+  double best = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    PlanCandidate& candidate = candidates_[i];
+    if (!candidate.fits || (chosen_.has_value() && played >= options_.exact_plans)) break;
+    absl::StatusOr<Plan> plan = PlanOf(i);
+    absl::Status possible = plan.status();
+    const bool play = plan.ok() && IsSmallEnough(*plan);
+    if (play) possible = Play(*plan, candidate);
+    if (!possible.ok()) {
+      candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
+      candidate.fits = false;
+      continue;
+    }
+    ++played;
+    const bool better = candidate.fits && (!chosen_.has_value() || candidate.step_seconds < best);
+    if (better) {
+      chosen_ = i;
+      best = candidate.step_seconds;
+      plan_ = *std::move(plan);
+    }
+    if (!play && chosen_.has_value()) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SearchResult> Searcher::Result() {
+  SearchResult result;
+  result.plan = std::move(plan_);
+  result.chosen = candidates_[*chosen_];
+  result.evaluated = plans_->evaluated();
+  result.partitioned = result.chosen.exact;
+  Prediction& prediction = result.plan.prediction;
+  prediction.step_seconds = result.chosen.step_seconds;
+  prediction.compute_seconds = result.chosen.compute_seconds;
+  prediction.communication_seconds = result.chosen.communication_seconds;
+  prediction.bubble_fraction =
+      result.chosen.bubble_seconds / std::max(1e-12, result.chosen.step_seconds);
+  std::set<std::pair<std::string, size_t>> meshes;
+  std::vector<PlanCandidate> others;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i != *chosen_) others.push_back(candidates_[i]);
+  }
+  std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) {
+    if (a.fits != b.fits) return a.fits;
+    return a.fits && a.step_seconds < b.step_seconds;
+  });
+  meshes.insert({result.chosen.choice.mesh.ToString(), result.chosen.choice.workers.size()});
+  for (PlanCandidate& other : others) {
+    const bool is_new =
+        meshes.insert({other.choice.mesh.ToString(), other.choice.workers.size()}).second;
+    if (!is_new || result.rejected.size() >= kMostRejected) continue;
+    if (other.reason.empty()) {
+      other.reason = other.fits ? WhySlower(other, result.chosen) : DoesNotFit(other);
+    }
+    result.rejected.push_back(std::move(other));
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<SearchResult> SearchPlan(const Graph& graph, const ClusterSpec& cluster,
+                                        const CostModel& cost, const SearchOptions& options,
+                                        NodeEvaluator& evaluator) {
+  return Searcher(graph, cluster, cost, options, evaluator).Run();
+}
+
+bool DependsOnMicroBatches(const Graph& graph) {
+  for (const Variable& variable : graph.variables()) {
+    if (variable.trainable || !variable.slot_of.empty() || !variable.update.valid()) continue;
+    // Walks back from the update: does it read what forward nodes make?
+    std::vector<bool> seen(graph.value_capacity());
+    std::vector<ValueId> pending = {variable.update};
+    while (!pending.empty()) {
+      const ValueId id = pending.back();
+      pending.pop_back();
+      if (!id.valid() || seen[id.value] || graph.value(id).source != ValueSource::kNode) continue;
+      seen[id.value] = true;
+      const Node& node = graph.node(graph.value(id).producer);
+      if (IsForward(node)) return true;
+      if (IsBackward(node)) continue;
+      pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
+                                                  int64_t global_batch, NodeEvaluator& evaluator) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Partition> partitions,
+                        PartitionStep(graph, plan, {/*training=*/true, global_batch}, evaluator));
+  std::vector<int64_t> bytes;
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+    bytes.push_back(summary.variable_bytes + summary.arena_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,273 @@
+#include "placement/search/plan_search.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+#include "placement/partitioner.h"
+#include "placement/search/plan_evaluator.h"
+#include "placement/search/plan_space.h"
+#include "placement/search/search_strategy.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The training graph of layers y = relu(x w) with the loss sum(y), written by hand: plain SGD.
+class Layers {
+ public:
+  Layers(int count, int64_t width) {
+    builder_.set_phase(Phase::kForward);
+    ValueId x = graph_.AddInput(
+        "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(width)})});
+    std::vector<ValueId> inputs;
+    for (int i = 0; i < count; ++i) {
+      inputs.push_back(x);
+      const std::string name = "fc" + std::to_string(i);
+      weights_.push_back(graph_.AddVariable(
+          "w" + std::to_string(i), {ValueKind::kTensor, DType::kFloat32, Shape{width, width}},
+          Tensor(), true));
+      builder_.set_name_prefix(name + "/");
+      x = builder_.Op("MatMul", {x, weights_.back()});
+    }
+    builder_.set_name_prefix("loss/");
+    const ValueId labels = graph_.AddInput(
+        "labels",
+        {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(width)})});
+    const ValueId error = builder_.WeftOp("SquaredErrorSum", {x, labels});
+    const ValueId samples = builder_.WeftOp("ElementCount", {x});
+    In(Phase::kBackward, "grad/loss/", "loss/SquaredErrorSum");
+    ValueId gradient =
+        builder_.WeftOp("SquaredErrorGrad", {builder_.Scalar(DType::kFloat32, 1), x, labels});
+    std::vector<ValueId> gradients(count);
+    for (int i = count - 1; i >= 0; --i) {
+      const std::string name = "fc" + std::to_string(i);
+      In(Phase::kBackward, "grad/" + name + "/", name + "/MatMul");
+      gradients[i] = builder_.WeftOp("MatMul", {inputs[i], gradient}, {{"transA", int64_t{1}}});
+      if (i > 0) {
+        gradient = builder_.WeftOp("MatMul", {gradient, weights_[i]}, {{"transB", int64_t{1}}});
+      }
+    }
+    AddStep(error, samples, gradients);
+    EXPECT_TRUE(builder_.status().ok()) << builder_.status();
+  }
+  const Graph& graph() const { return graph_; }
+
+ private:
+  void In(Phase phase, const std::string& prefix, const std::string& forward) {
+    builder_.set_phase(phase);
+    builder_.set_name_prefix(prefix);
+    builder_.set_origin({forward, "", !forward.empty()});
+  }
+  void AddStep(ValueId error, ValueId samples, const std::vector<ValueId>& gradients) {
+    In(Phase::kUpdate, "step/", "");
+    const ValueId weight = builder_.WeftOp("Accumulate", {samples});
+    const ValueId loss = builder_.Op("Div", {builder_.WeftOp("Accumulate", {error}), weight});
+    builder_.Name(loss, "loss");
+    graph_.AddOutput(loss);
+    const ValueId rate = graph_.AddInput(
+        "learning_rate", {ValueKind::kTensor, DType::kFloat32, Shape{}}, InputRole::kStep);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const std::string name = "w" + std::to_string(i);
+      builder_.set_name_prefix("update/" + name + "/");
+      builder_.set_origin({"fc" + std::to_string(i) + "/MatMul", name, true});
+      const ValueId sum = builder_.WeftOp("Accumulate", {gradients[i]});
+      const ValueId mean = builder_.Op("Div", {sum, weight});
+      graph_.SetVariableUpdate(name, builder_.WeftOp("SgdUpdate", {weights_[i], mean, rate}));
+    }
+  }
+
+  Graph graph_;
+  GraphBuilder builder_{graph_};
+  std::vector<ValueId> weights_;
+};
+
+// `workers` on each of `hosts`, with a link between hosts.
+ClusterSpec ClusterOf(int hosts, int workers, double bytes_per_second) {
+  ClusterSpec cluster;
+  for (int host = 0; host < hosts; ++host) {
+    for (int i = 0; i < workers; ++i) {
+      WorkerSpec worker;
+      worker.name = "worker:" + std::to_string(cluster.workers.size());
+      worker.host = "host" + std::to_string(host);
+      worker.address = worker.host + ":" + std::to_string(4000 + i);
+      worker.threads = 1;
+      cluster.workers.push_back(worker);
+    }
+    for (int other = 0; other < host; ++other) {
+      LinkSpec link;
+      link.from = "host" + std::to_string(other);
+      link.to = "host" + std::to_string(host);
+      link.bandwidth_bytes_per_second = bytes_per_second;
+      link.latency_seconds = 1e-4;
+      cluster.links.push_back(link);
+    }
+  }
+  return cluster;
+}
+
+class PlanSearchTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<SearchResult> Search(const Graph& graph, const ClusterSpec& cluster) {
+    const CostModel cost = CostModel::OfSpec(cluster).value();
+    return SearchPlan(graph, cluster, cost, options_, CpuNodeEvaluator());
+  }
+
+  SearchOptions options_;
+};
+
+TEST_F(PlanSearchTest, UsesAllWorkersUnlessItMayLeaveSomeOut) {
+  const Layers model(4, 512);
+  options_.global_batch = 8;  // 8 samples for 4 MiB of weights: no mesh pays over 10 Mbit/s
+  const ClusterSpec cluster = ClusterOf(4, 1, 1.25e6);
+  const SearchResult all = Search(model.graph(), cluster).value();
+  EXPECT_EQ(all.plan.workers.size(), 4u);
+  options_.may_leave_out = true;
+  const SearchResult fewer = Search(model.graph(), cluster).value();
+  EXPECT_THAT(fewer.plan.workers, ElementsAre(0));
+  EXPECT_LT(fewer.chosen.step_seconds, all.chosen.step_seconds);
+  ASSERT_FALSE(fewer.rejected.empty());
+  for (const PlanCandidate& other : fewer.rejected) {
+    EXPECT_THAT(other.reason, HasSubstr("times slower: ")) << ParallelText(other.choice);
+  }
+}
+
+TEST_F(PlanSearchTest, SameInputSamePlan) {
+  const Layers model(6, 64);
+  options_.global_batch = 64;
+  const ClusterSpec cluster = ClusterOf(2, 2, 1.25e9);
+  const SearchResult first = Search(model.graph(), cluster).value();
+  const SearchResult second = Search(model.graph(), cluster).value();
+  EXPECT_EQ(first.chosen.choice, second.chosen.choice);
+  EXPECT_EQ(first.plan.stages, second.plan.stages);
+  EXPECT_EQ(first.plan.tensor_shardings, second.plan.tensor_shardings);
+  EXPECT_EQ(first.chosen.step_seconds, second.chosen.step_seconds);
+}
+
+TEST_F(PlanSearchTest, IsAsGoodAsTheBestOfAllPlans) {
+  options_.exact_plans = 0;  // compare what the strategies compare
+  options_.most_units = 8;
+  for (const double link : {1.25e6, 1.25e8, 1e10}) {
+    for (const int64_t width : {32, 256}) {
+      const Layers model(6, width);
+      options_.global_batch = 16;
+      options_.may_leave_out = true;
+      options_.strategy = "dp";
+      const ClusterSpec cluster = ClusterOf(2, 2, link);
+      const SearchResult clever = Search(model.graph(), cluster).value();
+      options_.strategy = "exhaustive";
+      const SearchResult naive = Search(model.graph(), cluster).value();
+      EXPECT_LE(clever.chosen.step_seconds, 1.03 * naive.chosen.step_seconds)
+          << ParallelText(clever.chosen.choice) << " instead of "
+          << ParallelText(naive.chosen.choice);
+      EXPECT_LE(clever.evaluated, naive.evaluated);
+    }
+  }
+}
+
+TEST_F(PlanSearchTest, AnnealingFindsAPlanThatIsNotMuchWorse) {
+  const Layers model(6, 128);
+  options_.global_batch = 16;
+  const ClusterSpec cluster = ClusterOf(1, 4, 1e9);
+  const double best = Search(model.graph(), cluster)->chosen.step_seconds;
+  options_.strategy = "anneal";
+  EXPECT_LE(Search(model.graph(), cluster)->chosen.step_seconds, 1.2 * best);
+}
+
+TEST_F(PlanSearchTest, AnUnknownStrategyIsNamed) {
+  const Layers model(2, 8);
+  options_.strategy = "guess";
+  EXPECT_EQ(Search(model.graph(), ClusterOf(1, 1, 1e9)).status().message(),
+            "there is no search 'guess'; there are dp, anneal, exhaustive");
+}
+
+TEST_F(PlanSearchTest, MicroBatchesOfTheJobAreKept) {
+  const Layers model(4, 64);
+  options_.global_batch = 32;
+  options_.given.strict = true;
+  options_.given.micro_batches = 4;
+  options_.fixed_micro_batches = true;
+  for (const int workers : {1, 2, 4}) {
+    const SearchResult result = Search(model.graph(), ClusterOf(1, workers, 1e9)).value();
+    EXPECT_EQ(result.plan.micro_batches, 4) << workers << " workers";
+    EXPECT_TRUE(result.plan.strict);
+  }
+}
+
+TEST_F(PlanSearchTest, MemoryIsAHardLimit) {
+  const Layers model(8, 256);  // 2 MiB of weights, as much of gradients
+  options_.global_batch = 8;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  // Half of the model at a time is all that there is room for.
+  constexpr int64_t kLimit = 3500000;
+  options_.memory_limits = {kLimit, kLimit};
+  const SearchResult result = Search(model.graph(), cluster).value();
+  EXPECT_EQ(result.plan.mesh.data, 1);
+  EXPECT_LE(result.chosen.memory_bytes, kLimit);
+  const auto memory = MemoryOfPlan(model.graph(), result.plan, 8, CpuNodeEvaluator());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (const int64_t bytes : *memory) EXPECT_LE(bytes, kLimit);
+  const auto refused = std::find_if(result.rejected.begin(), result.rejected.end(),
+                                    [](const PlanCandidate& other) { return !other.fits; });
+  ASSERT_NE(refused, result.rejected.end());
+  EXPECT_EQ(refused->choice.mesh.data, 2);
+  EXPECT_THAT(refused->reason, HasSubstr("does not fit: needs "));
+}
+
+TEST_F(PlanSearchTest, SaysWhatIsNeededWhereNothingFits) {
+  const Layers model(8, 256);
+  options_.global_batch = 8;
+  options_.memory_limits = {100000, 100000};
+  const absl::Status status = Search(model.graph(), ClusterOf(1, 2, 1e9)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("fits the workers' memory; the least has "));
+}
+
+TEST_F(PlanSearchTest, AFasterWorkerGetsMoreOfTheBatch) {
+  const Layers model(4, 256);
+  options_.global_batch = 64;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e10);
+  ClusterProfile profile = CostModel::OfSpec(cluster)->profile();
+  profile.devices.resize(1);
+  DeviceProfile slow = profile.devices[0];
+  slow.name = "slow";
+  for (auto& [dtype, curve] : slow.contraction) {
+    for (RateCurve::Point& point : curve.points) point.per_second /= 3;
+  }
+  for (RateCurve* curve : {&slow.elementwise, &slow.movement}) {
+    for (RateCurve::Point& point : curve->points) point.per_second /= 3;
+  }
+  slow.node_seconds *= 3;
+  profile.devices.push_back(slow);
+  profile.device_of = {0, 1};
+  const CostModel cost = CostModel::Create(profile).value();
+  options_.exact_plans = 1;
+  const SearchResult result =
+      SearchPlan(model.graph(), cluster, cost, options_, CpuNodeEvaluator()).value();
+  if (result.plan.mesh.data == 2) {
+    EXPECT_THAT(result.plan.shares, ElementsAre(3, 1));
+  } else {
+    EXPECT_EQ(result.plan.mesh.pipeline, 2);
+  }
+}
+
+TEST_F(PlanSearchTest, ThePlanCanBePartitioned) {
+  const Layers model(6, 64);
+  options_.global_batch = 16;
+  for (const int workers : {1, 2, 4, 6}) {
+    const SearchResult result = Search(model.graph(), ClusterOf(1, workers, 1e9)).value();
+    const auto partitions =
+        PartitionStep(model.graph(), result.plan, {true, 16}, CpuNodeEvaluator());
+    ASSERT_TRUE(partitions.ok()) << partitions.status();
+    EXPECT_EQ(partitions->size(), static_cast<size_t>(workers));
+    EXPECT_TRUE(result.chosen.exact);
+    EXPECT_GT(result.plan.prediction.step_seconds, 0);
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,195 @@
+#include "placement/search/plan_space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace weft {
+namespace {
+
+// A micro-batch is at least one sample; more of them than this per replica gain nothing.
+constexpr int kMostPerReplica = 256;
+constexpr int kMostChunks = 4;
+constexpr int kSegments[] = {1, 2, 4, 8};
+
+// Fewer workers than all, from few to many: each number while they are few, then doublings.
+std::vector<int> FewerWorkers(int all) {
+  std::vector<int> counts;
+  for (int count = 1; count < all; count = count < 8 ? count + 1 : count * 2) {
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+// Sums over shards have other bits than sums on one worker.
+int MostTensor(const SearchOptions& options) {
+  return options.given.strict ? 1 : options.most_tensor;
+}
+
+}  // namespace
+
+PlanSpace::PlanSpace(const PlanEvaluator& evaluator) : evaluator_(evaluator) {
+  const CostModel& cost = evaluator.cost();
+  std::map<int, double> host_seconds;  // of its fastest worker
+  for (int worker = 0; worker < cost.num_workers(); ++worker) {
+    const double seconds = evaluator.WorkerSeconds(worker);
+    const auto [host, is_new] = host_seconds.try_emplace(cost.host(worker), seconds);
+    if (!is_new) host->second = std::min(host->second, seconds);
+    order_.push_back(worker);
+  }
+  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
+    const auto key = [&](int worker) {
+      return std::tuple(host_seconds.at(cost.host(worker)), cost.host(worker),
+                        evaluator.WorkerSeconds(worker));
+    };
+    return key(a) < key(b);
+  });
+  const int all = static_cast<int>(order_.size());
+  AddMeshes(all);
+  if (!evaluator.options().may_leave_out) return;
+  for (const int fewer : FewerWorkers(all)) AddMeshes(fewer);
+}
+
+bool PlanSpace::KeepsTensorInHosts(const PlanChoice& choice) const {
+  const int tensor = choice.mesh.tensor;
+  for (size_t first = 0; first < choice.workers.size(); first += tensor) {
+    for (int shard = 1; shard < tensor; ++shard) {
+      const int a = evaluator_.cost().host(choice.workers[first]);
+      if (evaluator_.cost().host(choice.workers[first + shard]) != a) return false;
+    }
+  }
+  return true;
+}
+
+void PlanSpace::AddMeshes(int workers) {
+  for (int pipeline = 1; pipeline <= workers; ++pipeline) {
+    if (workers % pipeline != 0 || pipeline > evaluator_.layout().size()) continue;
+    const int most = std::min(MostTensor(evaluator_.options()), workers / pipeline);
+    for (int tensor = 1; tensor <= most; ++tensor) {
+      if (workers / pipeline % tensor != 0) continue;
+      PlanChoice choice;
+      choice.mesh = {workers / pipeline / tensor, tensor, pipeline};
+      choice.workers.assign(order_.begin(), order_.begin() + workers);
+      const int64_t most_replicas = evaluator_.options().fixed_micro_batches
+                                        ? evaluator_.options().given.micro_batches
+                                        : evaluator_.options().global_batch;
+      if (choice.mesh.data > most_replicas || !KeepsTensorInHosts(choice)) continue;
+      meshes_.push_back(std::move(choice));
+    }
+  }
+}
+
+// Of the whole job: each replica has 1, 2, 4, ...
+std::vector<int> PlanSpace::MicroBatchCounts(const PlanChoice& mesh) const {
+  const SearchOptions& options = evaluator_.options();
+  if (options.fixed_micro_batches) return {options.given.micro_batches};
+  std::vector<int> counts;
+  for (int own = 1; own <= kMostPerReplica; own *= 2) {
+    const int64_t count = int64_t{own} * mesh.mesh.data;
+    if (count > options.global_batch) break;
+    // One in all would be completed to one for each stage.
+    if (count > 1 || mesh.mesh.pipeline == 1) counts.push_back(static_cast<int>(count));
+  }
+  return counts;
+}
+
+// In proportion to the speed of the slowest place of each replica, in whole micro-batches.
+void PlanSpace::SetShares(PlanChoice& choice) const {
+  const Mesh& mesh = choice.mesh;
+  std::vector<double> speeds;
+  for (int replica = 0; replica < mesh.data; ++replica) {
+    double seconds = 0;
+    for (int place = 0; place < mesh.pipeline; ++place) {
+      for (int shard = 0; shard < mesh.tensor; ++shard) {
+        seconds =
+            std::max(seconds, evaluator_.WorkerSeconds(choice.WorkerAt(replica, shard, place)));
+      }
+    }
+    speeds.push_back(1 / seconds);
+  }
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  if (*fastest < *slowest * 1.05) return;
+  const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  int left = choice.micro_batches;
+  std::vector<int> shares;
+  for (const double speed : speeds) {
+    const int share = std::max(1, static_cast<int>(std::floor(choice.micro_batches * speed / sum)));
+    shares.push_back(share);
+    left -= share;
+  }
+  // What is left goes to who is done first with one more; too much is taken from the slowest.
+  while (left != 0) {
+    int best = -1;
+    for (int i = 0; i < mesh.data; ++i) {
+      if (left < 0 && shares[i] == 1) continue;
+      const auto time = [&](int at) { return (shares[at] + (left > 0 ? 1 : 0)) / speeds[at]; };
+      const bool better = best < 0 || (left > 0 ? time(i) < time(best) : time(i) > time(best));
+      if (better) best = i;
+    }
+    if (best < 0) return;  // one for each is all there is
+    shares[best] += left > 0 ? 1 : -1;
+    left += left > 0 ? -1 : 1;
+  }
+  choice.shares = std::move(shares);
+}
+
+std::vector<PlanChoice> PlanSpace::WithSchedules(const PlanChoice& choice) const {
+  if (choice.mesh.pipeline == 1) return {choice};
+  std::vector<PlanChoice> result;
+  for (const char* const schedule : {"1f1b", "zero_bubble"}) {
+    result.push_back(choice);
+    result.back().schedule = schedule;
+  }
+  for (int chunks = 2; chunks <= kMostChunks; chunks *= 2) {
+    if (choice.mesh.pipeline * chunks > evaluator_.layout().size()) break;
+    result.push_back(choice);
+    result.back().schedule = "interleaved";
+    result.back().chunks = chunks;
+  }
+  return result;
+}
+
+std::vector<PlanChoice> PlanSpace::FastVariants(const PlanChoice& mesh) const {
+  std::vector<PlanChoice> result;
+  for (const int count : MicroBatchCounts(mesh)) {
+    PlanChoice choice = mesh;
+    choice.micro_batches = count;
+    SetShares(choice);
+    // Without a pipeline and with equal replicas, more micro-batches only cost.
+    const bool is_enough = mesh.mesh.pipeline == 1 && choice.shares.empty() && !result.empty();
+    if (is_enough && choice.MicroBatchesOf(0) > 1) break;
+    for (PlanChoice& one : WithSchedules(choice)) {
+      result.push_back(one);
+      if (mesh.mesh.data == 1 || evaluator_.options().given.strict) continue;
+      one.zero = 2;
+      result.push_back(std::move(one));
+    }
+  }
+  return result;
+}
+
+std::vector<PlanChoice> PlanSpace::SmallVariants(const PlanChoice& mesh) const {
+  std::vector<PlanChoice> result;
+  for (const int count : MicroBatchCounts(mesh)) {
+    for (const int zero : {0, 1, 2, 3}) {
+      if (zero > 0 && mesh.mesh.data == 1) continue;
+      PlanChoice choice = mesh;
+      choice.micro_batches = count;
+      choice.zero = zero;
+      SetShares(choice);
+      if (mesh.mesh.pipeline > 1) choice.schedule = "1f1b";
+      result.push_back(choice);
+      for (const int segments : kSegments) {
+        // One segment that follows at once saves nothing.
+        if (segments == 1 && mesh.mesh.pipeline == 1) continue;
+        choice.recompute_segments = segments;
+        result.push_back(choice);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace weft

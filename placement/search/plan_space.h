@@ -1,0 +1,41 @@
+// PlanSpace: the choices that there are for a job on a cluster.
+#ifndef WEFT_PLACEMENT_SEARCH_PLAN_SPACE_H_
+#define WEFT_PLACEMENT_SEARCH_PLAN_SPACE_H_
+
+#include <vector>
+
+#include "placement/search/plan_choice.h"
+#include "placement/search/plan_evaluator.h"
+
+namespace weft {
+
+class PlanSpace {
+ public:
+  // For the cluster, batch and options of the evaluator.
+  explicit PlanSpace(const PlanEvaluator& evaluator);
+
+  // Meshes on workers: the fastest hosts first, a host's workers together, no tensor-parallel group
+  // across hosts. All workers, or with SearchOptions::may_leave_out also fewer. Micro-batches,
+  // schedule and the like are not decided.
+  const std::vector<PlanChoice>& meshes() const { return meshes_; }
+
+  // What can be decided on a mesh, for speed: micro-batches by schedule and chunks, ZeRO 0 and 2.
+  std::vector<PlanChoice> FastVariants(const PlanChoice& mesh) const;
+  // What takes less memory and more time: more micro-batches, recomputation, ZeRO 1 and 3.
+  std::vector<PlanChoice> SmallVariants(const PlanChoice& mesh) const;
+
+ private:
+  void AddMeshes(int workers);
+  bool KeepsTensorInHosts(const PlanChoice& choice) const;
+  std::vector<int> MicroBatchCounts(const PlanChoice& mesh) const;
+  void SetShares(PlanChoice& choice) const;
+  std::vector<PlanChoice> WithSchedules(const PlanChoice& choice) const;
+
+  const PlanEvaluator& evaluator_;
+  std::vector<int> order_;  // workers, the ones to take first in front
+  std::vector<PlanChoice> meshes_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SEARCH_PLAN_SPACE_H_

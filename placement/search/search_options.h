@@ -1,0 +1,42 @@
+// What a search is asked.
+#ifndef WEFT_PLACEMENT_SEARCH_SEARCH_OPTIONS_H_
+#define WEFT_PLACEMENT_SEARCH_SEARCH_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/plan.h"
+
+namespace weft {
+
+struct SearchOptions {
+  int64_t global_batch = 1;
+  // Threads, strictness, bucket size and wished shardings of parameters are taken from here; and
+  // its micro-batches where they are fixed.
+  Plan given;
+  // The micro-batches belong to the job: results depend on them.
+  bool fixed_micro_batches = false;
+  // Whether the plan may use fewer workers than there are.
+  bool may_leave_out = false;
+  // "dp", "anneal" or "exhaustive" (NewSearchStrategy).
+  std::string strategy = "dp";
+  // Shards of the tensor axis at most; strict jobs have one.
+  int most_tensor = 16;
+  // By worker: what a rank on it may take; 0 or beyond the end = any amount.
+  std::vector<int64_t> memory_limits;
+  // What a worker's process takes besides variables and what a step makes.
+  int64_t process_bytes = 0;
+  // The forward pass is cut into so many units at most.
+  int most_units = 192;
+  // So many choices are looked at closely at most.
+  int most_evaluations = 1500;
+  // Of the best plans, so many are partitioned and played rank by rank, where nodes times ranks are
+  // no more than `exact_work`.
+  int exact_plans = 3;
+  int64_t exact_work = 6000;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SEARCH_SEARCH_OPTIONS_H_

@@ -1,0 +1,124 @@
+#include "placement/search/stage_cut.h"
+
+#include <random>
+
+#include "gtest/gtest.h"
+#include "placement/cost/cost_model.h"
+
+namespace weft {
+namespace {
+
+// Units of random work, memory and cuts on two kinds of devices, the second half as fast.
+PlanningGraph RandomGraph(int units, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto number = [&](int64_t most) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(most)) + 1;
+  };
+  PlanningGraph graph;
+  graph.cuts.resize(units + 1);
+  for (int i = 0; i < units; ++i) {
+    PlanningUnit unit;
+    const double seconds = 1e-3 * static_cast<double>(number(20));
+    unit.forward = {seconds, 2 * seconds};
+    unit.backward = unit.weight_gradient = unit.update = {seconds, 2 * seconds};
+    unit.variables = {{8, number(1000), number(1000), true}};
+    unit.kept_bytes = number(1000);
+    unit.transient_bytes = number(100);
+    graph.units.push_back(unit);
+    if (i > 0) graph.cuts[i] = {number(500), 1, number(500), 1};
+  }
+  return graph;
+}
+
+PlanChoice PipelineOf(int stages) {
+  PlanChoice choice;
+  choice.mesh = {1, 1, stages};
+  choice.schedule = "1f1b";
+  choice.micro_batches = 4;
+  for (int i = 0; i < stages; ++i) choice.workers.push_back(i);
+  return choice;
+}
+
+class StageCutTest : public ::testing::Test {
+ protected:
+  const CostModel cost_ = CostModel::OfSpec(ClusterSpec::Local(4, 1)).value();
+  CollectiveCosts collectives_{cost_};
+};
+
+TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCuts) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const int stages = 2 + static_cast<int>(seed % 3);
+    const PlanningGraph graph = RandomGraph(9, seed);
+    const PlanChoice choice = PipelineOf(stages);
+    const StageFigures figures(graph, choice, collectives_);
+    std::vector<StagePlace> places(stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      places[stage].devices = {stage % 2};
+      places[stage].in_flight = stages - stage;
+      if (seed % 2 == 1) places[stage].memory_limit = 14000;
+    }
+    const StageCut clever = CutStages(figures, places, 1e5);
+    const StageCut naive = CutStagesExhaustively(figures, places, 1e5);
+    ASSERT_EQ(clever.begins.empty(), naive.begins.empty()) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(clever.slowest_seconds, naive.slowest_seconds) << "seed " << seed;
+  }
+}
+
+TEST_F(StageCutTest, ASlowDeviceGetsLess) {
+  PlanningGraph graph = RandomGraph(12, 1);
+  for (PlanningUnit& unit : graph.units) {
+    unit.forward = unit.backward = unit.weight_gradient = {1, 2};
+  }
+  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  std::vector<StagePlace> places(2);
+  places[0].devices = {0};
+  places[1].devices = {1};
+  const StageCut cut = CutStages(figures, places, 0);
+  EXPECT_EQ(cut.begins, (std::vector<int>{0, 8, 12}));
+  EXPECT_DOUBLE_EQ(cut.slowest_seconds, 24);
+}
+
+TEST_F(StageCutTest, MemoryIsAHardLimit) {
+  PlanningGraph graph = RandomGraph(4, 2);
+  for (PlanningUnit& unit : graph.units) {
+    unit.variables = {{8, 100, 0, true}};
+    unit.kept_bytes = unit.transient_bytes = 0;
+  }
+  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  std::vector<StagePlace> places(2);
+  places[0].devices = places[1].devices = {0};
+  places[0].memory_limit = 200;  // one unit: parameter and gradient
+  places[1].memory_limit = 600;
+  EXPECT_EQ(CutStages(figures, places, 0).begins, (std::vector<int>{0, 1, 4}));
+  places[1].memory_limit = 500;
+  EXPECT_TRUE(CutStages(figures, places, 0).begins.empty());
+}
+
+TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
+  PlanningGraph graph = RandomGraph(4, 3);
+  for (PlanningUnit& unit : graph.units) {
+    unit.forward = unit.backward = unit.weight_gradient = {0, 0};
+  }
+  graph.units[0].forward = graph.units[3].forward = {1, 1};
+  graph.cuts[1] = {500, 1, 500, 1};
+  graph.cuts[2] = {5, 1, 5, 1};
+  graph.cuts[3] = {50, 1, 50, 1};
+  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  std::vector<StagePlace> places(2);
+  places[0].devices = places[1].devices = {0};
+  EXPECT_EQ(CutStages(figures, places, 0).begins, (std::vector<int>{0, 2, 4}));
+}
+
+TEST_F(StageCutTest, RecomputationKeepsLessAndRunsLonger) {
+  const PlanningGraph graph = RandomGraph(8, 4);
+  PlanChoice choice = PipelineOf(2);
+  const StageFigures kept(graph, choice, collectives_);
+  choice.recompute_segments = 4;
+  const StageFigures again(graph, choice, collectives_);
+  EXPECT_LT(again.Memory(0, 8, 4).activations, kept.Memory(0, 8, 4).activations);
+  EXPECT_NEAR(again.Figure(0, 4, 0).Total() - kept.Figure(0, 4, 0).Total(),
+              kept.Figure(0, 4, 0).forward, 1e-12);
+}
+
+}  // namespace
+}  // namespace weft

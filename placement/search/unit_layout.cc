@@ -1,0 +1,136 @@
+#include "placement/search/unit_layout.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/node_class.h"
+#include "placement/graph_node_view.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+struct Chain {
+  std::vector<NodeId> nodes;
+  std::vector<double> before;    // seconds of the nodes before node i; one more at the end
+  std::vector<double> crossing;  // bytes that cross between nodes i - 1 and i
+};
+
+bool ReadsNoNode(const Graph& graph, const Node& node) {
+  return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+    return id.valid() && graph.value(id).source == ValueSource::kNode;
+  });
+}
+
+double SecondsOf(const Graph& graph, const Node& node, const CostModel& cost) {
+  const auto view = GraphNodeView::Create(graph, node);
+  return view.ok() ? cost.NodeSeconds(*view, 0, 1) : 0;
+}
+
+void AddCrossing(const Graph& graph, Chain& chain) {
+  const auto uses = graph.BuildUses();
+  std::vector<int> position(graph.node_capacity(), -1);
+  for (size_t i = 0; i < chain.nodes.size(); ++i) {
+    position[chain.nodes[i].value] = static_cast<int>(i);
+  }
+  std::vector<double> change(chain.nodes.size() + 2);
+  for (size_t i = 0; i < chain.nodes.size(); ++i) {
+    for (const ValueId output : graph.node(chain.nodes[i]).outputs) {
+      if (!output.valid()) continue;
+      int last = static_cast<int>(i);
+      for (const Graph::Use& use : uses[output.value]) {
+        last = std::max(last, position[use.node.value]);
+      }
+      const double bytes = static_cast<double>(BytesOf(graph, output));
+      change[i + 1] += bytes;
+      change[last + 1] -= bytes;
+    }
+  }
+  double bytes = 0;
+  for (size_t i = 0; i <= chain.nodes.size(); ++i) {
+    bytes += change[i];
+    chain.crossing.push_back(bytes);
+  }
+}
+
+absl::StatusOr<Chain> MakeChain(const Graph& graph, const CostModel& cost) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
+  std::vector<std::pair<NodeId, double>> forward;
+  double total = 0;
+  for (const NodeId id : order) {
+    const Node& node = graph.node(id);
+    if (!IsForward(node)) continue;
+    forward.push_back({id, SecondsOf(graph, node, cost)});
+    total += forward.back().second;
+  }
+  Chain chain;
+  chain.before.push_back(0);
+  for (const auto& [id, seconds] : forward) {
+    if (ReadsNoNode(graph, graph.node(id)) && seconds * 100 < total) continue;
+    chain.nodes.push_back(id);
+    // What costs nothing counts a little, so that units have about as many nodes.
+    chain.before.push_back(chain.before.back() + seconds + 1e-9);
+  }
+  AddCrossing(graph, chain);
+  return chain;
+}
+
+// Where units begin, the first at 0.
+std::vector<int> PlaceCuts(const Chain& chain, int most) {
+  const int nodes = static_cast<int>(chain.nodes.size());
+  std::vector<int> cuts = {0};
+  if (nodes <= most) {
+    for (int i = 1; i < nodes; ++i) cuts.push_back(i);
+    return cuts;
+  }
+  const double window = chain.before.back() / most;
+  for (int k = 1; k < most; ++k) {
+    const double target = window * k;
+    const auto begin =
+        std::lower_bound(chain.before.begin(), chain.before.end(), target - window / 2);
+    int best = -1;
+    for (int i = static_cast<int>(begin - chain.before.begin());
+         i < nodes && chain.before[i] <= target + window / 2; ++i) {
+      if (i <= cuts.back()) continue;
+      const bool fewer = best < 0 || chain.crossing[i] < chain.crossing[best];
+      const bool nearer =
+          best >= 0 && chain.crossing[i] == chain.crossing[best] &&
+          std::fabs(chain.before[i] - target) < std::fabs(chain.before[best] - target);
+      if (fewer || nearer) best = i;
+    }
+    if (best > 0) cuts.push_back(best);
+  }
+  return cuts;
+}
+
+}  // namespace
+
+int UnitLayout::Find(const std::string& name) const {
+  std::string part = name;
+  while (true) {
+    if (const auto found = unit_of.find(part); found != unit_of.end()) return found->second;
+    const size_t end = part.rfind('/');
+    if (end == std::string::npos) return -1;
+    part.resize(end);
+  }
+}
+
+absl::StatusOr<UnitLayout> CutIntoUnits(const Graph& graph, const CostModel& cost, int most) {
+  WEFT_ASSIGN_OR_RETURN(const Chain chain, MakeChain(graph, cost));
+  if (chain.nodes.empty()) {
+    return absl::InvalidArgumentError("the model's forward pass has no node to place");
+  }
+  const std::vector<int> cuts = PlaceCuts(chain, most);
+  UnitLayout layout;
+  layout.nodes.resize(cuts.size());
+  for (size_t i = 0; i < chain.nodes.size(); ++i) {
+    const auto after = std::upper_bound(cuts.begin(), cuts.end(), static_cast<int>(i));
+    const int unit = static_cast<int>(after - cuts.begin()) - 1;
+    const std::string& name = graph.node(chain.nodes[i]).name;
+    layout.nodes[unit].push_back(name);
+    layout.unit_of[name] = unit;
+  }
+  return layout;
+}
+
+}  // namespace weft
