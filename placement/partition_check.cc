@@ -155,7 +155,8 @@ class PipelineChannels {
     std::vector<ScheduleChannel> channels;
     for (const auto& [number, channel] : channels_) {
       channels.push_back(channel);
-      channels.back().credits = credits.at(static_cast<int32_t>(number));
+      const auto known = credits.find(static_cast<int32_t>(number));
+      if (known != credits.end()) channels.back().credits = known->second;
     }
     return channels;
   }

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// By channel id: the credits of each channel that is used once per micro-batch. The channels from
-// one rank to another share the receiver's inbox: a round is one message of each.
+// By channel id: the credits of each channel that is used once per micro-batch. The channels of one
+// micro graph from one rank to another share the receiver's inbox: a round is one message of each.
 std::map<int32_t, int> CreditsOfChannels(const std::vector<Partition>& partitions,
                                          const InboxLimits& inbox);
 

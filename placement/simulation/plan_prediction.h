@@ -1,0 +1,24 @@
+// Law 15: what a plan would take is part of it, and comes from the simulator.
+#ifndef WEFT_PLACEMENT_SIMULATION_PLAN_PREDICTION_H_
+#define WEFT_PLACEMENT_SIMULATION_PLAN_PREDICTION_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "placement/cost/cost_model.h"
+
+namespace weft {
+
+// Fills the prediction of a complete plan from a few simulated steps of its partitions: seconds of
+// a step in the steady state, times CostModel::StepFactor; of these what the rank that computes
+// longest spends computing, and waiting for or handling messages and collectives under way; the
+// share of a step that ranks are idle, in the mean; payload bytes that each rank sends, exactly;
+// variables and activations of each rank, in bytes.
+absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
+                         Plan& plan);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SIMULATION_PLAN_PREDICTION_H_
