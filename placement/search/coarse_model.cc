@@ -71,6 +71,14 @@ class CoarseModelMaker {
   void AddDataCollectives();
   void AddChannels();
   void AddChannel(int from_stage, int to_stage, int64_t bytes, bool forward);
+  // Empty where there is none.
+  struct StepCollectives {
+    StepSegment scatter;
+    StepSegment gather;
+  };
+  StepCollectives AddStepCollectives(int place);
+  StepSegment SegmentOf(size_t replica_class, int place, const Action& action, bool splits,
+                        const StepCollectives& once);
   absl::Status AddRoutines(int place);
   StepSegment Forward(size_t replica_class, int stage);
   StepSegment Backward(size_t replica_class, int stage, bool with_weights, bool signals);
@@ -241,7 +249,14 @@ StepInstruction CoarseModelMaker::Tensor(size_t replica_class, int place, double
 
 StepInstruction CoarseModelMaker::DataCollective(int place, const std::string& name,
                                                  CollectiveKind kind, int64_t bytes) {
-  const double seconds = collectives_.Seconds({kind, bytes}, DataGroup(place));
+  // One collective for each parameter.
+  int64_t parameters = 0;
+  for (int stage = place; stage < stages(); stage += places()) {
+    parameters += figures_.Parameters(begins_[stage], begins_[stage + 1]);
+  }
+  parameters = std::max<int64_t>(1, parameters);
+  const double seconds = static_cast<double>(parameters) *
+                         collectives_.Seconds({kind, bytes / parameters}, DataGroup(place));
   return StepInstruction::Collective(AddData(place, name, seconds));
 }
 
@@ -317,52 +332,61 @@ StepSegment CoarseModelMaker::Update(size_t replica_class, int place) {
   return segment;
 }
 
+// What the compute stream itself sums and gathers over the data axis, once per step.
+CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place) {
+  StepCollectives once;
+  if (choice_.mesh.data == 1) return once;
+  if (choice_.zero >= 2 && GradientBytes(place) > 0) {
+    once.scatter = {DataCollective(place, "reduce-scatter of gradients", CollectiveKind::kRing,
+                                   GradientBytes(place))};
+  }
+  if (choice_.zero >= 1 && SplitBytes(place) > 0) {
+    once.gather = {DataCollective(place, "all-gather of parameters", CollectiveKind::kRing,
+                                  SplitBytes(place))};
+  }
+  return once;
+}
+
+StepSegment CoarseModelMaker::SegmentOf(size_t replica_class, int place, const Action& action,
+                                        bool splits, const StepCollectives& once) {
+  const int stage = action.chunk * places() + place;
+  // Of several chunks the first one's backward pass is the last.
+  const Kind last_kind = splits ? Kind::kWeightGradient : Kind::kBackward;
+  const bool signals = action.kind == last_kind && action.chunk == 0 &&
+                       action.micro_batch == classes_[replica_class].micro_batches - 1;
+  StepSegment segment;
+  switch (action.kind) {
+    case Kind::kBegin:
+      if (choice_.zero == 3) segment = once.gather;
+      break;
+    case Kind::kForward:
+      segment = Forward(replica_class, stage);
+      break;
+    case Kind::kBackward:
+      segment = Backward(replica_class, stage, !splits, signals);
+      break;
+    case Kind::kWeightGradient:
+      AppendInParts(FigureOf(replica_class, stage).weight_gradient, place, signals, segment);
+      break;
+    case Kind::kUpdate:
+      segment = once.scatter;
+      for (const StepInstruction& one : Update(replica_class, place)) segment.push_back(one);
+      if (choice_.zero < 3) segment.insert(segment.end(), once.gather.begin(), once.gather.end());
+      break;
+  }
+  return segment;
+}
+
 absl::Status CoarseModelMaker::AddRoutines(int place) {
-  const bool scatters = choice_.mesh.data > 1 && choice_.zero >= 2 && GradientBytes(place) > 0;
-  const bool gathers = choice_.mesh.data > 1 && choice_.zero >= 1 && SplitBytes(place) > 0;
-  StepInstruction scatter;
-  StepInstruction gather;
-  if (scatters) {
-    scatter = DataCollective(place, "reduce-scatter of gradients", CollectiveKind::kRing,
-                             GradientBytes(place));
-  }
-  if (gathers) {
-    gather =
-        DataCollective(place, "all-gather of parameters", CollectiveKind::kRing, SplitBytes(place));
-  }
+  const StepCollectives once = AddStepCollectives(place);
   for (size_t c = 0; c < classes_.size(); ++c) {
     WEFT_ASSIGN_OR_RETURN(const ActionList actions,
                           MakeActions(choice_.schedule, places(), place, classes_[c].micro_batches,
                                       /*training=*/true, choice_.chunks));
     const bool splits = SplitsBackward(actions);
-    const Kind last_kind = splits ? Kind::kWeightGradient : Kind::kBackward;
-    const int last = classes_[c].micro_batches - 1;
     StepRoutine routine;
     for (const Action& action : actions) {
-      const int stage = action.chunk * places() + place;
-      // Of several chunks the first one's backward pass is the last.
-      const bool signals =
-          action.kind == last_kind && action.micro_batch == last && action.chunk == 0;
-      StepSegment segment;
-      switch (action.kind) {
-        case Kind::kBegin:
-          if (gathers && choice_.zero == 3) segment.push_back(gather);
-          break;
-        case Kind::kForward:
-          segment = Forward(c, stage);
-          break;
-        case Kind::kBackward:
-          segment = Backward(c, stage, !splits, signals);
-          break;
-        case Kind::kWeightGradient:
-          AppendInParts(FigureOf(c, stage).weight_gradient, place, signals, segment);
-          break;
-        case Kind::kUpdate:
-          if (scatters) segment.push_back(scatter);
-          for (const StepInstruction& one : Update(c, place)) segment.push_back(one);
-          if (gathers && choice_.zero < 3) segment.push_back(gather);
-          break;
-      }
+      StepSegment segment = SegmentOf(c, place, action, splits, once);
       routine.actions.push_back({action, model_.AddSegment(std::move(segment))});
     }
     if (const auto jobs = bucket_jobs_.find(place); jobs != bucket_jobs_.end()) {

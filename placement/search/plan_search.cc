@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,7 +55,10 @@ std::string WhySlower(const PlanCandidate& candidate, const PlanCandidate& chose
       std::max_element(std::begin(parts), std::end(parts),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   const double factor = candidate.step_seconds / std::max(1e-12, chosen.step_seconds);
-  if (factor < 1.005) return "as fast; the first of equals is taken";
+  if (factor < 1.005) {
+    return candidate.exact ? "as fast; the first of equals is taken"
+                           : "about as fast by coarse figures; not played rank by rank";
+  }
   return absl::StrFormat("%.2f times slower: %s (%.0f %% of its step)", factor, worst->first,
                          100 * worst->second / candidate.step_seconds);
 }
@@ -188,14 +192,20 @@ absl::Status Searcher::Play(const Plan& plan, PlanCandidate& candidate) const {
 absl::Status Searcher::Choose() {
   int played = 0;
   double best = 0;
+  std::set<std::tuple<std::string, size_t, bool>> seen;  // variants of one mesh take long alike
   for (size_t i = 0; i < candidates_.size(); ++i) {
     PlanCandidate& candidate = candidates_[i];
     if (!candidate.fits || (chosen_.has_value() && played >= options_.exact_plans)) break;
+    const PlanChoice& choice = candidate.choice;
+    if (!seen.insert({choice.mesh.ToString(), choice.workers.size(), choice.zero > 0}).second) {
+      continue;
+    }
     absl::StatusOr<Plan> plan = PlanOf(i);
     absl::Status possible = plan.status();
     const bool play = plan.ok() && IsSmallEnough(*plan);
     if (play) possible = Play(*plan, candidate);
     if (!possible.ok()) {
+      seen.erase({choice.mesh.ToString(), choice.workers.size(), choice.zero > 0});
       candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
       candidate.fits = false;
       continue;
@@ -224,6 +234,7 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   prediction.communication_seconds = result.chosen.communication_seconds;
   prediction.bubble_fraction =
       result.chosen.bubble_seconds / std::max(1e-12, result.chosen.step_seconds);
+  const PlanCandidate coarse = CandidateOf(evaluated_[*chosen_]);
   std::set<std::pair<std::string, size_t>> meshes;
   std::vector<PlanCandidate> others;
   for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -239,7 +250,8 @@ absl::StatusOr<SearchResult> Searcher::Result() {
         meshes.insert({other.choice.mesh.ToString(), other.choice.workers.size()}).second;
     if (!is_new || result.rejected.size() >= kMostRejected) continue;
     if (other.reason.empty()) {
-      other.reason = other.fits ? WhySlower(other, result.chosen) : DoesNotFit(other);
+      const PlanCandidate& chosen = other.exact ? result.chosen : coarse;
+      other.reason = other.fits ? WhySlower(other, chosen) : DoesNotFit(other);
     }
     result.rejected.push_back(std::move(other));
   }

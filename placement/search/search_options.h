@@ -31,9 +31,9 @@ struct SearchOptions {
   int most_units = 192;
   // So many choices are looked at closely at most.
   int most_evaluations = 1500;
-  // Of the best plans, so many are partitioned and played rank by rank, where nodes times ranks are
-  // no more than `exact_work`.
-  int exact_plans = 3;
+  // Of the best plans, of different meshes, so many are partitioned and played rank by rank, where
+  // nodes times ranks are no more than `exact_work`.
+  int exact_plans = 6;
   int64_t exact_work = 6000;
 };
 

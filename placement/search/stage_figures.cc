@@ -67,6 +67,7 @@ StageFigures::StageFigures(const PlanningGraph& graph, const PlanChoice& choice,
       sum_variables([](const PlannedVariable& v) { return v.trainable ? v.parameter_bytes : 0; });
   split_ =
       sum_variables([&](const PlannedVariable& v) { return is_split(v) ? v.parameter_bytes : 0; });
+  trainable_ = sum_variables([](const PlannedVariable& v) { return v.trainable ? 1 : 0; });
   kept_ = PrefixSums<int64_t>(graph, [](const PlanningUnit& unit) { return unit.kept_bytes; });
   transient_.emplace_back();
   for (const PlanningUnit& unit : graph.units) transient_[0].push_back(unit.transient_bytes);

@@ -50,6 +50,8 @@ class StageFigures {
   int64_t GradientBytes(int first, int last) const { return gradients_[last] - gradients_[first]; }
   // Of those, what ZeRO splits over the replicas.
   int64_t SplitBytes(int first, int last) const { return split_[last] - split_[first]; }
+  // How many trainable parameters that is.
+  int64_t Parameters(int first, int last) const { return trainable_[last] - trainable_[first]; }
   const PlanningCut& Cut(int unit) const { return graph_.cuts[unit]; }
   // The forward pass that runs again.
   double RecomputedShare(bool is_last_stage) const;
@@ -72,6 +74,7 @@ class StageFigures {
   std::vector<int64_t> state_;
   std::vector<int64_t> gradients_;
   std::vector<int64_t> split_;
+  std::vector<int64_t> trainable_;
   std::vector<int64_t> kept_;
   std::vector<std::vector<int64_t>> transient_;  // [k][i]: most of 2^k units from i on
 };
