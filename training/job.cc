@@ -15,6 +15,7 @@
 #include "platform/cpu_info.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "training/job_search.h"
 #include "training/optimizer.h"
 
 namespace weft {
@@ -86,6 +87,27 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
     plan.threads_per_worker = 1;
   }
   return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+}
+
+// Searched for or completed; notes what people should know.
+absl::Status ChoosePlan(const JobSpec& spec, const TrainingSpec& training, PreparedJob& job) {
+  if (spec.search.wanted && !training.own_algorithm) {
+    const int64_t batch = job.data->batch_of(0);
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
+    if (found.ok()) {
+      job.plan = found->plan;
+      const std::string note = NoteOnFewerWorkers(job.graph, spec, costs, batch, *found);
+      if (!note.empty()) job.notes.push_back(note);
+      return absl::OkStatus();
+    }
+    const bool is_final = spec.search.may_leave_out || absl::IsResourceExhausted(found.status());
+    if (is_final) return found.status();
+    job.notes.push_back(
+        absl::StrCat("no plan was searched for: ", std::string(found.status().message())));
+  }
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  return absl::OkStatus();
 }
 
 const WorkerSpec* WorkerOf(const JobSpec& spec, const Plan& plan, int rank) {
@@ -175,6 +197,11 @@ absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& 
 
 }  // namespace
 
+absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec) {
+  if (spec.costs != nullptr) return *spec.costs;
+  return CostModel::OfSpec(spec.cluster);
+}
+
 absl::Status BindInputs(Graph& graph, const DataSet& data) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
@@ -208,7 +235,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_ASSIGN_OR_RETURN(job.graph, BuildTrainingGraph(bound, plain));
   WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
-  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
   if (training.own_algorithm && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the model's own training algorithm takes whole batches on one worker, the plan is ",

@@ -16,16 +16,33 @@
 #include "graph/graph.h"
 #include "graph/partition.h"
 #include "graph/plan.h"
+#include "placement/cost/cost_model.h"
 #include "training/data_set.h"
 #include "training/training_graph.h"
 
 namespace weft {
+
+// Whether and how a training job's plan is searched for (training/job_search.h).
+struct PlanSearch {
+  bool wanted = false;
+  // It may use fewer workers than there are; and where it finds nothing, that is an error. Else the
+  // plan is then completed as it was given.
+  bool may_leave_out = false;
+  // Plan::micro_batches was given.
+  bool keep_micro_batches = false;
+  std::string strategy = "dp";  // SearchOptions::strategy
+  // What workers of a host share that nobody gave a limit; 0 = any amount.
+  int64_t host_memory = 0;
+};
 
 // How steps are made of a data set: everything but the graph.
 struct JobSpec {
   ClusterSpec cluster;
   // As the user gave it (mesh all 1 = nothing given); completed by Prepare.
   Plan plan;
+  PlanSearch search = {};
+  // What a search rests on; null: the cluster spec's figures.
+  std::shared_ptr<const CostModel> costs = nullptr;
   double stall_timeout_seconds = 60;
   // What a worker may have where the cluster does not say; 0 = what its machine allows.
   int64_t memory_per_worker = 0;
@@ -43,9 +60,14 @@ struct JobProgram {
 struct PreparedJob {
   Graph graph;  // the logical one
   Plan plan;    // complete
+  // What people should know of the plan, a line each.
+  std::vector<std::string> notes;
   std::vector<JobProgram> programs;
   std::shared_ptr<const DataSet> data;
 };
+
+// spec.costs, or what the cluster spec's figures say.
+absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec);
 
 // Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
 // again. InvalidArgument naming input and file shape where they do not fit.

@@ -9,9 +9,11 @@
 #include "absl/strings/strip.h"
 #include "onnx_import/training_info.h"
 #include "placement/plan_file.h"
+#include "placement/search/search_strategy.h"
 #include "placement/units.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
+#include "platform/process_memory.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/exit_code.h"
@@ -22,6 +24,7 @@ namespace weft {
 namespace {
 
 constexpr char kPlacementOptions[] = "placement";
+constexpr char kAuto[] = "auto";  // of --parallel
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 
@@ -39,7 +42,17 @@ int ThreadsOf(const ClusterSpec& cluster, int cores) {
   return least;
 }
 
+// "" for a strategy that there is.
+std::string CheckStrategy(const std::string& text) {
+  const auto strategy = NewSearchStrategy(text);
+  return strategy.ok() ? "" : std::string(strategy.status().message());
+}
+
 }  // namespace
+
+bool JobFlags::searches() const {
+  return plan_file_.empty() && pins_.empty() && (parallel_.empty() || parallel_ == kAuto);
+}
 
 void JobFlags::AddModel(CLI::App& app) {
   app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
@@ -60,12 +73,19 @@ void JobFlags::AddPlacement(CLI::App& app) {
              "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
              "whose activations are computed anew instead of kept (all: each stage is one; or "
              "patterns of nodes joined by +); shares=2:1 gives replicas unequal parts of the "
-             "micro-batches")
-          ->type_name("dp=2,tp=1,pp=2,zero=1")
+             "micro-batches. auto: the fastest plan that fits, which may leave workers out "
+             "(data parallelism over all of them)")
+          ->type_name("auto|dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
       ->type_name("FILE.yaml")
       ->excludes(parallel)
+      ->group(kPlacementOptions);
+  app.add_option(
+         "--search", search_,
+         "how --parallel auto looks for the plan: dp, anneal, or exhaustive for small models (dp)")
+      ->type_name("STRATEGY")
+      ->check(CLI::Validator(CheckStrategy, ""))
       ->group(kPlacementOptions);
   app.add_option("--pin", pins_,
                  "nodes ('*', '?') that must run on this worker's pipeline stage, as "
@@ -141,7 +161,7 @@ absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
     WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
     return ParsePlanFile(text, plan_file_);
   }
-  if (!parallel_.empty()) return ParseParallel(parallel_);
+  if (!parallel_.empty() && parallel_ != kAuto) return ParseParallel(parallel_);
   Plan plan;
   plan.threads_per_worker = ThreadsOf(cluster, AvailableCores(RealFileSystem()));
   return plan;
@@ -180,6 +200,11 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
     spec.plan.micro_batches = kStrictMicroBatches;
   }
   spec.stall_timeout_seconds = stall_timeout_seconds_;
+  spec.search.may_leave_out = parallel_ == kAuto;
+  spec.search.wanted = spec.search.may_leave_out && searches();
+  spec.search.keep_micro_batches = micro_batches_ > 0;
+  spec.search.strategy = search_;
+  if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
   if (!memory_per_worker_.empty()) {
     const auto bytes = ParseBytes(memory_per_worker_);
     if (!bytes.ok() || *bytes == 0) {

@@ -41,6 +41,8 @@ class JobFlags {
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
+  // Whether the plan may be searched for: nothing given, or --parallel auto.
+  bool searches() const;
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
@@ -73,6 +75,7 @@ class JobFlags {
   std::string cluster_file_;
   std::string plan_file_;
   std::string parallel_;
+  std::string search_ = "dp";
   std::vector<std::string> pins_;
   bool strict_ = false;
   int micro_batches_ = 0;

@@ -85,7 +85,20 @@ absl::Status JobLoop::OpenFolder() {
 void JobLoop::AdoptPlan(JobSpec& spec) const {
   if (!checkpoint_.has_value()) return;
   const auto saved = ParsePlanFile(checkpoint_->index().job.plan, "the checkpoint's plan");
-  if (!saved.ok() || saved->mesh.size() != static_cast<int>(spec.cluster.workers.size())) return;
+  const int workers = static_cast<int>(spec.cluster.workers.size());
+  if (!saved.ok() || saved->mesh.size() > workers) return;
+  const bool uses_all = saved->mesh.size() == workers;
+  if (!uses_all && !spec.search.may_leave_out) return;
+  if (spec.search.wanted) {
+    // The plan that was found then: another one might have other bits.
+    const Plan given = std::exchange(spec.plan, *saved);
+    spec.search.wanted = false;
+    spec.plan.model_digest = spec.plan.cluster_digest = 0;
+    spec.plan.strict = given.strict;
+    if (given.strict || spec.search.keep_micro_batches) {
+      spec.plan.micro_batches = given.micro_batches;
+    }
+  }
   for (WorkerSpec& worker : spec.cluster.workers) worker.threads = saved->threads_per_worker;
   spec.plan.threads_per_worker = saved->threads_per_worker;
 }

@@ -1,17 +1,24 @@
+#include <optional>
 #include <ostream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
 #include "placement/plan_file.h"
 #include "placement/planner.h"
+#include "placement/search/plan_search.h"
+#include "placement/search/what_if.h"
 #include "placement/traffic_prediction.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/job_flags.h"
 #include "tools/graph_runner/options.h"
+#include "tools/graph_runner/plan_explanation.h"
+#include "tools/graph_runner/plan_picture.h"
 #include "tools/graph_runner/plan_report.h"
+#include "training/job_search.h"
 
 namespace weft {
 namespace {
@@ -26,9 +33,10 @@ class PlanCommand final : public Command {
     return "MODEL.onnx [--local N|--cluster FILE] [--parallel dp=2,pp=2] [-o PLAN.yaml]";
   }
   std::vector<std::string> examples() const override {
-    return {"graph_runner plan model.onnx --local 2 --optimizer adam --batch 128",
-            "graph_runner plan model.onnx --local 4 --parallel dp=2,pp=2 -o plan.yaml",
-            "graph_runner plan model.onnx --cluster cluster.yaml --dump partitions"};
+    return {
+        "graph_runner plan model.onnx --local 2 --optimizer adam --batch 128",
+        "graph_runner plan model.onnx --local 4 --parallel dp=2,pp=2 -o plan.yaml",
+        "graph_runner plan model.onnx --cluster c.yaml --explain --what-if nodes=16,link=25Gbit"};
   }
 
   void AddOptions(CLI::App& app) override {
@@ -40,16 +48,31 @@ class PlanCommand final : public Command {
     app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
         ->type_name("DIR");
     app.add_option("-o,--out", plan_path_, "write the plan")->type_name("PLAN.yaml");
+    app.add_flag("--explain", explain_, "the best plan, its time in parts, why others are not");
+    app.add_option("--what-if", what_if_,
+                   "ask about a changed cluster: nodes, workers (of each node), link, latency, "
+                   "memory, model (of devices)")
+        ->type_name("nodes=16,link=25Gbit")
+        ->group("placement");
+    app.add_option("--picture", picture_path_,
+                   "draw the plan: the graph by stages, who does what when")
+        ->type_name("FILE.html|FILE.dot")
+        ->group("results");
     AddOutputFormat(app, format_)->group("results");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
-    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, Spec());
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraph(model, training));
-    auto plan = CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());
+    std::optional<SearchResult> found;
+    auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
+    if (found.has_value() && !IsSmall(graph, *plan)) {
+      WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, {}, console), ExitCode::kDisk));
+      return Explain(*found, spec.cluster, console);
+    }
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
@@ -62,13 +85,21 @@ class PlanCommand final : public Command {
           kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
     }
     WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, *partitions, console), ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(
+        WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(*plan, spec.cluster, *partitions));
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(*partitions, kept));
       }
+      if (explain_ && found.has_value()) {
+        json["explanation"] = ExplanationJson(*found, spec.cluster);
+      }
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
+      if (explain_ && found.has_value()) {
+        *console.out << Printable(ExplanationText(*found, spec.cluster)) << "\n";
+      }
       WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(*plan, spec.cluster, *partitions));
       *console.out << Printable(text);
       if (!kept.empty()) {
@@ -80,6 +111,76 @@ class PlanCommand final : public Command {
   }
 
  private:
+  // Larger plans are explained without what each rank does.
+  static constexpr int64_t kMostWork = 40000;
+
+  static bool IsSmall(const Graph& graph, const Plan& plan) {
+    return int64_t{graph.num_nodes()} * plan.mesh.size() <= kMostWork;
+  }
+
+  absl::StatusOr<JobSpec> Spec() const {
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    if (explain_ && !flags_.searches()) {
+      return WithExitCode(
+          absl::InvalidArgumentError("--explain says why a plan was found: leave out --plan and "
+                                     "--pin, and give no --parallel but auto"),
+          ExitCode::kUsage);
+    }
+    if (explain_) spec.search.wanted = true;
+    if (what_if_.empty()) return spec;
+    auto cluster = ClusterWhatIf(spec.cluster, what_if_);
+    if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kUsage);
+    spec.cluster = *std::move(cluster);
+    spec.search.wanted = flags_.searches();
+    spec.search.host_memory = 0;  // of another machine
+    return spec;
+  }
+
+  absl::StatusOr<Plan> ChoosePlan(const Graph& graph, const JobSpec& spec,
+                                  const TrainingSpec& training, std::optional<SearchResult>& found,
+                                  Console& console) const {
+    if (spec.search.wanted && !training.own_algorithm) {
+      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+      auto result = SearchJobPlan(graph, spec, costs, flags_.batch());
+      if (result.ok()) {
+        const std::string note = NoteOnFewerWorkers(graph, spec, costs, flags_.batch(), *result);
+        if (!note.empty()) *console.err << "note: " << note << "\n";
+        found = *std::move(result);
+        return found->plan;
+      }
+      const bool is_final =
+          explain_ || spec.search.may_leave_out || absl::IsResourceExhausted(result.status());
+      if (is_final) return result.status();
+      *console.err << "note: no plan was searched for: "
+                   << Printable(std::string(result.status().message())) << "\n";
+    }
+    return CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());
+  }
+
+  // Of a plan that is too large to show rank by rank.
+  ExitCode Explain(const SearchResult& found, const ClusterSpec& cluster, Console& console) const {
+    if (format_ == "json") {
+      const nlohmann::ordered_json json = {{"explanation", ExplanationJson(found, cluster)}};
+      *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    } else {
+      *console.out << Printable(ExplanationText(found, cluster));
+    }
+    return ExitCode::kOk;
+  }
+
+  absl::Status Draw(const Graph& graph, const Plan& plan, const JobSpec& spec,
+                    const std::vector<Partition>& partitions, Console& console) const {
+    if (picture_path_.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_ASSIGN_OR_RETURN(const std::string picture,
+                          absl::EndsWith(picture_path_, ".dot")
+                              ? PlanDot(graph, plan)
+                              : PlanHtml(graph, plan, partitions, costs));
+    WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(picture_path_, picture));
+    *console.err << "picture written to " << Printable(picture_path_) << "\n";
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Graph> TrainingGraph(const ImportedModel& model,
                                       const TrainingSpec& training) const {
     Graph bound = model.graph.Clone();
@@ -113,6 +214,9 @@ class PlanCommand final : public Command {
   JobFlags flags_;
   std::string dump_folder_;
   std::string plan_path_;
+  bool explain_ = false;
+  std::string what_if_;
+  std::string picture_path_;
   std::string format_ = "text";
 };
 

@@ -24,6 +24,7 @@
 #include "tools/graph_runner/trained_model.h"
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
+#include "training/job_search.h"
 #include "training/records/tensorboard_writer.h"
 #include "training/traffic_comparison.h"
 #include "training/trainer.h"
@@ -135,6 +136,8 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(model, training.loss, job, spec));
     Echo(training, model.graph, adapters, *data, job, console);
     *console.err << Printable(DataNotes(*data));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_RETURN_IF_ERROR(CheckPlanFits(job, spec, costs));
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
       auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step(),
@@ -149,8 +152,9 @@ class TrainCommand final : public Command {
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       board = *std::move(created);
     }
-    WEFT_ASSIGN_OR_RETURN(const auto workers,
-                          WorkerGroup::Start(flags_, spec, job, console, loop.evaluation()));
+    auto started = WorkerGroup::Start(flags_, spec, job, console, loop.evaluation());
+    if (!started.ok()) return AddAlternatives(started.status(), job, spec, costs);
+    const std::unique_ptr<WorkerGroup> workers = *std::move(started);
     return TrainAndSave({model, adapters}, training, job, loop, *workers, metrics.get(),
                         board.get(), console);
   }
@@ -250,8 +254,9 @@ class TrainCommand final : public Command {
                  << LossText(training) << "plan   " << job.plan.mesh.ToString() << ", "
                  << job.plan.micro_batches << " micro-batches, " << job.plan.threads_per_worker
                  << " threads per worker" << (job.plan.strict ? ", strict\n" : "\n")
-                 << Printable(ReplicationText(job.plan, job.programs.front().partitions))
-                 << std::flush;
+                 << Printable(ReplicationText(job.plan, job.programs.front().partitions));
+    for (const std::string& note : job.notes) *console.err << "note   " << Printable(note) << "\n";
+    *console.err << std::flush;
   }
 
   static std::string LoraText(const std::vector<LoraAdapter>& adapters) {

@@ -1,0 +1,113 @@
+// `graph_runner plan` where the plan is left to it.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "platform/file_system.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/exit_code.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Mlp() {
+  const std::string path = TestPath("mlp.onnx");
+  EXPECT_EQ(RunCommand({"example", "mlp", "-o", path}).exit_code, 0);
+  return path;
+}
+
+CommandResult PlanMlp(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"plan", Mlp(), "--batch", "256"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunCommand(arguments);
+}
+
+TEST(PlanSearchCommand, WithoutAPlanAllWorkersAreUsed) {
+  const auto plan = nlohmann::json::parse(PlanMlp({"--local", "2", "--output", "json"}).out);
+  EXPECT_EQ(plan["ranks"].size(), 2u);
+}
+
+TEST(PlanSearchCommand, AutoMayLeaveWorkersOutAndTheFileSaysWhich) {
+  const std::string path = TestPath("plan.yaml");
+  const CommandResult slow =
+      PlanMlp({"--local", "4", "--what-if", "nodes=4,workers=1,link=10Mbit,latency=10ms",
+               "--parallel", "auto", "--output", "json", "-o", path});
+  ASSERT_EQ(slow.exit_code, 0) << slow.err;
+  EXPECT_EQ(nlohmann::json::parse(slow.out)["ranks"].size(), 1u);
+  EXPECT_THAT(RealFileSystem().ReadFile(path).value(), HasSubstr("workers: [0]"));
+}
+
+TEST(PlanSearchCommand, ExplainSaysTimeMemoryAndWhatWasRejected) {
+  const CommandResult plan = PlanMlp({"--local", "4", "--explain"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("found      --parallel dp="), HasSubstr("step       "),
+                              HasSubstr("exposed communication "), HasSubstr("bubble "),
+                              HasSubstr("memory     "), HasSubstr("\nrejected\n"),
+                              HasSubstr(" times slower: ")));
+}
+
+TEST(PlanSearchCommand, ExplainAsJsonHasAReasonForEachRejectedPlan) {
+  const CommandResult plan = PlanMlp({"--local", "4", "--explain", "--output", "json"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const auto explanation = nlohmann::json::parse(plan.out)["explanation"];
+  const auto& chosen = explanation["chosen"];
+  const double parts = chosen["compute_seconds"].get<double>() +
+                       chosen["exposed_communication_seconds"].get<double>() +
+                       chosen["bubble_seconds"].get<double>();
+  EXPECT_NEAR(parts, chosen["step_seconds"].get<double>(), 1e-6 + 0.05 * parts);
+  ASSERT_GT(explanation["rejected"].size(), 1u);
+  for (const auto& other : explanation["rejected"]) {
+    EXPECT_FALSE(other["reason"].get<std::string>().empty());
+  }
+}
+
+TEST(PlanSearchCommand, WhatItFindsCanBeAskedForByHand) {
+  const auto found =
+      nlohmann::json::parse(PlanMlp({"--local", "2", "--explain", "--output", "json"}).out);
+  const std::string parallel = found["explanation"]["chosen"]["parallel"];
+  const CommandResult again = PlanMlp({"--local", "2", "--parallel", parallel, "--output", "json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(nlohmann::json::parse(again.out)["mesh"], found["mesh"]);
+}
+
+TEST(PlanSearchCommand, WhatIfAsksAboutManyMachines) {
+  const CommandResult plan = PlanMlp(
+      {"--explain", "--what-if", "nodes=16,workers=8,link=25Gbit,model=A100-80GB,memory=80GiB"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr(" on 128 of 128 workers"));
+}
+
+TEST(PlanSearchCommand, MistakesAreUsageErrors) {
+  const CommandResult key = PlanMlp({"--explain", "--what-if", "node=2"});
+  EXPECT_EQ(key.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(key.err, HasSubstr("did you mean 'nodes'?"));
+  const CommandResult both = PlanMlp({"--local", "2", "--explain", "--parallel", "dp=2"});
+  EXPECT_EQ(both.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(both.err, HasSubstr("--explain says why a plan was found"));
+  const CommandResult strategy = PlanMlp({"--local", "2", "--search", "guess"});
+  EXPECT_EQ(strategy.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(strategy.err, HasSubstr("there are dp, anneal, exhaustive"));
+}
+
+TEST(PlanSearchCommand, ThePictureIsOnePage) {
+  const std::string path = TestPath("plan.html");
+  const CommandResult plan = PlanMlp({"--local", "2", "--parallel", "pp=2", "--picture", path});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const std::string page = RealFileSystem().ReadFile(path).value();
+  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("stage 1: "), HasSubstr("rank 1"),
+                          HasSubstr("</html>"), Not(HasSubstr("<script")), Not(HasSubstr("href=")),
+                          Not(HasSubstr("src="))));
+  const std::string dot = TestPath("plan.dot");
+  ASSERT_EQ(PlanMlp({"--local", "2", "--parallel", "pp=2", "--picture", dot}).exit_code, 0);
+  EXPECT_THAT(RealFileSystem().ReadFile(dot).value(),
+              AllOf(HasSubstr("digraph plan {"), HasSubstr("cluster_1"), HasSubstr(" -> ")));
+}
+
+}  // namespace
+}  // namespace weft::testing

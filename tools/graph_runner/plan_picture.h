@@ -1,0 +1,27 @@
+// Pictures of a plan: for Graphviz, or a page that needs nothing but a browser.
+#ifndef WEFT_TOOLS_GRAPH_RUNNER_PLAN_PICTURE_H_
+#define WEFT_TOOLS_GRAPH_RUNNER_PLAN_PICTURE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "placement/cost/cost_model.h"
+
+namespace weft {
+
+// The forward pass coloured by stage, in Graphviz' language.
+absl::StatusOr<std::string> PlanDot(const Graph& graph, const Plan& plan);
+
+// One page with inline SVG and no scripts or links: the forward pass by stage, the grid of actions,
+// and the timeline of the simulated step, a row per rank with its collectives below.
+absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
+                                     const std::vector<Partition>& partitions,
+                                     const CostModel& costs);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_GRAPH_RUNNER_PLAN_PICTURE_H_

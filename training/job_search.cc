@@ -1,0 +1,154 @@
+#include "training/job_search.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "executor/planned_memory.h"
+#include "ops/node_runner.h"
+#include "placement/partitioner.h"
+#include "placement/search/alternatives.h"
+#include "platform/byte_quantity.h"
+#include "platform/status_macros.h"
+#include "tensor/device.h"
+
+namespace weft {
+namespace {
+
+// A worker process with its libraries takes more than the first, and with a few connections less
+// than the second (measured: distributed/memory_certificate.h has the parts).
+constexpr int64_t kLeastProcessBytes = int64_t{16} << 20;
+constexpr int64_t kUsualProcessBytes = int64_t{80} << 20;
+
+// By worker: what it was given, or its part of what its host has.
+std::vector<int64_t> MemoryLimits(const JobSpec& spec, const CostModel& costs) {
+  std::map<std::string, int64_t> workers_of_host;
+  for (const WorkerSpec& worker : spec.cluster.workers) ++workers_of_host[worker.host];
+  std::vector<int64_t> limits;
+  for (size_t i = 0; i < spec.cluster.workers.size(); ++i) {
+    const WorkerSpec& worker = spec.cluster.workers[i];
+    int64_t limit = worker.memory_bytes > 0 ? worker.memory_bytes : spec.memory_per_worker;
+    if (limit == 0) limit = costs.MemoryBytes(static_cast<int>(i));
+    if (limit == 0) limit = spec.search.host_memory / workers_of_host[worker.host];
+    limits.push_back(limit);
+  }
+  return limits;
+}
+
+SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel& costs,
+                        int64_t global_batch) {
+  SearchOptions options;
+  options.global_batch = global_batch;
+  options.given = spec.plan;
+  options.given.mesh = {};
+  options.given.workers.clear();
+  options.fixed_micro_batches = spec.plan.strict || spec.search.keep_micro_batches;
+  options.may_leave_out = spec.search.may_leave_out;
+  options.strategy = spec.search.strategy;
+  options.memory_limits = MemoryLimits(spec, costs);
+  options.process_bytes = kLeastProcessBytes;
+  if (!options.fixed_micro_batches && DependsOnMicroBatches(graph)) {
+    options.fixed_micro_batches = true;
+    options.given.micro_batches =
+        static_cast<int>(std::min<int64_t>(global_batch, spec.cluster.workers.size()));
+  }
+  return options;
+}
+
+int64_t PlannedBytes(const ProgramMemory& memory) {
+  return memory.variable_bytes + memory.arena_bytes + memory.constant_bytes + memory.packed_bytes +
+         memory.staging_bytes;
+}
+
+absl::StatusOr<std::vector<int64_t>> ExactMemory(const Graph& graph, const Plan& plan,
+                                                 int64_t global_batch) {
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<Partition> partitions,
+      PartitionStep(graph, plan, {/*training=*/true, global_batch}, CpuNodeEvaluator()));
+  std::vector<int64_t> bytes;
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const ProgramMemory memory, PlanProgramMemory(partition, CpuDevice()));
+    bytes.push_back(PlannedBytes(memory));
+  }
+  return bytes;
+}
+
+std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
+  const int64_t batch = job.programs.front().global_batch;
+  SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
+  options.process_bytes = kUsualProcessBytes;
+  if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
+  const MemoryOfPlanFn memory_of = [&](const Plan& plan) {
+    return ExactMemory(job.graph, plan, batch);
+  };
+  const std::vector<Alternative> found = FindAlternatives(job.graph, spec.cluster, costs, job.plan,
+                                                          options, memory_of, CpuNodeEvaluator());
+  if (!found.empty()) return AlternativesText(found);
+  return "; no other plan on these workers would fit: use more workers, a smaller --batch or more "
+         "memory";
+}
+
+}  // namespace
+
+absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
+                                           const CostModel& costs, int64_t global_batch) {
+  return SearchPlan(graph, spec.cluster, costs, OptionsOf(graph, spec, costs, global_batch),
+                    CpuNodeEvaluator());
+}
+
+std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const CostModel& costs,
+                               int64_t global_batch, const SearchResult& result) {
+  const size_t all = spec.cluster.workers.size();
+  if (spec.search.may_leave_out || all < 2) return "";
+  SearchOptions options = OptionsOf(graph, spec, costs, global_batch);
+  options.may_leave_out = true;
+  options.exact_plans = std::max(1, options.exact_plans);
+  const absl::StatusOr<SearchResult> fewer =
+      SearchPlan(graph, spec.cluster, costs, options, CpuNodeEvaluator());
+  if (!fewer.ok() || fewer->plan.workers.size() == all ||
+      fewer->chosen.exact != result.chosen.exact) {
+    return "";
+  }
+  const double factor = result.chosen.step_seconds / std::max(1e-12, fewer->chosen.step_seconds);
+  if (factor < 1.1) return "";
+  return absl::StrFormat(
+      "%d of %d workers would be %.1f times as fast (predicted): --parallel auto leaves the others "
+      "out",
+      fewer->plan.workers.size(), all, factor);
+}
+
+absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
+  const std::vector<int64_t> limits = MemoryLimits(spec, costs);
+  for (const JobProgram& program : job.programs) {
+    for (const Partition& partition : program.partitions) {
+      const int worker = job.plan.workers[partition.rank.value];
+      const int64_t limit = limits[worker];
+      if (limit == 0) continue;
+      const auto memory = PlanProgramMemory(partition, CpuDevice());
+      // What this machine has no kernel for, the worker says.
+      if (!memory.ok()) continue;
+      const int64_t need = PlannedBytes(*memory) + kLeastProcessBytes;
+      if (need <= limit) continue;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
+          " of memory and needs at least ", ByteQuantity(need), ": variables ",
+          ByteQuantity(memory->variable_bytes), ", what a step makes ",
+          ByteQuantity(memory->arena_bytes), ", its process ", ByteQuantity(kLeastProcessBytes),
+          "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddAlternatives(const absl::Status& error, const PreparedJob& job, const JobSpec& spec,
+                             const CostModel& costs) {
+  if (!absl::IsResourceExhausted(error)) return error;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(error.message(), AlternativesOf(job, spec, costs)));
+}
+
+}  // namespace weft
