@@ -24,6 +24,9 @@ struct DeviceConfiguration {
 // Those that the model carries, in the file's order.
 std::vector<DeviceConfiguration> DeviceConfigurationsOf(const ImportedModel& model);
 
+// Whether some initializer lies in another file.
+bool HasExternalTensors(const ImportedModel& model);
+
 // What the nodes say under one of them: the mesh, the worker of each rank (device k is the
 // cluster's worker k), stages by node, the tensor shardings of parameters and other values. All
 // else is left open.

@@ -223,6 +223,13 @@ class Annotator {
 
 }  // namespace
 
+bool HasExternalTensors(const ImportedModel& model) {
+  const auto& initializers = model.file.proto()->graph().initializer();
+  return std::any_of(initializers.begin(), initializers.end(), [](const auto& tensor) {
+    return tensor.data_location() == onnx::TensorProto::EXTERNAL;
+  });
+}
+
 absl::StatusOr<std::string> AnnotateModel(const ImportedModel& model, const Plan& plan,
                                           const std::string& configuration,
                                           const std::vector<std::string>& worker_names,

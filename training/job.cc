@@ -9,6 +9,7 @@
 #include "graph/pass.h"
 #include "ops/custom/loaded_libraries.h"
 #include "ops/node_runner.h"
+#include "placement/absent_names.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
 #include "placement/traffic_prediction.h"
@@ -82,6 +83,7 @@ absl::Status AddPrograms(PreparedJob& job, const Graph& graph, const std::string
 
 absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const DataSet& data) {
   Plan plan = spec.plan;
+  if (spec.drop_absent_names) DropAbsentNames(graph, plan);
   if (plan.strict) {
     plan.reduction = Reduction::kOrderedTree;
     plan.threads_per_worker = 1;

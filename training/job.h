@@ -40,6 +40,8 @@ struct JobSpec {
   ClusterSpec cluster;
   // As the user gave it (mesh all 1 = nothing given); completed by Prepare.
   Plan plan;
+  // The plan comes from the model's file: names of it that the graph does not have are left out.
+  bool drop_absent_names = false;
   PlanSearch search = {};
   // What a search rests on; null: the cluster spec's figures.
   std::shared_ptr<const CostModel> costs = nullptr;

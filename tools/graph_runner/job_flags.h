@@ -43,6 +43,8 @@ class JobFlags {
   bool insecure_network() const { return insecure_network_; }
   // Whether the plan may be searched for: nothing given, or --parallel auto.
   bool searches() const;
+  // Whether the flags say nothing of it at all.
+  bool names_no_plan() const { return searches() && parallel_.empty(); }
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "ops/node_runner.h"
+#include "placement/absent_names.h"
 #include "placement/partitioner.h"
 #include "placement/plan_file.h"
 #include "placement/planner.h"
@@ -14,6 +15,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/job_flags.h"
+#include "tools/graph_runner/model_plan.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/plan_explanation.h"
 #include "tools/graph_runner/plan_picture.h"
@@ -48,6 +50,11 @@ class PlanCommand final : public Command {
     app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
         ->type_name("DIR");
     app.add_option("-o,--out", plan_path_, "write the plan")->type_name("PLAN.yaml");
+    app.add_option("--annotate-plan", annotated_path_,
+                   "write the model with the plan in it, as ONNX's multi-device annotations; train "
+                   "then takes it from there")
+        ->type_name("MODEL.onnx")
+        ->group("results");
     app.add_flag("--explain", explain_, "the best plan, its time in parts, why others are not");
     app.add_option("--what-if", what_if_,
                    "ask about a changed cluster: nodes, workers (of each node), link, latency, "
@@ -64,13 +71,15 @@ class PlanCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
-    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, Spec());
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
+    if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraph(model, training));
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
     if (found.has_value() && !IsSmall(graph, *plan)) {
       WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, {}, console), ExitCode::kDisk));
+      WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
       return Explain(*found, spec.cluster, console);
     }
     const auto partitions =
@@ -85,6 +94,7 @@ class PlanCommand final : public Command {
           kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
     }
     WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, *partitions, console), ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
     if (format_ == "json") {
@@ -154,7 +164,9 @@ class PlanCommand final : public Command {
       *console.err << "note: no plan was searched for: "
                    << Printable(std::string(result.status().message())) << "\n";
     }
-    return CompletePlan(graph, spec.cluster, spec.plan, flags_.batch());
+    Plan given = spec.plan;
+    if (spec.drop_absent_names) DropAbsentNames(graph, given);
+    return CompletePlan(graph, spec.cluster, std::move(given), flags_.batch());
   }
 
   // Of a plan that is too large to show rank by rank.
@@ -211,7 +223,21 @@ class PlanCommand final : public Command {
     return absl::OkStatus();
   }
 
+  absl::Status Annotate(const ImportedModel& model, const Plan& plan, const ClusterSpec& cluster,
+                        Console& console) const {
+    if (annotated_path_.empty()) return absl::OkStatus();
+    const absl::Status written =
+        WriteAnnotatedModel(RealFileSystem(), annotated_path_, model, plan, cluster);
+    if (!written.ok()) {
+      const bool is_plan = absl::IsInvalidArgument(written);
+      return WithExitCode(written, is_plan ? ExitCode::kPlan : ExitCode::kDisk);
+    }
+    *console.err << "model with the plan written to " << Printable(annotated_path_) << "\n";
+    return absl::OkStatus();
+  }
+
   JobFlags flags_;
+  std::string annotated_path_;
   std::string dump_folder_;
   std::string plan_path_;
   bool explain_ = false;

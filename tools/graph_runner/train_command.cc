@@ -16,6 +16,7 @@
 #include "tools/graph_runner/job_loop.h"
 #include "tools/graph_runner/loop_flags.h"
 #include "tools/graph_runner/metrics_file.h"
+#include "tools/graph_runner/model_plan.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/plan_report.h"
 #include "tools/graph_runner/progress_line.h"
@@ -123,6 +124,7 @@ class TrainCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
     if (training.schedule.total == 0) training.schedule.total = Steps(*data);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     JobLoop loop(loop_flags_, console);
     WEFT_RETURN_IF_ERROR(loop.OpenFolder());
     spec.checkpoints = loop_flags_.saves();

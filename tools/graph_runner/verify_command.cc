@@ -8,6 +8,7 @@
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
 #include "tools/graph_runner/job_flags.h"
+#include "tools/graph_runner/model_plan.h"
 #include "tools/graph_runner/options.h"
 #include "training/plan_verification.h"
 
@@ -49,7 +50,8 @@ class VerifyCommand final : public Command {
     options_.learning_rate = training.optimizer.learning_rate;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/false));
-    WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     auto planned = PrepareTraining(model.graph, training, spec, data);
     if (!planned.ok()) return WithExitCode(planned.status(), ExitCode::kPlan);
     auto single = PrepareSingle(model.graph, training, planned->plan, data);
