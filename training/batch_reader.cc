@@ -25,6 +25,7 @@ class SampleWriter {
  public:
   SampleWriter(const DataSet& data, const DataColumn& column, const FeedInput& input)
       : column_(column),
+        elements_(input.sample_shape.num_elements()),
         transform_(data.FindTransform(input.name)),
         dtype_(input.dtype),
         scale_(data.ScalesBytes(column) && IsFloatingPoint(input.dtype)),
@@ -44,8 +45,7 @@ class SampleWriter {
       WEFT_RETURN_IF_ERROR(column_.Read(row, workspace.raw.data()));
       raw = workspace.raw.data();
     }
-    const int64_t elements = column_.sample_elements();
-    const int64_t bad = out_of_range_ == nullptr ? -1 : out_of_range_(raw, elements);
+    const int64_t bad = out_of_range_ == nullptr ? -1 : out_of_range_(raw, elements_);
     if (bad >= 0) {
       return UnreadableData(
           column_.info().source,
@@ -53,20 +53,21 @@ class SampleWriter {
                        std::string(DTypeName(dtype_)), ", which the input holds"));
     }
     if (transform_ == nullptr) {
-      convert_(raw, target, elements, scale_);
+      convert_(raw, target, elements_, scale_);
       return absl::OkStatus();
     }
     const bool in_place = dtype_ == DType::kFloat32;
-    workspace.values.resize(static_cast<size_t>(in_place ? 0 : elements));
+    workspace.values.resize(static_cast<size_t>(in_place ? 0 : elements_));
     float* const values = in_place ? static_cast<float*>(target) : workspace.values.data();
-    to_float_(raw, values, elements, scale_);
-    transform_->Apply({values, static_cast<size_t>(elements)}, key, workspace.scratch);
-    if (!in_place) from_float_(values, target, elements, /*scale=*/false);
+    to_float_(raw, values, elements_, scale_);
+    transform_->Apply({values, static_cast<size_t>(elements_)}, key, workspace.scratch);
+    if (!in_place) from_float_(values, target, elements_, /*scale=*/false);
     return absl::OkStatus();
   }
 
  private:
   const DataColumn& column_;
+  const int64_t elements_;  // of a sample of the input: the first of the column's
   const SampleTransform* const transform_;
   const DType dtype_;
   const bool scale_;
@@ -92,7 +93,13 @@ int64_t BatchReader::held_bytes() const {
 
 int64_t BatchReader::most_bytes() const {
   const int64_t order = data_->samples() * static_cast<int64_t>(sizeof(int64_t));
-  return data_->bytes() + (data_->spec().shuffle ? order * static_cast<int64_t>(most_orders_) : 0);
+  const std::vector<DataSpec::File>& files = data_->spec().files;
+  // Lengths of steps are found from an order of their own.
+  const bool has_lengths = std::any_of(files.begin(), files.end(), [](const DataSpec::File& file) {
+    return file.padding.lengths.size() > 1;
+  });
+  const int64_t orders = static_cast<int64_t>(most_orders_) + (has_lengths ? 1 : 0);
+  return data_->bytes() + (data_->spec().shuffle ? order * orders : 0);
 }
 
 BatchReader::Order BatchReader::OrderOf(int64_t epoch) {
@@ -104,9 +111,7 @@ BatchReader::Order BatchReader::OrderOf(int64_t epoch) {
     const bool front = epoch - orders_.begin()->first >= orders_.rbegin()->first - epoch;
     orders_.erase(front ? orders_.begin() : std::prev(orders_.end()));
   }
-  const RandomKey key = RandomKey(data_->spec().seed, "shuffle").Fold(static_cast<uint64_t>(epoch));
-  return orders_[epoch] =
-             std::make_shared<const std::vector<int64_t>>(Permutation(key, data_->samples()));
+  return orders_[epoch] = std::make_shared<const std::vector<int64_t>>(data_->MakeOrder(epoch));
 }
 
 absl::Status BatchReader::Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
@@ -115,7 +120,7 @@ absl::Status BatchReader::Fill(int64_t step, const FeedInput& input, int64_t fir
   if (column == nullptr) return CheckInputFits(*data_, input);
   const SampleWriter writer(*data_, *column, input);
   const int64_t elements = input.sample_shape.num_elements();
-  if (!writer.is_possible() || elements != column->sample_elements()) {
+  if (!writer.is_possible() || !data_->HasSampleOf(*column, elements)) {
     return CheckInputFits(*data_, input);
   }
   const DataSpec& spec = data_->spec();
@@ -123,6 +128,12 @@ absl::Status BatchReader::Fill(int64_t step, const FeedInput& input, int64_t fir
   if (begin + count > data_->samples()) {
     return absl::InternalError(absl::StrCat("samples ", begin, " to ", begin + count,
                                             " were asked for, there are ", data_->samples()));
+  }
+  const int64_t length = data_->length_of(step);
+  if (elements != data_->SampleShape(input.name, length).num_elements()) {
+    return absl::InternalError(absl::StrCat("step ", step, " is padded to ", length, " elements, ",
+                                            elements, " were asked for of input '", input.name,
+                                            "'"));
   }
   const int64_t epoch = step / data_->steps_per_epoch();
   const Order order = OrderOf(epoch);

@@ -12,11 +12,15 @@
 #include "training/data/column_reader.h"
 #include "training/data/element_conversion.h"
 #include "training/data/prefetching_source.h"
+#include "training/data/ragged_column.h"
 
 namespace weft {
 namespace {
 
 constexpr int kUsualPrefetch = 2;
+// Samples of like lengths are sought among so many batches.
+constexpr int64_t kGroupedBatches = 64;
+constexpr size_t kEpochsKept = 2;
 
 std::string TypeText(DType dtype) { return std::string(DTypeName(dtype)); }
 
@@ -52,9 +56,12 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
         absl::StrCat("the image shape is ", Shape(image).ToString(),
                      ", expected 1 or 3 channels, height and width from 1 to 8192"));
   }
-  for (DataSpec::File& file : data->spec_.files) {
-    WEFT_RETURN_IF_ERROR(data->AddColumn(files, file));
+  for (const bool masks : {false, true}) {  // which look at the others
+    for (DataSpec::File& file : data->spec_.files) {
+      if (file.mask_of.empty() != masks) WEFT_RETURN_IF_ERROR(data->AddColumn(files, file));
+    }
   }
+  WEFT_RETURN_IF_ERROR(data->AddLengths());
   data->NoteClasses();
   WEFT_RETURN_IF_ERROR(data->AddTransforms());
   if (spec.share != DataShare::kAll && spec.validation_split > 0) {
@@ -68,8 +75,20 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataSet::Open(FileSystem& files,
   return data;
 }
 
+absl::StatusOr<std::unique_ptr<DataColumn>> DataSet::OpenFile(FileSystem& files,
+                                                              const DataSpec::File& file) const {
+  if (file.mask_of.empty()) return OpenColumn(files, file, spec_);
+  const DataColumn* const other = Find(file.mask_of);
+  if (other != nullptr) return NewMaskColumn(*other);
+  return absl::InvalidArgumentError(absl::StrCat("input '", file.input, "' is the mask of input '",
+                                                 file.mask_of, "', which has no data"));
+}
+
 absl::Status DataSet::AddColumn(FileSystem& files, DataSpec::File& file) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<DataColumn> column, OpenColumn(files, file, spec_));
+  for (const DataSpec::File& other : spec_.files) {
+    if (!file.mask_of.empty() && other.input == file.mask_of) file.padding = other.padding;
+  }
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<DataColumn> column, OpenFile(files, file));
   if (columns_.empty()) {
     file_samples_ = column->samples();
   } else if (column->samples() != file_samples_) {
@@ -91,6 +110,45 @@ absl::Status DataSet::AddColumn(FileSystem& files, DataSpec::File& file) {
         absl::StrCat("input '", file.input, "' was given two data files"));
   }
   return absl::OkStatus();
+}
+
+absl::Status DataSet::AddLengths() {
+  const DataSpec::File* first = nullptr;
+  for (const DataSpec::File& file : spec_.files) {
+    if (file.padding.lengths.size() < 2) continue;
+    if (first == nullptr) {
+      first = &file;
+      lengths_ = file.padding.lengths;
+      row_lengths_.assign(static_cast<size_t>(file_samples_), 0);
+    } else if (file.padding.lengths != lengths_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "inputs '", first->input, "' and '", file.input,
+          "' are padded to different lists of lengths; a step has one length, so give both the ",
+          "same list, or one of them a single length"));
+    }
+    const ColumnInfo& info = Find(file.input)->info();
+    if (info.lengths == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the samples of input '", file.input, "' have no lengths of their own to be padded"));
+    }
+    for (size_t row = 0; row < row_lengths_.size(); ++row) {
+      row_lengths_[row] = std::max(row_lengths_[row], (*info.lengths)[row]);
+    }
+  }
+  if (spec_.group_lengths && lengths_.empty()) {
+    return absl::InvalidArgumentError(
+        "--group-lengths is for samples that are padded to one of several lengths; give these, as "
+        "--pad INPUT=16,32,64");
+  }
+  return absl::OkStatus();
+}
+
+bool DataSet::HasSeveralLengths(const DataColumn& column) const {
+  return !lengths_.empty() && column.info().lengths != nullptr &&
+         column.sample_elements() == lengths_.back() &&
+         std::any_of(spec_.files.begin(), spec_.files.end(), [&](const DataSpec::File& file) {
+           return file.padding.lengths.size() > 1 && Find(file.input) == &column;
+         });
 }
 
 void DataSet::NoteClasses() {
@@ -151,6 +209,11 @@ absl::Status DataSet::AddTransforms() {
     const double most = !is_bytes ? 0 : ScalesBytes(column) ? 1 : 255;
     WEFT_ASSIGN_OR_RETURN(SampleTransform transform,
                           SampleTransform::Create(file, column.sample_shape(), most));
+    if (!transform.empty() && file.padding.lengths.size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", file.input, "' is padded to several lengths; such samples are ",
+                       "neither normalized nor augmented"));
+    }
     if (!transform.empty()) transforms_.emplace(file.input, std::move(transform));
   }
   return absl::OkStatus();
@@ -184,6 +247,7 @@ bool DataSet::reading_is_work() const {
 
 int64_t DataSet::bytes() const {
   int64_t bytes = static_cast<int64_t>(rows_.capacity() * sizeof(rows_[0]));
+  bytes += static_cast<int64_t>(row_lengths_.capacity() * sizeof(row_lengths_[0]));
   for (const auto& [input, column] : columns_) bytes += column->info().held_bytes;
   return bytes;
 }
@@ -198,6 +262,97 @@ int64_t DataSet::last_batch() const {
 
 int64_t DataSet::batch_of(int64_t step) const {
   return step % steps_per_epoch() == steps_per_epoch() - 1 ? last_batch() : spec_.batch;
+}
+
+std::vector<int64_t> DataSet::MakeOrder(int64_t epoch) const {
+  if (!spec_.shuffle) return {};
+  const auto number = static_cast<uint64_t>(epoch);
+  std::vector<int64_t> order =
+      Permutation(RandomKey(spec_.seed, "shuffle").Fold(number), samples());
+  if (spec_.group_lengths) GroupLengths(number, order);
+  return order;
+}
+
+void DataSet::GroupLengths(uint64_t epoch, std::vector<int64_t>& order) const {
+  const auto batch = static_cast<size_t>(spec_.batch);
+  // What is left for a short batch stays as it was drawn.
+  const size_t batches = order.size() / batch;
+  const RandomKey key = RandomKey(spec_.seed, "length groups").Fold(epoch);
+  for (size_t first = 0; first < batches; first += kGroupedBatches) {
+    const size_t count = std::min<size_t>(batches - first, kGroupedBatches);
+    std::vector<int64_t> sorted(order.begin() + static_cast<int64_t>(first * batch),
+                                order.begin() + static_cast<int64_t>((first + count) * batch));
+    std::stable_sort(sorted.begin(), sorted.end(), [this](int64_t a, int64_t b) {
+      return LengthOfRow(RowOf(a)) < LengthOfRow(RowOf(b));
+    });
+    const std::vector<int64_t> places = Permutation(key.Fold(first), static_cast<int64_t>(count));
+    for (size_t i = 0; i < count; ++i) {
+      const size_t from = static_cast<size_t>(places[i]) * batch;
+      std::copy_n(sorted.begin() + static_cast<int64_t>(from), batch,
+                  order.begin() + static_cast<int64_t>((first + i) * batch));
+    }
+  }
+}
+
+int64_t DataSet::length_of(int64_t step) const {
+  if (lengths_.empty()) return 0;
+  const int64_t steps = steps_per_epoch();
+  const int64_t epoch = spec_.shuffle ? step / steps : 0;
+  const auto at = static_cast<size_t>(step % steps);
+  MutexLock lock(mutex_);
+  const auto known = step_lengths_.find(epoch);
+  if (known != step_lengths_.end()) return known->second[at];
+  if (step_lengths_.size() >= kEpochsKept) step_lengths_.erase(step_lengths_.begin());
+  const std::vector<int64_t> order = MakeOrder(epoch);
+  std::vector<int64_t>& lengths = step_lengths_[epoch];
+  for (int64_t i = 0; i < steps; ++i) {
+    int64_t longest = 0;
+    for (int64_t sample = i * spec_.batch; sample < i * spec_.batch + batch_of(i); ++sample) {
+      const int64_t drawn = order.empty() ? sample : order[static_cast<size_t>(sample)];
+      longest = std::max(longest, LengthOfRow(RowOf(drawn)));
+    }
+    lengths.push_back(*std::lower_bound(lengths_.begin(), lengths_.end(), longest));
+  }
+  return lengths[at];
+}
+
+std::vector<BatchShape> DataSet::shapes() const {
+  std::vector<int64_t> batches = {batch_of(0)};
+  if (last_batch() != batches.front()) batches.push_back(last_batch());
+  std::vector<BatchShape> shapes;
+  if (lengths_.empty()) {
+    for (const int64_t batch : batches) shapes.push_back({batch, 0});
+    return shapes;
+  }
+  std::vector<int64_t> of_samples;
+  for (int64_t sample = 0; sample < samples(); ++sample) {
+    of_samples.push_back(LengthOfRow(RowOf(sample)));
+  }
+  std::sort(of_samples.begin(), of_samples.end());
+  const auto fitting = [&of_samples](int64_t length) {
+    return std::upper_bound(of_samples.begin(), of_samples.end(), length) - of_samples.begin();
+  };
+  for (size_t i = lengths_.size(); i-- > 0;) {
+    // One of a batch needs this length, and none a longer one.
+    const int64_t shorter = i == 0 ? 0 : fitting(lengths_[i - 1]);
+    for (const int64_t batch : batches) {
+      if (fitting(lengths_[i]) > shorter && fitting(lengths_[i]) >= batch) {
+        shapes.push_back({batch, lengths_[i]});
+      }
+    }
+  }
+  return shapes;
+}
+
+Shape DataSet::SampleShape(const std::string& input, int64_t length) const {
+  const DataColumn& column = *Find(input);
+  if (lengths_.empty() || !HasSeveralLengths(column)) return column.sample_shape();
+  return Shape{length > 0 ? length : shapes().front().length};
+}
+
+bool DataSet::HasSampleOf(const DataColumn& column, int64_t elements) const {
+  if (lengths_.empty() || !HasSeveralLengths(column)) return elements == column.sample_elements();
+  return std::binary_search(lengths_.begin(), lengths_.end(), elements);
 }
 
 std::unique_ptr<InputSource> NewDataSetSource(std::shared_ptr<const DataSet> data) {
@@ -216,9 +371,12 @@ std::unique_ptr<InputSource> NewDataSetSource(std::shared_ptr<const DataSet> dat
                     (is_amount && column.dtype() != DType::kFloat64 ? int64_t{4} : int64_t{8});
   }
   options.batch_bytes = std::min(spec.batch, data->samples()) * sample_bytes;
-  const auto batch_of = [data](int64_t step) { return data->batch_of(step); };
+  const auto kind_of = [data](int64_t step) {
+    const BatchShape shape = data->shape_of(step);
+    return std::pair(shape.batch, shape.length);
+  };
   return std::make_unique<PrefetchingSource>(std::make_unique<BatchReader>(data, /*orders=*/2),
-                                             batch_of, options);
+                                             kind_of, options);
 }
 
 absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
@@ -230,7 +388,7 @@ absl::Status CheckInputFits(const DataSet& data, const FeedInput& input) {
                                                    input.name, "=FILE"));
   }
   const int64_t per_sample = column->sample_elements();
-  if (per_sample != input.sample_shape.num_elements()) {
+  if (!data.HasSampleOf(*column, input.sample_shape.num_elements())) {
     return absl::InvalidArgumentError(
         absl::StrCat("a sample of input '", input.name, "' has ", input.sample_shape.num_elements(),
                      " elements (", input.sample_shape.ToString(), "), a sample of the data has ",

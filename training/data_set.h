@@ -2,22 +2,33 @@
 #ifndef WEFT_TRAINING_DATA_SET_H_
 #define WEFT_TRAINING_DATA_SET_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "executor/input_source.h"
 #include "platform/file_system.h"
+#include "platform/mutex.h"
 #include "training/data/data_column.h"
 #include "training/data/data_spec.h"
 #include "training/data/sample_transform.h"
 
 namespace weft {
 
-// Owns or maps the files' contents. Immutable, so thread-safe.
+// What the batches of one program have in common.
+struct BatchShape {
+  int64_t batch = 0;   // samples of the global batch
+  int64_t length = 0;  // that padded inputs have in it; 0: they always have the same
+
+  auto operator<=>(const BatchShape&) const = default;
+};
+
+// Owns or maps the files' contents. Thread-safe: nothing that it answers changes.
 class DataSet {
  public:
   // `files` outlives it. Errors: what the readers say; InvalidArgument naming both files when
@@ -49,9 +60,30 @@ class DataSet {
   int64_t last_batch() const;  // samples in it
   // Samples of the global batch of `step`.
   int64_t batch_of(int64_t step) const;
+  // The length to which the samples of `step` are padded, where that is one of several: the least
+  // that all of its samples fit, in all inputs; else 0.
+  int64_t length_of(int64_t step) const;
+  BatchShape shape_of(int64_t step) const { return {batch_of(step), length_of(step)}; }
+  // Every shape that a step can have, whatever its epoch; the full batch of the longest first.
+  std::vector<BatchShape> shapes() const;
+  // Shape of a sample of an input in a step of this length (0: the longest). REQUIRES: Find(input)
+  // is not null.
+  Shape SampleShape(const std::string& input, int64_t length) const;
+  // Whether a sample of the column may be given to an input of so many elements.
+  bool HasSampleOf(const DataColumn& column, int64_t elements) const;
+  // The samples of an epoch in their order; empty: 0, 1, ...
+  std::vector<int64_t> MakeOrder(int64_t epoch) const;
 
  private:
   absl::Status AddColumn(FileSystem& files, DataSpec::File& file);
+  absl::StatusOr<std::unique_ptr<DataColumn>> OpenFile(FileSystem& files,
+                                                       const DataSpec::File& file) const;
+  // Finds lengths_ and row_lengths_.
+  absl::Status AddLengths();
+  bool HasSeveralLengths(const DataColumn& column) const;
+  int64_t LengthOfRow(int64_t row) const { return row_lengths_[static_cast<size_t>(row)]; }
+  // Sorts stretches of the order by length, and shuffles their batches.
+  void GroupLengths(uint64_t epoch, std::vector<int64_t>& order) const;
   // The rows of the training or the validation samples.
   absl::StatusOr<std::vector<int64_t>> Split(DataShare share) const;
   // Other files of the same spec must number their classes alike.
@@ -64,6 +96,13 @@ class DataSet {
   std::vector<int64_t> rows_;  // of the share, ascending; empty: all
   std::map<std::string, std::unique_ptr<DataColumn>> columns_;
   std::map<std::string, SampleTransform> transforms_;
+  // Those that samples are padded to, ascending, where they are several; else empty. All inputs
+  // that have several have these.
+  std::vector<int64_t> lengths_;
+  std::vector<int32_t> row_lengths_;  // of the samples in the files: the longest of all inputs
+  mutable Mutex mutex_;
+  // Of the steps of the epochs that were asked for last.
+  mutable std::map<int64_t, std::vector<int64_t>> step_lengths_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Rows of the data set, read ahead if the spec says so. One thread uses it.

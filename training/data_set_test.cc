@@ -497,6 +497,136 @@ TEST_F(DataSetTest, SixteenBitFloatsAreConverted) {
   EXPECT_THAT(halves, ElementsAre(0x3e00, 0xc000));
 }
 
+class PaddedDataSetTest : public DataSetTest {
+ protected:
+  // Cells of the columns a and b.
+  void AddLists(const std::string& text) {
+    ASSERT_TRUE(files_.WriteFileAtomically("/l.csv", "a,b\n" + text).ok());
+    for (const std::string part : {"a", "b"}) {
+      DataSpec::File& file = spec_.files.emplace_back();
+      file.input = part;
+      file.path = "/l.csv";
+      file.part = part;
+      file.padding = {{2, 4, 8}, -1};
+    }
+  }
+
+  // 100 samples, of which sample i has i % 8 + 1 elements; they count up from 10 i.
+  void AddManyLists() {
+    std::string text;
+    for (int i = 0; i < 100; ++i) {
+      for (int k = 0; k <= i % 8; ++k) text += std::to_string(10 * i + k) + " ";
+      text += ",1\n";
+    }
+    AddLists(text);
+  }
+
+  std::string OpenError() {
+    const auto data = DataSet::Open(files_, spec_);
+    return data.ok() ? "" : Message(data.status());
+  }
+};
+
+TEST_F(PaddedDataSetTest, AStepHasTheLeastLengthThatItsSamplesFit) {
+  AddLists("1,1\n2,2 2\n3 3 3,3\n4,4 4 4 4 4\n5,\n");
+  spec_.batch = 2;
+  Open();
+  std::vector<int64_t> lengths;
+  for (int64_t step = 0; step < 6; ++step) lengths.push_back(data_->length_of(step));
+  EXPECT_THAT(lengths, ElementsAre(2, 8, 2, 2, 8, 2));
+  EXPECT_THAT(Fill<int64_t>(0, Input("b", DType::kInt64, {2}), 0, 2), ElementsAre(1, -1, 2, 2));
+  EXPECT_THAT(Fill<int64_t>(1, Input("a", DType::kInt64, {8}), 0, 1),
+              ElementsAre(3, 3, 3, -1, -1, -1, -1, -1));
+  EXPECT_THAT(Fill<int64_t>(2, Input("b", DType::kInt64, {2}), 0, 1), ElementsAre(-1, -1));
+}
+
+TEST_F(PaddedDataSetTest, AnotherLengthThanTheStepsIsRefused) {
+  AddLists("1,1\n2,2\n");
+  spec_.batch = 2;
+  Open();
+  int64_t values[16];
+  const absl::Status four = source_->Fill(0, Input("a", DType::kInt64, {4}), 0, 2, values);
+  EXPECT_THAT(Message(four), HasSubstr("step 0 is padded to 2 elements, 4 were asked for"));
+  const absl::Status three = source_->Fill(0, Input("a", DType::kInt64, {3}), 0, 2, values);
+  EXPECT_THAT(Message(three), HasSubstr("has 3 elements"));
+}
+
+TEST_F(PaddedDataSetTest, ShapesAreThoseThatCanOccur) {
+  // None needs 8; four fit 2.
+  AddLists("1,1\n2,2 2\n3 3 3,3\n4,4\n5,5\n");
+  spec_.batch = 2;
+  Open();
+  EXPECT_THAT(data_->shapes(),
+              ElementsAre(BatchShape{2, 4}, BatchShape{1, 4}, BatchShape{2, 2}, BatchShape{1, 2}));
+  EXPECT_EQ(data_->SampleShape("a", 0), (Shape{4}));
+  EXPECT_EQ(data_->SampleShape("a", 2), (Shape{2}));
+}
+
+TEST_F(PaddedDataSetTest, EveryShapeOfAShuffledStepIsAmongThem) {
+  AddManyLists();
+  spec_.batch = 3;
+  spec_.shuffle = true;
+  Open();
+  const std::vector<BatchShape> shapes = data_->shapes();
+  EXPECT_EQ(shapes.front(), (BatchShape{3, 8}));
+  for (int64_t step = 0; step < 200; ++step) {
+    EXPECT_NE(std::find(shapes.begin(), shapes.end(), data_->shape_of(step)), shapes.end()) << step;
+  }
+}
+
+TEST_F(PaddedDataSetTest, GroupingKeepsEverySampleAndFillsBatchesWithLikeLengths) {
+  AddManyLists();
+  spec_.batch = 8;
+  spec_.shuffle = true;
+  Open();
+  const auto padded = [this] {
+    int64_t elements = 0;
+    for (int64_t step = 0; step < data_->steps_per_epoch(); ++step) {
+      elements += data_->batch_of(step) * data_->length_of(step);
+    }
+    return elements;
+  };
+  const int64_t apart = padded();
+  spec_.group_lengths = true;
+  Open();
+  EXPECT_LT(padded(), apart * 3 / 4);
+  std::vector<int64_t> seen;
+  for (int64_t step = 3 * data_->steps_per_epoch(); step < 4 * data_->steps_per_epoch(); ++step) {
+    const int64_t length = data_->length_of(step), batch = data_->batch_of(step);
+    const auto rows = Fill<int64_t>(step, Input("a", DType::kInt64, {length}), 0, batch);
+    for (int64_t i = 0; i < batch; ++i) seen.push_back(rows[i * length] / 10);
+  }
+  EXPECT_THAT(seen, UnorderedElementsAreArray(Range(100)));
+  EXPECT_NE(data_->MakeOrder(0), data_->MakeOrder(1));
+}
+
+TEST_F(PaddedDataSetTest, AMaskFollowsItsInput) {
+  AddLists("1 2,1\n3,2\n");
+  spec_.files.front().padding = {{4}, 0};
+  spec_.files.pop_back();
+  DataSpec::File& mask = spec_.files.emplace_back();
+  mask.input = "mask";
+  mask.mask_of = "a";
+  spec_.batch = 2;
+  Open();
+  EXPECT_THAT(Fill<float>(0, Input("mask", DType::kFloat32, {4}), 0, 2),
+              ElementsAre(1, 1, 0, 0, 1, 0, 0, 0));
+  mask.mask_of = "z";
+  EXPECT_EQ(OpenError(), "input 'mask' is the mask of input 'z', which has no data");
+}
+
+TEST_F(PaddedDataSetTest, LengthsMustAgree) {
+  AddLists("1,1\n2,2\n");
+  spec_.files.back().padding.lengths = {4, 8};
+  EXPECT_THAT(OpenError(),
+              HasSubstr("inputs 'a' and 'b' are padded to different lists of lengths"));
+  spec_.files.back().padding.lengths = {8};
+  EXPECT_EQ(OpenError(), "");
+  spec_.files.front().padding.lengths = {8};
+  spec_.group_lengths = true;
+  EXPECT_THAT(OpenError(), HasSubstr("--group-lengths is for samples that are padded"));
+}
+
 TEST(DataSpecTest, JsonKeepsEverything) {
   DataSpec spec;
   spec.files = {{"x", "/data/\"quoted\" \xc3\xa4.npy", std::numeric_limits<uint64_t>::max()},

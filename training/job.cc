@@ -1,5 +1,6 @@
 #include "training/job.h"
 
+#include <functional>
 #include <optional>
 #include <random>
 #include <set>
@@ -22,10 +23,19 @@
 namespace weft {
 namespace {
 
+// "train/128", or "train/128x64".
+std::string ProgramName(const std::string& kind, const BatchShape& shape) {
+  return absl::StrCat(kind, "/", shape.batch,
+                      shape.length > 0 ? absl::StrCat("x", shape.length) : "");
+}
+
 // Dimensions of one sample of `input`: the graph's where it knows them, else the data's.
-absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataColumn& data) {
+absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataSet& data_set,
+                                            int64_t length) {
+  const DataColumn& data = *data_set.Find(input.name);
+  const Shape sample = data_set.SampleShape(input.name, length);
   std::vector<Dim> from_data;
-  for (int64_t dim : data.sample_shape().dims()) from_data.push_back(dim);
+  for (int64_t dim : sample.dims()) from_data.push_back(dim);
   const SymbolicShape& shape = input.type.shape;
   if (!shape.has_rank()) return from_data;
   if (shape.rank() == 0) {
@@ -46,13 +56,6 @@ absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataCol
   return dims;
 }
 
-// The distinct global batch sizes of an epoch.
-std::vector<int64_t> BatchSizes(const DataSet& data) {
-  std::vector<int64_t> sizes = {data.batch_of(0)};
-  if (data.last_batch() != sizes.front()) sizes.push_back(data.last_batch());
-  return sizes;
-}
-
 absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
@@ -68,15 +71,31 @@ absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
   return absl::OkStatus();
 }
 
-absl::Status AddPrograms(PreparedJob& job, const Graph& graph, const std::string& kind,
-                         bool training) {
-  for (int64_t batch : BatchSizes(*job.data)) {
-    absl::StatusOr<std::vector<Partition>> partitions =
-        PartitionStep(graph, job.plan, {training, batch}, CpuNodeEvaluator());
-    if (!partitions.ok()) {
-      return Annotate(partitions.status(), absl::StrCat("partitioning for a batch of ", batch));
+// The graph of a step whose padded inputs have this length.
+using GraphOfLength = std::function<absl::StatusOr<Graph>(int64_t length)>;
+
+// A program for each shape of a step. What is computed from shapes is folded, so that each length
+// has a graph of its own; `graph` is that of the first, borrowed.
+absl::Status AddPrograms(PreparedJob& job, const Graph* graph, const GraphOfLength& graph_of,
+                         const std::string& kind, bool training) {
+  const std::vector<BatchShape> shapes = job.data->shapes();
+  std::optional<Graph> other;
+  int64_t length = shapes.front().length;
+  for (const BatchShape& shape : shapes) {
+    if (shape.length != length) {
+      WEFT_ASSIGN_OR_RETURN(other, graph_of(shape.length));
+      graph = &*other;
+      length = shape.length;
+      WEFT_RETURN_IF_ERROR(CheckInputs(*graph, *job.data));
     }
-    job.programs.push_back({absl::StrCat(kind, "/", batch), batch, *std::move(partitions)});
+    absl::StatusOr<std::vector<Partition>> partitions =
+        PartitionStep(*graph, job.plan, {training, shape.batch}, CpuNodeEvaluator());
+    if (!partitions.ok()) {
+      return Annotate(partitions.status(),
+                      absl::StrCat("partitioning for a batch of ", shape.batch,
+                                   length > 0 ? absl::StrCat(" of length ", length) : ""));
+    }
+    job.programs.push_back({ProgramName(kind, shape), shape, *std::move(partitions)});
   }
   return absl::OkStatus();
 }
@@ -204,13 +223,12 @@ absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec) {
   return CostModel::OfSpec(spec.cluster);
 }
 
-absl::Status BindInputs(Graph& graph, const DataSet& data) {
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
     ValueDef& input = graph.value(id);
-    const DataColumn* column = data.Find(input.name);
-    if (column == nullptr) continue;
-    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, *column));
+    if (data.Find(input.name) == nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, data, length));
     const SymbolicShape& old = input.type.shape;
     Dim samples = Dim::Symbol("batch");
     if (old.has_rank() && old.rank() > 0 && old.dim(0).is_symbol()) samples = old.dim(0);
@@ -230,12 +248,18 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
                                             std::shared_ptr<const DataSet> data) {
   PreparedJob job;
   job.data = std::move(data);
-  Graph bound = model.Clone();
-  WEFT_RETURN_IF_ERROR(BindInputs(bound, *job.data));
+  const auto graph_of = [&](const TrainingSpec& of_step) {
+    return [&model, &data_set = *job.data, of_step](int64_t length) -> absl::StatusOr<Graph> {
+      Graph bound = model.Clone();
+      WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
+      WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTrainingGraph(bound, of_step));
+      WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
+      return graph;
+    };
+  };
   TrainingSpec plain = training;
   plain.report_gradients = false;
-  WEFT_ASSIGN_OR_RETURN(job.graph, BuildTrainingGraph(bound, plain));
-  WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
+  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(plain)(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
   if (training.own_algorithm && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
@@ -245,12 +269,12 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
         " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
         "another optimizer"));
   }
-  WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "train", /*training=*/true));
+  WEFT_RETURN_IF_ERROR(AddPrograms(job, &job.graph, graph_of(plain), "train", /*training=*/true));
   WEFT_RETURN_IF_ERROR(PredictCommunication(job.programs.front().partitions, job.plan));
   if (training.report_gradients) {
-    WEFT_ASSIGN_OR_RETURN(Graph reporting, BuildTrainingGraph(bound, training));
-    WEFT_RETURN_IF_ERROR(BindInputs(reporting, *job.data));
-    WEFT_RETURN_IF_ERROR(AddPrograms(job, reporting, "gradients", /*training=*/true));
+    const auto reporting = graph_of(training);
+    WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
+    WEFT_RETURN_IF_ERROR(AddPrograms(job, &first, reporting, "gradients", /*training=*/true));
   }
   return job;
 }
@@ -261,14 +285,18 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
                                               std::shared_ptr<const DataSet> data) {
   PreparedJob job;
   job.data = std::move(data);
-  Graph bound = model.Clone();
-  WEFT_RETURN_IF_ERROR(BindInputs(bound, *job.data));
-  WEFT_ASSIGN_OR_RETURN(job.graph,
-                        BuildEvaluationGraph(bound, loss, metrics, job.data->batch_of(0)));
-  WEFT_RETURN_IF_ERROR(BindInputs(job.graph, *job.data));
+  const auto graph_of = [&, &data_set = *job.data](int64_t length) -> absl::StatusOr<Graph> {
+    Graph bound = model.Clone();
+    WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
+    WEFT_ASSIGN_OR_RETURN(Graph graph,
+                          BuildEvaluationGraph(bound, loss, metrics, data_set.batch_of(0)));
+    WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
+    return graph;
+  };
+  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
-  WEFT_RETURN_IF_ERROR(AddPrograms(job, job.graph, "evaluate", /*training=*/false));
+  WEFT_RETURN_IF_ERROR(AddPrograms(job, &job.graph, graph_of, "evaluate", /*training=*/false));
   return job;
 }
 
@@ -294,7 +322,7 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
                                   int64_t last, const std::map<std::string, double>& scalars) {
   std::vector<StepRange> ranges;
   for (int64_t step = first; step < last; ++step) {
-    std::string program = absl::StrCat(kind, "/", data.batch_of(step));
+    std::string program = ProgramName(kind, data.shape_of(step));
     if (ranges.empty() || ranges.back().program != program) {
       ranges.push_back({std::move(program), step, 0, scalars});
     }

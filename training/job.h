@@ -54,8 +54,9 @@ struct JobSpec {
 
 // One kind of step and what every rank runs in it.
 struct JobProgram {
-  std::string name;  // "train/128": kind and samples of the global batch
-  int64_t global_batch = 0;
+  // "train/128" or "train/128x64": kind, samples of the global batch, length of padded inputs.
+  std::string name;
+  BatchShape shape;
   std::vector<Partition> partitions;  // by rank
 };
 
@@ -72,11 +73,12 @@ struct PreparedJob {
 absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec);
 
 // Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
-// again. InvalidArgument naming input and file shape where they do not fit.
-absl::Status BindInputs(Graph& graph, const DataSet& data);
+// again. `length`: of padded inputs, where they have several; 0 = the longest that occurs.
+// InvalidArgument naming input and file shape where they do not fit.
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length = 0);
 
-// Training graph, plan and partitions for all batch sizes the data set has. `model` has its
-// trainable variables marked.
+// Training graph, plan and partitions for all shapes that steps of the data set have; the plan is
+// made for the first. `model` has its trainable variables marked.
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
                                             const JobSpec& spec,
                                             std::shared_ptr<const DataSet> data);
@@ -95,7 +97,7 @@ absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training,
                                                     std::shared_ptr<const DataSet> data,
                                                     bool averages = false);
 
-// The runs of equal steps that cover [first, last), for programs named `kind`/SAMPLES.
+// The runs of equal steps that cover [first, last), for programs named `kind`/SHAPE.
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
                                   int64_t last, const std::map<std::string, double>& scalars);
 

@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<int64_t>> ExactMemory(const Graph& graph, const Plan&
 }
 
 std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
-  const int64_t batch = job.programs.front().global_batch;
+  const int64_t batch = job.programs.front().shape.batch;
   SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
   options.process_bytes = kUsualProcessBytes;
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;

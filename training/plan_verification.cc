@@ -349,7 +349,7 @@ absl::StatusOr<VerifyReport> VerifyPlan(FileSystem& files, PreparedJob planned, 
                                         const VerifyOptions& options) {
   WEFT_ASSIGN_OR_RETURN(
       StepShardings shardings,
-      ShardingsOfStep(planned.graph, planned.plan, {true, planned.programs[0].global_batch},
+      ShardingsOfStep(planned.graph, planned.plan, {true, planned.programs[0].shape.batch},
                       CpuNodeEvaluator()));
   WEFT_ASSIGN_OR_RETURN(const TappedStep alone,
                         RunTappedStep(files, single, options.learning_rate));

@@ -29,8 +29,12 @@ double ScalarOf(const StepReport& report, const std::string& name) {
 }
 
 TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
-  TrainProgress progress = {report.step, ScalarOf(report, kLossOutput), data.batch_of(report.step),
-                            report.seconds, report.input_seconds};
+  TrainProgress progress = {report.step,
+                            ScalarOf(report, kLossOutput),
+                            data.batch_of(report.step),
+                            data.length_of(report.step),
+                            report.seconds,
+                            report.input_seconds};
   progress.loss_scale = ScalarOf(report, kLossScaleOutput);
   progress.skipped_steps = static_cast<int64_t>(ScalarOf(report, kSkippedStepsOutput));
   return progress;

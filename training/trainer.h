@@ -47,6 +47,7 @@ struct TrainProgress {
   int64_t step = 0;     // 0-based, just done
   double loss = 0;      // of its batch, before its update
   int64_t samples = 0;  // of its batch
+  int64_t length = 0;   // that its padded inputs had, where they have several
   double seconds = 0;
   double input_seconds = 0;
   double learning_rate = 0;

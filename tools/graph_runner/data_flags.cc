@@ -47,6 +47,22 @@ absl::StatusOr<std::shared_ptr<const DataSet>> Open(const DataSpec& spec) {
   return data;
 }
 
+// The masks that training has, of inputs that have other files now.
+void AddTrainingMasks(const DataSpec& training, DataSpec& spec) {
+  const auto find = [&spec](const std::string& input) {
+    return std::find_if(spec.files.begin(), spec.files.end(),
+                        [&](const DataSpec::File& file) { return file.input == input; });
+  };
+  for (DataSpec::File mask : training.files) {
+    if (mask.mask_of.empty() || find(mask.input) != spec.files.end()) continue;
+    const auto masked = find(mask.mask_of);
+    if (masked == spec.files.end()) continue;
+    mask.path = masked->path;
+    mask.checksum = 0;
+    spec.files.push_back(std::move(mask));
+  }
+}
+
 }  // namespace
 
 void DataFlags::AddFiles(CLI::App& app, bool required) {
@@ -91,8 +107,20 @@ void DataFlags::AddFiles(CLI::App& app, bool required) {
       ->delimiter(',')
       ->group(kDataOptions);
   app.add_option("--pad", paddings_,
-                 "make each list of an input N long, with VALUE (0); of TFRecords")
-      ->type_name("NAME=N[:VALUE]")
+                 "make the samples of an input N long, with VALUE (0) behind; of several lengths "
+                 "N,N,... or STEP..N, a step gets the least that its samples fit; :cut shortens "
+                 "what is longer than all")
+      ->type_name("NAME=N[,N...][:VALUE][:cut]")
+      ->group(kDataOptions);
+  app.add_option("--mask", masks_,
+                 "feed input NAME with 1 where the samples of INPUT have elements, and with 0 "
+                 "where they are padded")
+      ->type_name("NAME=INPUT")
+      ->group(kDataOptions);
+  app.add_option("--document-end", document_end_,
+                 "token that ends each document of a token file; a document is a sample then")
+      ->type_name("TOKEN")
+      ->check(CLI::NonNegativeNumber.description(""))
       ->group(kDataOptions);
   app.add_option("--normalize", normalizations_,
                  "(x - mean) / deviation, after byte / 255: x=0.13/0.31, a number for each channel "
@@ -120,6 +148,9 @@ void DataFlags::AddTraining(CLI::App& app) {
       ->type_name("S")
       ->group(kDataOptions);
   app.add_flag("--drop-last", drop_last_, "leave out the short batch at the end of an epoch")
+      ->group(kDataOptions);
+  app.add_flag("--group-lengths", group_lengths_,
+               "shuffle so that a batch has samples of like lengths, for --pad of several lengths")
       ->group(kDataOptions);
   app.add_option("--augment", augmentations_,
                  "random changes of an image input, others in each epoch: flip, crop:PIXELS, "
@@ -168,11 +199,35 @@ absl::Status DataFlags::AddPadding(DataSpec& spec) const {
     DataSpec::File* file = nullptr;
     std::string value;
     WEFT_RETURN_IF_ERROR(ForInput(spec, "--pad", text, file, value));
-    const std::vector<std::string> parts = absl::StrSplit(value, absl::MaxSplits(':', 1));
-    const bool fits = absl::SimpleAtoi(parts[0], &file->pad_length) && file->pad_length > 0 &&
-                      file->pad_length <= kMaxDim &&
-                      (parts.size() == 1 || absl::SimpleAtod(parts[1], &file->pad_value));
-    if (!fits) return Usage(absl::StrCat("--pad ", text, ": expected NAME=N or NAME=N:VALUE"));
+    auto padding = ParsePadding(value);
+    if (!padding.ok()) {
+      return WithExitCode(Annotate(padding.status(), absl::StrCat("--pad ", file->input)),
+                          ExitCode::kUsage);
+    }
+    file->padding = *std::move(padding);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddMasks(DataSpec& spec) const {
+  for (const std::string& text : masks_) {
+    const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.size() != 2 || parts[0].empty()) {
+      return Usage(absl::StrCat("--mask ", text, ": expected NAME=INPUT"));
+    }
+    const auto masked = std::find_if(spec.files.begin(), spec.files.end(), [&](const auto& file) {
+      return file.input == parts[1] && file.mask_of.empty();
+    });
+    if (masked == spec.files.end() || masked->padding.empty()) {
+      return Usage(absl::StrCat("--mask ", text, ": there is no --pad ", parts[1],
+                                "=N, so nothing is padded"));
+    }
+    DataSpec::File mask;
+    mask.input = parts[0];
+    mask.path = masked->path;
+    mask.padding = masked->padding;
+    mask.mask_of = parts[1];
+    spec.files.push_back(std::move(mask));
   }
   return absl::OkStatus();
 }
@@ -231,12 +286,14 @@ absl::StatusOr<DataSpec> DataFlags::Spec() const {
   spec.validation_split = validation_split_;
   spec.sequence_length = sequence_length_;
   spec.stride = stride_;
+  spec.document_end = document_end_;
   spec.vocabulary = vocabulary_;
   spec.classes = classes_;
   spec.prefetch = prefetch_;
   spec.reader_threads = reader_threads_;
   WEFT_RETURN_IF_ERROR(AddFormats(spec));
   WEFT_RETURN_IF_ERROR(AddPadding(spec));
+  WEFT_RETURN_IF_ERROR(AddMasks(spec));
   WEFT_RETURN_IF_ERROR(AddChanges(spec));
   WEFT_RETURN_IF_ERROR(AddImageShape(spec));
   return spec;
@@ -245,6 +302,7 @@ absl::StatusOr<DataSpec> DataFlags::Spec() const {
 absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle) const {
   WEFT_ASSIGN_OR_RETURN(DataSpec spec, Spec());
   spec.shuffle = shuffle;
+  spec.group_lengths = group_lengths_ && shuffle;
   spec.drop_last = drop_last_;
   spec.share = has_validation() ? DataShare::kTraining : DataShare::kAll;
   return Open(spec);
@@ -261,6 +319,7 @@ absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(
     const DataSpec& training, const std::vector<NamedFile>& files, const std::string& labels) {
   DataSpec spec = training;
   spec.shuffle = false;
+  spec.group_lengths = false;
   spec.drop_last = false;
   for (DataSpec::File& file : spec.files) file.augmentations.clear();
   if (files.empty() && labels.empty()) {
@@ -286,14 +345,26 @@ absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(
     const std::string part = file.part;
     SplitPart(RealFileSystem(), other.path, file);
     if (file.part.empty()) file.part = part;
+    file.mask_of.clear();
     spec.files.push_back(std::move(file));
   }
+  AddTrainingMasks(training, spec);
   return Open(spec);
 }
 
 std::string DataNotes(const DataSet& data) {
   std::string text;
   const DataSpec& spec = data.spec();
+  std::vector<int64_t> lengths;
+  for (const BatchShape& shape : data.shapes()) {
+    if (shape.length > 0 && (lengths.empty() || lengths.back() != shape.length)) {
+      lengths.push_back(shape.length);
+    }
+  }
+  if (!lengths.empty()) {
+    absl::StrAppend(&text, "length samples of a step are padded to ", absl::StrJoin(lengths, ", "),
+                    "; programs for each: ", data.shapes().size(), "\n");
+  }
   if (spec.share != DataShare::kAll) {
     absl::StrAppend(&text, "share  ", spec.share == DataShare::kTraining ? "without" : "only",
                     " what --validation-split ", spec.validation_split, " holds out\n");

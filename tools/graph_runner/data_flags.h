@@ -43,6 +43,7 @@ class DataFlags {
                         DataSpec::File*& file, std::string& value) const;
   absl::Status AddFormats(DataSpec& spec) const;
   absl::Status AddPadding(DataSpec& spec) const;
+  absl::Status AddMasks(DataSpec& spec) const;
   absl::Status AddChanges(DataSpec& spec) const;
   absl::Status AddImageShape(DataSpec& spec) const;
 
@@ -59,6 +60,9 @@ class DataFlags {
   std::string image_shape_;
   std::vector<std::string> classes_;
   std::vector<std::string> paddings_;
+  std::vector<std::string> masks_;
+  int64_t document_end_ = -1;
+  bool group_lengths_ = false;
   std::vector<std::string> normalizations_;
   std::vector<std::string> augmentations_;
   double validation_split_ = 0;

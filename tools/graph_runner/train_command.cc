@@ -296,7 +296,7 @@ class TrainCommand final : public Command {
                                           [&progress] { progress.Finish(); });
     if (!begun.ok()) return workers.Explain(begun);
     loop.AddTo(options);
-    const std::map<int64_t, int64_t> sent = SentBytes(job);
+    const std::map<BatchShape, int64_t> sent = SentBytes(job);
     double step_seconds = 0;  // of all steps
     const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
       stall.Add(done);
@@ -305,9 +305,10 @@ class TrainCommand final : public Command {
       step_seconds += done.seconds;
       if (metrics == nullptr) return;
       const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
-      metrics->Add(
-          {done.step, done.loss, done.learning_rate * RateFactor(training.schedule, done.step),
-           rate, done.input_seconds, sent.at(done.samples), done.loss_scale, done.skipped_steps});
+      metrics->Add({done.step, done.loss,
+                    done.learning_rate * RateFactor(training.schedule, done.step), rate,
+                    done.input_seconds, sent.at({done.samples, done.length}), done.loss_scale,
+                    done.skipped_steps});
     });
     progress.Finish();
     absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
@@ -328,16 +329,16 @@ class TrainCommand final : public Command {
     return ExitCode::kStopped;
   }
 
-  // What all workers send in a training step, by the samples of its batch.
-  static std::map<int64_t, int64_t> SentBytes(const PreparedJob& job) {
-    std::map<int64_t, int64_t> sent;
+  // What all workers send in a training step, by its shape.
+  static std::map<BatchShape, int64_t> SentBytes(const PreparedJob& job) {
+    std::map<BatchShape, int64_t> sent;
     for (const JobProgram& program : job.programs) {
       int64_t bytes = 0;
       for (const Partition& partition : program.partitions) {
         const auto summary = Summarize(partition);
         if (summary.ok()) bytes += summary->sent_bytes;
       }
-      sent.try_emplace(program.global_batch, bytes);
+      sent.try_emplace(program.shape, bytes);
     }
     return sent;
   }

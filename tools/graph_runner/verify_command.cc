@@ -49,7 +49,8 @@ class VerifyCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     options_.learning_rate = training.optimizer.learning_rate;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
-    WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/false));
+    WEFT_ASSIGN_OR_RETURN(const auto given, flags_.OpenData(/*shuffle=*/false));
+    WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(given));
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
     WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     auto planned = PrepareTraining(model.graph, training, spec, data);
@@ -67,6 +68,17 @@ class VerifyCommand final : public Command {
   }
 
  private:
+  // What is padded to several lengths, to the longest: one step of one program is verified.
+  static absl::StatusOr<std::shared_ptr<const DataSet>> AtLongest(
+      const std::shared_ptr<const DataSet>& data) {
+    if (data->shapes().front().length == 0) return data;
+    DataSpec spec = data->spec();
+    for (DataSpec::File& file : spec.files) {
+      if (!file.padding.empty()) file.padding.lengths = {file.padding.longest()};
+    }
+    return DataSet::Open(RealFileSystem(), spec);
+  }
+
   void PrintText(const VerifyReport& report, Console& console) const {
     if (!report.first.has_value()) {
       *console.out << absl::StrFormat(

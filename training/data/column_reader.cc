@@ -9,12 +9,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "training/data/csv_table.h"
 #include "training/data/data_error.h"
 #include "training/data/example_column.h"
 #include "training/data/image_folder.h"
 #include "training/data/npz_file.h"
+#include "training/data/ragged_column.h"
 #include "training/data/vocabulary.h"
 #include "training/data_file.h"
 
@@ -123,14 +125,35 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenCsv(const Request& request) {
   if (format == "csv-no-header") options.has_header = false;
   options.classes = request.spec.classes;
   options.is_labels = request.file.is_labels;
+  options.padding = request.file.padding;
   return ReadCsv(Text(bytes), request.file.path, request.file.part, options);
 }
 
-absl::StatusOr<WindowLayout> Windows(const Request& request) {
+// Whether each sample is what comes after its tokens, which are what the other part has.
+absl::StatusOr<bool> IsNext(const Request& request) {
   WEFT_ASSIGN_OR_RETURN(const size_t part, request.Part({"tokens", "next"}));
+  return part == 1;
+}
+
+absl::StatusOr<WindowLayout> Windows(const Request& request) {
+  WEFT_ASSIGN_OR_RETURN(const bool is_next, IsNext(request));
   const int64_t length = request.spec.sequence_length;
   const int64_t stride = request.spec.stride > 0 ? request.spec.stride : length;
-  return WindowLayout{length, stride, static_cast<int64_t>(part)};
+  return WindowLayout{length, stride, is_next ? 1 : 0};
+}
+
+SharedBytes BytesOf(const Tensor& tensor) {
+  return {{static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()},
+          tensor.buffer(),
+          /*is_mapped=*/false};
+}
+
+// What cuts the text `bytes` of the request's file into tokens. REQUIRES: not "bytes".
+absl::StatusOr<Vocabulary> VocabularyOf(const Request& request, const SharedBytes& bytes) {
+  const std::string& name = request.spec.vocabulary;
+  if (name == "characters") return Vocabulary::OfCharacters(Text(bytes), request.file.path);
+  WEFT_ASSIGN_OR_RETURN(const SharedBytes file, Load(request.files, name));
+  return Vocabulary::Parse(Text(file), name);
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenText(const Request& request) {
@@ -140,26 +163,78 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenText(const Request& request) {
   ColumnInfo info;
   info.source = path;
   info.dtype = DType::kUint8;
-  const std::string& name = request.spec.vocabulary;
-  if (name == "bytes") return NewWindowColumn(std::move(info), std::move(bytes), windows);
-  absl::StatusOr<Vocabulary> vocabulary = absl::InternalError("");
-  if (name == "characters") {
-    vocabulary = Vocabulary::OfCharacters(Text(bytes), path);
-  } else {
-    WEFT_ASSIGN_OR_RETURN(const SharedBytes file, Load(request.files, name));
-    vocabulary = Vocabulary::Parse(Text(file), name);
+  if (request.spec.vocabulary == "bytes") {
+    return NewWindowColumn(std::move(info), std::move(bytes), windows);
   }
-  WEFT_RETURN_IF_ERROR(vocabulary.status());
-  WEFT_ASSIGN_OR_RETURN(const Tensor tokens, vocabulary->Encode(Text(bytes), path));
+  WEFT_ASSIGN_OR_RETURN(const Vocabulary vocabulary, VocabularyOf(request, bytes));
+  WEFT_ASSIGN_OR_RETURN(const Tensor tokens, vocabulary.Encode(Text(bytes), path));
   info.dtype = tokens.dtype();
-  const SharedBytes encoded{{static_cast<const std::byte*>(tokens.raw_data()), tokens.bytes()},
-                            tokens.buffer(),
-                            /*is_mapped=*/false};
-  return NewWindowColumn(std::move(info), encoded, windows);
+  return NewWindowColumn(std::move(info), BytesOf(tokens), windows);
+}
+
+// The text without carriage returns and empty lines, so that a line is what is between line feeds.
+std::string PlainLines(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size() + 1);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty()) continue;
+    plain.append(line);
+    plain.push_back('\n');
+  }
+  return plain;
+}
+
+// The tokens of each line of `text`; with `next`, of each token the one after it, that of the line
+// feed at last.
+absl::StatusOr<RaggedLists> EncodeLines(const Vocabulary& vocabulary, const std::string& text,
+                                        const std::string& name, bool next) {
+  std::vector<int64_t> tokens, ends;
+  int64_t end_token = 0;
+  if (next) {
+    const auto end = vocabulary.Encode("\n", name);
+    if (!end.ok()) {
+      return Annotate(end.status(), "the token after a line, which the labels need");
+    }
+    end_token = ToInt64s(*end)->front();
+  }
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    WEFT_ASSIGN_OR_RETURN(const Tensor line,
+                          vocabulary.Encode(std::string_view(text).substr(at, end - at),
+                                            absl::StrCat(name, ", line ", ends.size())));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ToInt64s(line));
+    tokens.insert(tokens.end(), numbers.begin() + (next ? 1 : 0), numbers.end());
+    if (next) tokens.push_back(end_token);
+    ends.push_back(static_cast<int64_t>(tokens.size()));
+    at = end + 1;
+  }
+  const auto count = static_cast<int64_t>(tokens.size());
+  return ListsOfEnds(Tensor::Of<int64_t>({count}, tokens), ends);
+}
+
+absl::StatusOr<std::unique_ptr<DataColumn>> OpenLines(const Request& request) {
+  WEFT_ASSIGN_OR_RETURN(const bool next, IsNext(request));
+  const std::string& path = request.file.path;
+  WEFT_ASSIGN_OR_RETURN(const SharedBytes bytes, Load(request.files, path));
+  SharedBytes plain = Own(PlainLines(Text(bytes)));
+  ColumnInfo info;
+  info.source = path;
+  info.is_amount = false;
+  RaggedLists lists;
+  if (request.spec.vocabulary == "bytes") {
+    lists = SplitDocuments(std::move(plain), DType::kUint8, '\n', next);
+  } else {
+    WEFT_ASSIGN_OR_RETURN(const Vocabulary vocabulary, VocabularyOf(request, plain));
+    WEFT_ASSIGN_OR_RETURN(lists, EncodeLines(vocabulary, std::string(Text(plain)), path, next));
+  }
+  return NewRaggedColumn(std::move(info), std::move(lists), request.file.padding);
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenTokens(const Request& request) {
-  WEFT_ASSIGN_OR_RETURN(const WindowLayout windows, Windows(request));
   WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, Load(request.files, request.file.path));
   ColumnInfo info;
   info.source = request.file.path;
@@ -170,6 +245,15 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenTokens(const Request& request) {
                        absl::StrCat("truncated: ", bytes.bytes.size(), " bytes are no multiple of ",
                                     width, ", the bytes of a token"));
   }
+  if (request.spec.document_end >= 0) {
+    WEFT_ASSIGN_OR_RETURN(const bool next, IsNext(request));
+    info.is_amount = false;
+    const DType dtype = info.dtype;
+    return NewRaggedColumn(std::move(info),
+                           SplitDocuments(std::move(bytes), dtype, request.spec.document_end, next),
+                           request.file.padding);
+  }
+  WEFT_ASSIGN_OR_RETURN(const WindowLayout windows, Windows(request));
   return NewWindowColumn(std::move(info), std::move(bytes), windows);
 }
 
@@ -245,9 +329,13 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenRecords(const Request& request) 
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> shards,
                         Shards(request.files, request.file.path));
-  return OpenExamples(request.files, shards, request.Name(),
-                      {request.file.part, request.spec.image_shape, request.file.pad_length,
-                       request.file.pad_value});
+  const bool is_masked =
+      std::any_of(request.spec.files.begin(), request.spec.files.end(),
+                  [&](const DataSpec::File& file) { return file.mask_of == request.file.input; });
+  const bool wants_lengths = is_masked || request.file.padding.lengths.size() > 1;
+  return OpenExamples(
+      request.files, shards, request.Name(),
+      {request.file.part, request.spec.image_shape, request.file.padding, wants_lengths});
 }
 
 using Opener = absl::StatusOr<std::unique_ptr<DataColumn>> (*)(const Request&);
@@ -255,21 +343,23 @@ using Opener = absl::StatusOr<std::unique_ptr<DataColumn>> (*)(const Request&);
 struct Format {
   const char* name;
   Opener open;
+  bool is_ragged = false;  // samples may have different lengths
 };
-constexpr std::array<Format, 13> kFormats = {{
+constexpr std::array<Format, 14> kFormats = {{
     {"idx", OpenArray},
     {"npy", OpenArray},
     {"npz", OpenNpz},
-    {"csv", OpenCsv},
-    {"csv-no-header", OpenCsv},
-    {"tsv", OpenCsv},
+    {"csv", OpenCsv, true},
+    {"csv-no-header", OpenCsv, true},
+    {"tsv", OpenCsv, true},
     {"text", OpenText},
-    {"tokens16", OpenTokens},
-    {"tokens32", OpenTokens},
+    {"lines", OpenLines, true},
+    {"tokens16", OpenTokens, true},
+    {"tokens32", OpenTokens, true},
     {"cifar10", OpenCifar},
     {"cifar100", OpenCifar},
     {"images", OpenImages},
-    {"tfrecord", OpenRecords},
+    {"tfrecord", OpenRecords, true},
 }};
 
 struct Ending {
@@ -309,9 +399,12 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenColumn(FileSystem& files,
   const std::string name = file.format.empty() ? GuessFormat(request) : file.format;
   for (const Format& format : kFormats) {
     if (name != format.name) continue;
-    if (file.pad_length > 0 && name != "tfrecord") {
-      return UnreadableData(file.path, absl::StrCat("is ", name, ", whose samples all have one ",
-                                                    "length; --pad is for lists in TFRecords"));
+    const bool is_windows = absl::StartsWith(name, "tokens") && spec.document_end < 0;
+    if (!file.padding.empty() && (!format.is_ragged || is_windows)) {
+      return UnreadableData(
+          file.path, absl::StrCat("is ", name, ", whose samples all have one length; --pad is for ",
+                                  "--format lines, token files with --document-end, and lists in ",
+                                  "CSV cells and TFRecords"));
     }
     return format.open(request);
   }

@@ -77,9 +77,9 @@ class ColumnReaderTest : public ::testing::Test {
     DataSpec::File file;
     SplitPart(files_, path, file);
     file.is_labels = is_labels;
+    file.input = input_;
     file.format = format_;
-    file.pad_length = pad_length_;
-    file.pad_value = pad_value_;
+    file.padding = padding_;
     return OpenColumn(files_, file, spec_);
   }
 
@@ -104,8 +104,8 @@ class ColumnReaderTest : public ::testing::Test {
   testing::FakeFileSystem files_;
   DataSpec spec_;
   std::string format_;
-  int64_t pad_length_ = 0;
-  double pad_value_ = 0;
+  std::string input_ = "x";
+  Padding padding_;
 };
 
 TEST_F(ColumnReaderTest, ThePartFollowsTheLastColonUnlessTheFileHasThatName) {
@@ -306,14 +306,74 @@ TEST_F(ColumnReaderTest, RaggedListsArePadded) {
   EXPECT_EQ(Read("/r.tfrecord:ids"),
             "data file '/r.tfrecord': record 1, feature 'ids': 1 values, the first has 3; --pad "
             "INPUT=N makes all N long");
-  pad_length_ = 4;
-  pad_value_ = -100;
+  padding_ = {{4}, -100};
   EXPECT_EQ(Read("/r.tfrecord:ids"), "int64[2,4]{1, 2, 3, -100, 9, -100, -100, -100}");
   EXPECT_THAT(Read("/r.tfrecord:raw"), HasSubstr("padded with -100, which its bytes cannot be"));
-  pad_length_ = 2;
+  padding_ = {{2}, 0};
   EXPECT_EQ(Read("/r.tfrecord:ids"),
             "data file '/r.tfrecord': record 0, feature 'ids': 3 values, more than the 2 that it "
-            "is padded to");
+            "is padded to; give more, or :cut to lose the rest");
+  padding_.cut = true;
+  EXPECT_EQ(Read("/r.tfrecord:ids"), "int64[2,2]{1, 2, 9, 0}");
+}
+
+TEST_F(ColumnReaderTest, RecordsAreReadForTheirLengthsWhereTheseAreWanted) {
+  Write("/r.tfrecord", Decoded(kRecords));
+  padding_ = {{4}};
+  EXPECT_EQ((*Open("/r.tfrecord:ids"))->info().lengths, nullptr);
+  padding_ = {{2, 4}};
+  EXPECT_THAT(*(*Open("/r.tfrecord:ids"))->info().lengths, ElementsAre(3, 1));
+  EXPECT_THAT(*(*Open("/r.tfrecord:raw"))->info().lengths, ElementsAre(2, 2));
+  padding_ = {{2}, 0, /*cut=*/true};
+  DataSpec::File& mask = spec_.files.emplace_back();
+  mask.mask_of = "ids";
+  EXPECT_EQ((*Open("/r.tfrecord:ids"))->info().lengths, nullptr);
+  input_ = "ids";
+  EXPECT_THAT(*(*Open("/r.tfrecord:ids"))->info().lengths, ElementsAre(2, 1));
+}
+
+TEST_F(ColumnReaderTest, LinesOfATextAreSamples) {
+  Write("/t.txt", "ab\r\n\nc\nabc");
+  format_ = "lines";
+  padding_ = {{3}, -100};
+  EXPECT_EQ(Read("/t.txt"), "int64[3,3]{97, 98, -100, 99, -100, -100, 97, 98, 99}");
+  EXPECT_EQ(Read("/t.txt:next"), "int64[3,3]{98, 10, -100, 10, -100, -100, 98, 99, 10}");
+  spec_.vocabulary = "characters";  // line feed, a, b, c
+  EXPECT_EQ(Read("/t.txt"), "int64[3,3]{1, 2, -100, 3, -100, -100, 1, 2, 3}");
+  EXPECT_EQ(Read("/t.txt", /*is_labels=*/true), "int64[3,3]{2, 0, -100, 0, -100, -100, 2, 3, 0}");
+}
+
+TEST_F(ColumnReaderTest, LinesWithoutATokenForTheirEndHaveNoNextTokens) {
+  Write("/t.txt", "ab\nc\n");
+  Write("/v", "ab\nc\n");
+  format_ = "lines";
+  spec_.vocabulary = "/v";
+  padding_ = {{2}, 9};
+  EXPECT_EQ(Read("/t.txt"), "int64[2,2]{0, 9, 1, 9}");
+  EXPECT_THAT(Read("/t.txt:next"), HasSubstr("the token after a line, which the labels need"));
+  Write("/v", "ab\nc\n\\n\n");
+  EXPECT_EQ(Read("/t.txt:next"), "int64[2,2]{2, 9, 2, 9}");
+  Write("/t.txt", "ab\nd\n");
+  EXPECT_THAT(Read("/t.txt"), HasSubstr("/t.txt, line 1"));
+}
+
+TEST_F(ColumnReaderTest, DocumentsOfATokenFileAreSamples) {
+  Write("/t.bin", std::string("\1\0\2\0\7\0\3\0\7\0", 10));
+  format_ = "tokens16";
+  spec_.document_end = 7;
+  padding_ = {{2}, 0};
+  EXPECT_EQ(Read("/t.bin"), "int64[2,2]{1, 2, 3, 0}");
+  EXPECT_EQ(Read("/t.bin:next"), "int64[2,2]{2, 7, 7, 0}");
+}
+
+TEST_F(ColumnReaderTest, CellsOfACsvMayBeLists) {
+  Write("/t.csv", "a,b\n1 2 3,0.5\n\"[4, 5]\",\n");
+  padding_ = {{4}, -1};
+  EXPECT_EQ(Read("/t.csv:a"), "int64[2,4]{1, 2, 3, -1, 4, 5, -1, -1}");
+  EXPECT_EQ(Read("/t.csv:b"), "float64[2,4]{0.5, -1, -1, -1, -1, -1, -1, -1}");
+  EXPECT_THAT(Read("/t.csv:a,b"), HasSubstr("--pad is for one column"));
+  Write("/t.csv", "a\n1 2\n1 x\n");
+  EXPECT_THAT(Read("/t.csv:a"), HasSubstr("line 3, column 'a': '1 x', expected a list of numbers"));
 }
 
 TEST_F(ColumnReaderTest, ShardsFollowEachOtherInTheOrderOfTheirNames) {
@@ -348,10 +408,12 @@ TEST_F(ColumnReaderTest, DamagedRecordsAreNamedByTheirPlace) {
   EXPECT_THAT(Read("/r.tfrecord:label"), HasSubstr("there is no record in it"));
 }
 
-TEST_F(ColumnReaderTest, OnlyRecordsArePadded) {
-  Write("/t.csv", "a\n1\n");
-  pad_length_ = 4;
-  EXPECT_THAT(Read("/t.csv:a"), HasSubstr("is csv, whose samples all have one length"));
+TEST_F(ColumnReaderTest, SamplesOfOneLengthAreNotPadded) {
+  Write("/t.txt", "abc");
+  padding_ = {{4}};
+  EXPECT_THAT(Read("/t.txt"), HasSubstr("is text, whose samples all have one length"));
+  format_ = "tokens16";
+  EXPECT_THAT(Read("/t.txt"), HasSubstr("is tokens16, whose samples all have one length"));
 }
 
 TEST_F(ColumnReaderTest, AChangedFileHasAnotherChecksum) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
 #include "training/data/data_error.h"
+#include "training/data/ragged_column.h"
 
 namespace weft {
 namespace {
@@ -67,6 +68,7 @@ class CsvReader {
   absl::StatusOr<std::unique_ptr<DataColumn>> Read(const std::string& columns) {
     WEFT_RETURN_IF_ERROR(ReadHead());
     WEFT_RETURN_IF_ERROR(SelectColumns(columns));
+    if (!options_.padding.empty()) return ReadLists();
     if (selected_.size() == 1 && !IsNumber(first_row_[selected_[0]])) return ReadClasses();
     return ReadNumbers();
   }
@@ -198,6 +200,45 @@ class CsvReader {
     info.is_amount = false;
     if (all_integers) return NewTensorColumn(info, Tensor::Of<int64_t>(shape, integers));
     return NewTensorColumn(info, Tensor::Of<double>(shape, numbers));
+  }
+
+  // The numbers of a cell, after those of the cells before; false: there is something else.
+  static bool ParseList(const std::string& cell, std::vector<double>& numbers,
+                        std::vector<int64_t>& integers, bool& all_integers) {
+    for (const absl::string_view word :
+         absl::StrSplit(cell, absl::ByAnyChar(" ,;\t\r\n[]"), absl::SkipEmpty())) {
+      const std::string text(word);
+      if (!ParseCell(text, numbers.emplace_back())) return false;
+      if (all_integers && !ParseCell(text, integers.emplace_back())) all_integers = false;
+    }
+    return true;
+  }
+
+  absl::StatusOr<std::unique_ptr<DataColumn>> ReadLists() {
+    if (selected_.size() != 1) {
+      return UnreadableData(
+          name_, absl::StrCat("--pad is for one column, whose cells are lists of numbers; ",
+                              selected_.size(), " are named"));
+    }
+    std::vector<double> numbers;
+    std::vector<int64_t> integers;
+    std::vector<int64_t> ends;
+    bool all_integers = true;
+    WEFT_RETURN_IF_ERROR(ForEachRow([&](const std::vector<std::string>& cells, int64_t line) {
+      const std::string& cell = cells[selected_[0]];
+      if (!ParseList(cell, numbers, integers, all_integers)) {
+        return BadCell(cell, selected_[0], line, "a list of numbers, such as 7 12 3");
+      }
+      ends.push_back(static_cast<int64_t>(numbers.size()));
+      return absl::OkStatus();
+    }));
+    ColumnInfo info;
+    info.source = name_;
+    info.is_amount = false;
+    const auto count = static_cast<int64_t>(numbers.size());
+    const Tensor values = all_integers ? Tensor::Of<int64_t>({count}, integers)
+                                       : Tensor::Of<double>({count}, numbers);
+    return NewRaggedColumn(std::move(info), ListsOfEnds(values, ends), options_.padding);
   }
 
   absl::StatusOr<std::unique_ptr<DataColumn>> ReadClasses() {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "training/data/data_column.h"
+#include "training/data/data_spec.h"
 
 namespace weft {
 
@@ -42,12 +43,14 @@ struct CsvOptions {
   std::optional<bool> has_header;    // nothing: when no cell of the first row is a number
   std::vector<std::string> classes;  // the numbers of texts; empty: as found, sorted
   bool is_labels = false;            // without `columns`, the last one is meant
+  Padding padding;                   // not empty: the cells of the one column are lists of numbers
 };
 
 // `columns`: names of the header, numbers from 0, or ranges of these ("0-3,7"), separated by
 // commas. A single name or number gives scalars, otherwise a sample is a row of the columns named:
 // int64 where all cells are integers, else float64. A single column of text becomes class numbers.
-// Errors name line and column.
+// With padding, a sample is the numbers in a cell of the single column, between spaces, commas,
+// semicolons and brackets ("[7, 12, 3]"). Errors name line and column.
 absl::StatusOr<std::unique_ptr<DataColumn>> ReadCsv(std::string_view text, const std::string& name,
                                                     const std::string& columns,
                                                     const CsvOptions& options);

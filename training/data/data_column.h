@@ -27,6 +27,9 @@ struct ColumnInfo {
   // Samples are neighbours in one sequence: sample r shares elements with r + 1 to r + overlap.
   bool is_sequence = false;
   int64_t overlap = 0;
+  // Where the samples have different lengths: of each, the elements before the padding. The sample
+  // shape is [the longest that they are padded to]. Null: they have one length, or nobody asked.
+  std::shared_ptr<const std::vector<int32_t>> lengths;
   bool is_work = false;    // reading a sample takes decoding, or the disk
   int64_t held_bytes = 0;  // of this process
 };

@@ -34,6 +34,8 @@ constexpr std::array<AugmentationName, 4> kAugmentations = {{
 }};
 constexpr std::array<const char*, 3> kShares = {"all", "training", "validation"};
 constexpr int kMostPrefetch = 1000;
+constexpr size_t kMostLengths = 64;
+constexpr int64_t kLongestPadded = std::numeric_limits<int32_t>::max();
 constexpr int kMostThreads = 1000;
 
 absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view text) {
@@ -70,11 +72,49 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view word) {
       absl::StrCat("'", word, "' is unknown; there are flip, crop:N, brightness:X and cutout:N"));
 }
 
+bool IsPadLength(int64_t length) { return length > 0 && length <= kLongestPadded; }
+
+// "16,32,64" or "16..64".
+absl::StatusOr<std::vector<int64_t>> ParsePadLengths(const std::string& text) {
+  std::vector<int64_t> lengths;
+  const std::vector<std::string> range = absl::StrSplit(text, absl::MaxSplits("..", 1));
+  if (range.size() == 2) {
+    int64_t step = 0, longest = 0;
+    const bool fits = absl::SimpleAtoi(range[0], &step) && absl::SimpleAtoi(range[1], &longest) &&
+                      IsPadLength(step) && IsPadLength(longest) && step <= longest &&
+                      longest / step < static_cast<int64_t>(kMostLengths);
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "': expected STEP..LONGEST, at most ", kMostLengths, " lengths"));
+    }
+    for (int64_t length = step; length < longest; length += step) lengths.push_back(length);
+    lengths.push_back(longest);
+    return lengths;
+  }
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    const int64_t before = lengths.empty() ? 0 : lengths.back();
+    int64_t& length = lengths.emplace_back();
+    if (!absl::SimpleAtoi(word, &length) || !IsPadLength(length) || length <= before ||
+        lengths.size() > kMostLengths) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "': expected one length or several, ascending, at most ",
+                       kMostLengths, ": 64 or 16,32,64 or 16..64"));
+    }
+  }
+  return lengths;
+}
+
 Json ToJsonObject(const DataSpec::File& file) {
-  Json json = {{"input", file.input},           {"path", file.path},
-               {"checksum", file.checksum},     {"part", file.part},
-               {"format", file.format},         {"is_labels", file.is_labels},
-               {"pad_length", file.pad_length}, {"pad_value", file.pad_value}};
+  Json json = {{"input", file.input},
+               {"path", file.path},
+               {"checksum", file.checksum},
+               {"part", file.part},
+               {"format", file.format},
+               {"is_labels", file.is_labels},
+               {"pad_lengths", file.padding.lengths},
+               {"pad_value", file.padding.value},
+               {"pad_cut", file.padding.cut},
+               {"mask_of", file.mask_of}};
   json["automatic"] = file.normalization.automatic;
   json["mean"] = file.normalization.mean;
   json["deviation"] = file.normalization.deviation;
@@ -192,8 +232,17 @@ absl::StatusOr<DataSpec::File> ReadFile(const Json& json) {
   fields.Take("part", file.part);
   fields.Take("format", file.format);
   fields.Take("is_labels", file.is_labels);
-  fields.TakeInteger("pad_length", 0, kMostElements, file.pad_length);
-  fields.Take("pad_value", file.pad_value);
+  fields.TakeList("pad_lengths", file.padding.lengths);
+  fields.Take("pad_value", file.padding.value);
+  fields.Take("pad_cut", file.padding.cut);
+  fields.Take("mask_of", file.mask_of);
+  int64_t before = 0;
+  for (const int64_t length : file.padding.lengths) {
+    if (!IsPadLength(length) || length <= before || file.padding.lengths.size() > kMostLengths) {
+      fields.Fail("'pad_lengths' are not ascending lengths");
+    }
+    before = length;
+  }
   fields.Take("automatic", file.normalization.automatic);
   fields.TakeList("mean", file.normalization.mean);
   fields.TakeList("deviation", file.normalization.deviation);
@@ -228,6 +277,24 @@ absl::StatusOr<std::vector<Augmentation>> ParseAugmentations(const std::string& 
     WEFT_ASSIGN_OR_RETURN(augmentations.emplace_back(), ParseAugmentation(word));
   }
   return augmentations;
+}
+
+absl::StatusOr<Padding> ParsePadding(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  Padding padding;
+  WEFT_ASSIGN_OR_RETURN(padding.lengths, ParsePadLengths(parts[0]));
+  bool has_value = false;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i] == "cut" && i + 1 == parts.size()) {
+      padding.cut = true;
+    } else if (!has_value && absl::SimpleAtod(parts[i], &padding.value)) {
+      has_value = true;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "': expected LENGTHS[:VALUE][:cut], for example 64:-100:cut"));
+    }
+  }
+  return padding;
 }
 
 absl::StatusOr<Normalization> ParseNormalization(const std::string& text) {
@@ -270,6 +337,8 @@ std::string DataSpec::ToJson() const {
   json["share"] = kShares[static_cast<size_t>(share)];
   json["sequence_length"] = sequence_length;
   json["stride"] = stride;
+  json["document_end"] = document_end;
+  json["group_lengths"] = group_lengths;
   json["vocabulary"] = vocabulary;
   json["image_shape"] = image_shape;
   // Texts of files, which may be no UTF-8.
@@ -304,6 +373,8 @@ absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
   if (known == kShares.end()) fields.Fail("'share' is unknown");
   fields.TakeInteger("sequence_length", 1, kMostElements, spec.sequence_length);
   fields.TakeInteger("stride", 0, kMostElements, spec.stride);
+  fields.TakeInteger("document_end", -1, kMostElements, spec.document_end);
+  fields.Take("group_lengths", spec.group_lengths);
   fields.Take("vocabulary", spec.vocabulary);
   fields.TakeList("image_shape", spec.image_shape);
   fields.TakeList("classes", spec.classes);

@@ -41,6 +41,23 @@ absl::StatusOr<std::vector<Augmentation>> ParseAugmentations(const std::string& 
 // "0.5/0.25", "0.49,0.48,0.45/0.25,0.24,0.26" or "auto".
 absl::StatusOr<Normalization> ParseNormalization(const std::string& text);
 
+// How samples of different lengths become ones that a batch can hold: a sample is a list of
+// numbers.
+struct Padding {
+  // Ascending; empty: all samples have one length. The samples of a step get the least of these
+  // that its longest one fits.
+  std::vector<int64_t> lengths;
+  double value = 0;  // of the elements behind a sample's own
+  bool cut = false;  // samples beyond the last length lose their end, instead of being an error
+
+  bool empty() const { return lengths.empty(); }
+  int64_t longest() const { return lengths.empty() ? 0 : lengths.back(); }
+};
+
+// LENGTH[,LENGTH...][:VALUE][:cut] or STEP..LONGEST[:VALUE][:cut]: "64", "16,32,64:-100",
+// "16..128:0:cut". At most 64 lengths.
+absl::StatusOr<Padding> ParsePadding(const std::string& text);
+
 // The part of the samples that a data set is: what is held out for validation is the same samples
 // for every seed, batch and number of workers.
 enum class DataShare { kAll, kTraining, kValidation };
@@ -54,8 +71,10 @@ struct DataSpec {
     std::string part{};  // what of it: columns, array, feature; empty = what the format has for one
     std::string format{};    // empty = told from name and contents
     bool is_labels = false;  // whether, of a file that holds both, the labels are meant
-    int64_t pad_length = 0;  // ragged samples become this long; 0 = all have one length
-    double pad_value = 0;
+    Padding padding{};
+    // Not read from a file: 1 where the samples of this other input have elements, 0 where they are
+    // padded.
+    std::string mask_of{};
     Normalization normalization{};
     std::vector<Augmentation> augmentations{};
   };
@@ -71,6 +90,10 @@ struct DataSpec {
   // Of text and token files: sample r is the elements from r * stride on; 0 = as the length.
   int64_t sequence_length = 128;
   int64_t stride = 0;
+  // Of token files: what ends each document; a document is a sample then. -1 = windows.
+  int64_t document_end = -1;
+  // Shuffle so that the samples of a batch are of like lengths.
+  bool group_lengths = false;
   std::string vocabulary = "bytes";  // or "characters", or a file
   // Channels, height and width that images get; empty = those of the first.
   std::vector<int64_t> image_shape;
@@ -79,7 +102,8 @@ struct DataSpec {
   int prefetch = -1;
   int reader_threads = 2;
 
-  // The order of samples does not change with `batch` or the number of workers.
+  // The order of samples does not change with the number of workers, nor (but for group_lengths)
+  // with `batch`.
   std::string ToJson() const;
   static absl::StatusOr<DataSpec> FromJson(const std::string& text);
 };

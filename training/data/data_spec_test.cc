@@ -64,6 +64,32 @@ TEST(ParseNormalizationTest, SaysWhatIsWrong) {
   EXPECT_THAT(Message(ParseNormalization("inf/1")), HasSubstr("'inf' is no number"));
 }
 
+TEST(ParsePaddingTest, TakesLengthsAValueAndWhetherToCut) {
+  const auto one = ParsePadding("64");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_THAT(one->lengths, ElementsAre(64));
+  EXPECT_EQ(one->value, 0);
+  EXPECT_FALSE(one->cut);
+  const auto all = ParsePadding("16,32,64:-0.5:cut");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->lengths, ElementsAre(16, 32, 64));
+  EXPECT_EQ(all->value, -0.5);
+  EXPECT_TRUE(all->cut);
+  EXPECT_THAT(ParsePadding("8..20:cut")->lengths, ElementsAre(8, 16, 20));
+  EXPECT_THAT(ParsePadding("8..16")->lengths, ElementsAre(8, 16));
+}
+
+TEST(ParsePaddingTest, SaysWhatIsWrong) {
+  EXPECT_THAT(Message(ParsePadding("")), HasSubstr("one length or several"));
+  EXPECT_THAT(Message(ParsePadding("32,16")), HasSubstr("ascending"));
+  EXPECT_THAT(Message(ParsePadding("0")), HasSubstr("one length or several"));
+  EXPECT_THAT(Message(ParsePadding("1..1000")), HasSubstr("at most 64 lengths"));
+  EXPECT_THAT(Message(ParsePadding("16..8")), HasSubstr("STEP..LONGEST"));
+  EXPECT_THAT(Message(ParsePadding("8:x")), HasSubstr("LENGTHS[:VALUE][:cut]"));
+  EXPECT_THAT(Message(ParsePadding("8:cut:1")), HasSubstr("LENGTHS[:VALUE][:cut]"));
+  EXPECT_THAT(Message(ParsePadding("8:1:2")), HasSubstr("LENGTHS[:VALUE][:cut]"));
+}
+
 DataSpec FullSpec() {
   DataSpec spec;
   DataSpec::File& file = spec.files.emplace_back();
@@ -71,8 +97,8 @@ DataSpec FullSpec() {
   file.path = "/data/shard-*";
   file.part = "image/encoded";
   file.format = "tfrecord";
-  file.pad_length = 64;
-  file.pad_value = -100;
+  file.padding = {{16, 64}, -100, /*cut=*/true};
+  file.mask_of = "y";
   file.normalization = {true, {0.1, 1.0 / 3}, {0.5, 2}};
   file.augmentations = {{Augmentation::Kind::kCrop, 4}, {Augmentation::Kind::kFlip, 0}};
   DataSpec::File& labels = spec.files.emplace_back();
@@ -84,6 +110,8 @@ DataSpec FullSpec() {
   spec.share = DataShare::kValidation;
   spec.sequence_length = 256;
   spec.stride = 16;
+  spec.document_end = 50256;
+  spec.group_lengths = true;
   spec.vocabulary = "characters";
   spec.image_shape = {3, 32, 48};
   spec.classes = {"cat", "d\xc3\xb6g", "\xf6 \"\\"};
@@ -101,8 +129,12 @@ TEST(DataSpecJsonTest, KeepsEveryField) {
   const DataSpec::File& file = back->files[0];
   EXPECT_EQ(file.part, "image/encoded");
   EXPECT_EQ(file.format, "tfrecord");
-  EXPECT_EQ(file.pad_length, 64);
-  EXPECT_EQ(file.pad_value, -100);
+  EXPECT_THAT(file.padding.lengths, ElementsAre(16, 64));
+  EXPECT_EQ(file.padding.value, -100);
+  EXPECT_TRUE(file.padding.cut);
+  EXPECT_EQ(file.mask_of, "y");
+  EXPECT_EQ(back->document_end, 50256);
+  EXPECT_TRUE(back->group_lengths);
   EXPECT_TRUE(file.normalization.automatic);
   EXPECT_THAT(file.normalization.mean, ElementsAre(0.1, 1.0 / 3));
   ASSERT_EQ(file.augmentations.size(), 2u);
@@ -142,7 +174,9 @@ TEST(DataSpecJsonTest, FieldsOfTheWrongKindAreErrors) {
   EXPECT_THAT(with("\"classes\":[\"cat\"", "\"classes\":[7"), HasSubstr("'classes'"));
   EXPECT_THAT(with("\"reader_threads\":7", "\"reader_threads\":70000"),
               HasSubstr("'reader_threads'"));
-  EXPECT_THAT(with("\"pad_length\":64", "\"pad_length\":-64"), HasSubstr("'pad_length'"));
+  EXPECT_THAT(with("\"pad_lengths\":[16,", "\"pad_lengths\":[-16,"), HasSubstr("'pad_lengths'"));
+  EXPECT_THAT(with("\"pad_lengths\":[16,", "\"pad_lengths\":[64,"), HasSubstr("'pad_lengths'"));
+  EXPECT_THAT(with("\"document_end\":50256", "\"document_end\":-2"), HasSubstr("'document_end'"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "training/data/example_column.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "platform/status_macros.h"
 #include "training/data/data_error.h"
 #include "training/data/image_decoder.h"
+#include "training/data/ragged_column.h"
 #include "training/records/example.pb.h"
 #include "training/records/record_file.h"
 
@@ -123,21 +123,23 @@ class ExampleColumn final : public DataColumn {
         shard.path,
         absl::StrCat(
             "record ", record, ", feature '", options_.feature, "': ", got, " values, ",
-            options_.pad_length > 0
-                ? absl::StrCat("more than the ", expected, " that it is padded to")
+            !options_.padding.empty()
+                ? absl::StrCat("more than the ", expected, " that it is padded to; give more, or ",
+                               ":cut to lose the rest")
                 : absl::StrCat("the first has ", expected, "; --pad INPUT=N makes all N long")));
   }
 
   template <typename T, typename Values>
   absl::Status CopyAndPad(const Shard& shard, size_t record, const Values& values,
                           void* target) const {
-    const auto count = static_cast<int64_t>(values.size());
+    auto count = static_cast<int64_t>(values.size());
+    if (options_.padding.cut) count = std::min(count, sample_elements());
     const bool fits =
-        options_.pad_length > 0 ? count <= sample_elements() : count == sample_elements();
+        !options_.padding.empty() ? count <= sample_elements() : count == sample_elements();
     if (!fits) return WrongLength(shard, record, count, sample_elements());
     T* const to = static_cast<T*>(target);
-    std::copy(values.begin(), values.end(), to);
-    std::fill(to + count, to + sample_elements(), static_cast<T>(options_.pad_value));
+    std::copy(values.begin(), values.begin() + count, to);
+    std::fill(to + count, to + sample_elements(), static_cast<T>(options_.padding.value));
     return absl::OkStatus();
   }
 
@@ -161,16 +163,28 @@ class ExampleColumn final : public DataColumn {
   std::vector<int64_t> ends_;  // samples up to the end of each shard
 };
 
-// The fill value must be one that the elements can have.
-absl::Status CheckPadding(const std::string& source, DType dtype, const ExampleOptions& options) {
-  if (options.pad_length == 0 || dtype == DType::kFloat32) return absl::OkStatus();
-  const double least = dtype == DType::kUint8 ? 0 : -0x1p53;
-  const double most = dtype == DType::kUint8 ? 255 : 0x1p53;
-  const double value = options.pad_value;
-  if (value >= least && value <= most && value == std::floor(value)) return absl::OkStatus();
-  return UnreadableData(source,
-                        absl::StrCat("is padded with ", value, ", which its ",
-                                     dtype == DType::kUint8 ? "bytes" : "integers", " cannot be"));
+// The values of a record's list.
+int64_t LengthOf(const records::Feature& feature) {
+  const bool is_bytes =
+      feature.kind_case() == records::Feature::kBytesList && feature.bytes_list().value_size() == 1;
+  return is_bytes ? static_cast<int64_t>(feature.bytes_list().value(0).size()) : ValuesOf(feature);
+}
+
+// Of all records; those that the padding cuts, or that are too long (which reading says), as long
+// as it is.
+absl::StatusOr<std::vector<int32_t>> ReadLengths(const std::vector<Shard>& shards,
+                                                 const ExampleOptions& options) {
+  std::vector<int32_t> lengths;
+  records::Example example;
+  for (const Shard& shard : shards) {
+    for (size_t record = 0; record < shard.records.size(); ++record) {
+      WEFT_ASSIGN_OR_RETURN(const records::Feature* feature,
+                            ParseFeature(shard, record, options.feature, example));
+      lengths.push_back(
+          static_cast<int32_t>(std::min(LengthOf(*feature), options.padding.longest())));
+    }
+  }
+  return lengths;
 }
 
 // Type and sample shape, from the first record; whether it is an image.
@@ -199,16 +213,16 @@ absl::StatusOr<bool> DescribeSamples(const Shard& shard, const records::Feature&
       }
     }
   }
-  if (info.dtype == DType::kInvalid || (values == 0 && options.pad_length == 0)) {
+  if (info.dtype == DType::kInvalid || (values == 0 && options.padding.empty())) {
     return UnreadableData(
         shard.path,
         absl::StrCat("record 0, feature '", options.feature, "': ", values, " values of ",
                      KindName(feature.kind_case()), ", expected numbers or one text of bytes"));
   }
   if (is_image) return true;
-  WEFT_RETURN_IF_ERROR(CheckPadding(shard.path, info.dtype, options));
-  if (options.pad_length > 0) {
-    info.sample_shape = Shape{options.pad_length};
+  if (!options.padding.empty()) {
+    WEFT_RETURN_IF_ERROR(CheckPadValue(shard.path, info.dtype, options.padding.value));
+    info.sample_shape = Shape{options.padding.longest()};
   } else if (values > 1) {
     info.sample_shape = Shape{values};
   }
@@ -242,6 +256,11 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenExamples(FileSystem& files,
   WEFT_ASSIGN_OR_RETURN(const records::Feature* feature,
                         ParseFeature(shards[0], 0, options.feature, example));
   WEFT_ASSIGN_OR_RETURN(const bool is_image, DescribeSamples(shards[0], *feature, options, info));
+  if (options.wants_lengths && !options.padding.empty() && !is_image) {
+    WEFT_ASSIGN_OR_RETURN(std::vector<int32_t> lengths, ReadLengths(shards, options));
+    info.held_bytes += static_cast<int64_t>(lengths.size() * sizeof(int32_t));
+    info.lengths = std::make_shared<const std::vector<int32_t>>(std::move(lengths));
+  }
   // The records' own checksums stand for their contents.
   info.checksum = Checksum(std::as_bytes(std::span<const uint64_t>(sums)));
   return std::unique_ptr<DataColumn>(std::make_unique<ExampleColumn>(

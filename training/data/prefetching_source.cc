@@ -7,9 +7,9 @@
 namespace weft {
 
 PrefetchingSource::PrefetchingSource(std::unique_ptr<InputSource> rows,
-                                     std::function<int64_t(int64_t)> batch_of,
+                                     std::function<Kind(int64_t)> kind_of,
                                      const PrefetchOptions& options)
-    : rows_(std::move(rows)), batch_of_(std::move(batch_of)), options_(options) {
+    : rows_(std::move(rows)), kind_of_(std::move(kind_of)), options_(options) {
   for (int i = 0; i < std::max(1, options_.threads); ++i) {
     threads_.emplace_back([this] { ReadBlocks(); });
   }
@@ -30,7 +30,7 @@ bool PrefetchingSource::IsSame(const Request& a, const Request& b) {
 }
 
 void PrefetchingSource::BeginStep(int64_t step) {
-  if (step_ >= 0) expected_[batch_of_(step_)] = std::move(asked_);
+  if (step_ >= 0) expected_[kind_of_(step_)] = std::move(asked_);
   asked_.clear();
   step_ = step;
   while (!blocks_.empty() && blocks_.front()->step < step) blocks_.pop_front();
@@ -41,7 +41,7 @@ void PrefetchingSource::BeginStep(int64_t step) {
     queued_until_ = step + 1;
   }
   for (; queued_until_ < end; ++queued_until_) {
-    const auto expected = expected_.find(batch_of_(queued_until_));
+    const auto expected = expected_.find(kind_of_(queued_until_));
     if (expected == expected_.end()) break;  // once such a step was seen
     for (const Request& request : expected->second) {
       auto block = std::make_shared<Block>();

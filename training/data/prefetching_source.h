@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,14 +25,18 @@ struct PrefetchOptions {
   int64_t batch_bytes = 0;
 };
 
-// Expects of a step the requests that the last step of the same batch size made: the same inputs,
+// Expects of a step the requests that the last step of the same kind made: the same inputs,
 // the same rows of the batch. What it did not expect it reads at once. So a guess that is wrong
 // costs time and changes nothing. An error of a row is the error of the Fill that asks for it. Fill
 // is called by one thread; the destructor waits for the reads under way.
 class PrefetchingSource final : public InputSource {
  public:
-  // `rows` may be asked by any thread. `batch_of`: samples of a step's global batch.
-  PrefetchingSource(std::unique_ptr<InputSource> rows, std::function<int64_t(int64_t)> batch_of,
+  // What steps that make the same requests have in common: the samples of the global batch, and
+  // the length that they are padded to (0 where it is always the same).
+  using Kind = std::pair<int64_t, int64_t>;
+
+  // `rows` may be asked by any thread. `kind_of`: of a step.
+  PrefetchingSource(std::unique_ptr<InputSource> rows, std::function<Kind(int64_t)> kind_of,
                     const PrefetchOptions& options);
   ~PrefetchingSource() override;
 
@@ -68,7 +73,7 @@ class PrefetchingSource final : public InputSource {
   void ReadBlocks();
 
   const std::unique_ptr<InputSource> rows_;
-  const std::function<int64_t(int64_t)> batch_of_;
+  const std::function<Kind(int64_t)> kind_of_;
   const PrefetchOptions options_;
   mutable Mutex mutex_;
   CondVar changed_;
@@ -76,9 +81,9 @@ class PrefetchingSource final : public InputSource {
   int64_t step_ ABSL_GUARDED_BY(mutex_) = -1;           // under way
   int64_t queued_until_ ABSL_GUARDED_BY(mutex_) = 0;    // the first step without blocks
   std::vector<Request> asked_ ABSL_GUARDED_BY(mutex_);  // in this step
-  std::map<int64_t, std::vector<Request>> expected_ ABSL_GUARDED_BY(mutex_);  // by batch size
-  std::deque<BlockPointer> blocks_ ABSL_GUARDED_BY(mutex_);                   // in order of use
-  std::vector<std::vector<std::byte>> spare_ ABSL_GUARDED_BY(mutex_);         // memory to use again
+  std::map<Kind, std::vector<Request>> expected_ ABSL_GUARDED_BY(mutex_);
+  std::deque<BlockPointer> blocks_ ABSL_GUARDED_BY(mutex_);            // in order of use
+  std::vector<std::vector<std::byte>> spare_ ABSL_GUARDED_BY(mutex_);  // memory to use again
   std::vector<std::thread> threads_;
 };
 

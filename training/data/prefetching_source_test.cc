@@ -67,7 +67,8 @@ class PrefetchingSourceTest : public ::testing::Test {
     auto rows = std::make_unique<FakeRows>();
     rows_ = rows.get();
     source_ = std::make_unique<PrefetchingSource>(
-        std::move(rows), [](int64_t step) { return step % 3 == 2 ? kLastBatch : kBatch; },
+        std::move(rows),
+        [](int64_t step) { return std::pair(step % 3 == 2 ? kLastBatch : kBatch, step % 3 % 2); },
         PrefetchOptions{depth, threads, 1000});
   }
 
