@@ -71,13 +71,30 @@ absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
   return absl::OkStatus();
 }
 
+// What to do where shapes in a model say for how many samples it was exported; "" where that is not
+// it. Annotates an error of a step of `batch` samples.
+std::string FixedBatchHint(const Graph& model, const Plan& plan, int64_t batch) {
+  for (const ValueId id : model.inputs()) {
+    const SymbolicShape& shape = model.value(id).type.shape;
+    const bool is_fixed = model.input_role(id) == InputRole::kData && shape.has_rank() &&
+                          shape.rank() > 0 && shape.dim(0).is_known();
+    if (!is_fixed) continue;
+    const int64_t samples = shape.dim(0).size();
+    if (samples < 1 || batch % samples != 0 || batch == samples * plan.micro_batches) return "";
+    return absl::StrCat("; the model was exported for a batch of ", samples,
+                        ", and shapes in it say so: add --micro-batches ", batch / samples,
+                        ", so that each micro-batch has as many");
+  }
+  return "";
+}
+
 // The graph of a step whose padded inputs have this length.
 using GraphOfLength = std::function<absl::StatusOr<Graph>(int64_t length)>;
 
 // A program for each shape of a step. What is computed from shapes is folded, so that each length
 // has a graph of its own; `graph` is that of the first, borrowed.
-absl::Status AddPrograms(PreparedJob& job, const Graph* graph, const GraphOfLength& graph_of,
-                         const std::string& kind, bool training) {
+absl::Status AddPrograms(PreparedJob& job, const Graph& model, const Graph* graph,
+                         const GraphOfLength& graph_of, const std::string& kind, bool training) {
   const std::vector<BatchShape> shapes = job.data->shapes();
   std::optional<Graph> other;
   int64_t length = shapes.front().length;
@@ -91,7 +108,9 @@ absl::Status AddPrograms(PreparedJob& job, const Graph* graph, const GraphOfLeng
     absl::StatusOr<std::vector<Partition>> partitions =
         PartitionStep(*graph, job.plan, {training, shape.batch}, CpuNodeEvaluator());
     if (!partitions.ok()) {
-      return Annotate(partitions.status(),
+      const std::string hint = FixedBatchHint(model, job.plan, shape.batch);
+      return Annotate({partitions.status().code(),
+                       absl::StrCat(std::string(partitions.status().message()), hint)},
                       absl::StrCat("partitioning for a batch of ", shape.batch,
                                    length > 0 ? absl::StrCat(" of length ", length) : ""));
     }
@@ -269,12 +288,14 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
         " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
         "another optimizer"));
   }
-  WEFT_RETURN_IF_ERROR(AddPrograms(job, &job.graph, graph_of(plain), "train", /*training=*/true));
+  WEFT_RETURN_IF_ERROR(
+      AddPrograms(job, model, &job.graph, graph_of(plain), "train", /*training=*/true));
   WEFT_RETURN_IF_ERROR(PredictCommunication(job.programs.front().partitions, job.plan));
   if (training.report_gradients) {
     const auto reporting = graph_of(training);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
-    WEFT_RETURN_IF_ERROR(AddPrograms(job, &first, reporting, "gradients", /*training=*/true));
+    WEFT_RETURN_IF_ERROR(
+        AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true));
   }
   return job;
 }
@@ -296,7 +317,8 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
   WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
-  WEFT_RETURN_IF_ERROR(AddPrograms(job, &job.graph, graph_of, "evaluate", /*training=*/false));
+  WEFT_RETURN_IF_ERROR(
+      AddPrograms(job, model, &job.graph, graph_of, "evaluate", /*training=*/false));
   return job;
 }
 

@@ -414,6 +414,30 @@ TEST_F(TrainerTest, ShapesThatAreComputedFromConstantsAreKnown) {
   EXPECT_EQ(graph.value(*graph.FindValue("y")).type.ToString(), "float32[N,2,3]");
 }
 
+// As exporters bake the batch that they traced into the constants of a Reshape.
+TEST_F(TrainerTest, AModelOfAFixedBatchSaysHowItTrains) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", FloatType({1, kFeatures}));
+  const ValueId w = graph.AddVariable("w", FloatType({kFeatures, kClasses}),
+                                      testing::RandomTensor({kFeatures, kClasses}, 1), true);
+  GraphBuilder builder(graph);
+  const ValueId flat = builder.Op("Reshape", {x, builder.Ints({1, kFeatures})});
+  const ValueId scores = builder.Op("MatMul", {flat, w});
+  builder.Name(scores, "scores");
+  graph.AddOutput(scores);
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  const auto data = DataSet::Open(files_, data_spec_);
+  ASSERT_TRUE(data.ok()) << data.status();
+  spec_.cluster = ClusterSpec::Local(1, 1);
+  EXPECT_THAT(Message(PrepareTraining(graph, {}, spec_, *data).status()),
+              AllOf(HasSubstr("cannot reshape [4,4]"),
+                    HasSubstr("the model was exported for a batch of 1, and shapes in it say so: "
+                              "add --micro-batches 4")));
+  spec_.plan.micro_batches = 4;
+  const auto job = PrepareTraining(graph, {}, spec_, *data);
+  EXPECT_TRUE(job.ok()) << job.status();
+}
+
 TEST_F(TrainerTest, InputsGetTheSampleShapeOfTheData) {
   Write("x", testing::RandomTensor({kSamples, 2, 3}, 3));
   const auto data = DataSet::Open(files_, data_spec_);
