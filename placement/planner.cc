@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
 #include "placement/balanced_cut.h"
 #include "placement/control_flow_bodies.h"
 #include "placement/data_sharding.h"
@@ -243,57 +242,6 @@ void CompleteZero(const Graph& graph, Plan& plan) {
   plan.zero_replicated = FindDataShardings(graph, plan, plan.tensor_shardings).replicated;
 }
 
-// Before anything is measured: what a core does at least (docs: performance facts).
-constexpr double kFlopsPerThread = 40e9;
-
-// With stages of equal cost, whose input and weight gradients cost as much as their forward pass.
-double PredictBubble(const Plan& plan, bool training) {
-  PlayOptions options;
-  options.micro_batches = (plan.micro_batches + plan.mesh.data - 1) / plan.mesh.data;
-  std::vector<ActionList> lists;
-  for (int place = 0; place < plan.mesh.pipeline; ++place) {
-    absl::StatusOr<ActionList> actions = MakeActions(plan.schedule, plan.mesh.pipeline, place,
-                                                     options.micro_batches, training, plan.chunks);
-    if (!actions.ok()) return 0;
-    lists.push_back(*std::move(actions));
-  }
-  const absl::StatusOr<SchedulePlay> play = PlaySchedule(lists, options);
-  return play.ok() ? play->BubbleShare() : 0;
-}
-
-// Of the forward nodes that run a second time.
-absl::StatusOr<double> FlopsAgain(const Graph& graph, const std::map<std::string, double>& by_node,
-                                  const Plan& plan) {
-  if (plan.recompute.empty()) return 0.0;
-  Graph staged = graph.Clone();
-  WEFT_RETURN_IF_ERROR(AssignStages(staged, plan).status());
-  WEFT_ASSIGN_OR_RETURN(const RecomputedSegments segments, FindRecomputedSegments(staged, plan));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> nodes, FindRecomputedNodes(staged, segments));
-  double flops = 0;
-  for (const NodeId id : nodes) {
-    const auto node = by_node.find(staged.node(id).name);
-    if (node != by_node.end()) flops += node->second;
-  }
-  return flops;
-}
-
-absl::Status Predict(const Graph& graph, int64_t global_batch, Plan& plan) {
-  const Mesh& mesh = plan.mesh;
-  const std::map<std::string, double> by_node = ForwardFlops(graph, global_batch);
-  double forward = 0;
-  for (const auto& [name, flops] : by_node) forward += flops;
-  WEFT_ASSIGN_OR_RETURN(const double again, FlopsAgain(graph, by_node, plan));
-  Prediction& prediction = plan.prediction;
-  const double passes = HasBackward(graph) ? 3 : 1;  // the backward pass costs about two forward
-  prediction.compute_seconds =
-      (passes * forward + again) / (mesh.size() * kFlopsPerThread * plan.threads_per_worker);
-  prediction.bubble_fraction = PredictBubble(plan, passes > 1);
-  // The partitions say what is sent (PredictCommunication).
-  prediction.communication_seconds = 0;
-  prediction.step_seconds = prediction.compute_seconds / (1 - prediction.bubble_fraction);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
@@ -309,7 +257,7 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
   WEFT_RETURN_IF_ERROR(CompleteRecomputation(graph, samples, plan));
   WEFT_RETURN_IF_ERROR(CompleteShardings(graph, samples, plan));
   CompleteZero(graph, plan);
-  WEFT_RETURN_IF_ERROR(Predict(graph, global_batch, plan));
+  plan.prediction = {};  // of what was open until now
   return plan;
 }
 

@@ -1,4 +1,4 @@
-// Makes complete plans: digests, workers of ranks, stages, predictions.
+// Makes complete plans: digests, workers of ranks, stages.
 #ifndef WEFT_PLACEMENT_PLANNER_H_
 #define WEFT_PLACEMENT_PLANNER_H_
 
@@ -22,8 +22,9 @@ uint64_t GraphDigest(const Graph& graph);
 // both when it has others), data parallelism over all workers, or those that the plan names, when
 // no mesh was given (mesh all 1 and several workers), ranks' workers, stages (balanced by FLOPs
 // over the forward nodes in topological order, cut where the fewest bytes cross), micro-batches
-// (REQUIRES strict: as given), threads, and the prediction but for what is sent
-// (placement/traffic_prediction.h). Errors when mesh and cluster do not fit, with both numbers.
+// (REQUIRES strict: as given), threads. There is no prediction in it yet
+// (placement/simulation/plan_prediction.h). Errors when mesh and cluster do not fit, with both
+// numbers.
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch);
 

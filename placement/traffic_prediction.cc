@@ -1,6 +1,5 @@
 #include "placement/traffic_prediction.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -12,9 +11,6 @@
 
 namespace weft {
 namespace {
-
-// Before anything is measured: what a socket does at least (docs: performance facts).
-constexpr double kBytesPerSecond = 1.5e9;
 
 class TrafficCount {
  public:
@@ -83,23 +79,6 @@ absl::StatusOr<std::vector<StreamPrediction>> PredictTraffic(const Partition& pa
   }
   WEFT_RETURN_IF_ERROR(count.Add(partition.end, 1));
   return count.Finish();
-}
-
-absl::Status PredictCommunication(const std::vector<Partition>& partitions, Plan& plan) {
-  Prediction& prediction = plan.prediction;
-  prediction.bytes_per_step.clear();
-  int64_t most = 0;
-  for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const std::vector<StreamPrediction> streams, PredictTraffic(partition));
-    int64_t bytes = 0;
-    for (const StreamPrediction& stream : streams) bytes += stream.bytes;
-    prediction.bytes_per_step.push_back(bytes);
-    most = std::max(most, bytes);
-  }
-  prediction.step_seconds -= prediction.communication_seconds;
-  prediction.communication_seconds = static_cast<double>(most) / kBytesPerSecond;
-  prediction.step_seconds += prediction.communication_seconds;
-  return absl::OkStatus();
 }
 
 }  // namespace weft

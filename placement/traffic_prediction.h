@@ -7,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/partition.h"
-#include "graph/plan.h"
 
 namespace weft {
 
@@ -25,10 +23,6 @@ struct StreamPrediction {
 // By name, then receiver. A channel or node that several micro graphs have is here once, with what
 // all micro-batches send. Internal for a partition that does not fit together.
 absl::StatusOr<std::vector<StreamPrediction>> PredictTraffic(const Partition& partition);
-
-// Adds to a complete plan's prediction what its partitions say: bytes sent per rank, and the time
-// they take on the slowest rank.
-absl::Status PredictCommunication(const std::vector<Partition>& partitions, Plan& plan);
 
 }  // namespace weft
 

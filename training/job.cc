@@ -13,7 +13,7 @@
 #include "placement/absent_names.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
-#include "placement/traffic_prediction.h"
+#include "placement/simulation/plan_prediction.h"
 #include "platform/cpu_info.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -290,7 +290,8 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   }
   WEFT_RETURN_IF_ERROR(
       AddPrograms(job, model, &job.graph, graph_of(plain), "train", /*training=*/true));
-  WEFT_RETURN_IF_ERROR(PredictCommunication(job.programs.front().partitions, job.plan));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+  WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
   if (training.report_gradients) {
     const auto reporting = graph_of(training);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));

@@ -45,6 +45,7 @@ std::unique_ptr<Command> NewOpCommand();
 std::unique_ptr<Command> NewOpsCommand();
 std::unique_ptr<Command> NewPlanCommand();
 std::unique_ptr<Command> NewRunCommand();
+std::unique_ptr<Command> NewSimulateCommand();
 std::unique_ptr<Command> NewTrainCommand();
 std::unique_ptr<Command> NewVerifyCommand();
 std::unique_ptr<Command> NewWorkerCommand();

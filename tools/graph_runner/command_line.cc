@@ -141,6 +141,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewInspectCommand());
   commands.push_back(NewCheckCommand());
   commands.push_back(NewPlanCommand());
+  commands.push_back(NewSimulateCommand());
   commands.push_back(NewVerifyCommand());
   commands.push_back(NewTrainCommand());
   commands.push_back(NewEvalCommand());

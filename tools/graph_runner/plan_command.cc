@@ -10,7 +10,7 @@
 #include "placement/planner.h"
 #include "placement/search/plan_search.h"
 #include "placement/search/what_if.h"
-#include "placement/traffic_prediction.h"
+#include "placement/simulation/plan_prediction.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
@@ -20,6 +20,7 @@
 #include "tools/graph_runner/plan_explanation.h"
 #include "tools/graph_runner/plan_picture.h"
 #include "tools/graph_runner/plan_report.h"
+#include "tools/graph_runner/planned_step.h"
 #include "training/job_search.h"
 
 namespace weft {
@@ -73,7 +74,7 @@ class PlanCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
     if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
-    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraph(model, training));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training));
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
@@ -85,7 +86,8 @@ class PlanCommand final : public Command {
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
-    WEFT_RETURN_IF_ERROR(PredictCommunication(*partitions, *plan));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan));
     std::vector<Partition> kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
       Plan without = *plan;
@@ -191,22 +193,6 @@ class PlanCommand final : public Command {
     WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(picture_path_, picture));
     *console.err << "picture written to " << Printable(picture_path_) << "\n";
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<Graph> TrainingGraph(const ImportedModel& model,
-                                      const TrainingSpec& training) const {
-    Graph bound = model.graph.Clone();
-    std::shared_ptr<const DataSet> data;
-    if (flags_.has_data()) {
-      WEFT_ASSIGN_OR_RETURN(data, flags_.OpenData(/*shuffle=*/false));
-      WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
-    }
-    auto graph = BuildTrainingGraph(bound, training);
-    if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
-    if (data != nullptr) {
-      WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(*graph, *data), ExitCode::kData));
-    }
-    return graph;
   }
 
   absl::Status Write(const Plan& plan, const std::vector<Partition>& partitions,

@@ -156,9 +156,10 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
     }
   }
   if (plan.prediction.step_seconds > 0) {
-    absl::StrAppendFormat(&text, "predicted %s per step, of it %s communication\n",
-                          DurationText(plan.prediction.step_seconds),
-                          DurationText(plan.prediction.communication_seconds));
+    absl::StrAppendFormat(
+        &text, "predicted %s per step: %s computing, %s communication not hidden, %.1f %% idle\n",
+        DurationText(plan.prediction.step_seconds), DurationText(plan.prediction.compute_seconds),
+        DurationText(plan.prediction.communication_seconds), 100 * plan.prediction.bubble_fraction);
   }
   absl::StrAppendFormat(&text, "%5s %-14s %6s %8s %6s %6s %9s %9s %12s %12s %12s\n", "rank",
                         "worker", "stage", "replica", "shard", "nodes", "params", "FLOPs",
@@ -234,7 +235,9 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"in_flight", play.most_in_flight},
       {"strict", plan.strict},
       {"predicted_step_seconds", plan.prediction.step_seconds},
+      {"predicted_compute_seconds", plan.prediction.compute_seconds},
       {"predicted_communication_seconds", plan.prediction.communication_seconds},
+      {"predicted_bubble_fraction", plan.prediction.bubble_fraction},
       {"ranks", std::move(ranks)},
       {"replicated_for_want_of_a_rule", std::move(replicated)},
       {"channels", std::move(channels)},
