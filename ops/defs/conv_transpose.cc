@@ -32,6 +32,13 @@ absl::Status CheckOperands(const InferenceContext& context, int64_t group) {
   const SymbolicShape& x = context.InputShape(0);
   const SymbolicShape& w = context.InputShape(1);
   if (group < 1) return context.Error(absl::StrCat("attribute 'group' is ", group));
+  if (w.has_rank() && w.rank() < 3) {
+    return context.Error(absl::StrCat("W has shape ", w.ToString(),
+                                      ", expected [channels, outputs / group, window...]"));
+  }
+  if (w.has_rank() && w.dim(1).is_known() && w.dim(1).size() > kMaxDim / group) {
+    return context.Error(absl::StrCat(group, " groups of ", w.dim(1).size(), " channels"));
+  }
   if (!x.has_rank()) return absl::OkStatus();
   if (x.rank() < 3 || (w.has_rank() && w.rank() != x.rank())) {
     return context.Error(absl::StrCat("X has shape ", x.ToString(), " and W ", w.ToString(),
@@ -45,9 +52,6 @@ absl::Status CheckOperands(const InferenceContext& context, int64_t group) {
   if (w.has_rank() && !MergeDims(x.dim(1), w.dim(0)).has_value()) {
     return context.Error(absl::StrCat("X of shape ", x.ToString(), " and W of shape ", w.ToString(),
                                       " differ in the number of channels"));
-  }
-  if (w.has_rank() && w.dim(1).is_known() && w.dim(1).size() > kMaxDim / group) {
-    return context.Error(absl::StrCat(group, " groups of ", w.dim(1).size(), " channels"));
   }
   return absl::OkStatus();
 }
