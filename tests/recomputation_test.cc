@@ -14,7 +14,6 @@
 #include "ops/testing/test_tensors.h"
 #include "placement/partitioner.h"
 #include "placement/plan_file.h"
-#include "placement/plan_file.h"
 #include "placement/planner.h"
 #include "placement/simulation/plan_prediction.h"
 #include "platform/clock.h"

@@ -183,8 +183,8 @@ Cut CutFor(const MatrixProduct& product, DType dtype, int threads, bool packed) 
   // Each piece brings what it shares with the others into oneDNN's layout anew: that should be
   // little of its work.
   constexpr int64_t kLeastUnpacked = 256;
-  // Each piece reads all of packed B: with 64 rows 1024 x 768 x 768 takes what it takes in one piece
-  // per thread, with 32 a third more.
+  // Each piece reads all of packed B: with 64 rows 1024 x 768 x 768 takes what it takes in one
+  // piece per thread, with 32 a third more.
   const int64_t least_packed = 4 * line;
   Cut cut;
   int64_t grain = packed ? least_packed : kLeastUnpacked;
