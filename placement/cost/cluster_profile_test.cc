@@ -1,0 +1,100 @@
+#include "placement/cost/cluster_profile.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "placement/cost/published_figures.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+WorkerSpec Gpu(const std::string& name, const std::string& host, const std::string& model) {
+  WorkerSpec worker;
+  worker.name = name;
+  worker.host = host;
+  worker.device = DeviceKind::kCuda;
+  worker.model = model;
+  return worker;
+}
+
+ClusterSpec TwoGpuHosts() {
+  ClusterSpec cluster;
+  cluster.workers = {Gpu("a0", "a", "A100-80GB"), Gpu("a1", "a", "A100-80GB"),
+                     Gpu("b0", "b", "V100-16GB")};
+  LinkSpec within{"*", "", 0, 0, "nvlink3", 0};
+  LinkSpec between{"*", "*", 0, 0, "infiniband-hdr", 8};
+  cluster.links = {within, between};
+  return cluster;
+}
+
+TEST(RateCurveTest, IsGeometricBetweenPointsAndFlatBeyond) {
+  const RateCurve curve{{{1e2, 1e6}, {1e4, 1e8}}};
+  EXPECT_DOUBLE_EQ(curve.At(1), 1e6);
+  EXPECT_NEAR(curve.At(1e3), 1e7, 1);
+  EXPECT_DOUBLE_EQ(curve.At(1e9), 1e8);
+  EXPECT_EQ(RateCurve().At(1), 0);
+}
+
+TEST(ProfileOfSpecTest, LooksPublishedFiguresUp) {
+  const auto profile = ProfileOfSpec(TwoGpuHosts());
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->devices.size(), 2u);
+  EXPECT_EQ(profile->device_of, (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(profile->host_of, (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(profile->device(1).memory_bytes, int64_t{80} << 30);
+  // 82 % of 312 TFLOP/s.
+  EXPECT_NEAR(profile->device(0).contraction.at(DType::kFloat16).At(1e13), 0.82 * 312e12, 1e9);
+  EXPECT_DOUBLE_EQ(profile->link(0, 1).bytes_per_second, 0.8 * 300e9);
+  EXPECT_DOUBLE_EQ(profile->link(0, 2).bytes_per_second, 0.92 * 25e9);
+  EXPECT_EQ(profile->link(2, 1).rails, 8);
+}
+
+TEST(ProfileOfSpecTest, FiguresOfTheSpecGoBefore) {
+  ClusterSpec cluster = TwoGpuHosts();
+  cluster.workers[2].memory_bytes = 1000;
+  cluster.links.push_back({"b", "a", 5e6, 1e-3, "", 0});
+  const auto profile = ProfileOfSpec(cluster);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->device(2).memory_bytes, 1000);
+  EXPECT_DOUBLE_EQ(profile->link(0, 2).bytes_per_second, 5e6);
+  EXPECT_DOUBLE_EQ(profile->link(2, 0).latency_seconds, 1e-3);
+  EXPECT_EQ(profile->link(0, 2).rails, 8);
+}
+
+TEST(ProfileOfSpecTest, UnknownModelsAndKindsAreListed) {
+  ClusterSpec cluster = TwoGpuHosts();
+  cluster.workers[0].model = "A1000";
+  EXPECT_THAT(std::string(ProfileOfSpec(cluster).status().message()),
+              HasSubstr("worker 'a0': no figures of device model 'A1000' are built in; there are "
+                        "P100-16GB, V100-16GB"));
+  cluster = TwoGpuHosts();
+  cluster.links[0].kind = "string";
+  EXPECT_THAT(std::string(ProfileOfSpec(cluster).status().message()),
+              HasSubstr("no figures of link kind 'string' are built in; there are nvlink2"));
+}
+
+TEST(ProfileOfSpecTest, LargeClustersShareDevices) {
+  ClusterSpec cluster;
+  for (int i = 0; i < 1000; ++i) {
+    cluster.workers.push_back(
+        Gpu("w" + std::to_string(i), "h" + std::to_string(i / 8), "H100-80GB"));
+  }
+  const auto profile = ProfileOfSpec(cluster);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->devices.size(), 1u);
+  EXPECT_TRUE(profile->links.empty());
+}
+
+TEST(CheckProfileFitsTest, AnotherClusterIsRefused) {
+  const auto profile = ProfileOfSpec(ClusterSpec::Local(2, 1));
+  ASSERT_TRUE(profile.ok());
+  EXPECT_TRUE(CheckProfileFits(*profile, ClusterSpec::Local(2, 1)).ok());
+  const absl::Status status = CheckProfileFits(*profile, ClusterSpec::Local(1, 2));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the profile was made for another cluster, of 2 workers"));
+}
+
+}  // namespace
+}  // namespace weft
