@@ -183,4 +183,13 @@ absl::StatusOr<std::vector<WorkerTraffic>> Coordinator::ReadTraffic() {
   return traffic;
 }
 
+absl::StatusOr<std::vector<std::vector<ProgramStatistics>>> Coordinator::ReadStatistics() {
+  std::vector<std::vector<ProgramStatistics>> statistics(clients_.size());
+  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(statistics[i], clients_[i]->ReadStatistics());
+    return absl::OkStatus();
+  }));
+  return statistics;
+}
+
 }  // namespace weft

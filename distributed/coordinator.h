@@ -54,6 +54,8 @@ class Coordinator {
   absl::StatusOr<std::vector<CheckpointWrite>> PollCheckpoint(bool wait);
   // What each worker has sent since it joined, by rank.
   absl::StatusOr<std::vector<WorkerTraffic>> ReadTraffic();
+  // What steps and nodes of each worker have taken since it joined, by rank.
+  absl::StatusOr<std::vector<std::vector<ProgramStatistics>>> ReadStatistics();
   // Of all workers' processes, by rank.
   absl::StatusOr<std::vector<ProcessMemory>> MeasureMemory();
   void Abort(const absl::Status& reason);

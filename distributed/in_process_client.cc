@@ -35,6 +35,9 @@ class InProcessClient final : public WorkerClient {
     return worker_.RunSteps(ranges, report);
   }
   absl::StatusOr<WorkerTraffic> ReadTraffic() override { return worker_.ReadTraffic(); }
+  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics() override {
+    return worker_.ReadStatistics();
+  }
   absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait) override {
     return worker_.PollCheckpoint(wait);
   }

@@ -188,6 +188,31 @@ TEST_F(LocalClusterTest, SaysWhatEachRankHasSent) {
   }
 }
 
+TEST_F(LocalClusterTest, SaysWhatStepsAndNodesHaveTaken) {
+  StartJob(2);
+  ASSERT_TRUE(RunSteps(2, nullptr).ok());
+  StepRange timed{"train", 2, 3, {{"rate", 0.5}}};
+  timed.statistics = true;
+  ASSERT_TRUE(coordinator_->RunSteps({timed}, nullptr).ok());
+  const auto statistics = coordinator_->ReadStatistics();
+  ASSERT_TRUE(statistics.ok()) << statistics.status();
+  for (const std::vector<ProgramStatistics>& worker : *statistics) {
+    ASSERT_EQ(worker.size(), 1u);
+    EXPECT_EQ(worker[0].program, "train");
+    EXPECT_EQ(worker[0].steps, 5);
+    EXPECT_EQ(worker[0].timed_steps, 3);
+    EXPECT_GT(worker[0].seconds, 0);
+    ASSERT_FALSE(worker[0].nodes.empty());
+    double in_nodes = 0;
+    for (const NodeStatistics& node : worker[0].nodes) {
+      EXPECT_EQ(node.calls % 3, 0) << node.node;
+      in_nodes += 1e-9 * static_cast<double>(node.nanoseconds);
+    }
+    EXPECT_GT(in_nodes, 0);
+    EXPECT_LT(in_nodes, worker[0].seconds);
+  }
+}
+
 TEST_F(LocalClusterTest, AWorkerThatEndsAtOnceIsNamed) {
   const absl::Time begin = absl::Now();
   const absl::Status status = Start(1, {"/bin/false", "worker"});

@@ -78,6 +78,7 @@ class Worker::Impl {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
   absl::StatusOr<WorkerTraffic> ReadTraffic();
+  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics();
   absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
   void Abort(const absl::Status& reason);
 
@@ -90,6 +91,9 @@ class Worker::Impl {
     size_t first_stream = 0;
     size_t last_stream = 0;
     int64_t steps = 0;  // done
+    int64_t timed_steps = 0;
+    double seconds = 0;
+    double input_seconds = 0;
   };
 
   absl::Status CheckJoined() const;
@@ -375,6 +379,7 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
     return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
   }
   WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
+  program->second.step->EnableStatistics(range.statistics);
   StepOptions options;
   options.scalars = range.scalars;
   options.check_numerics = range.check_numerics;
@@ -393,12 +398,15 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
       return Annotate(status, Name());
     }
     ++program->second.steps;
+    if (range.statistics) ++program->second.timed_steps;
     done.step = options.step;
     std::swap(result.reports, done.values);
     done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
     if (program->second.input != nullptr) {
       done.input_seconds = program->second.input->TakeSeconds();
     }
+    program->second.seconds += done.seconds;
+    program->second.input_seconds += done.input_seconds;
     if (report != nullptr) report(done);
   }
   return absl::OkStatus();
@@ -432,6 +440,16 @@ absl::StatusOr<WorkerTraffic> Worker::Impl::ReadTraffic() {
   MutexLock lock(transport_mutex_);
   traffic.header_bytes = transport_->header_bytes_sent();
   return traffic;
+}
+
+absl::StatusOr<std::vector<ProgramStatistics>> Worker::Impl::ReadStatistics() {
+  if (!joined_) return CheckJoined();
+  std::vector<ProgramStatistics> statistics;
+  for (const auto& [name, program] : programs_) {
+    statistics.push_back({name, program.steps, program.seconds, program.input_seconds,
+                          program.timed_steps, program.step->statistics()});
+  }
+  return statistics;
 }
 
 absl::Status Worker::Impl::AbortStatus() {
@@ -488,6 +506,9 @@ absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
   return impl_->RunSteps(ranges, report);
 }
 absl::StatusOr<WorkerTraffic> Worker::ReadTraffic() { return impl_->ReadTraffic(); }
+absl::StatusOr<std::vector<ProgramStatistics>> Worker::ReadStatistics() {
+  return impl_->ReadStatistics();
+}
 absl::StatusOr<CheckpointWrite> Worker::PollCheckpoint(bool wait) {
   return impl_->PollCheckpoint(wait);
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "distributed/transport.h"
@@ -59,6 +60,7 @@ class Worker {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report);
   absl::StatusOr<WorkerTraffic> ReadTraffic();
+  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics();
   absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
   void Abort(const absl::Status& reason);
 

@@ -14,6 +14,7 @@
 #include "distributed/memory_certificate.h"
 #include "distributed/traffic.h"
 #include "executor/checkpoint_writer.h"
+#include "executor/step_program.h"
 #include "graph/partition.h"
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"
@@ -62,6 +63,18 @@ struct StepRange {
   std::string checkpoint = "";
   // Looks at every node's output in every step (StepOptions::check_numerics).
   bool check_numerics = false;
+  // Times every node (ReadStatistics), which costs two looks at the clock per node.
+  bool statistics = false;
+};
+
+// What a rank's steps of a program have taken since it joined.
+struct ProgramStatistics {
+  std::string program;
+  int64_t steps = 0;
+  double seconds = 0;                 // of all steps
+  double input_seconds = 0;           // of these: waiting for data
+  int64_t timed_steps = 0;            // those of ranges with StepRange::statistics,
+  std::vector<NodeStatistics> nodes;  // in which nodes took this long
 };
 
 struct StepReport {
@@ -95,6 +108,10 @@ class WorkerClient {
                                 const std::function<void(const StepReport&)>& report) = 0;
   // What it has sent since it joined, also after an error.
   virtual absl::StatusOr<WorkerTraffic> ReadTraffic() = 0;
+  // What steps and nodes have taken since it joined.
+  virtual absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics() {
+    return std::vector<ProgramStatistics>();
+  }
   // What became of the newest checkpoint, once it is written if `wait`. What went wrong in writing
   // is in there, and no error of the call.
   virtual absl::StatusOr<CheckpointWrite> PollCheckpoint(bool) { return CheckpointWrite(); }

@@ -57,6 +57,41 @@ TEST(ClusterFileTest, WhatIsWrittenReadsBackEqual) {
   EXPECT_EQ(*ParseClusterFile(ClusterToYaml(local), "c.yaml"), local);
 }
 
+constexpr char kPublished[] = R"(
+hosts:
+  - name: alpha
+    workers:
+      - {address: "10.0.0.1:4000", device: cuda, model: A100-80GB}
+  - name: beta
+    workers:
+      - {address: "10.0.0.2:4000", device: cuda, model: L4}
+links:
+  - {within: "*", kind: nvlink3}
+  - {within: beta, kind: pcie4}
+  - {from: "*", to: "*", kind: infiniband-hdr, rails: 8}
+)";
+
+TEST(ClusterFileTest, ReadsModelsAndKindsOfLinks) {
+  const ClusterSpec cluster = *ParseClusterFile(kPublished, "c.yaml");
+  EXPECT_EQ(cluster.workers[1].model, "L4");
+  ASSERT_EQ(cluster.links.size(), 3u);
+  EXPECT_EQ(cluster.links[0], (LinkSpec{"*", "", 0, 0, "nvlink3", 0}));
+  EXPECT_EQ(cluster.links[1], (LinkSpec{"beta", "", 0, 0, "pcie4", 0}));
+  EXPECT_EQ(cluster.links[2], (LinkSpec{"*", "*", 0, 0, "infiniband-hdr", 8}));
+  EXPECT_EQ(*ParseClusterFile(ClusterToYaml(cluster), "c.yaml"), cluster);
+}
+
+TEST(ClusterFileTest, LinksWithinAreNotBetween) {
+  const std::string text = kPublished;
+  EXPECT_THAT(ClusterError(text + "  - {within: alpha, to: beta}\n"),
+              HasSubstr("a link is within a host, or from one to another"));
+  EXPECT_THAT(ClusterError(text + "  - {from: alpha, to: '*'}\n"),
+              HasSubstr("'*' stands for all hosts on both ends"));
+  EXPECT_THAT(ClusterError(text + "  - {within: beta}\n"),
+              HasSubstr("there are two links within 'beta'"));
+  EXPECT_THAT(ClusterError(text + "  - {within: gamma}\n"), HasSubstr("there is no host 'gamma'"));
+}
+
 TEST(ClusterFileTest, JsonIsYaml) {
   EXPECT_EQ(
       ParseClusterFile(R"({"hosts": [{"name": "a", "workers": [{}]}]})", "c.json")->workers.size(),

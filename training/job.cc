@@ -133,7 +133,7 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
 absl::Status ChoosePlan(const JobSpec& spec, const TrainingSpec& training, PreparedJob& job) {
   if (spec.search.wanted && !training.own_algorithm) {
     const int64_t batch = job.data->batch_of(0);
-    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
     absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
     if (found.ok()) {
       job.plan = found->plan;
@@ -237,9 +237,11 @@ absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& 
 
 }  // namespace
 
-absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec) {
-  if (spec.costs != nullptr) return *spec.costs;
-  return CostModel::OfSpec(spec.cluster);
+absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest) {
+  CostCorrections corrections = CorrectionsOf(spec.ledger, spec.cluster.Digest(), model_digest);
+  if (spec.costs != nullptr) return spec.costs->With(std::move(corrections));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostModel::OfSpec(spec.cluster));
+  return costs.With(std::move(corrections));
 }
 
 absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length) {
@@ -290,8 +292,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   }
   WEFT_RETURN_IF_ERROR(
       AddPrograms(job, model, &job.graph, graph_of(plain), "train", /*training=*/true));
-  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
+  job.step_factor = costs.StepFactor(job.plan);
   if (training.report_gradients) {
     const auto reporting = graph_of(training);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));

@@ -17,6 +17,7 @@
 #include "graph/partition.h"
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
+#include "placement/cost/ledger.h"
 #include "training/data_set.h"
 #include "training/training_graph.h"
 
@@ -43,14 +44,20 @@ struct JobSpec {
   // The plan comes from the model's file: names of it that the graph does not have are left out.
   bool drop_absent_names = false;
   PlanSearch search = {};
-  // What a search rests on; null: the cluster spec's figures.
+  // What searches and predictions rest on; null: the cluster spec's figures.
   std::shared_ptr<const CostModel> costs = nullptr;
   double stall_timeout_seconds = 60;
   // What a worker may have where the cluster does not say; 0 = what its machine allows.
   int64_t memory_per_worker = 0;
   // The loop will ask for checkpoints.
   bool checkpoints = false;
+  // Earlier runs, from which the costs of its model are corrected (CostsOf).
+  std::vector<LedgerEntry> ledger = {};
 };
+
+// The cost model of a job whose training graph has this digest (GraphDigest): spec.costs, or what
+// the cluster spec's figures say, corrected by the ledger. Searches and predictions use the same.
+absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest);
 
 // One kind of step and what every rank runs in it.
 struct JobProgram {
@@ -65,12 +72,11 @@ struct PreparedJob {
   Plan plan;    // complete
   // What people should know of the plan, a line each.
   std::vector<std::string> notes;
+  // CostModel::StepFactor that is in the plan's predicted step.
+  double step_factor = 1;
   std::vector<JobProgram> programs;
   std::shared_ptr<const DataSet> data;
 };
-
-// spec.costs, or what the cluster spec's figures say.
-absl::StatusOr<CostModel> CostsOfJob(const JobSpec& spec);
 
 // Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
 // again. `length`: of padded inputs, where they have several; 0 = the longest that occurs.

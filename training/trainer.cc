@@ -20,6 +20,8 @@ constexpr char kGradientPrefix[] = "gradient/";
 constexpr double kStretchSeconds = 0.5;
 // A stretch has at most so many times the steps of the one before, whose time was measured.
 constexpr int64_t kStretchGrowth = 8;
+// The first steps touch their memory for the first time.
+constexpr int64_t kStepsBeforeTimed = 5;
 
 double ScalarOf(const StepReport& report, const std::string& name) {
   const auto value = report.values.find(name);
@@ -93,10 +95,18 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
   const int64_t reporting = options_.report_gradients ? 1 : 0;
   std::vector<StepRange> ranges =
       StepRanges(*job_.data, "gradients", first, std::min(last, reporting), scalars);
-  for (StepRange& range :
-       StepRanges(*job_.data, "train", std::max(first, reporting), last, scalars)) {
-    ranges.push_back(std::move(range));
-  }
+  const int64_t timed = options_.first_step + kStepsBeforeTimed;
+  const int64_t after = timed + options_.timed_steps;
+  const auto add = [&](int64_t from, int64_t to, bool statistics) {
+    from = std::max({from, first, reporting});
+    for (StepRange& range : StepRanges(*job_.data, "train", from, std::min(to, last), scalars)) {
+      range.statistics = statistics;
+      ranges.push_back(std::move(range));
+    }
+  };
+  add(first, timed, false);
+  add(timed, after, true);
+  add(after, last, false);
   for (StepRange& range : ranges) range.check_numerics = options_.check_numerics;
   return ranges;
 }

@@ -35,6 +35,8 @@ struct TrainOptions {
   bool report_gradients = false;
   int64_t first_step = 0;       // steps that a resumed run has done
   bool check_numerics = false;  // look at every node of every step
+  // Time every node in so many steps, soon after the first (Coordinator::ReadStatistics).
+  int64_t timed_steps = 0;
   // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
   Checkpointer* checkpointer = nullptr;
   std::vector<LoopHook*> hooks = {};  // borrowed

@@ -120,6 +120,7 @@ rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
     for (const auto& [name, value] : range.scalars) (*out.mutable_scalars())[name] = value;
     out.set_checkpoint(range.checkpoint);
     out.set_check_numerics(range.check_numerics);
+    out.set_statistics(range.statistics);
   }
   return request;
 }
@@ -134,6 +135,7 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
     range.scalars = {in.scalars().begin(), in.scalars().end()};
     range.checkpoint = in.checkpoint();
     range.check_numerics = in.check_numerics();
+    range.statistics = in.statistics();
     ranges.push_back(std::move(range));
   }
   return ranges;
@@ -232,6 +234,44 @@ WorkerTraffic Decode(const rpc::WorkerTraffic& message) {
     }
   }
   return traffic;
+}
+
+rpc::WorkerStatistics Encode(const std::vector<ProgramStatistics>& statistics) {
+  rpc::WorkerStatistics message;
+  for (const ProgramStatistics& program : statistics) {
+    rpc::ProgramStatistics& out = *message.add_programs();
+    out.set_program(program.program);
+    out.set_steps(program.steps);
+    out.set_seconds(program.seconds);
+    out.set_input_seconds(program.input_seconds);
+    out.set_timed_steps(program.timed_steps);
+    for (const NodeStatistics& node : program.nodes) {
+      rpc::NodeStatistics& timed = *out.add_nodes();
+      timed.set_node(node.node);
+      timed.set_op(node.op);
+      timed.set_phase(static_cast<int>(node.phase));
+      timed.set_calls(node.calls);
+      timed.set_nanoseconds(node.nanoseconds);
+    }
+  }
+  return message;
+}
+
+std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message) {
+  std::vector<ProgramStatistics> statistics;
+  for (const rpc::ProgramStatistics& in : message.programs()) {
+    ProgramStatistics& program = statistics.emplace_back();
+    program.program = in.program();
+    program.steps = in.steps();
+    program.seconds = in.seconds();
+    program.input_seconds = in.input_seconds();
+    program.timed_steps = in.timed_steps();
+    for (const rpc::NodeStatistics& node : in.nodes()) {
+      program.nodes.push_back({node.node(), node.op(), static_cast<Phase>(node.phase()),
+                               node.calls(), node.nanoseconds()});
+    }
+  }
+  return statistics;
 }
 
 void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type) {

@@ -42,6 +42,9 @@ absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message);
 rpc::WorkerTraffic Encode(const WorkerTraffic& traffic);
 WorkerTraffic Decode(const rpc::WorkerTraffic& message);
 
+rpc::WorkerStatistics Encode(const std::vector<ProgramStatistics>& statistics);
+std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message);
+
 void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type);
 // Uninitialised host memory for a tensor of the type; InvalidArgument for an impossible one.
 absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type);

@@ -315,6 +315,16 @@ grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::ReadStatistics(grpc::ServerContext* context, const rpc::Empty*,
+                                            rpc::WorkerStatistics* reply) {
+  Call call(*this);
+  if (!call.status().ok()) return AnswerWith(*context, call.status());
+  const auto statistics = call.worker().ReadStatistics();
+  if (!statistics.ok()) return AnswerWith(*context, statistics.status());
+  *reply = Encode(*statistics);
+  return grpc::Status::OK;
+}
+
 grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const rpc::Empty*,
                                            rpc::ProcessMemory* reply) {
   Call call(*this);

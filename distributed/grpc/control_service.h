@@ -55,6 +55,8 @@ class ControlService final : public rpc::Control::Service {
                         grpc::ServerWriter<rpc::StepReports>* writer) override;
   grpc::Status ReadTraffic(grpc::ServerContext* context, const rpc::Empty* request,
                            rpc::WorkerTraffic* reply) override;
+  grpc::Status ReadStatistics(grpc::ServerContext* context, const rpc::Empty* request,
+                              rpc::WorkerStatistics* reply) override;
   grpc::Status MeasureMemory(grpc::ServerContext* context, const rpc::Empty* request,
                              rpc::ProcessMemory* reply) override;
   grpc::Status PollCheckpoint(grpc::ServerContext* context,

@@ -48,6 +48,7 @@ class GrpcClient final : public WorkerClient {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override;
   absl::StatusOr<WorkerTraffic> ReadTraffic() override;
+  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics() override;
   absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait) override;
   absl::StatusOr<ProcessMemory> MeasureMemory() override;
   void Abort(const absl::Status& reason) override;
@@ -235,6 +236,15 @@ absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
   rpc::WorkerTraffic reply;
   const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
+  return Decode(reply);
+}
+
+absl::StatusOr<std::vector<ProgramStatistics>> GrpcClient::ReadStatistics() {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  rpc::WorkerStatistics reply;
+  const grpc::Status status = stub_->ReadStatistics(&context, rpc::Empty(), &reply);
+  WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what its nodes took"));
   return Decode(reply);
 }
 

@@ -65,9 +65,11 @@ struct DeviceProfile {
   RateCurve movement;
   // FLOP/s of elementwise arithmetic, for ops that do much of it per byte; 0 = never the limit.
   double elementwise_flops = 0;
-  double node_seconds = 0;   // per node, whatever its size
-  double wake_seconds = 0;   // until a sleeping thread runs
-  double step_seconds = 0;   // per step, besides its nodes: inputs, reports, bookkeeping
+  double node_seconds = 0;  // per node, whatever its size
+  double wake_seconds = 0;  // until a sleeping thread runs
+  double step_seconds = 0;  // per step, besides its nodes: inputs, reports, bookkeeping
+  // Of samples that a step reads, besides; 0 = they cost nothing.
+  double input_bytes_per_second = 0;
   int64_t memory_bytes = 0;  // 0 = not known
   // Exact measurements in a step's own surroundings.
   std::map<MeasuredOp, OpMeasurement> ops;

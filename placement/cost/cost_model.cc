@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "placement/cost/op_key.h"
 
 namespace weft {
@@ -64,6 +65,11 @@ std::string PlanSignature(const Plan& plan) {
       "dp=%d,tp=%d,pp=%d,micro=%d,schedule=%s,chunks=%d,zero=%d,threads=%d,bucket=%d",
       plan.mesh.data, plan.mesh.tensor, plan.mesh.pipeline, plan.micro_batches, plan.schedule,
       plan.chunks, plan.zero, plan.threads_per_worker, plan.bucket_bytes);
+  if (!plan.shares.empty()) absl::StrAppend(&text, ",shares=", absl::StrJoin(plan.shares, ":"));
+  if (!std::is_sorted(plan.workers.begin(), plan.workers.end()) ||
+      (!plan.workers.empty() && plan.workers.back() >= plan.mesh.size())) {
+    absl::StrAppend(&text, ",workers=", absl::StrJoin(plan.workers, ":"));
+  }
   if (plan.strict) text += ",strict";
   if (!plan.recompute.empty()) absl::StrAppend(&text, ",recomputed=", plan.recompute.size());
   return text;
@@ -103,6 +109,12 @@ absl::StatusOr<CostModel> CostModel::OfSpec(const ClusterSpec& cluster) {
   absl::StatusOr<ClusterProfile> profile = ProfileOfSpec(cluster);
   if (!profile.ok()) return profile.status();
   return Create(*std::move(profile));
+}
+
+CostModel CostModel::With(CostCorrections corrections) const {
+  CostModel model = *this;
+  model.corrections_ = std::move(corrections);
+  return model;
 }
 
 double CostModel::NodeSeconds(const NodeView& node, int worker, int threads) const {

@@ -50,6 +50,8 @@ class CostModel {
  public:
   // InvalidArgument when the profile lacks a worker or has a rate that is not positive.
   static absl::StatusOr<CostModel> Create(ClusterProfile profile, CostCorrections corrections = {});
+  // The same costs under other corrections; shares what it is made of.
+  CostModel With(CostCorrections corrections) const;
   // Without measurements: ProfileOfSpec.
   static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);
 
@@ -78,6 +80,11 @@ class CostModel {
   // Until a sleeping thread runs, and per step besides its nodes.
   double wake_seconds(int worker) const { return profile_->device(worker).wake_seconds; }
   double step_seconds(int worker) const { return profile_->device(worker).step_seconds; }
+  // Filling the inputs of a step with samples of so many bytes.
+  double InputSeconds(double bytes, int worker) const {
+    const double rate = profile_->device(worker).input_bytes_per_second;
+    return rate > 0 ? bytes / rate : 0;
+  }
   int64_t MemoryBytes(int worker) const { return profile_->device(worker).memory_bytes; }
   int num_workers() const { return profile_->num_workers(); }
   int host(int worker) const { return profile_->host_of[worker]; }

@@ -1,6 +1,7 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -239,6 +240,38 @@ TEST(CostModelTest, AProfileWithoutRatesIsRefused) {
   profile.device_of = {3};
   EXPECT_THAT(std::string(CostModel::Create(profile).status().message()),
               HasSubstr("a worker with device 3 of 1"));
+}
+
+TEST(PlanSignatureTest, PlansOfOtherSpeedAreTold) {
+  Plan plan;
+  plan.mesh.data = 2;
+  plan.workers = {0, 1};
+  Plan same = plan;
+  same.workers.clear();  // those that a plan has when nobody says
+  EXPECT_EQ(PlanSignature(same), PlanSignature(plan));
+  const auto differs = [&](const std::function<void(Plan&)>& change) {
+    Plan other = plan;
+    change(other);
+    return PlanSignature(other) != PlanSignature(plan);
+  };
+  EXPECT_TRUE(differs([](Plan& other) { other.shares = {2, 1}; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.workers = {1, 0}; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.workers = {0, 2}; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.micro_batches = 4; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.recompute["node"] = "node"; }));
+}
+
+TEST(CostModelTest, PlansThatWereRunHaveFactorsOfTheirOwn) {
+  Plan run;
+  run.mesh.data = 2;
+  Plan other = run;
+  other.mesh = {1, 1, 2};
+  CostCorrections corrections;
+  corrections.step = 1.5;
+  corrections.plans[PlanSignature(run)] = 1.25;
+  const CostModel model = ModelOf(RoundProfile({0, 0})).With(corrections);
+  EXPECT_EQ(model.StepFactor(run), 1.25);
+  EXPECT_EQ(model.StepFactor(other), 1.5);
 }
 
 }  // namespace

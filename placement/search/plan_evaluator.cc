@@ -187,12 +187,14 @@ absl::Status PlanEvaluator::Simulate(const StageFigures& figures, EvaluatedChoic
                         MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
                                         options_.given.bucket_bytes));
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
-  result.step_seconds = simulation.step_seconds;
+  // What earlier runs say of any plan; of this very one when it is played exactly.
+  const double factor = cost_.corrections().step;
+  result.step_seconds = simulation.step_seconds * factor;
   const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
   for (const RankTime& time : simulation.ranks) {
-    result.compute_seconds += time.compute / ranks;
-    result.communication_seconds += time.communication / ranks;
-    result.bubble_seconds += time.bubble / ranks;
+    result.compute_seconds += time.compute * factor / ranks;
+    result.communication_seconds += time.communication * factor / ranks;
+    result.bubble_seconds += time.bubble * factor / ranks;
   }
   return absl::OkStatus();
 }

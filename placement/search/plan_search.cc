@@ -176,13 +176,14 @@ absl::Status Searcher::Play(const Plan& plan, PlanCandidate& candidate) const {
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost_));
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
   candidate.exact = true;
-  candidate.step_seconds = simulation.step_seconds;
+  const double factor = cost_.StepFactor(plan);
+  candidate.step_seconds = simulation.step_seconds * factor;
   candidate.compute_seconds = candidate.communication_seconds = candidate.bubble_seconds = 0;
   const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
   for (const RankTime& time : simulation.ranks) {
-    candidate.compute_seconds += time.compute / ranks;
-    candidate.communication_seconds += time.communication / ranks;
-    candidate.bubble_seconds += time.bubble / ranks;
+    candidate.compute_seconds += time.compute * factor / ranks;
+    candidate.communication_seconds += time.communication * factor / ranks;
+    candidate.bubble_seconds += time.bubble * factor / ranks;
   }
   return absl::OkStatus();
 }

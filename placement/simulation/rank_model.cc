@@ -256,7 +256,9 @@ void RankModel::FillInputs(const Graph& graph, const Node& node, const MicroBatc
       continue;
     }
     if (!filled_.insert({rows->index, input}).second) continue;
-    Compute("", CopySeconds(static_cast<double>(BytesOf(graph, input))));
+    const auto bytes = static_cast<double>(BytesOf(graph, input));
+    const double measured = tables_.costs().InputSeconds(bytes, worker_);
+    Compute("", measured > 0 ? measured : CopySeconds(bytes));
   }
 }
 

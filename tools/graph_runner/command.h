@@ -35,6 +35,7 @@ class Command {
   virtual absl::StatusOr<ExitCode> Run(Console& console) = 0;
 };
 
+std::unique_ptr<Command> NewCalibrateCommand();
 std::unique_ptr<Command> NewCheckCommand();
 std::unique_ptr<Command> NewCkptCommand();
 std::unique_ptr<Command> NewConformanceCommand();

@@ -142,6 +142,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewCheckCommand());
   commands.push_back(NewPlanCommand());
   commands.push_back(NewSimulateCommand());
+  commands.push_back(NewCalibrateCommand());
   commands.push_back(NewVerifyCommand());
   commands.push_back(NewTrainCommand());
   commands.push_back(NewEvalCommand());

@@ -90,7 +90,6 @@ std::string OverviewHelp(const std::vector<std::unique_ptr<Command>>& commands) 
   text +=
       "\nexamples:\n"
       "  graph_runner example lenet -o lenet.onnx\n"
-      "  graph_runner inspect lenet.onnx\n"
       "  graph_runner train --help\n";
   return text;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "onnx_import/training_info.h"
+#include "placement/cost/profile_file.h"
 #include "placement/plan_file.h"
 #include "placement/search/search_strategy.h"
 #include "placement/units.h"
@@ -115,6 +116,46 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
 }
 
+void JobFlags::AddCalibration(CLI::App& app) {
+  app.add_option("--calibration", calibration_,
+                 "predict steps from what graph_runner calibrate has measured on this cluster")
+      ->type_name("PROFILE.yaml")
+      ->group(kPlacementOptions);
+}
+
+void JobFlags::AddPrediction(CLI::App& app) {
+  AddCalibration(app);
+  has_ledger_ =
+      app.add_option(
+             "--ledger", ledger_,
+             "predicted and measured steps of all runs: corrects predictions, and each run adds "
+             "a line (PROFILE.ledger.jsonl with --calibration, else none; '' = none)")
+          ->type_name("FILE.jsonl")
+          ->group(kPlacementOptions);
+}
+
+std::string JobFlags::ledger() const {
+  if (has_ledger_ == nullptr) return "";
+  if (has_ledger_->count() > 0) return ledger_;
+  if (calibration_.empty()) return "";
+  return absl::StrCat(std::string(absl::StripSuffix(calibration_, ".yaml")), ".ledger.jsonl");
+}
+
+absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
+  if (!calibration_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(calibration_));
+    WEFT_ASSIGN_OR_RETURN(ClusterProfile profile, ParseProfileFile(text, calibration_));
+    WEFT_RETURN_IF_ERROR(Annotate(CheckProfileFits(profile, spec.cluster),
+                                  absl::StrCat("--calibration ", calibration_)));
+    WEFT_ASSIGN_OR_RETURN(CostModel costs, CostModel::Create(std::move(profile)));
+    spec.costs = std::make_shared<const CostModel>(std::move(costs));
+  }
+  if (ledger().empty() || !RealFileSystem().Exists(ledger())) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(ledger()));
+  WEFT_ASSIGN_OR_RETURN(spec.ledger, ParseLedger(text, ledger()));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters) const {
   WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
   auto model =
@@ -205,6 +246,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   spec.search.keep_micro_batches = micro_batches_ > 0;
   spec.search.strategy = search_;
   if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
+  WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
   if (!memory_per_worker_.empty()) {
     const auto bytes = ParseBytes(memory_per_worker_);
     if (!bytes.ok() || *bytes == 0) {

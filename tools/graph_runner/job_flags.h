@@ -32,6 +32,9 @@ class JobFlags {
     data_.AddTraining(app);
   }
   void AddPlacement(CLI::App& app);
+  // What steps are predicted from: --calibration, and --ledger too where runs are compared.
+  void AddCalibration(CLI::App& app);
+  void AddPrediction(CLI::App& app);
 
   const std::string& model() const { return model_; }
   bool initializes() const { return optimizer_.initialize(); }
@@ -45,6 +48,10 @@ class JobFlags {
   bool searches() const;
   // Whether the flags say nothing of it at all.
   bool names_no_plan() const { return searches() && parallel_.empty(); }
+  // Whether a plan was given, whole or in part.
+  bool has_plan() const { return !searches(); }
+  // The file of --ledger, or the one beside that of --calibration; "" = none.
+  std::string ledger() const;
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
@@ -60,7 +67,7 @@ class JobFlags {
     return data_.OpenValidation();
   }
   bool has_validation() const { return data_.has_validation(); }
-  // Cluster, the plan as far as it was given, and the stall timeout.
+  // Cluster, the plan as far as it was given, the stall timeout, and what predictions rest on.
   absl::StatusOr<JobSpec> Job() const;
 
  private:
@@ -69,6 +76,7 @@ class JobFlags {
   absl::StatusOr<ClusterSpec> Cluster() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;
+  absl::Status ReadCosts(JobSpec& spec) const;
 
   std::string model_;
   OptimizerFlags optimizer_;
@@ -84,6 +92,9 @@ class JobFlags {
   bool insecure_network_ = false;
   double stall_timeout_seconds_ = 60;
   std::string memory_per_worker_;
+  std::string calibration_;
+  std::string ledger_;
+  const CLI::Option* has_ledger_ = nullptr;  // the parser's
 };
 
 // Whether the data can feed the inputs of a training or evaluation graph; exit code 5 when not.

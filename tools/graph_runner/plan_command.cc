@@ -48,6 +48,7 @@ class PlanCommand final : public Command {
     flags_.AddLoss(app);
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
+    flags_.AddPrediction(app);
     app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
         ->type_name("DIR");
     app.add_option("-o,--out", plan_path_, "write the plan")->type_name("PLAN.yaml");
@@ -86,7 +87,7 @@ class PlanCommand final : public Command {
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
-    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
     WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan));
     std::vector<Partition> kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
@@ -140,6 +141,13 @@ class PlanCommand final : public Command {
     }
     if (explain_) spec.search.wanted = true;
     if (what_if_.empty()) return spec;
+    if (spec.costs != nullptr) {
+      return WithExitCode(
+          absl::InvalidArgumentError("--what-if asks of another cluster than the one that was "
+                                     "calibrated: leave out --calibration"),
+          ExitCode::kUsage);
+    }
+    spec.ledger.clear();
     auto cluster = ClusterWhatIf(spec.cluster, what_if_);
     if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kUsage);
     spec.cluster = *std::move(cluster);
@@ -152,7 +160,7 @@ class PlanCommand final : public Command {
                                   const TrainingSpec& training, std::optional<SearchResult>& found,
                                   Console& console) const {
     if (spec.search.wanted && !training.own_algorithm) {
-      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
       auto result = SearchJobPlan(graph, spec, costs, flags_.batch());
       if (result.ok()) {
         const std::string note = NoteOnFewerWorkers(graph, spec, costs, flags_.batch(), *result);
@@ -185,7 +193,7 @@ class PlanCommand final : public Command {
   absl::Status Draw(const Graph& graph, const Plan& plan, const JobSpec& spec,
                     const std::vector<Partition>& partitions, Console& console) const {
     if (picture_path_.empty()) return absl::OkStatus();
-    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
     WEFT_ASSIGN_OR_RETURN(const std::string picture,
                           absl::EndsWith(picture_path_, ".dot")
                               ? PlanDot(graph, plan)

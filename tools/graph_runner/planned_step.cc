@@ -49,7 +49,7 @@ absl::StatusOr<PlannedStep> PlanStep(const JobFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.LoadModel());
   WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags.Job());
   WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags, model, training));
-  auto costs = CostsOfJob(spec);
+  auto costs = CostsOf(spec, GraphDigest(graph));
   if (!costs.ok()) return WithExitCode(costs.status(), ExitCode::kPlan);
   auto plan = PlanOf(graph, spec, training, *costs, flags.batch());
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);

@@ -26,12 +26,16 @@
 #include "tools/graph_runner/value_files.h"
 #include "tools/graph_runner/worker_group.h"
 #include "training/job_search.h"
+#include "training/prediction_record.h"
 #include "training/records/tensorboard_writer.h"
 #include "training/traffic_comparison.h"
 #include "training/trainer.h"
 
 namespace weft {
 namespace {
+
+// In which nodes are timed, to compare them with the prediction: so few that nobody notices.
+constexpr int64_t kTimedSteps = 10;
 
 // The part of the steps' time that worker 0 waited for its data.
 class InputStall {
@@ -78,6 +82,7 @@ class TrainCommand final : public Command {
         ->check(AtLeastOne)
         ->excludes(steps);
     flags_.AddPlacement(app);
+    flags_.AddPrediction(app);
     loop_flags_.Add(app);
     app.add_option("-o,--out", output_, "the trained model")->type_name("OUT.onnx");
     app.add_option("--ema-out", averages_output_,
@@ -138,7 +143,7 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(model, training.loss, job, spec));
     Echo(training, model.graph, adapters, *data, job, console);
     *console.err << Printable(DataNotes(*data));
-    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOfJob(spec));
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
     WEFT_RETURN_IF_ERROR(CheckPlanFits(job, spec, costs));
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
@@ -281,6 +286,7 @@ class TrainCommand final : public Command {
     options.learning_rate = training.optimizer.learning_rate;
     options.steps = Steps(*job.data);
     options.report_gradients = training.report_gradients;
+    options.timed_steps = kTimedSteps;
     const StopSignals signals;
     options.stop = [&signals] { return signals.signal() != 0; };
     ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
@@ -297,9 +303,11 @@ class TrainCommand final : public Command {
     if (!begun.ok()) return workers.Explain(begun);
     loop.AddTo(options);
     const std::map<BatchShape, int64_t> sent = SentBytes(job);
+    StepTimes times(job.programs.front().shape);
     double step_seconds = 0;  // of all steps
     const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
       stall.Add(done);
+      times.Add(done);
       if (board != nullptr) board->AddScalar("train/loss", done.step, done.loss);
       progress.Step(done.step, done.loss, done.samples);
       step_seconds += done.seconds;
@@ -320,6 +328,8 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
     ReportMemory(*result, workers.coordinator().memory(), console);
     *console.err << stall.Text();
+    WEFT_RETURN_IF_ERROR(
+        WithExitCode(Record(job, times, *result, *traffic, workers, console), ExitCode::kDisk));
     const int64_t steps = result->steps - options.first_step;
     Report(*result, workers.coordinator().memory(), *traffic, stall, loop,
            step_seconds / static_cast<double>(std::max<int64_t>(steps, 1)), progress, console);
@@ -327,6 +337,26 @@ class TrainCommand final : public Command {
     *console.err << "stopped by " << signals.name() << " after step " << result->steps << " of "
                  << options.steps << "\n";
     return ExitCode::kStopped;
+  }
+
+  // Says how wrong the prediction was, and adds it to the ledger.
+  absl::Status Record(const PreparedJob& job, const StepTimes& times, const TrainResult& result,
+                      const std::vector<RankTraffic>& traffic, WorkerGroup& workers,
+                      Console& console) const {
+    RunFigures run;
+    run.model = flags_.model();
+    run.ended = RealClock().Now();
+    run.factor = job.step_factor;
+    run.traffic = traffic;
+    run.needed = workers.coordinator().memory();
+    run.memory = result.memory;
+    WEFT_ASSIGN_OR_RETURN(run.statistics, workers.coordinator().ReadStatistics());
+    const LedgerEntry entry = RecordOf(job, times, run);
+    *console.err << ComparisonText(entry);
+    if (flags_.ledger().empty() || entry.steps == 0) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const auto file, RealFileSystem().OpenAppend(flags_.ledger()));
+    WEFT_RETURN_IF_ERROR(file->Append(LedgerLine(entry)));
+    return file->Close();
   }
 
   // What all workers send in a training step, by its shape.

@@ -27,7 +27,15 @@ class WorkerGroup {
       const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
       const PreparedJob* evaluation = nullptr);
 
+  // The same without a job, for workers of the cluster in this order: they wait to be joined.
+  static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(const JobFlags& flags,
+                                                             const ClusterSpec& cluster,
+                                                             const std::vector<int>& order,
+                                                             Console& console);
+
   Coordinator& coordinator() { return *coordinator_; }
+  // Of the ranks' data; empty in this process.
+  std::vector<std::string> addresses() const;
   // The error the job ended with, with what is known of the worker's process.
   absl::Status Explain(const absl::Status& error);
 

@@ -1,0 +1,182 @@
+#include "training/calibration/calibration.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+#include "training/calibration/device_probe.h"
+#include "training/calibration/link_probe.h"
+#include "training/calibration/model_probe.h"
+#include "training/calibration/wake_probe.h"
+
+namespace weft {
+namespace {
+
+// Variables change while nodes are measured; so little that they stay finite.
+constexpr double kLearningRate = 1e-6;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// How many times as long ops take on `device` as on `other`: the median of those that both ran.
+double SlownessAgainst(const DeviceProfile& device, const DeviceProfile& other) {
+  std::vector<double> ratios;
+  for (const auto& [op, measured] : device.ops) {
+    const auto theirs = other.ops.find(op);
+    if (theirs == other.ops.end() || !(theirs->second.seconds > 0)) continue;
+    ratios.push_back(measured.seconds / theirs->second.seconds);
+  }
+  return ratios.empty() ? 1 : Median(std::move(ratios));
+}
+
+void ShareOps(std::vector<DeviceProfile>& devices) {
+  const std::vector<DeviceProfile> measured = devices;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    for (size_t o = 0; o < measured.size(); ++o) {
+      if (o == d) continue;
+      const double slowness = SlownessAgainst(measured[d], measured[o]);
+      for (const auto& [op, theirs] : measured[o].ops) {
+        devices[d].ops.try_emplace(op, OpMeasurement{theirs.seconds * slowness, theirs.text});
+      }
+    }
+  }
+}
+
+class Calibration {
+ public:
+  Calibration(ProbeSession& session, const ClusterSpec& cluster, const CalibrationOptions& options)
+      : session_(session), cluster_(cluster), options_(options) {}
+
+  absl::StatusOr<ClusterProfile> Run() {
+    WEFT_ASSIGN_OR_RETURN(profile_, ProfileOfSpec(cluster_));
+    WEFT_RETURN_IF_ERROR(MeasureDevices());
+    WEFT_RETURN_IF_ERROR(MeasureLinks());
+    for (const PreparedJob* job : options_.jobs) WEFT_RETURN_IF_ERROR(MeasureJob(*job));
+    FinishJobs();
+    return std::move(profile_);
+  }
+
+ private:
+  void Say(const std::string& text) const {
+    if (options_.progress != nullptr) options_.progress(text);
+  }
+
+  absl::Status MeasureDevices() {
+    Say(absl::StrCat(cluster_.workers.size(), " devices"));
+    std::vector<DeviceProfile> start;
+    std::vector<int> threads;
+    const double wake = ProbeWakeSeconds(options_.clock != nullptr ? *options_.clock : RealClock());
+    for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) {
+      DeviceProfile device = profile_.device(static_cast<int>(worker));
+      device.name = cluster_.workers[worker].name;
+      device.wake_seconds = wake;
+      start.push_back(std::move(device));
+      threads.push_back(std::max(1, cluster_.workers[worker].threads));
+    }
+    WEFT_ASSIGN_OR_RETURN(profile_.devices,
+                          ProbeDevices(session_, start, threads, options_.device_seconds));
+    for (int worker = 0; worker < session_.size(); ++worker) {
+      DeviceProfile& device = profile_.devices[worker];
+      profile_.device_of[worker] = worker;
+      if (device.memory_bytes == 0) device.memory_bytes = session_.memory_bytes()[worker];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureLinks() {
+    std::map<int, std::vector<int>> workers_on;  // by host
+    for (int worker = 0; worker < session_.size(); ++worker) {
+      workers_on[profile_.host_of[worker]].push_back(worker);
+    }
+    for (const auto& [from, from_workers] : workers_on) {
+      for (const auto& [to, to_workers] : workers_on) {
+        if (from == to && from_workers.size() < 2) continue;
+        Say(from == to ? absl::StrCat("links within host ", from)
+                       : absl::StrCat("the link from host ", from, " to ", to));
+        const int receiver = from == to ? to_workers[1] : to_workers[0];
+        WEFT_ASSIGN_OR_RETURN(LinkProfile link,
+                              ProbeLink(session_, from_workers[0], receiver,
+                                        profile_.device(receiver), options_.link_seconds));
+        link.rails = profile_.link(from_workers[0], receiver).rails;
+        profile_.links[{from, to}] = std::move(link);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureJob(const PreparedJob& job) {
+    Say(absl::StrCat("the nodes of ", job.plan.mesh.ToString(), ", ", job.plan.micro_batches,
+                     " micro-batches"));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<ModelProbe> probes,
+                          ProbeModel(session_, job, kLearningRate, options_.job_seconds));
+    step_seconds_.resize(probes.size());
+    for (size_t rank = 0; rank < probes.size(); ++rank) {
+      const int worker = job.plan.workers[rank];
+      DeviceProfile& device = profile_.devices[worker];
+      for (const auto& [op, measured] : probes[rank].ops) {
+        Sum& sum = ops_[{worker, op}];
+        sum.seconds += measured.seconds;
+        sum.count += 1;
+        device.ops[op] = {sum.seconds / sum.count, measured.text};
+      }
+      step_seconds_[worker].push_back(probes[rank].step_seconds);
+      input_[worker].seconds += probes[rank].input_seconds;
+      input_[worker].count += probes[rank].input_bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  void FinishJobs() {
+    for (size_t worker = 0; worker < step_seconds_.size(); ++worker) {
+      profile_.devices[worker].step_seconds = Median(step_seconds_[worker]);
+    }
+    for (const auto& [worker, input] : input_) {
+      if (input.seconds > 0) {
+        profile_.devices[worker].input_bytes_per_second = input.count / input.seconds;
+      }
+    }
+    ShareOps(profile_.devices);
+  }
+
+  struct Sum {
+    double seconds = 0;
+    double count = 0;
+  };
+
+  ProbeSession& session_;
+  const ClusterSpec& cluster_;
+  const CalibrationOptions& options_;
+  ClusterProfile profile_;
+  std::map<std::pair<int, MeasuredOp>, Sum> ops_;  // by worker
+  std::vector<std::vector<double>> step_seconds_;  // by worker
+  std::map<int, Sum> input_;                       // by worker; counts bytes
+};
+
+}  // namespace
+
+absl::StatusOr<ClusterProfile> Calibrate(ProbeSession& session, const ClusterSpec& cluster,
+                                         const CalibrationOptions& options) {
+  return Calibration(session, cluster, options).Run();
+}
+
+void KeepOps(const ClusterProfile& earlier, ClusterProfile& profile) {
+  if (earlier.cluster_digest != profile.cluster_digest) return;
+  std::map<std::string, const DeviceProfile*> by_name;
+  for (const DeviceProfile& device : earlier.devices) by_name[device.name] = &device;
+  for (DeviceProfile& device : profile.devices) {
+    const auto before = by_name.find(device.name);
+    if (before == by_name.end()) continue;
+    device.ops.insert(before->second->ops.begin(), before->second->ops.end());
+    if (!(device.input_bytes_per_second > 0)) {
+      device.input_bytes_per_second = before->second->input_bytes_per_second;
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,226 @@
+#include "training/calibration/link_probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "graph/graph_builder.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// Floats of a message there, and of each answer.
+constexpr int64_t kMessageElements[] = {16, 4096, 65'536, 524'288};
+constexpr int64_t kAnswerElements = 16;
+constexpr int64_t kExchangedElements[] = {4096, 65'536, 524'288};
+constexpr int kRounds = 4;  // of messages, or exchanges, in a step
+
+std::string MessageProgram(int64_t elements) {
+  return absl::StrCat("calibrate/messages/", elements);
+}
+std::string ExchangeProgram(int64_t elements) {
+  return absl::StrCat("calibrate/exchange/", elements);
+}
+
+// The part of one rank.
+class RankProgram {
+ public:
+  RankProgram(int size, int rank) : rank_(rank) {
+    partition_.mesh.data = size;
+    partition_.rank = RankId(rank);
+    partition_.global_batch = 1;
+    partition_.actions = {{Action::Kind::kUpdate, 0}};
+  }
+
+  ValueId Zeros(int64_t elements) {
+    const Shape shape{elements};
+    VariableShard shard;
+    shard.name = absl::StrCat("calibrate", shape.ToString());
+    shard.dtype = DType::kFloat32;
+    shard.global_shape = shard.local_shape = shape;
+    shard.is_primary = true;
+    partition_.variables.push_back(shard);
+    return partition_.end.AddVariable(shard.name, {ValueKind::kTensor, DType::kFloat32, shape},
+                                      Tensor(), /*trainable=*/false);
+  }
+
+  // This rank's end of channel `id`. A sender sends `value`; a receiver returns what comes.
+  ValueId Pass(int id, int from, int to, ValueId value, int64_t elements) {
+    if (rank_ != from && rank_ != to) return kNoValue;
+    Channel channel;
+    channel.id = ChannelId(id);
+    channel.from = RankId(from);
+    channel.to = RankId(to);
+    channel.value = absl::StrCat("message", id);
+    channel.dtype = DType::kFloat32;
+    channel.shape = Shape{elements};
+    channel.per_micro_batch = false;
+    partition_.channels.push_back(channel);
+    GraphBuilder builder(partition_.end);
+    builder.set_phase(Phase::kUpdate);
+    if (rank_ == from) {
+      builder.Ops(std::string(kWeftDomain), "Send", {value}, {{"channel", int64_t{id}}}, {});
+      status_.Update(builder.status());
+      return kNoValue;
+    }
+    const ValueId received = builder.WeftOp("Recv", {},
+                                            {{"channel", int64_t{id}},
+                                             {"dtype", static_cast<int64_t>(DType::kFloat32)},
+                                             {"shape", std::vector<int64_t>{elements}}});
+    status_.Update(builder.status());
+    return received;
+  }
+
+  ValueId AllReduce(int a, int b, ValueId value) {
+    GraphBuilder builder(partition_.end);
+    builder.set_phase(Phase::kUpdate);
+    const ValueId sum = builder.WeftOp("AllReduce", {value},
+                                       {{"axis", std::string("data")},
+                                        {"group", std::vector<int64_t>{a, b}},
+                                        {"algorithm", std::string("quickest")}});
+    status_.Update(builder.status());
+    return sum;
+  }
+
+  absl::StatusOr<Partition> Finish(ValueId output) {
+    WEFT_RETURN_IF_ERROR(Annotate(status_, "building what calibrates links"));
+    if (output.valid()) partition_.end.AddOutput(output);
+    return std::move(partition_);
+  }
+
+ private:
+  const int rank_;
+  Partition partition_;
+  absl::Status status_;
+};
+
+// Messages of `elements` there and short ones back, one after the other.
+absl::StatusOr<ProbeProgram> Messages(int size, int from, int to, int64_t elements) {
+  ProbeProgram program{MessageProgram(elements), {}};
+  for (int rank = 0; rank < size; ++rank) {
+    RankProgram part(size, rank);
+    ValueId there = rank == from ? part.Zeros(elements) : kNoValue;
+    ValueId back = rank == to ? part.Zeros(kAnswerElements) : kNoValue;
+    ValueId last = kNoValue;
+    for (int i = 0; i < kRounds; ++i) {
+      const ValueId came = part.Pass(2 * i, from, to, there, elements);
+      const ValueId answer = part.Pass(2 * i + 1, to, from, back, kAnswerElements);
+      if (came.valid()) last = came;
+      if (answer.valid()) last = answer;
+    }
+    WEFT_ASSIGN_OR_RETURN(Partition partition, part.Finish(last));
+    program.partitions.push_back(std::move(partition));
+  }
+  return program;
+}
+
+absl::StatusOr<ProbeProgram> Exchanges(int size, int a, int b, int64_t elements) {
+  ProbeProgram program{ExchangeProgram(elements), {}};
+  for (int rank = 0; rank < size; ++rank) {
+    RankProgram part(size, rank);
+    ValueId sum = kNoValue;
+    if (rank == a || rank == b) {
+      sum = part.Zeros(elements);
+      for (int i = 0; i < kRounds; ++i) sum = part.AllReduce(a, b, sum);
+    }
+    WEFT_ASSIGN_OR_RETURN(Partition partition, part.Finish(sum));
+    program.partitions.push_back(std::move(partition));
+  }
+  return program;
+}
+
+double Bytes(int64_t elements) { return 4.0 * static_cast<double>(elements); }
+
+struct Sample {
+  double bytes = 0;
+  double seconds = 0;
+};
+
+// seconds = latency + bytes / rate, such that the squares of the relative errors are least.
+struct Line {
+  double latency = 0;
+  double seconds_per_byte = 0;
+};
+Line FitLine(const std::vector<Sample>& samples) {
+  double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+  for (const Sample& sample : samples) {
+    const double weight = 1 / (sample.seconds * sample.seconds);
+    w += weight;
+    wx += weight * sample.bytes;
+    wy += weight * sample.seconds;
+    wxx += weight * sample.bytes * sample.bytes;
+    wxy += weight * sample.bytes * sample.seconds;
+  }
+  Line line;
+  const double determinant = w * wxx - wx * wx;
+  if (determinant > 0) line.seconds_per_byte = (w * wxy - wx * wy) / determinant;
+  line.latency = (wy - line.seconds_per_byte * wx) / w;
+  return line;
+}
+
+// Seconds in the nodes of one kind, for each of them.
+double MeanOf(const ProbeTimes& times, const std::string& op) {
+  double sum = 0;
+  int count = 0;
+  for (const auto& [node, seconds] : times.node_seconds) {
+    if (node.find(op) == std::string::npos) continue;
+    sum += seconds;
+    ++count;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
+                                      const DeviceProfile& device, double seconds) {
+  std::vector<ProbeProgram> programs;
+  for (const int64_t elements : kMessageElements) {
+    WEFT_ASSIGN_OR_RETURN(ProbeProgram program, Messages(session.size(), from, to, elements));
+    programs.push_back(std::move(program));
+  }
+  for (const int64_t elements : kExchangedElements) {
+    WEFT_ASSIGN_OR_RETURN(ProbeProgram program, Exchanges(session.size(), from, to, elements));
+    programs.push_back(std::move(program));
+  }
+  WEFT_RETURN_IF_ERROR(session.Begin(programs, "", {}));
+  const double each = seconds / static_cast<double>(programs.size());
+  LinkProfile link;
+  link.source = "measured";
+  std::vector<Sample> samples;
+  double answer = 0;  // what a short message takes, which every round has one of
+  for (const int64_t elements : kMessageElements) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
+                          session.Measure(MessageProgram(elements), each, {}));
+    const double round = times[from].step_seconds / kRounds;
+    if (elements == kAnswerElements) {
+      answer = round / 2;
+      link.send_seconds = MeanOf(times[from], "Send");
+    }
+    samples.push_back({Bytes(elements), std::max(round - answer, 1e-9)});
+  }
+  const Line line = FitLine(samples);
+  link.receive_seconds = link.send_seconds;
+  link.latency_seconds = std::max(0.0, line.latency - link.send_seconds - link.receive_seconds);
+  link.bytes_per_second = 1 / std::max(line.seconds_per_byte, 1e-13);
+  std::vector<Sample> exchanges;
+  for (const int64_t elements : kExchangedElements) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
+                          session.Measure(ExchangeProgram(elements), each, {}));
+    const double sum = 3 * Bytes(elements);  // two are read, one is written
+    exchanges.push_back(
+        {Bytes(elements),
+         std::max(times[from].step_seconds / kRounds - sum / device.elementwise.At(sum), 1e-9)});
+  }
+  link.exchange_bytes_per_second = 1 / std::max(FitLine(exchanges).seconds_per_byte, 1e-13);
+  return link;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// Measures the nodes of a training job, each worker with its own part and all at once.
+#ifndef WEFT_TRAINING_CALIBRATION_MODEL_PROBE_H_
+#define WEFT_TRAINING_CALIBRATION_MODEL_PROBE_H_
+
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "placement/cost/cluster_profile.h"
+#include "training/calibration/probe_session.h"
+#include "training/job.h"
+
+namespace weft {
+
+// What one worker's part of a job has shown.
+struct ModelProbe {
+  std::map<MeasuredOp, OpMeasurement> ops;
+  // Of a step, besides its nodes and its input.
+  double step_seconds = 0;
+  double input_bytes = 0;  // that a step reads
+  double input_seconds = 0;
+};
+
+// Runs the first program of the job, without communication, for about `seconds`; by rank. Variables
+// change as they would in training. `learning_rate` should be so small that they stay finite.
+absl::StatusOr<std::vector<ModelProbe>> ProbeModel(ProbeSession& session, const PreparedJob& job,
+                                                   double learning_rate, double seconds);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_CALIBRATION_MODEL_PROBE_H_
