@@ -110,7 +110,7 @@ double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
   double speed = 0;  // whole batches per second
   for (const int worker : choice.workers) speed += 1 / WorkerSeconds(worker);
   const double own = std::max(1, choice.MostMicroBatches());
-  return (1 + LeastIdle(choice) / own) / speed;
+  return cost_.corrections().step * (1 + LeastIdle(choice) / own) / speed;
 }
 
 int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {

@@ -255,6 +255,30 @@ TEST_F(PlanSearchTest, AFasterWorkerGetsMoreOfTheBatch) {
   }
 }
 
+TEST_F(PlanSearchTest, EarlierRunsCorrectItsSteps) {
+  const Layers model(4, 256);
+  options_.global_batch = 16;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  const CostModel cost = CostModel::OfSpec(cluster).value();
+  const auto search = [&](const CostCorrections& corrections) {
+    return SearchPlan(model.graph(), cluster, cost.With(corrections), options_, CpuNodeEvaluator())
+        .value();
+  };
+  const SearchResult plain = search({});
+  CostCorrections corrections;
+  corrections.step = 0.25;
+  const SearchResult faster = search(corrections);
+  EXPECT_EQ(faster.chosen.choice, plain.chosen.choice);
+  EXPECT_EQ(faster.evaluated, plain.evaluated);
+  EXPECT_DOUBLE_EQ(faster.chosen.step_seconds, 0.25 * plain.chosen.step_seconds);
+  // The best plan has been tried, and was not what it promised.
+  corrections.step = 1;
+  corrections.plans[PlanSignature(plain.plan)] = 100;
+  const SearchResult other = search(corrections);
+  EXPECT_NE(PlanSignature(other.plan), PlanSignature(plain.plan));
+  EXPECT_LT(other.chosen.step_seconds, 100 * plain.chosen.step_seconds);
+}
+
 TEST_F(PlanSearchTest, ThePlanCanBePartitioned) {
   const Layers model(6, 64);
   options_.global_batch = 16;

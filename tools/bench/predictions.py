@@ -1,82 +1,179 @@
 #!/usr/bin/env python3
-"""How wrong are predicted steps? Calibrates each model, predicts each plan with an empty ledger, then trains under it.
+"""How wrong are predicted steps? Prints two tables in markdown.
 
-    tools/bench/predictions.py CORPORA [--models mlp_mnist,lenet_mnist] [--plans "1;dp=2;pp=2;tp=2"] [--steps 250] [--binary PATH]
+    tools/bench/predictions.py CORPORA [--steps 250] [--runs 10] [--binary PATH] [--only mlp_mnist:dp=2] [--no-rank]
 
-CORPORA is the folder that WEFT_CORPORA names. A plan is `1` (one process) or what --parallel takes, on two processes. The
-profile of a model on N workers is measured once, without running any of its plans. Prints a row per set-up: predicted
-and measured milliseconds (the median of all steps but the first five) and their ratio.
+CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated once for one process and once for two, without a
+run of any plan. The first table has a row per set-up: the step that was predicted before the set-up's first run, with an
+empty ledger, and the median of that run's steps; then the same again after `--runs` runs have gone into the ledger; and
+whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of one model by
+their predicted step, and the rank correlation (Spearman's) of predicted and measured steps.
 """
 import argparse
 import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
-BATCH = 64
+SETUPS = [
+    "mlp_mnist:1", "mlp_mnist:dp=2", "mlp_mnist:pp=2", "mlp_mnist:tp=2",
+    "lenet_mnist:1", "lenet_mnist:dp=2", "lenet_mnist:pp=2",
+    "lstm_mnist:1", "lstm_mnist:dp=2",
+    "gpt_char:1", "gpt_char:dp=2", "gpt_char:pp=2",
+]
+RANKED_MODEL = "gpt_char"
+RANKED_PLANS = [
+    "dp=2,micro=2", "dp=2,micro=4", "dp=2,micro=8", "dp=2,micro=16", "tp=2,micro=1",
+    "tp=2,micro=2", "pp=2,micro=2", "pp=2,micro=4", "pp=2,micro=8", "pp=2,micro=16",
+]
+LEARNING_STEPS = 60  # of the runs that only go into the ledger
 
 
-def data_of(model, corpora):
-    if model == "gpt_char":
-        text = os.path.join(corpora, "text-iris/tinyshakespeare.txt")
-        return ["--data", "idx=" + text, "--labels", text, "--vocabulary", "characters", "--sequence-length", "64"]
+def flags_of(model, corpora):
+    text = os.path.join(corpora, "text-iris/tinyshakespeare.txt")
     images = os.path.join(corpora, "mnist/train-images-idx3-ubyte")
     labels = os.path.join(corpora, "mnist/train-labels-idx1-ubyte")
-    return ["--data", "x=" + images, "--labels", labels]
+    if model == "gpt_char":
+        data = ["--data", "idx=" + text, "--labels", text, "--vocabulary", "characters", "--sequence-length", "64", "--batch", "16"]
+    else:
+        data = ["--data", "x=" + images, "--labels", labels, "--batch", "64"]
+    return data + ["--optimizer", "sgd", "--lr", "0.01"]
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(" ".join(command) + "\n" + done.stderr)
-    return done.stdout, done.stderr
+class Bench:
+    def __init__(self, arguments, folder):
+        self.arguments = arguments
+        self.folder = folder
+        self.profiles = {}
+
+    def run(self, *command):
+        done = subprocess.run([self.arguments.binary, *command], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no error text")
+        return done.stdout
+
+    def placed(self, model, plan):
+        """Model, data and processes; the flags of the plan."""
+        workers = "1" if plan == "1" else "2"
+        path = os.path.join(self.arguments.corpora, "training-models", model + ".onnx")
+        common = [path, *flags_of(model, self.arguments.corpora), "--local", workers]
+        return common, [] if plan == "1" else ["--parallel", plan]
+
+    def profile(self, model, plan):
+        common, _ = self.placed(model, plan)
+        key = (model, plan == "1")
+        if key not in self.profiles:
+            path = os.path.join(self.folder, "%s-%s.yaml" % (model, common[-1]))
+            self.run("calibrate", *common, "-o", path)
+            self.profiles[key] = path
+        return self.profiles[key]
+
+    def predict(self, model, plan, ledger):
+        common, parallel = self.placed(model, plan)
+        said = self.run("plan", *common, *parallel, "--calibration", self.profile(model, plan), "--ledger", ledger, "--output", "json")
+        return json.loads(said)["predicted_step_seconds"]
+
+    def train(self, model, plan, ledger, steps):
+        """The ledger's entry of the run, and whether each rank sent what was predicted."""
+        common, parallel = self.placed(model, plan)
+        report = json.loads(self.run("train", *common, *parallel, "--calibration", self.profile(model, plan), "--ledger", ledger,
+                                     "--steps", str(steps), "--output", "json"))
+        with open(ledger) as lines:
+            entry = json.loads(lines.readlines()[-1])
+        return entry, all(rank["bytes"] == rank["predicted_bytes"] for rank in report["sent"])
+
+    def measure(self, model, plan, ledger):
+        """Predicts, then runs; returns both steps in milliseconds, and whether all bytes were as predicted."""
+        predicted = self.predict(model, plan, ledger)
+        entry, exact = self.train(model, plan, ledger, self.arguments.steps)
+        if abs(entry["predicted"]["step_seconds"] / predicted - 1) > 1e-9:
+            raise RuntimeError("train predicts %r and plan %r" % (entry["predicted"]["step_seconds"], predicted))
+        if self.arguments.parts:
+            for name in ("compute_seconds", "communication_seconds"):
+                print("    %s: predicted %.3f ms, measured %.3f" % (name, 1e3 * entry["predicted"][name], 1e3 * entry["measured"][name]),
+                      file=sys.stderr)
+        return 1e3 * predicted, 1e3 * entry["measured"]["step_seconds"], exact
 
 
-def measure(binary, model, corpora, plan, steps, folder, profiles):
-    workers = 1 if plan == "1" else 2
-    path = os.path.join(corpora, "training-models", model + ".onnx")
-    common = [path] + data_of(model, corpora) + ["--batch", str(BATCH), "--optimizer", "sgd", "--lr", "0.01", "--local", str(workers)]
-    profile = os.path.join(folder, "%s-%d.yaml" % (model, workers))
-    if profile not in profiles:
-        run([binary, "calibrate"] + common + ["-o", profile])
-        profiles.add(profile)
-    placed = common + ([] if plan == "1" else ["--parallel", plan]) + ["--calibration", profile, "--ledger", ""]
-    said = json.loads(run([binary, "plan"] + placed + ["--output", "json"])[0])
-    metrics = os.path.join(folder, "metrics.jsonl")
-    _, log = run([binary, "train"] + placed + ["--steps", str(steps), "--metrics", metrics])
-    rates = [json.loads(line) for line in open(metrics)]
-    measured = statistics.median(BATCH / row["samples_per_second"] for row in rates[5:])
-    parts = [line for line in log.splitlines() if line.startswith("       computing")]
-    return said["predicted_step_seconds"], measured, parts[0].strip() if parts else ""
+def error(predicted, measured):
+    return 100 * (predicted / measured - 1)
+
+
+def summary(errors):
+    absolute = [abs(one) for one in errors]
+    return "median %.1f %%, largest %.1f %%" % (statistics.median(absolute), max(absolute))
+
+
+def table_of_setups(bench, setups, runs):
+    print("| model | plan | predicted ms | measured ms | error | after %d runs: predicted | measured | error | bytes as predicted |" % runs)
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    before, after, all_exact = [], [], True
+    for setup in setups:
+        model, plan = setup.split(":")
+        ledger = os.path.join(bench.folder, setup.replace(":", "-") + ".jsonl")
+        try:
+            predicted, measured, exact = bench.measure(model, plan, ledger)
+            before.append(error(predicted, measured))
+            row = "| %s | %s | %.3f | %.3f | %+.1f %% |" % (model, plan, predicted, measured, before[-1])
+            if runs > 0:
+                for _ in range(runs - 1):
+                    exact = bench.train(model, plan, ledger, LEARNING_STEPS)[1] and exact
+                predicted, measured, still_exact = bench.measure(model, plan, ledger)
+                exact = exact and still_exact
+                after.append(error(predicted, measured))
+                row += " %.3f | %.3f | %+.1f %% |" % (predicted, measured, after[-1])
+            else:
+                row += " | | |"
+            print(row + (" yes |" if exact else " NO |"), flush=True)
+            all_exact = all_exact and exact
+        except RuntimeError as failure:
+            print("| %s | %s | %s | | | | | | |" % (model, plan, failure), flush=True)
+    if before:
+        print("\n%d set-ups with an empty ledger: %s." % (len(before), summary(before)))
+    if after:
+        print("After %d runs: %s." % (runs, summary(after)))
+    print("Bytes sent are %s those predicted.\n" % ("exactly" if all_exact else "NOT"), flush=True)
+
+
+def ranks(values):
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    return [order.index(i) for i in range(len(values))]
+
+
+def table_of_ranks(bench, model, plans):
+    rows = []
+    for plan in plans:
+        ledger = os.path.join(bench.folder, "ranked-%s.jsonl" % plan)
+        predicted, measured, _ = bench.measure(model, plan, ledger)
+        rows.append((predicted, measured, plan))
+    rows.sort()
+    print("| %s | predicted ms | measured ms | error |\n|---|---|---|---|" % model)
+    for predicted, measured, plan in rows:
+        print("| %s | %.3f | %.3f | %+.1f %% |" % (plan, predicted, measured, error(predicted, measured)))
+    x, y = ranks([row[0] for row in rows]), ranks([row[1] for row in rows])
+    n = len(rows)
+    correlation = 1 - 6 * sum((a - b) ** 2 for a, b in zip(x, y)) / (n * (n * n - 1))
+    print("\nrank correlation of %d plans: %.3f" % (n, correlation))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora")
-    parser.add_argument("--models", default="mlp_mnist,lenet_mnist,lstm_mnist,gpt_char")
-    parser.add_argument("--plans", default="1;dp=2;pp=2;tp=2")
-    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=250, help="of a run that is compared")
+    parser.add_argument("--runs", type=int, default=10, help="that go into the ledger; 0 = no second prediction")
+    parser.add_argument("--only", help="set-ups, as mlp_mnist:dp=2;gpt_char:1")
+    parser.add_argument("--rank", default=RANKED_MODEL, metavar="MODEL", help="whose ten plans are ranked")
+    parser.add_argument("--no-rank", action="store_true")
+    parser.add_argument("--parts", action="store_true", help="also computing and communication of each run, on standard error")
     parser.add_argument("--binary", default="bazel-bin/tools/graph_runner")
-    parser.add_argument("--parts", action="store_true", help="also what `train` says of computing and communication")
     arguments = parser.parse_args()
-    errors = []
     with tempfile.TemporaryDirectory() as folder:
-        profiles = set()
-        for model in arguments.models.split(","):
-            for plan in arguments.plans.split(";"):
-                try:
-                    predicted, measured, parts = measure(arguments.binary, model, arguments.corpora, plan, arguments.steps, folder, profiles)
-                except RuntimeError as error:
-                    print("%-14s %-8s %s" % (model, plan, str(error).splitlines()[-1]), flush=True)
-                    continue
-                errors.append(abs(predicted / measured - 1))
-                print("%-14s %-8s predicted %8.3f ms, measured %8.3f ms: %+6.1f %%" % (
-                    model, plan, 1e3 * predicted, 1e3 * measured, 100 * (predicted / measured - 1)), flush=True)
-                if arguments.parts:
-                    print("               " + parts, flush=True)
-    if errors:
-        print("median error %.1f %%, largest %.1f %%" % (100 * statistics.median(errors), 100 * max(errors)))
+        bench = Bench(arguments, folder)
+        table_of_setups(bench, arguments.only.split(";") if arguments.only else SETUPS, arguments.runs)
+        if not arguments.no_rank:
+            table_of_ranks(bench, arguments.rank, RANKED_PLANS)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ class CalibrateCommand final : public Command {
     return "Measures workers, links and a model's nodes, so that plans are predicted from them";
   }
   std::string usage() const override {
-    return "[MODEL.onnx --data NAME=FILE --labels FILE] [--local N|--cluster FILE] "
-           "-o PROFILE.yaml";
+    return "[MODEL.onnx --data NAME=FILE --labels FILE] [--local N] -o OUT.yaml";
   }
   std::vector<std::string> examples() const override {
     return {"graph_runner calibrate --local 2 -o profile.yaml",

@@ -1,0 +1,141 @@
+// graph_runner calibrate, and what plan and train make of its profile. What is measured differs
+// from run to run; what is asked here is where it goes.
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "ops/testing/test_tensors.h"
+#include "tests/command_run.h"
+#include "tools/graph_runner/exit_code.h"
+#include "training/data_file.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class Calibrate : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
+    WriteTestFile(images_, ToNpy(RandomTensor({64, 1, 28, 28}, 1)).value());
+    WriteTestFile(labels_, ToNpy(RandomTensor({64}, 2, 0, 10, DType::kInt64)).value());
+  }
+
+  std::vector<std::string> Arguments(const std::string& command,
+                                     const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {command,    model_,  "--data",  "x=" + images_,
+                                          "--labels", labels_, "--batch", "16"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  CommandResult Run(const std::string& command, const std::vector<std::string>& more) const {
+    return RunCommand(Arguments(command, more));
+  }
+  // The program itself, for jobs of several processes: workers are processes of what runs.
+  std::string RunProgram(const std::string& command, const std::vector<std::string>& more) const {
+    const std::string log = TestPath("log");
+    const std::string line =
+        absl::StrCat(std::getenv("WEFT_RUNNER"), " ", absl::StrJoin(Arguments(command, more), " "),
+                     " > ", log, " 2>&1");
+    EXPECT_EQ(std::system(line.c_str()), 0) << ReadTestFile(log);
+    return ReadTestFile(log);
+  }
+  nlohmann::json PredictedStep(const std::vector<std::string>& more) const {
+    std::vector<std::string> flags = {"--calibration", profile_, "--output", "json"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const CommandResult result = Run("plan", flags);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false)["predicted_step_seconds"];
+  }
+  std::vector<nlohmann::json> Ledger() const {
+    std::vector<nlohmann::json> entries;
+    std::istringstream lines(ReadTestFile(ledger_));
+    for (std::string line; std::getline(lines, line);) {
+      entries.push_back(nlohmann::json::parse(line, nullptr, false));
+    }
+    return entries;
+  }
+
+  const std::string model_ = TestPath("mlp.onnx");
+  const std::string images_ = TestPath("x.npy");
+  const std::string labels_ = TestPath("y.npy");
+  const std::string profile_ = TestPath("profile.yaml");
+  const std::string ledger_ = TestPath("profile.ledger.jsonl");  // of that profile
+};
+
+TEST_F(Calibrate, RunsGoIntoTheLedgerAndCorrectPredictions) {
+  const CommandResult calibrated = Run("calibrate", {"-o", profile_});
+  ASSERT_EQ(calibrated.exit_code, 0) << calibrated.err;
+  EXPECT_THAT(calibrated.out, AllOf(HasSubstr("worker:0: products at most "),
+                                    HasSubstr(" nodes measured\nprofile ")));
+  EXPECT_THAT(ReadTestFile(profile_), HasSubstr("MatMul float32"));
+  const double first = PredictedStep({});
+  ASSERT_GT(first, 0);
+  const CommandResult trained = Run("train", {"--calibration", profile_, "--steps", "20"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("step   predicted "));
+  const std::vector<nlohmann::json> ledger = Ledger();
+  ASSERT_THAT(ledger, SizeIs(1));
+  EXPECT_EQ(ledger[0]["predicted"]["step_seconds"], first);
+  EXPECT_EQ(ledger[0]["steps"], 20);
+  const double measured = ledger[0]["measured"]["step_seconds"];
+  ASSERT_GT(measured, 0);
+  // One run is all there is to learn from: the next one will take as long.
+  EXPECT_NEAR(PredictedStep({}), measured, 1e-9 * measured);
+  EXPECT_EQ(PredictedStep({"--ledger", ""}), first);
+}
+
+TEST_F(Calibrate, APlanOfTwoProcessesIsPredictedFromItsPartsAlone) {
+  const std::string log =
+      RunProgram("calibrate", {"--local", "2", "--parallel", "pp=2", "-o", profile_});
+  EXPECT_THAT(log, AllOf(HasSubstr("measuring the nodes of dp=1 x tp=1 x pp=2"),
+                         HasSubstr("within host 0: "), Not(HasSubstr("dp=2"))));
+  RunProgram("train",
+             {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "20"});
+  const std::vector<nlohmann::json> ledger = Ledger();
+  ASSERT_THAT(ledger, SizeIs(1));
+  EXPECT_EQ(ledger[0]["predicted"]["bytes_sent"], ledger[0]["measured"]["bytes_sent"]);
+  EXPECT_THAT(ledger[0]["plan"].get<std::string>(), HasSubstr("dp=1,tp=1,pp=2,"));
+  // Two steps are too few to learn from, and are written all the same.
+  RunProgram("train",
+             {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "2"});
+  EXPECT_THAT(Ledger(), SizeIs(2));
+}
+
+TEST_F(Calibrate, AProfileOfAnotherClusterIsRefused) {
+  ASSERT_EQ(RunCommand({"calibrate", "-o", profile_}).exit_code, 0);
+  const CommandResult other = Run("plan", {"--local", "2", "--calibration", profile_});
+  EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kPlan));
+  EXPECT_THAT(other.err, HasSubstr("the profile was made for another cluster, of 1 workers"));
+  const CommandResult asked =
+      Run("plan", {"--explain", "--calibration", profile_, "--what-if", "nodes=2"});
+  EXPECT_EQ(asked.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(asked.err, HasSubstr("leave out --calibration"));
+}
+
+TEST_F(Calibrate, ErrorsSayWhatToDo) {
+  const CommandResult no_data = RunCommand({"calibrate", model_, "-o", profile_});
+  EXPECT_EQ(no_data.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(no_data.err, HasSubstr("give --data and --labels"));
+  WriteTestFile(profile_, "version: 1\ndevice: []\n");
+  const CommandResult broken = Run("plan", {"--calibration", profile_});
+  EXPECT_EQ(broken.exit_code, static_cast<int>(ExitCode::kPlan));
+  EXPECT_THAT(broken.err, AllOf(HasSubstr(profile_ + ":"), HasSubstr("'device'")));
+  WriteTestFile(ledger_, "{}\nnonsense\n");
+  const CommandResult ledger = Run("plan", {"--ledger", ledger_});
+  EXPECT_EQ(ledger.exit_code, static_cast<int>(ExitCode::kPlan));
+  EXPECT_THAT(ledger.err, HasSubstr(ledger_ + ":1: "));
+}
+
+}  // namespace
+}  // namespace weft::testing
