@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "placement/cost/cost_model.h"
+#include "placement/simulation/partition_model.h"
+#include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
 #include "training/calibration/device_probe.h"
 #include "training/calibration/link_probe.h"
@@ -58,7 +61,7 @@ class Calibration {
     WEFT_RETURN_IF_ERROR(MeasureDevices());
     WEFT_RETURN_IF_ERROR(MeasureLinks());
     for (const PreparedJob* job : options_.jobs) WEFT_RETURN_IF_ERROR(MeasureJob(*job));
-    FinishJobs();
+    WEFT_RETURN_IF_ERROR(FinishJobs());
     return std::move(profile_);
   }
 
@@ -113,35 +116,52 @@ class Calibration {
   absl::Status MeasureJob(const PreparedJob& job) {
     Say(absl::StrCat("the nodes of ", job.plan.mesh.ToString(), ", ", job.plan.micro_batches,
                      " micro-batches"));
-    WEFT_ASSIGN_OR_RETURN(const std::vector<ModelProbe> probes,
+    WEFT_ASSIGN_OR_RETURN(ModelProbe probe,
                           ProbeModel(session_, job, kLearningRate, options_.job_seconds));
-    step_seconds_.resize(probes.size());
-    for (size_t rank = 0; rank < probes.size(); ++rank) {
+    for (size_t rank = 0; rank < probe.ranks.size(); ++rank) {
       const int worker = job.plan.workers[rank];
       DeviceProfile& device = profile_.devices[worker];
-      for (const auto& [op, measured] : probes[rank].ops) {
+      for (const auto& [op, measured] : probe.ranks[rank].ops) {
         Sum& sum = ops_[{worker, op}];
         sum.seconds += measured.seconds;
         sum.count += 1;
         device.ops[op] = {sum.seconds / sum.count, measured.text};
       }
-      step_seconds_[worker].push_back(probes[rank].step_seconds);
-      input_[worker].seconds += probes[rank].input_seconds;
-      input_[worker].count += probes[rank].input_bytes;
+      input_[worker].seconds += probe.ranks[rank].input_seconds;
+      input_[worker].count += probe.ranks[rank].input_bytes;
     }
+    measured_jobs_.push_back({&job.plan.workers, std::move(probe)});
     return absl::OkStatus();
   }
 
-  void FinishJobs() {
-    for (size_t worker = 0; worker < step_seconds_.size(); ++worker) {
-      profile_.devices[worker].step_seconds = Median(step_seconds_[worker]);
-    }
+  absl::Status FinishJobs() {
     for (const auto& [worker, input] : input_) {
       if (input.seconds > 0) {
         profile_.devices[worker].input_bytes_per_second = input.count / input.seconds;
       }
     }
     ShareOps(profile_.devices);
+    return measured_jobs_.empty() ? absl::OkStatus() : MeasureOverhead();
+  }
+
+  // What a step takes besides all that a simulation of it has: by worker, of all jobs.
+  absl::Status MeasureOverhead() {
+    for (DeviceProfile& device : profile_.devices) device.step_seconds = 0;
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostModel::Create(profile_));
+    std::map<int, std::vector<double>> overheads;
+    for (const MeasuredJob& job : measured_jobs_) {
+      WEFT_ASSIGN_OR_RETURN(const StepModel model,
+                            ModelOfPartitions(job.probe.partitions, *job.workers, costs));
+      WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+      for (size_t rank = 0; rank < job.probe.ranks.size(); ++rank) {
+        overheads[(*job.workers)[rank]].push_back(job.probe.ranks[rank].step_seconds -
+                                                  simulation.ranks[rank].compute);
+      }
+    }
+    for (auto& [worker, seconds] : overheads) {
+      profile_.devices[worker].step_seconds = std::max(0.0, Median(std::move(seconds)));
+    }
+    return absl::OkStatus();
   }
 
   struct Sum {
@@ -154,8 +174,12 @@ class Calibration {
   const CalibrationOptions& options_;
   ClusterProfile profile_;
   std::map<std::pair<int, MeasuredOp>, Sum> ops_;  // by worker
-  std::vector<std::vector<double>> step_seconds_;  // by worker
-  std::map<int, Sum> input_;                       // by worker; counts bytes
+  struct MeasuredJob {
+    const std::vector<int>* workers = nullptr;  // by rank
+    ModelProbe probe;
+  };
+  std::vector<MeasuredJob> measured_jobs_;
+  std::map<int, Sum> input_;  // by worker; counts bytes
 };
 
 }  // namespace

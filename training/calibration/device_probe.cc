@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,9 +22,14 @@ constexpr char kProgram[] = "calibrate/device";
 constexpr int64_t kSides[] = {8, 16, 32, 64, 128, 256, 512, 1024};
 constexpr int64_t kElements[] = {16, 256, 4096, 32768, 262'144, 1'048'576, 4'194'304};
 constexpr int64_t kActivated = 65'536;  // elements that stay in a cache
-constexpr char kSmallest[] = "elementwise/16";
+// Tiny nodes one after the other, of which the last ones find everything in the caches.
+constexpr int kTiny = 16;
+constexpr int kHotTiny = 8;
+constexpr int64_t kTinyElements = 16;
+constexpr char kTinyFamily[] = "tiny";
 
-// A graph of one node per op and size over variables, run once per step.
+// A graph of one node per op and size over variables, run once per step: small ones first, while
+// large ones have not yet driven everything out of the caches.
 class ProbeGraph {
  public:
   ProbeGraph(int ranks, int threads) {
@@ -35,23 +41,31 @@ class ProbeGraph {
 
   absl::StatusOr<Partition> Make(RankId rank) {
     partition_.rank = rank;
-    for (const int64_t side : kSides) {
-      const ValueId square = Zeros(Shape{side, side});
-      Add("contraction", side, "MatMul", {square, square}, {});
-    }
-    for (const int64_t elements : kElements) {
-      const ValueId vector = Zeros(Shape{elements});
-      Add("elementwise", elements, "Add", {vector, vector}, {});
-      // Rows that stay together, as where heads of an attention change places with positions.
-      const ValueId rows = Zeros(Shape{4, elements / 16, 4});
-      Add("movement", elements, "Transpose", {rows}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+    for (int i = 0; i < kTiny; ++i) {
+      const ValueId vector = Zeros(Shape{kTinyElements});
+      Add(kTinyFamily, i, "Add", {vector, vector}, {});
     }
     Add("activation", kActivated, "Tanh", {Zeros(Shape{kActivated})}, {});
+    for (size_t i = 0; i < std::max(std::size(kSides), std::size(kElements)); ++i) {
+      if (i < std::size(kSides)) AddProduct(kSides[i]);
+      if (i < std::size(kElements)) AddElements(kElements[i]);
+    }
     WEFT_RETURN_IF_ERROR(Annotate(status_, "building what calibrates devices"));
     return std::move(partition_);
   }
 
  private:
+  void AddProduct(int64_t side) {
+    const ValueId square = Zeros(Shape{side, side});
+    Add("contraction", side, "MatMul", {square, square}, {});
+  }
+  void AddElements(int64_t elements) {
+    const ValueId vector = Zeros(Shape{elements});
+    Add("elementwise", elements, "Add", {vector, vector}, {});
+    // Rows that stay together, as where heads of an attention change places with positions.
+    const ValueId rows = Zeros(Shape{4, elements / 16, 4});
+    Add("movement", elements, "Transpose", {rows}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+  }
   ValueId Zeros(const Shape& shape) {
     const std::string name = absl::StrCat("calibrate", shape.ToString());
     if (const auto known = partition_.end.FindValue(name)) return *known;
@@ -88,13 +102,18 @@ class ProbedRates {
       : partition_(partition), times_(times) {}
 
   absl::StatusOr<DeviceProfile> Over(DeviceProfile device) const {
-    const auto smallest = times_.node_seconds.find(kSmallest);
-    if (smallest == times_.node_seconds.end()) {
-      return absl::InternalError("the workers do not say what nodes took");
+    std::vector<double> tiny;
+    for (int i = kTiny - kHotTiny; i < kTiny; ++i) {
+      const auto time = times_.node_seconds.find(absl::StrCat(kTinyFamily, "/", i));
+      if (time == times_.node_seconds.end()) {
+        return absl::InternalError("the workers do not say what nodes took");
+      }
+      tiny.push_back(time->second);
     }
     device.source = "measured";
     device.threads = partition_.threads;
-    device.node_seconds = smallest->second;
+    std::nth_element(tiny.begin(), tiny.begin() + kHotTiny / 2, tiny.end());
+    device.node_seconds = tiny[kHotTiny / 2];
     device.contraction.clear();
     device.elementwise = device.movement = RateCurve();
     for (const NodeId id : partition_.end.node_ids()) {
@@ -118,7 +137,7 @@ class ProbedRates {
       device.elementwise.points.push_back({cost.bytes, cost.bytes / work});
     } else if (family == "movement") {
       device.movement.points.push_back({cost.bytes, cost.bytes / work});
-    } else {
+    } else if (family != kTinyFamily) {
       device.elementwise_flops = cost.flops / work;
     }
   }

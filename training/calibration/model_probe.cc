@@ -72,8 +72,8 @@ double InputBytes(const Partition& partition) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ModelProbe>> ProbeModel(ProbeSession& session, const PreparedJob& job,
-                                                   double learning_rate, double seconds) {
+absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& job,
+                                      double learning_rate, double seconds) {
   ProbeProgram program;
   program.name = job.programs.front().name;
   for (const Partition& partition : job.programs.front().partitions) {
@@ -92,19 +92,17 @@ absl::StatusOr<std::vector<ModelProbe>> ProbeModel(ProbeSession& session, const 
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<ProbeTimes> times,
       session.Measure(programs[0].name, seconds, {{kLearningRateInput, learning_rate}}));
-  std::vector<ModelProbe> probes;
+  ModelProbe probe;
+  probe.partitions = std::move(programs[0].partitions);
   for (size_t rank = 0; rank < times.size(); ++rank) {
-    const Partition& partition = programs[0].partitions[rank];
-    ModelProbe probe;
-    WEFT_ASSIGN_OR_RETURN(probe.ops, OpCollection(partition, times[rank]).Collect());
-    probe.input_bytes = InputBytes(partition);
-    probe.input_seconds = times[rank].input_seconds;
-    probe.step_seconds = times[rank].step_seconds - times[rank].input_seconds;
-    for (const auto& [node, taken] : times[rank].node_seconds) probe.step_seconds -= taken;
-    probe.step_seconds = std::max(0.0, probe.step_seconds);
-    probes.push_back(std::move(probe));
+    const Partition& partition = probe.partitions[rank];
+    RankProbe& of_rank = probe.ranks.emplace_back();
+    WEFT_ASSIGN_OR_RETURN(of_rank.ops, OpCollection(partition, times[rank]).Collect());
+    of_rank.step_seconds = times[rank].step_seconds;
+    of_rank.input_bytes = InputBytes(partition);
+    of_rank.input_seconds = times[rank].input_seconds;
   }
-  return probes;
+  return probe;
 }
 
 }  // namespace weft

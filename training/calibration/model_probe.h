@@ -13,18 +13,21 @@
 namespace weft {
 
 // What one worker's part of a job has shown.
-struct ModelProbe {
+struct RankProbe {
   std::map<MeasuredOp, OpMeasurement> ops;
-  // Of a step, besides its nodes and its input.
-  double step_seconds = 0;
-  double input_bytes = 0;  // that a step reads
+  double step_seconds = 0;  // of a step, all in all
+  double input_bytes = 0;   // that a step reads
   double input_seconds = 0;
 };
+struct ModelProbe {
+  std::vector<Partition> partitions;  // that were run: each rank's, without communication
+  std::vector<RankProbe> ranks;
+};
 
-// Runs the first program of the job, without communication, for about `seconds`; by rank. Variables
-// change as they would in training. `learning_rate` should be so small that they stay finite.
-absl::StatusOr<std::vector<ModelProbe>> ProbeModel(ProbeSession& session, const PreparedJob& job,
-                                                   double learning_rate, double seconds);
+// Runs the first program of the job, without communication, for about `seconds`. Variables change
+// as they would in training. `learning_rate` should be so small that they stay finite.
+absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& job,
+                                      double learning_rate, double seconds);
 
 }  // namespace weft
 

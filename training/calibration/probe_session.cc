@@ -13,8 +13,9 @@ namespace weft {
 namespace {
 
 constexpr int kWarmUpSteps = 2;
-// Of each kind: with nodes timed, and without.
-constexpr int kRounds = 5;
+// Of each kind: with nodes timed, and without. Many short ones, so that those in which the machine
+// did something else are few.
+constexpr int kRounds = 20;
 constexpr int64_t kMostSteps = 2000;  // of a round
 
 const ProgramStatistics* Find(const std::vector<ProgramStatistics>& programs,
