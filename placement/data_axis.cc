@@ -224,6 +224,13 @@ absl::Status StepSums::AddAllReduce(const std::vector<NodeId>& bucket, std::vect
     spec.attributes.Set("blocks", static_cast<int64_t>(ranges.size() / 2));
     spec.attributes.Set("block_ranges", std::move(ranges));
     spec.attributes.Set("total_blocks", total);
+    if (!layout_.plan->shares.empty()) {
+      std::vector<int64_t> begins;
+      for (int replica = 0; replica < mesh.data; ++replica) {
+        begins.push_back(layout_.plan->FirstMicroBatch(replica, layout_.split.total()));
+      }
+      spec.attributes.Set("member_begins", std::move(begins));
+    }
   } else {
     spec.attributes.Set("algorithm", std::string("quickest"));
     const std::vector<int64_t> hosts = layout_.plan->HostsOf(ranks);

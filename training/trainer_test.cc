@@ -227,6 +227,29 @@ TEST_F(TrainerTest, StrictGivesTheSameBitsOnAnyWorkers) {
   }
 }
 
+// Parts of which a rank finishes several subtrees.
+TEST_F(TrainerTest, StrictGivesTheSameBitsWithAnyShares) {
+  data_spec_.batch = 8;
+  Plan plan;
+  plan.strict = true;
+  plan.micro_batches = 8;
+  const auto single = TrainOn(1, 4, plan);
+  ASSERT_TRUE(single.ok()) << single.status();
+  const std::vector<double> losses = losses_;
+  for (const std::vector<int>& shares :
+       std::vector<std::vector<int>>{{6, 2}, {1, 7}, {5, 3}, {2, 4, 2}, {4, 3, 1}, {1, 3, 3, 1}}) {
+    plan.shares = shares;
+    const auto spread = TrainOn(static_cast<int>(shares.size()), 4, plan);
+    ASSERT_TRUE(spread.ok()) << spread.status();
+    const std::string text = ::testing::PrintToString(shares);
+    EXPECT_EQ(losses_, losses) << text;
+    for (const char* name : {"w", "b"}) {
+      EXPECT_TRUE(BitwiseEqual(spread->parameters.at(name), single->parameters.at(name)))
+          << name << ", shares " << text;
+    }
+  }
+}
+
 TEST_F(TrainerTest, TheFirstStepsGradientsAreReportedAndItIsAStepLikeAnyOther) {
   const auto plain = TrainOn(2, 3);
   ASSERT_TRUE(plain.ok()) << plain.status();

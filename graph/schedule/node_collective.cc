@@ -20,12 +20,20 @@ ShardedDim ReadDim(const Node& node, const std::string& prefix) {
           node.attributes.Int(prefix + "blocks", 1), node.attributes.Ints(prefix + "sizes")};
 }
 
-// The sums of micro-batches that every member of a tree-ordered all-reduce holds: replica m of n
-// runs micro-batches [V m / n, V (m + 1) / n) (graph/plan.h) and finishes their aligned subtrees.
-std::vector<std::vector<LeafRange>> MemberBlocks(int members, int total) {
+// The sums of micro-batches that every member of a tree-ordered all-reduce holds: it runs those
+// from its begin to the next member's, or [V m / n, V (m + 1) / n) where the node names none
+// (graph/plan.h), and finishes their aligned subtrees.
+std::vector<std::vector<LeafRange>> MemberBlocks(const Node& node, int members, int total) {
+  std::vector<int64_t> begins = node.attributes.Ints("member_begins");
+  if (static_cast<int>(begins.size()) != members) {
+    begins.clear();
+    for (int64_t m = 0; m < members; ++m) begins.push_back(total * m / members);
+  }
+  begins.push_back(total);
   std::vector<std::vector<LeafRange>> blocks;
-  for (int m = 0; m < members; ++m) {
-    blocks.push_back(AlignedBlocks(total * m / members, total * (m + 1) / members, total));
+  for (size_t m = 0; m + 1 < begins.size(); ++m) {
+    blocks.push_back(
+        AlignedBlocks(static_cast<int>(begins[m]), static_cast<int>(begins[m + 1]), total));
   }
   return blocks;
 }
@@ -42,7 +50,8 @@ absl::StatusOr<CollectiveSchedule> AllReduceOfNode(const Graph& graph, const Nod
   const std::string algorithm = node.attributes.String("algorithm", "quickest");
   if (algorithm == "tree_ordered") {
     const int total = static_cast<int>(node.attributes.Int("total_blocks", task.members));
-    return OrderedTreeAllReduce(MemberBlocks(task.members, total), member, total, task.elements);
+    return OrderedTreeAllReduce(MemberBlocks(node, task.members, total), member, total,
+                                task.elements);
   }
   return AllReduceBy(ParseAllReduceAlgorithm(algorithm).value_or(QuickestAllReduce(task)), task,
                      member);

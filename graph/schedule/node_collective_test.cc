@@ -56,6 +56,21 @@ TEST(CollectiveOfNodeTest, AnOrderedTreeHasABlockForEachSubtreeOfTheMember) {
   EXPECT_EQ(sum.Of(5)->schedule.buffer_elements[0], 2 * 16);
 }
 
+TEST(CollectiveOfNodeTest, AnOrderedTreeKnowsUnequalParts) {
+  // Members have [0,4), [4,7) and [7,8): the second brings two subtrees.
+  const CollectiveGraph sum("AllReduce",
+                            {{"algorithm", std::string("tree_ordered")},
+                             {"total_blocks", int64_t{8}},
+                             {"member_begins", Ints{0, 4, 7}}},
+                            {{16}, {16}}, {{16}});
+  const std::vector<std::vector<LeafRange>> blocks = {{{0, 4}}, {{4, 6}, {6, 7}}, {{7, 8}}};
+  for (int member = 0; member < 3; ++member) {
+    EXPECT_EQ(sum.Of(4 + member)->schedule.ToString(),
+              OrderedTreeAllReduce(blocks, member, 8, 16).ToString())
+        << member;
+  }
+}
+
 TEST(CollectiveOfNodeTest, TheHostsChooseTheAlgorithm) {
   Attributes attributes = {{"algorithm", std::string("quickest")}};
   const CollectiveGraph flat("AllReduce", attributes, {{30000}}, {{30000}});

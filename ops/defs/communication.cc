@@ -103,6 +103,14 @@ absl::Status InferAllReduce(InferenceContext& context) {
                                       " numbers; it must have a begin and an end for each of ",
                                       blocks, " blocks"));
   }
+  const std::vector<int64_t> begins = attributes.Ints("member_begins");
+  if (!begins.empty() && (begins.size() != attributes.Ints("group").size() || begins[0] != 0 ||
+                          !std::is_sorted(begins.begin(), begins.end()) ||
+                          begins.back() > attributes.Int("total_blocks", 0))) {
+    return context.Error(absl::StrCat(
+        "attribute member_begins [", absl::StrJoin(begins, ","),
+        "] must have the first micro-batch of each rank of the group, from 0 up, or nothing"));
+  }
   for (int i = 0; i < context.num_outputs(); ++i) {
     if (context.HasOutput(i)) context.SetOutput(i, context.InputType(static_cast<int>(i * blocks)));
   }
@@ -125,6 +133,8 @@ absl::Status InferAllReduce(InferenceContext& context) {
 //   block_ranges  ints  tree_ordered: begin and end micro-batch of each block of this rank, in
 //                       order
 //   total_blocks  int   tree_ordered: micro-batches of the job (the leaves of the tree)
+//   member_begins ints  tree_ordered: the first micro-batch of each rank of the group; left out:
+//                       equal parts, rank m of n begins with total_blocks m / n
 WEFT_REGISTER_OP(OpSchema::Weft("AllReduce")
                      .VariadicInput("inputs")
                      .VariadicOutput("outputs")
@@ -136,6 +146,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("AllReduce")
                      .Attr("blocks", AttributeType::kInt)
                      .Attr("block_ranges", AttributeType::kInts)
                      .Attr("total_blocks", AttributeType::kInt)
+                     .Attr("member_begins", AttributeType::kInts)
                      .Infer(InferAllReduce)
                      .NoGradient()
                      .CostOf(MovementCost)

@@ -76,6 +76,24 @@ TEST(AllReduceTest, OrderedTreesTakeSeveralBlocksPerTensor) {
   ExpectRefused(OutputTypes("AllReduce", {{2, 3}, {2, 3}}, attributes, 1), "block_ranges has 2");
 }
 
+TEST(AllReduceTest, OrderedTreesTakeUnequalParts) {
+  Attributes attributes = AllReduceAttributes("tree_ordered");
+  attributes.Set("block_ranges", Ints{0, 4});
+  attributes.Set("total_blocks", int64_t{5});
+  const size_t members = attributes.Ints("group").size();
+  Ints begins(members, 4);
+  begins[0] = 0;
+  attributes.Set("member_begins", begins);
+  ExpectTypes(OutputTypes("AllReduce", {{2, 3}}, attributes), {"float32[2,3]"});
+  begins.back() = 6;
+  attributes.Set("member_begins", begins);
+  ExpectRefused(OutputTypes("AllReduce", {{2, 3}}, attributes), "attribute member_begins [0,");
+  begins.pop_back();
+  attributes.Set("member_begins", begins);
+  ExpectRefused(OutputTypes("AllReduce", {{2, 3}}, attributes),
+                "must have the first micro-batch of each rank of the group");
+}
+
 TEST(AllReduceTest, RefusesUnknownAlgorithmsAndGroups) {
   ExpectRefused(OutputTypes("AllReduce", {{2}}, AllReduceAttributes("star")),
                 "algorithm is 'star'");

@@ -99,6 +99,7 @@ std::string ModelTables::Signature(const Graph& graph, const Node& node,
   const auto root = std::find(group.begin(), group.end(), node.attributes.Int("root", group[0]));
   return absl::StrCat(node.op, "|", node.attributes.String("algorithm", ""), "|",
                       node.attributes.Int("total_blocks", 0), "|",
+                      absl::StrJoin(node.attributes.Ints("member_begins"), ","), "|",
                       absl::StrJoin(node.attributes.Ints("sizes"), ","), "|",
                       absl::StrJoin(node.attributes.Ints("split_sizes"), ","), "|",
                       root - group.begin(), "|", WholeText(graph, node), "|", places);
