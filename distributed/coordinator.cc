@@ -160,9 +160,20 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
   return values;
 }
 
-absl::Status Coordinator::RunSteps(const std::vector<StepRange>& ranges,
-                                   const std::function<void(const StepReport&)>& report) {
-  return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
+absl::Status Coordinator::RunSteps(
+    const std::vector<StepRange>& ranges, const std::function<void(const StepReport&)>& report,
+    const std::function<void(int rank, const StepReport&)>& observe) {
+  if (observe == nullptr) {
+    return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
+  }
+  std::vector<StepRange> timed = ranges;
+  for (StepRange& range : timed) range.times_only = true;
+  return OnAll([&](int i) {
+    return clients_[i]->RunSteps(i == 0 ? ranges : timed, [&, i](const StepReport& done) {
+      observe(i, done);
+      if (i == 0 && report != nullptr) report(done);
+    });
+  });
 }
 
 absl::StatusOr<std::vector<CheckpointWrite>> Coordinator::PollCheckpoint(bool wait) {

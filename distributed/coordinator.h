@@ -47,8 +47,11 @@ class Coordinator {
   absl::StatusOr<std::map<std::string, Tensor>> ReadVariables(
       const std::vector<std::string>& names);
   // All workers run the ranges; `report` gets rank 0's reports, in order, from another thread.
+  // `observe`, if any, gets every rank's, each rank's in order and from a thread of its own; those
+  // of rank 0 before `report` does, the others without values.
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
-                        const std::function<void(const StepReport&)>& report);
+                        const std::function<void(const StepReport&)>& report,
+                        const std::function<void(int rank, const StepReport&)>& observe = nullptr);
   // By rank: what became of the newest checkpoint (StepRange::checkpoint), once it is written on
   // all ranks if `wait`.
   absl::StatusOr<std::vector<CheckpointWrite>> PollCheckpoint(bool wait);
@@ -64,6 +67,8 @@ class Coordinator {
   // The parts of variables that a rank has, by name.
   const std::map<std::string, VariableShard>& shards(int rank) const { return shards_[rank]; }
   int size() const { return static_cast<int>(clients_.size()); }
+  // "worker:1 (unix:/..., pid 4711)"
+  std::string name(int rank) const { return clients_[rank]->name(); }
 
  private:
   // Calls `call(i)` for every worker, each in a thread of its own.

@@ -1,5 +1,6 @@
 #include "distributed/coordinator.h"
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -39,9 +40,16 @@ class ScriptedClient final : public WorkerClient {
     return absl::OkStatus();
   }
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override { return variables[name]; }
-  absl::Status RunSteps(const std::vector<StepRange>&,
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override {
     wanted_reports = report != nullptr;
+    for (const StepRange& range : ranges) {
+      wanted_values = !range.times_only;
+      StepReport done;
+      done.step = range.first_step;
+      done.waited_seconds = rank_;
+      if (report != nullptr) report(done);
+    }
     return result;
   }
   absl::StatusOr<WorkerTraffic> ReadTraffic() override { return WorkerTraffic{{}, 96 * rank_}; }
@@ -52,6 +60,7 @@ class ScriptedClient final : public WorkerClient {
   std::map<std::string, Tensor> variables;
   absl::Status result;
   bool wanted_reports = false;
+  bool wanted_values = false;
   std::atomic<int> aborts{0};
 
  private:
@@ -97,6 +106,27 @@ TEST_F(CoordinatorTest, OnlyRankZeroReports) {
   ASSERT_TRUE(RunSteps().ok());
   EXPECT_TRUE(clients_[0]->wanted_reports);
   EXPECT_FALSE(clients_[1]->wanted_reports);
+}
+
+TEST_F(CoordinatorTest, WhoObservesHearsOfAllRanksAndOfValuesFromRankZeroAlone) {
+  std::array<std::atomic<int>, 3> observed = {};
+  std::vector<int64_t> reported;
+  const absl::Status status = Coordinator(clients()).RunSteps(
+      {{"train", 4, 1, {}}, {"train", 5, 1, {}}},
+      [&](const StepReport& report) {
+        EXPECT_EQ(observed[0], static_cast<int>(reported.size()) + 1);
+        reported.push_back(report.step);
+      },
+      [&](int rank, const StepReport& report) {
+        EXPECT_EQ(report.waited_seconds, rank);
+        EXPECT_EQ(report.step, 4 + observed[rank]++);
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(reported, (std::vector<int64_t>{4, 5}));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(observed[rank], 2);
+    EXPECT_EQ(clients_[rank]->wanted_values, rank == 0);
+  }
 }
 
 TEST_F(CoordinatorTest, AnErrorAbortsAllWorkersOnceAndNamesTheWorker) {

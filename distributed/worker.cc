@@ -390,7 +390,7 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
     options.step = range.first_step + i;
     options.scalars[kStepInput] = static_cast<double>(options.step + 1);
     const int64_t begin = environment_.clock->MonotonicNanos();
-    std::swap(result.reports, done.values);
+    if (!range.times_only) std::swap(result.reports, done.values);
     absl::Status status = AbortStatus();
     if (status.ok()) status = RunStep(program->second, options, result);
     if (!status.ok()) {
@@ -400,8 +400,10 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
     ++program->second.steps;
     if (range.statistics) ++program->second.timed_steps;
     done.step = options.step;
-    std::swap(result.reports, done.values);
+    if (!range.times_only) std::swap(result.reports, done.values);
     done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
+    done.waited_seconds = result.waited_seconds;
+    done.update_seconds = result.update_seconds;
     if (program->second.input != nullptr) {
       done.input_seconds = program->second.input->TakeSeconds();
     }

@@ -65,6 +65,8 @@ struct StepRange {
   bool check_numerics = false;
   // Times every node (ReadStatistics), which costs two looks at the clock per node.
   bool statistics = false;
+  // Reports say how long steps took, and have no values.
+  bool times_only = false;
 };
 
 // What a rank's steps of a program have taken since it joined.
@@ -81,7 +83,9 @@ struct StepReport {
   int64_t step = 0;
   std::map<std::string, Tensor> values;  // Partition::reports
   double seconds = 0;
-  double input_seconds = 0;  // waiting for data
+  double input_seconds = 0;   // waiting for data
+  double waited_seconds = 0;  // for peers, and in collectives with them
+  double update_seconds = 0;  // computing after the last micro-batch (StepResult::update_seconds)
 };
 
 // Calls are made one at a time, by one thread, except Abort (any thread). Every call has a deadline

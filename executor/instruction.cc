@@ -25,6 +25,37 @@ void AddRounded(int64_t elements, const void* source, void* target, Round round)
 
 }  // namespace
 
+Instruction NewInstruction(const LoweredInstruction& lowered, int total_micro_batches) {
+  Instruction instruction;
+  instruction.code = lowered.code;
+  instruction.info = lowered.info;
+  instruction.micro_batch = lowered.micro_batch;
+  instruction.kernel = lowered.kernel;
+  instruction.handle = lowered.handle;
+  instruction.feed = lowered.feed;
+  if (lowered.code == OpCode::kFill) instruction.filled = lowered.outputs[0];
+  instruction.first = lowered.first;
+  instruction.count = lowered.count;
+  instruction.elements = lowered.elements;
+  instruction.bytes = lowered.bytes;
+  instruction.dtype = lowered.dtype;
+  instruction.region = lowered.region;
+  instruction.wait_signals = lowered.wait_signals;
+  instruction.value_node = lowered.value_node;
+  instruction.operands = lowered.operands;
+  instruction.results = lowered.results;
+  instruction.releases = lowered.releases;
+  instruction.inputs.resize(lowered.inputs.size());
+  instruction.outputs.resize(lowered.outputs.size());
+  if (lowered.code == OpCode::kKernel && lowered.micro_batch >= 0) {
+    instruction.context.micro_batch = lowered.micro_batch;
+    instruction.context.micro_batches = total_micro_batches;
+    instruction.context.first_sample = lowered.first;
+    instruction.context.samples = lowered.count;
+  }
+  return instruction;
+}
+
 absl::Status AddInto(DType dtype, int64_t elements, const void* source, void* target) {
   bool done = false;
   DispatchDType(dtype, [&](auto zero) {

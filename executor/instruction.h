@@ -28,6 +28,7 @@ struct Instruction {
   CopyRegion region;
   int wait_signals = 0;
   bool is_last_before_await = false;  // a signal with nothing to compute after it
+  bool is_beside_compute = false;     // of the communication list
   ValueNode* value_node = nullptr;
   std::vector<ValueOperand> operands;
   std::vector<SlotIndex> results;
@@ -37,6 +38,9 @@ struct Instruction {
   std::vector<std::shared_ptr<Buffer>> staging;
   std::vector<int64_t> staging_bytes;
 };
+
+// As it was lowered, without addresses. `total_micro_batches`: of the step, on all ranks.
+Instruction NewInstruction(const LoweredInstruction& lowered, int total_micro_batches);
 
 // target += source, element by element; float types, float64 and integers.
 absl::Status AddInto(DType dtype, int64_t elements, const void* source, void* target);

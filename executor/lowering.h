@@ -126,6 +126,11 @@ struct LoweredStep {
 absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
                                       const ExecutorEnvironment& environment);
 
+// One line per instruction, stable.
+std::string Describe(const LoweredStep& step);
+// "node 'fill' (ConstantOfShape, int64[1] -> float32[99]) makes 396 of them", or "".
+std::string DescribeLargestValue(const LoweredStep& step);
+
 }  // namespace weft
 
 #endif  // WEFT_EXECUTOR_LOWERING_H_

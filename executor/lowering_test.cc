@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
+#include "platform/testing/fake_clock.h"
 #include "tensor/cpu_device.h"
 #include "tensor/testing/fake_device.h"
 
@@ -41,6 +42,7 @@ class MirrorCommunicator final : public Communicator {
   absl::Status Send(ChannelHandle channel, MessageKey key, const void* data) override {
     const float value = *static_cast<const float*>(data);
     calls.push_back(absl::StrCat("send ", channel, " mb", key.micro_batch, " ", value));
+    if (clock != nullptr) clock->Advance(absl::Seconds(10));
     return absl::OkStatus();
   }
   absl::Status WaitSent(ChannelHandle channel) override {
@@ -64,6 +66,7 @@ class MirrorCommunicator final : public Communicator {
   void Abort(const absl::Status& reason) override { aborted = reason; }
 
   std::vector<std::string> calls;
+  testing::FakeClock* clock = nullptr;  // turned by ten seconds in every send
   std::atomic<int> collectives_run{0};
   absl::Status aborted;
 
@@ -672,6 +675,39 @@ TEST_P(LoweringOnCpuTest, ACollectiveDoesNotChangeAValueThatIsStillRead) {
   const auto result = Run(partition);
   EXPECT_THAT(Report(result, "got_sum_y"), ElementsAre(2, 20));
   EXPECT_THAT(Report(result, "got_z"), ElementsAre(1, 10));
+}
+
+// Each Scale takes a second, each send ten.
+TEST_P(LoweringOnCpuTest, TheResultSaysWhatWaitedAndWhatIsOncePerStep) {
+  testing::FakeClock clock;
+  KernelRegistry kernels;
+  const auto scale = [&clock](const PrepareContext&) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    return MakeKernel([&clock](const KernelContext&) {
+      clock.Advance(absl::Seconds(1));
+      return absl::OkStatus();
+    });
+  };
+  ASSERT_TRUE(kernels.Register(kWeftDomain, "Scale", DeviceKind::kCpu, scale).ok());
+  kernels_ = &kernels;
+  communicator_.clock = &clock;
+  Partition partition = NewPartition(3, [](GraphBuilder& b) {
+    Scaled(b, "y", "x", 2);
+    AddSend(b, "y", 5);
+  });
+  partition.channels = {ChannelOf(5, "y")};
+  AddSum(partition, "y", "sum", 0, 3);
+  ReportSums(partition);
+  ExecutorEnvironment environment = Environment();
+  environment.clock = &clock;
+  auto program = CompileStep(partition, environment);
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (int step = 0; step < 2; ++step) {
+    const auto result = (*program)->Run({});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_DOUBLE_EQ(result->waited_seconds, 30);
+    EXPECT_DOUBLE_EQ(result->update_seconds, 1);
+  }
+  EXPECT_DOUBLE_EQ(static_cast<double>(clock.MonotonicNanos()) * 1e-9, 2 * (3 * 11 + 1));
 }
 
 // The other thread waits for sums that will never come: the step must end all the same.

@@ -25,13 +25,6 @@ namespace {
 // Long enough for any kernel; a stream that takes longer hangs.
 constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
 
-const char* OpCodeName(OpCode code) {
-  constexpr const char* kNames[] = {"kernel",     "fill",  "send",   "wait_sent", "receive",
-                                    "collective", "add",   "copy",   "pack",      "guard",
-                                    "signal",     "await", "values", "take",      "load"};
-  return kNames[static_cast<int>(code)];
-}
-
 // Whether the communicator or the input source touches the operands from the host.
 bool IsHostOperation(OpCode code) {
   return code == OpCode::kFill || code == OpCode::kSend || code == OpCode::kReceive ||
@@ -62,27 +55,30 @@ class CompiledStep final : public StepProgram {
   const ProgramMemory& memory() const override { return memory_; }
   void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
   std::vector<NodeStatistics> statistics() const override;
-  std::string DebugString() const override;
+  std::string DebugString() const override { return Describe(step_); }
 
  private:
   absl::Status BuildStreams();
   void MeasureMemory(const MemoryPlan& plan);
-  Instruction BuildInstruction(const LoweredInstruction& lowered) const;
   int64_t StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const;
   absl::Status AddStaging(Instruction& instruction, const LoweredInstruction& lowered);
   void SetAddresses(Instruction& instruction, const LoweredInstruction& lowered, void* arena) const;
   absl::Status WriteScalars(const StepOptions& options);
   absl::Status Play(const StepOptions& options);
-  absl::Status PlayTimed(const StepOptions& options);
+  absl::Status PlayPart(size_t first, size_t last, const StepOptions& options);
+  absl::Status PlayTimed(size_t first, size_t last, const StepOptions& options);
   absl::Status Execute(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
   absl::Status RunHostOperation(Instruction& instruction, void* const* buffers);
+  absl::Status Communicate(Instruction& instruction, void* const* buffers);
+  // Counts what `wait` takes as waiting for peers. On the compute thread.
+  template <typename Wait>
+  absl::Status Timed(const Wait& wait);
   absl::Status Fill(const Instruction& instruction, void* target);
   absl::Status Guard(const Instruction& instruction, const void* data);
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
-  std::string DescribeLargestValue() const;
   absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
 
@@ -106,6 +102,9 @@ class CompiledStep final : public StepProgram {
   ProgramMemory memory_;
   int64_t current_step_ = 0;
   bool guard_failed_ = false;  // in the current step
+  size_t first_update_ = 0;    // of compute_: after everything that belongs to a micro-batch
+  int64_t waited_nanos_ = 0;   // in the current step; of the compute thread
+  int64_t update_nanos_ = 0;
   bool statistics_enabled_ = false;
   struct Timing {
     int64_t calls = 0;
@@ -114,37 +113,6 @@ class CompiledStep final : public StepProgram {
   std::vector<Timing> timings_;  // by info
   std::unique_ptr<CommunicationThread> communication_;
 };
-
-Instruction CompiledStep::BuildInstruction(const LoweredInstruction& lowered) const {
-  Instruction instruction;
-  instruction.code = lowered.code;
-  instruction.info = lowered.info;
-  instruction.micro_batch = lowered.micro_batch;
-  instruction.kernel = lowered.kernel;
-  instruction.handle = lowered.handle;
-  instruction.feed = lowered.feed;
-  if (lowered.code == OpCode::kFill) instruction.filled = lowered.outputs[0];
-  instruction.first = lowered.first;
-  instruction.count = lowered.count;
-  instruction.elements = lowered.elements;
-  instruction.bytes = lowered.bytes;
-  instruction.dtype = lowered.dtype;
-  instruction.region = lowered.region;
-  instruction.wait_signals = lowered.wait_signals;
-  instruction.value_node = lowered.value_node;
-  instruction.operands = lowered.operands;
-  instruction.results = lowered.results;
-  instruction.releases = lowered.releases;
-  instruction.inputs.resize(lowered.inputs.size());
-  instruction.outputs.resize(lowered.outputs.size());
-  if (lowered.code == OpCode::kKernel && lowered.micro_batch >= 0) {
-    instruction.context.micro_batch = lowered.micro_batch;
-    instruction.context.micro_batches = total_micro_batches_;
-    instruction.context.first_sample = lowered.first;
-    instruction.context.samples = lowered.count;
-  }
-  return instruction;
-}
 
 // A bucket's first slot stands for the whole region.
 int64_t CompiledStep::StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const {
@@ -211,10 +179,14 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   MeasureMemory(plan);
   arena_.Reserve(plan.arena_bytes);
   for (const LoweredInstruction& lowered : step_.compute) {
-    compute_.push_back(BuildInstruction(lowered));
+    compute_.push_back(NewInstruction(lowered, total_micro_batches_));
   }
   for (const LoweredInstruction& lowered : step_.communication) {
-    communication_list_.push_back(BuildInstruction(lowered));
+    communication_list_.push_back(NewInstruction(lowered, total_micro_batches_));
+    communication_list_.back().is_beside_compute = true;
+  }
+  for (size_t i = 0; i < compute_.size(); ++i) {
+    if (compute_[i].micro_batch >= 0) first_update_ = i + 1;
   }
   bool awaited_next = false;
   for (auto instruction = compute_.rbegin(); instruction != compute_.rend(); ++instruction) {
@@ -247,27 +219,10 @@ absl::Status CompiledStep::BuildStreams() {
   return absl::OkStatus();
 }
 
-// "node 'fill' (ConstantOfShape, int64[1] -> float32[99]) makes 396 of them", or "".
-std::string CompiledStep::DescribeLargestValue() const {
-  int64_t largest = 0;
-  const InstructionInfo* maker = nullptr;
-  for (const LoweredInstruction& lowered : step_.compute) {
-    if (lowered.info < 0) continue;
-    for (const BufferIndex buffer : lowered.outputs) {
-      if (step_.buffers.bytes(buffer) <= largest) continue;
-      largest = step_.buffers.bytes(buffer);
-      maker = &step_.infos[lowered.info];
-    }
-  }
-  if (maker == nullptr) return "";
-  return absl::StrCat("node '", maker->node, "' (", maker->op, ", ", maker->shapes, ") makes ",
-                      largest, " of them");
-}
-
 absl::Status CompiledStep::Prepare() {
   const absl::StatusOr<void*> memory = arena_.Memory();
   if (!memory.ok()) {
-    const std::string largest = DescribeLargestValue();
+    const std::string largest = DescribeLargestValue(step_);
     if (largest.empty()) return memory.status();
     return absl::Status(memory.status().code(),
                         absl::StrCat(std::string(memory.status().message()), "; ", largest));
@@ -336,13 +291,13 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
                                                instruction.outputs[0],
                                                static_cast<size_t>(instruction.bytes));
     case OpCode::kWaitSent:
-      return environment_.communicator->WaitSent(instruction.handle);
+      return Timed([&] { return environment_.communicator->WaitSent(instruction.handle); });
     case OpCode::kSignal:
       WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[instruction.handle - 1]));
       communication_->Signal(instruction.handle, /*wake=*/!instruction.is_last_before_await);
       return absl::OkStatus();
     case OpCode::kAwait:
-      return communication_->Await(instruction.handle);
+      return Timed([&] { return communication_->Await(instruction.handle); });
     case OpCode::kFill:
     case OpCode::kSend:
     case OpCode::kReceive:
@@ -384,19 +339,31 @@ absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& strea
 }
 
 absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* const* buffers) {
+  if (instruction.code == OpCode::kFill) return Fill(instruction, buffers[0]);
+  if (instruction.code == OpCode::kGuard) return Guard(instruction, buffers[0]);
+  // What runs beside the compute list keeps it waiting only in kAwait.
+  if (instruction.is_beside_compute) return Communicate(instruction, buffers);
+  return Timed([&] { return Communicate(instruction, buffers); });
+}
+
+absl::Status CompiledStep::Communicate(Instruction& instruction, void* const* buffers) {
+  Communicator& communicator = *environment_.communicator;
   const MessageKey key{current_step_, instruction.micro_batch};
-  switch (instruction.code) {
-    case OpCode::kFill:
-      return Fill(instruction, buffers[0]);
-    case OpCode::kSend:
-      return environment_.communicator->Send(instruction.handle, key, buffers[0]);
-    case OpCode::kReceive:
-      return environment_.communicator->Receive(instruction.handle, key, buffers[0]);
-    case OpCode::kCollective:
-      return environment_.communicator->RunCollective(instruction.handle, key, buffers);
-    default:
-      return Guard(instruction, buffers[0]);
+  if (instruction.code == OpCode::kSend) {
+    return communicator.Send(instruction.handle, key, buffers[0]);
   }
+  if (instruction.code == OpCode::kReceive) {
+    return communicator.Receive(instruction.handle, key, buffers[0]);
+  }
+  return communicator.RunCollective(instruction.handle, key, buffers);
+}
+
+template <typename Wait>
+absl::Status CompiledStep::Timed(const Wait& wait) {
+  const int64_t begin = environment_.clock->MonotonicNanos();
+  absl::Status status = wait();
+  waited_nanos_ += environment_.clock->MonotonicNanos() - begin;
+  return status;
 }
 
 // Writes the rows to `target`, or has their readers read them where they are.
@@ -492,9 +459,21 @@ absl::Status CompiledStep::WriteScalars(const StepOptions& options) {
 }
 
 absl::Status CompiledStep::Play(const StepOptions& options) {
-  if (statistics_enabled_ || options.check_numerics) return PlayTimed(options);
+  WEFT_RETURN_IF_ERROR(PlayPart(0, first_update_, options));
+  const int64_t begin = environment_.clock->MonotonicNanos();
+  const int64_t waited_before = waited_nanos_;
+  absl::Status status = PlayPart(first_update_, compute_.size(), options);
+  if (host_accessible_) {
+    update_nanos_ = environment_.clock->MonotonicNanos() - begin - (waited_nanos_ - waited_before);
+  }
+  return status;
+}
+
+absl::Status CompiledStep::PlayPart(size_t first, size_t last, const StepOptions& options) {
+  if (statistics_enabled_ || options.check_numerics) return PlayTimed(first, last, options);
   Stream& stream = *compute_stream_;
-  for (Instruction& instruction : compute_) {
+  for (size_t i = first; i < last; ++i) {
+    Instruction& instruction = compute_[i];
     if (absl::Status status = Execute(instruction, stream); !status.ok()) [[unlikely]] {
       return Fail(instruction, status);
     }
@@ -502,9 +481,10 @@ absl::Status CompiledStep::Play(const StepOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CompiledStep::PlayTimed(const StepOptions& options) {
+absl::Status CompiledStep::PlayTimed(size_t first, size_t last, const StepOptions& options) {
   Clock& clock = *environment_.clock;
-  for (Instruction& instruction : compute_) {
+  for (size_t i = first; i < last; ++i) {
+    Instruction& instruction = compute_[i];
     const int64_t begin = clock.MonotonicNanos();
     absl::Status status = Execute(instruction, *compute_stream_);
     if (status.ok() && !host_accessible_ && instruction.code != OpCode::kAwait) {
@@ -561,6 +541,7 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
   WEFT_RETURN_IF_ERROR(Prepare());
   current_step_ = options.step;
   guard_failed_ = false;
+  waited_nanos_ = update_nanos_ = 0;
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
   WEFT_RETURN_IF_ERROR(PlaceReports(result));
   if (communication_ != nullptr) communication_->StartStep();
@@ -573,10 +554,12 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
     if (communication_ != nullptr) communication_->CancelStep();
   }
   if (communication_ != nullptr) {
-    absl::Status communicated = communication_->FinishStep();
+    absl::Status communicated = Timed([this] { return communication_->FinishStep(); });
     if (status.ok()) status = communicated;
   }
   if (status.ok()) status = ReadReports(result);
+  result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;
+  result.update_seconds = static_cast<double>(update_nanos_) * 1e-9;
   slots_.Reset(step_.slots);  // lets go of what the step made
   return status;
 }
@@ -588,26 +571,6 @@ std::vector<NodeStatistics> CompiledStep::statistics() const {
     result.push_back({info.node, info.op, info.phase, timings_[i].calls, timings_[i].nanoseconds});
   }
   return result;
-}
-
-std::string CompiledStep::DebugString() const {
-  std::string text;
-  const auto append = [&](const char* list, const std::vector<LoweredInstruction>& instructions) {
-    absl::StrAppend(&text, list, ":\n");
-    for (const LoweredInstruction& instruction : instructions) {
-      absl::StrAppend(&text, "  ", OpCodeName(instruction.code));
-      if (instruction.info >= 0) {
-        absl::StrAppend(&text, " ", step_.infos[instruction.info].node, " (",
-                        step_.infos[instruction.info].op, ")");
-      }
-      if (instruction.micro_batch >= 0) absl::StrAppend(&text, " mb", instruction.micro_batch);
-      if (instruction.handle >= 0) absl::StrAppend(&text, " #", instruction.handle);
-      absl::StrAppend(&text, "\n");
-    }
-  };
-  append("compute", step_.compute);
-  if (!step_.communication.empty()) append("communication", step_.communication);
-  return text;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
     Warn(step, folder.status());
     return std::string();
   }
-  pending_ = Pending{step, *folder, loop};
+  pending_ = Pending{step, *folder, job_.plan, loop};
   return *std::move(folder);
 }
 
@@ -124,6 +124,7 @@ absl::StatusOr<CheckpointIndex> Checkpointer::IndexOf(
   CheckpointIndex index;
   index.step = pending_->step;
   index.job = job_;
+  index.job.plan = pending_->plan;
   index.loop = pending_->loop;
   std::map<std::string, CheckpointTensor> tensors;
   for (size_t i = 0; i < writes.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,8 @@ class Checkpointer {
   std::optional<int64_t> Due(int64_t done, int64_t end);
   int64_t DueAfter(int64_t step) const;
   int64_t last_step() const { return last_step_; }
+  // Checkpoints that are begun from now on are of this plan (CheckpointJob::plan).
+  void set_plan(std::string plan) { job_.plan = std::move(plan); }
 
   // The folder for StepRange::checkpoint, for the state after `step` steps; waits until the one
   // before is written. "" when that cannot be, after a warning. `loop` goes into the index.
@@ -68,6 +71,7 @@ class Checkpointer {
   struct Pending {
     int64_t step = 0;
     std::string folder;
+    std::string plan;
     std::map<std::string, double> loop;
     bool committing = false;
     int64_t bytes = 0;
@@ -87,7 +91,7 @@ class Checkpointer {
   void Warn(int64_t step, const absl::Status& status);
 
   CheckpointStore& store_;
-  const CheckpointJob job_;
+  CheckpointJob job_;
   const CheckpointOptions options_;
   Clock& clock_;
   const std::function<void(const std::string&)> warn_;

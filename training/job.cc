@@ -119,6 +119,18 @@ absl::Status AddPrograms(PreparedJob& job, const Graph& model, const Graph* grap
   return absl::OkStatus();
 }
 
+// Borrows the arguments.
+GraphOfLength TrainingGraphs(const Graph& model, const TrainingSpec& training,
+                             const DataSet& data_set) {
+  return [&model, &data_set, training](int64_t length) -> absl::StatusOr<Graph> {
+    Graph bound = model.Clone();
+    WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTrainingGraph(bound, training));
+    WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
+    return graph;
+  };
+}
+
 absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const DataSet& data) {
   Plan plan = spec.plan;
   if (spec.drop_absent_names) DropAbsentNames(graph, plan);
@@ -269,18 +281,10 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
                                             std::shared_ptr<const DataSet> data) {
   PreparedJob job;
   job.data = std::move(data);
-  const auto graph_of = [&](const TrainingSpec& of_step) {
-    return [&model, &data_set = *job.data, of_step](int64_t length) -> absl::StatusOr<Graph> {
-      Graph bound = model.Clone();
-      WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
-      WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTrainingGraph(bound, of_step));
-      WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
-      return graph;
-    };
-  };
   TrainingSpec plain = training;
   plain.report_gradients = false;
-  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(plain)(0));
+  const GraphOfLength graph_of = TrainingGraphs(model, plain, *job.data);
+  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
   if (training.own_algorithm && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
@@ -291,12 +295,12 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
         "another optimizer"));
   }
   WEFT_RETURN_IF_ERROR(
-      AddPrograms(job, model, &job.graph, graph_of(plain), "train", /*training=*/true));
+      AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
   job.step_factor = costs.StepFactor(job.plan);
   if (training.report_gradients) {
-    const auto reporting = graph_of(training);
+    const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
     WEFT_RETURN_IF_ERROR(
         AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true));
@@ -342,6 +346,22 @@ absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training,
                         PrepareEvaluation(measured, loss, metrics, within, std::move(data)));
   WEFT_RETURN_IF_ERROR(CheckSharedVariables(training, job));
   return job;
+}
+
+absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job,
+                                                          const Graph& model,
+                                                          const TrainingSpec& training,
+                                                          const Plan& plan,
+                                                          const std::string& kind) {
+  TrainingSpec plain = training;
+  plain.report_gradients = false;
+  PreparedJob other;
+  other.data = job.data;
+  other.plan = plan;
+  WEFT_RETURN_IF_ERROR(AddPrograms(other, model, &job.graph,
+                                   TrainingGraphs(model, plain, *job.data), kind,
+                                   /*training=*/true));
+  return std::move(other.programs);
 }
 
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,

@@ -59,6 +59,9 @@ struct JobSpec {
 // the cluster spec's figures say, corrected by the ledger. Searches and predictions use the same.
 absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest);
 
+// The kind of a training job's programs, as PrepareTraining names them.
+inline constexpr char kTrainingSteps[] = "train";
+
 // One kind of step and what every rank runs in it.
 struct JobProgram {
   // "train/128" or "train/128x64": kind, samples of the global batch, length of padded inputs.
@@ -102,6 +105,14 @@ absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training,
                                                     const JobSpec& spec,
                                                     std::shared_ptr<const DataSet> data,
                                                     bool averages = false);
+
+// The programs of a training job's steps under another plan of its mesh, by the names `kind`/SHAPE.
+// `model` and `training` are what the job was prepared from.
+absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job,
+                                                          const Graph& model,
+                                                          const TrainingSpec& training,
+                                                          const Plan& plan,
+                                                          const std::string& kind);
 
 // The runs of equal steps that cover [first, last), for programs named `kind`/SHAPE.
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "platform/mutex.h"
 #include "platform/status_macros.h"
 #include "training/loss_scale.h"
 #include "training/metric.h"
@@ -31,12 +32,13 @@ double ScalarOf(const StepReport& report, const std::string& name) {
 }
 
 TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
-  TrainProgress progress = {report.step,
-                            ScalarOf(report, kLossOutput),
-                            data.batch_of(report.step),
-                            data.length_of(report.step),
-                            report.seconds,
-                            report.input_seconds};
+  TrainProgress progress;
+  progress.step = report.step;
+  progress.loss = ScalarOf(report, kLossOutput);
+  progress.samples = data.batch_of(report.step);
+  progress.length = data.length_of(report.step);
+  progress.seconds = report.seconds;
+  progress.input_seconds = report.input_seconds;
   progress.loss_scale = ScalarOf(report, kLossScaleOutput);
   progress.skipped_steps = static_cast<int64_t>(ScalarOf(report, kSkippedStepsOutput));
   return progress;
@@ -75,10 +77,11 @@ class Loop {
   // A range without steps that saves the state as it is.
   StepRange Snapshot(const std::string& folder) const;
   absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
+  absl::Status RunRanges(const std::vector<StepRange>& ranges);
   absl::Status CallHooks();
   absl::Status SaveLast();
   std::map<std::string, double> HookState() const;
-  void Take(const StepReport& report);
+  void Take(const StepReport& report, const std::string& program);
 
   Coordinator& coordinator_;
   const PreparedJob& job_;
@@ -87,6 +90,9 @@ class Loop {
   Clock& clock_;
   int64_t done_;  // steps
   int64_t stretch_ = 1;
+  std::string kind_ = kTrainingSteps;  // of the programs that steps run
+  // Held while somebody outside is told of a step.
+  Mutex mutex_;
   TrainResult result_;
 };
 
@@ -99,7 +105,7 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
   const int64_t after = timed + options_.timed_steps;
   const auto add = [&](int64_t from, int64_t to, bool statistics) {
     from = std::max({from, first, reporting});
-    for (StepRange& range : StepRanges(*job_.data, "train", from, std::min(to, last), scalars)) {
+    for (StepRange& range : StepRanges(*job_.data, kind_, from, std::min(to, last), scalars)) {
       range.statistics = statistics;
       ranges.push_back(std::move(range));
     }
@@ -113,7 +119,8 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
 
 int64_t Loop::StretchEnd() const {
   // Workers wait for each other where a stretch ends, so there is only one where none need end.
-  const bool may_end = options_.stop != nullptr || options_.checkpointer != nullptr;
+  const bool may_end =
+      options_.stop != nullptr || options_.checkpointer != nullptr || options_.watch != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
   return end;
@@ -149,8 +156,9 @@ absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
   return ranges;
 }
 
-void Loop::Take(const StepReport& report) {
+void Loop::Take(const StepReport& report, const std::string& program) {
   TrainProgress done = ProgressOf(report, *job_.data);
+  done.program = program;
   done.learning_rate = options_.learning_rate;
   result_.last_loss = done.loss;
   result_.loss_scale = done.loss_scale;
@@ -163,10 +171,23 @@ void Loop::Take(const StepReport& report) {
   progress_(done);
 }
 
+absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
+  auto range = ranges.begin();
+  const auto report = [&](const StepReport& done) {
+    while (range->first_step + range->count <= done.step) ++range;
+    MutexLock lock(mutex_);
+    Take(done, range->program);
+  };
+  if (options_.watch == nullptr) return coordinator_.RunSteps(ranges, report);
+  return coordinator_.RunSteps(ranges, report, [this](int rank, const StepReport& done) {
+    MutexLock lock(mutex_);
+    options_.watch->Observe(rank, done);
+  });
+}
+
 absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
   const int64_t begin = clock_.MonotonicNanos();
-  WEFT_RETURN_IF_ERROR(
-      coordinator_.RunSteps(ranges, [this](const StepReport& report) { Take(report); }));
+  WEFT_RETURN_IF_ERROR(RunRanges(ranges));
   const int64_t steps = end - done_;
   const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
   const double fitting = seconds > 0 ? static_cast<double>(steps) * kStretchSeconds / seconds : 0;
@@ -201,6 +222,9 @@ absl::StatusOr<TrainResult> Loop::Run() {
     if (options_.stop != nullptr && options_.stop()) {
       result_.stopped = true;
       break;
+    }
+    if (options_.watch != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(kind_, options_.watch->ChooseProgram(coordinator_, done_));
     }
     int64_t end = StretchEnd();
     WEFT_ASSIGN_OR_RETURN(const std::vector<StepRange> ranges, StretchRanges(end));

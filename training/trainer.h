@@ -28,6 +28,18 @@ class LoopHook {
   virtual void SaveState(std::map<std::string, double>&) const {}
 };
 
+// Watches what steps take on the ranks, and may have them run by other programs.
+class StepWatch {
+ public:
+  virtual ~StepWatch() = default;
+  // What a step has taken on a rank: each rank's in order, from several threads, one at a time and
+  // not while progress is told. Those of rank 0 have values.
+  virtual void Observe(int rank, const StepReport& report) = 0;
+  // Called by the loop's thread while no step runs; may add programs to the workers. The kind of
+  // those that run from here on, with `step` steps done: "train" for programs named train/SHAPE.
+  virtual absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) = 0;
+};
+
 struct TrainOptions {
   double learning_rate = 0.01;
   int64_t steps = 0;  // at which the run ends, those before a resume included
@@ -40,6 +52,7 @@ struct TrainOptions {
   // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
   Checkpointer* checkpointer = nullptr;
   std::vector<LoopHook*> hooks = {};  // borrowed
+  StepWatch* watch = nullptr;         // borrowed; null: nobody watches
   // Asked between stretches of half a second, or of a step that takes longer; true ends the run.
   std::function<bool()> stop = nullptr;
   Clock* clock = nullptr;  // null: the machine's
@@ -47,6 +60,7 @@ struct TrainOptions {
 
 struct TrainProgress {
   int64_t step = 0;     // 0-based, just done
+  std::string program;  // that it ran, on all workers
   double loss = 0;      // of its batch, before its update
   int64_t samples = 0;  // of its batch
   int64_t length = 0;   // that its padded inputs had, where they have several

@@ -119,6 +119,7 @@ rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
     out.set_count(range.count);
     for (const auto& [name, value] : range.scalars) (*out.mutable_scalars())[name] = value;
     out.set_checkpoint(range.checkpoint);
+    out.set_times_only(range.times_only);
     out.set_check_numerics(range.check_numerics);
     out.set_statistics(range.statistics);
   }
@@ -134,6 +135,7 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
     range.count = in.count();
     range.scalars = {in.scalars().begin(), in.scalars().end()};
     range.checkpoint = in.checkpoint();
+    range.times_only = in.times_only();
     range.check_numerics = in.check_numerics();
     range.statistics = in.statistics();
     ranges.push_back(std::move(range));
@@ -144,6 +146,8 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
 void Encode(const StepReport& report, rpc::StepReport& message) {
   message.set_step(report.step);
   message.set_seconds(report.seconds);
+  message.set_waited_seconds(report.waited_seconds);
+  message.set_update_seconds(report.update_seconds);
   message.set_input_seconds(report.input_seconds);
   for (const auto& [name, tensor] : report.values) {
     rpc::ReportedValue& value = *message.add_values();
@@ -157,6 +161,8 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {
   StepReport report;
   report.step = message.step();
   report.seconds = message.seconds();
+  report.waited_seconds = message.waited_seconds();
+  report.update_seconds = message.update_seconds();
   report.input_seconds = message.input_seconds();
   for (const rpc::ReportedValue& value : message.values()) {
     WEFT_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(value.type()));

@@ -25,12 +25,28 @@ namespace {
 
 // Whether both compute the same sums in the same order.
 bool SameBits(const Plan& a, const Plan& b) {
-  return a.mesh == b.mesh && a.micro_batches == b.micro_batches && a.shares == b.shares &&
+  const bool same_parts = a.shares == b.shares || (a.strict && b.strict);
+  return a.mesh == b.mesh && a.micro_batches == b.micro_batches && same_parts &&
          a.reduction == b.reduction && a.strict == b.strict &&
          a.threads_per_worker == b.threads_per_worker && a.zero == b.zero &&
          a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule && a.chunks == b.chunks &&
          a.stages == b.stages && a.recompute == b.recompute &&
          a.tensor_shardings == b.tensor_shardings;
+}
+
+// The shares that a job of this plan has come to, unless others are asked for.
+void AdoptShares(const Plan& saved, bool keep_micro_batches, Plan& plan) {
+  const bool fits = plan.mesh == Mesh() || plan.mesh == saved.mesh;
+  if (saved.shares.empty() || !plan.shares.empty() || !fits) return;
+  plan.mesh = saved.mesh;
+  plan.shares = saved.shares;
+  if (!plan.strict && !keep_micro_batches) plan.micro_batches = saved.micro_batches;
+}
+
+// "dp=2 x tp=1 x pp=1, shares 3:1".
+std::string PlanText(const Plan& plan) {
+  return absl::StrCat(plan.mesh.ToString(), plan.shares.empty() ? "" : ", shares ",
+                      absl::StrJoin(plan.shares, ":"));
 }
 
 double PercentOf(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -99,6 +115,7 @@ void JobLoop::AdoptPlan(JobSpec& spec) const {
       spec.plan.micro_batches = given.micro_batches;
     }
   }
+  if (flags_.rebalances()) AdoptShares(*saved, spec.search.keep_micro_batches, spec.plan);
   for (WorkerSpec& worker : spec.cluster.workers) worker.threads = saved->threads_per_worker;
   spec.plan.threads_per_worker = saved->threads_per_worker;
 }
@@ -140,8 +157,8 @@ absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& j
   }
   const auto plan = ParsePlanFile(saved.plan, "the checkpoint's plan");
   if (plan.ok() && SameBits(*plan, job.plan)) return absl::OkStatus();
-  Note(absl::StrCat("note: the checkpoint's plan was ", plan.ok() ? plan->mesh.ToString() : "other",
-                    ", this one is ", job.plan.mesh.ToString(),
+  Note(absl::StrCat("note: the checkpoint's plan was ", plan.ok() ? PlanText(*plan) : "other",
+                    ", this one is ", PlanText(job.plan),
                     job.plan.strict ? "" : ": sums may round otherwise"));
   return absl::OkStatus();
 }
@@ -175,6 +192,16 @@ void JobLoop::AddTo(TrainOptions& options) {
   options.check_numerics = flags_.check_numerics();
   if (checkpointer_.has_value()) options.checkpointer = &*checkpointer_;
   if (periodic_.has_value()) options.hooks.push_back(&*periodic_);
+}
+
+RebalancerOptions JobLoop::Rebalancing() {
+  RebalancerOptions options;
+  options.moves = flags_.rebalances();
+  options.say = [this](const std::string& line) { Note(line); };
+  options.on_plan = [this](const Plan& plan) {
+    if (checkpointer_.has_value()) checkpointer_->set_plan(PlanToYaml(plan));
+  };
+  return options;
 }
 
 int64_t JobLoop::first_step() const {

@@ -22,6 +22,7 @@
 #include "training/checkpointer.h"
 #include "training/job.h"
 #include "training/periodic_evaluation.h"
+#include "training/rebalancer.h"
 #include "training/trainer.h"
 
 namespace weft {
@@ -34,7 +35,8 @@ class JobLoop {
 
   // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole.
   absl::Status OpenFolder();
-  // Takes what can change bits, and was left open, from the checkpoint's plan.
+  // Takes what can change bits, and was left open, from the checkpoint's plan; with --rebalance the
+  // shares too, which the job had come to.
   void AdoptPlan(JobSpec& spec) const;
   // Prepares the evaluation within the job.
   absl::Status PrepareEvaluation(const ImportedModel& model, const LossSpec& loss,
@@ -50,6 +52,9 @@ class JobLoop {
   absl::Status Begin(Coordinator& coordinator, const TrainedModel& model, const PreparedJob& job,
                      const LossSpec& loss, std::function<void()> before_text);
   void AddTo(TrainOptions& options);
+  // What is said of slow workers goes to the console, and a plan with other shares into the
+  // checkpoints. From Begin on.
+  RebalancerOptions Rebalancing();
   // Is told of each evaluation. Before Begin.
   void set_listener(std::function<void(const Measurement&)> listener) {
     listener_ = std::move(listener);

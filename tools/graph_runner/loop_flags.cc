@@ -88,6 +88,10 @@ void LoopFlags::Add(CLI::App& app) {
                  ->check(AtLeastOne));
   evaluation(app.add_option("--best", best_output_, "the model with the best first metric")
                  ->type_name("OUT.onnx"));
+  app.add_flag("--rebalance", rebalance_,
+               "give a replica whose workers become slower fewer of the micro-batches, between two "
+               "steps; --micro-batches says how finely they can be parted")
+      ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
                "look for NaN and infinity in what every node makes, in every step; slow")
       ->group("results");

@@ -45,6 +45,7 @@ class LoopFlags {
   bool evaluates() const { return !eval_every_.empty(); }
   bool evaluates_averages() const { return eval_averages_; }
   bool check_numerics() const { return check_numerics_; }
+  bool rebalances() const { return rebalance_; }
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -74,6 +75,7 @@ class LoopFlags {
   int64_t patience_ = 0;
   std::string best_output_;
   bool check_numerics_ = false;
+  bool rebalance_ = false;
 };
 
 }  // namespace weft

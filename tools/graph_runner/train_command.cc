@@ -27,6 +27,7 @@
 #include "tools/graph_runner/worker_group.h"
 #include "training/job_search.h"
 #include "training/prediction_record.h"
+#include "training/rebalancer.h"
 #include "training/records/tensorboard_writer.h"
 #include "training/traffic_comparison.h"
 #include "training/trainer.h"
@@ -63,8 +64,8 @@ class TrainCommand final : public Command {
   }
   std::vector<std::string> examples() const override {
     return {"graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 3 -o out.onnx",
-            "graph_runner train m.onnx --data x=x.gz --labels y.gz --optimizer adam --local 2 "
-            "--steps 99",
+            "graph_runner train m.onnx --data x=x.gz --labels y.gz --steps 99 --local 2 "
+            "--strict --rebalance",
             "graph_runner train m.onnx --data x=x.npy --labels y.npy --epochs 9 "
             "--checkpoint saved --resume"};
   }
@@ -134,7 +135,7 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(loop.OpenFolder());
     spec.checkpoints = loop_flags_.saves();
     loop.AdoptPlan(spec);
-    WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, training, spec, data));
+    WEFT_ASSIGN_OR_RETURN(PreparedJob job, Prepare(model, training, spec, data));
     std::map<std::string, std::string> given = LoopFlags::GivenFlags(*app_);
     if (training.schedule.needs_total()) {
       given["--schedule-steps"] = absl::StrCat(training.schedule.total);
@@ -262,6 +263,10 @@ class TrainCommand final : public Command {
                  << job.plan.micro_batches << " micro-batches, " << job.plan.threads_per_worker
                  << " threads per worker" << (job.plan.strict ? ", strict\n" : "\n")
                  << Printable(ReplicationText(job.plan, job.programs.front().partitions));
+    if (loop_flags_.rebalances()) {
+      const std::string why = Rebalancer::WhyNothingMoves(job.plan);
+      if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
+    }
     for (const std::string& note : job.notes) *console.err << "note   " << Printable(note) << "\n";
     *console.err << std::flush;
   }
@@ -279,7 +284,7 @@ class TrainCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> TrainAndSave(const TrainedModel& model, const TrainingSpec& training,
-                                        const PreparedJob& job, JobLoop& loop, WorkerGroup& workers,
+                                        PreparedJob& job, JobLoop& loop, WorkerGroup& workers,
                                         MetricsFile* metrics, TensorBoardWriter* board,
                                         Console& console) const {
     TrainOptions options;
@@ -302,7 +307,14 @@ class TrainCommand final : public Command {
                                           [&progress] { progress.Finish(); });
     if (!begun.ok()) return workers.Explain(begun);
     loop.AddTo(options);
-    const std::map<BatchShape, int64_t> sent = SentBytes(job);
+    Rebalancer rebalancer(
+        job, workers.coordinator(),
+        [&](const Plan& plan, const std::string& kind) {
+          return PartitionTraining(job, model.imported.graph, training, plan, kind);
+        },
+        loop.Rebalancing());
+    if (workers.coordinator().size() > 1) options.watch = &rebalancer;
+    std::map<std::string, int64_t> sent = SentBytes(job);
     StepTimes times(job.programs.front().shape);
     double step_seconds = 0;  // of all steps
     const auto result = Train(workers.coordinator(), job, options, [&](const TrainProgress& done) {
@@ -312,11 +324,12 @@ class TrainCommand final : public Command {
       progress.Step(done.step, done.loss, done.samples);
       step_seconds += done.seconds;
       if (metrics == nullptr) return;
+      // A program that has come since.
+      if (!sent.contains(done.program)) sent = SentBytes(job);
       const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
-      metrics->Add({done.step, done.loss,
-                    done.learning_rate * RateFactor(training.schedule, done.step), rate,
-                    done.input_seconds, sent.at({done.samples, done.length}), done.loss_scale,
-                    done.skipped_steps});
+      metrics->Add(
+          {done.step, done.loss, done.learning_rate * RateFactor(training.schedule, done.step),
+           rate, done.input_seconds, sent.at(done.program), done.loss_scale, done.skipped_steps});
     });
     progress.Finish();
     absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
@@ -328,10 +341,14 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
     ReportMemory(*result, workers.coordinator().memory(), console);
     *console.err << stall.Text();
-    WEFT_RETURN_IF_ERROR(
-        WithExitCode(Record(job, times, *result, *traffic, workers, console), ExitCode::kDisk));
+    if (rebalancer.moves() == 0) {
+      WEFT_RETURN_IF_ERROR(
+          WithExitCode(Record(job, times, *result, *traffic, workers, console), ExitCode::kDisk));
+    } else {
+      *console.err << "step   not compared with its prediction: micro-batches have moved\n";
+    }
     const int64_t steps = result->steps - options.first_step;
-    Report(*result, workers.coordinator().memory(), *traffic, stall, loop,
+    Report(*result, workers.coordinator().memory(), *traffic, stall, loop, rebalancer,
            step_seconds / static_cast<double>(std::max<int64_t>(steps, 1)), progress, console);
     if (!result->stopped) return ExitCode::kOk;
     *console.err << "stopped by " << signals.name() << " after step " << result->steps << " of "
@@ -359,16 +376,16 @@ class TrainCommand final : public Command {
     return file->Close();
   }
 
-  // What all workers send in a training step, by its shape.
-  static std::map<BatchShape, int64_t> SentBytes(const PreparedJob& job) {
-    std::map<BatchShape, int64_t> sent;
+  // What all workers send in a step, by program.
+  static std::map<std::string, int64_t> SentBytes(const PreparedJob& job) {
+    std::map<std::string, int64_t> sent;
     for (const JobProgram& program : job.programs) {
       int64_t bytes = 0;
       for (const Partition& partition : program.partitions) {
         const auto summary = Summarize(partition);
         if (summary.ok()) bytes += summary->sent_bytes;
       }
-      sent.try_emplace(program.shape, bytes);
+      sent[program.name] = bytes;
     }
     return sent;
   }
@@ -423,7 +440,8 @@ class TrainCommand final : public Command {
 
   void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
               const std::vector<RankTraffic>& traffic, const InputStall& stall, const JobLoop& loop,
-              double step_seconds, const ProgressLine& progress, Console& console) const {
+              const Rebalancer& rebalancer, double step_seconds, const ProgressLine& progress,
+              Console& console) const {
     if (format_ == "json") {
       nlohmann::ordered_json report = {{"steps", result.steps},
                                        {"last_loss", result.last_loss},
@@ -437,6 +455,7 @@ class TrainCommand final : public Command {
                                        {"sent", SentJson(traffic)}};
       if (!result.end.empty()) report["ended"] = result.end;
       if (result.stopped) report["stopped"] = true;
+      if (rebalancer.moves() > 0) report["shares"] = rebalancer.plan().shares;
       if (result.loss_scale > 0) {
         report["loss_scale"] = result.loss_scale;
         report["skipped_steps"] = result.skipped_steps;
