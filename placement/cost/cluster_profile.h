@@ -83,6 +83,9 @@ struct LinkProfile {
   double bytes_per_second = 0;  // of one stream of messages, the others silent
   // Of each of both directions while both are busy, as in collectives; 0 = the same.
   double exchange_bytes_per_second = 0;
+  // Of the time that a collective takes beside computing, what computing does not get: 0 where
+  // others move the bytes, 1 where the same cores do.
+  double contention = 0;
   // What a thread spends on a message, whatever its size, in Send and in Receive.
   double send_seconds = 0;
   double receive_seconds = 0;

@@ -116,6 +116,7 @@ ClusterProfile MeasuredProfile() {
   // Six digits are enough for these.
   profile.within_host.bytes_per_second = 2.5e9;
   profile.within_host.exchange_bytes_per_second = 1e9;
+  profile.within_host.contention = 0.75;
   profile.between_hosts.bytes_per_second = 1.175e9;
   LinkProfile link = profile.between_hosts;
   link.rails = 2;
@@ -147,6 +148,7 @@ TEST(ProfileFileTest, ErrorsSayWhere) {
   EXPECT_THAT(error("hosts: [0, 0]", "hosts: [0]"), HasSubstr("2 workers and 1 hosts of workers"));
   EXPECT_THAT(error("within: \"*\"", "within: 3"), HasSubstr("one within '*'"));
   EXPECT_THAT(error("rate: ", "rates: "), HasSubstr("rates"));
+  EXPECT_THAT(error("contention: 0.75", "contention: 1.5"), HasSubstr("at most 1"));
 }
 
 }  // namespace

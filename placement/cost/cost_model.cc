@@ -156,7 +156,8 @@ double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int thr
 
 LinkCost CostModel::Link(int from_worker, int to_worker) const {
   const LinkProfile& link = profile_->link(from_worker, to_worker);
-  return {link.latency_seconds, link.bytes_per_second, link.send_seconds, link.receive_seconds};
+  return {link.latency_seconds, link.bytes_per_second, link.send_seconds, link.receive_seconds,
+          link.contention};
 }
 
 double CostModel::StepFactor(const Plan& plan) const {

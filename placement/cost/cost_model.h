@@ -30,6 +30,7 @@ struct LinkCost {
   double bytes_per_second = 0;  // in addition
   double send_seconds = 0;      // busy in Send, per message
   double receive_seconds = 0;   // busy in Receive, per message that has come
+  double contention = 0;        // LinkProfile::contention
   double MessageSeconds(double bytes) const { return latency_seconds + bytes / bytes_per_second; }
 };
 

@@ -69,6 +69,7 @@ void AppendLink(const std::string& ends, const LinkProfile& link, std::string& t
   absl::StrAppend(&text, "  - {", ends, ", latency: ", Number(link.latency_seconds),
                   ", rate: ", Number(link.bytes_per_second));
   for (const auto& [key, value] : {std::pair("exchange", link.exchange_bytes_per_second),
+                                   {"contention", link.contention},
                                    {"send", link.send_seconds},
                                    {"receive", link.receive_seconds}}) {
     if (value > 0) absl::StrAppend(&text, ", ", key, ": ", Number(value));
@@ -221,17 +222,19 @@ class ProfileReader {
     WEFT_ASSIGN_OR_RETURN(const YamlMap map,
                           YamlMap::Read(source_, node, "a link",
                                         {"within", "from", "to", "latency", "rate", "exchange",
-                                         "send", "receive", "rails", "source"}));
+                                         "contention", "send", "receive", "rails", "source"}));
     LinkProfile link;
     WEFT_RETURN_IF_ERROR(map.Text("source", link.source));
     WEFT_RETURN_IF_ERROR(map.Int("rails", 1, kMaxIndex, link.rails));
     for (const auto& [key, value] : {std::pair("latency", &link.latency_seconds),
                                      {"rate", &link.bytes_per_second},
                                      {"exchange", &link.exchange_bytes_per_second},
+                                     {"contention", &link.contention},
                                      {"send", &link.send_seconds},
                                      {"receive", &link.receive_seconds}}) {
       WEFT_RETURN_IF_ERROR(ReadPositive(map, key, *value));
     }
+    if (link.contention > 1) return map.KeyError("contention", "it is a share, at most 1");
     if (!(link.bytes_per_second > 0)) {
       return source_.Error(node, "a link needs a positive 'rate' in bytes per second");
     }

@@ -157,8 +157,11 @@ absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node
     made.member_bytes.push_back(member.sent_bytes());
     for (const CollectiveStep& step : member.schedule.steps) {
       if (step.kind != CollectiveStep::Kind::kSend) continue;
-      link_bytes[LinkOf(workers[m], workers[static_cast<size_t>(step.peer)])] +=
-          DTypeBytes(member.dtype, step.source.count);
+      const int peer = workers[static_cast<size_t>(step.peer)];
+      if (beside) {
+        made.contention = std::max(made.contention, costs_.Link(workers[m], peer).contention);
+      }
+      link_bytes[LinkOf(workers[m], peer)] += DTypeBytes(member.dtype, step.source.count);
     }
     members.push_back(std::move(member));
   }

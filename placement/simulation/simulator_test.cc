@@ -207,6 +207,25 @@ TEST(SimulatorTest, JobsRunBesideTheComputeStreamOneAfterTheOther) {
   EXPECT_DOUBLE_EQ(simulation.ranks[0].bubble, 0);
 }
 
+TEST(SimulatorTest, ComputingAndACollectiveBesideItShareTheCores) {
+  const auto play = [](double seconds, double contention, int nodes) {
+    StepSegment segment = {Instruction::Signal(1)};
+    for (int i = 0; i < nodes; ++i) segment.push_back(Instruction::Compute(seconds / nodes));
+    StepModel model = OneAction({segment, segment}, {{0, 1}});
+    AddCollective(model, "sum", 5);
+    model.collectives[0].contention = contention;
+    return Simulate(model);
+  };
+  for (const int nodes : {1, 20}) {
+    EXPECT_NEAR(play(20, 0, nodes).step_seconds, 20, kRounding);
+    EXPECT_NEAR(play(20, 1, nodes).step_seconds, 25, kRounding);
+    EXPECT_NEAR(play(20, 0.5, nodes).step_seconds, 22.5, kRounding);
+    // Computing ends first.
+    EXPECT_NEAR(play(2, 0.5, nodes).step_seconds, 6, kRounding);
+    EXPECT_NEAR(play(2, 0.5, nodes).ranks[0].compute, 3, kRounding);
+  }
+}
+
 TEST(SimulatorTest, WaitingForAJobsMembersIsBubble) {
   StepModel model = Overlapping();
   model.ranks[1].slow_down = 2;  // comes to its signal at 2 s, to its wait at 6 s

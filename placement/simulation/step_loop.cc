@@ -108,6 +108,15 @@ void StepLoop::Handle(const PendingEvent& event) {
       Advance(index);
       break;
     case Event::kInstructionEnds:
+      if (state.computing_owed > 0) {
+        const double owed = std::exchange(state.computing_owed, 0);
+        record_.AddCompute(index, owed);
+        // A collective that still runs does so for as much longer.
+        state.computes_until += owed;
+        state.collective_until += owed;
+        queue_.Add(now_ + owed, Event::kInstructionEnds, index);
+        break;
+      }
       EndInstruction(index);
       break;
     case Event::kSent:
@@ -223,7 +232,12 @@ bool StepLoop::Begin(int32_t rank, const StepInstruction& instruction) {
 bool StepLoop::BeginCompute(int32_t rank, const StepInstruction& instruction) {
   if (instruction.seconds == 0) return true;
   const double usual = instruction.seconds * model_.ranks[rank].slow_down;
-  const double end = ranks_[rank].speed.EndOf(now_, usual);
+  RankState& state = ranks_[rank];
+  const double end = state.speed.EndOf(now_, usual);
+  state.computes_until = end;
+  if (state.collective_until > now_) {
+    Contend(rank, state.job_waiting.on, std::min(end, state.collective_until) - now_);
+  }
   record_.AddCompute(rank, end - now_);
   queue_.Add(end, Event::kInstructionEnds, rank);
   return false;
@@ -381,6 +395,21 @@ double StepLoop::CollectiveSeconds(int32_t collective) const {
   return model_.collectives[collective].seconds * factor;
 }
 
+void StepLoop::Contend(int32_t rank, int32_t collective, double seconds) {
+  const double owed = model_.collectives[collective].contention * seconds;
+  ranks_[rank].computing_owed += owed;
+  ranks_[rank].collective_owed += owed;
+}
+
+bool StepLoop::RunsOn(int32_t collective) {
+  double owed = 0;
+  for (const int32_t member : model_.collectives[collective].members) {
+    owed = std::max(owed, std::exchange(ranks_[member].collective_owed, 0));
+  }
+  if (owed > 0) queue_.Add(now_ + owed, Event::kCollectiveEnds, collective);
+  return owed > 0;
+}
+
 void StepLoop::Join(int32_t collective) {
   CollectiveState& state = collectives_[collective];
   const std::vector<int32_t>& members = model_.collectives[collective].members;
@@ -392,7 +421,17 @@ void StepLoop::Join(int32_t collective) {
         member, stream,
         stream == StreamKind::kCommunication ? ranks_[member].job_waiting : ranks_[member].waiting);
   }
-  queue_.Add(now_ + CollectiveSeconds(collective), Event::kCollectiveEnds, collective);
+  const double seconds = CollectiveSeconds(collective);
+  queue_.Add(now_ + seconds, Event::kCollectiveEnds, collective);
+  if (model_.collectives[collective].contention <= 0) return;
+  for (const int32_t member : members) {
+    RankState& rank = ranks_[member];
+    if (StreamIn(member, collective) != StreamKind::kCommunication) continue;
+    rank.collective_until = now_ + seconds;
+    if (rank.computes_until > now_) {
+      Contend(member, collective, std::min(seconds, rank.computes_until - now_));
+    }
+  }
 }
 
 StreamKind StepLoop::StreamIn(int32_t member, int32_t collective) const {
@@ -405,6 +444,7 @@ void StepLoop::EndCollective(int32_t collective) {
   const std::vector<int32_t>& members = model_.collectives[collective].members;
   // With a member that stopped in the middle it never ends.
   if (std::any_of(members.begin(), members.end(), [&](int32_t m) { return HasStopped(m); })) return;
+  if (RunsOn(collective)) return;
   // All leave before any goes on: it may join the next run at once.
   std::vector<StreamKind> streams;
   for (const int32_t member : members) {

@@ -50,6 +50,11 @@ class StepLoop {
     int32_t jobs_done = 0;
     Waiting job_waiting;      // for the collective of the job that has begun
     double jobs_seconds = 0;  // of all jobs until now, with all members there
+    // What computing and the collective beside it take longer because they share the cores.
+    double computes_until = 0;  // the instruction that began last
+    double collective_until = 0;
+    double computing_owed = 0;   // of the instruction under way
+    double collective_owed = 0;  // of the collective under way
     double stops = kNever;
     SpeedOverTime speed;
   };
@@ -100,6 +105,10 @@ class StepLoop {
   void BeginJobs(int32_t rank);
   void EndJob(int32_t rank);
 
+  // Two things that run at once on a rank for so long, the second one a collective.
+  void Contend(int32_t rank, int32_t collective, double seconds);
+  // True while the collective has to run on for what it owes.
+  bool RunsOn(int32_t collective);
   void Join(int32_t collective);
   double CollectiveSeconds(int32_t collective) const;
   void EndCollective(int32_t collective);

@@ -113,6 +113,8 @@ struct StepCollective {
   int32_t name = -1;             // into StepModel::names
   std::vector<int32_t> members;  // ranks; each has it in its table
   double seconds = 0;
+  // Beside computing, of the time that they overlap: how much longer both take (LinkProfile).
+  double contention = 0;
   // What one run sends: (link, bytes) and, by member, bytes. Empty: not counted.
   std::vector<std::pair<int32_t, int64_t>> link_bytes;
   std::vector<int64_t> member_bytes;

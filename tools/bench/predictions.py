@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How wrong are predicted steps? Prints two tables in markdown.
+"""How wrong are predicted steps? Prints two tables in markdown; on a quiet machine of two cores in about a quarter of an hour.
 
     tools/bench/predictions.py CORPORA [--steps 250] [--runs 10] [--binary PATH] [--only mlp_mnist:dp=2] [--no-rank]
 

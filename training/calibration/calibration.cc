@@ -9,6 +9,7 @@
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
+#include "training/calibration/contention_probe.h"
 #include "training/calibration/device_probe.h"
 #include "training/calibration/link_probe.h"
 #include "training/calibration/model_probe.h"
@@ -106,6 +107,9 @@ class Calibration {
         WEFT_ASSIGN_OR_RETURN(LinkProfile link,
                               ProbeLink(session_, from_workers[0], receiver,
                                         profile_.device(receiver), options_.link_seconds));
+        WEFT_ASSIGN_OR_RETURN(link.contention, ProbeContention(session_, from_workers[0], receiver,
+                                                               profile_.device(from_workers[0]),
+                                                               options_.link_seconds));
         link.rails = profile_.link(from_workers[0], receiver).rails;
         profile_.links[{from, to}] = std::move(link);
       }

@@ -106,6 +106,8 @@ TEST_F(CalibrationTest, MeasuresEveryDeviceAndLink) {
   EXPECT_GT(link.bytes_per_second, 0);
   EXPECT_GT(link.exchange_bytes_per_second, 0);
   EXPECT_GT(link.send_seconds, 0);
+  EXPECT_GE(link.contention, 0);
+  EXPECT_LE(link.contention, 1);
   EXPECT_TRUE(CostModel::Create(*profile).ok());
 }
 
