@@ -3,8 +3,8 @@
 
     tools/bench/predictions.py CORPORA [--steps 250] [--runs 10] [--binary PATH] [--only mlp_mnist:dp=2] [--no-rank]
 
-CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated once for one process and once for two, without a
-run of any plan. The first table has a row per set-up: the step that was predicted before the set-up's first run, with an
+CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated for one process and for two, without a run of any
+plan. The first table has a row per set-up: the step that was predicted before the set-up's first run, with an
 empty ledger, and the median of that run's steps; then the same again after `--runs` runs have gone into the ledger; and
 whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of one model by
 their predicted step, and the rank correlation (Spearman's) of predicted and measured steps.
@@ -62,11 +62,13 @@ class Bench:
         return common, [] if plan == "1" else ["--parallel", plan]
 
     def profile(self, model, plan):
-        common, _ = self.placed(model, plan)
-        key = (model, plan == "1")
+        """Of the plans that calibrate takes by itself; of another number of micro-batches, which are other shapes, the plan's own."""
+        common, parallel = self.placed(model, plan)
+        own = parallel if "micro=" in plan else []
+        key = (model, plan if own else common[-1])
         if key not in self.profiles:
-            path = os.path.join(self.folder, "%s-%s.yaml" % (model, common[-1]))
-            self.run("calibrate", *common, "-o", path)
+            path = os.path.join(self.folder, "%s-%s.yaml" % key)
+            self.run("calibrate", *common, *own, "-o", path)
             self.profiles[key] = path
         return self.profiles[key]
 
@@ -146,14 +148,19 @@ def table_of_ranks(bench, model, plans):
     rows = []
     for plan in plans:
         ledger = os.path.join(bench.folder, "ranked-%s.jsonl" % plan)
-        predicted, measured, _ = bench.measure(model, plan, ledger)
-        rows.append((predicted, measured, plan))
+        try:
+            predicted, measured, _ = bench.measure(model, plan, ledger)
+            rows.append((predicted, measured, plan))
+        except RuntimeError as failure:
+            print("%s %s: %s" % (model, plan, failure), flush=True)
     rows.sort()
     print("| %s | predicted ms | measured ms | error |\n|---|---|---|---|" % model)
     for predicted, measured, plan in rows:
         print("| %s | %.3f | %.3f | %+.1f %% |" % (plan, predicted, measured, error(predicted, measured)))
     x, y = ranks([row[0] for row in rows]), ranks([row[1] for row in rows])
     n = len(rows)
+    if n < 2:
+        return
     correlation = 1 - 6 * sum((a - b) ** 2 for a, b in zip(x, y)) / (n * (n * n - 1))
     print("\nrank correlation of %d plans: %.3f" % (n, correlation))
 
