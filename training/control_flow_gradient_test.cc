@@ -1,5 +1,5 @@
-// Models with If, Loop and Scan, trained, against the same models without: gradients of the first
-// step and losses of the steps after it.
+// Models with If, Loop, Scan and SequenceMap, trained, against the same models without: gradients
+// of the first step and losses of the steps after it.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -134,6 +134,45 @@ Graph Looped() {
   return model.Finish(g, g.Op("Add", {results[0], sum}));
 }
 
+// sum over t of tanh(x[:, t] w + b)^2, plainly or with a SequenceMap over the parts.
+ValueId SquaredCell(GraphBuilder& g, ValueId part, ValueId w, ValueId b) {
+  const ValueId value = g.Op("Tanh", {g.Op("Add", {g.Op("MatMul", {part, w}), b})});
+  return g.Op("Mul", {value, value});
+}
+
+Graph Summed() {
+  Model model;
+  GraphBuilder g = model.Builder();
+  ValueId sum = SquaredCell(g, model.Part(g, 0), model.w, model.b);
+  for (int64_t t = 1; t < kSize; ++t) {
+    sum = g.Op("Add", {sum, SquaredCell(g, model.Part(g, t), model.w, model.b)});
+  }
+  return model.Finish(g, sum);
+}
+
+Graph Mapped() {
+  Model model;
+  auto body = std::make_shared<Graph>();
+  GraphBuilder inner(*body);
+  const ValueId part = body->AddInput("part", FloatType({Dim(), kSize}));
+  const ValueId w = body->AddInput("w", FloatType({kSize, kSize}));
+  const ValueId b = body->AddInput("b", FloatType({kSize}));
+  body->AddOutput(SquaredCell(inner, part, w, b));
+  EXPECT_TRUE(inner.status().ok()) << inner.status();
+  GraphBuilder g = model.Builder();
+  const ValueId parts =
+      g.Op("SplitToSequence", {model.x}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}});
+  const ValueId squares = g.Ops(
+      "", "SequenceMap", {parts, model.w, model.b},
+      {{"body", body}, {CapturesAttribute("body"), std::vector<std::string>{"w", "b"}}}, {true})[0];
+  const auto square = [&g, squares](int64_t t) {
+    return g.Op("SequenceAt", {squares, g.Constant(Tensor::Scalar<int64_t>(t))});
+  };
+  ValueId sum = square(0);
+  for (int64_t t = 1; t < kSize; ++t) sum = g.Op("Add", {sum, square(t)});
+  return model.Finish(g, sum);
+}
+
 // x[:, 0] w where the sum of the batch's x is positive or not, tanh(x[:, 0]) + b elsewhere.
 std::shared_ptr<Graph> Branch(bool first) {
   auto body = std::make_shared<Graph>();
@@ -249,6 +288,10 @@ TEST_F(ControlFlowGradientTest, AScanTrainsAsItsRoundsDo) {
 
 TEST_F(ControlFlowGradientTest, ALoopTrainsAsItsRoundsDo) {
   ExpectSameTraining(Looped(), Unrolled(false));
+}
+
+TEST_F(ControlFlowGradientTest, ASequenceMapTrainsAsItsElementsDo) {
+  ExpectSameTraining(Mapped(), Summed());
 }
 
 TEST_F(ControlFlowGradientTest, AnIfTrainsAsTheBranchItTakes) {

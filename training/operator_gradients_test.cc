@@ -179,6 +179,7 @@ constexpr std::array kUnmarked = {"Attention",
                                   "SequenceConstruct",
                                   "SequenceErase",
                                   "SequenceInsert",
+                                  "SequenceMap",
                                   "SplitToSequence"};
 
 // Zero wherever it is defined.

@@ -15,6 +15,8 @@
 #include "platform/status_macros.h"
 
 namespace weft {
+
+absl::Status SequenceMapGradient(GradientContext& context);  // of control_flow_gradient.cc
 namespace {
 
 // Rounds after which a loop's types must have settled.
@@ -357,7 +359,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SequenceMap")
                      .VariadicOutput("out_sequence")
                      .Attr("body", AttributeType::kGraph, /*required=*/true)
                      .Attr(CapturesAttribute("body"), AttributeType::kStrings)
-                     .Infer(InferSequenceMap));
+                     .Infer(InferSequenceMap)
+                     .Gradient(SequenceMapGradient));
 
 }  // namespace
 }  // namespace weft

@@ -1,13 +1,15 @@
-// The gradients of If, Loop and Scan.
+// The gradients of If, Loop, Scan and SequenceMap.
 //
 // If: an If on the same condition, whose branches run the forward branches again and differentiate
 // them. Loop and Scan: the node again, for the values that it carries into each round; then a Scan
 // over the rounds from the last to the first, whose body runs the forward body again on these and
 // carries the gradients of what the forward body carries, and the sums of the gradients of what it
-// captures.
+// captures. SequenceMap: a SequenceMap over the inputs and the arriving gradients, which gives the
+// gradients of each element; those of what every element reads are added up.
 #include "ops/defs/control_flow_gradient.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -416,6 +418,104 @@ absl::Status ScanGradient(GradientContext& context) {
          1 - At(attributes.Ints("scan_output_directions"), k)});
   }
   return BackwardRounds(context, std::move(spec)).Build();
+}
+
+namespace {
+
+// ---- SequenceMap
+
+ValueType ElementType(ValueType type) {
+  type.kind = ValueKind::kTensor;
+  return type;
+}
+
+// The gradients of outputs, which are sequences.
+std::vector<ArrivingGradient> ArrivingSequences(const GradientContext& context) {
+  std::vector<ArrivingGradient> arriving;
+  for (int i = 0; i < static_cast<int>(context.node().outputs.size()); ++i) {
+    const ValueId output = context.Output(i);
+    if (!output.valid() || !IsFloatingPoint(context.graph().value(output).type.dtype)) continue;
+    const ValueId gradient = context.OutputGradient(i);
+    if (gradient.valid()) arriving.push_back({i, gradient});
+  }
+  return arriving;
+}
+
+// The sum of the elements of a sequence, each like `like`, by a Loop that carries it: stacked, they
+// would have a shape that depends on data.
+absl::StatusOr<ValueId> SumOfElements(GraphBuilder& b, ValueId sequence, ValueId like) {
+  auto body = std::make_shared<Graph>();
+  GraphBuilder g(*body);
+  const auto scalar = [&body](const char* name, DType dtype) {
+    return body->AddInput(name, {ValueKind::kTensor, dtype, SymbolicShape(Shape{})});
+  };
+  const ValueId round = scalar("round", DType::kInt64);
+  const ValueId go = scalar("go", DType::kBool);
+  const ValueId sum = body->AddInput("sum", b.type(like));
+  const ValueId elements = body->AddInput("elements", b.type(sequence));
+  body->AddOutput(g.Op("Identity", {go}));
+  body->AddOutput(g.Op("Add", {sum, g.Op("SequenceAt", {elements, round})}));
+  WEFT_RETURN_IF_ERROR(g.status());
+  return b.Ops("", "Loop",
+               {b.Op("SequenceLength", {sequence}), kNoValue, ZerosLike(b, like), sequence},
+               {{"body", body}, {CapturesAttribute("body"), std::vector<std::string>{"elements"}}},
+               {true})[0];
+}
+
+}  // namespace
+
+absl::Status SequenceMapGradient(GradientContext& context) {
+  WEFT_ASSIGN_OR_RETURN(const NodeBody forward, BodyOf(context, "body"));
+  GraphBuilder& g = context.builder();
+  const std::vector<ArrivingGradient> arriving = ArrivingSequences(context);
+  const int own = NumOwnInputs(context.node());
+  std::vector<int> wanted;
+  for (int i = 0; i < own; ++i) {
+    if (context.NeedsInputGradient(i)) wanted.push_back(i);
+  }
+  for (const int input : WantedCaptures(context, forward)) wanted.push_back(input);
+  if (arriving.empty() || wanted.empty()) return absl::OkStatus();
+  BackwardBody body(context, forward);
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> elements;
+  for (int i = 0; i < own; ++i) {
+    inputs.push_back(context.Input(i));
+    elements.push_back(body.AddInput(absl::StrCat("in", i), ElementType(g.type(context.Input(i)))));
+  }
+  std::vector<GradientSeed> seeds;
+  for (const ArrivingGradient& one : arriving) {
+    inputs.push_back(one.gradient);
+    const ValueType type = ElementType(g.type(context.Output(one.output)));
+    seeds.push_back({kNoValue, body.AddInput(absl::StrCat("grad/out", one.output), type)});
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ValueId> made, body.RunForward(elements));
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    seeds[i].value = made[static_cast<size_t>(arriving[i].output)];
+  }
+  std::vector<ValueId> values;
+  for (const int input : wanted) {
+    values.push_back(input < own ? elements[input] : body.ForwardCapture(input));
+  }
+  WEFT_ASSIGN_OR_RETURN(const auto gradients, body.Differentiate(seeds, values));
+  for (const ValueId value : values) {
+    const auto gradient = gradients.find(value);
+    body.AddOutput(gradient != gradients.end() ? gradient->second : body.ZerosLike(value));
+  }
+  Attributes attributes;
+  WEFT_RETURN_IF_ERROR(body.AddTo("body", attributes, inputs));
+  const std::vector<ValueId> of_elements =
+      g.Ops("", "SequenceMap", std::move(inputs), std::move(attributes),
+            std::vector<bool>(wanted.size(), true));
+  WEFT_RETURN_IF_ERROR(g.status());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const ValueId input = context.Input(wanted[i]);
+    ValueId gradient = of_elements[i];
+    if (g.type(input).kind != ValueKind::kSequence) {
+      WEFT_ASSIGN_OR_RETURN(gradient, SumOfElements(g, of_elements[i], input));
+    }
+    context.SetInputGradient(wanted[i], gradient);
+  }
+  return g.status();
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// If, Loop and Scan: bodies that carry values, read and write along axes both ways, and take values
-// from one and two scopes outside.
+// If, Loop, Scan and SequenceMap: bodies that carry values, read and write along axes both ways,
+// and take values from one and two scopes outside.
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,7 +25,8 @@ class Body {
   explicit Body(DType dtype) : graph_(std::make_shared<Graph>()), g_(*graph_), dtype_(dtype) {}
 
   ValueId In(const std::string& name, const std::vector<int64_t>& dims) {
-    std::vector<Dim> sizes(dims.begin(), dims.end());
+    std::vector<Dim> sizes;  // -1: any
+    for (const int64_t dim : dims) sizes.push_back(dim < 0 ? Dim() : Dim(dim));
     return graph_->AddInput(name, TypeOf(dtype_, std::move(sizes)));
   }
   ValueId In(const std::string& name, DType dtype) {
@@ -332,6 +333,80 @@ GradientCase Branches(CaseRandom& random) {
   return result;
 }
 
+// ---- SequenceMap
+
+// Elements of different heights, a vector that is no sequence, and a matrix from outside: makes
+// tanh(element w) * scale and sin(element).
+GradientCase MapWithCaptures(CaseRandom& random) {
+  const int64_t n = random.Between(1, 3);
+  const bool first = random.Coin();
+  const std::vector<bool> uses = {first, !first || random.Coin()};
+  GradientCase result;
+  result.name = "SequenceMap";
+  result.inputs = {random.Values({2, n}), random.Values({1, n}), random.Values({3, n}),
+                   random.Values({n}), random.Values({n, n})};
+  result.build = [=](GraphBuilder& b, const Values& x) -> Values {
+    Body body(b.type(x[0]).dtype);
+    const ValueId element = body.In("element", {-1, n});
+    const ValueId scale = body.In("scale", {n});
+    const ValueId w = body.In("w", {n, n});
+    GraphBuilder& g = body.g();
+    body.Out(g.Op("Mul", {g.Op("Tanh", {g.Op("MatMul", {element, w})}), scale}));
+    body.Out(g.Op("Sin", {element}));
+    const ValueId sequence = b.Op("SequenceConstruct", {x[0], x[1], x[2]});
+    Values made = b.Ops("", "SequenceMap", {sequence, x[3], x[4]},
+                        {{"body", body.graph()}, {CapturesAttribute("body"), Names{"x4"}}}, uses);
+    std::erase(made, kNoValue);
+    for (ValueId& value : made) {
+      value = b.Op("ConcatFromSequence", {value}, {{"axis", int64_t{0}}});
+    }
+    return made;
+  };
+  return result;
+}
+
+// Two sequences side by side; of the results, one element each is read.
+GradientCase MapOfTwo(CaseRandom& random) {
+  const int64_t n = random.Between(1, 3);
+  const int64_t read = random.Between(-2, 1);
+  GradientCase result;
+  result.name = "SequenceMap of two sequences";
+  result.inputs = {random.Values({n}), random.Values({n}), random.Values({n})};
+  result.build = [=](GraphBuilder& b, const Values& x) -> Values {
+    Body body(b.type(x[0]).dtype);
+    const ValueId left = body.In("left", {n});
+    const ValueId right = body.In("right", {n});
+    body.Out(body.g().Op("Mul", {body.g().Op("Exp", {left}), right}));
+    const ValueId first = b.Op("SequenceConstruct", {x[0], x[1]});
+    const ValueId second = b.Op("SequenceConstruct", {x[1], x[2]});
+    const Values made = b.Ops("", "SequenceMap", {first, second}, {{"body", body.graph()}}, {true});
+    return {b.Op("SequenceAt", {made[0], CountTo(b, read)})};
+  };
+  return result;
+}
+
+// No element: what is captured gets zeros.
+GradientCase MapOfNone(CaseRandom& random) {
+  const int64_t n = random.Between(1, 3);
+  GradientCase result;
+  result.name = "SequenceMap of an empty sequence";
+  result.inputs = {random.Values({n}), random.Values({n})};
+  result.build = [=](GraphBuilder& b, const Values& x) -> Values {
+    Body body(b.type(x[0]).dtype);
+    const ValueId element = body.In("element", {n});
+    const ValueId w = body.In("w", {n});
+    body.Out(body.g().Op("Mul", {element, w}));
+    const ValueId one = b.Op("SequenceConstruct", {x[0]});
+    const ValueId none = b.Op("SequenceErase", {one, CountTo(b, 0)});
+    const Values made =
+        b.Ops("", "SequenceMap", {none, x[1]},
+              {{"body", body.graph()}, {CapturesAttribute("body"), Names{"x1"}}}, {true});
+    const ValueId filled = b.Op("SequenceInsert", {made[0], b.Op("Tanh", {x[0]})});
+    return {b.Op("SequenceAt", {filled, CountTo(b, 0)})};
+  };
+  return result;
+}
+
 }  // namespace
 
 void AddControlFlowGradients(GradientGenerators& g) {
@@ -342,6 +417,7 @@ void AddControlFlowGradients(GradientGenerators& g) {
   g["Loop"].push_back(LoopOfNoRounds);
   g["Loop"].push_back(ScanInLoop);
   g["If"] = {Branches, IfInScan};
+  g["SequenceMap"] = {MapWithCaptures, MapOfTwo, MapOfNone};
 }
 
 }  // namespace weft::testing

@@ -47,7 +47,6 @@ const std::vector<Reason>& Reasons() {
       {"trained elsewhere, with fixed coefficients",
        {"LinearClassifier", "SVMClassifier", "SVMRegressor"}},
       {"replaced by the gradients that it names before a graph is differentiated", {"Gradient"}},
-      {"map the sequence outside, or with Loop", {"SequenceMap"}},
   };
   return *reasons;
 }
