@@ -12,6 +12,29 @@
 
 namespace weft {
 
+namespace {
+
+void AddMaps(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values,
+             std::map<std::string, MapType>& maps) {
+  for (const onnx::ValueInfoProto& value : values) {
+    const bool in_sequence = value.type().has_sequence_type();
+    const onnx::TypeProto& type =
+        in_sequence ? value.type().sequence_type().elem_type() : value.type();
+    const int key = type.map_type().key_type();
+    const int element = type.map_type().value_type().tensor_type().elem_type();
+    if (!type.has_map_type() || !IsValidDType(key) || !IsValidDType(element)) continue;
+    maps[value.name()] = {static_cast<DType>(key), static_cast<DType>(element), in_sequence};
+  }
+}
+
+}  // namespace
+
+std::string MapType::ToString() const {
+  const std::string map =
+      absl::StrCat("map(", std::string(DTypeName(key)), ", ", std::string(DTypeName(value)), ")");
+  return in_sequence ? absl::StrCat("sequence(", map, ")") : map;
+}
+
 ImportedModel DescribeFile(const ModelFile& file) {
   const onnx::ModelProto& proto = *file.proto();
   ImportedModel model;
@@ -27,6 +50,8 @@ ImportedModel DescribeFile(const ModelFile& file) {
   for (const onnx::StringStringEntryProto& entry : proto.metadata_props()) {
     model.metadata[entry.key()] = entry.value();
   }
+  AddMaps(proto.graph().input(), model.maps);
+  AddMaps(proto.graph().output(), model.maps);
   return model;
 }
 

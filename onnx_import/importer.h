@@ -41,6 +41,15 @@ struct ImportedParameter {
   Shape shape;
 };
 
+// What the file declares as a map, or as a sequence of maps. In a Graph, a map is a sequence of two
+// tensors in one order: values [n] and keys [n].
+struct MapType {
+  DType key = DType::kInvalid;  // int64 or string
+  DType value = DType::kInvalid;
+  bool in_sequence = false;
+  std::string ToString() const;  // "sequence(map(int64, float32))"
+};
+
 struct ImportedModel {
   Graph graph;
   // The file as it was, for the exporter and for messages.
@@ -48,6 +57,9 @@ struct ImportedModel {
   // Every float initializer and float Constant node of the main graph, in file order, whether it
   // may train or not, with ImportOptions::parameters_as_variables or without.
   std::vector<ImportedParameter> parameters;
+
+  // Of the main graph's inputs and outputs, by name: those that are maps.
+  std::map<std::string, MapType> maps;
 
   std::string producer_name;
   std::string producer_version;

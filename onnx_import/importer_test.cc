@@ -271,8 +271,12 @@ const BadCase kBadCases[] = {
     {"OldIr", [](auto& m) { m.set_ir_version(2); }, "ir_version is 2, expected 3 to 14"},
     {"NewIr", [](auto& m) { m.set_ir_version(99); }, "export it for an older ONNX release"},
     {"NoOpset", [](auto& m) { m.clear_opset_import(); }, "it imports no operator set"},
-    {"OpsetTwice", [](auto& m) { *m.add_opset_import() = m.opset_import(0); },
-     "operator set 'ai.onnx' is imported twice"},
+    {"OpsetTwice",
+     [](auto& m) {
+       *m.add_opset_import() = m.opset_import(0);
+       m.mutable_opset_import(m.opset_import_size() - 1)->set_version(13);
+     },
+     "operator set 'ai.onnx' is imported twice, with versions 17 and 13"},
     {"NegativeOpset", [](auto& m) { m.mutable_opset_import(1)->set_version(-1); },
      "operator set 'test' has version -1"},
     {"UnknownDomain", [](auto& m) { First(m).set_domain("other"); },
@@ -349,7 +353,14 @@ const BadCase kBadCases[] = {
      },
      "graph input 'x': dimension 1 has size -7"},
     {"MapInput", [](auto& m) { G(m).mutable_input(0)->mutable_type()->mutable_map_type(); },
-     "graph input 'x': its type is a map"},
+     "graph input 'x': its type is a map whose keys are of type 0, neither 7 (int64) nor 8"},
+    {"MapOfSequences",
+     [](auto& m) {
+       auto& map = *G(m).mutable_input(0)->mutable_type()->mutable_map_type();
+       map.set_key_type(7);
+       map.mutable_value_type()->mutable_sequence_type();
+     },
+     "graph input 'x': its type is a map of other than tensors"},
     {"AttributeTwice", [](auto& m) { *First(m).add_attribute() = First(m).attribute(0); },
      "attribute 'angle' occurs twice"},
     {"AttributeOfTwoKinds", [](auto& m) { First(m).mutable_attribute(0)->set_f(1); },
@@ -375,6 +386,40 @@ const BadCase kBadCases[] = {
 
 INSTANTIATE_TEST_SUITE_P(BadModels, Refuses, ::testing::ValuesIn(kBadCases),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// As scikit-learn's converter writes it around a vectorizer of dictionaries.
+TEST(Import, AnOperatorSetMayBeRepeated) {
+  onnx::ModelProto model = ModelOf(17, "agraph (float[2] x) => (float[2] y) { y = Relu (x) }");
+  *model.add_opset_import() = model.opset_import(0);
+  const auto imported = ImportModel(*ModelFile::Parse(model.SerializeAsString(), "m"));
+  EXPECT_TRUE(imported.ok()) << imported.status();
+}
+
+TEST(Import, MapsAreSequencesOfValuesAndKeys) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[2] x, float[2] z) => (float[2] y) "
+                                   "{ y = ai.onnx.ml.ZipMap <classlabels_int64s = [1, 2]> (z) }");
+  auto& opset = *model.add_opset_import();
+  opset.set_domain("ai.onnx.ml");
+  opset.set_version(1);
+  const auto make_map = [](onnx::TypeProto& type, DType key, DType value) {
+    auto& map = *type.mutable_map_type();
+    map.set_key_type(static_cast<int>(key));
+    map.mutable_value_type()->mutable_tensor_type()->set_elem_type(static_cast<int>(value));
+  };
+  auto& graph = *model.mutable_graph();
+  make_map(*graph.mutable_input(0)->mutable_type(), DType::kString, DType::kFloat64);
+  auto& sequence = *graph.mutable_output(0)->mutable_type()->mutable_sequence_type();
+  make_map(*sequence.mutable_elem_type(), DType::kInt64, DType::kFloat32);
+  const auto imported = ImportModel(*ModelFile::Parse(model.SerializeAsString(), "m"));
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const ValueDef& x = imported->graph.value(imported->graph.inputs()[0]);
+  EXPECT_EQ(x.type.kind, ValueKind::kSequence);
+  EXPECT_EQ(x.type.dtype, DType::kFloat64);
+  ASSERT_EQ(imported->maps.size(), 2u);
+  EXPECT_EQ(imported->maps.at("x").ToString(), "map(string, float64)");
+  EXPECT_EQ(imported->maps.at("y").ToString(), "sequence(map(int64, float32))");
+}
 
 TEST(Import, RefusesDeepSubgraphs) {
   onnx::ModelProto model = ModelOf(17, "agraph (bool c) => (float[2] y) { y = If (c) }");

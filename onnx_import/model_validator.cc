@@ -1,6 +1,7 @@
 #include "onnx_import/model_validator.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -185,12 +186,15 @@ absl::Status Validator::ValidateAttribute(const AttributeProto& attribute, bool 
 
 absl::Status ValidateOpsets(
     const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& opsets) {
-  std::set<std::string> domains;
+  std::map<std::string, int64_t> versions;  // by domain
   for (const onnx::OperatorSetIdProto& opset : opsets) {
     const std::string domain = NormalizedDomain(opset.domain());
-    if (!domains.insert(domain).second) {
+    // Converters repeat an entry; two versions of a domain have no meaning.
+    const auto [known, is_new] = versions.emplace(domain, opset.version());
+    if (!is_new && known->second != opset.version()) {
       return Invalid(absl::StrCat("operator set ", Quoted(domain.empty() ? "ai.onnx" : domain),
-                                  " is imported twice, expected one version of each"));
+                                  " is imported twice, with versions ", known->second, " and ",
+                                  opset.version(), ", expected one version of each"));
     }
     if (opset.version() < 1 || opset.version() > kMaxOpsetVersion) {
       return Invalid(absl::StrCat("operator set ", Quoted(domain.empty() ? "ai.onnx" : domain),

@@ -18,7 +18,8 @@ namespace {
 absl::Status WrongElement(const char* holder, int elem_type) {
   if (elem_type == onnx::SequenceProto::MAP) {
     return absl::UnimplementedError(absl::StrCat(
-        holder, " of maps: maps are not values of this engine; convert the data to tensors"));
+        holder, " of maps: such files are not read; give maps as JSON (graph_runner run --input ",
+        "NAME=FILE.json)"));
   }
   return absl::InvalidArgumentError(absl::StrCat(holder, " has elem_type ", elem_type,
                                                  ", expected 1 (tensor), 2 (sparse tensor), ",

@@ -48,6 +48,18 @@ absl::Status Unsupported(const std::string& what) {
                    "most); convert it to tensors"));
 }
 
+// The dtype of a map's values.
+absl::StatusOr<DType> DecodeMap(const onnx::TypeProto::Map& proto) {
+  const int key = proto.key_type();
+  if (key != static_cast<int>(DType::kInt64) && key != static_cast<int>(DType::kString)) {
+    return Unsupported(
+        absl::StrCat("a map whose keys are of type ", key, ", neither 7 (int64) nor 8 (string)"));
+  }
+  if (!proto.value_type().has_tensor_type()) return Unsupported("a map of other than tensors");
+  WEFT_ASSIGN_OR_RETURN(const ValueType values, DecodeTensorType(proto.value_type().tensor_type()));
+  return values.dtype;
+}
+
 }  // namespace
 
 absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto) {
@@ -65,7 +77,14 @@ absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto) {
   if (depth > 2) {
     return Unsupported(absl::StrCat(depth, " sequences or optionals in one another"));
   }
-  if (at->has_map_type()) return Unsupported("a map");
+  if (at->has_map_type()) {
+    if (depth > 1) return Unsupported("a map in two sequences or optionals");
+    ValueType type;
+    WEFT_ASSIGN_OR_RETURN(type.dtype, DecodeMap(at->map_type()));
+    type.kind = depth == 0 ? ValueKind::kSequence : kind;
+    type.element = depth == 0 ? ValueKind::kTensor : ValueKind::kSequence;
+    return type;
+  }
   if (at->has_sparse_tensor_type()) return Unsupported("a sparse tensor");
   if (at->has_opaque_type()) return Unsupported("opaque");
   WEFT_ASSIGN_OR_RETURN(ValueType type, DecodeTensorType(at->tensor_type()));

@@ -10,8 +10,10 @@ namespace weft {
 
 // A named dimension becomes a symbol; one without size or name, or of size -1 (as some exporters
 // write it), is unknown. Of nested sequences and optionals the outermost kind and the innermost
-// tensor count. InvalidArgument for impossible dimensions and unknown element types, Unimplemented
-// for maps, sparse tensors and opaque values. A TypeProto that says nothing gives a tensor of
+// tensor count. A map is a sequence, of values and keys; the dtype is that of the values.
+// InvalidArgument for impossible dimensions and unknown element types, Unimplemented for maps with
+// other keys than int64 and strings or other values than tensors, sparse tensors and opaque values.
+// A TypeProto that says nothing gives a tensor of
 // unknown dtype.
 absl::StatusOr<ValueType> DecodeType(const onnx::TypeProto& proto);
 

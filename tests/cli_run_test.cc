@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "onnx/onnx_pb.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
@@ -49,6 +50,116 @@ Tensor RunOnRandom(const std::string& model, const std::vector<std::string>& fla
   const CommandResult result = RunCommand(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return ReadOutput(TestPath("out"), "y");
+}
+
+void AddMapType(::onnx::TypeProto& type, int key) {
+  type.mutable_map_type()->set_key_type(key);
+  auto& value = *type.mutable_map_type()->mutable_value_type()->mutable_tensor_type();
+  value.set_elem_type(::onnx::TensorProto::FLOAT);
+}
+
+template <typename List>
+void SetList(::onnx::NodeProto& node, const std::string& name,
+             ::onnx::AttributeProto::AttributeType type, List* (::onnx::AttributeProto::*list)(),
+             const auto& values) {
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(type);
+  for (const auto& value : values) *(attribute.*list)()->Add() = value;
+}
+
+// As scikit-learn's converter writes a DictVectorizer and a LogisticRegression of three classes.
+std::string ClassifierOfMaps() {
+  using Attribute = ::onnx::AttributeProto;
+  ::onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  auto& opset = *model.add_opset_import();
+  opset.set_domain("ai.onnx.ml");
+  opset.set_version(1);
+  ::onnx::GraphProto& graph = *model.mutable_graph();
+  graph.set_name("classifier");
+  const auto add = [&graph](const char* op, const char* input,
+                            const std::vector<std::string>& outputs) -> ::onnx::NodeProto& {
+    ::onnx::NodeProto& node = *graph.add_node();
+    node.set_op_type(op);
+    node.set_name(op);
+    node.set_domain("ai.onnx.ml");
+    node.add_input(input);
+    for (const std::string& output : outputs) node.add_output(output);
+    return node;
+  };
+  const std::vector<int64_t> labels = {10, 20, 30};
+  auto& vectorizer = add("DictVectorizer", "x", {"features"});
+  SetList(vectorizer, "string_vocabulary", Attribute::STRINGS, &Attribute::mutable_strings,
+          std::vector<std::string>{"height", "width"});
+  auto& classifier = add("LinearClassifier", "features", {"label", "scores"});
+  SetList(classifier, "coefficients", Attribute::FLOATS, &Attribute::mutable_floats,
+          std::vector<float>{1, -1, 0.5, 0.25, -0.75, 1});
+  SetList(classifier, "intercepts", Attribute::FLOATS, &Attribute::mutable_floats,
+          std::vector<float>{0.1f, -0.2f, 0.3f});
+  SetList(classifier, "classlabels_ints", Attribute::INTS, &Attribute::mutable_ints, labels);
+  auto& softmax = *classifier.add_attribute();
+  softmax.set_name("post_transform");
+  softmax.set_type(Attribute::STRING);
+  softmax.set_s("SOFTMAX");
+  SetList(add("ZipMap", "scores", {"probability"}), "classlabels_int64s", Attribute::INTS,
+          &Attribute::mutable_ints, labels);
+  auto& input = *graph.add_input();
+  input.set_name("x");
+  AddMapType(*input.mutable_type(), ::onnx::TensorProto::STRING);
+  auto& label = *graph.add_output();
+  label.set_name("label");
+  label.mutable_type()->mutable_tensor_type()->set_elem_type(::onnx::TensorProto::INT64);
+  auto& probability = *graph.add_output();
+  probability.set_name("probability");
+  AddMapType(*probability.mutable_type()->mutable_sequence_type()->mutable_elem_type(),
+             ::onnx::TensorProto::INT64);
+  const std::string path = TestPath("classifier.onnx");
+  WriteTestFile(path, model.SerializeAsString());
+  return path;
+}
+
+// The expected probabilities are onnxruntime 1.31's.
+TEST(Maps, GoInAndOutAsJson) {
+  const std::string model = ClassifierOfMaps();
+  const std::string input = TestPath("x.json");
+  WriteTestFile(input, R"({"width": 2, "height": 1.0, "depth": 9})");
+  const CommandResult result =
+      RunCommand({"run", model, "--input", "x=" + input, "--output-dir", TestPath("out")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("label: int64[1]{30}"));
+  EXPECT_THAT(result.out, HasSubstr("probability: sequence(map(int64, float32))\n  {\"10\":0.055"));
+  const auto written = nlohmann::json::parse(ReadTestFile(TestPath("out/probability.json")));
+  ASSERT_EQ(written.size(), 1u);
+  ASSERT_EQ(written[0].size(), 3u);
+  EXPECT_NEAR(written[0]["10"].get<double>(), 0.055363960564136505, 1e-6);
+  EXPECT_NEAR(written[0]["20"].get<double>(), 0.3030593693256378, 1e-6);
+  EXPECT_NEAR(written[0]["30"].get<double>(), 0.6415766477584839, 1e-6);
+  const CommandResult inspected = RunCommand({"inspect", model});
+  EXPECT_THAT(inspected.out, HasSubstr("input x: map(string, float32)\n"));
+  EXPECT_THAT(inspected.out, HasSubstr("output probability: sequence(map(int64, float32))\n"));
+}
+
+TEST(Maps, WhatIsNoneIsNamed) {
+  const std::string model = ClassifierOfMaps();
+  const std::string input = TestPath("x.json");
+  const auto error_of = [&](const std::string& json) {
+    WriteTestFile(input, json);
+    const CommandResult result =
+        RunCommand({"run", model, "--input", "x=" + input, "--output-dir", TestPath("out")});
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kData)) << json;
+    return result.err;
+  };
+  EXPECT_THAT(error_of("{"), HasSubstr("it is no JSON"));
+  EXPECT_THAT(error_of("[1]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of(R"({"width": "2"})"), HasSubstr("a value is \"2\", expected a number"));
+  EXPECT_THAT(error_of(R"({"width": "2"})"),
+              HasSubstr("for input 'x', which is map(string, float32), as JSON"));
+  const CommandResult missing =
+      RunCommand({"run", model, "--random", "--output-dir", TestPath("out")});
+  EXPECT_EQ(missing.exit_code, static_cast<int>(ExitCode::kData));
+  EXPECT_THAT(missing.err, HasSubstr("add --input x=FILE.json"));
 }
 
 TEST(RandomInputs, AreTheSameForASeed) {

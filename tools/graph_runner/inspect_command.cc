@@ -41,11 +41,17 @@ std::string DimensionsText(const std::map<std::string, int64_t>& dimensions) {
   return text.empty() ? "" : text + ")";
 }
 
-Json ValuesJson(const Graph& graph, const std::vector<ValueId>& ids) {
+// As the file declares it: a Graph knows no maps.
+std::string TypeText(const ImportedModel& model, const ValueDef& value) {
+  const auto map = model.maps.find(value.name);
+  return map != model.maps.end() ? map->second.ToString() : value.type.ToString();
+}
+
+Json ValuesJson(const ImportedModel& model, const std::vector<ValueId>& ids) {
   Json rows = Json::array();
   for (const ValueId id : ids) {
-    const ValueDef& value = graph.value(id);
-    rows.push_back({{"name", value.name}, {"type", value.type.ToString()}});
+    const ValueDef& value = model.graph.value(id);
+    rows.push_back({{"name", value.name}, {"type", TypeText(model, value)}});
   }
   return rows;
 }
@@ -86,8 +92,8 @@ Json ReportJson(const std::string& path, const ImportedModel& model, const Model
                {"producer_version", model.producer_version},
                {"ir_version", model.ir_version},
                {"opsets", model.opsets},
-               {"inputs", ValuesJson(model.graph, model.graph.inputs())},
-               {"outputs", ValuesJson(model.graph, model.graph.outputs())},
+               {"inputs", ValuesJson(model, model.graph.inputs())},
+               {"outputs", ValuesJson(model, model.graph.outputs())},
                {"nodes", model.graph.num_nodes()},
                {"parameters", ParametersJson(report.parameters)},
                {"trainable_elements", report.trainable_elements},
@@ -100,11 +106,11 @@ Json ReportJson(const std::string& path, const ImportedModel& model, const Model
   return json;
 }
 
-void PrintValues(const std::string& title, const Graph& graph, const std::vector<ValueId>& ids,
-                 std::ostream& out) {
+void PrintValues(const std::string& title, const ImportedModel& model,
+                 const std::vector<ValueId>& ids, std::ostream& out) {
   for (const ValueId id : ids) {
-    const ValueDef& value = graph.value(id);
-    out << title << " " << Printable(value.name) << ": " << Printable(value.type.ToString())
+    const ValueDef& value = model.graph.value(id);
+    out << title << " " << Printable(value.name) << ": " << Printable(TypeText(model, value))
         << "\n";
   }
 }
@@ -211,8 +217,8 @@ class InspectCommand final : public Command {
     out << "producer " << Printable(ProducerText(model)) << ", IR " << model.ir_version
         << ", opset " << Printable(OpsetsText(model.opsets)) << ", " << model.graph.num_nodes()
         << " nodes\n";
-    PrintValues("input", model.graph, model.graph.inputs(), out);
-    PrintValues("output", model.graph, model.graph.outputs(), out);
+    PrintValues("input", model, model.graph.inputs(), out);
+    PrintValues("output", model, model.graph.outputs(), out);
     PrintParameters(report, out);
     if (report.flops_unknown.empty()) {
       out << "FLOPs per sample, forward: " << Quantity(report.flops)

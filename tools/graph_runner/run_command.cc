@@ -17,6 +17,7 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/command.h"
+#include "tools/graph_runner/map_json.h"
 #include "tools/graph_runner/named_files.h"
 #include "tools/graph_runner/options.h"
 #include "tools/graph_runner/random_inputs.h"
@@ -28,6 +29,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kShownArgmaxes = 20;
+constexpr size_t kShownMaps = 5;
 
 // For [N,classes]: the class with the largest value, per row; empty for other values.
 std::vector<int64_t> Argmaxes(const Value& value) {
@@ -49,6 +51,7 @@ struct WrittenOutput {
   std::string name;
   std::string path;
   Value value;
+  std::optional<MapType> map;
 };
 
 // "float32", "sequence", "optional".
@@ -78,13 +81,14 @@ class RunCommand final : public Command {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
                    "a graph input's .npy, .npz[:ARRAY], .pb (ONNX's) or idx file, plain or .gz; "
-                   "or an .npz alone, of many")
+                   "of a map a .json; or an .npz alone, of many")
         ->type_name("NAME=FILE")
         ->allow_extra_args(false);
     app.add_flag("--random", random_, "random values for the inputs without a file");
-    app.add_option(
-           "--output-dir", output_folder_,
-           "gets NAME.npy for each output, or NAME.pb where .npy cannot hold it; made when missing")
+    app.add_option("--output-dir", output_folder_,
+                   "gets NAME.npy for each output, or NAME.pb where .npy cannot hold it, NAME.json "
+                   "for maps; "
+                   "made when missing")
         ->type_name("DIR")
         ->required();
     app.add_option("--output-name", output_names_,
@@ -131,7 +135,7 @@ class RunCommand final : public Command {
     if (!replaced.ok()) return WithExitCode(InModel(replaced), ExitCode::kModel);
     const absl::Status added = AddArchives(archives, model->graph, *named, console);
     if (!added.ok()) return WithExitCode(added, ExitCode::kData);
-    auto inputs = ReadInputs(model->graph, *named);
+    auto inputs = ReadInputs(*model, *named);
     if (!inputs.ok()) return WithExitCode(inputs.status(), ExitCode::kData);
     const absl::Status fitted = FitShapes(*inputs, options, *model, console);
     if (!fitted.ok()) return WithExitCode(fitted, ExitCode::kModel);
@@ -143,7 +147,7 @@ class RunCommand final : public Command {
     RunProfile profile;
     const auto outputs = RunModel(std::move(model->graph), *inputs, profile);
     if (!outputs.ok()) return WithExitCode(InModel(outputs.status()), ExitCode::kModel);
-    auto written = WriteOutputs(order, *outputs);
+    auto written = WriteOutputs(order, *outputs, model->maps);
     if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
     Report(*written, profile, console);
     return ExitCode::kOk;
@@ -224,7 +228,8 @@ class RunCommand final : public Command {
   }
 
   absl::StatusOr<std::map<std::string, Value>> ReadInputs(
-      const Graph& graph, const std::vector<NamedFile>& named) const {
+      const ImportedModel& model, const std::vector<NamedFile>& named) const {
+    const Graph& graph = model.graph;
     absl::StatusOr<DimensionSizes> sizes = ParseDimensionSizes(dims_, graph);
     if (sizes.ok() && !dims_.empty() && !random_) {
       sizes = absl::InvalidArgumentError("--dim sizes random inputs: add --random");
@@ -244,6 +249,11 @@ class RunCommand final : public Command {
                                                        DidYouMean(file.name, known)));
       }
       const ValueDef& input = graph.value(graph.inputs()[found - known.begin()]);
+      if (const auto map = model.maps.find(file.name); map != model.maps.end()) {
+        WEFT_ASSIGN_OR_RETURN(inputs[file.name],
+                              ReadMapFile(RealFileSystem(), file.path, file.name, map->second));
+        continue;
+      }
       WEFT_ASSIGN_OR_RETURN(inputs[file.name],
                             ReadInput(RealFileSystem(), file, input, {samples_, !no_scale_}));
     }
@@ -253,6 +263,11 @@ class RunCommand final : public Command {
       if (input.type.kind == ValueKind::kOptional) {  // left out
         inputs[input.name] = Value::Optional(nullptr);
         continue;
+      }
+      if (const auto map = model.maps.find(input.name); map != model.maps.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input '", input.name, "' (", map->second.ToString(),
+                         ") has no value: add --input ", input.name, "=FILE.json"));
       }
       if (random_) {
         WEFT_ASSIGN_OR_RETURN(inputs[input.name], RandomInput(input, *sizes, seed_));
@@ -285,21 +300,28 @@ class RunCommand final : public Command {
   }
 
   absl::StatusOr<std::vector<WrittenOutput>> WriteOutputs(
-      const std::vector<std::string>& order, const std::map<std::string, Value>& outputs) const {
+      const std::vector<std::string>& order, const std::map<std::string, Value>& outputs,
+      const std::map<std::string, MapType>& maps) const {
     WEFT_RETURN_IF_ERROR(RealFileSystem().CreateDirectories(output_folder_));
     std::vector<WrittenOutput> written;
     for (const std::string& name : order) {
       const Value& value = outputs.at(name);
+      if (const auto map = maps.find(name); map != maps.end()) {
+        WEFT_ASSIGN_OR_RETURN(std::string path, WriteMapFile(RealFileSystem(), output_folder_, name,
+                                                             value, map->second));
+        written.push_back({name, std::move(path), value, map->second});
+        continue;
+      }
       WEFT_ASSIGN_OR_RETURN(std::string path,
                             WriteValueFile(RealFileSystem(), output_folder_, name, value));
-      written.push_back({name, std::move(path), value});
+      written.push_back({name, std::move(path), value, {}});
     }
     return written;
   }
 
   static nlohmann::ordered_json JsonOf(const WrittenOutput& output) {
-    nlohmann::ordered_json row = {
-        {"name", output.name}, {"file", output.path}, {"type", TypeName(output.value)}};
+    const std::string type = output.map ? output.map->ToString() : TypeName(output.value);
+    nlohmann::ordered_json row = {{"name", output.name}, {"file", output.path}, {"type", type}};
     if (output.value.kind() == ValueKind::kTensor) {
       const auto dims = output.value.tensor().shape().dims();
       row["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
@@ -308,7 +330,20 @@ class RunCommand final : public Command {
     return row;
   }
 
+  static void PrintMaps(const WrittenOutput& output, Console& console) {
+    *console.out << Printable(output.name) << ": " << output.map->ToString() << "\n";
+    const auto json = MapToJson(output.value, *output.map);  // as in the file
+    const auto print = [&console](const nlohmann::ordered_json& map) {
+      const std::string text = map.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      *console.out << "  " << Printable(text) << "\n";
+    };
+    if (!json->is_array()) return print(*json);
+    for (size_t i = 0; i < std::min(json->size(), kShownMaps); ++i) print((*json)[i]);
+    if (json->size() > kShownMaps) *console.out << "  ... " << json->size() << " in all\n";
+  }
+
   static void Print(const WrittenOutput& output, Console& console) {
+    if (output.map) return PrintMaps(output, console);
     *console.out << Printable(output.name) << ": " << output.value.ToString() << "\n";
     const std::vector<int64_t> classes = Argmaxes(output.value);
     if (classes.empty()) return;

@@ -2,7 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "onnx_import/tensor_proto.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
+#include "tools/graph_runner/map_json.h"
 #include "training/data_file.h"
 
 namespace weft {
@@ -41,6 +43,25 @@ absl::StatusOr<std::string> WriteValueFile(FileSystem& files, const std::string&
   std::string path = absl::StrCat(folder, "/", FileNameOf(name), ".pb");
   WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(path, SerializeValue(name, value)));
   return path;
+}
+
+absl::StatusOr<std::string> WriteMapFile(FileSystem& files, const std::string& folder,
+                                         const std::string& name, const Value& value,
+                                         const MapType& type) {
+  WEFT_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, MapToJson(value, type));
+  std::string path = absl::StrCat(folder, "/", FileNameOf(name), ".json");
+  WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(
+      path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  return path;
+}
+
+absl::StatusOr<Value> ReadMapFile(FileSystem& files, const std::string& path,
+                                  const std::string& input, const MapType& type) {
+  WEFT_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(path));
+  absl::StatusOr<Value> value = MapFromJson(text, type);
+  if (value.ok()) return value;
+  return Annotate(value.status(), absl::StrCat("data file '", path, "', for input '", input,
+                                               "', which is ", type.ToString(), ", as JSON"));
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tensor/value.h"
@@ -21,6 +22,15 @@ absl::StatusOr<std::string> WriteTensorFile(FileSystem& files, const std::string
 // 4-bit numbers) becomes FOLDER/NAME.pb: a SequenceProto, OptionalProto or TensorProto.
 absl::StatusOr<std::string> WriteValueFile(FileSystem& files, const std::string& folder,
                                            const std::string& name, const Value& value);
+
+// A value that the model declares as a map, or as a sequence of maps, as FOLDER/NAME.json
+// (map_json.h).
+absl::StatusOr<std::string> WriteMapFile(FileSystem& files, const std::string& folder,
+                                         const std::string& name, const Value& value,
+                                         const MapType& type);
+// The value of a file of an input that the model declares so. Errors name file and input.
+absl::StatusOr<Value> ReadMapFile(FileSystem& files, const std::string& path,
+                                  const std::string& input, const MapType& type);
 
 }  // namespace weft
 
