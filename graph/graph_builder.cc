@@ -55,6 +55,11 @@ std::vector<ValueId> GraphBuilder::Ops(const std::string& domain, const std::str
   return none;
 }
 
+const ValueType& GraphBuilder::type(ValueId value) const {
+  static const ValueType* const unknown = new ValueType();
+  return value.valid() ? graph_.value(value).type : *unknown;
+}
+
 ValueId GraphBuilder::Constant(Tensor tensor, const std::string& name) {
   if (!status_.ok()) return kNoValue;
   const ValueId id = graph_.AddConstant(name.empty() ? absl::StrCat(prefix_, "constant") : name,

@@ -41,7 +41,8 @@ class GraphBuilder {
   // A scalar of `dtype` (floating).
   ValueId Scalar(DType dtype, double value);
 
-  const ValueType& type(ValueId value) const { return graph_.value(value).type; }
+  // Of kNoValue, which calls after an error return: a type of unknown rank and dtype.
+  const ValueType& type(ValueId value) const;
   // Gives the value a name wish (a unique suffix is added if taken).
   void Name(ValueId value, const std::string& name);
   Graph& graph() { return graph_; }

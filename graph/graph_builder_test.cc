@@ -62,6 +62,13 @@ TEST_F(GraphBuilderTest, FirstErrorIsKeptAndLeavesNoNode) {
   EXPECT_EQ(graph_.num_nodes(), 0);
 }
 
+// A rule that asked for the type of what an earlier call had not made read before the values.
+TEST_F(GraphBuilderTest, TheTypeOfNothingIsUnknown) {
+  EXPECT_EQ(Op("Add", {x_}), kNoValue);
+  EXPECT_EQ(builder_.type(kNoValue).dtype, DType::kInvalid);
+  EXPECT_FALSE(builder_.type(kNoValue).shape.has_rank());
+}
+
 TEST_F(GraphBuilderTest, MissingOperandIsAnError) {
   EXPECT_EQ(Op("Add", {x_}), kNoValue);
   EXPECT_EQ(builder_.status().message(),

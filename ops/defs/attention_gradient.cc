@@ -102,6 +102,7 @@ class AttentionGradientBuilder {
 
   // [batch, length, heads * size] -> [batch, heads, length, size]
   ValueId Apart(ValueId value, int64_t heads) {
+    if (!g_.status().ok()) return kNoValue;
     const int64_t size = g_.type(value).shape.dim(2).size() / heads;
     const ValueId apart = g_.Op("Reshape", {value, g_.Ints({0, 0, heads, size})});
     return g_.Op("Transpose", {apart}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
@@ -116,11 +117,11 @@ class AttentionGradientBuilder {
   // [batch, q_heads, queries, size] -> [batch, kv_heads, rows, size]. `size` may be unknown: the
   // number of keys.
   ValueId Grouped(ValueId value, std::optional<int64_t> size) {
-    if (!is_shared()) return value;
+    if (!is_shared() || !g_.status().ok()) return value;
     return g_.Op("Reshape", {value, Rows(value, kv_heads_, size)});
   }
   ValueId Ungrouped(ValueId value, ValueId like, std::optional<int64_t> size) {
-    if (!is_shared()) return value;
+    if (!is_shared() || !g_.status().ok()) return value;
     const Dim& queries = g_.type(like).shape.dim(2);
     if (queries.is_known() && size.has_value()) {
       return g_.Op("Reshape", {value, g_.Ints({0, q_heads_, queries.size(), *size})});
