@@ -8,6 +8,9 @@ shared data, unpacked (WEFT_CORPORA).
     tools/bench/training_against_pytorch.py times  [--models ...] [--threads N]
     tools/bench/training_against_pytorch.py held-out [--steps 500]
 
+The models are the shared data's, and `encoder`, which PyTorch exports here: two of its own layers of attention over
+the rows of an image.
+
 `curves`: largest relative gap of the losses over 50 steps from the same weights, data and order.
 `times`: median time of a step on either side, in turns, and peak memory (PyTorch: its growth since the imports; here:
 all of the process). Ours takes all cores; --threads is PyTorch's.
@@ -27,7 +30,8 @@ import time
 import numpy as np
 
 STEPS = 50
-RATES = {"sgd": {"mlp_mnist": 0.1, "lenet_mnist": 0.05, "lstm_mnist": 0.5, "gpt_char": 0.1, "resnet18_train": 0.001}}
+RATES = {"sgd": {"mlp_mnist": 0.1, "lenet_mnist": 0.05, "lstm_mnist": 0.5, "gpt_char": 0.1, "resnet18_train": 0.001,
+                 "encoder": 0.1}}
 BATCH = 64
 
 
@@ -70,7 +74,8 @@ def data_of(model, corpora, steps):
         return "x", raw[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 255, raw[:, 0].astype(np.int64)
     images = idx(os.path.join(corpora, "mnist/train-images-idx3-ubyte"))[:count]
     labels = idx(os.path.join(corpora, "mnist/train-labels-idx1-ubyte"))[:count].astype(np.int64)
-    shape = {"mlp_mnist": (-1, 784), "lenet_mnist": (-1, 1, 28, 28), "lstm_mnist": (-1, 28, 28)}[model]
+    shape = {"mlp_mnist": (-1, 784), "lenet_mnist": (-1, 1, 28, 28), "lstm_mnist": (-1, 28, 28),
+             "encoder": (-1, 28, 28)}[model]
     return "x", images.reshape(shape).astype(np.float32) / 255, labels
 
 
@@ -140,6 +145,38 @@ def network(model, w, torch):
     return {"mlp_mnist": mlp, "lenet_mnist": lenet, "lstm_mnist": lstm, "gpt_char": gpt, "resnet18_train": resnet}[model]
 
 
+def encoder(torch):
+    """28 rows as tokens through two layers of attention: always with the same weights."""
+    torch.manual_seed(7)
+    torch.backends.mha.set_fastpath_enabled(False)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Linear(28, 64)
+            self.positions = torch.nn.Parameter(0.1 * torch.randn(28, 64))
+            layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, activation="gelu", batch_first=True,
+                                                     norm_first=True)
+            self.layers = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = torch.nn.Linear(64, 10)
+
+        def forward(self, x):
+            return self.head(self.layers(self.embed(x) + self.positions).mean(1))
+
+    model = Encoder()
+    with torch.no_grad():  # the layers begin as copies of one
+        for parameter in model.layers.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return model
+
+
+def export(arguments):
+    import torch
+    batch = torch.export.Dim("batch")
+    torch.onnx.export(encoder(torch).eval(), (torch.zeros(2, 28, 28),), arguments.path, input_names=["x"],
+                      output_names=["logits"], dynamo=True, external_data=False, dynamic_shapes={"x": {0: batch}})
+
+
 def optimizer_of(name, model, parameters, torch):
     if name == "sgd":
         return torch.optim.SGD(parameters, RATES["sgd"][model])
@@ -161,15 +198,19 @@ def pytorch(arguments):
     else:
         _, inputs, labels = data_of(arguments.model, arguments.corpora, arguments.steps)
     dtype = torch.float64 if arguments.double else torch.float32
-    w = {}
-    for tensor in onnx.load(path).graph.initializer:
-        value = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
-        w[tensor.name] = value.to(dtype) if value.is_floating_point() else value
-    parameters = [v for k, v in w.items()
-                  if v.is_floating_point() and not k.startswith("const.") and ".running_" not in k]
-    for value in parameters:
-        value.requires_grad_(True)
-    forward = network(arguments.model, w, torch)
+    if arguments.model == "encoder":
+        forward = encoder(torch).to(dtype)
+        parameters = list(forward.parameters())
+    else:
+        w = {}
+        for tensor in onnx.load(path).graph.initializer:
+            value = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
+            w[tensor.name] = value.to(dtype) if value.is_floating_point() else value
+        parameters = [v for k, v in w.items()
+                      if v.is_floating_point() and not k.startswith("const.") and ".running_" not in k]
+        for value in parameters:
+            value.requires_grad_(True)
+        forward = network(arguments.model, w, torch)
     optimizer = optimizer_of(arguments.optimizer, arguments.model, parameters, torch)
     losses, seconds = [], []
     for step in range(arguments.steps):
@@ -209,7 +250,11 @@ def write_data(model, arguments, steps, folder):
 
 def weft(model, optimizer, arguments, steps, batch=BATCH):
     with tempfile.TemporaryDirectory() as folder:
-        command = [arguments.runner, "train", os.path.join(arguments.corpora, "training-models", model + ".onnx"),
+        path = os.path.join(arguments.corpora, "training-models", model + ".onnx")
+        if model == "encoder":
+            path = os.path.join(folder, "encoder.onnx")
+            subprocess.run([sys.executable, __file__, "export", "--path", path], check=True, stdout=subprocess.DEVNULL)
+        command = [arguments.runner, "train", path,
                    "--steps", str(steps), "--batch", str(batch), "--no-shuffle", "--optimizer", optimizer,
                    "--metrics", os.path.join(folder, "metrics.csv"), "--output", "json"]
         command += write_data(model, arguments, steps, folder)
@@ -297,22 +342,24 @@ def held_out(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["curves", "times", "held-out", "pytorch"])
+    parser.add_argument("what", choices=["curves", "times", "held-out", "pytorch", "export"])
     parser.add_argument("--models", type=lambda text: text.split(","),
-                        default=["mlp_mnist", "lenet_mnist", "lstm_mnist", "gpt_char", "resnet18_train"])
+                        default=["mlp_mnist", "lenet_mnist", "lstm_mnist", "gpt_char", "encoder", "resnet18_train"])
     parser.add_argument("--optimizers", type=lambda text: text.split(","), default=["sgd", "adam", "adamw"])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--corpora", default=os.environ.get("WEFT_CORPORA", ""))
     parser.add_argument("--runner", default="bazel-bin/tools/graph_runner")
     parser.add_argument("--model")
+    parser.add_argument("--path", help="where export writes the encoder")
     parser.add_argument("--optimizer")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--double", action="store_true")
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--flags", default="", help="more flags for `graph_runner train`, of held-out")
     arguments = parser.parse_args()
-    {"curves": curves, "times": times, "held-out": held_out, "pytorch": pytorch}[arguments.what](arguments)
+    {"curves": curves, "times": times, "held-out": held_out, "pytorch": pytorch,
+     "export": export}[arguments.what](arguments)
 
 
 if __name__ == "__main__":
