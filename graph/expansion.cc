@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/node_description.h"
+#include "graph/node_inference.h"
 #include "graph/op_schema.h"
+#include "graph/schema_check.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -35,6 +37,14 @@ class NodeExpander final : public ExpandContext {
   const Node& node_;
   GraphBuilder builder_;
 };
+
+// A node of a branch that is never taken need not fit its inputs, but expansions rely on it.
+absl::Status CheckFits(const Graph& graph, const Node& node) {
+  WEFT_RETURN_IF_ERROR(CheckNodeAgainstSchema(graph, node));
+  if (!node.schema->infer()) return absl::OkStatus();
+  std::vector<InferredOutput> outputs;
+  return RunShapeFunction(graph, node, outputs);
+}
 
 // One value per output of the node, each made by a node of its own that came after `first`, so that
 // it can take over the output's name.
@@ -71,6 +81,7 @@ bool MayExpand(const Node& node, const RunsNodeFn& runs_node) {
 
 absl::Status ExpandNode(Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
+  WEFT_RETURN_IF_ERROR(CheckFits(graph, node));
   const int first = graph.node_capacity();
   const absl::StatusOr<std::vector<ValueId>> results = BuildExpansion(graph, node, first);
   if (!results.ok()) {

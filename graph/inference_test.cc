@@ -115,6 +115,16 @@ TEST_F(InferenceTest, UnknownOpLeavesItsOutputsAlone) {
   EXPECT_EQ(graph_.value(z).type.ToString(), "invalid[unknown rank]");
 }
 
+TEST_F(InferenceTest, ShapesBeyondCountingAreRefused) {
+  const int64_t big = int64_t{1} << 40;
+  const ValueId size = AddInts(graph_, "size", {1, 1});
+  const ValueId y = AddOp(graph_, "y", "Fill", {size});
+  graph_.value(size).constant = Tensor::Of<int64_t>({2}, std::vector<int64_t>{big, big});
+  const absl::Status status = InferNode(graph_, graph_.value(y).producer);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("its output 0 would be of shape [1099511627776,1099511627776]"));
+}
+
 TEST_F(InferenceTest, ErrorNamesNodeOpAndShapes) {
   const ValueId y = AddOp(graph_, "y", "Add", {x_, x_});
   graph_.node(graph_.value(y).producer).inputs[1] = graph_.AddInput("flat", Floats({3}));

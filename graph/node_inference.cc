@@ -101,6 +101,25 @@ class NodeInferenceContext final : public InferenceContext {
   mutable std::map<int, Tensor> made_;
 };
 
+// Shapes that a shape function makes of absurd inputs end here, before anything multiplies them.
+absl::Status CheckOutputShapes(const InferenceContext& context,
+                               const std::vector<InferredOutput>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const SymbolicShape& shape = outputs[i].type.shape;
+    if (!shape.has_rank()) continue;
+    Shape known;
+    for (const Dim& dim : shape.dims()) {
+      if (dim.is_known()) known.AddDim(dim.size());
+    }
+    if (shape.rank() <= kMaxRank && Shape::Create(known.dims()).ok()) continue;
+    return context.Error(absl::StrCat("its output ", i, " would be of shape ", shape.ToString(),
+                                      ", expected at most ", kMaxRank,
+                                      " dimensions, each up to 2^40, and fewer than 2^63 "
+                                      "elements"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::optional<Tensor> TensorOfElements(const ValueType& type, const std::vector<Dim>& elements) {
@@ -124,7 +143,7 @@ absl::Status RunShapeFunction(const Graph& graph, const Node& node,
   outputs.assign(node.outputs.size(), {});
   NodeInferenceContext context(graph, node, outputs);
   const absl::Status status = node.schema->infer()(context);
-  if (status.ok()) return status;
+  if (status.ok()) return CheckOutputShapes(context, outputs);
   const std::string message(status.message());
   // A shape function may hand on an error of a helper that knows no node.
   if (message.starts_with("node '")) return status;

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
 #include "graph/node_bodies.h"
-#include "graph/node_description.h"
 #include "graph/schema_check.h"
 #include "onnx_import/attribute_codec.h"
 #include "onnx_import/model_validator.h"
@@ -87,22 +86,6 @@ absl::StatusOr<Tensor> ConstantValue(const std::string& kind, const onnx::Attrib
       "it is ", onnx::AttributeProto::AttributeType_Name(type),
       ", expected value (TENSOR), sparse_value (SPARSE_TENSOR), value_int(s), value_float(s) or "
       "value_string(s) of their kinds"));
-}
-
-// Shapes that inference makes of absurd inputs end here, before anything multiplies them.
-absl::Status CheckInferredShape(const Node& node, const ValueDef& value) {
-  const SymbolicShape& shape = value.type.shape;
-  if (!shape.has_rank()) return absl::OkStatus();
-  std::vector<int64_t> known;
-  for (const Dim& dim : shape.dims()) {
-    if (dim.is_known()) known.push_back(dim.size());
-  }
-  if (shape.rank() <= kMaxRank && Shape::Create(known).ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(DescribeNode(node), ": its output ",
-                                                 Quoted(value.name), " would be of shape ",
-                                                 shape.ToString(), ", expected at most ", kMaxRank,
-                                                 " dimensions, each up to 2^40, and fewer "
-                                                 "than 2^63 elements"));
 }
 
 // A file that says of an output that it is of another type than its nodes make is damaged. Shapes
@@ -437,7 +420,6 @@ absl::Status GraphConverter::Finish(NodeId first, const std::string& origin) {
     for (const ValueId output : node.outputs) {
       if (!output.valid()) continue;
       ValueDef& value = graph_.value(output);
-      WEFT_RETURN_IF_ERROR(CheckInferredShape(node, value));
       const auto declared = declared_.find(value.name);
       if (value.type.dtype != DType::kInvalid || declared == declared_.end()) continue;
       absl::StatusOr<ValueType> type = DecodeType(*declared->second);

@@ -1,3 +1,4 @@
+#include "graph/expansion.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -89,6 +90,16 @@ TEST(LrnTest, AgreesWithReference) {
          .inputs = {RandomTensor({2, 7, 17, 19}, 1)}},
         kTolerance));
   }
+}
+
+// In a branch, a node may not fit: it counts when it runs, but is taken apart before.
+TEST(InstanceNormalization, IsNotTakenApartWhereItDoesNotFit) {
+  const SingleNodeGraph node = MakeSingleNodeGraph(
+      {.op = "InstanceNormalization",
+       .inputs = {RandomTensor({2}, 1), RandomTensor({2}, 2), RandomTensor({2}, 3)}});
+  const absl::Status status = ExpandNode(*node.graph, node.node);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("X has shape [2], expected"), absl::string_view::npos) << status;
 }
 
 }  // namespace
