@@ -38,9 +38,23 @@ int64_t InputBytes(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+// Whether a tensor without elements has an axis so long that a kernel which walks it, or makes a
+// table of it, would not come back.
+bool IsLongThoughEmpty(const Shape& shape) {
+  if (shape.num_elements() > 0) return false;
+  int64_t extent = 1;
+  for (const int64_t dim : shape.dims()) {
+    if (__builtin_mul_overflow(extent, std::max<int64_t>(dim, 1), &extent)) return true;
+  }
+  return extent > kMaxFoldedBytes;
+}
+
 // Bytes of the outputs if each is at most kMaxFoldedBytes, else nothing. An output whose size
 // depends on data counts as sixteen times the inputs (indices of their elements, and the like).
 std::optional<int64_t> FoldedBytes(const Graph& graph, const Node& node) {
+  for (const ValueId id : node.inputs) {
+    if (id.valid() && IsLongThoughEmpty(graph.value(id).constant.shape())) return std::nullopt;
+  }
   int64_t total = 0;
   for (const ValueId id : node.outputs) {
     if (!id.valid()) continue;
@@ -50,7 +64,7 @@ std::optional<int64_t> FoldedBytes(const Graph& graph, const Node& node) {
     if (const std::optional<Shape> shape = type.shape.ToConcrete()) {
       if (!Shape::Create(shape->dims()).ok()) return std::nullopt;  // beyond counting
       const int64_t elements = shape->num_elements();
-      if (elements > kMaxFoldedBytes) return std::nullopt;
+      if (elements > kMaxFoldedBytes || IsLongThoughEmpty(*shape)) return std::nullopt;
       bytes = DTypeBytes(type.dtype, elements);
     }
     if (bytes > kMaxFoldedBytes) return std::nullopt;

@@ -1,5 +1,7 @@
 #include "ops/node_runner.h"
 
+#include "absl/strings/str_cat.h"
+#include "graph/op_schema.h"
 #include "ops/concrete_node.h"
 #include "ops/value_kernel.h"
 #include "ops/value_node.h"
@@ -8,11 +10,25 @@
 namespace weft {
 namespace {
 
+// What takes more is not computed ahead: a small file may ask for products of large constants.
+constexpr double kMostFlopsAhead = 1e10;
+
+absl::Status CheckCost(const Node& node, const std::vector<Tensor>& inputs) {
+  if (node.schema == nullptr || !node.schema->cost()) return absl::OkStatus();
+  const absl::StatusOr<ConcreteNode> concrete = ConcreteNode::Create(node, inputs);
+  if (!concrete.ok()) return absl::OkStatus();  // its shapes depend on data; running it says more
+  const double flops = node.schema->cost()(*concrete).flops;
+  if (!(flops > kMostFlopsAhead)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "it takes ", flops, " FLOPs, too many to be computed ahead (limit ", kMostFlopsAhead, ")"));
+}
+
 // With the production kernels, of both kinds.
 class ProductionEvaluator final : public NodeEvaluator {
  public:
   absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph&, const Node& node,
                                                const std::vector<Tensor>& inputs) override {
+    WEFT_RETURN_IF_ERROR(CheckCost(node, inputs));
     ValueNode::Settings settings;
     settings.strict = true;
     ValueNode runner(node, settings);

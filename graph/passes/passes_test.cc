@@ -104,8 +104,16 @@ TEST_F(PassesTest, FoldingSparesBombs) {
   // 64 MiB and one element more.
   const ValueId size = AddInts(graph_, "size", {(kMaxFoldedBytes / 4) + 1});
   graph_.AddOutput(AddOp(graph_, "y", "Fill", {size}));
-  const ValueId more = AddInts(graph_, "more", {int64_t{1} << 40, int64_t{1} << 40});
+  const ValueId more = AddInts(graph_, "more", {int64_t{1} << 40, int64_t{1} << 20});
   graph_.AddOutput(AddOp(graph_, "z", "Fill", {more}));
+  const std::string before = graph_.DebugString();
+  EXPECT_EQ(After(NewFoldConstantsPass(evaluator_)), before);
+  EXPECT_EQ(evaluator_.calls, 0);
+}
+
+// A kernel may walk an axis though there are no elements.
+TEST_F(PassesTest, FoldingSparesLongTensorsWithoutElements) {
+  graph_.AddOutput(AddOp(graph_, "y", "Fill", {AddInts(graph_, "size", {0, int64_t{1} << 40})}));
   const std::string before = graph_.DebugString();
   EXPECT_EQ(After(NewFoldConstantsPass(evaluator_)), before);
   EXPECT_EQ(evaluator_.calls, 0);
