@@ -95,6 +95,14 @@ TEST(TreeEnsemble, RefusesBrokenTrees) {
   Attributes feature = TwoNodes();
   feature.Set("nodes_featureids", std::vector<int64_t>{0, 7});
   EXPECT_TRUE(ExpectError(Trees(feature), invalid, {"feature 7", "X has 2 features"}));
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  feature.Set("nodes_featureids", std::vector<int64_t>{most, 0});
+  EXPECT_TRUE(ExpectError(Trees(feature), invalid, {"feature 9223372036854775807"}));
+  Attributes votes = TwoNodes();
+  votes.Set("leaf_targetids", std::vector<int64_t>{0, 1, most});
+  EXPECT_TRUE(ExpectError(Trees(votes), invalid, {"votes for target 9223372036854775807"}));
+  votes.Erase("n_targets");
+  EXPECT_TRUE(ExpectError(Trees(votes), invalid, {"1099511627777 targets"}));
   Attributes target = TwoNodes();
   target.Set("leaf_targetids", std::vector<int64_t>{0, 1, 2});
   EXPECT_TRUE(ExpectError(Trees(target), invalid, {"target 2 of 2"}));
@@ -253,6 +261,15 @@ TEST(Features, NormalizerAndImputer) {
                                       {"replaced_value_float", kNan}},
                        .inputs = {Floats({2, 2}, {kNan, 1, 2, kNan})}};
   EXPECT_TRUE(Gives(imputer, {Floats({2, 2}, {7, 1, 2, 8})}));
+}
+
+TEST(Features, ImputedFloatsEndAtTheBoundsOfWholeNumbers) {
+  const OpCase imputer{.domain = kDomain,
+                       .op = "Imputer",
+                       .attributes = {{"imputed_value_floats", std::vector<float>{1e30f}},
+                                      {"replaced_value_float", kNan}},
+                       .inputs = {Int64s({0, 5})}};
+  EXPECT_TRUE(Gives(imputer, {Int64s({std::numeric_limits<int64_t>::max(), 5})}));
 }
 
 TEST(Features, VectorizerCutsAndFills) {

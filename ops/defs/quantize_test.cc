@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
@@ -297,6 +298,25 @@ TEST(QLinearConv, ScalesPerChannel) {
     expected[i] = std::clamp(std::nearbyint(value) + 128, 0.0, 255.0);
   }
   EXPECT_EQ(Numbers(y->at(0)), expected);
+}
+
+TEST(DynamicQuantizeLinear, InfiniteDataHasTheZeroPointZero) {
+  const OpCase op_case{.op = "DynamicQuantizeLinear",
+                       .inputs = {Tensor::Of<float>({2}, std::vector<float>{-INFINITY, 0})},
+                       .outputs = {true, true, true}};
+  const auto outputs = RunOp(op_case);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ((*outputs)[2].ToString(), "uint8[]{0}");
+}
+
+TEST(QuantizeLinear, ABlockMayBeLongerThanAnything) {
+  const OpCase op_case{
+      .op = "QuantizeLinear",
+      .attributes = {{"axis", int64_t{1}}, {"block_size", std::numeric_limits<int64_t>::max()}},
+      .inputs = {Tensor::Of<float>({2, 2}, std::vector<float>{1, 2, 4, 8}),
+                 Tensor::Of<float>({2, 1}, std::vector<float>{1, 2})}};
+  EXPECT_TRUE(
+      ExpectOutputs(op_case, {Tensor::Of<uint8_t>({2, 2}, std::vector<uint8_t>{1, 2, 2, 4})}));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,14 @@ TEST(TfIdfVectorizerTest, CountsGramsWithGaps) {
   const Tensor x = Tensor::Of<int64_t>(Shape{5}, {2, 5, 4, 6, 2});
   EXPECT_EQ(ResultText("TfIdfVectorizer", {x}, Grams(0)), "float32[4]{2, 0, 1, 0}");
   EXPECT_EQ(ResultText("TfIdfVectorizer", {x}, Grams(1)), "float32[4]{2, 0, 1, 1}");
+}
+
+TEST(TfIdfVectorizerTest, GramsLongerThanTheRowCountNothing) {
+  Attributes attributes = Grams(std::numeric_limits<int64_t>::max());
+  attributes.Set("min_gram_length", std::numeric_limits<int64_t>::max());
+  attributes.Set("max_gram_length", std::numeric_limits<int64_t>::max());
+  const Tensor x = Tensor::Of<int64_t>(Shape{5}, {2, 5, 4, 6, 2});
+  EXPECT_EQ(ResultText("TfIdfVectorizer", {x}, attributes), "float32[4]{0, 0, 0, 0}");
 }
 
 TEST(TfIdfVectorizerTest, WeighsWhatIsThere) {

@@ -37,11 +37,16 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBinarizer(const PrepareContext& c
 template <typename T>
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareImputerOf(const PrepareContext& context) {
   const Attributes& attributes = context.attributes();
-  std::vector<T> values;
-  for (const float value : attributes.Floats("imputed_value_floats")) {
-    values.push_back(static_cast<T>(value));
-  }
-  const bool reals = !values.empty();
+  std::vector<float> floats = attributes.Floats("imputed_value_floats");
+  const bool reals = !floats.empty();
+  // Whole numbers hold what is near to it of any float. The last one is what is replaced.
+  floats.push_back(attributes.Float("replaced_value_float", 0));
+  WEFT_ASSIGN_OR_RETURN(
+      const Tensor converted,
+      CastTensor(Tensor::Of<float>(Shape{static_cast<int64_t>(floats.size())}, floats),
+                 context.InputDType(0)));
+  const auto of_floats = converted.data<T>();
+  std::vector<T> values(of_floats.begin(), of_floats.end() - 1);
   for (const int64_t value : attributes.Ints("imputed_value_int64s")) {
     if (!reals) values.push_back(static_cast<T>(value));
   }
@@ -50,8 +55,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareImputerOf(const PrepareContext& c
     return context.InvalidArgument(absl::StrCat(values.size(), " imputed values for ", columns,
                                                 " features, expected as many or one"));
   }
-  const T replaced = reals ? static_cast<T>(attributes.Float("replaced_value_float", 0))
-                           : static_cast<T>(attributes.Int("replaced_value_int64", 0));
+  const T replaced =
+      reals ? of_floats.back() : static_cast<T>(attributes.Int("replaced_value_int64", 0));
   const int64_t count = context.InputShape(0).num_elements();
   return MakeKernel([=](const KernelContext& run) {
     const T* x = Input<T>(run, 0);

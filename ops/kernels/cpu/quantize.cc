@@ -42,7 +42,9 @@ class ScaleGrid {
     grid.size_ = x.dim(axis);
     grid.inner_ = x.ProductOf(axis + 1, x.rank());
     grid.block_ = context.attributes().Int("block_size", 0);
-    if (grid.block_ > 0) grid.blocks_ = (grid.size_ + grid.block_ - 1) / grid.block_;
+    if (grid.block_ > 0) {
+      grid.blocks_ = grid.size_ / grid.block_ + (grid.size_ % grid.block_ != 0 ? 1 : 0);
+    }
     const int64_t expected =
         grid.block_ > 0 ? grid.outer_ * grid.blocks_ * grid.inner_ : grid.size_;
     if (grid.scales_ != expected) {
@@ -286,7 +288,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDynamicQuantize(const PrepareCont
     const float low = std::min(0.0f, static_cast<float>(MinFloat(x, elements)));
     const float high = std::max(0.0f, static_cast<float>(MaxFloat(x, elements)));
     const float scale = (high == low ? 1.0f : high - low) / 255.0f;
-    const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
+    const float ratio = -low / scale;  // NaN where the data is infinite
+    const float zero = ratio >= 0 ? std::nearbyint(std::min(ratio, 255.0f)) : 0.0f;
     *Output<float>(run, 1) = scale;
     *Output<uint8_t>(run, 2) = static_cast<uint8_t>(zero);
     uint8_t* out = Output<uint8_t>(run, 0);

@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareTreeEnsembleClassify(const Prepar
   WEFT_RETURN_IF_ERROR(CheckModel(context, ensemble, Rows(context)));
   const int64_t only = ensemble.targets == 1 ? 0 : ensemble.model.only_target();
   const bool binary = ensemble.targets <= 2 && only >= 0;
-  const int64_t columns = context.OutputShape(1).dim(1);
+  const int64_t columns = context.HasOutput(1) ? context.OutputShape(1).dim(1) : 0;
   return MakeEnsembleKernel(
       context, std::move(ensemble),
       [=, wants_class = context.HasOutput(0), wants_scores = context.HasOutput(1)](

@@ -234,7 +234,8 @@ absl::Status TreeModel::Check() {
   const auto inside = [&](int64_t at) { return at < nodes && -1 - at < leaves; };
   for (int64_t i = 0; i < nodes; ++i) {
     const Node& node = nodes_[i];
-    if (!inside(node.if_true) || !inside(node.if_false) || node.feature < 0) {
+    if (!inside(node.if_true) || !inside(node.if_false) || node.feature < 0 ||
+        node.feature > kMaxDim) {
       return absl::InvalidArgumentError(absl::StrCat(
           "node ", i, " of ", nodes, " has feature ", node.feature,
           " and successors of which one is unknown; the trees have ", leaves, " leaves"));
@@ -246,7 +247,7 @@ absl::Status TreeModel::Check() {
     return absl::InvalidArgumentError(absl::StrCat("tree root ", root, " is unknown"));
   }
   for (const Vote& vote : votes_) {
-    if (vote.target < 0) {
+    if (vote.target < 0 || vote.target > kMaxDim) {
       return absl::InvalidArgumentError(absl::StrCat("a leaf votes for target ", vote.target));
     }
     targets_ = std::max(targets_, vote.target + 1);

@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<int64_t>> PartSizes(const ValueContext& context, int6
     if (size <= 0) {
       return context.InvalidArgument(absl::StrCat("split is ", size, ", expected at least 1"));
     }
-    sizes.assign(static_cast<size_t>((whole + size - 1) / size), size);
+    sizes.assign(static_cast<size_t>(whole / size + (whole % size != 0 ? 1 : 0)), size);
     if (!sizes.empty()) sizes.back() = whole - size * static_cast<int64_t>(sizes.size() - 1);
     return sizes;
   }

@@ -145,7 +145,8 @@ void CountGrams(const Vectorizer& vectorizer, const std::vector<int64_t>& row, i
 void CountRow(const Vectorizer& vectorizer, const std::vector<int64_t>& row, float* counts) {
   int64_t shortest = vectorizer.shortest;
   const auto length = static_cast<int64_t>(row.size());
-  for (int64_t distance = 1; distance <= vectorizer.skips + 1; ++distance) {
+  if (shortest > length) return;
+  for (int64_t distance = 1; distance - 1 <= vectorizer.skips; ++distance) {
     if (shortest > 1 && distance >= length) break;  // nothing is that far apart
     CountGrams(vectorizer, row, shortest, distance, counts);
     if (shortest > 1) continue;
