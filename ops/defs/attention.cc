@@ -4,6 +4,7 @@
 // Operands are [batch, heads, length, size], or packed [batch, length, heads * size] with the
 // numbers of heads as attributes. Queries of q_heads / kv_heads neighbouring heads share a head of
 // keys and values.
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,9 @@ absl::StatusOr<HeadDims> HeadsOf(InferenceContext& context, int input, const cha
                                       ", a positive number, got ", heads));
   }
   const Dim& hidden = shape.dim(2);
-  if (hidden.is_known() && hidden.size() % heads != 0) {
+  // Of no elements, any number of heads would do.
+  if (heads > kMaxDim || (hidden.is_known() && (hidden.size() % heads != 0 ||
+                                                heads > std::max<int64_t>(hidden.size(), 1)))) {
     return context.Error(absl::StrCat("the last axis of input ", input, " ", shape.ToString(),
                                       " does not divide into ", heads, " heads (", heads_name,
                                       ")"));

@@ -93,7 +93,8 @@ absl::Status InferAllReduce(InferenceContext& context) {
                                       attributes.Ints("group").size(), " ranks, or none"));
   }
   const int64_t blocks = is_tree ? attributes.Int("blocks", 1) : 1;
-  if (blocks < 1 || blocks * context.num_outputs() != context.num_inputs()) {
+  if (blocks < 1 || blocks > std::max(context.num_inputs(), 1) ||
+      blocks * context.num_outputs() != context.num_inputs()) {
     return context.Error(absl::StrCat(context.num_outputs(), " outputs of ", blocks,
                                       " blocks each do not fit ", context.num_inputs(), " inputs"));
   }
@@ -176,7 +177,10 @@ absl::StatusOr<ShardedDim> ReadShardedDim(InferenceContext& context, int rank,
   sharded.sizes = attributes.Ints(prefix + "sizes");
   const bool in_bounds = std::all_of(sharded.sizes.begin(), sharded.sizes.end(),
                                      [](int64_t size) { return size >= 0 && size <= kMaxDim; });
-  if (sharded.blocks < 1 || !in_bounds || sharded.sizes.size() != group.size()) {
+  if (sharded.blocks < 1 || sharded.blocks > kMaxDim || !in_bounds ||
+      sharded.sizes.size() != group.size() ||
+      std::accumulate(sharded.sizes.begin(), sharded.sizes.end(), int64_t{0}) >
+          kMaxDim / sharded.blocks) {
     return context.Error(absl::StrCat("attributes ", prefix, "blocks ", sharded.blocks, " and ",
                                       prefix, "sizes [", absl::StrJoin(sharded.sizes, ","),
                                       "] must give each of the ", group.size(),

@@ -112,7 +112,7 @@ absl::Status ConcatGradient(GradientContext& context) {
   std::vector<ValueId> sizes;
   std::vector<bool> wanted;
   Attributes one_dim{{"start", axis}};
-  if (axis != -1) one_dim.Set("end", axis + 1);
+  if (axis < -1 || (axis >= 0 && axis < kMaxRank)) one_dim.Set("end", axis + 1);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     sizes.push_back(builder.Op("Shape", {node.inputs[i]}, one_dim));
     wanted.push_back(context.NeedsInputGradient(static_cast<int>(i)));
@@ -216,7 +216,7 @@ void SplitElements(InferenceContext& context, const Dims& sizes) {
   if (!elements.has_value()) return;
   auto first = elements->begin();
   for (int i = 0; i < context.num_outputs(); ++i) {
-    if (!sizes[i].is_known()) return;
+    if (!sizes[i].is_known() || sizes[i].size() > elements->end() - first) return;
     if (context.HasOutput(i)) context.SetOutputDims(i, Dims(first, first + sizes[i].size()));
     first += sizes[i].size();
   }

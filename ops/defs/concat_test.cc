@@ -148,5 +148,19 @@ TEST(SplitTest, EqualPartsOfABlockedAxisAreSplit) {
   }
 }
 
+// One size is not known, so that the others do not add up to anything yet.
+TEST(SplitTest, HandsOnNoElementsBeyondTheLast) {
+  Graph graph;
+  const ValueId n =
+      graph.AddInput("n", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N")})});
+  GraphBuilder builder(graph);
+  const ValueId sizes =
+      builder.Op("Concat", {builder.Ints({100}), builder.Op("Shape", {n})}, {{"axis", int64_t{0}}});
+  const std::vector<ValueId> parts =
+      builder.Ops("", "Split", {builder.Ints({1, 2, 3}), sizes}, {}, {true, true});
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  for (const ValueId part : parts) EXPECT_FALSE(graph.value(part).elements.has_value());
+}
+
 }  // namespace
 }  // namespace weft

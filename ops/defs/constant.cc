@@ -121,7 +121,8 @@ absl::Status InferRange(InferenceContext& context) {
       return context.Error(
           absl::StrCat("input ", i, " must be a scalar; it is ", context.InputType(i).ToString()));
     }
-    known = known && context.InputValue(i) != nullptr;
+    const Tensor* value = context.InputValue(i);
+    known = known && value != nullptr && value->num_elements() == 1;
   }
   if (!known) return SetCheckedOutput(context, dtype, {SymbolicRangeLength(context)});
   WEFT_ASSIGN_OR_RETURN(const int64_t length, RangeLength(context));

@@ -194,9 +194,10 @@ Dim RoundsOf(const InferenceContext& context, const NodeBody& body, int own) {
   }
   const Graph& graph = *body.graph;
   ValueId goes_on = graph.outputs()[0];
-  while (graph.value(goes_on).source == ValueSource::kNode &&
-         graph.node(graph.value(goes_on).producer).op == "Identity") {
-    goes_on = graph.node(graph.value(goes_on).producer).inputs[0];
+  while (graph.value(goes_on).source == ValueSource::kNode) {
+    const Node& producer = graph.node(graph.value(goes_on).producer);
+    if (!producer.domain.empty() || producer.op != "Identity") break;
+    goes_on = producer.inputs[0];
   }
   const ValueDef& value = graph.value(goes_on);
   const bool handed_on = body.num_inputs() > 1 && goes_on == graph.inputs()[1];

@@ -43,6 +43,10 @@ absl::Status CheckRanks(const InferenceContext& context, const SymbolicShape& x,
     return context.Error(absl::StrCat("X of shape ", x.ToString(), " and W of shape ", w.ToString(),
                                       " must have the same rank"));
   }
+  if (w.has_rank() && w.rank() < 3) {
+    return context.Error(absl::StrCat("W has shape ", w.ToString(),
+                                      ", expected [outputs, channels / group, window...]"));
+  }
   return absl::OkStatus();
 }
 

@@ -199,7 +199,7 @@ class DeformGradient {
 absl::StatusOr<std::vector<int64_t>> WindowSizes(const GradientContext& context) {
   const ValueDef& w = context.graph().value(context.Input(1));
   const std::optional<Shape> shape = w.type.shape.ToConcrete();
-  if (shape.has_value()) {
+  if (shape.has_value() && shape->rank() > 2) {
     return std::vector<int64_t>(shape->dims().begin() + 2, shape->dims().end());
   }
   return absl::UnimplementedError(absl::StrCat(
@@ -229,18 +229,26 @@ absl::Status DeformConvGradient(GradientContext& context) {
 absl::Status InferDeformColumns(InferenceContext& context) {
   const SymbolicShape& x = context.InputShape(0);
   const SymbolicShape& offset = context.InputShape(1);
-  int64_t taps = 1;
-  for (const int64_t size : context.attributes().Ints("kernel_shape")) taps *= size;
   Dims columns = UnknownDims(3);
   if (x.has_rank()) {
+    if (x.rank() < 3) {
+      return context.Error(
+          absl::StrCat("X has shape ", x.ToString(), ", expected [batch, channels, image...]"));
+    }
     columns[0] = x.dim(0);
-    columns[1] = Times(x.dim(1), std::max<int64_t>(taps, 1));
+    columns[1] = x.dim(1);
+    for (const int64_t size : context.attributes().Ints("kernel_shape")) {
+      columns[1] = Times(columns[1], std::max<int64_t>(size, 1));
+    }
   }
   if (offset.has_rank()) columns[2] = ProductOfDims(offset.dims(), 2, offset.rank());
   return SetCheckedOutput(context, context.InputType(0).dtype, std::move(columns));
 }
 
 absl::Status InferDeformColumnsGrad(InferenceContext& context) {
+  if (context.HasOutput(2) && !context.HasInput(3)) {
+    return context.Error("output dmask needs the input mask");
+  }
   for (int i = 0; i < context.num_outputs(); ++i) {
     if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i + 1));
   }

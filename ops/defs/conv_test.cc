@@ -196,5 +196,15 @@ TEST(ConvTest, GradientsShardByBatchAndChannels) {
                             {.least_splits = 5}));
 }
 
+TEST(ConvTest, RefusesWeightsWithoutAxes) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  builder.Op("Conv", {graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape()}),
+                      builder.Float(1)});
+  EXPECT_EQ(builder.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(builder.status().message().find("W has shape [], expected"), absl::string_view::npos)
+      << builder.status();
+}
+
 }  // namespace
 }  // namespace weft::testing

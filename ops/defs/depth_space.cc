@@ -34,7 +34,7 @@ absl::StatusOr<Dim> Divided(const InferenceContext& context, const Dim& dim, int
 
 Dim Times(const Dim& dim, int64_t by) {
   if (by == 1) return dim;
-  return dim.is_known() && dim.size() <= kMaxDim ? Dim(dim.size() * by) : Dim();
+  return dim.is_known() && dim.size() <= kMaxDim / by ? Dim(dim.size() * by) : Dim();
 }
 
 absl::Status InferBlocks(InferenceContext& context, bool to_space) {

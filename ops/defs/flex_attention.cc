@@ -66,8 +66,10 @@ absl::StatusOr<ValueId> Modified(ExpandContext& context, const std::string& name
 absl::StatusOr<ValueId> Repeated(ExpandContext& context, ValueId value, const Dim& q_heads) {
   GraphBuilder& b = context.builder();
   const SymbolicShape& shape = b.type(value).shape;
-  if (shape.has_rank() && q_heads == shape.dim(1)) return value;
-  if (!shape.has_rank() || !q_heads.is_known() || !shape.dim(1).is_known() ||
+  // Inference says nothing of an operand where another one is unknown.
+  const bool ranked = shape.has_rank() && shape.rank() == 4;
+  if (ranked && q_heads == shape.dim(1)) return value;
+  if (!ranked || !q_heads.is_known() || !shape.dim(1).is_known() || shape.dim(1).size() == 0 ||
       !shape.dim(3).is_known()) {
     return absl::UnimplementedError(absl::StrCat("node '", context.node().name,
                                                  "': heads can be shared only where their numbers "

@@ -117,6 +117,7 @@ absl::Status AffineGridGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, dy));
+  if (rank < 4) return absl::InvalidArgumentError("a grid has 4 axes or 5");
   GraphBuilder& g = context.builder();
   const int64_t axes = rank - 2;
   const DType dtype = g.type(dy).dtype;

@@ -1,4 +1,5 @@
 // Pad, CenterCropPad, DepthToSpace, SpaceToDepth and ReverseSequence.
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/gradient_checker.h"
 #include "ops/testing/op_tester.h"
@@ -121,6 +122,17 @@ TEST(ReverseSequenceTest, AgreesWithReferenceAndGradient) {
 TEST(ReverseSequenceTest, RefusesLengthsBeyondTheSequence) {
   EXPECT_TRUE(ExpectError(Reversed({1, 5, 3, 4}, 1, 0), absl::StatusCode::kInvalidArgument,
                           {"sequence_lens[1] is 5", "4 steps"}));
+}
+
+TEST(SpaceToDepth, DoesNotCountChannelsBeyondAllBounds) {
+  Graph graph;
+  const Shape image{1, int64_t{1} << 36, 1 << 16, 1 << 16};
+  GraphBuilder builder(graph);
+  const ValueId y = builder.Op("SpaceToDepth",
+                               {graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, image})},
+                               {{"blocksize", int64_t{1 << 16}}});
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  EXPECT_EQ(graph.value(y).type.ToString(), "float32[1,?,1,1]");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // query [batch, steps, q_heads * dk], key [.., kv_heads * dk], value [.., kv_heads * dv]; decay
 // [.., kv_heads] or [.., kv_heads * dk] for gated rules; beta [.., kv_heads] or [.., 1] for delta
 // rules; past_state [batch, kv_heads, dk, dv].
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,10 @@ absl::StatusOr<Dim> SizeOf(InferenceContext& context, int input, int64_t heads) 
   }
   const Dim& hidden = shape.dim(2);
   if (!hidden.is_known()) return Dim();
-  if (hidden.size() % heads == 0) return Dim(hidden.size() / heads);
+  // Of no elements, any number of heads would do.
+  if (hidden.size() % heads == 0 && heads <= std::max<int64_t>(hidden.size(), 1)) {
+    return Dim(hidden.size() / heads);
+  }
   return context.Error(absl::StrCat("the last axis of input ", input, " ", shape.ToString(),
                                     " does not divide into ", heads, " heads"));
 }
@@ -130,7 +134,11 @@ absl::Status LinearAttentionGradient(GradientContext& context) {
 
 absl::Status InferLinearAttentionGrad(InferenceContext& context) {
   for (int i = 0; i < context.num_outputs(); ++i) {
-    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i + 2));
+    if (!context.HasOutput(i)) continue;
+    if (!context.HasInput(i + 2)) {
+      return context.Error(absl::StrCat("output ", i, " needs input ", i + 2, ", which it is of"));
+    }
+    context.SetOutput(i, context.InputType(i + 2));
   }
   return absl::OkStatus();
 }

@@ -18,8 +18,12 @@ std::string Reduction(const Attributes& attributes) {
 // Labels must have the shape of the scores without axis 1.
 absl::Status CheckLabels(const InferenceContext& context, const SymbolicShape& scores,
                          const SymbolicShape& labels) {
+  if (scores.has_rank() && scores.rank() < 2) {
+    return context.Error(absl::StrCat("scores have shape ", scores.ToString(),
+                                      ", expected [samples, classes, ...]"));
+  }
   if (!scores.has_rank() || !labels.has_rank()) return absl::OkStatus();
-  bool fits = scores.rank() >= 2 && labels.rank() == scores.rank() - 1;
+  bool fits = labels.rank() == scores.rank() - 1;
   for (int d = 0; fits && d < labels.rank(); ++d) {
     const Dim& score = scores.dim(d == 0 ? 0 : d + 1);
     fits = !score.is_known() || !labels.dim(d).is_known() || score == labels.dim(d);
@@ -222,9 +226,11 @@ WEFT_REGISTER_OP(LossGrad("SoftmaxCrossEntropyGrad", 14));
 WEFT_REGISTER_OP(LossGrad("NegativeLogLikelihoodGrad", 1));
 
 absl::Status InferLossWeight(InferenceContext& context) {
-  const DType dtype =
-      static_cast<DType>(context.attributes().Int("dtype", static_cast<int64_t>(DType::kFloat32)));
-  context.SetOutput(0, dtype, SymbolicShape(Shape{}));
+  const int64_t dtype = context.attributes().Int("dtype", static_cast<int64_t>(DType::kFloat32));
+  if (dtype < 0 || dtype >= kDTypeCount) {
+    return context.Error(absl::StrCat("attribute dtype is ", dtype, ", which is no element type"));
+  }
+  context.SetOutput(0, static_cast<DType>(dtype), SymbolicShape(Shape{}));
   return absl::OkStatus();
 }
 

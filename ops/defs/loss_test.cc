@@ -302,5 +302,19 @@ TEST(SquaredErrorGrad, AgreesWithTheReference) {
   }
 }
 
+TEST(LossTest, RefusesScoresWithoutClasses) {
+  Graph graph;
+  const auto input = [&graph](const char* name, DType dtype, SymbolicShape shape) {
+    return graph.AddInput(name, {ValueKind::kTensor, dtype, std::move(shape)});
+  };
+  GraphBuilder builder(graph);
+  builder.Op("SoftmaxCrossEntropyLoss", {input("scores", DType::kFloat32, Shape{3}),
+                                         input("labels", DType::kInt64, SymbolicShape()),
+                                         input("weights", DType::kFloat32, Shape{3})});
+  EXPECT_EQ(builder.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(builder.status().message().find("scores have shape [3]"), absl::string_view::npos)
+      << builder.status();
+}
+
 }  // namespace
 }  // namespace weft::testing

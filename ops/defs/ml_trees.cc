@@ -27,8 +27,10 @@ absl::StatusOr<Dim> RowCount(InferenceContext& context) {
   return context.Error(absl::StrCat("X is ", x.ToString(), ", expected [N,F]"));
 }
 
-int64_t LargestOf(const std::vector<int64_t>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+// One more than the largest; beyond kMaxDim where that is too large to count.
+int64_t CountOf(const std::vector<int64_t>& values) {
+  if (values.empty()) return 1;
+  return std::min(*std::max_element(values.begin(), values.end()), kMaxDim) + 1;
 }
 
 // `dtype`: kInvalid: as X.
@@ -36,7 +38,7 @@ InferFn InferScores(std::string targets, DType dtype) {
   return [targets, dtype](InferenceContext& context) {
     WEFT_ASSIGN_OR_RETURN(const Dim rows, RowCount(context));
     const int64_t count =
-        context.attributes().Int("n_targets", LargestOf(context.attributes().Ints(targets)) + 1);
+        context.attributes().Int("n_targets", CountOf(context.attributes().Ints(targets)));
     if (count < 1 || count > kMaxDim) {
       return context.Error(absl::StrCat(count, " targets, expected 1 or more"));
     }

@@ -15,7 +15,7 @@ absl::StatusOr<Dim> DepthOf(InferenceContext& context) {
         absl::StrCat("depth has the shape ", shape->ToString(), ", expected one element"));
   }
   const Tensor* value = context.InputValue(1);
-  if (value == nullptr) {
+  if (value == nullptr || value->num_elements() != 1) {
     const std::optional<std::vector<Dim>> dims = context.InputDims(1);
     return dims.has_value() && dims->size() == 1 ? (*dims)[0] : Dim();
   }

@@ -4,6 +4,8 @@
 // X is [batch, heads, length, size], or [batch, length, heads * size] with attribute num_heads. The
 // caches hold cosines and sines, [positions, turned / 2] with position_ids [batch, length], or
 // [batch, length, turned / 2] without.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/gradients.h"
@@ -24,7 +26,10 @@ absl::StatusOr<Dim> HeadSize(InferenceContext& context, const SymbolicShape& x) 
   const int64_t heads = context.attributes().Int("num_heads", 0);
   const Dim& hidden = x.dim(2);
   if (heads > 0 && !hidden.is_known()) return Dim();
-  if (heads > 0 && hidden.size() % heads == 0) return Dim(hidden.size() / heads);
+  // Of no elements, any number of heads would do.
+  if (heads > 0 && hidden.size() % heads == 0 && heads <= std::max<int64_t>(hidden.size(), 1)) {
+    return Dim(hidden.size() / heads);
+  }
   return context.Error(absl::StrCat("X of rank 3 ", x.ToString(), " wants attribute num_heads, ",
                                     "which divides its last axis, got ", heads));
 }

@@ -70,6 +70,24 @@ absl::StatusOr<std::optional<size_t>> SliceEntries(InferenceContext& context) {
   return entries;
 }
 
+// The steps of `entries` axes; nullopt when not known. InvalidArgument when there are others.
+absl::StatusOr<MaybeInts> SliceSteps(InferenceContext& context, size_t entries) {
+  const std::vector<int64_t> ones(entries, 1);
+  if (!context.HasInput(4)) return MaybeInts(ones);
+  WEFT_ASSIGN_OR_RETURN(const MaybeInts steps, KnownInts(context, 4));
+  if (!steps.has_value() || steps->size() == entries) return steps;
+  if (steps->empty()) return MaybeInts(ones);
+  return context.Error(
+      absl::StrCat("steps has ", steps->size(), " elements for ", entries, " axes"));
+}
+
+// What is known of a list must be as long as its shape says: elements travel with symbolic shapes.
+absl::Status CheckEntries(InferenceContext& context, int input, size_t known, size_t entries) {
+  if (known == entries) return absl::OkStatus();
+  return context.Error(
+      absl::StrCat("input ", input, " has ", known, " elements for ", entries, " axes"));
+}
+
 absl::StatusOr<Dims> SlicedDims(InferenceContext& context) {
   const SymbolicShape& input = context.InputShape(0);
   WEFT_ASSIGN_OR_RETURN(const std::optional<size_t> entries, SliceEntries(context));
@@ -78,11 +96,15 @@ absl::StatusOr<Dims> SlicedDims(InferenceContext& context) {
   if (!axes.has_value()) return UnknownDims(input.rank());
   WEFT_ASSIGN_OR_RETURN(const MaybeInts starts, KnownInts(context, 1));
   WEFT_ASSIGN_OR_RETURN(const MaybeInts ends, KnownInts(context, 2));
-  MaybeInts steps = std::vector<int64_t>(*entries, 1);
-  if (context.HasInput(4)) {
-    WEFT_ASSIGN_OR_RETURN(steps, KnownInts(context, 4));
-  }
+  WEFT_ASSIGN_OR_RETURN(const MaybeInts steps, SliceSteps(context, *entries));
   const std::optional<Dims> end_dims = ends.has_value() ? std::nullopt : context.InputDims(2);
+  if (starts.has_value()) {
+    WEFT_RETURN_IF_ERROR(CheckEntries(context, 1, starts->size(), *entries));
+  }
+  if (ends.has_value() || end_dims.has_value()) {
+    const size_t known = ends.has_value() ? ends->size() : end_dims->size();
+    WEFT_RETURN_IF_ERROR(CheckEntries(context, 2, known, *entries));
+  }
   Dims dims = input.dims();
   for (size_t i = 0; i < *entries; ++i) {
     Dim& dim = dims[(*axes)[i]];
@@ -103,14 +125,10 @@ absl::Status SliceElements(InferenceContext& context) {
   const std::optional<Dims> elements = context.InputDims(0);
   WEFT_ASSIGN_OR_RETURN(const MaybeInts starts, KnownInts(context, 1));
   WEFT_ASSIGN_OR_RETURN(const MaybeInts ends, KnownInts(context, 2));
-  MaybeInts steps = std::vector<int64_t>{1};
-  if (context.HasInput(4)) {
-    WEFT_ASSIGN_OR_RETURN(steps, KnownInts(context, 4));
-  }
-  if (!elements.has_value() || !starts.has_value() || !ends.has_value() || !steps.has_value()) {
-    return absl::OkStatus();
-  }
-  if (starts->size() != 1) return absl::OkStatus();
+  if (!elements.has_value() || !starts.has_value() || !ends.has_value()) return absl::OkStatus();
+  if (starts->size() != 1 || ends->size() != 1) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const MaybeInts steps, SliceSteps(context, 1));
+  if (!steps.has_value()) return absl::OkStatus();
   const SliceRange range = ResolveSliceRange((*starts)[0], (*ends)[0], (*steps)[0],
                                              static_cast<int64_t>(elements->size()));
   Dims chosen;

@@ -119,6 +119,28 @@ TEST(SliceTest, RefusesADeclaredLengthThatNoSliceHas) {
               ::testing::HasSubstr("1099511627776 elements, but the input has 2 axes"));
 }
 
+// Elements travel with shapes of symbols, so that a list may be shorter than its partner says.
+TEST(SliceTest, RefusesStartsOfWhichTooFewAreKnown) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, Shape{20, 10}});
+  const ValueId n =
+      graph.AddInput("n", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N")})});
+  GraphBuilder builder(graph);
+  const ValueId starts = builder.Op("Reshape", {builder.Ints({1}), builder.Op("Shape", {n})});
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  builder.Op("Slice", {x, starts, builder.Ints({2, 2})});
+  EXPECT_EQ(builder.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(builder.status().message()),
+              ::testing::HasSubstr("input 1 has 1 elements for 2 axes"));
+}
+
+TEST(SliceTest, NoStepsAreStepsOfOne) {
+  const OpCase op_case{
+      .op = "Slice",
+      .inputs = {Int64s({4, 5, 6, 7}), Int64s({1}), Int64s({3}), Int64s({0}), Int64s({})}};
+  EXPECT_TRUE(ExpectOutputs(op_case, {Int64s({5, 6})}));
+}
+
 TEST(SliceTest, Gradient) {
   EXPECT_TRUE(CheckGradient(SliceCase(RandomTensor({5, 4}, 1), {1}, {3})));
   EXPECT_TRUE(

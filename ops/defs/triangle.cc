@@ -106,6 +106,10 @@ absl::Status InferDet(InferenceContext& context) {
 
 absl::Status InferDetGrad(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
+  const SymbolicShape& x = context.InputShape(1);
+  if (x.has_rank() && x.rank() < 2) {
+    return context.Error(absl::StrCat("X has shape ", x.ToString(), ", expected matrices"));
+  }
   context.SetOutput(0, context.InputType(1));
   return absl::OkStatus();
 }

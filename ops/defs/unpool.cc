@@ -138,6 +138,7 @@ absl::Status Col2ImGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const int rank, RankForGradient(context, dy));
+  if (rank < 2) return absl::InvalidArgumentError("an image has axes for batch and channels");
   GraphBuilder& g = context.builder();
   const Attributes& attributes = context.node().attributes;
   const std::vector<int64_t> pads = attributes.Ints("pads");
