@@ -40,6 +40,12 @@ class AttentionGradientBuilder {
     AddForward();
     WEFT_RETURN_IF_ERROR(g_.status());
     const ValueId dy = context_.OutputGradient(kY);
+    if (dy.valid() && (!g_.type(dy).shape.has_rank() ||
+                       g_.type(dy).shape.rank() != ShapeOfInput(kQuery).rank())) {
+      return absl::UnimplementedError(
+          absl::StrCat("node '", context_.node().name, "': the gradient of Attention needs the ",
+                       "shape of its output's gradient, not ", g_.type(dy).shape.ToString()));
+    }
     if (dy.valid()) dy_ = Grouped(packed_ ? Apart(dy, q_heads_) : dy, value_size_);
     SetValueGradient();
     const bool needs_scores =
@@ -56,9 +62,11 @@ class AttentionGradientBuilder {
   absl::Status ReadSizes() {
     for (const int i : {kQuery, kKey, kValue}) {
       const SymbolicShape& shape = ShapeOfInput(i);
-      const bool known = shape.has_rank() && shape.dim(shape.rank() - 1).is_known() &&
-                         (shape.rank() == 3 || (shape.rank() == 4 && shape.dim(1).is_known()));
-      if (known) continue;
+      const bool fits = shape.has_rank() && (shape.rank() == 3 || shape.rank() == 4);
+      if (fits && shape.dim(shape.rank() - 1).is_known() &&
+          (shape.rank() == 3 || shape.dim(1).is_known())) {
+        continue;
+      }
       return absl::UnimplementedError(
           absl::StrCat("node '", context_.node().name, "': the gradient of Attention needs the ",
                        "heads and sizes of its operands, but input ", i, " is ", shape.ToString()));

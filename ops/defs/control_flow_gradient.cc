@@ -401,7 +401,7 @@ absl::Status ScanGradient(GradientContext& context) {
     const auto k = static_cast<size_t>(i - spec.carried);
     const ValueType& type = context.graph().value(context.Input(i)).type;
     types.push_back(PartType(type, At(axes, k)));
-    spec.after.push_back({context.Input(i), At(axes, k), 1 - At(directions, k)});
+    spec.after.push_back({context.Input(i), At(axes, k), At(directions, k) == 0 ? 1 : 0});
     spec.after_inputs.push_back(i);
   }
   if (spec.carried > 0) {
@@ -415,7 +415,7 @@ absl::Status ScanGradient(GradientContext& context) {
     const auto k = static_cast<size_t>(i - spec.carried);
     spec.output_axes_and_directions.push_back(
         {At(attributes.Ints("scan_output_axes"), k),
-         1 - At(attributes.Ints("scan_output_directions"), k)});
+         At(attributes.Ints("scan_output_directions"), k) == 0 ? 1 : 0});
   }
   return BackwardRounds(context, std::move(spec)).Build();
 }

@@ -100,6 +100,7 @@ absl::StatusOr<Values> Attend(ExpandContext& context, const Block& block) {
       return Unsupported(node, absl::StrCat("a mask of shape ", mask.ToString()));
     }
   }
+  WEFT_RETURN_IF_ERROR(b.status());
   while (!inputs.back().valid()) inputs.pop_back();
   const std::vector<bool> wanted = {true, block.wants_present, block.wants_present};
   const Values outputs = b.Ops("", "Attention", std::move(inputs), attributes, wanted);
@@ -113,6 +114,10 @@ absl::Status InferAttention(InferenceContext& context) {
   const ValueType& x = context.InputType(0);
   const SymbolicShape& weights = context.InputShape(1);
   const std::vector<int64_t> sizes = context.attributes().Ints("qkv_hidden_sizes");
+  for (const int64_t size : sizes) {
+    if (size >= 0 && size <= kMaxDim) continue;
+    return context.Error(absl::StrCat("qkv_hidden_sizes has ", size, ", expected 0 to ", kMaxDim));
+  }
   Dim hidden;
   if (sizes.size() == 3) {
     hidden = Dim(sizes[2]);
@@ -262,7 +267,7 @@ absl::Status AddBiases(GraphBuilder& b, const Node& node, ValueId bias, Block& b
   int64_t begin = 0;
   for (ValueId* part : parts) {
     const SymbolicShape& shape = b.type(*part).shape;
-    if (!shape.has_rank() || !shape.dim(2).is_known()) {
+    if (!shape.has_rank() || shape.rank() != 3 || !shape.dim(2).is_known()) {
       return Unsupported(node, "a bias with operands of unknown hidden size");
     }
     const int64_t end = begin + shape.dim(2).size();

@@ -4,6 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
+#include "graph/graph.h"
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/expanded_op.h"
 #include "ops/testing/op_tester.h"
@@ -180,6 +183,19 @@ TEST(Microsoft, AttentionMakesItsOwnOperands) {
   op_case.inputs.pop_back();
   op_case.attributes.Set("unidirectional", int64_t{1});
   EXPECT_TRUE(Gives(op_case, 0, attended([](int64_t i, int64_t j) { return j <= i; })));
+}
+
+// Their sum is where the product of the packed weights is cut.
+TEST(Microsoft, AttentionRefusesHiddenSizesThatNoTensorHas) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueType type = {ValueKind::kTensor, DType::kFloat32, SymbolicShape()};
+  builder.Ops("com.microsoft", "Attention", {graph.AddInput("x", type), graph.AddInput("w", type)},
+              {{"num_heads", int64_t{1}},
+               {"qkv_hidden_sizes", std::vector<int64_t>{INT64_MAX, INT64_MAX, 1}}},
+              {true});
+  EXPECT_THAT(std::string(builder.status().message()),
+              ::testing::HasSubstr("qkv_hidden_sizes has 9223372036854775807"));
 }
 
 TEST(Microsoft, MultiHeadAttentionAddsBiasesAndMasksKeys) {
