@@ -149,6 +149,7 @@ TEST(ProfileFileTest, ErrorsSayWhere) {
   EXPECT_THAT(error("within: \"*\"", "within: 3"), HasSubstr("one within '*'"));
   EXPECT_THAT(error("rate: ", "rates: "), HasSubstr("rates"));
   EXPECT_THAT(error("contention: 0.75", "contention: 1.5"), HasSubstr("at most 1"));
+  EXPECT_THAT(error("memory: ", "memory: 1e30 # "), HasSubstr("no device has as many bytes"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace {
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxIndex = 100'000'000;
+constexpr double kMaxMemoryBytes = 1e18;
 constexpr char kAny[] = "*";
 
 // -- Writing.
@@ -183,6 +184,7 @@ class ProfileReader {
                                      {"memory", &memory}}) {
       WEFT_RETURN_IF_ERROR(ReadPositive(map, key, *value));
     }
+    if (memory > kMaxMemoryBytes) return map.KeyError("memory", "no device has as many bytes");
     device.memory_bytes = static_cast<int64_t>(memory);
     WEFT_ASSIGN_OR_RETURN(const YAML::Node contraction, map.Require("contraction"));
     WEFT_ASSIGN_OR_RETURN(const std::vector<YamlEntry> types,
