@@ -1,5 +1,6 @@
 // Identity, Reshape, Flatten, Squeeze, Unsqueeze: the same bytes under the same or another shape.
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -157,6 +158,23 @@ void CancelSymbols(Dims& a, Dims& b) {
   }
 }
 
+// Takes the known sizes out of both lists where their products are equal, and so cancel: of
+// [28, batch, 192] and (28, -1, 3, 64), batch stays.
+void CancelKnown(Dims& a, Dims& b) {
+  const auto known = [](const Dims& dims) {
+    Dims sizes;
+    std::copy_if(dims.begin(), dims.end(), std::back_inserter(sizes),
+                 [](const Dim& dim) { return dim.is_known(); });
+    return ProductOfDims(sizes, 0, static_cast<int>(sizes.size()));
+  };
+  const Dim of_a = known(a);
+  const Dim of_b = known(b);
+  if (!of_a.is_known() || !of_b.is_known() || of_a.size() != of_b.size() || of_a.size() == 0)
+    return;
+  std::erase_if(a, [](const Dim& dim) { return dim.is_known(); });
+  std::erase_if(b, [](const Dim& dim) { return dim.is_known(); });
+}
+
 // The dimension that makes the element counts equal, or unknown. Copied dimensions cancel, so that
 // [0, 3] reshaped to (0, -1) is [0, 3] although 0 / 0 is anything.
 absl::StatusOr<Dim> DeduceDim(InferenceContext& context, const ReshapeTarget& target) {
@@ -167,6 +185,7 @@ absl::StatusOr<Dim> DeduceDim(InferenceContext& context, const ReshapeTarget& ta
   skipped.insert(target.deduced);
   Dims to = Without(target.dims, skipped);
   CancelSymbols(from, to);
+  CancelKnown(from, to);
   const Dim have = ProductOfDims(from, 0, static_cast<int>(from.size()));
   const Dim want = ProductOfDims(to, 0, static_cast<int>(to.size()));
   if (want.is_known() && want.size() == 1) return have;

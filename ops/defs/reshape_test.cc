@@ -77,7 +77,12 @@ TEST(ReshapeTest, SymbolsSurvive) {
   const ValueId flat = builder.Op("Reshape", {x, builder.Ints({0, -1})});
   EXPECT_EQ(builder.type(flat).shape.ToString(), "[N,256]");
   const ValueId rows = builder.Op("Reshape", {x, builder.Ints({-1, 256})});
-  EXPECT_EQ(builder.type(rows).shape.ToString(), "[?,256]");
+  EXPECT_EQ(builder.type(rows).shape.ToString(), "[N,256]");
+  // As PyTorch exports the packed heads of attention.
+  const ValueId heads = builder.Op("Reshape", {x, builder.Ints({8, 2, -1, 16})});
+  EXPECT_EQ(builder.type(heads).shape.ToString(), "[8,2,N,16]");
+  const ValueId halves = builder.Op("Reshape", {x, builder.Ints({-1, 128})});
+  EXPECT_EQ(builder.type(halves).shape.ToString(), "[?,128]");
   const ValueId flattened = builder.Op("Flatten", {x});
   EXPECT_EQ(builder.type(flattened).shape.ToString(), "[N,256]");
   EXPECT_TRUE(builder.status().ok()) << builder.status();
