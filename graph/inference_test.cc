@@ -122,7 +122,7 @@ TEST_F(InferenceTest, ShapesBeyondCountingAreRefused) {
   graph_.value(size).constant = Tensor::Of<int64_t>({2}, std::vector<int64_t>{big, big});
   const absl::Status status = InferNode(graph_, graph_.value(y).producer);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("its output 0 would be of shape [1099511627776,1099511627776]"));
+              HasSubstr("its output 'y' would be of shape [1099511627776,1099511627776]"));
 }
 
 TEST_F(InferenceTest, ErrorNamesNodeOpAndShapes) {

@@ -102,17 +102,18 @@ class NodeInferenceContext final : public InferenceContext {
 };
 
 // Shapes that a shape function makes of absurd inputs end here, before anything multiplies them.
-absl::Status CheckOutputShapes(const InferenceContext& context,
-                               const std::vector<InferredOutput>& outputs) {
+absl::Status CheckOutputShapes(const InferenceContext& context, const Graph& graph,
+                               const Node& node, const std::vector<InferredOutput>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const SymbolicShape& shape = outputs[i].type.shape;
-    if (!shape.has_rank()) continue;
+    if (!shape.has_rank() || !node.outputs[i].valid()) continue;
     Shape known;
     for (const Dim& dim : shape.dims()) {
       if (dim.is_known()) known.AddDim(dim.size());
     }
     if (shape.rank() <= kMaxRank && Shape::Create(known.dims()).ok()) continue;
-    return context.Error(absl::StrCat("its output ", i, " would be of shape ", shape.ToString(),
+    return context.Error(absl::StrCat("its output '", graph.value(node.outputs[i]).name,
+                                      "' would be of shape ", shape.ToString(),
                                       ", expected at most ", kMaxRank,
                                       " dimensions, each up to 2^40, and fewer than 2^63 "
                                       "elements"));
@@ -143,7 +144,7 @@ absl::Status RunShapeFunction(const Graph& graph, const Node& node,
   outputs.assign(node.outputs.size(), {});
   NodeInferenceContext context(graph, node, outputs);
   const absl::Status status = node.schema->infer()(context);
-  if (status.ok()) return CheckOutputShapes(context, outputs);
+  if (status.ok()) return CheckOutputShapes(context, graph, node, outputs);
   const std::string message(status.message());
   // A shape function may hand on an error of a helper that knows no node.
   if (message.starts_with("node '")) return status;

@@ -126,13 +126,16 @@ class SpecReader {
           return Error(absl::StrCat(name, " has ", rows, " rows for ", shards, " shards"));
         }
       }
-      if (factor.has_dim_value() && product <= kMaxDim) product *= factor.dim_value();
+      if (factor.has_dim_value()) {  // what is beyond the largest dimension stays there
+        const int64_t rows = factor.dim_value();
+        product = product > kMaxDim / rows ? kMaxDim + 1 : product * rows;
+      }
     }
     if (size.is_known() && all_known && product != size.size()) {
       return Error(absl::StrCat(name, " is sharded as one of ", product, " elements, but has ",
                                 size.size()));
     }
-    if (size.is_known() && size.size() < split.shards * split.blocks) {
+    if (size.is_known() && size.size() / split.blocks < split.shards) {
       return Error(
           absl::StrCat(name, " has ", size.size(), " elements for ", split.shards, " shards"));
     }

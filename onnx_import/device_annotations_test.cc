@@ -172,6 +172,13 @@ TEST(DeviceAnnotationsTest, WrongOnesAreRefusedByNodeAndAxis) {
          spec(m).mutable_sharded_dim(0)->mutable_simple_sharding(0)->set_dim_value(8);
        },
        {"MatMul", "'up'", "axis 1 is sharded as one of 8 elements, but has 6"}},
+      {[&](auto& m) {
+         auto& axis = *spec(m).mutable_sharded_dim(0);
+         axis.mutable_simple_sharding(0)->set_num_shards(1);
+         axis.mutable_simple_sharding(0)->set_dim_value(int64_t{1} << 40);
+         *axis.add_simple_sharding() = axis.simple_sharding(0);
+       },
+       {"MatMul", "'up'", "axis 1 is sharded as one of 1099511627777 elements, but has 6"}},
       {[&](auto& m) { spec(m).set_device(0, 4); },
        {"MatMul", "'up'", "device 4 is not one of the configuration's 4"}},
       {[&](auto& m) { spec(m).set_device(0, 0); }, {"MatMul", "'up'", "device 0 is named twice"}},

@@ -106,6 +106,10 @@ TEST(Upgrade, OperandsAlignedAtAnAxisAreAlignedAtTheRight) {
   EXPECT_THAT(Upgraded(6, add("<broadcast = 1>", "float[3,4]")), HasSubstr("Add(%a, %b)  #"));
   EXPECT_THAT(ImportError(ModelOf(6, add("<broadcast = 1, axis = 2>", "float[3,4]"))),
               HasSubstr("attribute 'axis' is 2, which does not fit operands of rank 3 and 2"));
+  // Found by fuzzing: the axes behind B's overflowed.
+  EXPECT_THAT(
+      ImportError(ModelOf(6, add("<broadcast = 1, axis = -9223372036854775808>", "float[3,4]"))),
+      HasSubstr("does not fit operands of rank 3 and 2"));
 }
 
 TEST(Upgrade, SlopesPerChannelAreAlignedToTheirAxis) {

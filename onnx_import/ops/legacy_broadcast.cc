@@ -16,12 +16,12 @@ absl::Status AlignAtRight(NodeUpgrade& node, int64_t axis) {
         "inference on the model, or export it for operator set 7 or later");
   }
   const int64_t first = axis < 0 ? axis + *a_rank : axis;
-  const int64_t behind = *a_rank - first - *b_rank;
-  if (first < 0 || behind < 0) {
+  if (first < 0 || first > *a_rank - *b_rank) {
     return absl::InvalidArgumentError(absl::StrCat("attribute 'axis' is ", axis,
                                                    ", which does not fit operands of rank ",
                                                    *a_rank, " and ", *b_rank));
   }
+  const int64_t behind = *a_rank - first - *b_rank;
   if (behind == 0) return absl::OkStatus();
   std::vector<int64_t> axes;
   for (int64_t d = 0; d < behind; ++d) axes.push_back(*b_rank + d);

@@ -245,7 +245,7 @@ void AddBrokenSizes(std::vector<BrokenModel>& models) {
   shape.mutable_dim(0)->set_dim_value(int64_t{1} << 40);
   shape.mutable_dim(1)->set_dim_value(int64_t{1} << 40);
   AddModel(models, "InputThatOverflows", model,
-           {"node 'node0' (Relu): its output 'y' would be of shape"});
+           {"node 'node0' (Relu) with inputs", "its output 'y' would be of shape"});
   model = NamedModel(Graph("y = Relu(x)"));
   onnx::TypeProto* type = model.mutable_graph()->mutable_input(0)->mutable_type();
   for (int i = 0; i < 40; ++i) type = type->mutable_sequence_type()->mutable_elem_type();
