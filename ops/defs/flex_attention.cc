@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/node_bodies.h"
+#include "ops/defs/gradients.h"
 #include "ops/defs/inline_body.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
@@ -83,11 +84,6 @@ absl::StatusOr<ValueId> Repeated(ExpandContext& context, ValueId value, const Di
   return b.Op("Reshape", {wide, b.Ints({0, q_heads.size(), -1, size})});
 }
 
-ValueId CastTo(GraphBuilder& b, ValueId value, DType dtype) {
-  if (b.type(value).dtype == dtype) return value;
-  return b.Op("Cast", {value}, {{"to", static_cast<int64_t>(dtype)}});
-}
-
 absl::StatusOr<float> ScaleOf(const ExpandContext& context, const SymbolicShape& q) {
   if (context.node().attributes.Has("scale")) return context.node().attributes.Float("scale", 1);
   if (q.has_rank() && q.dim(3).is_known()) {
@@ -114,12 +110,12 @@ absl::StatusOr<std::vector<ValueId>> ExpandFlexAttention(ExpandContext& context)
   const ValueId keys =
       b.Op("Transpose", {b.Op("Mul", {k, root})}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   ValueId scores = b.Op("MatMul", {b.Op("Mul", {node.inputs[0], root}), keys});
-  scores = CastTo(b, scores, precision);
+  scores = AsDType(b, scores, precision);
   WEFT_ASSIGN_OR_RETURN(scores, Modified(context, "score_mod", scores));
   ValueId probabilities = b.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
   WEFT_ASSIGN_OR_RETURN(probabilities, Modified(context, "prob_mod", probabilities));
-  const ValueId y = b.Op("MatMul", {probabilities, CastTo(b, v, precision)});
-  const ValueId result = CastTo(b, y, dtype);
+  const ValueId y = b.Op("MatMul", {probabilities, AsDType(b, v, precision)});
+  const ValueId result = AsDType(b, y, dtype);
   WEFT_RETURN_IF_ERROR(b.status());
   return std::vector<ValueId>{result};
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/gradients.h"
+#include "ops/defs/microsoft_rules.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -14,38 +15,12 @@
 namespace weft {
 namespace {
 
-constexpr char kDomain[] = "com.microsoft";
-
 using Values = std::vector<ValueId>;
-
-ValueId InputOf(const Node& node, size_t i) {
-  return i < node.inputs.size() ? node.inputs[i] : kNoValue;
-}
-
-bool Wants(const Node& node, size_t i) {
-  return i < node.outputs.size() && node.outputs[i].valid();
-}
-
-absl::Status Unsupported(const Node& node, const std::string& what) {
-  return absl::UnimplementedError(absl::StrCat("node '", node.name, "' (", node.op, "): ", what,
-                                               " is not supported; export the model without this "
-                                               "fusion"));
-}
-
-ValueId CastTo(GraphBuilder& b, ValueId value, DType dtype) {
-  if (b.type(value).dtype == dtype) return value;
-  return b.Op("Cast", {value}, {{"to", static_cast<int64_t>(dtype)}});
-}
-
-// Elements [begin, end) of the last axis.
-ValueId LastAxis(GraphBuilder& b, ValueId value, int64_t begin, int64_t end) {
-  return b.Op("Slice", {value, b.Ints({begin}), b.Ints({end}), b.Ints({-1})});
-}
 
 // A mask of ones and zeros over keys, [batch, keys], as what is added to scores: 0 and `filter`.
 // Shaped to broadcast to [batch, heads, queries, keys].
 ValueId MaskBias(GraphBuilder& b, ValueId mask, DType dtype, float filter, int rank) {
-  const ValueId ones = CastTo(b, mask, dtype);
+  const ValueId ones = AsDType(b, mask, dtype);
   const ValueId missing = b.Op("Sub", {b.Scalar(dtype, 1), ones});
   const ValueId bias = b.Op("Mul", {missing, b.Scalar(dtype, filter)});
   return b.Op("Unsqueeze", {bias, rank == 2 ? b.Ints({1, 2}) : b.Ints({1})});
@@ -58,7 +33,7 @@ ValueId LengthsMask(GraphBuilder& b, ValueId lengths, ValueId k) {
   const ValueId keys = b.Op("Gather", {ShapeOf(b, k), at});
   const ValueId places = b.Op("Range", {b.Constant(Tensor::Scalar<int64_t>(0)), keys,
                                         b.Constant(Tensor::Scalar<int64_t>(1))});
-  const ValueId columns = b.Op("Unsqueeze", {CastTo(b, lengths, DType::kInt64), b.Ints({1})});
+  const ValueId columns = b.Op("Unsqueeze", {AsDType(b, lengths, DType::kInt64), b.Ints({1})});
   return b.Op("Unsqueeze", {b.Op("Less", {places, columns}), b.Ints({1, 2})});
 }
 
@@ -97,7 +72,7 @@ absl::StatusOr<Values> Attend(ExpandContext& context, const Block& block) {
       const ValueId masked = MaskBias(b, block.mask, b.type(block.q).dtype, filter, mask.rank());
       inputs[3] = block.bias.valid() ? b.Op("Add", {masked, block.bias}) : masked;
     } else {
-      return Unsupported(node, absl::StrCat("a mask of shape ", mask.ToString()));
+      return UnsupportedFusion(node, absl::StrCat("a mask of shape ", mask.ToString()));
     }
   }
   WEFT_RETURN_IF_ERROR(b.status());
@@ -141,11 +116,11 @@ absl::StatusOr<Values> ExpandAttention(ExpandContext& context) {
   std::vector<int64_t> sizes = node.attributes.Ints("qkv_hidden_sizes");
   if (sizes.size() != 3) {
     if (!weights.has_rank() || weights.rank() != 2 || !weights.dim(1).is_known()) {
-      return Unsupported(node, "a weight of unknown shape");
+      return UnsupportedFusion(node, "a weight of unknown shape");
     }
     sizes.assign(3, weights.dim(1).size() / 3);
   }
-  if (node.attributes.Int("do_rotary", 0) != 0) return Unsupported(node, "do_rotary");
+  if (node.attributes.Int("do_rotary", 0) != 0) return UnsupportedFusion(node, "do_rotary");
   ValueId product = b.Op("MatMul", {node.inputs[0], node.inputs[1]});
   if (InputOf(node, 2).valid()) product = b.Op("Add", {product, node.inputs[2]});
   Block block;
@@ -183,7 +158,7 @@ OpSchema WithBlockAttributes(OpSchema schema) {
       .Attr("unidirectional", AttributeType::kInt);
 }
 
-WEFT_REGISTER_OP(WithBlockAttributes(OpSchema(kDomain, "Attention"))
+WEFT_REGISTER_OP(WithBlockAttributes(OpSchema(kMicrosoftDomain, "Attention"))
                      .Input("input", kFloatTypes)
                      .Input("weights", kFloatTypes)
                      .Learnable()
@@ -256,7 +231,7 @@ absl::Status ReadOperands(GraphBuilder& b, const Node& node, Block& block) {
     block.k = rank(key) == 4 ? Pack(b, key) : key;
     block.v = rank(value) == 4 ? Pack(b, value) : value;
   } else {
-    return Unsupported(node, "this combination of query, key and value");
+    return UnsupportedFusion(node, "this combination of query, key and value");
   }
   return b.status();
 }
@@ -268,7 +243,7 @@ absl::Status AddBiases(GraphBuilder& b, const Node& node, ValueId bias, Block& b
   for (ValueId* part : parts) {
     const SymbolicShape& shape = b.type(*part).shape;
     if (!shape.has_rank() || shape.rank() != 3 || !shape.dim(2).is_known()) {
-      return Unsupported(node, "a bias with operands of unknown hidden size");
+      return UnsupportedFusion(node, "a bias with operands of unknown hidden size");
     }
     const int64_t end = begin + shape.dim(2).size();
     const ValueId original = part == &block.k   ? InputOf(node, 1)
@@ -304,7 +279,7 @@ absl::StatusOr<Values> ExpandMultiHead(ExpandContext& context) {
   return outputs;
 }
 
-WEFT_REGISTER_OP(WithBlockAttributes(OpSchema(kDomain, "MultiHeadAttention"))
+WEFT_REGISTER_OP(WithBlockAttributes(OpSchema(kMicrosoftDomain, "MultiHeadAttention"))
                      .Input("query", kFloatTypes)
                      .OptionalInput("key", kFloatTypes)
                      .OptionalInput("value", kFloatTypes)
@@ -352,7 +327,8 @@ absl::StatusOr<Values> ExpandRotary(ExpandContext& context) {
     // The caches hold half a head.
     const bool known = x.dim(2).is_known() && cache.has_rank() && cache.rank() == 2 &&
                        cache.dim(1).is_known() && cache.dim(1).size() > 0;
-    if (!known) return Unsupported(node, "a head size that does not follow from the operands");
+    if (!known)
+      return UnsupportedFusion(node, "a head size that does not follow from the operands");
     heads = x.dim(2).size() / (2 * cache.dim(1).size());
   }
   Attributes attributes = {{"interleaved", node.attributes.Int("interleaved", 0)},
@@ -366,7 +342,7 @@ absl::StatusOr<Values> ExpandRotary(ExpandContext& context) {
   return Values{y};
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "RotaryEmbedding")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "RotaryEmbedding")
                      .Input("input", kFloatTypes)
                      .Input("position_ids", {DType::kInt64})
                      .Input("cos_cache", kFloatTypes)
@@ -433,7 +409,7 @@ absl::StatusOr<Values> ExpandEmbed(ExpandContext& context) {
   return outputs;
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "EmbedLayerNormalization")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "EmbedLayerNormalization")
                      .Input("input_ids", kIndexTypes)
                      .OptionalInput("segment_ids", kIndexTypes)
                      .Input("word_embedding", kFloatTypes)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/microsoft_rules.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -11,17 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr char kDomain[] = "com.microsoft";
-
 using Values = std::vector<ValueId>;
-
-ValueId InputOf(const Node& node, size_t i) {
-  return i < node.inputs.size() ? node.inputs[i] : kNoValue;
-}
-
-bool Wants(const Node& node, size_t i) {
-  return i < node.outputs.size() && node.outputs[i].valid();
-}
 
 // An expansion with one output, from a function of the builder and the node.
 template <typename Build>
@@ -51,34 +42,34 @@ ValueId QuickGelu(GraphBuilder& b, const Node& node) {
   return b.Op("Mul", {x, b.Op("Sigmoid", {b.Op("Mul", {x, alpha})})});
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "Gelu")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "Gelu")
                      .Input("X", kFloatTypes)
                      .Output("Y")
                      .Infer(InferLikeFirstInput)
                      .Expand(ExpandTo([](GraphBuilder& b, const Node& node) {
                        return b.Op("Gelu", {node.inputs[0]});
                      })));
-WEFT_REGISTER_OP(OpSchema(kDomain, "BiasGelu")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "BiasGelu")
                      .Input("A", kFloatTypes)
                      .Input("B", kFloatTypes)
                      .Learnable()
                      .Output("C")
                      .Infer(InferLikeFirstInput)
                      .Expand(ExpandTo(BiasGelu)));
-WEFT_REGISTER_OP(OpSchema(kDomain, "FastGelu")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "FastGelu")
                      .Input("X", kFloatTypes)
                      .OptionalInput("bias", kFloatTypes)
                      .Learnable()
                      .Output("Y")
                      .Infer(InferLikeFirstInput)
                      .Expand(ExpandTo(FastGelu)));
-WEFT_REGISTER_OP(OpSchema(kDomain, "QuickGelu")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "QuickGelu")
                      .Input("X", kFloatTypes)
                      .Output("Y")
                      .Attr("alpha", AttributeType::kFloat)
                      .Infer(InferLikeFirstInput)
                      .Expand(ExpandTo(QuickGelu)));
-WEFT_REGISTER_OP(OpSchema(kDomain, "BiasAdd")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "BiasAdd")
                      .Input("X", kFloatTypes)
                      .Input("bias", kFloatTypes)
                      .Learnable()
@@ -117,7 +108,7 @@ absl::StatusOr<Values> ExpandBiasSoftmax(ExpandContext& context) {
   return Values{y};
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "BiasSoftmax")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "BiasSoftmax")
                      .Input("data", kFloatTypes)
                      .Input("bias", kFloatTypes)
                      .NeverLearnable()
@@ -226,9 +217,9 @@ OpSchema FusedMatMul(std::string domain, std::string name) {
       .Expand(ExpandFusedMatMul);
 }
 
-WEFT_REGISTER_OP(FusedMatMul(kDomain, "FusedMatMul"));
+WEFT_REGISTER_OP(FusedMatMul(kMicrosoftDomain, "FusedMatMul"));
 // Its name in older files.
-WEFT_REGISTER_OP(FusedMatMul(kDomain, "TransposeMatMul"));
+WEFT_REGISTER_OP(FusedMatMul(kMicrosoftDomain, "TransposeMatMul"));
 
 // The op in attribute `activation` on x, with parameters by name or by place.
 absl::StatusOr<ValueId> Activated(GraphBuilder& b, const Node& node, ValueId x) {
@@ -302,7 +293,7 @@ OpSchema WithActivation(OpSchema schema) {
       .Attr("activation_gamma", AttributeType::kFloat);
 }
 
-WEFT_REGISTER_OP(WithActivation(OpSchema(kDomain, "FusedConv"))
+WEFT_REGISTER_OP(WithActivation(OpSchema(kMicrosoftDomain, "FusedConv"))
                      .Input("X", kFloatTypes)
                      .Input("W", kFloatTypes)
                      .Learnable()
@@ -319,7 +310,7 @@ WEFT_REGISTER_OP(WithActivation(OpSchema(kDomain, "FusedConv"))
                      .Expand([](ExpandContext& context) {
                        return ExpandFused(context, "Conv", 3);
                      }));
-WEFT_REGISTER_OP(WithActivation(OpSchema(kDomain, "FusedGemm"))
+WEFT_REGISTER_OP(WithActivation(OpSchema(kMicrosoftDomain, "FusedGemm"))
                      .Input("A", kFloatTypes)
                      .Input("B", kFloatTypes)
                      .Learnable()
@@ -374,7 +365,7 @@ ExpandFn ExpandSkipNormalization(size_t beta) {
 }
 
 OpSchema SkipNormalization(std::string name, size_t beta) {
-  OpSchema schema(kDomain, std::move(name));
+  OpSchema schema(kMicrosoftDomain, std::move(name));
   schema.Input("input", kFloatTypes)
       .Input("skip", kFloatTypes)
       .Input("gamma", kFloatTypes)
@@ -424,7 +415,7 @@ OpSchema SimplifiedLayerNormalization(std::string domain) {
 }
 
 WEFT_REGISTER_OP(SimplifiedLayerNormalization(""));
-WEFT_REGISTER_OP(SimplifiedLayerNormalization(kDomain));
+WEFT_REGISTER_OP(SimplifiedLayerNormalization(kMicrosoftDomain));
 
 }  // namespace
 }  // namespace weft

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/gradients.h"
+#include "ops/defs/microsoft_rules.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
 #include "platform/status_macros.h"
@@ -20,28 +21,7 @@
 namespace weft {
 namespace {
 
-constexpr char kDomain[] = "com.microsoft";
-
 using Values = std::vector<ValueId>;
-
-ValueId InputOf(const Node& node, size_t i) {
-  return i < node.inputs.size() ? node.inputs[i] : kNoValue;
-}
-
-bool Wants(const Node& node, size_t i) {
-  return i < node.outputs.size() && node.outputs[i].valid();
-}
-
-absl::Status Unsupported(const Node& node, const std::string& what) {
-  return absl::UnimplementedError(absl::StrCat("node '", node.name, "' (", node.op, "): ", what,
-                                               " is not supported; export the model without this "
-                                               "fusion"));
-}
-
-// Elements [begin, end) of the last axis.
-ValueId LastAxis(GraphBuilder& b, ValueId value, int64_t begin, int64_t end) {
-  return b.Op("Slice", {value, b.Ints({begin}), b.Ints({end}), b.Ints({-1})});
-}
 
 absl::Status InferGroupQuery(InferenceContext& context) {
   const ValueType& q = context.InputType(0);
@@ -82,7 +62,7 @@ absl::Status TakeApart(GraphBuilder& b, const Node& node, Operands& operands) {
   if (operands.k.valid()) return absl::OkStatus();
   const SymbolicShape packed = b.type(operands.q).shape;
   if (!packed.has_rank() || packed.rank() != 3 || !packed.dim(2).is_known()) {
-    return Unsupported(node, "a packed query of unknown size");
+    return UnsupportedFusion(node, "a packed query of unknown size");
   }
   const int64_t heads = operands.heads;
   const int64_t kv_heads = operands.kv_heads;
@@ -193,7 +173,7 @@ absl::StatusOr<Values> ExpandGroupQuery(ExpandContext& context) {
   GraphBuilder& b = context.builder();
   const Node& node = context.node();
   if (node.attributes.Int("smooth_softmax", 0) == 1 || InputOf(node, 11).valid()) {
-    return Unsupported(node, "a smooth softmax or a sink");
+    return UnsupportedFusion(node, "a smooth softmax or a sink");
   }
   Operands operands;
   operands.heads = node.attributes.Int("num_heads", 1);
@@ -211,7 +191,7 @@ absl::StatusOr<Values> ExpandGroupQuery(ExpandContext& context) {
   return outputs;
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "GroupQueryAttention")
+WEFT_REGISTER_OP(OpSchema(kMicrosoftDomain, "GroupQueryAttention")
                      .Input("query", kFloatTypes)
                      .OptionalInput("key", kFloatTypes)
                      .OptionalInput("value", kFloatTypes)

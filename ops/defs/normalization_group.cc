@@ -126,11 +126,6 @@ DType DTypeOfInput(const ExpandContext& context, int i) {
   return context.graph().value(context.node().inputs[i]).type.dtype;
 }
 
-ValueId CastTo(GraphBuilder& g, ValueId x, DType dtype) {
-  if (g.type(x).dtype == dtype) return x;
-  return g.Op("Cast", {x}, {{"to", static_cast<int64_t>(dtype)}});
-}
-
 // The type in which half-precision values are summed.
 DType Wide(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 
@@ -167,13 +162,13 @@ absl::StatusOr<std::vector<ValueId>> ExpandGroups(ExpandContext& context,
   const std::vector<ValueId>& inputs = context.node().inputs;
   const DType dtype = DTypeOfInput(context, 0);
   const double epsilon = context.node().attributes.Float("epsilon", 1e-5f);
-  const ValueId x = CastTo(g, inputs[0], Wide(dtype));
+  const ValueId x = AsDType(g, inputs[0], Wide(dtype));
   const ValueId shape = g.Op("Shape", {inputs[0]});
   const ValueId rows = g.Op("Reshape", {x, g.Ints({0, groups.value_or(0), -1})});
   const ValueId normal = g.Op("Reshape", {Standardized(g, rows, g.Ints({2}), epsilon), shape});
   ValueId parameters[2];
   for (int i = 0; i < 2; ++i) {
-    ValueId value = CastTo(g, inputs[i + 1], Wide(dtype));
+    ValueId value = AsDType(g, inputs[i + 1], Wide(dtype));
     if (groups.has_value()) {  // [groups] or [channels] -> [groups, 1 or more] -> [channels]
       const ValueId channels = g.Op("Slice", {shape, g.Ints({1}), g.Ints({2})});
       const ValueId table = g.Op("Reshape", {value, g.Ints({*groups, -1})});
@@ -184,7 +179,7 @@ absl::StatusOr<std::vector<ValueId>> ExpandGroups(ExpandContext& context,
     parameters[i] = PerChannel(g, value, rank);
   }
   const ValueId y = g.Op("Add", {g.Op("Mul", {normal, parameters[0]}), parameters[1]});
-  const ValueId result = CastTo(g, y, dtype);
+  const ValueId result = AsDType(g, y, dtype);
   WEFT_RETURN_IF_ERROR(g.status());
   return std::vector<ValueId>{result};
 }
@@ -196,11 +191,11 @@ absl::StatusOr<std::vector<ValueId>> ExpandInstance(ExpandContext& context) {
   const DType dtype = DTypeOfInput(context, 0);
   std::vector<int64_t> axes(rank - 2);
   std::iota(axes.begin(), axes.end(), 2);
-  const ValueId normal = Standardized(g, CastTo(g, inputs[0], Wide(dtype)), g.Ints(axes),
+  const ValueId normal = Standardized(g, AsDType(g, inputs[0], Wide(dtype)), g.Ints(axes),
                                       context.node().attributes.Float("epsilon", 1e-5f));
-  const ValueId scale = PerChannel(g, CastTo(g, inputs[1], Wide(dtype)), rank);
-  const ValueId bias = PerChannel(g, CastTo(g, inputs[2], Wide(dtype)), rank);
-  const ValueId y = CastTo(g, g.Op("Add", {g.Op("Mul", {normal, scale}), bias}), dtype);
+  const ValueId scale = PerChannel(g, AsDType(g, inputs[1], Wide(dtype)), rank);
+  const ValueId bias = PerChannel(g, AsDType(g, inputs[2], Wide(dtype)), rank);
+  const ValueId y = AsDType(g, g.Op("Add", {g.Op("Mul", {normal, scale}), bias}), dtype);
   WEFT_RETURN_IF_ERROR(g.status());
   return std::vector<ValueId>{y};
 }
@@ -218,11 +213,11 @@ absl::StatusOr<std::vector<ValueId>> ExpandRms(ExpandContext& context) {
   std::vector<int64_t> axes(rank - axis);
   std::iota(axes.begin(), axes.end(), axis);
   const DType wide = Wide(DTypeOfInput(context, 0));
-  const ValueId x = CastTo(g, inputs[0], wide);
+  const ValueId x = AsDType(g, inputs[0], wide);
   const ValueId mean = g.Op("ReduceMean", {g.Op("Mul", {x, x}), g.Ints(axes)});
   const ValueId deviation =
       g.Op("Sqrt", {g.Op("Add", {mean, g.Scalar(wide, attributes.Float("epsilon", 1e-5f))})});
-  const ValueId normal = CastTo(g, g.Op("Div", {x, deviation}), DTypeOfInput(context, 1));
+  const ValueId normal = AsDType(g, g.Op("Div", {x, deviation}), DTypeOfInput(context, 1));
   const ValueId y = g.Op("Mul", {normal, inputs[1]});
   WEFT_RETURN_IF_ERROR(g.status());
   return std::vector<ValueId>{y};
@@ -232,12 +227,12 @@ absl::StatusOr<std::vector<ValueId>> ExpandRms(ExpandContext& context) {
 absl::StatusOr<std::vector<ValueId>> ExpandMeanVariance(ExpandContext& context) {
   GraphBuilder& g = context.builder();
   const DType dtype = DTypeOfInput(context, 0);
-  const ValueId x = CastTo(g, context.node().inputs[0], Wide(dtype));
+  const ValueId x = AsDType(g, context.node().inputs[0], Wide(dtype));
   const ValueId axes = g.Ints(context.node().attributes.Ints("axes", {0, 2, 3}));
   const ValueId centred = g.Op("Sub", {x, g.Op("ReduceMean", {x, axes})});
   const ValueId variance = g.Op("ReduceMean", {g.Op("Mul", {centred, centred}), axes});
   const ValueId deviation = g.Op("Add", {g.Op("Sqrt", {variance}), g.Scalar(Wide(dtype), 1e-9)});
-  const ValueId y = CastTo(g, g.Op("Div", {centred, deviation}), dtype);
+  const ValueId y = AsDType(g, g.Op("Div", {centred, deviation}), dtype);
   WEFT_RETURN_IF_ERROR(g.status());
   return std::vector<ValueId>{y};
 }

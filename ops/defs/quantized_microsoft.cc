@@ -2,6 +2,7 @@
 // floating counterpart between DequantizeLinear and QuantizeLinear.
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/microsoft_rules.h"
 #include "ops/defs/quantized.h"
 #include "ops/defs/rules.h"
 #include "ops/defs/shape_dims.h"
@@ -12,13 +13,8 @@
 namespace weft {
 namespace {
 
-constexpr char kDomain[] = "com.microsoft";
-
-OpSchema Microsoft(std::string name) { return OpSchema(kDomain, std::move(name)).NoGradient(); }
-
-ValueId InputOf(const ExpandContext& context, int i) {
-  const std::vector<ValueId>& inputs = context.node().inputs;
-  return i < static_cast<int>(inputs.size()) ? inputs[i] : kNoValue;
+OpSchema Microsoft(std::string name) {
+  return OpSchema(kMicrosoftDomain, std::move(name)).NoGradient();
 }
 
 std::vector<ValueId> WithoutTail(std::vector<ValueId> inputs) {
@@ -28,21 +24,22 @@ std::vector<ValueId> WithoutTail(std::vector<ValueId> inputs) {
 
 // Inputs `first`, `first` + 1 and `first` + 2 are codes, scale and zero point.
 ValueId Dequantized(ExpandContext& context, int first) {
-  return context.builder().Op("DequantizeLinear",
-                              WithoutTail({InputOf(context, first), InputOf(context, first + 1),
-                                           InputOf(context, first + 2)}));
+  return context.builder().Op(
+      "DequantizeLinear",
+      WithoutTail({InputOf(context.node(), first), InputOf(context.node(), first + 1),
+                   InputOf(context.node(), first + 2)}));
 }
 
 // `value` in codes of the type of input 0; scale and zero point are inputs `first` and `first` + 1.
 absl::StatusOr<std::vector<ValueId>> Quantized(ExpandContext& context, ValueId value, int first) {
   GraphBuilder& b = context.builder();
-  const ValueId zero = InputOf(context, first + 1);
+  const ValueId zero = InputOf(context.node(), first + 1);
   Attributes attributes;
   if (!zero.valid()) {
-    attributes.Set("output_dtype", static_cast<int64_t>(b.type(InputOf(context, 0)).dtype));
+    attributes.Set("output_dtype", static_cast<int64_t>(b.type(InputOf(context.node(), 0)).dtype));
   }
-  const ValueId codes =
-      b.Op("QuantizeLinear", WithoutTail({value, InputOf(context, first), zero}), attributes);
+  const ValueId codes = b.Op(
+      "QuantizeLinear", WithoutTail({value, InputOf(context.node(), first), zero}), attributes);
   WEFT_RETURN_IF_ERROR(b.status());
   return std::vector<ValueId>{codes};
 }
@@ -240,11 +237,12 @@ WEFT_REGISTER_OP(Microsoft("MatMulIntegerToFloat")
                      .Output("Y")
                      .Infer(InferProduct)
                      .Expand([](ExpandContext& context) {
-                       return ScaledProduct(context,
-                                            {InputOf(context, 0), InputOf(context, 1),
-                                             InputOf(context, 4), InputOf(context, 5)},
-                                            InputOf(context, 2), InputOf(context, 3),
-                                            InputOf(context, 6));
+                       return ScaledProduct(
+                           context,
+                           {InputOf(context.node(), 0), InputOf(context.node(), 1),
+                            InputOf(context.node(), 4), InputOf(context.node(), 5)},
+                           InputOf(context.node(), 2), InputOf(context.node(), 3),
+                           InputOf(context.node(), 6));
                      }));
 
 WEFT_REGISTER_OP(Microsoft("DynamicQuantizeMatMul")
@@ -256,15 +254,16 @@ WEFT_REGISTER_OP(Microsoft("DynamicQuantizeMatMul")
                      .Output("Y")
                      .Infer(InferProduct)
                      .Expand([](ExpandContext& context) {
-                       const std::vector<ValueId> a =
-                           context.builder().Ops("", "DynamicQuantizeLinear", {InputOf(context, 0)},
-                                                 {}, {true, true, true});
+                       const std::vector<ValueId> a = context.builder().Ops(
+                           "", "DynamicQuantizeLinear", {InputOf(context.node(), 0)}, {},
+                           {true, true, true});
                        if (a.size() < 3) {
                          return absl::StatusOr<std::vector<ValueId>>(context.builder().status());
                        }
-                       return ScaledProduct(context,
-                                            {a[0], InputOf(context, 1), a[2], InputOf(context, 3)},
-                                            a[1], InputOf(context, 2), InputOf(context, 4));
+                       return ScaledProduct(
+                           context,
+                           {a[0], InputOf(context.node(), 1), a[2], InputOf(context.node(), 3)},
+                           a[1], InputOf(context.node(), 2), InputOf(context.node(), 4));
                      }));
 
 }  // namespace
