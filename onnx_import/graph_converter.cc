@@ -268,6 +268,13 @@ absl::Status GraphConverter::ConvertNode(const onnx::NodeProto& proto, int index
   }
   const absl::StatusOr<int64_t> version = VersionOf(domain, *scope.opsets);
   if (!version.ok()) return Annotate(version.status(), label);
+  if (domain == kWeftDomain) {
+    return absl::InvalidArgumentError(absl::StrCat(label, ": operators of the domain ",
+                                                   Quoted(domain),
+                                                   " are made by Weft from those of the standard, "
+                                                   "and no file may hold one; use the standard's, "
+                                                   "or a custom operator of another domain"));
+  }
   if (domain.empty() && proto.op_type() == "Constant") {
     return Annotate(ConvertConstant(proto, index, scope), label);
   }

@@ -281,6 +281,15 @@ const BadCase kBadCases[] = {
      "operator set 'test' has version -1"},
     {"UnknownDomain", [](auto& m) { First(m).set_domain("other"); },
      "node 0 (Twist, unnamed, output 'h'): the model imports no operator set 'other'"},
+    {"OwnDomain",
+     [](auto& m) {
+       auto& own = *m.add_opset_import();
+       own.set_domain("ai.weft");
+       own.set_version(1);
+       First(m).set_domain("ai.weft");
+       First(m).set_op_type("ReluGrad");
+     },
+     "node 0 (ReluGrad, unnamed, output 'h'): operators of the domain 'ai.weft' are made by Weft"},
     {"NewOpset",
      [](auto& m) {
        m.mutable_opset_import(0)->set_version(99);
