@@ -79,6 +79,7 @@ int32_t ModelTables::ChannelOf(const Channel& channel, int64_t bytes) {
   made.credits = credits == credits_.end() ? 1 : credits->second;
   made.send_seconds = cost.send_seconds;
   made.receive_seconds = cost.receive_seconds;
+  made.contention = cost.contention;
   model_.channels.push_back(made);
   return entry->second;
 }

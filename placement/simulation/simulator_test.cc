@@ -226,6 +226,41 @@ TEST(SimulatorTest, ComputingAndACollectiveBesideItShareTheCores) {
   }
 }
 
+TEST(SimulatorTest, AMessageOnItsWayTakesFromWhatBothEndsCompute) {
+  const auto play = [](double sent_before, int nodes, double contention) {
+    StepSegment sender = {Instruction::Send(0)};
+    if (sent_before > 0) sender.insert(sender.begin(), Instruction::Compute(sent_before));
+    StepSegment receiver;
+    for (int i = 0; i < nodes; ++i) {
+      sender.push_back(Instruction::Compute(8.0 / nodes));
+      receiver.push_back(Instruction::Compute(8.0 / nodes));
+    }
+    receiver.push_back(Instruction::Receive(0));
+    StepModel model = OneAction({sender, receiver});
+    StepLink link;
+    link.bytes_per_second = 1;
+    model.links.push_back(link);
+    StepChannel& channel = AddChannel(model, "h", 0, 1);
+    channel.link = 0;
+    channel.bytes = 4;
+    channel.contention = contention;
+    return Simulate(model);
+  };
+  for (const int nodes : {1, 16}) {
+    EXPECT_NEAR(play(0, nodes, 0).step_seconds, 8, kRounding);
+    // In the four seconds that it is on its way, either side gets 4 / 1.5 seconds' work done.
+    for (const double before : {0, 3}) {
+      const Simulation shared = play(before, nodes, 0.5);
+      EXPECT_NEAR(shared.ranks[0].compute, before + 8 + 4 - 4 / 1.5, kRounding) << before;
+      EXPECT_NEAR(shared.ranks[1].compute, 8 + 4 - 4 / 1.5, kRounding) << before;
+    }
+    // The receiver waits for it, and computes nothing that could take longer.
+    EXPECT_NEAR(play(8, nodes, 0.5).ranks[1].compute, 8, kRounding);
+    // It ends while the receiver still computes, and the last of it does not.
+    EXPECT_NEAR(play(6, nodes, 0.5).ranks[1].compute, 9, kRounding);
+  }
+}
+
 TEST(SimulatorTest, WaitingForAJobsMembersIsBubble) {
   StepModel model = Overlapping();
   model.ranks[1].slow_down = 2;  // comes to its signal at 2 s, to its wait at 6 s

@@ -11,6 +11,15 @@ namespace weft {
 using Kind = StepInstruction::Kind;
 using Event = PendingEvent::Kind;
 
+namespace {
+
+// How much longer computing takes that needs `seconds`, while a message is on its way so long.
+double Lost(double seconds, double message_seconds, double contention) {
+  return contention * std::min(seconds, message_seconds / (1 + contention));
+}
+
+}  // namespace
+
 StepLoop::StepLoop(const StepModel& model, const SimulationOptions& options)
     : model_(model),
       options_(options),
@@ -108,12 +117,13 @@ void StepLoop::Handle(const PendingEvent& event) {
       Advance(index);
       break;
     case Event::kInstructionEnds:
-      if (state.computing_owed > 0) {
-        const double owed = std::exchange(state.computing_owed, 0);
+      if (state.computing_owed > 0 || state.messages_owed > 0) {
+        // A collective that still runs does so for as much longer as it costs.
+        state.collective_until += state.computing_owed;
+        const double owed =
+            std::exchange(state.computing_owed, 0) + std::exchange(state.messages_owed, 0);
         record_.AddCompute(index, owed);
-        // A collective that still runs does so for as much longer.
         state.computes_until += owed;
-        state.collective_until += owed;
         queue_.Add(now_ + owed, Event::kInstructionEnds, index);
         break;
       }
@@ -238,6 +248,9 @@ bool StepLoop::BeginCompute(int32_t rank, const StepInstruction& instruction) {
   if (state.collective_until > now_) {
     Contend(rank, state.job_waiting.on, std::min(end, state.collective_until) - now_);
   }
+  if (state.messages_until > now_) {
+    state.messages_owed += Lost(end - now_, state.messages_until - now_, state.messages_contention);
+  }
   record_.AddCompute(rank, end - now_);
   queue_.Add(end, Event::kInstructionEnds, rank);
   return false;
@@ -284,6 +297,10 @@ void StepLoop::EnterLink(int32_t channel) {
     state.first = 0;
   }
   state.messages.push_back({now_ - of_model.send_seconds, there});
+  if (of_model.contention > 0) {
+    ContendWithMessage(of_model.from, of_model.contention, there);
+    ContendWithMessage(of_model.to, of_model.contention, there);
+  }
   if (!state.receiver_waits) return;
   state.receiver_waits = false;
   queue_.Add(there, Event::kMessageThere, of_model.to);
@@ -399,6 +416,18 @@ void StepLoop::Contend(int32_t rank, int32_t collective, double seconds) {
   const double owed = model_.collectives[collective].contention * seconds;
   ranks_[rank].computing_owed += owed;
   ranks_[rank].collective_owed += owed;
+}
+
+void StepLoop::ContendWithMessage(int32_t rank, double contention, double until) {
+  RankState& state = ranks_[rank];
+  // Messages at the same time share a thread: what is counted already does not count again.
+  const double from = std::max(now_, state.messages_until);
+  if (until <= from) return;
+  if (state.computes_until > from) {
+    state.messages_owed += Lost(state.computes_until - from, until - from, contention);
+  }
+  state.messages_until = until;
+  state.messages_contention = contention;
 }
 
 bool StepLoop::RunsOn(int32_t collective) {

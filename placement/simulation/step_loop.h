@@ -53,7 +53,11 @@ class StepLoop {
     // What computing and the collective beside it take longer because they share the cores.
     double computes_until = 0;  // the instruction that began last
     double collective_until = 0;
-    double computing_owed = 0;   // of the instruction under way
+    double computing_owed = 0;  // of the instruction under way
+    // The same for messages from and to it that are on their way.
+    double messages_until = 0;
+    double messages_contention = 0;
+    double messages_owed = 0;
     double collective_owed = 0;  // of the collective under way
     double stops = kNever;
     SpeedOverTime speed;
@@ -107,6 +111,8 @@ class StepLoop {
 
   // Two things that run at once on a rank for so long, the second one a collective.
   void Contend(int32_t rank, int32_t collective, double seconds);
+  // A message that is on its way so long takes from what `rank` computes.
+  void ContendWithMessage(int32_t rank, double contention, double until);
   // True while the collective has to run on for what it owes.
   bool RunsOn(int32_t collective);
   void Join(int32_t collective);

@@ -105,6 +105,8 @@ struct StepChannel {
   int32_t credits = 1;         // as ScheduleChannel::credits; 0: as many as wanted
   double send_seconds = 0;     // the sender's stream is busy with a message
   double receive_seconds = 0;  // the receiver's, once it is there
+  // While a message is on its way, what either end computes takes so much longer (LinkProfile).
+  double contention = 0;
 };
 
 // A collective of a group of ranks, run any number of times a step: the k-th run of each member
