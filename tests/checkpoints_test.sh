@@ -58,7 +58,7 @@ await_end() {
 RANDOM=4711
 steps=$((300 + 60 * kills))
 for workers in 1 2; do
-  expect "whole$workers" "$steps" --local "$workers"
+  expect "whole$workers" "$steps" --local "$workers" --parallel "dp=$workers"
 done
 killed_in_write=0
 for kill in $(seq "$kills"); do
@@ -68,7 +68,7 @@ for kill in $(seq "$kills"); do
   at=$((${begin:-0} + 5 + RANDOM % 40))
   writing=false
   [ $((kill % 3)) -eq 0 ] && writing=true
-  run "killed" "$steps" --local "$workers" --checkpoint "$saved" --checkpoint-every 5 --resume &
+  run "killed" "$steps" --local "$workers" --parallel "dp=$workers" --checkpoint "$saved" --checkpoint-every 5 --resume &
   # The shell function's process, then the program in it.
   shell=$!
   job=
@@ -91,7 +91,7 @@ for kill in $(seq "$kills"); do
     $writing && echo ', while a checkpoint was written'), $(newest "$saved") was the newest"
 done
 for workers in 1 2; do
-  expect "resumed$workers" "$steps" --local "$workers" --checkpoint "saved$workers" --resume
+  expect "resumed$workers" "$steps" --local "$workers" --parallel "dp=$workers" --checkpoint "saved$workers" --resume
   same "resumed$workers" "whole$workers"
   compgen -G "saved$workers/.step-*" > /dev/null && fail "saved$workers holds a half-written checkpoint"
 done
@@ -132,10 +132,10 @@ same repaired whole
 
 # ---- A checkpoint of four workers goes on with one, two and three.
 expect strict 40 --strict --local 1
-expect four 20 --strict --local 4 --checkpoint four --checkpoint-every 10
+expect four 20 --strict --local 4 --parallel dp=4 --checkpoint four --checkpoint-every 10
 for workers in 1 2 3; do
   cp -r four "four$workers"
-  expect "from4to$workers" 40 --strict --local "$workers" --checkpoint "four$workers" --resume
+  expect "from4to$workers" 40 --strict --local "$workers" --parallel "dp=$workers" --checkpoint "four$workers" --resume
   same "from4to$workers" strict
 done
 
@@ -176,7 +176,7 @@ expect evaluated 400 --eval-every 100 --eval-data x=images.npy --eval-labels lab
 [ "$(grep -c '^eval   step .*: accuracy .*, loss ' evaluated.log)" -eq 4 ] || fail "evaluations: $(cat evaluated.log)"
 same evaluated whole
 [ -e best.onnx ] || fail "no best model"
-expect until 400 --local 2 --eval-every 20 --eval-data x=images.npy --eval-labels labels.npy --until 'loss<9'
+expect until 400 --local 2 --parallel dp=2 --eval-every 20 --eval-data x=images.npy --eval-labels labels.npy --until 'loss<9'
 grep -q '^ended early, loss<9: it is ' until.log || fail "the rule did not end it: $(cat until.log)"
 
 [ "$failures" -eq 0 ] && echo "every resumed job gave what an undisturbed one gives"

@@ -28,19 +28,27 @@ CommandResult PlanMlp(std::vector<std::string> more) {
   return RunCommand(arguments);
 }
 
-TEST(PlanSearchCommand, WithoutAPlanAllWorkersAreUsed) {
-  const auto plan = nlohmann::json::parse(PlanMlp({"--local", "2", "--output", "json"}).out);
-  EXPECT_EQ(plan["ranks"].size(), 2u);
+TEST(PlanSearchCommand, WithoutAWordIsAsAuto) {
+  const CommandResult said = PlanMlp({"--local", "2", "--parallel", "auto", "--output", "json"});
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(PlanMlp({"--local", "2", "--output", "json"}).out, said.out);
 }
 
-TEST(PlanSearchCommand, AutoMayLeaveWorkersOutAndTheFileSaysWhich) {
+TEST(PlanSearchCommand, MayLeaveWorkersOutUnlessAllAreAskedFor) {
   const std::string path = TestPath("plan.yaml");
-  const CommandResult slow =
-      PlanMlp({"--local", "4", "--what-if", "nodes=4,workers=1,link=10Mbit,latency=10ms",
-               "--parallel", "auto", "--output", "json", "-o", path});
+  const std::vector<std::string> flags = {
+      "--local",  "4",    "--what-if", "nodes=4,workers=1,link=10Mbit,latency=10ms",
+      "--output", "json", "-o",        path};
+  const CommandResult slow = PlanMlp(flags);
   ASSERT_EQ(slow.exit_code, 0) << slow.err;
   EXPECT_EQ(nlohmann::json::parse(slow.out)["ranks"].size(), 1u);
   EXPECT_THAT(RealFileSystem().ReadFile(path).value(), HasSubstr("workers: [0]"));
+  std::vector<std::string> all = flags;
+  all.insert(all.end(), {"--parallel", "all"});
+  const CommandResult four = PlanMlp(all);
+  ASSERT_EQ(four.exit_code, 0) << four.err;
+  EXPECT_EQ(nlohmann::json::parse(four.out)["ranks"].size(), 4u);
+  EXPECT_THAT(four.err, HasSubstr("1 of 4 workers would be "));
 }
 
 TEST(PlanSearchCommand, ExplainSaysTimeMemoryAndWhatWasRejected) {
@@ -77,8 +85,9 @@ TEST(PlanSearchCommand, WhatItFindsCanBeAskedForByHand) {
 }
 
 TEST(PlanSearchCommand, WhatIfAsksAboutManyMachines) {
-  const CommandResult plan = PlanMlp(
-      {"--explain", "--what-if", "nodes=16,workers=8,link=25Gbit,model=A100-80GB,memory=80GiB"});
+  const CommandResult plan =
+      PlanMlp({"--explain", "--parallel", "all", "--what-if",
+               "nodes=16,workers=8,link=25Gbit,model=A100-80GB,memory=80GiB"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr(" on 128 of 128 workers"));
 }

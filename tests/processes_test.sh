@@ -48,7 +48,7 @@ awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=
 
 "$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
 train one 10
-train dp2 10 --local 2 && same_losses dp2 one && sent_as_predicted dp2 2
+train dp2 10 --local 2 --parallel dp=2 && same_losses dp2 one && sent_as_predicted dp2 2
 train pp2 10 --local 2 --parallel pp=2,micro=2 && same_losses pp2 one && sent_as_predicted pp2 2
 train dp2pp2 10 --local 4 --parallel dp=2,pp=2,micro=4 && same_losses dp2pp2 one && sent_as_predicted dp2pp2 4
 cat > tensor.yaml <<'YAML'
@@ -72,21 +72,21 @@ certified=$(tr -d ' \n' < memory.json | grep -o '"variable_bytes":[0-9]*,"arena_
 grep -q '^memory worker:1 needs .*: .*variables .*; may have ' memory.log || fail "no certificate: $(cat memory.log)"
 grep -q '^memory worker:1 peak .* % of the .* predicted$' memory.log || fail "no peak: $(cat memory.log)"
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy --optimizer sgd \
-  --batch 64 --steps 2 --local 2 --memory-per-worker 20MiB -o refused.onnx > refused.log 2>&1
+  --batch 64 --steps 2 --local 2 --parallel dp=2 --memory-per-worker 20MiB -o refused.onnx > refused.log 2>&1
 code=$?
 [ "$code" -eq 6 ] || fail "exit $code for a job that does not fit"
 grep -Eq '^error: worker:[01] may have 20 MiB of memory .* and needs .*process .*refused before its first step' \
   refused.log || fail "the refusal does not say what is needed: $(cat refused.log)"
 
 "$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
-for workers in 1 2 4; do train "strict$workers" 10 --strict --local "$workers"; done
+for workers in 1 2 4; do train "strict$workers" 10 --strict --local "$workers" --parallel "dp=$workers"; done
 cmp strict1.onnx strict2.onnx || fail "strict files of 1 and 2 workers differ"
 cmp strict1.onnx strict4.onnx || fail "strict files of 1 and 4 workers differ"
 
 # A custom op of a library trains as a built-in one, on every worker; one that lacks the library is refused.
 "$runner" example swiglu -o model.onnx --op_library "$swiglu" > /dev/null 2>&1 || fail "example swiglu"
 train custom1 10 --op_library "$swiglu"
-train custom2 10 --op_library "$swiglu" --local 2 && same_losses custom2 custom1
+train custom2 10 --op_library "$swiglu" --local 2 --parallel dp=2 && same_losses custom2 custom1
 train custompp 10 --op_library "$swiglu" --local 2 --parallel pp=2,micro=2 && same_losses custompp custom1
 awk -F, 'NR == 2 { first = $2 } END { exit !($2 < first) }' custom2.csv || fail "the custom op does not learn"
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy --batch 64 \
@@ -110,7 +110,7 @@ wait "$first"
 
 # A loss that is no number names the first node that gave one, and the worker.
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
-  --optimizer sgd --lr 900000 --batch 64 --steps 1000 --no-shuffle --local 2 -o nan.onnx > nan.log 2>&1
+  --optimizer sgd --lr 900000 --batch 64 --steps 1000 --no-shuffle --local 2 --parallel dp=2 -o nan.onnx > nan.log 2>&1
 code=$?
 [ "$code" -ne 0 ] || fail "exit 0 although the loss is not finite"
 grep -Eq "^error: worker:[01]: .*loss is .*node '.*this is the first node that made one" nan.log || fail "the node is not named: $(cat nan.log)"
@@ -130,7 +130,7 @@ hosts:
 YAML
 train alone 10
 for job in 1 2; do
-  train "hand$job" 10 --cluster cluster.yaml && same_losses "hand$job" alone
+  train "hand$job" 10 --cluster cluster.yaml --parallel dp=2 && same_losses "hand$job" alone
 done
 grep -q "plan   dp=2 " hand1.log || fail "the cluster's two workers are not both used: $(cat hand1.log)"
 kill "$first" "$second"
@@ -150,7 +150,7 @@ wait "$first"
 
 # A worker killed in mid-step ends the job within 10 s, by name, and leaves nothing behind.
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
-  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --metrics killed.csv \
+  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --parallel dp=2 --metrics killed.csv \
   -o killed.onnx > killed.log 2>&1 &
 job=$!
 for _ in $(seq 100); do

@@ -55,7 +55,7 @@ YAML
 worker 0 "20 0 1"
 worker 1 "20 60 3"
 train undisturbed 50
-train balanced 40 --cluster cluster.yaml --rebalance --checkpoint saved --checkpoint-every 100
+train balanced 40 --cluster cluster.yaml --parallel dp=2 --rebalance --checkpoint saved --checkpoint-every 100
 slow=$(grep '^slow ' balanced.log | head -1)
 echo "$slow"
 [[ $slow =~ worker:1\ .*\ works\ ([0-9.]+)\ times\ slower\ than\ before,\ since\ step\ ([0-9]+),\ seen\ after\ step\ ([0-9]+) ]] ||
@@ -76,7 +76,7 @@ awk -v b="$between" -v a="$after" 'BEGIN { exit !(a > 1.6 * b) }' || fail "steps
 
 # The job goes on with the shares that it had come to, and ends with the bits of a run on one worker.
 grep -q 'shares: .6, 2.' saved/step-00000040/index.json || fail "no shares in the checkpoint"
-train resumed 50 --cluster cluster.yaml --rebalance --checkpoint saved --resume
+train resumed 50 --cluster cluster.yaml --parallel dp=2 --rebalance --checkpoint saved --resume
 cmp undisturbed.onnx resumed.onnx || fail "the weights are not those of an undisturbed run"
 train short 40
 cmp short.onnx balanced.onnx || fail "the weights are not those of an undisturbed run"
@@ -87,7 +87,7 @@ awk -v a="$after" -v r="$resumed_rate" 'BEGIN { exit !(r > 0.8 * a) }' || fail "
 stop_workers
 worker 0 "20 0 1"
 worker 1 "20 40 3"
-train named 18 --cluster cluster.yaml
+train named 18 --cluster cluster.yaml --parallel dp=2
 grep -q '^slow .*worker:1 .*; --rebalance would part the 8 micro-batches 6:2' named.log || fail "$(cat named.log)"
 
 [ "$failures" -eq 0 ] && echo passed

@@ -153,7 +153,7 @@ absl::Status ChoosePlan(const JobSpec& spec, const TrainingSpec& training, Prepa
       if (!note.empty()) job.notes.push_back(note);
       return absl::OkStatus();
     }
-    const bool is_final = spec.search.may_leave_out || absl::IsResourceExhausted(found.status());
+    const bool is_final = spec.search.demanded || absl::IsResourceExhausted(found.status());
     if (is_final) return found.status();
     job.notes.push_back(
         absl::StrCat("no plan was searched for: ", std::string(found.status().message())));

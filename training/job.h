@@ -26,9 +26,10 @@ namespace weft {
 // Whether and how a training job's plan is searched for (training/job_search.h).
 struct PlanSearch {
   bool wanted = false;
-  // It may use fewer workers than there are; and where it finds nothing, that is an error. Else the
-  // plan is then completed as it was given.
+  // It may use fewer workers than there are.
   bool may_leave_out = false;
+  // Where it cannot search, that is an error. Else the plan is then completed as it was given.
+  bool demanded = false;
   // Plan::micro_batches was given.
   bool keep_micro_batches = false;
   std::string strategy = "dp";  // SearchOptions::strategy

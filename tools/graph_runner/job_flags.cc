@@ -25,7 +25,9 @@ namespace weft {
 namespace {
 
 constexpr char kPlacementOptions[] = "placement";
-constexpr char kAuto[] = "auto";  // of --parallel
+// Of --parallel: the fastest plan that fits, of any workers and of all.
+constexpr char kAuto[] = "auto";
+constexpr char kAll[] = "all";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 
@@ -52,7 +54,8 @@ std::string CheckStrategy(const std::string& text) {
 }  // namespace
 
 bool JobFlags::searches() const {
-  return plan_file_.empty() && pins_.empty() && (parallel_.empty() || parallel_ == kAuto);
+  return plan_file_.empty() && pins_.empty() &&
+         (parallel_.empty() || parallel_ == kAuto || parallel_ == kAll);
 }
 
 void JobFlags::AddModel(CLI::App& app) {
@@ -74,17 +77,16 @@ void JobFlags::AddPlacement(CLI::App& app) {
              "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
              "whose activations are computed anew instead of kept (all: each stage is one; or "
              "patterns of nodes joined by +); shares=2:1 gives replicas unequal parts of the "
-             "micro-batches. auto: the fastest plan that fits, which may leave workers out "
-             "(data parallelism over all of them)")
-          ->type_name("auto|dp=2,tp=1,pp=2,zero=1")
+             "micro-batches. auto: the fastest plan that fits, which may leave workers out; all: "
+             "of those that use all workers (train, plan and simulate: auto; others: dp over all)")
+          ->type_name("auto|all|dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
       ->type_name("FILE.yaml")
       ->excludes(parallel)
       ->group(kPlacementOptions);
-  app.add_option(
-         "--search", search_,
-         "how --parallel auto looks for the plan: dp, anneal, or exhaustive for small models (dp)")
+  app.add_option("--search", search_,
+                 "how the plan is looked for: dp, anneal, or exhaustive for small models (dp)")
       ->type_name("STRATEGY")
       ->check(CLI::Validator(CheckStrategy, ""))
       ->group(kPlacementOptions);
@@ -202,7 +204,8 @@ absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
     WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
     return ParsePlanFile(text, plan_file_);
   }
-  if (!parallel_.empty() && parallel_ != kAuto) return ParseParallel(parallel_);
+  if (!parallel_.empty() && parallel_ != kAuto && parallel_ != kAll)
+    return ParseParallel(parallel_);
   Plan plan;
   plan.threads_per_worker = ThreadsOf(cluster, AvailableCores(RealFileSystem()));
   return plan;
@@ -241,8 +244,10 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
     spec.plan.micro_batches = kStrictMicroBatches;
   }
   spec.stall_timeout_seconds = stall_timeout_seconds_;
-  spec.search.may_leave_out = parallel_ == kAuto;
-  spec.search.wanted = spec.search.may_leave_out && searches();
+  spec.search.may_leave_out = searches() && parallel_ != kAll;
+  spec.search.demanded = searches() && !parallel_.empty();
+  spec.search.wanted = spec.search.demanded ||
+                       (searches() && searches_unless_told_ && spec.cluster.workers.size() > 1);
   spec.search.keep_micro_batches = micro_batches_ > 0;
   spec.search.strategy = search_;
   if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;

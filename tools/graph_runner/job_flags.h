@@ -32,6 +32,8 @@ class JobFlags {
     data_.AddTraining(app);
   }
   void AddPlacement(CLI::App& app);
+  // Without a word, several workers are used as --parallel auto would; else by data parallelism.
+  void SearchUnlessTold() { searches_unless_told_ = true; }
   // What steps are predicted from: --calibration, and --ledger too where runs are compared.
   void AddCalibration(CLI::App& app);
   void AddPrediction(CLI::App& app);
@@ -44,7 +46,7 @@ class JobFlags {
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
-  // Whether the plan may be searched for: nothing given, or --parallel auto.
+  // Whether the plan may be searched for: nothing given, or --parallel auto or all.
   bool searches() const;
   // Whether the flags say nothing of it at all.
   bool names_no_plan() const { return searches() && parallel_.empty(); }
@@ -85,6 +87,7 @@ class JobFlags {
   std::string cluster_file_;
   std::string plan_file_;
   std::string parallel_;
+  bool searches_unless_told_ = false;
   std::string search_ = "dp";
   std::vector<std::string> pins_;
   bool strict_ = false;

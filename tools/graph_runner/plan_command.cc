@@ -48,6 +48,7 @@ class PlanCommand final : public Command {
     flags_.AddLoss(app);
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
+    flags_.SearchUnlessTold();
     flags_.AddPrediction(app);
     app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
         ->type_name("DIR");
@@ -136,7 +137,7 @@ class PlanCommand final : public Command {
     if (explain_ && !flags_.searches()) {
       return WithExitCode(
           absl::InvalidArgumentError("--explain says why a plan was found: leave out --plan and "
-                                     "--pin, and give no --parallel but auto"),
+                                     "--pin, and give no --parallel but auto or all"),
           ExitCode::kUsage);
     }
     if (explain_) spec.search.wanted = true;
@@ -169,7 +170,7 @@ class PlanCommand final : public Command {
         return found->plan;
       }
       const bool is_final =
-          explain_ || spec.search.may_leave_out || absl::IsResourceExhausted(result.status());
+          explain_ || spec.search.demanded || absl::IsResourceExhausted(result.status());
       if (is_final) return result.status();
       *console.err << "note: no plan was searched for: "
                    << Printable(std::string(result.status().message())) << "\n";

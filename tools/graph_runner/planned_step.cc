@@ -19,7 +19,7 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
   if (spec.search.wanted && !training.own_algorithm) {
     absl::StatusOr<SearchResult> found = SearchJobPlan(graph, spec, costs, batch);
     if (found.ok()) return std::move(found->plan);
-    if (spec.search.may_leave_out || absl::IsResourceExhausted(found.status())) {
+    if (spec.search.demanded || absl::IsResourceExhausted(found.status())) {
       return found.status();
     }
   }

@@ -44,6 +44,7 @@ class SimulateCommand final : public Command {
     flags_.AddLoss(app);
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
+    flags_.SearchUnlessTold();
     flags_.AddCalibration(app);
     AddOutputFormat(app, format_)->group("results");
   }

@@ -83,6 +83,7 @@ class TrainCommand final : public Command {
         ->check(AtLeastOne)
         ->excludes(steps);
     flags_.AddPlacement(app);
+    flags_.SearchUnlessTold();
     flags_.AddPrediction(app);
     loop_flags_.Add(app);
     app.add_option("-o,--out", output_, "the trained model")->type_name("OUT.onnx");
