@@ -48,7 +48,7 @@ class ModelBuilder {
   }
   ValueId Weight(const std::string& name, const Shape& shape, float scale) {
     return graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape},
-                              Spread(shape, scale), true);
+                              shape_.with_values ? Spread(shape, scale) : Tensor(), true);
   }
   ValueId Linear(ValueId x, const std::string& name, int64_t from, int64_t to) {
     const float scale = 1 / std::sqrt(static_cast<float>(from));
@@ -86,15 +86,17 @@ class ModelBuilder {
                   width);
   }
 
-  // 0 where a token may look, -10000 where it may not.
+  // 0 where a token may look, -10000 where it may not. One tensor for all blocks.
   ValueId CausalMask() {
+    if (mask_.valid()) return builder_.Constant(mask_);
     std::vector<float> mask;
     for (int64_t row = 0; row < shape_.tokens; ++row) {
       for (int64_t column = 0; column < shape_.tokens; ++column) {
         mask.push_back(column > row ? -1e4f : 0);
       }
     }
-    return builder_.Constant(Tensor::Of<float>(Shape{shape_.tokens, shape_.tokens}, mask));
+    mask_ = Tensor::Of<float>(Shape{shape_.tokens, shape_.tokens}, mask);
+    return builder_.Constant(mask_);
   }
 
   ValueId Block(ValueId x, const std::string& name) {
@@ -108,6 +110,7 @@ class ModelBuilder {
   Graph& graph_;
   GraphBuilder builder_;
   const GptBlocks& shape_;
+  Tensor mask_;
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ struct GptBlocks {
   int64_t width = 1024;
   int64_t heads = 16;
   int64_t tokens = 128;  // of a sample
+  // Without values, which nothing but a run needs, a graph of any size fits.
+  bool with_values = true;
 };
 
 // The input x: float32[N, tokens, width] through pre-norm blocks of causal attention and a

@@ -1,0 +1,139 @@
+// How long the search for a plan takes, what memory, and which plan it finds: transformers on
+// clusters of A100s by published figures: `bazel run //tools/bench:plan_search [-- CASE...]`.
+// Times are the process's own (of the CPU) and by the clock: only the first hold on a busy machine.
+// The peak of the memory is that of the process: of the largest case so far.
+#include "placement/search/plan_search.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "graph/cluster_spec.h"
+#include "ops/node_runner.h"
+#include "placement/cost/cost_model.h"
+#include "platform/status_macros.h"
+#include "tools/bench/gpt_block.h"
+#include "training/training_graph.h"
+
+namespace weft {
+namespace {
+
+constexpr int kWorkersPerHost = 8;
+
+struct SearchCase {
+  std::string name;
+  GptBlocks shape;
+  int workers = 8;
+  int64_t batch = 64;
+  bool may_leave_out = false;
+};
+
+std::vector<SearchCase> Cases() {
+  return {
+      {"small", {4, 1024, 16, 512, false}, 8, 64},
+      {"small-some", {4, 1024, 16, 512, false}, 8, 64, true},
+      {"deep", {96, 2048, 16, 1024, false}, 64, 512},
+      {"gpt3", {96, 12288, 96, 2048, false}, 1024, 1536},
+  };
+}
+
+// Hosts of eight GPUs joined by NVLink, on InfiniBand with a card for each.
+ClusterSpec ClusterOf(int workers) {
+  ClusterSpec cluster;
+  for (int i = 0; i < workers; ++i) {
+    WorkerSpec worker;
+    worker.name = absl::StrCat("worker:", i);
+    worker.host = absl::StrCat("host", i / kWorkersPerHost);
+    worker.address = absl::StrCat(worker.host, ":", 4000 + i % kWorkersPerHost);
+    worker.device = DeviceKind::kCuda;
+    worker.device_index = i % kWorkersPerHost;
+    worker.model = "A100-80GB";
+    cluster.workers.push_back(std::move(worker));
+  }
+  LinkSpec within;
+  within.from = "*";
+  within.kind = "nvlink3";
+  LinkSpec between;
+  between.from = between.to = "*";
+  between.kind = "infiniband-hdr";
+  between.rails = kWorkersPerHost;
+  cluster.links = {within, between};
+  return cluster;
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double PeakMebibytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+double ClockSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+absl::StatusOr<Graph> TrainingGraphOf(const GptBlocks& shape) {
+  WEFT_ASSIGN_OR_RETURN(const Graph model, GptModel(shape));
+  TrainingSpec spec;
+  spec.optimizer.kind = "adam";
+  return BuildTrainingGraph(model, spec);
+}
+
+absl::Status Measure(const SearchCase& one) {
+  WEFT_ASSIGN_OR_RETURN(const Graph graph, TrainingGraphOf(one.shape));
+  const ClusterSpec cluster = ClusterOf(one.workers);
+  WEFT_ASSIGN_OR_RETURN(const CostModel cost, CostModel::OfSpec(cluster));
+  SearchOptions options;
+  options.global_batch = one.batch;
+  options.may_leave_out = one.may_leave_out;
+  for (int worker = 0; worker < one.workers; ++worker) {
+    options.memory_limits.push_back(cost.MemoryBytes(worker));
+  }
+  const double graph_mebibytes = PeakMebibytes();
+  const double cpu = CpuSeconds();
+  const double clock = ClockSeconds();
+  WEFT_ASSIGN_OR_RETURN(const SearchResult result,
+                        SearchPlan(graph, cluster, cost, options, CpuNodeEvaluator()));
+  std::printf(
+      "%s: %d nodes, %d devices: %.2f s of CPU, %.2f s by the clock, %d plans looked at, peak "
+      "%.0f MiB (%.0f before)\n  %s: %.6f s a step (%.6f compute, %.6f communication), %s\n",
+      one.name.c_str(), graph.num_nodes(), one.workers, CpuSeconds() - cpu, ClockSeconds() - clock,
+      result.evaluated, PeakMebibytes(), graph_mebibytes,
+      ParallelText(result.chosen.choice).c_str(), result.chosen.step_seconds,
+      result.chosen.compute_seconds, result.chosen.communication_seconds,
+      result.chosen.exact ? "played from its partitions" : "by coarse figures");
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status MeasureNamed(const std::vector<std::string_view>& names) {
+  for (const SearchCase& one : Cases()) {
+    const bool wanted =
+        names.empty() || std::find(names.begin(), names.end(), one.name) != names.end();
+    if (wanted) WEFT_RETURN_IF_ERROR(Measure(one));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  const absl::Status status = weft::MeasureNamed({argv + 1, argv + argc});
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
