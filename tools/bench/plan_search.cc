@@ -24,36 +24,51 @@
 namespace weft {
 namespace {
 
-constexpr int kWorkersPerHost = 8;
+// Hosts of GPUs joined by NVLink, or of a processor, and what is between them.
+struct Machines {
+  int workers = 8;
+  int per_host = 8;
+  std::string between = "infiniband-hdr";
+  DeviceKind device = DeviceKind::kCuda;
+  int64_t memory_gibibytes = 0;  // of each; 0 = as built
+};
 
 struct SearchCase {
   std::string name;
   GptBlocks shape;
-  int workers = 8;
+  Machines machines;
   int64_t batch = 64;
   bool may_leave_out = false;
 };
 
 std::vector<SearchCase> Cases() {
+  const GptBlocks small = {4, 1024, 16, 512, false};
   return {
-      {"small", {4, 1024, 16, 512, false}, 8, 64},
-      {"small-some", {4, 1024, 16, 512, false}, 8, 64, true},
-      {"deep", {96, 2048, 16, 1024, false}, 64, 512},
-      {"gpt3", {96, 12288, 96, 2048, false}, 1024, 1536},
+      {"small", small, {}, 64},
+      {"small-may-leave-out", small, {}, 64, true},
+      {"small-ethernet", small, {8, 4, "ethernet-10g"}, 64, true},
+      {"small-processors", small, {8, 1, "ethernet-10g", DeviceKind::kCpu}, 64, true},
+      {"small-wide", {4, 4096, 32, 512, false}, {8, 1, "ethernet-10g"}, 64},
+      {"small-tight", {4, 4096, 32, 512, false}, {8, 8, "ethernet-10g", DeviceKind::kCuda, 4}, 64},
+      {"deep", {96, 2048, 16, 1024, false}, {64}, 512},
+      {"gpt3", {96, 12288, 96, 2048, false}, {1024}, 1536},
   };
 }
 
-// Hosts of eight GPUs joined by NVLink, on InfiniBand with a card for each.
-ClusterSpec ClusterOf(int workers) {
+// On InfiniBand there is a card for each worker of a host.
+ClusterSpec ClusterOf(const Machines& machines) {
   ClusterSpec cluster;
-  for (int i = 0; i < workers; ++i) {
+  for (int i = 0; i < machines.workers; ++i) {
     WorkerSpec worker;
     worker.name = absl::StrCat("worker:", i);
-    worker.host = absl::StrCat("host", i / kWorkersPerHost);
-    worker.address = absl::StrCat(worker.host, ":", 4000 + i % kWorkersPerHost);
-    worker.device = DeviceKind::kCuda;
-    worker.device_index = i % kWorkersPerHost;
-    worker.model = "A100-80GB";
+    worker.host = absl::StrCat("host", i / machines.per_host);
+    worker.address = absl::StrCat(worker.host, ":", 4000 + i % machines.per_host);
+    worker.device = machines.device;
+    worker.threads = 1;
+    if (machines.device == DeviceKind::kCuda) {
+      worker.device_index = i % machines.per_host;
+      worker.model = "A100-80GB";
+    }
     cluster.workers.push_back(std::move(worker));
   }
   LinkSpec within;
@@ -61,8 +76,8 @@ ClusterSpec ClusterOf(int workers) {
   within.kind = "nvlink3";
   LinkSpec between;
   between.from = between.to = "*";
-  between.kind = "infiniband-hdr";
-  between.rails = kWorkersPerHost;
+  between.kind = machines.between;
+  if (machines.between == "infiniband-hdr") between.rails = machines.per_host;
   cluster.links = {within, between};
   return cluster;
 }
@@ -95,13 +110,14 @@ absl::StatusOr<Graph> TrainingGraphOf(const GptBlocks& shape) {
 
 absl::Status Measure(const SearchCase& one) {
   WEFT_ASSIGN_OR_RETURN(const Graph graph, TrainingGraphOf(one.shape));
-  const ClusterSpec cluster = ClusterOf(one.workers);
+  const ClusterSpec cluster = ClusterOf(one.machines);
   WEFT_ASSIGN_OR_RETURN(const CostModel cost, CostModel::OfSpec(cluster));
   SearchOptions options;
   options.global_batch = one.batch;
   options.may_leave_out = one.may_leave_out;
-  for (int worker = 0; worker < one.workers; ++worker) {
-    options.memory_limits.push_back(cost.MemoryBytes(worker));
+  for (int worker = 0; worker < one.machines.workers; ++worker) {
+    const int64_t given = one.machines.memory_gibibytes << 30;
+    options.memory_limits.push_back(given > 0 ? given : cost.MemoryBytes(worker));
   }
   const double graph_mebibytes = PeakMebibytes();
   const double cpu = CpuSeconds();
@@ -111,8 +127,8 @@ absl::Status Measure(const SearchCase& one) {
   std::printf(
       "%s: %d nodes, %d devices: %.2f s of CPU, %.2f s by the clock, %d plans looked at, peak "
       "%.0f MiB (%.0f before)\n  %s: %.6f s a step (%.6f compute, %.6f communication), %s\n",
-      one.name.c_str(), graph.num_nodes(), one.workers, CpuSeconds() - cpu, ClockSeconds() - clock,
-      result.evaluated, PeakMebibytes(), graph_mebibytes,
+      one.name.c_str(), graph.num_nodes(), one.machines.workers, CpuSeconds() - cpu,
+      ClockSeconds() - clock, result.evaluated, PeakMebibytes(), graph_mebibytes,
       ParallelText(result.chosen.choice).c_str(), result.chosen.step_seconds,
       result.chosen.compute_seconds, result.chosen.communication_seconds,
       result.chosen.exact ? "played from its partitions" : "by coarse figures");
