@@ -6,10 +6,10 @@
 
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
-#include "graph/schedule/action_nodes.h"
 #include "graph/schedule/memory_plan.h"
 #include "placement/control_flow_bodies.h"
 #include "placement/graph_node_view.h"
+#include "placement/partition_memory.h"
 #include "placement/planner.h"
 #include "placement/recomputation.h"
 #include "placement/traffic_prediction.h"
@@ -54,63 +54,6 @@ void ForEachGraph(const Partition& partition, Fn fn) {
   fn(partition.end, 1);
 }
 
-// Lifetimes of everything made in the course of a step, in the order of its actions.
-class StepLifetimes {
- public:
-  explicit StepLifetimes(const Partition& partition) : partition_(partition) {}
-
-  absl::StatusOr<int64_t> ArenaBytes() {
-    std::vector<std::vector<int>> buffers(partition_.micro_batches.size());
-    std::vector<int> once;
-    WEFT_ASSIGN_OR_RETURN(const ActionNodes nodes, ActionNodes::Create(partition_));
-    for (const Action& action : partition_.actions) {
-      switch (action.kind) {
-        case Action::Kind::kBegin:
-          Run(partition_.begin, nodes.Of(action), once);
-          break;
-        case Action::Kind::kUpdate:
-          once.clear();
-          Run(partition_.end, nodes.Of(action), once);
-          break;
-        default:
-          const int graph = partition_.micro_batches[action.micro_batch].graph;
-          Run(partition_.micro[graph], nodes.Of(action), buffers[action.micro_batch]);
-      }
-    }
-    WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(lifetimes_));
-    return plan.arena_bytes;
-  }
-
- private:
-  // `buffers` holds the buffer of each value of this run, by ValueId; -1 = none yet.
-  void Run(const Graph& graph, const std::vector<NodeId>& nodes, std::vector<int>& buffers) {
-    buffers.resize(graph.value_capacity(), -1);
-    for (const NodeId id : nodes) {
-      const Node& node = graph.node(id);
-      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
-        for (const ValueId value : *values) Touch(graph, value, buffers);
-      }
-      ++now_;
-    }
-  }
-
-  void Touch(const Graph& graph, ValueId value, std::vector<int>& buffers) {
-    if (!value.valid()) return;
-    const ValueSource source = graph.value(value).source;
-    if (source == ValueSource::kVariable || source == ValueSource::kConstant) return;
-    int& buffer = buffers[value.value];
-    if (buffer < 0) {
-      buffer = static_cast<int>(lifetimes_.size());
-      lifetimes_.push_back({BytesOf(graph, value), now_, now_, -1});
-    }
-    lifetimes_[buffer].last = now_;
-  }
-
-  const Partition& partition_;
-  std::vector<BufferLifetime> lifetimes_;
-  int now_ = 0;
-};
-
 }  // namespace
 
 absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
@@ -128,11 +71,12 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
     summary.recomputed_flops += count * FlopsOf(partition.micro[graph], IsRecomputed);
   }
   for (const VariableShard& shard : partition.variables) {
-    const int64_t elements = shard.local_shape.num_elements();
-    if (shard.trainable) summary.parameters += elements;
-    summary.variable_bytes += DTypeBytes(shard.dtype, elements);
+    if (shard.trainable) summary.parameters += shard.local_shape.num_elements();
   }
-  WEFT_ASSIGN_OR_RETURN(summary.arena_bytes, StepLifetimes(partition).ArenaBytes());
+  summary.variable_bytes = VariableBytes(partition);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes, LifetimesOfStep(partition));
+  WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(lifetimes));
+  summary.arena_bytes = arena.arena_bytes;
   return summary;
 }
 

@@ -131,14 +131,13 @@ std::vector<std::vector<int>> CandidateOrders(const std::vector<Block>& blocks) 
 }
 
 // Places in `order`, and again with the block that ended highest moved to the front, a few times
-// while the lower bound is not reached. Returns the offsets of the lowest arena seen, and its size.
+// while more than `enough` is needed. Returns the offsets of the lowest arena seen, and its size.
 constexpr int kPromotions = 16;
-std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> order,
-                                                             int64_t lower_bound,
+std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> order, int64_t enough,
                                                              std::vector<Block>& blocks) {
   int64_t best = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> offsets(blocks.size());
-  for (int round = 0; round <= kPromotions && best > lower_bound; ++round) {
+  for (int round = 0; round <= kPromotions && (round == 0 || best > enough); ++round) {
     const int64_t arena = PlaceInOrder(order, blocks);
     if (arena < best) {
       best = arena;
@@ -155,16 +154,24 @@ std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> or
 
 }  // namespace
 
-absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers) {
+absl::StatusOr<int64_t> LeastArenaBytes(const std::vector<BufferLifetime>& buffers) {
+  absl::StatusOr<std::vector<Block>> blocks = MakeBlocks(buffers);
+  if (!blocks.ok()) return blocks.status();
+  return LowerBound(*blocks);
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers,
+                                      int64_t enough_bytes) {
   absl::StatusOr<std::vector<Block>> made = MakeBlocks(buffers);
   if (!made.ok()) return made.status();
   std::vector<Block> blocks = *std::move(made);
   MemoryPlan plan;
   plan.lower_bound_bytes = LowerBound(blocks);
+  const int64_t enough = std::max(plan.lower_bound_bytes, enough_bytes);
   plan.offsets.assign(buffers.size(), 0);
   plan.arena_bytes = std::numeric_limits<int64_t>::max();
   for (const std::vector<int>& order : CandidateOrders(blocks)) {
-    const auto [arena, offsets] = PlaceWithPromotions(order, plan.lower_bound_bytes, blocks);
+    const auto [arena, offsets] = PlaceWithPromotions(order, enough, blocks);
     if (arena >= plan.arena_bytes) continue;
     plan.arena_bytes = arena;
     for (size_t b = 0; b < blocks.size(); ++b) {
@@ -174,7 +181,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers
         offset += AlignUp(buffers[member].bytes);
       }
     }
-    if (arena == plan.lower_bound_bytes) break;
+    if (arena <= enough) break;
   }
   return plan;
 }

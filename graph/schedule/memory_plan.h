@@ -27,9 +27,13 @@ struct MemoryPlan {
 
 // Greedy by size into the smallest gap that fits (Pisarchyk and Lee, 2020), also by size x lifetime
 // and by lifetime, each a few times with the block that ended highest placed first; the lowest
-// arena wins. Deterministic. ResourceExhausted on overflow, InvalidArgument for a lifetime that
-// ends before it starts.
-absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers);
+// arena wins, or the first one of at most `enough_bytes`. Deterministic. ResourceExhausted on
+// overflow, InvalidArgument for a lifetime that ends before it starts.
+absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers,
+                                      int64_t enough_bytes = 0);
+
+// MemoryPlan::lower_bound_bytes alone, which takes next to no time. Errors as above.
+absl::StatusOr<int64_t> LeastArenaBytes(const std::vector<BufferLifetime>& buffers);
 
 }  // namespace weft
 

@@ -139,5 +139,30 @@ TEST(MemoryPlanTest, ABackwardLifetimeIsAnError) {
               HasSubstr("buffer 1 has 64 bytes and lives from 3 to 2"));
 }
 
+TEST(MemoryPlanTest, TheLeastArenaIsTheLowerBound) {
+  std::mt19937 random(20);
+  for (int round = 0; round < 50; ++round) {
+    const std::vector<BufferLifetime> buffers = RandomBuffers(random);
+    EXPECT_EQ(*LeastArenaBytes(buffers), BruteForceLowerBound(buffers));
+  }
+  EXPECT_FALSE(LeastArenaBytes({{-1, 0, 0}}).ok());
+}
+
+TEST(MemoryPlanTest, StopsAtAnArenaThatIsSmallEnough) {
+  std::mt19937 random(21);
+  bool stopped_early = false;
+  for (int round = 0; round < 100; ++round) {
+    const std::vector<BufferLifetime> buffers = RandomBuffers(random);
+    const int64_t best = PlanMemory(buffers)->arena_bytes;
+    const int64_t any = PlanMemory(buffers, std::numeric_limits<int64_t>::max())->arena_bytes;
+    const int64_t enough = (best + any) / 2;
+    const MemoryPlan plan = *PlanMemory(buffers, enough);
+    ExpectLegal(buffers, plan);
+    EXPECT_LE(plan.arena_bytes, enough);
+    stopped_early |= any > best;
+  }
+  EXPECT_TRUE(stopped_early);
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "placement/search/plan_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/node_class.h"
+#include "placement/partition_memory.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
 #include "placement/search/plan_evaluator.h"
@@ -112,7 +114,26 @@ class Searcher {
   }
 
   absl::StatusOr<Plan> PlanOf(size_t index) const;
-  absl::Status Play(const Plan& plan, PlanCandidate& candidate) const;
+  // What a rank takes, and what it may take.
+  struct RankNeed {
+    int64_t limit = 0;  // 0 = any amount
+    int64_t bytes = 0;  // of variables and of the process
+    std::vector<BufferLifetime> lifetimes;
+    int64_t arena_bytes = 0;
+  };
+  struct PlayedPlan {
+    size_t candidate = 0;
+    Plan plan;
+    std::vector<RankNeed> ranks;  // empty where the plan is too large to be played
+  };
+  int64_t LimitOf(int worker) const {
+    const auto index = static_cast<size_t>(worker);
+    return index < options_.memory_limits.size() ? options_.memory_limits[index] : 0;
+  }
+  absl::Status Play(PlayedPlan& played, PlanCandidate& candidate) const;
+  static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
+  absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
+  absl::Status TakeFastest(std::vector<PlayedPlan>& played);
   bool IsSmallEnough(const Plan& plan) const {
     return int64_t{graph_.num_nodes()} * plan.mesh.size() <= options_.exact_work;
   }
@@ -152,27 +173,21 @@ absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
   return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
 }
 
-// What the partitions themselves say of time and memory.
-absl::Status Searcher::Play(const Plan& plan, PlanCandidate& candidate) const {
+// What the partitions themselves say of time, and of memory that the step takes as much at least.
+absl::Status Searcher::Play(PlayedPlan& played, PlanCandidate& candidate) const {
+  const Plan& plan = played.plan;
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<Partition> partitions,
       PartitionStep(graph_, plan, {/*training=*/true, options_.global_batch}, evaluator_));
-  candidate.fits = true;
-  double worst = -1;
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
-    const int64_t bytes = summary.variable_bytes + summary.arena_bytes + options_.process_bytes;
-    const size_t worker = static_cast<size_t>(plan.workers[partition.rank.value]);
-    const int64_t limit =
-        worker < options_.memory_limits.size() ? options_.memory_limits[worker] : 0;
-    if (limit > 0 && bytes > limit) candidate.fits = false;
-    const double fill =
-        static_cast<double>(bytes) / (limit > 0 ? static_cast<double>(limit) : 1e18);
-    if (fill <= worst) continue;
-    worst = fill;
-    candidate.memory_bytes = bytes;
-    candidate.memory_limit = limit;
+    RankNeed need;
+    need.limit = LimitOf(plan.workers[partition.rank.value]);
+    need.bytes = VariableBytes(partition) + options_.process_bytes;
+    WEFT_ASSIGN_OR_RETURN(need.lifetimes, LifetimesOfStep(partition));
+    WEFT_ASSIGN_OR_RETURN(need.arena_bytes, LeastArenaBytes(need.lifetimes));
+    played.ranks.push_back(std::move(need));
   }
+  SumMemory(played.ranks, candidate);
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost_));
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
   candidate.exact = true;
@@ -188,38 +203,80 @@ absl::Status Searcher::Play(const Plan& plan, PlanCandidate& candidate) const {
   return absl::OkStatus();
 }
 
+// The rank that is nearest to its limit counts, or where there is none the one that needs most.
+void Searcher::SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate) {
+  candidate.fits = true;
+  double worst = -1;
+  for (const RankNeed& rank : ranks) {
+    const int64_t bytes = rank.bytes + rank.arena_bytes;
+    if (rank.limit > 0 && bytes > rank.limit) candidate.fits = false;
+    const double fill =
+        static_cast<double>(bytes) / (rank.limit > 0 ? static_cast<double>(rank.limit) : 1e18);
+    if (fill <= worst) continue;
+    worst = fill;
+    candidate.memory_bytes = bytes;
+    candidate.memory_limit = rank.limit;
+  }
+}
+
+// Whether arenas that are as small as it takes can be laid out.
+absl::Status Searcher::LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const {
+  for (RankNeed& rank : played.ranks) {
+    const int64_t enough =
+        rank.limit > 0 ? rank.limit - rank.bytes : std::numeric_limits<int64_t>::max();
+    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank.lifetimes, enough));
+    rank.arena_bytes = arena.arena_bytes;
+  }
+  if (!played.ranks.empty()) SumMemory(played.ranks, candidate);
+  return absl::OkStatus();
+}
+
+// Takes the fastest of `played` whose memory can be laid out within the limits. The others that
+// were tried do not fit.
+absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
+  std::stable_sort(played.begin(), played.end(), [&](const PlayedPlan& a, const PlayedPlan& b) {
+    return candidates_[a.candidate].step_seconds < candidates_[b.candidate].step_seconds;
+  });
+  for (PlayedPlan& one : played) {
+    PlanCandidate& candidate = candidates_[one.candidate];
+    WEFT_RETURN_IF_ERROR(LayOutMemory(one, candidate));
+    if (!candidate.fits) continue;
+    chosen_ = one.candidate;
+    plan_ = std::move(one.plan);
+    break;
+  }
+  played.clear();
+  return absl::OkStatus();
+}
+
 // The best few of different meshes are played exactly. A plan that turns out not to be possible
 // makes room for the next.
 absl::Status Searcher::Choose() {
-  int played = 0;
-  double best = 0;
+  int tried = 0;
+  std::vector<PlayedPlan> played;                        // those that may fit
   std::set<std::tuple<std::string, size_t, bool>> seen;  // variants of one mesh take long alike
-  for (size_t i = 0; i < candidates_.size(); ++i) {
+  for (size_t i = 0; i < candidates_.size() && !chosen_.has_value(); ++i) {
     PlanCandidate& candidate = candidates_[i];
-    if (!candidate.fits || (chosen_.has_value() && played >= options_.exact_plans)) break;
+    if (!candidate.fits) break;
     const PlanChoice& choice = candidate.choice;
-    if (!seen.insert({choice.mesh.ToString(), choice.workers.size(), choice.zero > 0}).second) {
-      continue;
-    }
+    const std::tuple variant(choice.mesh.ToString(), choice.workers.size(), choice.zero > 0);
+    if (!seen.insert(variant).second) continue;
     absl::StatusOr<Plan> plan = PlanOf(i);
     absl::Status possible = plan.status();
     const bool play = plan.ok() && IsSmallEnough(*plan);
-    if (play) possible = Play(*plan, candidate);
+    PlayedPlan one = {i, plan.ok() ? *std::move(plan) : Plan(), {}};
+    if (play) possible = Play(one, candidate);
     if (!possible.ok()) {
-      seen.erase({choice.mesh.ToString(), choice.workers.size(), choice.zero > 0});
+      seen.erase(variant);
       candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
       candidate.fits = false;
       continue;
     }
-    ++played;
-    const bool better = candidate.fits && (!chosen_.has_value() || candidate.step_seconds < best);
-    if (better) {
-      chosen_ = i;
-      best = candidate.step_seconds;
-      plan_ = *std::move(plan);
-    }
-    if (!play && chosen_.has_value()) break;
+    ++tried;
+    if (candidate.fits) played.push_back(std::move(one));
+    if (tried >= options_.exact_plans || !play) WEFT_RETURN_IF_ERROR(TakeFastest(played));
   }
+  if (!chosen_.has_value()) WEFT_RETURN_IF_ERROR(TakeFastest(played));
   return absl::OkStatus();
 }
 
