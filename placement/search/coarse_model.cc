@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +78,8 @@ class CoarseModelMaker {
     StepSegment gather;
   };
   StepCollectives AddStepCollectives(int place);
+  // Whether gradients become final in the action.
+  bool Signals(size_t replica_class, const Action& action, bool splits) const;
   StepSegment SegmentOf(size_t replica_class, int place, const Action& action, bool splits,
                         const StepCollectives& once);
   absl::Status AddRoutines(int place);
@@ -347,13 +350,17 @@ CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place
   return once;
 }
 
+// Of several chunks the first one's backward pass is the last.
+bool CoarseModelMaker::Signals(size_t replica_class, const Action& action, bool splits) const {
+  const Kind last_kind = splits ? Kind::kWeightGradient : Kind::kBackward;
+  return action.kind == last_kind && action.chunk == 0 &&
+         action.micro_batch == classes_[replica_class].micro_batches - 1;
+}
+
 StepSegment CoarseModelMaker::SegmentOf(size_t replica_class, int place, const Action& action,
                                         bool splits, const StepCollectives& once) {
   const int stage = action.chunk * places() + place;
-  // Of several chunks the first one's backward pass is the last.
-  const Kind last_kind = splits ? Kind::kWeightGradient : Kind::kBackward;
-  const bool signals = action.kind == last_kind && action.chunk == 0 &&
-                       action.micro_batch == classes_[replica_class].micro_batches - 1;
+  const bool signals = Signals(replica_class, action, splits);
   StepSegment segment;
   switch (action.kind) {
     case Kind::kBegin:
@@ -385,9 +392,15 @@ absl::Status CoarseModelMaker::AddRoutines(int place) {
                                       /*training=*/true, choice_.chunks));
     const bool splits = SplitsBackward(actions);
     StepRoutine routine;
+    // Micro-batches do the same, but for the last one's sums.
+    std::map<std::tuple<Kind, int, bool>, int32_t> known;
     for (const Action& action : actions) {
-      StepSegment segment = SegmentOf(c, place, action, splits, once);
-      routine.actions.push_back({action, model_.AddSegment(std::move(segment))});
+      const bool signals = Signals(c, action, splits);
+      const auto [segment, is_new] = known.try_emplace({action.kind, action.chunk, signals}, 0);
+      if (is_new) {
+        segment->second = model_.AddSegment(SegmentOf(c, place, action, splits, once));
+      }
+      routine.actions.push_back({action, segment->second});
     }
     if (const auto jobs = bucket_jobs_.find(place); jobs != bucket_jobs_.end()) {
       int given = 0;

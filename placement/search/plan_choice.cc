@@ -36,18 +36,32 @@ PlanChoice ChoiceOf(const Plan& plan, int segments) {
   return choice;
 }
 
-int PlanChoice::MicroBatchesOf(int replica) const {
+namespace {
+
+Plan WithTheRule(const PlanChoice& choice) {
   Plan plan;  // which has the rule
-  plan.mesh = mesh;
-  plan.shares = shares;
+  plan.mesh = choice.mesh;
+  plan.shares = choice.shares;
+  return plan;
+}
+
+}  // namespace
+
+int PlanChoice::MicroBatchesOf(int replica) const {
+  const Plan plan = WithTheRule(*this);
   return plan.FirstMicroBatch(replica + 1, micro_batches) -
          plan.FirstMicroBatch(replica, micro_batches);
 }
 
 int PlanChoice::MostMicroBatches() const {
+  // Equal shares differ by one at most.
+  if (shares.empty()) return (micro_batches + mesh.data - 1) / mesh.data;
+  const Plan plan = WithTheRule(*this);
   int most = 0;
-  for (int replica = 0; replica < mesh.data; ++replica) {
-    most = std::max(most, MicroBatchesOf(replica));
+  for (int replica = 0, first = 0; replica < mesh.data; ++replica) {
+    const int next = plan.FirstMicroBatch(replica + 1, micro_batches);
+    most = std::max(most, next - first);
+    first = next;
   }
   return most;
 }
