@@ -30,7 +30,7 @@ class ModelBuilder {
   ModelBuilder(Graph& graph, const GptBlocks& shape)
       : graph_(graph), builder_(graph), shape_(shape) {}
 
-  absl::Status Build() {
+  absl::Status BuildClassifier() {
     const int64_t width = shape_.width;
     ValueId x =
         graph_.AddInput("x", {ValueKind::kTensor, DType::kFloat32,
@@ -42,13 +42,45 @@ class ModelBuilder {
     return builder_.status();
   }
 
+  absl::Status BuildLanguageModel(const GptText& text) {
+    compute_ = text.compute;
+    dropout_ = text.dropout;
+    activation_ = "Gelu";
+    const int64_t vocabulary = text.vocabulary;
+    const int64_t width = shape_.width;
+    builder_.set_name_prefix("embedding/");
+    const ValueId tokens = graph_.AddInput(
+        "tokens",
+        {ValueKind::kTensor, DType::kInt64, SymbolicShape({Dim::Symbol("N"), Dim(shape_.tokens)})});
+    const ValueId word = Op("Gather", {Weight("embedding.weight", {vocabulary, width}, 1), tokens});
+    ValueId x = Dropout(Op("Add", {word, Weight("position.weight", {shape_.tokens, width}, 1)}));
+    for (int i = 0; i < shape_.blocks; ++i) x = Block(x, absl::StrCat("block", i));
+    builder_.set_name_prefix("head/");
+    const ValueId scores =
+        Op("MatMul", {Normalize(x, "head.norm"), Weight("head.weight", {width, vocabulary}, 1)});
+    graph_.AddOutput(Cast(scores, DType::kFloat32));
+    return builder_.status();
+  }
+
  private:
   ValueId Op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
     return builder_.Op(op, std::move(inputs), std::move(attributes));
   }
+  ValueId Cast(ValueId x, DType to) {
+    if (builder_.type(x).dtype == to) return x;
+    return Op("Cast", {x}, {{"to", static_cast<int64_t>(to)}});
+  }
+  ValueId Dropout(ValueId x) {
+    if (dropout_ <= 0) return x;
+    const ValueId trains = builder_.Constant(Tensor::Scalar<bool>(true));
+    return Op("Dropout", {x, builder_.Float(dropout_), trains});
+  }
+  // As the model computes with it.
   ValueId Weight(const std::string& name, const Shape& shape, float scale) {
-    return graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape},
-                              shape_.with_values ? Spread(shape, scale) : Tensor(), true);
+    const ValueId weight =
+        graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape},
+                           shape_.with_values ? Spread(shape, scale) : Tensor(), true);
+    return Cast(weight, compute_);
   }
   ValueId Linear(ValueId x, const std::string& name, int64_t from, int64_t to) {
     const float scale = 1 / std::sqrt(static_cast<float>(from));
@@ -77,10 +109,11 @@ class ModelBuilder {
         Op("MatMul", {SplitHeads(parts[0], {0, 2, 1, 3}), SplitHeads(parts[1], {0, 2, 3, 1})});
     const float scale = 1 / std::sqrt(static_cast<float>(width / shape_.heads));
     const ValueId weights =
-        Op("Softmax", {Op("Add", {Op("Mul", {scores, builder_.Float(scale)}), CausalMask()})},
+        Op("Softmax",
+           {Op("Add", {Op("Mul", {scores, builder_.Scalar(compute_, scale)}), CausalMask()})},
            {{"axis", int64_t{-1}}});
     const ValueId mixed =
-        Op("Transpose", {Op("MatMul", {weights, SplitHeads(parts[2], {0, 2, 1, 3})})},
+        Op("Transpose", {Op("MatMul", {Dropout(weights), SplitHeads(parts[2], {0, 2, 1, 3})})},
            {{"perm", Ints{0, 2, 1, 3}}});
     return Linear(Op("Reshape", {mixed, builder_.Ints({0, 0, width})}), name + ".out", width,
                   width);
@@ -95,21 +128,28 @@ class ModelBuilder {
         mask.push_back(column > row ? -1e4f : 0);
       }
     }
-    mask_ = Tensor::Of<float>(Shape{shape_.tokens, shape_.tokens}, mask);
+    absl::StatusOr<Tensor> cast =
+        CastTensor(Tensor::Of<float>(Shape{shape_.tokens, shape_.tokens}, mask), compute_);
+    if (!cast.ok()) return kNoValue;  // which the op that reads it refuses
+    mask_ = *std::move(cast);
     return builder_.Constant(mask_);
   }
 
   ValueId Block(ValueId x, const std::string& name) {
     builder_.set_name_prefix(name + "/");
-    x = Op("Add", {x, Attention(Normalize(x, name + ".norm1"), name)});
+    x = Op("Add", {x, Dropout(Attention(Normalize(x, name + ".norm1"), name))});
     const ValueId up =
         Linear(Normalize(x, name + ".norm2"), name + ".up", shape_.width, 4 * shape_.width);
-    return Op("Add", {x, Linear(Op("Tanh", {up}), name + ".down", 4 * shape_.width, shape_.width)});
+    return Op("Add", {x, Dropout(Linear(Op(activation_, {up}), name + ".down", 4 * shape_.width,
+                                        shape_.width))});
   }
 
   Graph& graph_;
   GraphBuilder builder_;
   const GptBlocks& shape_;
+  DType compute_ = DType::kFloat32;
+  float dropout_ = 0;
+  std::string activation_ = "Tanh";
   Tensor mask_;
 };
 
@@ -117,7 +157,13 @@ class ModelBuilder {
 
 absl::StatusOr<Graph> GptModel(const GptBlocks& shape) {
   Graph graph;
-  WEFT_RETURN_IF_ERROR(ModelBuilder(graph, shape).Build());
+  WEFT_RETURN_IF_ERROR(ModelBuilder(graph, shape).BuildClassifier());
+  return graph;
+}
+
+absl::StatusOr<Graph> GptLanguageModel(const GptBlocks& shape, const GptText& text) {
+  Graph graph;
+  WEFT_RETURN_IF_ERROR(ModelBuilder(graph, shape).BuildLanguageModel(text));
   return graph;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/sharding.h"
+#include "tensor/dtype.h"
 #include "training/data_set.h"
 
 namespace weft {
@@ -27,6 +28,17 @@ struct GptBlocks {
 // feed-forward layer of 4 width with tanh, then the mean over tokens and ten logits. The nodes of
 // block i are "block<i>/...", its weights "block<i>.qkv.weight" and so on.
 absl::StatusOr<Graph> GptModel(const GptBlocks& shape);
+// What makes a language model of the blocks.
+struct GptText {
+  int64_t vocabulary = 51200;
+  // Everything from the parameters to the scores is computed in this, normalizations and softmax
+  // too; the parameters themselves are float32.
+  DType compute = DType::kFloat32;
+  float dropout = 0;  // of the embeddings, the attention's weights and each branch's end
+};
+// GPT as Radford et al. 2019 have it: tokens int64[N, tokens], embeddings of tokens and positions,
+// the blocks with GELU, a norm, and scores float32[N, tokens, vocabulary] by a matrix of their own.
+absl::StatusOr<Graph> GptLanguageModel(const GptBlocks& shape, const GptText& text);
 // The split of Megatron (Shoeybi et al. 2019): qkv and up by columns, out and down by rows.
 std::map<std::string, AxisSharding> MegatronShardings();
 // Made-up samples and labels, written to the folder.
