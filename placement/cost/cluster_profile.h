@@ -65,6 +65,9 @@ struct DeviceProfile {
   RateCurve movement;
   // FLOP/s of elementwise arithmetic, for ops that do much of it per byte; 0 = never the limit.
   double elementwise_flops = 0;
+  // Of the shorter of a product's arithmetic and its memory traffic, what the longer one does not
+  // hide: 0 is the roofline model, 1 takes one after the other.
+  double product_exposed = 0;
   double node_seconds = 0;  // per node, whatever its size
   double wake_seconds = 0;  // until a sleeping thread runs
   double step_seconds = 0;  // per step, besides its nodes: inputs, reports, bookkeeping

@@ -134,10 +134,15 @@ bool CostModel::IsMeasured(const NodeView& node, int worker, int threads) const 
 }
 
 double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const {
+  return WorkSeconds(cost, FamilyOf(cost, dtype), dtype, worker, threads);
+}
+
+double CostModel::WorkSeconds(const Cost& cost, OpFamily family, DType dtype, int worker,
+                              int threads) const {
   const DeviceProfile& device = profile_->device(worker);
   // Arithmetic follows the threads; memory is shared by them.
   const double more = static_cast<double>(std::max(threads, 1)) / device.threads;
-  switch (FamilyOf(cost, dtype)) {
+  switch (family) {
     case OpFamily::kMovement:
       return cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
     case OpFamily::kElementwise: {
@@ -151,7 +156,8 @@ double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int thr
   }
   const double in_arithmetic = cost.flops / (ContractionRate(device, dtype).At(cost.flops) * more);
   const double in_memory = cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
-  return std::max(in_arithmetic, in_memory);
+  return std::max(in_arithmetic, in_memory) +
+         device.product_exposed * std::min(in_arithmetic, in_memory);
 }
 
 LinkCost CostModel::Link(int from_worker, int to_worker) const {

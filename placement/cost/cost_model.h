@@ -61,6 +61,8 @@ class CostModel {
   double NodeSeconds(const NodeView& node, int worker, int threads) const;
   // Work of which only the amount is known; without the overhead of a node.
   double WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const;
+  // The same where the family is known and does not follow from the amounts.
+  double WorkSeconds(const Cost& cost, OpFamily family, DType dtype, int worker, int threads) const;
   // Whether NodeSeconds knows this very op from a measurement.
   bool IsMeasured(const NodeView& node, int worker, int threads) const;
 

@@ -71,6 +71,18 @@ class NodeProbe {
   NodeId node_;
 };
 
+TEST(CostModelTest, AProductTakesWhatOfItsTrafficIsNotHiddenBesides) {
+  const NodeProbe product("MatMul", {Shape{64, 64}, Shape{64, 64}});
+  ClusterProfile profile = RoundProfile({0});
+  const double arithmetic = 2.0 * 64 * 64 * 64 / 1e9;
+  const double traffic = 3.0 * 64 * 64 * 4 / 2e8;
+  EXPECT_NEAR(ModelOf(profile).NodeSeconds(product.View(), 0, 1),
+              1e-6 + std::max(arithmetic, traffic), 1e-12);
+  profile.devices[0].product_exposed = 0.25;
+  EXPECT_NEAR(ModelOf(profile).NodeSeconds(product.View(), 0, 1),
+              1e-6 + std::max(arithmetic, traffic) + 0.25 * std::min(arithmetic, traffic), 1e-12);
+}
+
 TEST(OpKeyTest, IsThatOfTheWorkAndNotOfTheName) {
   NodeProbe one("Relu", {Shape{4, 8}});
   NodeProbe other("Relu", {Shape{4, 8}});

@@ -49,6 +49,7 @@ void AppendDevice(const DeviceProfile& device, std::string& text) {
                                    {"step", device.step_seconds},
                                    {"input", device.input_bytes_per_second},
                                    {"elementwise_flops", device.elementwise_flops},
+                                   {"product_exposed", device.product_exposed},
                                    {"memory", static_cast<double>(device.memory_bytes)}}) {
     if (value > 0) absl::StrAppend(&text, "    ", key, ": ", Number(value), "\n");
   }
@@ -169,8 +170,8 @@ class ProfileReader {
     WEFT_ASSIGN_OR_RETURN(const YamlMap map,
                           YamlMap::Read(source_, node, "a device",
                                         {"name", "source", "threads", "node", "wake", "step",
-                                         "input", "elementwise_flops", "memory", "contraction",
-                                         "elementwise", "movement", "ops"}));
+                                         "input", "elementwise_flops", "product_exposed", "memory",
+                                         "contraction", "elementwise", "movement", "ops"}));
     DeviceProfile device;
     WEFT_RETURN_IF_ERROR(map.Text("name", device.name));
     WEFT_RETURN_IF_ERROR(map.Text("source", device.source));
@@ -181,6 +182,7 @@ class ProfileReader {
                                      {"step", &device.step_seconds},
                                      {"input", &device.input_bytes_per_second},
                                      {"elementwise_flops", &device.elementwise_flops},
+                                     {"product_exposed", &device.product_exposed},
                                      {"memory", &memory}}) {
       WEFT_RETURN_IF_ERROR(ReadPositive(map, key, *value));
     }

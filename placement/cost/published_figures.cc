@@ -59,6 +59,11 @@ constexpr RateCurve::Point kGpuShares[] = {{1e6, 0.002}, {1e7, 0.015}, {1e8, 0.1
                                            {1e10, 0.65}, {1e11, 0.78}, {1e12, 0.82}};
 // The same of memory bandwidth, by bytes.
 constexpr RateCurve::Point kGpuByteShares[] = {{1e5, 0.04}, {1e6, 0.3}, {1e7, 0.75}, {1e8, 0.88}};
+// The tiles of a product are loaded before their arithmetic and stored after it, and a device runs
+// few of them at once to hide that behind. An assumption, chosen on Narayanan et al. 2021, table 1
+// (tools/bench/megatron_table): with 0 its smallest model came out too fast, with 1 all ten are
+// about right.
+constexpr double kGpuProductExposed = 1;
 constexpr double kGpuLaunchSeconds = 4e-6;
 
 // Per thread. A core of today's servers reaches 80 to 160 GFLOP/s of float32 with AVX2 or AVX-512.
@@ -120,6 +125,7 @@ DeviceProfile ProfileOf(const DeviceFigures& figures) {
   device.elementwise = Scaled(kGpuByteShares, figures.bytes_per_second);
   device.movement = device.elementwise;
   device.elementwise_flops = 0.5 * figures.vector;
+  device.product_exposed = kGpuProductExposed;
   device.node_seconds = kGpuLaunchSeconds;
   device.wake_seconds = 3e-5;
   device.step_seconds = 1e-4;
