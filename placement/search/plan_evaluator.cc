@@ -44,6 +44,7 @@ absl::Status PlanEvaluator::Prepare() {
   WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.most_units));
   PlanningOptions planning;
   planning.threads = options_.given.threads_per_worker;
+  planning.fused_kernels = options_.fused_kernels;
   auto whole = std::make_unique<PlanningGraph>();
   WEFT_ASSIGN_OR_RETURN(*whole, MakePlanningGraph(*sized, batch, layout_, cost_, planning));
   for (size_t device = 0; device < cost_.profile().devices.size(); ++device) {
@@ -97,6 +98,7 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
   PlanningOptions planning;
   planning.shards = choice.mesh.tensor;
   planning.threads = options_.given.threads_per_worker;
+  planning.fused_kernels = options_.fused_kernels;
   if (planning.shards > 1) {
     WEFT_ASSIGN_OR_RETURN(planning.tensor_shardings, TensorShardings(*sized, group));
   }

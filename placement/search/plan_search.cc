@@ -135,7 +135,8 @@ class Searcher {
   absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
   absl::Status TakeFastest(std::vector<PlayedPlan>& played);
   bool IsSmallEnough(const Plan& plan) const {
-    return int64_t{graph_.num_nodes()} * plan.mesh.size() <= options_.exact_work;
+    return !options_.fused_kernels &&
+           int64_t{graph_.num_nodes()} * plan.mesh.size() <= options_.exact_work;
   }
   absl::Status Choose();
   absl::StatusOr<SearchResult> Result();

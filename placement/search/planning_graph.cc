@@ -7,9 +7,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
+#include "placement/cost/op_key.h"
 #include "placement/graph_node_view.h"
+#include "placement/search/kernel_fusion.h"
 #include "placement/search/local_node_view.h"
 #include "placement/search/node_classes.h"
 #include "placement/sharding_propagation.h"
@@ -52,6 +55,9 @@ class PlanningGraphMaker {
 
   absl::StatusOr<PlanningGraph> Run() {
     WEFT_ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
+    if (options_.fused_kernels) {
+      WEFT_ASSIGN_OR_RETURN(fused_, FuseNodes(graph_, uses_));
+    }
     PlaceForward();
     PlaceVariables();
     PlaceBackward();
@@ -77,6 +83,7 @@ class PlanningGraphMaker {
   void PlaceStep();
   void FindAwaited();
   absl::Status AddNode(const Node& node);
+  double FusedSeconds(const NodeView& view, const FusedNode& fused, int worker) const;
   absl::StatusOr<const std::vector<double>*> SecondsOf(const Node& node);
   void AddConversions(const Node& node);
   void AddCollective(const Node& node, ValueId value, const AxisSharding& from,
@@ -96,8 +103,9 @@ class PlanningGraphMaker {
   std::vector<NodeId> order_;
   std::vector<int> unit_;  // by NodeId
   std::map<std::string, int> owner_;
-  std::vector<bool> awaited_;  // by NodeId
-  std::vector<ValueId> root_;  // by ValueId: what it is the same bytes as
+  std::vector<bool> awaited_;     // by NodeId
+  std::vector<FusedNode> fused_;  // by NodeId; empty: every node is a kernel
+  std::vector<ValueId> root_;     // by ValueId: what it is the same bytes as
   absl::flat_hash_map<std::string, std::vector<double>> known_;
   absl::flat_hash_set<std::string> converted_;
   PlanningGraph result_;
@@ -233,10 +241,42 @@ std::string KeyOf(int node_class, const NodeSharding& sharding) {
   return key;
 }
 
-// By device; the same for all nodes of a class that are split alike.
+// Of a node whose kernel is another one's too, without what it then neither reads nor writes.
+double PlanningGraphMaker::FusedSeconds(const NodeView& view, const FusedNode& fused,
+                                        int worker) const {
+  if (fused.is_free) return 0;
+  if (fused == FusedNode()) return cost_.NodeSeconds(view, worker, options_.threads);
+  Cost cost = CostOf(view);
+  DType computed = view.num_outputs() > 0 ? view.OutputDType(0) : DType::kFloat32;
+  for (int i = view.num_inputs() - 1; i >= 0; --i) {
+    if (IsFloatingPoint(view.InputDType(i))) computed = view.InputDType(i);
+  }
+  const OpFamily family = FamilyOf(cost, computed);
+  const auto bytes = [](DType dtype, const Shape& shape) {
+    return static_cast<double>(DTypeBytes(dtype, shape.num_elements()));
+  };
+  for (int i = 0; i < view.num_inputs(); ++i) {
+    const bool skipped = i < 64 && (fused.unread >> i & 1) != 0;
+    if (skipped) cost.bytes -= bytes(view.InputDType(i), view.InputShape(i));
+  }
+  for (int i = 0; i < view.num_outputs(); ++i) {
+    const bool skipped = i < 64 && (fused.unwritten >> i & 1) != 0;
+    if (skipped) cost.bytes -= bytes(view.OutputDType(i), view.OutputShape(i));
+  }
+  cost.bytes = std::max(0.0, cost.bytes);
+  return cost_.WorkSeconds(cost, family, computed, worker, options_.threads) +
+         (fused.joins ? 0 : cost_.node_seconds(worker));
+}
+
+// By device; the same for all nodes of a class that are split and fused alike.
 absl::StatusOr<const std::vector<double>*> PlanningGraphMaker::SecondsOf(const Node& node) {
   const NodeSharding& sharding = shardings_.nodes[node.id.value];
-  const auto [entry, is_new] = known_.try_emplace(KeyOf(classes_[node.id.value], sharding));
+  const FusedNode fused = fused_.empty() ? FusedNode() : fused_[node.id.value];
+  std::string key = KeyOf(classes_[node.id.value], sharding);
+  if (!(fused == FusedNode())) {
+    absl::StrAppend(&key, "f", fused.unread, ".", fused.unwritten, ".", fused.joins, fused.is_free);
+  }
+  const auto [entry, is_new] = known_.try_emplace(std::move(key));
   if (!is_new) return &entry->second;
   std::vector<double> seconds(devices_.size());
   const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph_, node);
@@ -244,7 +284,7 @@ absl::StatusOr<const std::vector<double>*> PlanningGraphMaker::SecondsOf(const N
     const LocalNodeView local(*view, sharding, options_.shards);
     for (size_t device = 0; device < devices_.size(); ++device) {
       if (devices_[device] < 0) continue;
-      seconds[device] = cost_.NodeSeconds(local, devices_[device], options_.threads);
+      seconds[device] = FusedSeconds(local, fused, devices_[device]);
     }
   }
   entry->second = std::move(seconds);
@@ -256,10 +296,11 @@ absl::Status PlanningGraphMaker::AddNode(const Node& node) {
   if (IsBoundary(node)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const std::vector<double>* const seconds, SecondsOf(node));
   PlanningUnit& unit = Unit(node.id);
-  std::vector<double>& sum = IsForward(node)           ? unit.forward
-                             : !IsBackward(node)       ? unit.update
-                             : awaited_[node.id.value] ? unit.backward
-                                                       : unit.weight_gradient;
+  const bool is_once = !fused_.empty() && fused_[node.id.value].is_once;
+  std::vector<double>& sum = IsForward(node) && !is_once ? unit.forward
+                             : !IsBackward(node)         ? unit.update
+                             : awaited_[node.id.value]   ? unit.backward
+                                                         : unit.weight_gradient;
   for (size_t device = 0; device < sum.size(); ++device) sum[device] += (*seconds)[device];
   if (IsStep(node)) return absl::OkStatus();
   int64_t transient = 0;

@@ -63,6 +63,7 @@ struct PlanningOptions {
   int shards = 1;
   int threads = 1;
   std::map<std::string, AxisSharding> tensor_shardings;
+  bool fused_kernels = false;  // as SearchOptions::fused_kernels
 };
 
 // `graph` is a training graph with concrete shapes for a micro-batch of `samples`. Nodes are asked

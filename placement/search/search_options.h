@@ -27,6 +27,9 @@ struct SearchOptions {
   std::vector<int64_t> memory_limits;
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
+  // Nodes cost what a framework with fused kernels takes for them (kernel_fusion.h): for comparing
+  // with one. Weft's kernels do not fuse, so such plans are not played from their partitions.
+  bool fused_kernels = false;
   // The forward pass is cut into so many units at most.
   int most_units = 192;
   // So many choices are looked at closely at most.

@@ -1,0 +1,141 @@
+#include "placement/search/kernel_fusion.h"
+
+#include <algorithm>
+
+#include "graph/node_class.h"
+#include "graph/op_schema.h"
+#include "placement/cost/op_key.h"
+#include "placement/graph_node_view.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+enum class Kind : uint8_t { kOther, kMoves, kElementwise, kProduct };
+
+// Operands and results that a mask can tell.
+constexpr size_t kMaskBits = 64;
+
+DType FirstFloat(const NodeView& view) {
+  for (int i = 0; i < view.num_inputs(); ++i) {
+    if (IsFloatingPoint(view.InputDType(i))) return view.InputDType(i);
+  }
+  return view.num_outputs() > 0 ? view.OutputDType(0) : DType::kFloat32;
+}
+
+Kind KindOf(const Graph& graph, const Node& node) {
+  if (node.schema == nullptr || (!IsForward(node) && !IsBackward(node))) return Kind::kOther;
+  if (node.schema->element_use() == ElementUse::kMoves || !node.schema->aliases().empty()) {
+    return Kind::kMoves;
+  }
+  const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+  if (!view.ok()) return Kind::kOther;
+  switch (FamilyOf(CostOf(*view), FirstFloat(*view))) {
+    case OpFamily::kElementwise:
+      return Kind::kElementwise;
+    case OpFamily::kContraction:
+      return Kind::kProduct;
+    case OpFamily::kMovement:
+      break;
+  }
+  return Kind::kOther;
+}
+
+class Fusion {
+ public:
+  Fusion(const Graph& graph, const std::vector<std::vector<Graph::Use>>& uses)
+      : graph_(graph),
+        uses_(uses),
+        kinds_(graph.node_capacity(), Kind::kOther),
+        nodes_(graph.node_capacity()) {}
+
+  absl::StatusOr<std::vector<FusedNode>> Run() {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph_.TopologicalOrder());
+    for (const NodeId id : order) kinds_[id.value] = KindOf(graph_, graph_.node(id));
+    for (const NodeId id : order) {
+      FindOnce(id);
+      Join(id);
+    }
+    for (auto it = order.rbegin(); it != order.rend(); ++it) FindFree(*it);
+    return std::move(nodes_);
+  }
+
+ private:
+  void FindOnce(NodeId id);
+  void Join(NodeId id);
+  void FindFree(NodeId id);
+  bool IsReadInPhaseBy(ValueId value, Phase phase, NodeId reader) const;
+
+  const Graph& graph_;
+  const std::vector<std::vector<Graph::Use>>& uses_;
+  std::vector<Kind> kinds_;  // by NodeId
+  std::vector<FusedNode> nodes_;
+};
+
+void Fusion::FindOnce(NodeId id) {
+  const Node& node = graph_.node(id);
+  if (!IsForward(node) || node.inputs.empty()) return;
+  bool any = false;
+  for (const ValueId input : node.inputs) {
+    if (!input.valid()) continue;
+    const ValueDef& value = graph_.value(input);
+    const bool from_once =
+        value.source == ValueSource::kNode && nodes_[value.producer.value].is_once;
+    const bool is_variable = value.source == ValueSource::kVariable;
+    if (!from_once && !is_variable && value.source != ValueSource::kConstant) return;
+    any |= from_once || is_variable;
+  }
+  nodes_[id.value].is_once = any;
+}
+
+// Whether `reader` is the only node of the phase that reads the value.
+bool Fusion::IsReadInPhaseBy(ValueId value, Phase phase, NodeId reader) const {
+  return std::all_of(uses_[value.value].begin(), uses_[value.value].end(),
+                     [&](const Graph::Use& use) {
+                       return use.node == reader || graph_.node(use.node).phase != phase;
+                     });
+}
+
+void Fusion::Join(NodeId id) {
+  const Node& node = graph_.node(id);
+  if (kinds_[id.value] != Kind::kElementwise || nodes_[id.value].is_once) return;
+  for (size_t i = 0; i < std::min(node.inputs.size(), kMaskBits); ++i) {
+    const ValueId input = node.inputs[i];
+    if (!input.valid() || graph_.value(input).source != ValueSource::kNode) continue;
+    const NodeId producer = graph_.value(input).producer;
+    const Node& before = graph_.node(producer);
+    if (kinds_[producer.value] != Kind::kElementwise || before.phase != node.phase ||
+        nodes_[producer.value].is_once || !IsReadInPhaseBy(input, node.phase, id)) {
+      continue;
+    }
+    nodes_[id.value].joins = true;
+    nodes_[id.value].unread |= uint64_t{1} << i;
+    const bool is_needed = std::any_of(uses_[input.value].begin(), uses_[input.value].end(),
+                                       [&](const Graph::Use& use) { return use.node != id; });
+    const auto output = std::find(before.outputs.begin(), before.outputs.end(), input);
+    const size_t at = static_cast<size_t>(output - before.outputs.begin());
+    if (!is_needed && at < kMaskBits) nodes_[producer.value].unwritten |= uint64_t{1} << at;
+  }
+}
+
+void Fusion::FindFree(NodeId id) {
+  if (kinds_[id.value] != Kind::kMoves) return;
+  for (const ValueId output : graph_.node(id).outputs) {
+    if (!output.valid()) continue;
+    for (const Graph::Use& use : uses_[output.value]) {
+      const bool passes =
+          kinds_[use.node.value] == Kind::kProduct || nodes_[use.node.value].is_free;
+      if (!passes) return;
+    }
+  }
+  nodes_[id.value].is_free = true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<FusedNode>> FuseNodes(const Graph& graph,
+                                                 const std::vector<std::vector<Graph::Use>>& uses) {
+  return Fusion(graph, uses).Run();
+}
+
+}  // namespace weft
