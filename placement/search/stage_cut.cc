@@ -85,7 +85,12 @@ StageCut CutStages(const StageFigures& figures, const std::vector<StagePlace>& p
       Partial& target = best[s][j];
       for (int i = j - 1; i >= s - 1; --i) {
         const Partial& before = best[s - 1][i];
-        if (!StageFits(figures, places[s - 1], i, j)) break;  // more units only need more
+        if (!StageFits(figures, places[s - 1], i, j)) {
+          // More units only need more, but for the last stage: what little of the loss it has may
+          // be too large a segment.
+          if (s == stages) continue;
+          break;
+        }
         const double seconds = StageSeconds(figures, places[s - 1], i, j, bytes_per_second);
         if (before.slowest == kNever) continue;
         const double crossing = before.crossing + (i > 0 ? Crossing(figures, i) : 0);

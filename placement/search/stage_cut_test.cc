@@ -120,5 +120,33 @@ TEST_F(StageCutTest, RecomputationKeepsLessAndRunsLonger) {
               kept.Figure(0, 4, 0).forward, 1e-12);
 }
 
+// What enters the last unit is large: it is kept where a segment begins there, and not where the
+// segments of more units begin elsewhere.
+TEST_F(StageCutTest, ALastStageOfManyUnitsMayNeedLessThanItsEnd) {
+  PlanningGraph graph = RandomGraph(8, 1);
+  for (PlanningUnit& unit : graph.units) unit.kept_bytes = 100;
+  for (PlanningCut& cut : graph.cuts) cut.forward_bytes = 10;
+  graph.units.back().kept_bytes = 50000;
+  graph.cuts[7].forward_bytes = 100000;
+  PlanChoice choice = PipelineOf(1);
+  choice.recompute_segments = 2;
+  const StageFigures figures(graph, choice, collectives_);
+  std::vector<StagePlace> places = {{{0}, 1, 0}};
+  places[0].memory_limit = figures.Memory(0, 8, 1).total();
+  ASSERT_FALSE(StageFits(figures, places[0], 7, 8));
+  EXPECT_EQ(CutStages(figures, places, 1e5).begins, (std::vector<int>{0, 8}));
+}
+
+// With as many segments as units or more, each unit is one, and what enters it counts once.
+TEST_F(StageCutTest, MoreSegmentsThanUnitsKeepNoMoreThanUnits) {
+  PlanningGraph graph = RandomGraph(8, 2);
+  PlanChoice choice = PipelineOf(1);
+  choice.recompute_segments = 4;
+  const int64_t as_many = StageFigures(graph, choice, collectives_).Memory(0, 4, 1).activations;
+  choice.recompute_segments = 16;
+  const int64_t more = StageFigures(graph, choice, collectives_).Memory(0, 4, 1).activations;
+  EXPECT_EQ(as_many, more);
+}
+
 }  // namespace
 }  // namespace weft

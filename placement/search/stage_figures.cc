@@ -122,9 +122,11 @@ StageMemory StageFigures::Memory(int first, int last, double in_flight) const {
   int64_t per_micro_batch = kept;
   if (segments_ > 0) {
     // What enters each segment; one segment is computed anew at a time.
+    // Fewer units than segments are a segment each.
+    const int segments = std::min(segments_, last - first);
     int64_t entering = graph_.cuts[first].forward_bytes;
-    for (int k = 1; k < segments_; ++k) {
-      const int at = first + (last - first) * k / segments_;
+    for (int k = 1; k < segments; ++k) {
+      const int at = first + (last - first) * k / segments;
       entering += graph_.cuts[at].forward_bytes;
     }
     per_micro_batch = std::min(kept, entering);
