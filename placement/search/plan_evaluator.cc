@@ -1,6 +1,7 @@
 #include "placement/search/plan_evaluator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,12 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
   if (best.shardings.empty()) {
     split.seconds_per_byte = kSecondsPerKeptByte;
     WEFT_ASSIGN_OR_RETURN(best, FindTensorSplit(sized, cost_, split));
+  }
+  // Other values lie as they are wished to.
+  for (const auto& [name, sharding] : split.given) {
+    const std::optional<ValueId> value = sized.FindValue(name);
+    const bool is_made = value.has_value() && sized.value(*value).source == ValueSource::kNode;
+    if (is_made) best.shardings[name] = sharding;
   }
   return std::move(best.shardings);
 }
