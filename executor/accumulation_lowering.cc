@@ -192,6 +192,18 @@ int CountRoots(const BufferTable& buffers, const std::vector<BufferIndex>& opera
 
 }  // namespace
 
+// What the caller of a forward run may lend: to write over it, it would have to be copied first.
+std::set<BufferIndex> LoweringState::LentInputs() const {
+  std::set<BufferIndex> lent;
+  if (partition_.training) return lent;
+  for (const LoweredInstruction& instruction : step_.compute) {
+    if (instruction.code != OpCode::kFill) continue;
+    const BufferIndex root = step_.buffers.Root(instruction.outputs[0]);
+    if (step_.buffers.bytes(root) >= kLeastMovedBytes) lent.insert(root);
+  }
+  return lent;
+}
+
 void LoweringState::MergeInPlace() {
   BufferTable& buffers = step_.buffers;
   for (int i = 0; i < position(); ++i) {
@@ -213,9 +225,11 @@ void LoweringState::MergeInPlace() {
   for (const auto& [value, name] : write_back_) {
     variable_of_update[value] = variable_buffers_[name];
   }
+  const std::set<BufferIndex> lent = LentInputs();
   for (const InPlaceWish& wish : in_place_) {
     const BufferIndex input = buffers.Root(wish.input);
     const BufferIndex output = buffers.Root(wish.output);
+    if (lent.contains(input)) continue;
     const auto variable = variable_of_update.find(wish.output);
     const bool updates_itself =
         variable != variable_of_update.end() && buffers.Root(variable->second) == input;

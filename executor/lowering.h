@@ -35,6 +35,10 @@ enum class OpCode : uint8_t {
   kLoad,        // the tensor in the slot operands[0], which must be of its type, into outputs[0]
 };
 
+// Inputs and reports of so many bytes may lie outside the arena (movable_buffers.h); below, a copy
+// costs less than finding out whether it is needed.
+inline constexpr int64_t kLeastMovedBytes = 4096;
+
 // Values whose size or kind is known only when they are there live in slots beside the buffers.
 using SlotIndex = int;
 inline constexpr SlotIndex kNoSlot = -1;

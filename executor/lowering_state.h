@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -118,6 +119,7 @@ class LoweringState {
   void KeepOldValues();
   // Decides which outputs are written over their inputs, then touches every operand.
   void MergeInPlace();
+  std::set<BufferIndex> LentInputs() const;
 
   const Partition& partition_;
   const ExecutorEnvironment& environment_;

@@ -10,7 +10,7 @@ void MovableBuffers::Find(std::vector<Instruction>& compute,
       return nullptr;
     }
     const BufferIndex root = buffers.Root(buffer);
-    return buffers.bytes(root) < kLeastBytes ? nullptr : &places_[root];
+    return buffers.bytes(root) < kLeastMovedBytes ? nullptr : &places_[root];
   };
   for (const LoweredReport& report : step_.reports) {
     if (Places* const places = add(report.buffer)) places->is_report = true;

@@ -16,9 +16,6 @@ namespace weft {
 // made where the caller gets it. Used by the program's compute thread only.
 class MovableBuffers {
  public:
-  // Below so many bytes a copy costs less than finding out whether it is needed.
-  static constexpr int64_t kLeastBytes = 4096;
-
   // Borrows the step. None of its buffers can be moved yet.
   explicit MovableBuffers(const LoweredStep& step) : step_(step) {}
   // Those of the instructions can, which stay where they are; their addresses are set later.
