@@ -39,8 +39,8 @@ HWY_INLINE V Elu(D d, V x, const ActivationParameters& p) {
 
 HWY_INLINE V TanhGelu(D d, V x) {
   const V cubic = hn::MulAdd(hn::Mul(hn::Set(d, 0.044715f), x), hn::Mul(x, x), x);
-  const V t = Tanh(d, hn::Mul(hn::Set(d, 0.7978845608f), cubic));  // sqrt(2 / pi)
-  return hn::Mul(hn::Mul(hn::Set(d, 0.5f), x), hn::Add(hn::Set(d, 1.0f), t));
+  // (1 + tanh u) / 2 = 1 / (1 + e^-2u): one exponential, and no cancellation below zero.
+  return hn::Mul(x, Sigmoid(d, hn::Mul(hn::Set(d, 1.595769122f), cubic)));  // 2 sqrt(2 / pi)
 }
 
 void Steps(ActivationOp op, const float* x, float* out, size_t n) {
