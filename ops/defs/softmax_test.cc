@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "ops/testing/gradient_checker.h"
@@ -45,6 +46,22 @@ TEST_P(SoftmaxTest, LongRowsAndColumns) {
   const Tensor x = RandomTensor({3, 50'021}, 1, -2, 2);
   EXPECT_TRUE(CheckKernelAgainstReference(Case(x, 1), kTolerance));
   EXPECT_TRUE(CheckKernelAgainstReference(Case(x.Reshaped({50'021, 3}), 0), kTolerance));
+}
+
+TEST_P(SoftmaxTest, ShortRowsAreTheSameAloneAndBesideOthers) {
+  for (const int64_t size : {16, 48, 128, 512}) {
+    const Tensor x = RandomTensor({7, size}, 1, -5, 5);
+    EXPECT_TRUE(CheckKernelAgainstReference(Case(x, 1), kTolerance)) << size;
+    const Tensor all = RunOp(Case(x, 1))->at(0);
+    for (int64_t row = 0; row < 7; ++row) {
+      const auto row_of = [&](const Tensor& of) {
+        const float* const first = of.data<float>().data() + row * size;
+        return Tensor::Of<float>({1, size}, std::vector<float>(first, first + size));
+      };
+      EXPECT_TRUE(BitwiseEqual(row_of(all), RunOp(Case(row_of(x), 1))->at(0)))
+          << "row " << row << " of " << size;
+    }
+  }
 }
 
 TEST_P(SoftmaxTest, LargeNumbersDoNotOverflow) {

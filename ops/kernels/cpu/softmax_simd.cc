@@ -65,6 +65,55 @@ void SoftmaxRow(const float* x, float* out, size_t n) {
   MapOne(out, out, n, [&](D, V v) HWY_ATTR { return hn::Mul(v, scale); });
 }
 
+// A row of few whole vectors, or two at once: most of its time would go into waiting for the one
+// number that the row's vectors come down to, its largest element or its sum. The bits of a row are
+// the same alone and beside another.
+template <bool kTwo>
+HWY_INLINE void SoftmaxShortRows(const float* x, float* out, size_t n) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  const float* const x1 = x + n;
+  float* const out1 = out + n;
+  V largest = hn::LoadU(d, x);
+  V largest1 = kTwo ? hn::LoadU(d, x1) : largest;
+  for (size_t i = lanes; i < n; i += lanes) {
+    largest = hn::Max(largest, hn::LoadU(d, x + i));
+    if (kTwo) largest1 = hn::Max(largest1, hn::LoadU(d, x1 + i));
+  }
+  largest = hn::MaxOfLanes(d, largest);
+  largest1 = hn::MaxOfLanes(d, largest1);
+  V sum = hn::Zero(d);
+  V sum1 = sum;
+  const auto add = [&](const float* from, V shift, float* to, V& total) HWY_ATTR {
+    const V e = ExpOfNegative(d, hn::Sub(hn::LoadU(d, from), shift));
+    total = hn::Add(total, e);
+    hn::StoreU(e, d, to);
+  };
+  for (size_t i = 0; i < n; i += lanes) {
+    add(x + i, largest, out + i, sum);
+    if (kTwo) add(x1 + i, largest1, out1 + i, sum1);
+  }
+  const V one = hn::Set(d, 1.0f);
+  const V scale = hn::Div(one, hn::SumOfLanes(d, sum));
+  const V scale1 = hn::Div(one, hn::SumOfLanes(d, sum1));
+  for (size_t i = 0; i < n; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, out + i), scale), d, out + i);
+    if (kTwo) hn::StoreU(hn::Mul(hn::LoadU(d, out1 + i), scale1), d, out1 + i);
+  }
+}
+
+void SoftmaxRowsOf(const float* x, float* out, int64_t rows, size_t n) {
+  constexpr size_t kMostVectors = 32;
+  const size_t lanes = hn::Lanes(D());
+  if (n % lanes != 0 || n > kMostVectors * lanes) {
+    for (int64_t r = 0; r < rows; ++r) SoftmaxRow(x + r * n, out + r * n, n);
+    return;
+  }
+  int64_t r = 0;
+  for (; r + 2 <= rows; r += 2) SoftmaxShortRows<true>(x + r * n, out + r * n, n);
+  if (r < rows) SoftmaxShortRows<false>(x + r * n, out + r * n, n);
+}
+
 void LogSoftmaxRow(const float* x, float* out, size_t n) {
   const D d;
   const float largest = Largest(x, n);
@@ -92,11 +141,11 @@ void LogSoftmaxGradRow(const float* dy, const float* y, float* out, size_t n) {
 }
 
 void Rows(SoftmaxOp op, const float* a, const float* b, float* out, int64_t rows, int64_t size) {
+  if (op == SoftmaxOp::kSoftmax) return SoftmaxRowsOf(a, out, rows, size);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t first = r * size;
     switch (op) {
-      case SoftmaxOp::kSoftmax:
-        SoftmaxRow(a + first, out + first, size);
+      case SoftmaxOp::kSoftmax:  // above
         break;
       case SoftmaxOp::kLogSoftmax:
         LogSoftmaxRow(a + first, out + first, size);
