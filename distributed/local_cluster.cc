@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/grpc_client.h"
+#include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 
@@ -132,10 +133,7 @@ absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
         absl::StrCat(CurrentProcessId())}) {
     process.arguments.push_back(argument);
   }
-  // An idle OpenMP thread that spins takes the core of another worker; one that sleeps at once
-  // makes LeNet on two threads a third slower. So a short spin, some 20 microseconds, between two
-  // parallel regions.
-  process.environment = {{"OMP_WAIT_POLICY", "passive"}, {"GOMP_SPINCOUNT", "1000"}};
+  process.environment = OpenMpWait();
   process.standard_error = options.standard_error;
   process.own_process_group = true;  // Ctrl-C is the coordinator's to handle
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Process> started, launcher.Start(process));

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "platform/openmp_wait.h"
 #include "platform/process.h"
 
 namespace weft {
@@ -24,6 +25,15 @@ int Run(int count, char** arguments) {
   if (command == "environment") {
     const char* const value = std::getenv(arguments[2]);
     std::printf("%s\n", value == nullptr ? "(unset)" : value);
+    return 0;
+  }
+  if (command == "openmp-wait") {
+    RestartWithOpenMpWait(arguments);
+    for (const char* const name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {
+      const char* const value = std::getenv(name);
+      std::printf("%s ", value == nullptr ? "(unset)" : value);
+    }
+    std::printf("%s\n", arguments[2]);
     return 0;
   }
   if (command == "complain") return std::fprintf(stderr, "complaint\n") > 0 ? 0 : 1;

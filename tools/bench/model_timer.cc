@@ -18,6 +18,7 @@
 #include "onnx_import/importer.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
+#include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
 #include "tools/graph_runner/named_files.h"
 
@@ -65,6 +66,7 @@ absl::Status Serve(const std::string& path, int threads, const std::vector<std::
 }  // namespace weft
 
 int main(int count, char** arguments) {
+  weft::RestartWithOpenMpWait(arguments);
   int threads = 0;
   if (count < 3 || !absl::SimpleAtoi(arguments[2], &threads) || threads < 1) {
     std::fprintf(stderr, "usage: model_timer MODEL.onnx THREADS NAME=FILE ...\n");
