@@ -299,7 +299,8 @@ grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
     MutexLock lock(mutex_);
     running_ = context;
   }
-  const absl::Status status = RunSteps(call.worker(), *request, *writer);
+  absl::Status status;
+  steps_.Run([&] { status = RunSteps(call.worker(), *request, *writer); });
   MutexLock lock(mutex_);
   running_ = nullptr;
   return AnswerWith(*context, status);

@@ -14,6 +14,7 @@
 #include "distributed/worker.h"
 #include "platform/clock.h"
 #include "platform/mutex.h"
+#include "platform/task_thread.h"
 
 namespace weft {
 
@@ -81,6 +82,10 @@ class ControlService final : public rpc::Control::Service {
   // Ends the coordinator's calls, so that nothing waits for it to read.
   void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // gRPC calls on any of its threads. Steps all run on one, whose helper threads wait for them:
+  // OpenMP makes a team for each calling thread, and where teams outnumber cores its threads sleep
+  // between any two loops.
+  TaskThread steps_;
   Mutex mutex_;
   CondVar changed_;
   Worker* worker_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -1,0 +1,50 @@
+#include "platform/task_thread.h"
+
+#include <system_error>
+
+namespace weft {
+
+TaskThread::~TaskThread() {
+  std::thread thread;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    thread = std::move(thread_);
+  }
+  changed_.NotifyAll();
+  if (thread.joinable()) thread.join();
+}
+
+void TaskThread::Run(absl::FunctionRef<void()> task) {
+  {
+    MutexLock lock(mutex_);
+    while (task_ != nullptr) changed_.Wait(mutex_);
+    try {
+      if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+      task_ = &task;
+    } catch (const std::system_error&) {
+    }
+    if (task_ != nullptr) {
+      changed_.NotifyAll();
+      while (task_ == &task) changed_.Wait(mutex_);
+      return;
+    }
+  }
+  task();
+}
+
+void TaskThread::Loop() {
+  MutexLock lock(mutex_);
+  while (true) {
+    while (task_ == nullptr && !stopping_) changed_.Wait(mutex_);
+    if (stopping_) return;
+    const absl::FunctionRef<void()> task = *task_;
+    mutex_.Unlock();
+    task();
+    mutex_.Lock();
+    task_ = nullptr;
+    changed_.NotifyAll();
+  }
+}
+
+}  // namespace weft
