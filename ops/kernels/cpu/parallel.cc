@@ -1,13 +1,17 @@
 #include "ops/kernels/cpu/parallel.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "tensor/buffer.h"
+
+// The entry of a parallel region in libgomp's interface for compilers ("The libgomp ABI" in its
+// manual), which any compiler can call: `threads` threads run task(data), the calling one included.
+extern "C" void GOMP_parallel(void (*task)(void* data), void* data, unsigned threads,
+                              unsigned flags);
 
 namespace weft::cpu {
 namespace {
@@ -16,25 +20,6 @@ namespace {
 constexpr double kNanosecondsPerRange = 8'000;
 // Ranges that a share is cut into at most.
 constexpr double kRangesPerShare = 8;
-// About 50 microseconds: what waking a thread costs.
-constexpr int kSpins = 2'000;
-
-void Pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// Returns when `word` is not `old` any more.
-void AwaitChange(const std::atomic<uint32_t>& word, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (word.load(std::memory_order_acquire) != old) return;
-    Pause();
-  }
-  word.wait(old, std::memory_order_acquire);
-}
 
 using Body = absl::FunctionRef<void(int slot, int64_t begin, int64_t end)>;
 
@@ -56,89 +41,49 @@ struct Loop {
   int64_t range;
 };
 
-// Whether this thread is within a loop, as its caller or as a helper.
+// Whether this thread is within a loop.
 thread_local bool inside_loop = false;
 
-// The helpers of one calling thread.
-class Crew {
+// The loops of one calling thread.
+class Team {
  public:
-  Crew() = default;
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-
-  ~Crew() {
-    stopping_ = true;
-    Post();
-    for (std::thread& helper : helpers_) helper.join();
-  }
-
-  void Run(const Loop& loop) {
-    Grow(loop.parts);
-    loop_ = &loop;
+  // On a team of `threads`, of which the loop may need fewer: OpenMP ends threads that one region
+  // has less than the one before, and starts others for the next.
+  void Run(const Loop& loop, int threads) {
+    Reserve(loop.parts);
     for (int i = 0; i < loop.parts; ++i) {
       places_[i].next.store(loop.share * i, std::memory_order_relaxed);
       places_[i].end = std::min(loop.items, loop.share * (i + 1));
     }
-    gate_.store(kOpen, std::memory_order_release);
-    Post();
-    inside_loop = true;
-    Work(0);
-    inside_loop = false;
-    // Who has not come in by now is not waited for.
-    gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
-    while (const uint32_t inside = gate_.load(std::memory_order_acquire)) {
-      AwaitChange(gate_, inside);
-    }
+    loop_ = &loop;
+    entry_.store(true, std::memory_order_release);
+    GOMP_parallel([](void* team) { static_cast<Team*>(team)->Enter(); }, this,
+                  static_cast<unsigned>(threads), 0);
+    exits_.load(std::memory_order_acquire);
   }
 
  private:
-  // Beyond the number of helpers that are within the loop.
-  static constexpr uint32_t kOpen = 1u << 31;
-
   // What is left of a share.
   struct alignas(kAlignment) Place {
     std::atomic<int64_t> next;
     int64_t end;
   };
 
-  void Post() {
-    posted_.fetch_add(1, std::memory_order_release);
-    posted_.notify_all();
-  }
-
-  void Grow(int parts) {
+  void Reserve(int parts) {
     if (parts <= places_count_) return;
     places_ = std::make_unique<Place[]>(parts);
     places_count_ = parts;
-    const uint32_t posted = posted_.load(std::memory_order_relaxed);
-    while (static_cast<int>(helpers_.size()) + 1 < parts) {
-      const int slot = static_cast<int>(helpers_.size()) + 1;
-      try {
-        helpers_.emplace_back([this, slot, posted] { Help(slot, posted); });
-      } catch (const std::system_error&) {
-        return;  // no more threads to be had: those that are do the work
-      }
-    }
   }
 
-  void Help(int slot, uint32_t seen) {
+  // In each thread of the team. `entry_` and `exits_` tell ThreadSanitizer, which does not see into
+  // OpenMP, that a region begins after what was before it and ends before what follows.
+  void Enter() {
+    entry_.load(std::memory_order_acquire);
+    const int slot = omp_get_thread_num();
     inside_loop = true;
-    for (;;) {
-      AwaitChange(posted_, seen);
-      seen = posted_.load(std::memory_order_acquire);
-      if (stopping_) return;
-      if (!Enter()) continue;
-      if (slot < loop_->parts) Work(slot);
-      if (gate_.fetch_sub(1, std::memory_order_acq_rel) == 1) gate_.notify_all();
-    }
-  }
-
-  bool Enter() {
-    uint32_t gate = gate_.load(std::memory_order_acquire);
-    while ((gate & kOpen) != 0) {
-      if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) return true;
-    }
-    return false;
+    if (slot < loop_->parts) Work(slot);
+    inside_loop = false;
+    exits_.fetch_add(1, std::memory_order_release);
   }
 
   // Takes ranges of the own share and then of the others', until there are none.
@@ -154,13 +99,11 @@ class Crew {
     }
   }
 
-  std::vector<std::thread> helpers_;
   std::unique_ptr<Place[]> places_;  // one per share
   int places_count_ = 0;
-  const Loop* loop_ = nullptr;  // while the gate is open or someone is inside
-  std::atomic<bool> stopping_ = false;
-  alignas(kAlignment) std::atomic<uint32_t> posted_ = 0;  // loops so far; helpers sleep on it
-  alignas(kAlignment) std::atomic<uint32_t> gate_ = 0;
+  const Loop* loop_ = nullptr;  // within a region
+  std::atomic<bool> entry_ = false;
+  std::atomic<uint32_t> exits_ = 0;
 };
 
 }  // namespace
@@ -178,8 +121,8 @@ void ParallelForSlots(int threads, int64_t items, double nanoseconds_per_item, i
   if (items <= 0) return;
   const int parts = inside_loop ? 1 : UsefulThreads(threads, items, nanoseconds_per_item);
   if (parts == 1) return body(0, 0, items);
-  thread_local Crew crew;
-  crew.Run(Loop(items, nanoseconds_per_item, grain, parts, body));
+  thread_local Team team;
+  team.Run(Loop(items, nanoseconds_per_item, grain, parts, body), threads);
 }
 
 void ParallelFor(int threads, int64_t items, double nanoseconds_per_item, int64_t grain,

@@ -20,11 +20,12 @@ int UsefulThreads(int threads, int64_t items, double nanoseconds_per_item);
 // `grain`. No call for no items. Which thread runs what must not change results: the callee
 // computes the same bits for an item whatever range it is in.
 //
-// The others are threads of the calling thread's own, made when first needed, which spin for some
-// microseconds after a loop and then sleep. Each thread takes small ranges of its own share first
-// and then of the others', and nobody waits for a thread that has not come: a core that something
-// else keeps busy delays a loop by one range at most. A loop within a loop runs on one thread.
-// Allocates nothing once the threads exist.
+// The others are OpenMP's threads, on which oneDNN's loops run too: threads of our own would take
+// the cores on which those wait for their next loop by spinning, and the other way round. Each
+// thread takes small ranges of its own share first and then of the others', so that one who comes
+// late finds less to do; but OpenMP waits for it. A loop within a loop runs on one thread.
+// Allocates nothing once the threads exist. Loops of one thread should all say the same `threads`:
+// OpenMP ends threads that a loop has less than the one before.
 void ParallelFor(int threads, int64_t items, double nanoseconds_per_item, int64_t grain,
                  absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
