@@ -19,6 +19,7 @@
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
 #include "placement/simulation/partition_model.h"
+#include "placement/simulation/plan_prediction.h"
 #include "placement/simulation/simulator.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
@@ -190,7 +191,9 @@ absl::Status Searcher::Play(PlayedPlan& played, PlanCandidate& candidate) const 
   }
   SumMemory(played.ranks, candidate);
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost_));
-  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+  SimulationOptions simulated;
+  simulated.steps = kPredictedSteps;
+  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulated));
   candidate.exact = true;
   const double factor = cost_.StepFactor(plan);
   candidate.step_seconds = simulation.step_seconds * factor;

@@ -9,18 +9,12 @@
 #include "platform/status_macros.h"
 
 namespace weft {
-namespace {
-
-// The first one fills the pipeline across steps; more change nothing.
-constexpr int kSteps = 3;
-
-}  // namespace
 
 absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
                          Plan& plan) {
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, costs));
   SimulationOptions options;
-  options.steps = kSteps;
+  options.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, options));
   const double factor = costs.StepFactor(plan);
   Prediction prediction;

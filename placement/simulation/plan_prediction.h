@@ -11,6 +11,10 @@
 
 namespace weft {
 
+// Steps that tell how long one takes among others: the first fills the pipeline across steps, more
+// change nothing.
+inline constexpr int kPredictedSteps = 3;
+
 // Fills the prediction of a complete plan from a few simulated steps of its partitions: seconds of
 // a step in the steady state, times CostModel::StepFactor; of these what the rank that computes
 // longest spends computing, and waiting for or handling messages and collectives under way; the
