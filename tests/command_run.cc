@@ -1,5 +1,6 @@
 #include "tests/command_run.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -47,7 +48,9 @@ CommandResult RunCommand(const std::vector<std::string>& arguments) {
 
 std::string TestPath(const std::string& name) {
   const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-  return ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name() + "." + name;
+  std::string prefix = std::string(test->test_suite_name()) + "." + test->name();
+  std::replace(prefix.begin(), prefix.end(), '/', '_');  // of tests with parameters
+  return ::testing::TempDir() + "/" + prefix + "." + name;
 }
 
 void WriteTestFile(const std::string& path, const std::string& bytes) {
