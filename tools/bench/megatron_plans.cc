@@ -141,4 +141,10 @@ absl::StatusOr<EvaluatedChoice> MegatronJob::HandMade() {
   return plans_->Evaluate(MegatronPlan(run_));
 }
 
+absl::StatusOr<SearchResult> MegatronJob::Searched() const {
+  SearchOptions options = options_;
+  options.given.tensor_shardings.clear();
+  return SearchPlan(graph_, cluster_, cost_, options, CpuNodeEvaluator());
+}
+
 }  // namespace weft

@@ -1,6 +1,6 @@
 // The training runs of Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 // Clusters Using Megatron-LM, SC 2021, table 1: GPT models on DGX A100 nodes, each with the plan
-// that its authors found by hand and what that attained. Plans are evaluated, not searched.
+// that its authors found by hand and what that attained.
 #ifndef WEFT_TOOLS_BENCH_MEGATRON_PLANS_H_
 #define WEFT_TOOLS_BENCH_MEGATRON_PLANS_H_
 
@@ -15,6 +15,7 @@
 #include "placement/cost/cost_model.h"
 #include "placement/search/plan_choice.h"
 #include "placement/search/plan_evaluator.h"
+#include "placement/search/plan_search.h"
 
 namespace weft {
 
@@ -53,6 +54,8 @@ class MegatronJob {
   static absl::StatusOr<std::unique_ptr<MegatronJob>> Create(const MegatronRun& run);
   // The hand-made plan as the simulator plays it.
   absl::StatusOr<EvaluatedChoice> HandMade();
+  // What the search finds for the same job: all GPUs, the tensor axis too is its own to split.
+  absl::StatusOr<SearchResult> Searched() const;
 
  private:
   MegatronJob(const MegatronRun& run, Graph graph, ClusterSpec cluster, CostModel cost);
