@@ -67,6 +67,7 @@ class CoarseModelMaker {
   StepInstruction DataCollective(int place, const std::string& name, CollectiveKind kind,
                                  int64_t bytes);
 
+  int SlowestDevice(int replica, int place) const;
   void FindClasses();
   void AddRanks();
   void AddDataCollectives();
@@ -102,13 +103,24 @@ class CoarseModelMaker {
   StepModel model_;
 };
 
+// Of a tensor-parallel group, which waits for it.
+int CoarseModelMaker::SlowestDevice(int replica, int place) const {
+  int slowest = -1;
+  for (int shard = 0; shard < choice_.mesh.tensor; ++shard) {
+    const int device = cost_.profile().device_of[choice_.WorkerAt(replica, shard, place)];
+    const auto seconds = [&](int of) { return figures_.Figure(0, figures_.units(), of).Total(); };
+    if (slowest < 0 || (device != slowest && seconds(device) > seconds(slowest))) slowest = device;
+  }
+  return slowest;
+}
+
 void CoarseModelMaker::FindClasses() {
   for (int replica = 0; replica < choice_.mesh.data; ++replica) {
     ReplicaClass wanted;
     wanted.micro_batches = choice_.MicroBatchesOf(replica);
     wanted.replica = replica;
     for (int place = 0; place < places(); ++place) {
-      wanted.devices.push_back(cost_.profile().device_of[choice_.WorkerAt(replica, 0, place)]);
+      wanted.devices.push_back(SlowestDevice(replica, place));
     }
     const bool known = std::any_of(classes_.begin(), classes_.end(), [&](const ReplicaClass& c) {
       return c.devices == wanted.devices && c.micro_batches == wanted.micro_batches;

@@ -79,6 +79,7 @@ class SplitSearch {
         classes_(ClassifyNodes(graph, scorer_.uses())),
         collectives_(cost),
         last_use_(graph.value_capacity(), -1),
+        forward_readers_(graph.value_capacity()),
         has_gradient_(graph.value_capacity()) {}
 
   absl::StatusOr<TensorSplit> Run() {
@@ -114,9 +115,8 @@ class SplitSearch {
   double BackwardSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to,
                          bool node_is_split);
   double KeepingSeconds(ValueId variable, const AxisSharding& sharding) const;
-  double Readers(ValueId value) const {
-    return static_cast<double>(std::max<size_t>(1, scorer_.uses()[value.value].size()));
-  }
+  // Those that the walk comes to: each bears its part of what they share.
+  double Readers(ValueId value) const { return std::max(1, forward_readers_[value.value]); }
   TensorSplit Result(const State& state) const;
 
   const Graph& graph_;
@@ -127,8 +127,9 @@ class SplitSearch {
   const std::vector<int> classes_;
   CollectiveCosts collectives_;
   std::vector<NodeId> forward_;
-  std::vector<int> last_use_;       // by ValueId: position in forward_; -1: not read
-  std::vector<bool> has_gradient_;  // by ValueId
+  std::vector<int> last_use_;         // by ValueId: position in forward_; -1: not read
+  std::vector<int> forward_readers_;  // by ValueId
+  std::vector<bool> has_gradient_;    // by ValueId
   std::set<int64_t> blocks_ = {1};
   std::vector<Decision> decisions_;
   absl::flat_hash_map<std::string, Options> known_;
@@ -146,6 +147,7 @@ absl::Status SplitSearch::Prepare() {
     for (const ValueId input : node.inputs) {
       if (!input.valid()) continue;
       last_use_[input.value] = static_cast<int>(forward_.size());
+      ++forward_readers_[input.value];
       any |= has_gradient_[input.value];
     }
     for (const ValueId output : node.outputs) {
@@ -368,7 +370,13 @@ double SplitSearch::BackwardSeconds(ValueId value, const AxisSharding& from, con
     return collectives_.Seconds({CollectiveKind::kAllReduce, bytes}, options_.workers) /
            Readers(value);
   }
-  return from.is_split() ? ConversionSeconds(value, from, to) : 0;
+  if (from.is_split()) return ConversionSeconds(value, from, to);
+  if (!to.is_split()) return 0;
+  // The gradient of a slice is gathered: of a variable once per step.
+  const double seconds =
+      collectives_.Seconds({CollectiveKind::kRing, bytes}, options_.workers) / Readers(value);
+  const bool once = graph_.value(value).source == ValueSource::kVariable;
+  return once ? seconds / kMicroBatchesPerUpdate : seconds;
 }
 
 double SplitSearch::KeepingSeconds(ValueId variable, const AxisSharding& sharding) const {

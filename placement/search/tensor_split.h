@@ -19,7 +19,7 @@ struct TensorSplitOptions {
   // Parameters that are given, by name or pattern.
   std::map<std::string, AxisSharding> given;
   // States that are kept from node to node.
-  int beam = 16;
+  int beam = 64;
   // What a byte of a parameter costs that a rank holds for ever, in seconds of a micro-batch; more
   // than 0 asks for a plan that fits.
   double seconds_per_byte = 0;
