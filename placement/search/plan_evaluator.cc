@@ -18,7 +18,7 @@ namespace {
 // split nothing: then the split that saves most memory is taken.
 constexpr double kSecondsPerKeptByte = 1;
 
-// At most so many seconds of a schedule of `micro_batches` steps of one second are idle, of
+// At least so many seconds of a schedule of `micro_batches` steps of one second are idle, of
 // micro_batches + idle.
 double LeastIdle(const PlanChoice& choice) {
   const double waits = choice.mesh.pipeline - 1;
@@ -50,6 +50,14 @@ absl::Status PlanEvaluator::Prepare() {
   WEFT_ASSIGN_OR_RETURN(*whole, MakePlanningGraph(*sized, batch, layout_, cost_, planning));
   for (size_t device = 0; device < cost_.profile().devices.size(); ++device) {
     device_seconds_.push_back(std::max(1e-12, whole->Seconds(static_cast<int>(device))));
+  }
+  for (const PlanningUnit& unit : whole->units) {
+    whole_.kept += unit.kept_bytes;
+    for (const PlannedVariable& variable : unit.variables) {
+      whole_.variables += variable.parameter_bytes;
+      whole_.state += variable.state_bytes;
+      if (variable.trainable) whole_.gradients += variable.parameter_bytes;
+    }
   }
   graphs_[{batch, 1, {}}] = std::move(whole);
   return absl::OkStatus();
@@ -120,6 +128,79 @@ double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
   for (const int worker : choice.workers) speed += 1 / WorkerSeconds(worker);
   const double own = std::max(1, choice.MostMicroBatches());
   return cost_.corrections().step * (1 + LeastIdle(choice) / own) / speed;
+}
+
+PlanEvaluator::GraphSeconds PlanEvaluator::SecondsOf(const PlanningGraph& graph,
+                                                     const PlanChoice& choice) {
+  std::vector<int> group;
+  for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
+    group.push_back(choice.WorkerAt(0, shard, 0));
+  }
+  const auto [known, is_new] = graph_seconds_.try_emplace({&graph, group});
+  if (!is_new) return known->second;
+  GraphSeconds& fastest = known->second;
+  for (size_t device = 0; device < device_seconds_.size(); ++device) {
+    GraphSeconds seconds;
+    for (const PlanningUnit& unit : graph.units) {
+      seconds.forward += unit.forward[device];
+      seconds.once += unit.backward[device] + unit.weight_gradient[device];
+    }
+    seconds.once += seconds.forward;
+    if (device > 0 && seconds.once >= fastest.once) continue;
+    fastest = seconds;
+  }
+  for (const PlanningUnit& unit : graph.units) {
+    for (const auto& [use, count] : unit.forward_collectives) {
+      const double seconds = count * collectives_.Seconds(use, group);
+      fastest.once += seconds;
+      fastest.forward += seconds;
+    }
+    for (const auto& [use, count] : unit.backward_collectives) {
+      fastest.once += count * collectives_.Seconds(use, group);
+    }
+  }
+  return fastest;
+}
+
+absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
+  WEFT_ASSIGN_OR_RETURN(const PlanningGraph* const graph, GraphOf(choice));
+  const GraphSeconds seconds = SecondsOf(*graph, choice);
+  const double places = choice.mesh.pipeline;
+  const double own = std::max(1, choice.MostMicroBatches());
+  const int segments = choice.recompute_segments;
+  // The last segment may not run again; while a pipeline fills nothing does.
+  const double again = segments > 0 ? seconds.forward * (segments - 1) / segments : 0;
+  const double busy = own * (seconds.once + again) / places;
+  const double idle = LeastIdle(choice) * seconds.once / places;
+  return std::max(LowerBound(choice), cost_.corrections().step * (busy + idle));
+}
+
+bool PlanEvaluator::CannotFit(const PlanChoice& choice) const {
+  // What places may hold, those first that hold each kept byte for the most micro-batches. Whole
+  // bytes go there: the others have then room for most kept ones.
+  std::vector<std::pair<double, double>> places;
+  for (int place = 0; place < choice.mesh.pipeline; ++place) {
+    const int64_t limit = LimitOf(choice, place);
+    if (limit == 0) return false;
+    // With recomputation a segment's at a time at least.
+    const double times = choice.recompute_segments > 0 ? 1.0 / choice.recompute_segments
+                                                       : MicroBatchesInFlight(choice, place);
+    places.push_back({-times, static_cast<double>(limit - options_.process_bytes)});
+  }
+  std::sort(places.begin(), places.end());
+  const int replicas = choice.zero > 0 ? choice.mesh.data : 1;
+  double whole = static_cast<double>(whole_.variables + whole_.gradients) +
+                 static_cast<double>(whole_.state) / replicas;
+  whole /= choice.mesh.tensor;
+  double kept = 0;
+  for (const auto& [times, room] : places) {
+    const double used = std::min(whole, room);
+    whole -= used;
+    kept += (room - used) / -times;
+  }
+  const double least = static_cast<double>(whole_.kept) / choice.micro_batches / choice.mesh.tensor;
+  // Some bytes less for rounding.
+  return whole > 1 || kept < 0.999 * least;
 }
 
 int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {

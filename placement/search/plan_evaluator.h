@@ -50,6 +50,17 @@ class PlanEvaluator {
   // No plan of this choice takes less: all of the batch's work as the fastest size runs it, evenly
   // over the workers, and what a schedule waits at its ends.
   double LowerBound(const PlanChoice& choice) const;
+  // The same of the choice's own micro-batches and shards, with the collectives of the tensor axis
+  // and what runs again. Makes the planning graph. Never below LowerBound.
+  absl::StatusOr<double> CloseBound(const PlanChoice& choice);
+  // Whether a plan on such a mesh is small enough to be played from its own partitions.
+  bool IsPlayed(const Mesh& mesh) const {
+    return !options_.fused_kernels &&
+           int64_t{graph_.num_nodes()} * mesh.size() <= options_.exact_work;
+  }
+  // No cut of the stages fits: not even if every unit could be divided at will, and the tensor axis
+  // split everything. False where it is not known.
+  bool CannotFit(const PlanChoice& choice) const;
   // `exhaustive`: stages are cut in every way instead of by dynamic programming.
   absl::StatusOr<EvaluatedChoice> Evaluate(const PlanChoice& choice, bool exhaustive = false);
   // Seconds of the whole batch on one device of the profile, by device.
@@ -76,6 +87,12 @@ class PlanEvaluator {
       const Graph& sized, const std::vector<int>& group) const;
   std::vector<StagePlace> Places(const PlanChoice& choice) const;
   int64_t LimitOf(const PlanChoice& choice, int place) const;
+  // One micro-batch on one rank that runs all units, on the fastest device.
+  struct GraphSeconds {
+    double once = 0;
+    double forward = 0;  // of these, what recomputation runs again
+  };
+  GraphSeconds SecondsOf(const PlanningGraph& graph, const PlanChoice& choice);
   void SumMemory(const StageFigures& figures, EvaluatedChoice& result) const;
   absl::Status Simulate(const StageFigures& figures, EvaluatedChoice& result);
   // Of the links between neighbouring stages, the slowest; 0 without stages.
@@ -88,6 +105,15 @@ class PlanEvaluator {
   CollectiveCosts collectives_;
   UnitLayout layout_;
   std::vector<double> device_seconds_;
+  // Of the whole batch on one rank.
+  struct WholeBytes {
+    int64_t variables = 0;  // but the optimizer's state
+    int64_t gradients = 0;
+    int64_t state = 0;
+    int64_t kept = 0;  // for the backward pass
+  };
+  WholeBytes whole_;
+  std::map<std::pair<const PlanningGraph*, std::vector<int>>, GraphSeconds> graph_seconds_;
   std::map<int64_t, std::unique_ptr<Graph>> sized_;
   // By samples, shards and devices of the group.
   std::map<std::tuple<int64_t, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;

@@ -135,10 +135,6 @@ class Searcher {
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
   absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
   absl::Status TakeFastest(std::vector<PlayedPlan>& played);
-  bool IsSmallEnough(const Plan& plan) const {
-    return !options_.fused_kernels &&
-           int64_t{graph_.num_nodes()} * plan.mesh.size() <= options_.exact_work;
-  }
   absl::Status Choose();
   absl::StatusOr<SearchResult> Result();
 
@@ -267,7 +263,7 @@ absl::Status Searcher::Choose() {
     if (!seen.insert(variant).second) continue;
     absl::StatusOr<Plan> plan = PlanOf(i);
     absl::Status possible = plan.status();
-    const bool play = plan.ok() && IsSmallEnough(*plan);
+    const bool play = plan.ok() && plans_->IsPlayed(plan->mesh);
     PlayedPlan one = {i, plan.ok() ? *std::move(plan) : Plan(), {}};
     if (play) possible = Play(one, candidate);
     if (!possible.ok()) {

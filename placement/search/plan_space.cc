@@ -9,8 +9,9 @@
 namespace weft {
 namespace {
 
-// A micro-batch is at least one sample; more of them than this per replica gain nothing.
-constexpr int kMostPerReplica = 256;
+// Micro-batches of a replica at most; a micro-batch is at least one sample. A long pipeline of
+// large stages needs many: they fill it, and are small.
+constexpr int kMostPerReplica = 1024;
 constexpr int kMostChunks = 4;
 constexpr int kSegments[] = {1, 2, 4, 8};
 
@@ -81,14 +82,32 @@ void PlanSpace::AddMeshes(int workers) {
   }
 }
 
-// Of the whole job: each replica has 1, 2, 4, ...
+std::vector<int> PlanSpace::EqualCounts(const PlanChoice& mesh) const {
+  const int64_t batch = evaluator_.options().global_batch;
+  std::vector<int> counts;
+  if (batch % mesh.mesh.data != 0) return counts;
+  const int64_t samples = batch / mesh.mesh.data;
+  for (int own = 1; own <= std::min<int64_t>(samples, kMostPerReplica); ++own) {
+    if (samples % own == 0) counts.push_back(own);
+  }
+  return counts;
+}
+
+// Of the whole job: each replica has 1, 2, 4, ..., or the next more whose micro-batches are equal:
+// of unequal ones all count like the largest.
 std::vector<int> PlanSpace::MicroBatchCounts(const PlanChoice& mesh) const {
   const SearchOptions& options = evaluator_.options();
   if (options.fixed_micro_batches) return {options.given.micro_batches};
+  const std::vector<int> equal = EqualCounts(mesh);
   std::vector<int> counts;
   for (int own = 1; own <= kMostPerReplica; own *= 2) {
-    const int64_t count = int64_t{own} * mesh.mesh.data;
+    int taken = own;
+    if (const auto next = std::lower_bound(equal.begin(), equal.end(), own); next != equal.end()) {
+      taken = *next;
+    }
+    const int64_t count = int64_t{taken} * mesh.mesh.data;
     if (count > options.global_batch) break;
+    if (!counts.empty() && counts.back() >= count) continue;
     // One in all would be completed to one for each stage.
     if (count > 1 || mesh.mesh.pipeline == 1) counts.push_back(static_cast<int>(count));
   }
@@ -188,6 +207,66 @@ std::vector<PlanChoice> PlanSpace::SmallVariants(const PlanChoice& mesh) const {
         result.push_back(choice);
       }
     }
+  }
+  return result;
+}
+
+void PlanSpace::AddOtherCounts(const PlanChoice& choice, std::vector<PlanChoice>& list) const {
+  if (evaluator_.options().fixed_micro_batches) return;
+  const std::vector<int> equal = EqualCounts(choice);
+  const int own = choice.micro_batches / choice.mesh.data;
+  const auto at = std::lower_bound(equal.begin(), equal.end(), own);
+  const auto add = [&](int count) {
+    PlanChoice other = choice;
+    other.micro_batches = count * choice.mesh.data;
+    other.shares.clear();
+    SetShares(other);
+    if (other.micro_batches > 1 || choice.mesh.pipeline == 1) list.push_back(std::move(other));
+  };
+  if (at != equal.begin()) add(*(at - 1));
+  // Without a pipeline and with equal replicas, more micro-batches only cost.
+  if (choice.mesh.pipeline == 1 && choice.shares.empty()) return;
+  const auto after = at != equal.end() && *at == own ? at + 1 : at;
+  if (after != equal.end()) add(*after);
+}
+
+void PlanSpace::AddOtherSchedules(const PlanChoice& choice, std::vector<PlanChoice>& list) const {
+  if (choice.mesh.pipeline == 1) return;
+  const auto add = [&](const char* schedule, int chunks) {
+    if (chunks == choice.chunks && choice.schedule == schedule) return;
+    if (choice.mesh.pipeline * chunks > evaluator_.layout().size()) return;
+    PlanChoice other = choice;
+    other.schedule = schedule;
+    other.chunks = chunks;
+    // Segments are of a stage: as long as before.
+    if (choice.recompute_segments > 0) {
+      other.recompute_segments = std::max(1, choice.recompute_segments * choice.chunks / chunks);
+    }
+    list.push_back(std::move(other));
+  };
+  add("1f1b", 1);
+  add("zero_bubble", 1);
+  for (const int chunks : {choice.chunks - 1, choice.chunks + 1}) {
+    if (chunks > 1) add("interleaved", chunks);
+  }
+}
+
+std::vector<PlanChoice> PlanSpace::Neighbours(const PlanChoice& choice) const {
+  std::vector<PlanChoice> result;
+  AddOtherCounts(choice, result);
+  AddOtherSchedules(choice, result);
+  const int segments = choice.recompute_segments;
+  std::set<int> others = {segments / 2, segments - 1, segments + 1, 2 * segments};
+  others.erase(segments);
+  for (const int other : others) {
+    if (other < 0 || (other == 1 && choice.mesh.pipeline == 1)) continue;
+    result.push_back(choice);
+    result.back().recompute_segments = other;
+  }
+  for (const int zero : {0, 1, 2, 3}) {
+    if (zero == choice.zero || choice.mesh.data == 1) continue;
+    result.push_back(choice);
+    result.back().zero = zero;
   }
   return result;
 }

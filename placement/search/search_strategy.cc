@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <queue>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,63 +14,142 @@
 namespace weft {
 namespace {
 
+// Of the best choices of different meshes so many are refined, in so many rounds at most.
+constexpr size_t kRefined = 4;
+constexpr int kRounds = 16;
+
 struct Bounded {
   PlanChoice choice;
   double bound = 0;
   size_t mesh = 0;
+  int64_t number = 0;  // of equal bounds the first is looked at first
+  bool is_close = false;
+  friend bool operator<(const Bounded& a, const Bounded& b) {  // of a heap: the least on top
+    return std::pair(a.bound, a.number) > std::pair(b.bound, b.number);
+  }
 };
 
 // The best-first walk of "dp".
 class BoundedWalk {
  public:
   BoundedWalk(const PlanSpace& space, PlanEvaluator& evaluator)
-      : space_(space), evaluator_(evaluator), fits_(space.meshes().size()) {}
+      : space_(space),
+        evaluator_(evaluator),
+        fits_(space.meshes().size()),
+        is_known_(space.meshes().size()) {}
 
   absl::StatusOr<std::vector<EvaluatedChoice>> Run() {
-    std::vector<Bounded> fast;
     for (size_t mesh = 0; mesh < space_.meshes().size(); ++mesh) {
-      Add(space_.FastVariants(space_.meshes()[mesh]), mesh, fast);
+      Add(space_.FastVariants(space_.meshes()[mesh]), mesh);
     }
-    WEFT_RETURN_IF_ERROR(Walk(std::move(fast)));
-    std::vector<Bounded> small;
+    WEFT_RETURN_IF_ERROR(Walk());
     for (size_t mesh = 0; mesh < space_.meshes().size(); ++mesh) {
-      if (!fits_[mesh]) Add(space_.SmallVariants(space_.meshes()[mesh]), mesh, small);
+      if (!fits_[mesh]) Add(space_.SmallVariants(space_.meshes()[mesh]), mesh);
     }
-    WEFT_RETURN_IF_ERROR(Walk(std::move(small)));
+    WEFT_RETURN_IF_ERROR(Walk());
+    for (const EvaluatedChoice& start : BestOfMeshes()) WEFT_RETURN_IF_ERROR(Refine(start));
     return std::move(done_);
   }
 
  private:
-  void Add(std::vector<PlanChoice> choices, size_t mesh, std::vector<Bounded>& list) const {
+  void Add(std::vector<PlanChoice> choices, size_t mesh) {
     for (PlanChoice& choice : choices) {
       const double bound = evaluator_.LowerBound(choice);
-      list.push_back({std::move(choice), bound, mesh});
+      heap_.push({std::move(choice), bound, mesh, ++number_});
     }
   }
 
-  absl::Status Walk(std::vector<Bounded> list) {
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
-    for (const Bounded& next : list) {
+  bool IsFull() const { return evaluator_.evaluated() >= evaluator_.options().most_evaluations; }
+
+  absl::StatusOr<const EvaluatedChoice*> Evaluate(const PlanChoice& choice) {
+    WEFT_ASSIGN_OR_RETURN(EvaluatedChoice evaluated, evaluator_.Evaluate(choice));
+    if (IsPlan(evaluated) && (best_ == 0 || evaluated.step_seconds < best_)) {
+      best_ = evaluated.step_seconds;
+    }
+    done_.push_back(std::move(evaluated));
+    return &done_.back();
+  }
+
+  // Close bounds are made for those only whose first bound is below the best so far.
+  absl::Status Walk() {
+    while (!heap_.empty()) {
+      Bounded next = heap_.top();
+      heap_.pop();
+      // Of each mesh one choice is looked at all the same: what it takes is said.
+      const bool is_wanted = next.is_close && !is_known_[next.mesh];
       if (best_ > 0 && next.bound >= best_) {
         fits_[next.mesh] = true;  // it cannot be the best, fitting or not
+        if (!is_wanted) continue;
+      }
+      if (IsFull()) continue;
+      // Where the best few are played exactly, those that are about as good are wanted too.
+      if (!next.is_close && !evaluator_.IsPlayed(next.choice.mesh)) {
+        if (evaluator_.CannotFit(next.choice) && is_known_[next.mesh]) continue;
+        WEFT_ASSIGN_OR_RETURN(next.bound, evaluator_.CloseBound(next.choice));
+        next.is_close = true;
+        heap_.push(std::move(next));
         continue;
       }
-      if (evaluator_.evaluated() >= evaluator_.options().most_evaluations) break;
-      WEFT_ASSIGN_OR_RETURN(EvaluatedChoice evaluated, evaluator_.Evaluate(next.choice));
-      if (evaluated.fits && evaluated.refusal.empty()) {
-        fits_[next.mesh] = true;
-        if (best_ == 0 || evaluated.step_seconds < best_) best_ = evaluated.step_seconds;
+      is_known_[next.mesh] = true;
+      WEFT_ASSIGN_OR_RETURN(const EvaluatedChoice* const evaluated, Evaluate(next.choice));
+      if (IsPlan(*evaluated)) fits_[next.mesh] = true;
+    }
+    return absl::OkStatus();
+  }
+
+  static bool IsPlan(const EvaluatedChoice& one) { return one.fits && one.refusal.empty(); }
+
+  std::vector<EvaluatedChoice> BestOfMeshes() const {
+    std::vector<const EvaluatedChoice*> plans;
+    for (const EvaluatedChoice& one : done_) {
+      if (IsPlan(one)) plans.push_back(&one);
+    }
+    std::stable_sort(plans.begin(), plans.end(), [](const auto* a, const auto* b) {
+      return a->step_seconds < b->step_seconds;
+    });
+    std::set<std::pair<std::string, size_t>> meshes;
+    std::vector<EvaluatedChoice> best;
+    for (const EvaluatedChoice* one : plans) {
+      if (best.size() == kRefined) break;
+      const PlanChoice& choice = one->choice;
+      if (!meshes.insert({choice.mesh.ToString(), choice.workers.size()}).second) continue;
+      best.push_back(*one);
+    }
+    return best;
+  }
+
+  // Goes to the best neighbour while it is better.
+  absl::Status Refine(EvaluatedChoice at) {
+    std::set<std::string> seen;  // of this mesh
+    for (const EvaluatedChoice& one : done_) {
+      if (one.choice.workers == at.choice.workers) seen.insert(ParallelText(one.choice));
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      EvaluatedChoice best = at;
+      for (const PlanChoice& neighbour : space_.Neighbours(at.choice)) {
+        if (IsFull()) return absl::OkStatus();
+        if (!seen.insert(ParallelText(neighbour)).second || evaluator_.CannotFit(neighbour) ||
+            evaluator_.LowerBound(neighbour) >= best_) {
+          continue;
+        }
+        WEFT_ASSIGN_OR_RETURN(const double bound, evaluator_.CloseBound(neighbour));
+        if (bound >= best_) continue;
+        WEFT_ASSIGN_OR_RETURN(const EvaluatedChoice* const evaluated, Evaluate(neighbour));
+        if (IsPlan(*evaluated) && evaluated->step_seconds < best.step_seconds) best = *evaluated;
       }
-      done_.push_back(std::move(evaluated));
+      if (best.choice == at.choice) break;
+      at = std::move(best);
     }
     return absl::OkStatus();
   }
 
   const PlanSpace& space_;
   PlanEvaluator& evaluator_;
-  std::vector<bool> fits_;  // by mesh
-  double best_ = 0;         // seconds; 0: nothing fits yet
+  std::priority_queue<Bounded> heap_;
+  int64_t number_ = 0;
+  std::vector<bool> fits_;      // by mesh
+  std::vector<bool> is_known_;  // by mesh: a choice was looked at
+  double best_ = 0;             // seconds; 0: nothing fits yet
   std::vector<EvaluatedChoice> done_;
 };
 
