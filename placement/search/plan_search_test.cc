@@ -1,6 +1,7 @@
 #include "placement/search/plan_search.h"
 
 #include <algorithm>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
@@ -176,6 +177,74 @@ TEST_F(PlanSearchTest, AnnealingFindsAPlanThatIsNotMuchWorse) {
   const double best = Search(model.graph(), cluster)->chosen.step_seconds;
   options_.strategy = "anneal";
   EXPECT_LE(Search(model.graph(), cluster)->chosen.step_seconds, 1.2 * best);
+}
+
+// Everything that there is to look at on some workers, and the neighbours of all of it.
+std::vector<PlanChoice> AllChoices(const PlanSpace& space) {
+  std::vector<PlanChoice> all;
+  for (const PlanChoice& mesh : space.meshes()) {
+    for (const auto& variants : {space.FastVariants(mesh), space.SmallVariants(mesh)}) {
+      for (const PlanChoice& one : variants) {
+        all.push_back(one);
+        for (PlanChoice& other : space.Neighbours(one)) all.push_back(std::move(other));
+      }
+    }
+  }
+  return all;
+}
+
+TEST_F(PlanSearchTest, NoPlanTakesLessThanItsBound) {
+  const Layers model(6, 64);
+  options_.global_batch = 24;
+  for (const double link : {1.25e6, 1e10}) {
+    const CostModel cost = CostModel::OfSpec(ClusterOf(2, 2, link)).value();
+    const auto plans =
+        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
+    for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
+      const double bound = plans->CloseBound(choice).value();
+      EXPECT_GE(bound, plans->LowerBound(choice));
+      const EvaluatedChoice evaluated = plans->Evaluate(choice).value();
+      if (!evaluated.refusal.empty()) continue;
+      EXPECT_LE(bound, evaluated.step_seconds * (1 + 1e-9)) << ParallelText(choice);
+    }
+  }
+}
+
+TEST_F(PlanSearchTest, WhatCannotFitDoesNot) {
+  const Layers model(8, 256);
+  options_.global_batch = 24;
+  const CostModel cost = CostModel::OfSpec(ClusterOf(1, 4, 1e10)).value();
+  int skipped = 0;
+  int fitting = 0;
+  for (const int64_t limit : {700000, 1000000, 1500000, 2500000, 5000000}) {
+    options_.memory_limits.assign(4, limit);
+    const auto plans =
+        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
+    for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
+      const EvaluatedChoice evaluated = plans->Evaluate(choice).value();
+      const bool fits = evaluated.refusal.empty() && evaluated.fits;
+      fitting += fits;
+      if (!plans->CannotFit(choice)) continue;
+      ++skipped;
+      EXPECT_FALSE(fits) << ParallelText(choice) << " in " << limit;
+    }
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_GT(fitting, 0);
+}
+
+TEST_F(PlanSearchTest, MicroBatchesAreEqualWhereTheyCanBe) {
+  const Layers model(4, 64);
+  options_.global_batch = 280;
+  const CostModel cost = CostModel::OfSpec(ClusterOf(1, 2, 1e10)).value();
+  const auto plans =
+      PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
+  std::set<int> counts;
+  for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
+    EXPECT_EQ(280 % choice.micro_batches, 0) << ParallelText(choice);
+    counts.insert(choice.micro_batches);
+  }
+  EXPECT_TRUE(counts.contains(280)) << "one sample each";
 }
 
 TEST_F(PlanSearchTest, AnUnknownStrategyIsNamed) {
