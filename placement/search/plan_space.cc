@@ -245,7 +245,7 @@ void PlanSpace::AddOtherSchedules(const PlanChoice& choice, std::vector<PlanChoi
     list.push_back(std::move(other));
   };
   add("1f1b", 1);
-  add("zero_bubble", 1);
+  if (choice.recompute_segments == 0) add("zero_bubble", 1);
   for (const int chunks : {choice.chunks - 1, choice.chunks + 1}) {
     if (chunks > 1) add("interleaved", chunks);
   }
@@ -260,6 +260,9 @@ std::vector<PlanChoice> PlanSpace::Neighbours(const PlanChoice& choice) const {
   others.erase(segments);
   for (const int other : others) {
     if (other < 0 || (other == 1 && choice.mesh.pipeline == 1)) continue;
+    // What runs again is kept until the second part of the backward pass: StageMemory has no
+    // figure for that.
+    if (other > 0 && choice.schedule == "zero_bubble") continue;
     result.push_back(choice);
     result.back().recompute_segments = other;
   }
