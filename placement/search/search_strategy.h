@@ -25,7 +25,8 @@ class SearchStrategy {
 std::vector<std::string> SearchStrategyNames();
 
 // "dp": choices by their lower bound, stages by dynamic programming, until no bound is below the
-//   best; what takes less memory only on meshes on which nothing fast fits.
+//   best; what takes less memory only on meshes on which nothing fast fits; then steps from the
+//   best plans of some meshes to neighbouring ones, while they are better.
 // "exhaustive": every choice, every cut of stages. For small jobs: the reference for the others.
 // "anneal": a random walk (simulated annealing: Kirkpatrick et al., 1983) with a fixed seed.
 // InvalidArgument, naming them, for another name.
