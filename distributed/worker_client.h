@@ -36,7 +36,6 @@ struct JobMembership {
   // Libraries of custom ops that the coordinator has loaded, "swiglu.so 0123456789abcdef": file
   // name and checksum of the content. Every worker has loaded the same contents.
   std::vector<std::string> op_libraries;
-  int threads = 1;
   int64_t memory_limit_bytes = 0;     // of the worker addressed; 0 = what its machine allows
   double stall_timeout_seconds = 60;  // longest wait for a peer
   // Step ranges will ask for checkpoints: the memory of a copy is part of what is certified.

@@ -87,7 +87,9 @@ struct Plan {
   // Parameters that stay whole on every replica all the same, each with the reason.
   std::map<std::string, std::string> zero_replicated;
   int64_t bucket_bytes = int64_t{4} << 20;
-  int threads_per_worker = 1;
+  int threads_per_worker = 1;  // the fewest of any rank
+  // Threads of each rank, where they are not all the same; else empty.
+  std::vector<int> rank_threads;
 
   // Stage of each forward node by name; missing = same as its first placed producer, else stage 0.
   std::map<std::string, int> stages;
@@ -107,6 +109,9 @@ struct Plan {
   Prediction prediction;
 
   int num_stages() const { return mesh.pipeline * chunks; }
+  int ThreadsOf(RankId rank) const {
+    return rank_threads.empty() ? threads_per_worker : rank_threads[rank.value];
+  }
   // Replica d runs those of `total` micro-batches from FirstMicroBatch(d) up to, not including,
   // FirstMicroBatch(d + 1): total times the shares before it over all shares, rounded down.
   // REQUIRES: 0 <= replica <= mesh.data; shares empty or one for each replica.

@@ -69,8 +69,8 @@ class PlanReader {
     }
     WEFT_RETURN_IF_ERROR(map.Int("zero", 0, 3, plan_.zero));
     WEFT_RETURN_IF_ERROR(map.Quantity("bucket", ParseBytes, plan_.bucket_bytes));
-    WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, plan_.threads_per_worker));
     WEFT_RETURN_IF_ERROR(ReadMesh(map));
+    WEFT_RETURN_IF_ERROR(ReadThreads(map));
     WEFT_RETURN_IF_ERROR(ReadWorkers(map));
     WEFT_RETURN_IF_ERROR(ReadShares(map));
     WEFT_RETURN_IF_ERROR(ReadStages(map));
@@ -136,6 +136,26 @@ class PlanReader {
     if (static_cast<int>(plan_.workers.size()) == ranks) return absl::OkStatus();
     return map.KeyError("workers", absl::StrCat("there are ", plan_.workers.size(), " workers for ",
                                                 ranks, " ranks (", plan_.mesh.ToString(), ")"));
+  }
+
+  // A number, or one for each rank.
+  absl::Status ReadThreads(const YamlMap& map) {
+    const YAML::Node* node = map.Find("threads");
+    if (node == nullptr) return absl::OkStatus();
+    if (!node->IsSequence()) return map.Int("threads", 1, kMaxThreads, plan_.threads_per_worker);
+    for (const YAML::Node& item : *node) {
+      WEFT_ASSIGN_OR_RETURN(const int64_t threads,
+                            ReadInteger(source_, item, "a number of threads", 1, kMaxThreads));
+      plan_.rank_threads.push_back(static_cast<int>(threads));
+    }
+    if (static_cast<int>(plan_.rank_threads.size()) == plan_.mesh.size()) {
+      plan_.threads_per_worker =
+          *std::min_element(plan_.rank_threads.begin(), plan_.rank_threads.end());
+      return absl::OkStatus();
+    }
+    return map.KeyError("threads",
+                        absl::StrCat("there are numbers of threads for ", plan_.rank_threads.size(),
+                                     " of ", plan_.mesh.size(), " ranks"));
   }
 
   absl::Status ReadShares(const YamlMap& map) {
@@ -345,7 +365,12 @@ std::string PlanToYaml(const Plan& plan) {
       << (plan.reduction == Reduction::kRing ? "ring" : "ordered_tree");
   out << YAML::Key << "strict" << YAML::Value << plan.strict;
   out << YAML::Key << "bucket" << YAML::Value << BytesToString(plan.bucket_bytes);
-  out << YAML::Key << "threads" << YAML::Value << plan.threads_per_worker;
+  out << YAML::Key << "threads" << YAML::Value;
+  if (plan.rank_threads.empty()) {
+    out << plan.threads_per_worker;
+  } else {
+    out << YAML::Flow << plan.rank_threads;
+  }
   if (!plan.stages.empty()) out << YAML::Key << "stages" << YAML::Value << plan.stages;
   EmitTexts("pin", plan.pins, out);
   if (!plan.tensor_shardings.empty()) {

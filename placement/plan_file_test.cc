@@ -203,6 +203,21 @@ TEST(PlanFileTest, StrictPlansAddInTreeOrder) {
             "p.yaml:2:12: 'reduction': a strict plan needs ordered_tree");
 }
 
+TEST(PlanFileTest, ThreadsAreOneNumberOrOneForEachRank) {
+  const absl::StatusOr<Plan> plan = ParsePlanFile("mesh: {data: 2}\nthreads: [8, 2]\n", "p.yaml");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->rank_threads, (std::vector<int>{8, 2}));
+  EXPECT_EQ(plan->threads_per_worker, 2);
+  EXPECT_EQ(plan->ThreadsOf(RankId(0)), 8);
+  const absl::StatusOr<Plan> read = ParsePlanFile(PlanToYaml(*plan), "p.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rank_threads, plan->rank_threads);
+  for (const char* bad : {"mesh: {data: 2}\nthreads: [8]\n", "threads: [0]\n", "threads: many\n"}) {
+    EXPECT_EQ(ParsePlanFile(bad, "p.yaml").status().code(), absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
 TEST(PlanFileTest, WhatIsWrittenReadsBackEqual) {
   Plan plan;
   plan.model_digest = 0x0123456789abcdefu;

@@ -128,18 +128,26 @@ absl::Status CompleteMicroBatches(Plan& plan) {
   return absl::OkStatus();
 }
 
-void CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
-  if (plan.strict) {
-    plan.threads_per_worker = 1;
-    return;
+// What the cluster says of a worker; else what the plan does.
+absl::Status CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
+  const size_t given = plan.rank_threads.size();
+  if (given > 0 && given != static_cast<size_t>(plan.mesh.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has threads for ", given, " ranks of ",
+                                                   plan.mesh.size(), " (", plan.mesh.ToString(),
+                                                   ")"));
   }
-  int least = 0;
-  for (const int rank_worker : plan.workers) {
-    const WorkerSpec& worker = cluster.workers[rank_worker];
-    if (worker.threads == 0) continue;
-    least = least == 0 ? worker.threads : std::min(least, worker.threads);
+  std::vector<int> threads;
+  for (int rank = 0; rank < plan.mesh.size() && !plan.strict; ++rank) {
+    const int said = cluster.workers[plan.workers[rank]].threads;
+    threads.push_back(said > 0 ? said : plan.ThreadsOf(RankId(rank)));
   }
-  if (least > 0) plan.threads_per_worker = least;
+  plan.rank_threads.clear();
+  if (plan.strict) plan.threads_per_worker = 1;
+  if (threads.empty()) return absl::OkStatus();
+  const auto [least, most] = std::minmax_element(threads.begin(), threads.end());
+  plan.threads_per_worker = *least;
+  if (*least != *most) plan.rank_threads = std::move(threads);
+  return absl::OkStatus();
 }
 
 // A pin and a stage for the same node must agree.
@@ -244,6 +252,14 @@ void CompleteZero(const Graph& graph, Plan& plan) {
 
 }  // namespace
 
+std::string ThreadsText(const Plan& plan) {
+  int most = plan.threads_per_worker;
+  for (const int threads : plan.rank_threads) most = std::max(most, threads);
+  std::string text = absl::StrCat(plan.threads_per_worker);
+  if (most > plan.threads_per_worker) absl::StrAppend(&text, " to ", most);
+  return absl::StrCat(text, " threads per worker");
+}
+
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch) {
   WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
@@ -251,7 +267,7 @@ absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster
   WEFT_RETURN_IF_ERROR(CompleteDigests(graph, cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMesh(cluster, plan));
   WEFT_RETURN_IF_ERROR(CompleteMicroBatches(plan));
-  CompleteThreads(cluster, plan);
+  WEFT_RETURN_IF_ERROR(CompleteThreads(cluster, plan));
   const int64_t samples = std::max<int64_t>(1, global_batch / plan.micro_batches);
   WEFT_RETURN_IF_ERROR(CompleteStages(graph, cluster, samples, plan));
   WEFT_RETURN_IF_ERROR(CompleteRecomputation(graph, samples, plan));

@@ -28,6 +28,9 @@ uint64_t GraphDigest(const Graph& graph);
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch);
 
+// "2 threads per worker", "2 to 8 threads per worker".
+std::string ThreadsText(const Plan& plan);
+
 // Sums over a partition for `plan` output: what runs where, bytes per channel and step, memory.
 struct RankSummary {
   RankId rank;

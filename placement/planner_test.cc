@@ -147,6 +147,36 @@ TEST_F(PlannerTest, PatternsBecomeNames) {
   EXPECT_EQ(complete.tensor_shardings.at("fc2.weight"), AxisSharding::Split(0));
 }
 
+// Every worker once had the threads of the one that has fewest.
+TEST_F(PlannerTest, EveryRankHasTheThreadsOfItsWorker) {
+  BuildChain({8, 8, 8});
+  ClusterSpec cluster = ClusterSpec::Local(3, 8);
+  cluster.workers[1].threads = 2;
+  cluster.workers[2].threads = 0;  // not said: the plan's
+  Plan given;
+  given.threads_per_worker = 4;
+  const Plan plan = *CompletePlan(graph_, cluster, given, 32);
+  EXPECT_THAT(plan.rank_threads, ElementsAre(8, 2, 4));
+  EXPECT_EQ(plan.threads_per_worker, 2);
+  EXPECT_EQ(ThreadsText(plan), "2 to 8 threads per worker");
+  const Plan again = *CompletePlan(graph_, cluster, plan, 32);
+  EXPECT_THAT(again.rank_threads, ElementsAre(8, 2, 4));
+  given.mesh = {1, 1, 1};
+  given.workers = {0};
+  const Plan one = *CompletePlan(graph_, cluster, given, 32);
+  EXPECT_THAT(one.rank_threads, IsEmpty());
+  EXPECT_EQ(one.threads_per_worker, 8);
+  given.rank_threads = {4, 4};
+  EXPECT_EQ(CompletePlan(graph_, cluster, given, 32).status().message(),
+            "the plan has threads for 2 ranks of 1 (dp=1 x tp=1 x pp=1)");
+  given = Plan();
+  given.strict = true;
+  given.micro_batches = 3;
+  const Plan strict = *CompletePlan(graph_, cluster, given, 32);
+  EXPECT_THAT(strict.rank_threads, IsEmpty());
+  EXPECT_EQ(strict.threads_per_worker, 1);
+}
+
 TEST_F(PlannerTest, MicroBatchesFillThePipelineUnlessStrict) {
   BuildChain({8, 8, 8, 8, 8});
   EXPECT_EQ(Complete(4, WithMesh({2, 1, 2}))->micro_batches, 4);

@@ -68,7 +68,7 @@ void RankPartitioner::FillHeader() {
   partition_.mesh = plan_.mesh;
   partition_.training = layout_.shape.training;
   partition_.strict = plan_.strict;
-  partition_.threads = plan_.threads_per_worker;
+  partition_.threads = plan_.ThreadsOf(partition_.rank);
   partition_.global_batch = layout_.shape.global_batch;
   partition_.total_micro_batches = layout_.split.total();
   partition_.micro_batches = own_;

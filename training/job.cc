@@ -390,7 +390,6 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.strict = job.plan.strict;
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
   membership.op_libraries = OpLibraryIdentities();
-  membership.threads = job.plan.threads_per_worker;
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
   WEFT_RETURN_IF_ERROR(

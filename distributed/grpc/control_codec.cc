@@ -22,7 +22,6 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_strict(membership.strict);
   request.set_instruction_set(membership.instruction_set);
   for (const std::string& library : membership.op_libraries) request.add_op_libraries(library);
-  request.set_threads(membership.threads);
   request.set_memory_limit_bytes(membership.memory_limit_bytes);
   request.set_stall_timeout_seconds(membership.stall_timeout_seconds);
   request.set_checkpoints(membership.checkpoints);
@@ -40,7 +39,6 @@ JobMembership Decode(const rpc::JoinRequest& request) {
   membership.strict = request.strict();
   membership.instruction_set = request.instruction_set();
   membership.op_libraries.assign(request.op_libraries().begin(), request.op_libraries().end());
-  membership.threads = request.threads();
   membership.memory_limit_bytes = request.memory_limit_bytes();
   membership.stall_timeout_seconds = request.stall_timeout_seconds();
   membership.checkpoints = request.checkpoints();

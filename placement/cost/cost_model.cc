@@ -65,6 +65,9 @@ std::string PlanSignature(const Plan& plan) {
       "dp=%d,tp=%d,pp=%d,micro=%d,schedule=%s,chunks=%d,zero=%d,threads=%d,bucket=%d",
       plan.mesh.data, plan.mesh.tensor, plan.mesh.pipeline, plan.micro_batches, plan.schedule,
       plan.chunks, plan.zero, plan.threads_per_worker, plan.bucket_bytes);
+  if (!plan.rank_threads.empty()) {
+    absl::StrAppend(&text, ",rank_threads=", absl::StrJoin(plan.rank_threads, ":"));
+  }
   if (!plan.shares.empty()) absl::StrAppend(&text, ",shares=", absl::StrJoin(plan.shares, ":"));
   if (!std::is_sorted(plan.workers.begin(), plan.workers.end()) ||
       (!plan.workers.empty() && plan.workers.back() >= plan.mesh.size())) {

@@ -40,11 +40,16 @@ absl::StatusOr<std::unique_ptr<PlanEvaluator>> PlanEvaluator::Create(const Graph
 }
 
 absl::Status PlanEvaluator::Prepare() {
+  for (size_t worker = 0; worker < static_cast<size_t>(cost_.num_workers()); ++worker) {
+    const int said = worker < options_.worker_threads.size() ? options_.worker_threads[worker] : 0;
+    const int own = said > 0 ? said : options_.given.threads_per_worker;
+    threads_.push_back(options_.given.strict ? 1 : own);
+  }
   const int64_t batch = std::max<int64_t>(1, options_.global_batch);
   WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(batch));
   WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.most_units));
   PlanningOptions planning;
-  planning.threads = options_.given.threads_per_worker;
+  planning.threads = threads_;
   planning.fused_kernels = options_.fused_kernels;
   auto whole = std::make_unique<PlanningGraph>();
   WEFT_ASSIGN_OR_RETURN(*whole, MakePlanningGraph(*sized, batch, layout_, cost_, planning));
@@ -81,7 +86,7 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
     const Graph& sized, const std::vector<int>& group) const {
   TensorSplitOptions split;
   split.workers = group;
-  split.threads = options_.given.threads_per_worker;
+  split.threads = threads_[group.front()];
   split.given = options_.given.tensor_shardings;
   WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(sized, cost_, split));
   if (best.shardings.empty()) {
@@ -112,7 +117,7 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
   WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(samples));
   PlanningOptions planning;
   planning.shards = choice.mesh.tensor;
-  planning.threads = options_.given.threads_per_worker;
+  planning.threads = threads_;
   planning.fused_kernels = options_.fused_kernels;
   if (planning.shards > 1) {
     WEFT_ASSIGN_OR_RETURN(planning.tensor_shardings, TensorShardings(*sized, group));

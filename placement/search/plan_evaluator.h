@@ -104,6 +104,7 @@ class PlanEvaluator {
   NodeEvaluator& evaluator_;
   CollectiveCosts collectives_;
   UnitLayout layout_;
+  std::vector<int> threads_;  // by worker
   std::vector<double> device_seconds_;
   // Of the whole batch on one rank.
   struct WholeBytes {

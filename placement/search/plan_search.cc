@@ -70,7 +70,12 @@ class Searcher {
  public:
   Searcher(const Graph& graph, const ClusterSpec& cluster, const CostModel& cost,
            const SearchOptions& options, NodeEvaluator& evaluator)
-      : graph_(graph), cluster_(cluster), cost_(cost), options_(options), evaluator_(evaluator) {}
+      : graph_(graph), cluster_(cluster), cost_(cost), options_(options), evaluator_(evaluator) {
+    options_.worker_threads.clear();
+    for (const WorkerSpec& worker : cluster.workers) {
+      options_.worker_threads.push_back(worker.threads);
+    }
+  }
 
   absl::StatusOr<SearchResult> Run() {
     WEFT_ASSIGN_OR_RETURN(const auto strategy, NewSearchStrategy(options_.strategy));
@@ -141,7 +146,7 @@ class Searcher {
   const Graph& graph_;
   const ClusterSpec& cluster_;
   const CostModel& cost_;
-  const SearchOptions& options_;
+  SearchOptions options_;
   NodeEvaluator& evaluator_;
   std::unique_ptr<PlanEvaluator> plans_;
   std::vector<EvaluatedChoice> evaluated_;  // those that fit first, the best of them first

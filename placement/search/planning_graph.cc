@@ -245,7 +245,7 @@ std::string KeyOf(int node_class, const NodeSharding& sharding) {
 double PlanningGraphMaker::FusedSeconds(const NodeView& view, const FusedNode& fused,
                                         int worker) const {
   if (fused.is_free) return 0;
-  if (fused == FusedNode()) return cost_.NodeSeconds(view, worker, options_.threads);
+  if (fused == FusedNode()) return cost_.NodeSeconds(view, worker, options_.threads[worker]);
   Cost cost = CostOf(view);
   DType computed = view.num_outputs() > 0 ? view.OutputDType(0) : DType::kFloat32;
   for (int i = view.num_inputs() - 1; i >= 0; --i) {
@@ -264,7 +264,7 @@ double PlanningGraphMaker::FusedSeconds(const NodeView& view, const FusedNode& f
     if (skipped) cost.bytes -= bytes(view.OutputDType(i), view.OutputShape(i));
   }
   cost.bytes = std::max(0.0, cost.bytes);
-  return cost_.WorkSeconds(cost, family, computed, worker, options_.threads) +
+  return cost_.WorkSeconds(cost, family, computed, worker, options_.threads[worker]) +
          (fused.joins ? 0 : cost_.node_seconds(worker));
 }
 

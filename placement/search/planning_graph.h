@@ -61,7 +61,7 @@ struct PlanningGraph {
 
 struct PlanningOptions {
   int shards = 1;
-  int threads = 1;
+  std::vector<int> threads;  // by worker
   std::map<std::string, AxisSharding> tensor_shardings;
   bool fused_kernels = false;  // as SearchOptions::fused_kernels
 };

@@ -25,6 +25,9 @@ struct SearchOptions {
   int most_tensor = 16;
   // By worker: what a rank on it may take; 0 or beyond the end = any amount.
   std::vector<int64_t> memory_limits;
+  // By worker: its threads; 0 or beyond the end = as `given` says. SearchPlan fills it in from the
+  // cluster.
+  std::vector<int> worker_threads;
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
   // Nodes cost what a framework with fused kernels takes for them (kernel_fusion.h): for comparing

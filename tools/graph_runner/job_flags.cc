@@ -31,16 +31,15 @@ constexpr char kAll[] = "all";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 
-// What every worker can have: the fewest threads that a worker says, or that are left to it where
-// its host's workers share `cores` (of this machine: the others are taken to be like it).
+// What every worker can have that does not say its threads: what is left to each where its host's
+// workers share `cores` (of this machine: the others are taken to be like it).
 int ThreadsOf(const ClusterSpec& cluster, int cores) {
   std::map<std::string, int> workers_on;
   for (const WorkerSpec& worker : cluster.workers) ++workers_on[worker.host];
   int least = cores;
   for (const WorkerSpec& worker : cluster.workers) {
-    const int threads =
-        worker.threads > 0 ? worker.threads : ThreadBudget(cores, workers_on[worker.host]);
-    least = std::min(least, threads);
+    if (worker.threads > 0) continue;
+    least = std::min(least, ThreadBudget(cores, workers_on[worker.host]));
   }
   return least;
 }
@@ -204,9 +203,10 @@ absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
     WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
     return ParsePlanFile(text, plan_file_);
   }
-  if (!parallel_.empty() && parallel_ != kAuto && parallel_ != kAll)
-    return ParseParallel(parallel_);
   Plan plan;
+  if (!parallel_.empty() && parallel_ != kAuto && parallel_ != kAll) {
+    WEFT_ASSIGN_OR_RETURN(plan, ParseParallel(parallel_));
+  }
   plan.threads_per_worker = ThreadsOf(cluster, AvailableCores(RealFileSystem()));
   return plan;
 }

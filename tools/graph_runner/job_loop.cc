@@ -28,9 +28,9 @@ bool SameBits(const Plan& a, const Plan& b) {
   const bool same_parts = a.shares == b.shares || (a.strict && b.strict);
   return a.mesh == b.mesh && a.micro_batches == b.micro_batches && same_parts &&
          a.reduction == b.reduction && a.strict == b.strict &&
-         a.threads_per_worker == b.threads_per_worker && a.zero == b.zero &&
-         a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule && a.chunks == b.chunks &&
-         a.stages == b.stages && a.recompute == b.recompute &&
+         a.threads_per_worker == b.threads_per_worker && a.rank_threads == b.rank_threads &&
+         a.zero == b.zero && a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule &&
+         a.chunks == b.chunks && a.stages == b.stages && a.recompute == b.recompute &&
          a.tensor_shardings == b.tensor_shardings;
 }
 
@@ -117,6 +117,10 @@ void JobLoop::AdoptPlan(JobSpec& spec) const {
   }
   if (flags_.rebalances()) AdoptShares(*saved, spec.search.keep_micro_batches, spec.plan);
   for (WorkerSpec& worker : spec.cluster.workers) worker.threads = saved->threads_per_worker;
+  for (size_t rank = 0; rank < saved->rank_threads.size(); ++rank) {
+    const int worker = saved->workers[rank];
+    if (worker < workers) spec.cluster.workers[worker].threads = saved->rank_threads[rank];
+  }
   spec.plan.threads_per_worker = saved->threads_per_worker;
 }
 

@@ -142,9 +142,9 @@ std::string ReplicationText(const Plan& plan, const std::vector<Partition>& part
 
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions) {
-  std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %d threads per worker%s\n",
-                                     plan.mesh.ToString(), plan.micro_batches, plan.schedule,
-                                     plan.threads_per_worker, plan.strict ? ", strict" : "");
+  std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %s%s\n", plan.mesh.ToString(),
+                                     plan.micro_batches, plan.schedule, ThreadsText(plan),
+                                     plan.strict ? ", strict" : "");
   if (plan.zero > 0) {
     absl::StrAppend(&text, "ZeRO ", plan.zero, ": ",
                     plan.zero == 1   ? "optimizer state"

@@ -261,8 +261,8 @@ class TrainCommand final : public Command {
                  << " steps of " << data.spec().batch << " per epoch, "
                  << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
                  << LossText(training) << "plan   " << job.plan.mesh.ToString() << ", "
-                 << job.plan.micro_batches << " micro-batches, " << job.plan.threads_per_worker
-                 << " threads per worker" << (job.plan.strict ? ", strict\n" : "\n")
+                 << job.plan.micro_batches << " micro-batches, " << ThreadsText(job.plan)
+                 << (job.plan.strict ? ", strict\n" : "\n")
                  << Printable(ReplicationText(job.plan, job.programs.front().partitions));
     if (loop_flags_.rebalances()) {
       const std::string why = Rebalancer::WhyNothingMoves(job.plan);

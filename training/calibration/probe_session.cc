@@ -74,9 +74,6 @@ absl::Status ProbeSession::Begin(const std::vector<ProbeProgram>& programs, cons
   membership.version = version_;
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
   membership.op_libraries = OpLibraryIdentities();
-  if (!programs.empty() && !programs.front().partitions.empty()) {
-    membership.threads = programs.front().partitions.front().threads;
-  }
   WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerInfo> workers, coordinator_.Join(membership));
   memory_bytes_.clear();
   for (const WorkerInfo& worker : workers) memory_bytes_.push_back(worker.memory_limit.bytes);
