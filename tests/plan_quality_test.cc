@@ -1,6 +1,5 @@
 // The plan that is found against plans made by hand: five models, four clusters, one simulator.
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -86,12 +85,6 @@ constexpr Model kSmallModels[] = {{"mlp_mnist", 64}, {"lenet_mnist", 64}, {"lstm
 constexpr Model kLargerModels[] = {{"gpt_char", 16}, {"resnet18_train", 16, true}};
 
 constexpr int kGivenCut = 4;
-
-// Where a plan made by hand is more than 3 % better. The search cuts stages for a step alone;
-// played among others, a step of a pipeline begins before the one before it has ended, and over a
-// slow link the balanced cut is better than the one that was found. Whoever mends it takes the
-// names away.
-constexpr const char* kKnownMisses[] = {"gpt_char_slow_link", "resnet18_train_slow_link"};
 
 class PlanQualityTest : public ::testing::TestWithParam<std::tuple<Model, Cluster>> {
  protected:
@@ -181,11 +174,7 @@ TEST_P(PlanQualityTest, IsNoWorseThanPlansMadeByHand) {
   TryMeshes(cluster().workers, pure, any);
   ASSERT_GT(pure.seconds, 0);
   EXPECT_LE(*found, pure.seconds * (1 + 1e-9)) << pure.flag;
-  const std::string name = absl::StrCat(model().name, "_", cluster().name);
-  const bool is_known =
-      std::find(std::begin(kKnownMisses), std::end(kKnownMisses), name) != std::end(kKnownMisses);
-  EXPECT_EQ(*found > 1.03 * any.seconds, is_known)
-      << *found << " s, and " << any.seconds << " s with " << any.flag;
+  EXPECT_LE(*found, 1.03 * any.seconds) << any.flag;
 }
 
 // Trying every cut of every mesh takes too long for large ones.

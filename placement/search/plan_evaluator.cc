@@ -8,6 +8,7 @@
 #include "placement/graph_for_samples.h"
 #include "placement/search/coarse_model.h"
 #include "placement/search/tensor_split.h"
+#include "placement/simulation/plan_prediction.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
 
@@ -221,7 +222,31 @@ int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
   return least;
 }
 
-std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice) const {
+// Of gradients that the replicas of a place sum, as the step sums them: buckets beside the backward
+// pass; with ZeRO parameter by parameter.
+void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageFigures& figures, int place,
+                                StagePlace& one) {
+  const int64_t all = figures.GradientBytes(0, figures.units());
+  if (choice.mesh.data == 1 || all == 0) return;
+  std::vector<int> group;
+  for (int replica = 0; replica < choice.mesh.data; ++replica) {
+    group.push_back(choice.WorkerAt(replica, 0, place));
+  }
+  const auto per_byte = [&](CollectiveKind kind, int64_t bytes) {
+    return collectives_.Seconds({kind, bytes}, group) / static_cast<double>(bytes);
+  };
+  const int64_t each = std::max<int64_t>(1, all / figures.Parameters(0, figures.units()));
+  if (choice.zero < 2) {
+    const int64_t bucket = std::max<int64_t>(1, options_.given.bucket_bytes);
+    one.sum_seconds_per_byte = per_byte(CollectiveKind::kAllReduce, std::min(all, bucket));
+  } else {
+    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, each);
+  }
+  if (choice.zero >= 1) one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, each);
+}
+
+std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
+                                              const StageFigures& figures) {
   std::vector<StagePlace> places;
   for (int stage = 0; stage < choice.num_stages(); ++stage) {
     const int place = stage % choice.mesh.pipeline;
@@ -238,20 +263,15 @@ std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice) const {
     if (limit > 0) {
       one.memory_limit = std::max<int64_t>(1, (limit - options_.process_bytes) / choice.chunks);
     }
+    if (choice.mesh.pipeline > 1) {
+      const int before = (place + choice.mesh.pipeline - 1) % choice.mesh.pipeline;
+      const LinkCost link = cost_.Link(choice.WorkerAt(0, 0, before), choice.WorkerAt(0, 0, place));
+      if (link.bytes_per_second > 0) one.link_seconds_per_byte = 1 / link.bytes_per_second;
+    }
+    SetDataAxis(choice, figures, place, one);
     places.push_back(std::move(one));
   }
   return places;
-}
-
-double PlanEvaluator::LinkSpeed(const PlanChoice& choice) const {
-  double slowest = 0;
-  for (int place = 0; place < choice.mesh.pipeline && choice.mesh.pipeline > 1; ++place) {
-    const int next = (place + 1) % choice.mesh.pipeline;
-    const double speed =
-        cost_.Link(choice.WorkerAt(0, 0, place), choice.WorkerAt(0, 0, next)).bytes_per_second;
-    slowest = slowest == 0 ? speed : std::min(slowest, speed);
-  }
-  return slowest;
 }
 
 // The place that is nearest to its limit counts, or where there is none the one that needs most.
@@ -281,7 +301,9 @@ absl::Status PlanEvaluator::Simulate(const StageFigures& figures, EvaluatedChoic
   WEFT_ASSIGN_OR_RETURN(const StepModel model,
                         MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
                                         options_.given.bucket_bytes));
-  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+  SimulationOptions simulated;
+  if (IsPlayed(result.choice.mesh)) simulated.steps = kPredictedSteps;
+  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulated));
   // What earlier runs say of any plan; of this very one when it is played exactly.
   const double factor = cost_.corrections().step;
   result.step_seconds = simulation.step_seconds * factor;
@@ -300,14 +322,15 @@ absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice
   result.choice = choice;
   WEFT_ASSIGN_OR_RETURN(result.graph, GraphOf(choice));
   const StageFigures figures(*result.graph, choice, collectives_);
-  std::vector<StagePlace> places = Places(choice);
+  std::vector<StagePlace> places = Places(choice, figures);
   const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
-  const double speed = LinkSpeed(choice);
-  StageCut cut = cut_stages(figures, places, speed);
+  // As of the replica that has most; each chunk is a round of its own.
+  const int rounds = std::max(1, choice.MostMicroBatches()) * choice.chunks;
+  StageCut cut = cut_stages(figures, places, rounds);
   if (cut.begins.empty()) {
     result.fits = false;
     for (StagePlace& place : places) place.memory_limit = 0;
-    cut = cut_stages(figures, places, speed);
+    cut = cut_stages(figures, places, rounds);
   }
   if (cut.begins.empty()) {
     result.refusal = absl::StrCat("the forward pass has ", figures.units(), " parts for ",

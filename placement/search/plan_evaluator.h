@@ -85,7 +85,9 @@ class PlanEvaluator {
   int64_t SamplesOf(const PlanChoice& choice) const;
   absl::StatusOr<std::map<std::string, AxisSharding>> TensorShardings(
       const Graph& sized, const std::vector<int>& group) const;
-  std::vector<StagePlace> Places(const PlanChoice& choice) const;
+  std::vector<StagePlace> Places(const PlanChoice& choice, const StageFigures& figures);
+  void SetDataAxis(const PlanChoice& choice, const StageFigures& figures, int place,
+                   StagePlace& one);
   int64_t LimitOf(const PlanChoice& choice, int place) const;
   // One micro-batch on one rank that runs all units, on the fastest device.
   struct GraphSeconds {
@@ -95,8 +97,6 @@ class PlanEvaluator {
   GraphSeconds SecondsOf(const PlanningGraph& graph, const PlanChoice& choice);
   void SumMemory(const StageFigures& figures, EvaluatedChoice& result) const;
   absl::Status Simulate(const StageFigures& figures, EvaluatedChoice& result);
-  // Of the links between neighbouring stages, the slowest; 0 without stages.
-  double LinkSpeed(const PlanChoice& choice) const;
 
   const Graph& graph_;
   const CostModel& cost_;

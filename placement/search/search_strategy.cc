@@ -17,6 +17,8 @@ namespace {
 // Of the best choices of different meshes so many are refined, in so many rounds at most.
 constexpr size_t kRefined = 4;
 constexpr int kRounds = 16;
+// Figures of a step that are this much apart may change places when it is played exactly.
+constexpr double kAboutAsGood = 1.2;
 
 struct Bounded {
   PlanChoice choice;
@@ -82,10 +84,12 @@ class BoundedWalk {
         if (!is_wanted) continue;
       }
       if (IsFull()) continue;
-      // Where the best few are played exactly, those that are about as good are wanted too.
-      if (!next.is_close && !evaluator_.IsPlayed(next.choice.mesh)) {
+      if (!next.is_close) {
         if (evaluator_.CannotFit(next.choice) && is_known_[next.mesh]) continue;
-        WEFT_ASSIGN_OR_RETURN(next.bound, evaluator_.CloseBound(next.choice));
+        WEFT_ASSIGN_OR_RETURN(const double close, evaluator_.CloseBound(next.choice));
+        // Where the best few are played exactly, those that are about as good are wanted too.
+        const bool is_played = evaluator_.IsPlayed(next.choice.mesh);
+        next.bound = is_played ? std::max(next.bound, close / kAboutAsGood) : close;
         next.is_close = true;
         heap_.push(std::move(next));
         continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace weft {
@@ -9,24 +10,312 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How good the best cut of some first units into some first stages is.
-struct Partial {
-  double slowest = kNever;
-  double crossing = 0;  // bytes
-  int last_begin = -1;
-  bool BetterThan(const Partial& other) const {
-    return std::pair(slowest, crossing) < std::pair(other.slowest, other.crossing);
+double SlowestSeconds(const StageFigures& figures, const StagePlace& place, int first, int last) {
+  double seconds = 0;
+  for (const int device : place.devices) {
+    seconds = std::max(seconds, figures.MicroBatchSeconds(first, last, device));
   }
-};
-
-double Crossing(const StageFigures& figures, int unit) {
-  const PlanningCut& cut = figures.Cut(unit);
-  return static_cast<double>(cut.forward_bytes + cut.backward_bytes);
+  return seconds;
 }
 
-void TryAll(const StageFigures& figures, const std::vector<StagePlace>& places,
-            double bytes_per_second, std::vector<int>& begins, Partial so_far, Partial& best,
-            std::vector<int>& best_begins) {
+// What the stage does once per step.
+double OnceSeconds(const StageFigures& figures, const StagePlace& place, int first, int last) {
+  const double bytes = static_cast<double>(figures.GradientBytes(first, last));
+  double once = 0;
+  for (const int device : place.devices) {
+    const StageFigure figure = figures.Figure(first, last, device);
+    const double beside = figure.backward + figure.weight_gradient;
+    once =
+        std::max(once, figure.update + std::max(0.0, place.sum_seconds_per_byte * bytes - beside));
+  }
+  return once + place.exposed_seconds_per_byte * bytes;
+}
+
+// Seconds of a micro-batch.
+struct StageSeconds {
+  double stage = 0;
+  double whole = 0;  // of all units at the place
+};
+
+StageCost CostOf(const StageFigures& figures, const StagePlace& place, int micro_batches, int first,
+                 int last, const StageSeconds& seconds) {
+  const double once = OnceSeconds(figures, place, first, last);
+  double pace = seconds.stage;
+  StageCost cost;
+  cost.passing = seconds.stage;
+  if (first == 0) {
+    cost.passing += once;
+  } else {
+    const PlanningCut& cut = figures.Cut(first);
+    const double forward = place.link_seconds_per_byte * static_cast<double>(cut.forward_bytes);
+    const double backward = place.link_seconds_per_byte * static_cast<double>(cut.backward_bytes);
+    cost.passing += forward + backward;
+    pace = std::max({pace, forward, backward});
+  }
+  cost.repeated =
+      std::max((micro_batches - 1) * pace, micro_batches * seconds.stage + once - seconds.whole);
+  return cost;
+}
+
+// The first stages up to a place.
+struct Partial {
+  double passing = 0;
+  double repeated = 0;
+  int begin = 0;      // of the last stage: a place
+  int previous = -1;  // of the partial cuts up to `begin`
+  double seconds() const { return passing + repeated; }
+};
+
+// Partial cuts of which none is better than another in both sums: those that are longer in one are
+// shorter in the other.
+using Frontier = std::vector<Partial>;
+
+void Add(const Partial& one, Frontier& frontier) {
+  bool is_best = false;  // of some
+  for (const Partial& other : frontier) {
+    if (other.passing <= one.passing && other.repeated <= one.repeated) return;
+    is_best |= one.passing <= other.passing && one.repeated <= other.repeated;
+  }
+  if (is_best) {
+    std::erase_if(frontier, [&](const Partial& other) {
+      return one.passing <= other.passing && one.repeated <= other.repeated;
+    });
+  }
+  frontier.push_back(one);
+}
+
+class StageCutter {
+ public:
+  StageCutter(const StageFigures& figures, const std::vector<StagePlace>& places, int micro_batches)
+      : figures_(figures),
+        places_(places),
+        micro_batches_(micro_batches),
+        units_(figures.units()),
+        stages_(static_cast<int>(places.size())) {}
+
+  StageCut Run() {
+    if (stages_ > units_) return {};
+    for (const StagePlace& place : places_) {
+      whole_.push_back(SlowestSeconds(figures_, place, 0, units_));
+    }
+    least_passing_ = LeastPassing();
+    points_ = GoodPoints();
+    StageCut cut = CutAtPoints();
+    if (!cut.begins.empty() || static_cast<int>(points_.size()) == units_ + 1) return cut;
+    points_.resize(units_ + 1);
+    std::iota(points_.begin(), points_.end(), 0);
+    return CutAtPoints();
+  }
+
+ private:
+  static constexpr double kLoose = 1.1;
+  static constexpr double kUnknown = -1;
+  static constexpr double kMore = 3;
+  static constexpr double kRounding = 1e-9;
+  // Places between units that are so near to one another, in parts of all seconds and bytes, that
+  // it does not matter which is taken but for what crosses.
+  static constexpr double kNear = 0.002;
+
+  // Seconds of a micro-batch from each unit on, each unit where it is fastest.
+  std::vector<double> LeastPassing() const {
+    std::vector<double> least(units_ + 1, 0);
+    for (int unit = units_ - 1; unit >= 0; --unit) {
+      double fastest = kNever;
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (stage > 0 && places_[stage].devices == places_[stage - 1].devices) continue;
+        fastest = std::min(fastest, SlowestSeconds(figures_, places_[stage], unit, unit + 1));
+      }
+      least[unit] = least[unit + 1] + fastest;
+    }
+    return least;
+  }
+
+  // Where stages may begin: not where more crosses than very near to it.
+  std::vector<int> GoodPoints() const {
+    const auto bytes = [&](int first, int last) {
+      const StageMemory memory = figures_.Memory(first, last, 1);
+      return static_cast<double>(memory.total() - memory.working);
+    };
+    const double seconds_nearby = kNear * whole_.front();
+    const double bytes_nearby = kNear * bytes(0, units_);
+    std::vector<int> points = {0};
+    for (int unit = 1; unit < units_; ++unit) {
+      const auto is_better = [&](int other) {
+        const PlanningCut& a = figures_.Cut(other);
+        const PlanningCut& b = figures_.Cut(unit);
+        return a.forward_bytes <= b.forward_bytes && a.backward_bytes <= b.backward_bytes;
+      };
+      const auto is_near = [&](int first, int last) {
+        return SlowestSeconds(figures_, places_.front(), first, last) <= seconds_nearby &&
+               bytes(first, last) <= bytes_nearby;
+      };
+      bool is_good =
+          points.back() == 0 || !is_better(points.back()) || !is_near(points.back(), unit);
+      for (int next = unit + 1; is_good && next < units_ && is_near(unit, next); ++next) {
+        is_good = !is_better(next);
+      }
+      if (is_good) points.push_back(unit);
+    }
+    points.push_back(units_);
+    return points;
+  }
+
+  StageCut CutAtPoints() {
+    if (stages_ > pieces()) return {};
+    FindClasses();
+    best_.assign(stages_ + 1, std::vector<Frontier>(pieces() + 1));
+    double speed = 0;
+    for (const double seconds : whole_) speed += 1 / std::max(1e-12, seconds);
+    // As if units could be divided at will, and some more.
+    double most = kLoose * (micro_batches_ - 1) / speed;
+    const double passing = least_passing_.front();
+    while (true) {
+      const StageCut cut = CutWithin(most, kNever);
+      if (cut.begins.empty()) {
+        if (most == kNever) return {};
+        most = most > 0 && most < passing * micro_batches_ ? kMore * most : kNever;
+        continue;
+      }
+      // A cut with a longer stage is longer than this one.
+      if (cut.step_seconds <= most + passing) return cut;
+      const double longest = cut.step_seconds * (1 + kRounding);
+      return CutWithin(longest - passing, longest);
+    }
+  }
+
+  int pieces() const { return static_cast<int>(points_.size()) - 1; }
+
+  // Places that are alike but for their memory share what stages cost.
+  void FindClasses() {
+    class_of_.clear();
+    for (int stage = 0; stage < stages_; ++stage) {
+      int like = 0;
+      while (like < stage && !AreAlike(places_[like], places_[stage])) ++like;
+      class_of_.push_back(like);
+    }
+    const size_t size = points_.size();
+    costs_.assign(stages_, {});
+    for (int stage = 0; stage < stages_; ++stage) {
+      if (class_of_[stage] == stage) costs_[stage].assign(size * size, {kUnknown, 0});
+    }
+  }
+
+  static bool AreAlike(const StagePlace& a, const StagePlace& b) {
+    return a.devices == b.devices && a.link_seconds_per_byte == b.link_seconds_per_byte &&
+           a.sum_seconds_per_byte == b.sum_seconds_per_byte &&
+           a.exposed_seconds_per_byte == b.exposed_seconds_per_byte;
+  }
+
+  // Of a stage between two places.
+  const StageCost& Cost(int stage, int first, int last, double seconds) {
+    StageCost& cost = costs_[class_of_[stage]][last * points_.size() + first];
+    if (cost.passing == kUnknown) {
+      cost = CostOf(figures_, places_[stage], micro_batches_, points_[first], points_[last],
+                    {seconds, whole_[stage]});
+    }
+    return cost;
+  }
+
+  // The best of those cuts of which no stage repeats longer than `most` and that take no longer
+  // than `longest`. From here on places are indices into points_.
+  StageCut CutWithin(double most, double longest) {
+    for (std::vector<Frontier>& of_stage : best_) {
+      for (Frontier& frontier : of_stage) frontier.clear();
+    }
+    best_[0][0].push_back({});
+    const std::vector<int> least = LeastBegins(most);
+    int reached = 0;  // no stage so far ends later
+    for (int stage = 0; stage < stages_; ++stage) {
+      const int begin = reached;
+      for (int last = std::max(least[stage + 1], least[stage] + 1);
+           last <= pieces() - (stages_ - 1 - stage); ++last) {
+        AddStages(stage, last, least[stage], std::min(begin, last - 1), {most, longest});
+        if (!best_[stage + 1][last].empty()) reached = last;
+      }
+    }
+    return Traced();
+  }
+
+  double Seconds(int stage, int first, int last) const {
+    return SlowestSeconds(figures_, places_[stage], points_[first], points_[last]);
+  }
+
+  // The first place where each stage can begin so that it and those after it have all the rest.
+  std::vector<int> LeastBegins(double most) const {
+    std::vector<int> begins(stages_ + 1, pieces());
+    for (int stage = stages_ - 1; stage >= 0; --stage) {
+      const int last = begins[stage + 1];
+      int first = last - 1;
+      while (first > stage && (micro_batches_ - 1) * Seconds(stage, first - 1, last) <= most) {
+        --first;
+      }
+      begins[stage] = std::max(first, stage);
+    }
+    return begins;
+  }
+
+  struct Limits {
+    double repeated = 0;
+    double step = 0;
+  };
+
+  // All stages that end at `last` and begin in [least, most_first].
+  void AddStages(int stage, int last, int least, int most_first, const Limits& limits) {
+    const StagePlace& place = places_[stage];
+    const double rest = least_passing_[points_[last]];
+    for (int first = most_first; first >= least; --first) {
+      // More units only take longer.
+      const double seconds = Seconds(stage, first, last);
+      if ((micro_batches_ - 1) * seconds > limits.repeated) break;
+      const Frontier& before = best_[stage][first];
+      if (before.empty()) continue;
+      if (!StageFits(figures_, place, points_[first], points_[last])) {
+        // And need more, but for the last stage: what little of the loss it has may be too large a
+        // segment.
+        if (stage + 1 == stages_) continue;
+        break;
+      }
+      const StageCost& cost = Cost(stage, first, last, seconds);
+      if (cost.repeated > limits.repeated) continue;
+      for (int i = 0; i < static_cast<int>(before.size()); ++i) {
+        const Partial next = {before[i].passing + cost.passing,
+                              std::max(before[i].repeated, cost.repeated), first, i};
+        if (next.seconds() + rest <= limits.step) Add(next, best_[stage + 1][last]);
+      }
+    }
+  }
+
+  StageCut Traced() const {
+    const Frontier& all = best_[stages_][pieces()];
+    if (all.empty()) return {};
+    const Partial* at = &*std::min_element(
+        all.begin(), all.end(),
+        [](const Partial& a, const Partial& b) { return a.seconds() < b.seconds(); });
+    StageCut cut;
+    cut.step_seconds = at->seconds();
+    cut.begins.assign(stages_ + 1, units_);
+    for (int stage = stages_ - 1; stage >= 0; --stage) {
+      cut.begins[stage] = points_[at->begin];
+      at = &best_[stage][at->begin][at->previous];
+    }
+    return cut;
+  }
+
+  const StageFigures& figures_;
+  const std::vector<StagePlace>& places_;
+  const int micro_batches_;
+  const int units_;
+  const int stages_;
+  std::vector<double> whole_;  // by place
+  std::vector<double> least_passing_;
+  std::vector<int> points_;    // units that a stage may begin with; 0 and units_
+  std::vector<int> class_of_;  // the first place that is alike, by place of the pipeline
+  std::vector<std::vector<StageCost>> costs_;  // of each class: by last and first place
+  std::vector<std::vector<Frontier>> best_;    // by stages, then places
+};
+
+void TryAll(const StageFigures& figures, const std::vector<StagePlace>& places, int micro_batches,
+            std::vector<int>& begins, Partial so_far, StageCut& best) {
   const size_t stage = begins.size() - 1;
   const int first = begins.back();
   const int stages = static_cast<int>(places.size());
@@ -34,36 +323,27 @@ void TryAll(const StageFigures& figures, const std::vector<StagePlace>& places,
   const int most = figures.units() - (stages - 1 - static_cast<int>(stage));
   for (int last = is_last ? figures.units() : first + 1; last <= most; ++last) {
     if (!StageFits(figures, places[stage], first, last)) continue;
+    const StageCost cost = CostOfStage(figures, places[stage], micro_batches, first, last);
     Partial next = so_far;
-    next.slowest = std::max(so_far.slowest,
-                            StageSeconds(figures, places[stage], first, last, bytes_per_second));
-    if (is_last) {
-      if (next.BetterThan(best)) {
-        best = next;
-        best_begins = begins;
-        best_begins.push_back(last);
-      }
-      return;
-    }
-    next.crossing += Crossing(figures, last);
+    next.passing += cost.passing;
+    next.repeated = std::max(next.repeated, cost.repeated);
     begins.push_back(last);
-    TryAll(figures, places, bytes_per_second, begins, next, best, best_begins);
+    if (!is_last) {
+      TryAll(figures, places, micro_batches, begins, next, best);
+    } else if (best.begins.empty() || next.seconds() < best.step_seconds) {
+      best = {begins, next.seconds()};
+    }
     begins.pop_back();
   }
 }
 
 }  // namespace
 
-double StageSeconds(const StageFigures& figures, const StagePlace& place, int first, int last,
-                    double bytes_per_second) {
-  double seconds = 0;
-  for (const int device : place.devices) {
-    seconds = std::max(seconds, figures.Figure(first, last, device).Total());
-  }
-  if (first == 0 || bytes_per_second <= 0) return seconds;
-  const PlanningCut& cut = figures.Cut(first);
-  const double bytes = static_cast<double>(std::max(cut.forward_bytes, cut.backward_bytes));
-  return std::max(seconds, bytes / bytes_per_second);
+StageCost CostOfStage(const StageFigures& figures, const StagePlace& place, int micro_batches,
+                      int first, int last) {
+  return CostOf(figures, place, micro_batches, first, last,
+                {SlowestSeconds(figures, place, first, last),
+                 SlowestSeconds(figures, place, 0, figures.units())});
 }
 
 bool StageFits(const StageFigures& figures, const StagePlace& place, int first, int last) {
@@ -72,54 +352,17 @@ bool StageFits(const StageFigures& figures, const StagePlace& place, int first, 
 }
 
 StageCut CutStages(const StageFigures& figures, const std::vector<StagePlace>& places,
-                   double bytes_per_second) {
-  const int units = figures.units();
-  const int stages = static_cast<int>(places.size());
-  if (stages > units) return {};
-  // best[s][j]: stages [0, s) have units [0, j).
-  std::vector<std::vector<Partial>> best(stages + 1, std::vector<Partial>(units + 1));
-  best[0][0].slowest = 0;
-  for (int s = 1; s <= stages; ++s) {
-    for (int j = s; j <= units - (stages - s); ++j) {
-      if (s == stages && j < units) continue;
-      Partial& target = best[s][j];
-      for (int i = j - 1; i >= s - 1; --i) {
-        const Partial& before = best[s - 1][i];
-        if (!StageFits(figures, places[s - 1], i, j)) {
-          // More units only need more, but for the last stage: what little of the loss it has may
-          // be too large a segment.
-          if (s == stages) continue;
-          break;
-        }
-        const double seconds = StageSeconds(figures, places[s - 1], i, j, bytes_per_second);
-        if (before.slowest == kNever) continue;
-        const double crossing = before.crossing + (i > 0 ? Crossing(figures, i) : 0);
-        const Partial next = {std::max(before.slowest, seconds), crossing, i};
-        if (next.BetterThan(target)) target = next;
-        if (figures.Figure(i, j, places[s - 1].devices.front()).Total() > target.slowest) break;
-      }
-    }
-  }
-  if (best[stages][units].slowest == kNever) return {};
-  StageCut cut;
-  cut.slowest_seconds = best[stages][units].slowest;
-  for (int s = stages, j = units; s > 0; --s) {
-    cut.begins.insert(cut.begins.begin(), j);
-    j = best[s][j].last_begin;
-  }
-  cut.begins.insert(cut.begins.begin(), 0);
-  return cut;
+                   int micro_batches) {
+  return StageCutter(figures, places, micro_batches).Run();
 }
 
 StageCut CutStagesExhaustively(const StageFigures& figures, const std::vector<StagePlace>& places,
-                               double bytes_per_second) {
+                               int micro_batches) {
   if (static_cast<int>(places.size()) > figures.units()) return {};
   std::vector<int> begins = {0};
-  std::vector<int> best_begins;
-  Partial best;
-  TryAll(figures, places, bytes_per_second, begins, {0, 0, 0}, best, best_begins);
-  if (best_begins.empty()) return {};
-  return {best_begins, best.slowest};
+  StageCut best;
+  TryAll(figures, places, micro_batches, begins, {}, best);
+  return best;
 }
 
 }  // namespace weft

@@ -47,6 +47,15 @@ StageFigures::StageFigures(const PlanningGraph& graph, const PlanChoice& choice,
   };
   forward_collectives_ = sum_collectives(&PlanningUnit::forward_collectives);
   backward_collectives_ = sum_collectives(&PlanningUnit::backward_collectives);
+  for (size_t device = 0; device < devices; ++device) {
+    once_.emplace_back(units() + 1);
+    again_.emplace_back(units() + 1);
+    for (int i = 0; i <= units(); ++i) {
+      again_[device][i] = forward_[device][i] + forward_collectives_[i];
+      once_[device][i] = again_[device][i] + backward_[device][i] + weight_gradient_[device][i] +
+                         backward_collectives_[i];
+    }
+  }
   const auto sum_variables = [&](auto of_variable) {
     return PrefixSums<int64_t>(graph, [&](const PlanningUnit& unit) {
       int64_t bytes = 0;

@@ -44,6 +44,12 @@ class StageFigures {
   const PlanningGraph& graph() const { return graph_; }
   // Of units [first, last) on a device of the profile.
   StageFigure Figure(int first, int last, int device) const;
+  // StageFigure::Total of the same.
+  double MicroBatchSeconds(int first, int last, int device) const {
+    const double once = once_[device][last] - once_[device][first];
+    if (segments_ == 0) return once;
+    return once + RecomputedShare(last == units()) * (again_[device][last] - again_[device][first]);
+  }
   // At a place of the pipeline where so many micro-batches are in flight.
   StageMemory Memory(int first, int last, double in_flight) const;
   // Trainable parameters of a shard, which their gradients are as large as.
@@ -68,6 +74,8 @@ class StageFigures {
   std::vector<std::vector<double>> backward_;
   std::vector<std::vector<double>> weight_gradient_;
   std::vector<std::vector<double>> update_;
+  std::vector<std::vector<double>> once_;   // all of a micro-batch
+  std::vector<std::vector<double>> again_;  // of that, what recomputation runs again
   std::vector<double> forward_collectives_;
   std::vector<double> backward_collectives_;
   std::vector<int64_t> parameters_;
