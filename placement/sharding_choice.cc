@@ -27,7 +27,9 @@ ShardingScore ShardingScorer::Score(const Node& node, const NodeSharding& candid
     const AxisSharding to = is_later ? AxisSharding::Replicated() : wishes[i];
     score.bytes += ConversionBytes(static_cast<double>(BytesOf(graph_, node.outputs[i])), shards_,
                                    candidate.outputs[i], to);
-    if (wishes[i] != candidate.outputs[i]) ++score.conversions;
+    if (wishes[i] == candidate.outputs[i]) continue;
+    ++score.unwished;
+    ++score.conversions;
   }
   return score;
 }

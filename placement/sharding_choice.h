@@ -11,9 +11,11 @@
 namespace weft {
 
 // Less is better: first the bytes that each rank sends to convert inputs and outputs, then the
-// number of conversions.
+// outputs that are made in another way than they are wished (who wishes for a shard wants it made,
+// not cut out of the whole), then the number of conversions.
 struct ShardingScore {
   double bytes = 0;
+  int unwished = 0;
   int conversions = 0;
   friend auto operator<=>(const ShardingScore&, const ShardingScore&) = default;
 };

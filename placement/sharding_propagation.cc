@@ -177,7 +177,7 @@ absl::Status Propagator::Visit(const Node& node) {
   const bool must_keep =
       std::any_of(candidates.begin(), candidates.end(),
                   [&](const NodeSharding& candidate) { return KeepsVariables(node, candidate); });
-  ShardingScore best = {std::numeric_limits<double>::infinity(), 0};
+  ShardingScore best = {std::numeric_limits<double>::infinity()};
   for (NodeSharding& candidate : candidates) {
     if (must_keep && !KeepsVariables(node, candidate)) continue;
     WEFT_ASSIGN_OR_RETURN(const std::vector<AxisSharding> wishes, WishesFor(node, candidate));

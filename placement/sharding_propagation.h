@@ -38,9 +38,10 @@ struct PropagationOptions {
 
 // Walks a graph with concrete global shapes in topological order. Each node stays replicated,
 // splits one factor of its schema's rule, or passes Partial where the rule says it is linear:
-// whichever needs the fewest bytes to convert its inputs, then the fewest converted inputs, then
-// the first of these. Variables lie as wished, optimizer state like its parameter. InvalidArgument
-// naming the value when a wish does not fit its shape or the number of shards.
+// whichever needs the fewest bytes to convert its inputs and what is wished of its outputs, then
+// makes most of these as they are wished, then converts the fewest, then the first of these.
+// Variables lie as wished, optimizer state like its parameter. InvalidArgument naming the value
+// when a wish does not fit its shape or the number of shards.
 absl::StatusOr<ShardingDecisions> PropagateShardings(const Graph& graph,
                                                      const PropagationOptions& options);
 

@@ -125,6 +125,20 @@ TEST_F(ShardingPropagationTest, SeveralReadersShareOneSum) {
   EXPECT_EQ(Of(second), "R");
 }
 
+// Cut out of the whole they would lie the same; no byte is sent either way.
+TEST_F(ShardingPropagationTest, ShardsThatAreWishedAreMadeNotCutOut) {
+  const ValueId x = Input("x", {8, 6});
+  const ValueId y = Op("Add", {x, Input("z", {8, 6})});
+  const ValueId soft = Op("Softmax", {x}, {{"axis", int64_t{1}}});
+  Propagate(2, {{graph_.value(y).name, AxisSharding::Split(1)},
+                {graph_.value(soft).name, AxisSharding::Split(1)}});
+  EXPECT_EQ(InputOf(y, 0), "S(1)");
+  EXPECT_EQ(InputOf(y, 1), "S(1)");
+  EXPECT_EQ(Of(y), "S(1)");
+  EXPECT_EQ(InputOf(soft, 0), "R") << "a softmax needs its axis whole";
+  EXPECT_EQ(Of(soft), "S(1)");
+}
+
 TEST_F(ShardingPropagationTest, PatternsNameVariables) {
   const ValueId y = Op("MatMul", {Input("x", {8, 6}), Weight("block0.up", {6, 4})});
   Propagate(2, {{"*.up", AxisSharding::Split(1)}});
