@@ -7,77 +7,14 @@
 #include "gtest/gtest.h"
 #include "placement/search/collective_costs.h"
 #include "placement/sharding_propagation.h"
+#include "placement/testing/transformer_graph.h"
 
 namespace weft {
 namespace {
 
 using ::testing::Contains;
 using ::testing::Pair;
-using Ints = std::vector<int64_t>;
-
-// Blocks of attention and feed-forward layers for 8 samples of 128 tokens of 8192 numbers, with the
-// three projections of attention in one product.
-class Transformer {
- public:
-  explicit Transformer(int blocks) {
-    const Shape shape{8, kTokens, kWidth};
-    ValueId x = graph_.AddInput("x", {ValueKind::kTensor, DType::kFloat32, shape});
-    for (int i = 0; i < blocks; ++i) x = Block(x, "block" + std::to_string(i));
-    builder_.set_name_prefix("");
-    graph_.AddOutput(Normalize(x, "last"));
-    EXPECT_TRUE(builder_.status().ok()) << builder_.status();
-  }
-  Graph& graph() { return graph_; }
-
- private:
-  static constexpr int64_t kTokens = 128;
-  static constexpr int64_t kWidth = 8192;
-  static constexpr int64_t kHeads = 64;
-
-  ValueId Op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    return builder_.Op(op, std::move(inputs), std::move(attributes));
-  }
-  ValueId Weight(const std::string& name, const Shape& shape) {
-    return graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape}, Tensor(), true);
-  }
-  ValueId Linear(ValueId x, const std::string& name, int64_t from, int64_t to) {
-    return Op("Add", {Op("MatMul", {x, Weight(name + ".weight", {from, to})}),
-                      Weight(name + ".bias", {to})});
-  }
-  ValueId Normalize(ValueId x, const std::string& name) {
-    return Op("LayerNormalization",
-              {x, Weight(name + ".scale", {kWidth}), Weight(name + ".shift", {kWidth})},
-              {{"axis", int64_t{-1}}});
-  }
-  ValueId SplitHeads(ValueId x, const Ints& order) {
-    const ValueId sizes = builder_.Ints({0, 0, kHeads, kWidth / kHeads});
-    return Op("Transpose", {Op("Reshape", {x, sizes})}, {{"perm", order}});
-  }
-  ValueId Attention(ValueId x, const std::string& name) {
-    const std::vector<ValueId> parts = builder_.Ops(
-        "", "Split",
-        {Linear(x, name + ".qkv", kWidth, 3 * kWidth), builder_.Ints({kWidth, kWidth, kWidth})},
-        {{"axis", int64_t{2}}}, {true, true, true});
-    if (parts.size() != 3) return kNoValue;
-    const ValueId scores =
-        Op("MatMul", {SplitHeads(parts[0], {0, 2, 1, 3}), SplitHeads(parts[1], {0, 2, 3, 1})});
-    const ValueId weights = Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-    const ValueId mixed =
-        Op("Transpose", {Op("MatMul", {weights, SplitHeads(parts[2], {0, 2, 1, 3})})},
-           {{"perm", Ints{0, 2, 1, 3}}});
-    return Linear(Op("Reshape", {mixed, builder_.Ints({0, 0, kWidth})}), name + ".out", kWidth,
-                  kWidth);
-  }
-  ValueId Block(ValueId x, const std::string& name) {
-    builder_.set_name_prefix(name + "/");
-    x = Op("Add", {x, Attention(Normalize(x, name + ".norm1"), name)});
-    const ValueId up = Linear(Normalize(x, name + ".norm2"), name + ".up", kWidth, 4 * kWidth);
-    return Op("Add", {x, Linear(Op("Tanh", {up}), name + ".down", 4 * kWidth, kWidth)});
-  }
-
-  Graph graph_;
-  GraphBuilder builder_{graph_};
-};
+using testing::TransformerGraph;
 
 // GPUs of one host, whose links are slower than their memory by far.
 CostModel Gpus(int count) {
@@ -122,8 +59,8 @@ std::map<CollectiveKind, int> Collectives(const Graph& graph, const TensorSplit&
 
 // Shoeybi et al. 2019: columns, then rows, in attention and in the feed-forward layer.
 TEST(TensorSplitTest, FindsTheSplitOfMegatron) {
-  Transformer model(1);
-  const TensorSplit split = Find(model.graph(), 2).value();
+  const Graph model = TransformerGraph(1);
+  const TensorSplit split = Find(model, 2).value();
   EXPECT_THAT(split.shardings, Contains(Pair("block0.qkv.weight", AxisSharding::Split(1, 3))));
   EXPECT_THAT(split.shardings, Contains(Pair("block0.out.weight", AxisSharding::Split(0))));
   EXPECT_THAT(split.shardings, Contains(Pair("block0.up.weight", AxisSharding::Split(1))));
@@ -131,29 +68,29 @@ TEST(TensorSplitTest, FindsTheSplitOfMegatron) {
 }
 
 TEST(TensorSplitTest, ABlockNeedsTwoAllReducesForwardAndNothingElse) {
-  Transformer model(3);
+  const Graph model = TransformerGraph(3);
   for (const int shards : {2, 4}) {
-    const TensorSplit split = Find(model.graph(), shards).value();
-    EXPECT_THAT(Collectives(model.graph(), split, shards),
+    const TensorSplit split = Find(model, shards).value();
+    EXPECT_THAT(Collectives(model, split, shards),
                 ::testing::ElementsAre(Pair(CollectiveKind::kAllReduce, 6)))
         << shards << " shards";
   }
 }
 
 TEST(TensorSplitTest, IsTheSameEachTimeAndWithAWiderBeam) {
-  Transformer model(2);
-  const TensorSplit split = Find(model.graph(), 2).value();
-  EXPECT_EQ(Find(model.graph(), 2)->shardings, split.shardings);
-  EXPECT_NEAR(Find(model.graph(), 2, 512)->seconds, split.seconds, 0.01 * split.seconds);
+  const Graph model = TransformerGraph(2);
+  const TensorSplit split = Find(model, 2).value();
+  EXPECT_EQ(Find(model, 2)->shardings, split.shardings);
+  EXPECT_NEAR(Find(model, 2, 512)->seconds, split.seconds, 0.01 * split.seconds);
 }
 
 TEST(TensorSplitTest, KeepsWhatIsGiven) {
-  Transformer model(1);
+  const Graph model = TransformerGraph(1);
   const CostModel cost = CostModel::OfSpec(ClusterSpec::Local(2, 1)).value();
   TensorSplitOptions options;
   options.workers = {0, 1};
   options.given = {{"*.up.weight", AxisSharding::Replicated()}};
-  const TensorSplit split = FindTensorSplit(model.graph(), cost, options).value();
+  const TensorSplit split = FindTensorSplit(model, cost, options).value();
   EXPECT_FALSE(split.shardings.contains("block0.up.weight"));
   EXPECT_TRUE(split.shardings.contains("block0.qkv.weight"));
 }
