@@ -15,6 +15,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "benchmark/benchmark.h"
+#include "coin/CbcModel.hpp"
+#include "coin/OsiClpSolverInterface.hpp"
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "nlohmann/json.hpp"
@@ -35,6 +37,22 @@ TEST(Libraries, Abseil) {
 }
 
 TEST(Libraries, Benchmark) { EXPECT_GT(benchmark::CPUInfo::Get().num_cpus, 0); }
+
+TEST(Libraries, Cbc) {
+  // The most of x with 2 x <= 5: two and a half, of whole numbers two.
+  OsiClpSolverInterface program;
+  program.messageHandler()->setLogLevel(0);
+  program.addCol(0, nullptr, nullptr, 0, 10, -1);
+  const int column = 0;
+  const double two = 2;
+  program.addRow(1, &column, &two, -10, 5);
+  program.setInteger(0);
+  CbcModel model(program);
+  model.setLogLevel(0);
+  model.branchAndBound();
+  ASSERT_TRUE(model.isProvenOptimal());
+  EXPECT_NEAR(model.bestSolution()[0], 2, 1e-6);
+}
 
 TEST(Libraries, Cli11) {
   CLI::App app;
