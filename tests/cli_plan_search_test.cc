@@ -101,7 +101,7 @@ TEST(PlanSearchCommand, MistakesAreUsageErrors) {
   EXPECT_THAT(both.err, HasSubstr("--explain says why a plan was found"));
   const CommandResult strategy = PlanMlp({"--local", "2", "--search", "guess"});
   EXPECT_EQ(strategy.exit_code, static_cast<int>(ExitCode::kUsage));
-  EXPECT_THAT(strategy.err, HasSubstr("there are dp, anneal, exhaustive"));
+  EXPECT_THAT(strategy.err, HasSubstr("there are dp, ilp, anneal, exhaustive"));
 }
 
 TEST(PlanSearchCommand, ThePictureIsOnePage) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "placement/graph_for_samples.h"
 #include "placement/search/coarse_model.h"
+#include "placement/search/tensor_program.h"
 #include "placement/search/tensor_split.h"
 #include "placement/simulation/plan_prediction.h"
 #include "placement/simulation/simulator.h"
@@ -89,10 +90,15 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
   split.workers = group;
   split.threads = threads_[group.front()];
   split.given = options_.given.tensor_shardings;
-  WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(sized, cost_, split));
+  split.uncounted = &graph_;
+  const auto find = [&] {
+    return options_.strategy == "ilp" ? SolveTensorSplit(sized, cost_, split)
+                                      : FindTensorSplit(sized, cost_, split);
+  };
+  WEFT_ASSIGN_OR_RETURN(TensorSplit best, find());
   if (best.shardings.empty()) {
     split.seconds_per_byte = kSecondsPerKeptByte;
-    WEFT_ASSIGN_OR_RETURN(best, FindTensorSplit(sized, cost_, split));
+    WEFT_ASSIGN_OR_RETURN(best, find());
   }
   // Other values lie as they are wished to.
   for (const auto& [name, sharding] : split.given) {

@@ -31,7 +31,7 @@ struct Bounded {
   }
 };
 
-// The best-first walk of "dp".
+// The best-first walk of "dp" and "ilp".
 class BoundedWalk {
  public:
   BoundedWalk(const PlanSpace& space, PlanEvaluator& evaluator)
@@ -229,10 +229,11 @@ class AnnealingSearch final : public SearchStrategy {
 
 }  // namespace
 
-std::vector<std::string> SearchStrategyNames() { return {"dp", "anneal", "exhaustive"}; }
+std::vector<std::string> SearchStrategyNames() { return {"dp", "ilp", "anneal", "exhaustive"}; }
 
 absl::StatusOr<std::unique_ptr<SearchStrategy>> NewSearchStrategy(const std::string& name) {
-  if (name == "dp") return std::make_unique<BoundedSearch>();
+  // They differ in what the evaluator does.
+  if (name == "dp" || name == "ilp") return std::make_unique<BoundedSearch>();
   if (name == "anneal") return std::make_unique<AnnealingSearch>();
   if (name == "exhaustive") return std::make_unique<ExhaustiveSearch>();
   return absl::InvalidArgumentError(absl::StrCat("there is no search '", name, "'; there are ",

@@ -1,5 +1,6 @@
 // How long the search for a plan takes, what memory, and which plan it finds: transformers on
 // clusters of A100s by published figures: `bazel run //tools/bench:plan_search [-- CASE...]`.
+// `--search=ilp` or another strategy instead of dp.
 // Times are the process's own (of the CPU) and by the clock: only the first hold on a busy machine.
 // The peak of the memory is that of the process: of the largest case so far.
 #include "placement/search/plan_search.h"
@@ -50,6 +51,7 @@ std::vector<SearchCase> Cases() {
       {"small-processors", small, {8, 1, "ethernet-10g", DeviceKind::kCpu}, 64, true},
       {"small-wide", {4, 4096, 32, 512, false}, {8, 1, "ethernet-10g"}, 64},
       {"small-tight", {4, 4096, 32, 512, false}, {8, 8, "ethernet-10g", DeviceKind::kCuda, 4}, 64},
+      {"gpt2", {12, 768, 12, 1024, false}, {8, 4, "ethernet-10g"}, 64},
       {"deep", {96, 2048, 16, 1024, false}, {64}, 512},
       {"gpt3", {96, 12288, 96, 2048, false}, {1024}, 1536},
   };
@@ -108,12 +110,13 @@ absl::StatusOr<Graph> TrainingGraphOf(const GptBlocks& shape) {
   return BuildTrainingGraph(model, spec);
 }
 
-absl::Status Measure(const SearchCase& one) {
+absl::Status Measure(const SearchCase& one, const std::string& strategy) {
   WEFT_ASSIGN_OR_RETURN(const Graph graph, TrainingGraphOf(one.shape));
   const ClusterSpec cluster = ClusterOf(one.machines);
   WEFT_ASSIGN_OR_RETURN(const CostModel cost, CostModel::OfSpec(cluster));
   SearchOptions options;
   options.global_batch = one.batch;
+  options.strategy = strategy;
   options.may_leave_out = one.may_leave_out;
   for (int worker = 0; worker < one.machines.workers; ++worker) {
     const int64_t given = one.machines.memory_gibibytes << 30;
@@ -136,11 +139,17 @@ absl::Status Measure(const SearchCase& one) {
   return absl::OkStatus();
 }
 
-absl::Status MeasureNamed(const std::vector<std::string_view>& names) {
+absl::Status MeasureNamed(std::vector<std::string_view> names) {
+  constexpr std::string_view kSearch = "--search=";
+  std::string strategy = "dp";
+  if (!names.empty() && names.front().substr(0, kSearch.size()) == kSearch) {
+    strategy = names.front().substr(kSearch.size());
+    names.erase(names.begin());
+  }
   for (const SearchCase& one : Cases()) {
     const bool wanted =
         names.empty() || std::find(names.begin(), names.end(), one.name) != names.end();
-    if (wanted) WEFT_RETURN_IF_ERROR(Measure(one));
+    if (wanted) WEFT_RETURN_IF_ERROR(Measure(one, strategy));
   }
   return absl::OkStatus();
 }
