@@ -34,6 +34,18 @@ TEST(PlanSearchCommand, WithoutAWordIsAsAuto) {
   EXPECT_EQ(PlanMlp({"--local", "2", "--output", "json"}).out, said.out);
 }
 
+// The solver of integer programs writes to standard output unless it is told not to.
+TEST(PlanSearchCommand, AnIntegerProgramIsSolvedInSilenceAndTheSameEachTime) {
+  const std::vector<std::string> flags = {"--local",  "4",   "--parallel", "all",
+                                          "--search", "ilp", "--output",   "json"};
+  const CommandResult plan = PlanMlp(flags);
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const auto parsed = nlohmann::json::parse(plan.out, nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded()) << plan.out;
+  EXPECT_EQ(parsed["ranks"].size(), 4u);
+  EXPECT_EQ(PlanMlp(flags).out, plan.out);
+}
+
 TEST(PlanSearchCommand, MayLeaveWorkersOutUnlessAllAreAskedFor) {
   const std::string path = TestPath("plan.yaml");
   const std::vector<std::string> flags = {
