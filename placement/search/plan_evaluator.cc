@@ -156,6 +156,7 @@ PlanEvaluator::GraphSeconds PlanEvaluator::SecondsOf(const PlanningGraph& graph,
     for (const PlanningUnit& unit : graph.units) {
       seconds.forward += unit.forward[device];
       seconds.once += unit.backward[device] + unit.weight_gradient[device];
+      seconds.accumulation += unit.accumulation[device];
     }
     seconds.once += seconds.forward;
     if (device > 0 && seconds.once >= fastest.once) continue;
@@ -182,7 +183,7 @@ absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
   const int segments = choice.recompute_segments;
   // The last segment may not run again; while a pipeline fills nothing does.
   const double again = segments > 0 ? seconds.forward * (segments - 1) / segments : 0;
-  const double busy = own * (seconds.once + again) / places;
+  const double busy = (own * (seconds.once + again) + (own - 1) * seconds.accumulation) / places;
   const double idle = LeastIdle(choice) * seconds.once / places;
   return std::max(LowerBound(choice), cost_.corrections().step * (busy + idle));
 }

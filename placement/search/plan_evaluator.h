@@ -92,7 +92,8 @@ class PlanEvaluator {
   // One micro-batch on one rank that runs all units, on the fastest device.
   struct GraphSeconds {
     double once = 0;
-    double forward = 0;  // of these, what recomputation runs again
+    double forward = 0;       // of these, what recomputation runs again
+    double accumulation = 0;  // but for the first micro-batch
   };
   GraphSeconds SecondsOf(const PlanningGraph& graph, const PlanChoice& choice);
   void SumMemory(const StageFigures& figures, EvaluatedChoice& result) const;

@@ -28,6 +28,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kMostRejected = 12;
+constexpr int kVariantsOfTheBest = 3;
 
 PlanCandidate CandidateOf(const EvaluatedChoice& evaluated) {
   PlanCandidate candidate;
@@ -139,6 +140,8 @@ class Searcher {
   absl::Status Play(PlayedPlan& played, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
   absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
+  bool Try(size_t index, std::vector<PlayedPlan>& played);
+  void TryVariants(std::vector<PlayedPlan>& played);
   absl::Status TakeFastest(std::vector<PlayedPlan>& played);
   absl::Status Choose();
   absl::StatusOr<SearchResult> Result();
@@ -254,6 +257,43 @@ absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
   return absl::OkStatus();
 }
 
+// Plays it where it is small enough, and adds it where it fits. False where it is not possible.
+bool Searcher::Try(size_t index, std::vector<PlayedPlan>& played) {
+  PlanCandidate& candidate = candidates_[index];
+  absl::StatusOr<Plan> plan = PlanOf(index);
+  absl::Status possible = plan.status();
+  const bool play = plan.ok() && plans_->IsPlayed(plan->mesh);
+  PlayedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
+  if (play) possible = Play(one, candidate);
+  if (!possible.ok()) {
+    candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
+    candidate.fits = false;
+    return false;
+  }
+  if (candidate.fits) played.push_back(std::move(one));
+  return true;
+}
+
+// Of the mesh that is the fastest, the next best by coarse figures are played too: in a pipeline
+// they cannot tell schedules and numbers of micro-batches apart by a few percent.
+void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
+  const auto fastest =
+      std::min_element(played.begin(), played.end(), [&](const PlayedPlan& a, const PlayedPlan& b) {
+        return candidates_[a.candidate].step_seconds < candidates_[b.candidate].step_seconds;
+      });
+  if (fastest == played.end() || !candidates_[fastest->candidate].exact) return;
+  const PlanChoice best = candidates_[fastest->candidate].choice;
+  if (best.mesh.pipeline == 1) return;
+  int tried = 0;
+  for (size_t i = 0; i < candidates_.size() && tried < kVariantsOfTheBest; ++i) {
+    const PlanCandidate& candidate = candidates_[i];
+    if (!candidate.fits) break;
+    const PlanChoice& choice = candidate.choice;
+    if (candidate.exact || choice.mesh != best.mesh || choice.workers != best.workers) continue;
+    if (Try(i, played)) ++tried;
+  }
+}
+
 // The best few of different meshes are played exactly. A plan that turns out not to be possible
 // makes room for the next.
 absl::Status Searcher::Choose() {
@@ -266,22 +306,19 @@ absl::Status Searcher::Choose() {
     const PlanChoice& choice = candidate.choice;
     const std::tuple variant(choice.mesh.ToString(), choice.workers.size(), choice.zero > 0);
     if (!seen.insert(variant).second) continue;
-    absl::StatusOr<Plan> plan = PlanOf(i);
-    absl::Status possible = plan.status();
-    const bool play = plan.ok() && plans_->IsPlayed(plan->mesh);
-    PlayedPlan one = {i, plan.ok() ? *std::move(plan) : Plan(), {}};
-    if (play) possible = Play(one, candidate);
-    if (!possible.ok()) {
+    if (!Try(i, played)) {
       seen.erase(variant);
-      candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
-      candidate.fits = false;
       continue;
     }
     ++tried;
-    if (candidate.fits) played.push_back(std::move(one));
-    if (tried >= options_.exact_plans || !play) WEFT_RETURN_IF_ERROR(TakeFastest(played));
+    if (tried < options_.exact_plans && candidate.exact) continue;
+    TryVariants(played);
+    WEFT_RETURN_IF_ERROR(TakeFastest(played));
   }
-  if (!chosen_.has_value()) WEFT_RETURN_IF_ERROR(TakeFastest(played));
+  if (!chosen_.has_value()) {
+    TryVariants(played);
+    WEFT_RETURN_IF_ERROR(TakeFastest(played));
+  }
   return absl::OkStatus();
 }
 
@@ -298,19 +335,28 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   prediction.bubble_fraction =
       result.chosen.bubble_seconds / std::max(1e-12, result.chosen.step_seconds);
   const PlanCandidate coarse = CandidateOf(evaluated_[*chosen_]);
-  std::set<std::pair<std::string, size_t>> meshes;
+  using MeshOnWorkers = std::pair<std::string, size_t>;
+  const auto mesh_of = [](const PlanCandidate& one) {
+    return MeshOnWorkers(one.choice.mesh.ToString(), one.choice.workers.size());
+  };
+  std::set<MeshOnWorkers> played;
+  for (const PlanCandidate& one : candidates_) {
+    if (one.exact && one.fits) played.insert(mesh_of(one));
+  }
+  // Coarse figures are not put beside exact ones of the same mesh.
+  std::set<MeshOnWorkers> meshes;
   std::vector<PlanCandidate> others;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (i != *chosen_) others.push_back(candidates_[i]);
+    const bool is_known = candidates_[i].exact || !played.contains(mesh_of(candidates_[i]));
+    if (i != *chosen_ && is_known) others.push_back(candidates_[i]);
   }
   std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) {
     if (a.fits != b.fits) return a.fits;
     return a.fits && a.step_seconds < b.step_seconds;
   });
-  meshes.insert({result.chosen.choice.mesh.ToString(), result.chosen.choice.workers.size()});
+  meshes.insert(mesh_of(result.chosen));
   for (PlanCandidate& other : others) {
-    const bool is_new =
-        meshes.insert({other.choice.mesh.ToString(), other.choice.workers.size()}).second;
+    const bool is_new = meshes.insert(mesh_of(other)).second;
     if (!is_new || result.rejected.size() >= kMostRejected) continue;
     if (other.reason.empty()) {
       const PlanCandidate& chosen = other.exact ? result.chosen : coarse;

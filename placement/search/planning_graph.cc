@@ -45,8 +45,8 @@ class PlanningGraphMaker {
     }
     result_.units.resize(layout.size());
     for (PlanningUnit& unit : result_.units) {
-      for (std::vector<double>* seconds :
-           {&unit.forward, &unit.backward, &unit.weight_gradient, &unit.update}) {
+      for (std::vector<double>* seconds : {&unit.forward, &unit.backward, &unit.weight_gradient,
+                                           &unit.accumulation, &unit.update}) {
         seconds->assign(devices_.size(), 0);
       }
     }
@@ -85,6 +85,7 @@ class PlanningGraphMaker {
   absl::Status AddNode(const Node& node);
   double FusedSeconds(const NodeView& view, const FusedNode& fused, int worker) const;
   absl::StatusOr<const std::vector<double>*> SecondsOf(const Node& node);
+  void AddAccumulation(ValueId term);
   void AddConversions(const Node& node);
   void AddCollective(const Node& node, ValueId value, const AxisSharding& from,
                      const AxisSharding& to);
@@ -293,7 +294,10 @@ absl::StatusOr<const std::vector<double>*> PlanningGraphMaker::SecondsOf(const N
 
 absl::Status PlanningGraphMaker::AddNode(const Node& node) {
   if (options_.shards > 1) AddConversions(node);
-  if (IsBoundary(node)) return absl::OkStatus();
+  if (IsBoundary(node)) {
+    for (const ValueId term : node.inputs) AddAccumulation(term);
+    return absl::OkStatus();
+  }
   WEFT_ASSIGN_OR_RETURN(const std::vector<double>* const seconds, SecondsOf(node));
   PlanningUnit& unit = Unit(node.id);
   const bool is_once = !fused_.empty() && fused_[node.id.value].is_once;
@@ -312,6 +316,23 @@ absl::Status PlanningGraphMaker::AddNode(const Node& node) {
   }
   unit.transient_bytes = std::max(unit.transient_bytes, transient);
   return absl::OkStatus();
+}
+
+// Fused kernels add where they multiply.
+void PlanningGraphMaker::AddAccumulation(ValueId term) {
+  if (!term.valid() || options_.fused_kernels) return;
+  const NodeId producer = ProducerOf(term);
+  if (!producer.valid()) return;
+  const DType dtype = graph_.value(term).type.dtype;
+  const auto bytes = static_cast<double>(LocalBytes(term));
+  const Cost sum{bytes / static_cast<double>(std::max<int64_t>(1, DTypeBytes(dtype, 1))),
+                 3 * bytes};
+  std::vector<double>& seconds = Unit(producer).accumulation;
+  for (size_t device = 0; device < devices_.size(); ++device) {
+    const int worker = devices_[device];
+    if (worker < 0) continue;
+    seconds[device] += cost_.node_seconds(worker) + cost_.WorkSeconds(sum, dtype, worker, 1);
+  }
 }
 
 void PlanningGraphMaker::AddConversions(const Node& node) {

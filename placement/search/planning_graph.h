@@ -31,6 +31,7 @@ struct PlanningUnit {
   std::vector<double> forward;
   std::vector<double> backward;         // what earlier units wait for
   std::vector<double> weight_gradient;  // the rest of the backward pass
+  std::vector<double> accumulation;     // adding its sums to those of the micro-batches before
   std::vector<double> update;           // once per step
   // Over the tensor axis: how many of each.
   std::map<CollectiveUse, int> forward_collectives;

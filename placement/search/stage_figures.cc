@@ -23,6 +23,9 @@ StageFigures::StageFigures(const PlanningGraph& graph, const PlanChoice& choice,
       zero_(choice.zero),
       replicas_(choice.mesh.data) {
   const size_t devices = graph.units.front().forward.size();
+  // The first micro-batch has nothing to add to.
+  const double own = std::max(1, choice.MostMicroBatches());
+  const double added = (own - 1) / own;
   for (size_t device = 0; device < devices; ++device) {
     const auto sum = [&](std::vector<double> PlanningUnit::*seconds) {
       return PrefixSums<double>(graph,
@@ -30,7 +33,10 @@ StageFigures::StageFigures(const PlanningGraph& graph, const PlanChoice& choice,
     };
     forward_.push_back(sum(&PlanningUnit::forward));
     backward_.push_back(sum(&PlanningUnit::backward));
-    weight_gradient_.push_back(sum(&PlanningUnit::weight_gradient));
+    weight_gradient_.push_back(PrefixSums<double>(graph, [&](const PlanningUnit& unit) {
+      const double more = unit.accumulation.empty() ? 0 : unit.accumulation[device];
+      return unit.weight_gradient[device] + added * more;
+    }));
     update_.push_back(sum(&PlanningUnit::update));
   }
   std::vector<int> group;
