@@ -16,6 +16,11 @@ constexpr int64_t kLeastNamed = int64_t{64} << 10;
 
 }  // namespace
 
+int64_t ConnectionBytes(int64_t early_bytes, int64_t limit) {
+  const int64_t ahead = std::min(limit, early_bytes);
+  return kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
+}
+
 std::string DescribeMemory(const MemoryCertificate& certificate) {
   std::vector<std::pair<const char*, int64_t>> parts = {
       {"variables", certificate.variable_bytes},    {"arena", certificate.arena_bytes},

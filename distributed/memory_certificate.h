@@ -61,6 +61,10 @@ inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
 inline constexpr int64_t kConnectionBytes = int64_t{3} << 20;
 inline constexpr int64_t kWindowBytes = int64_t{16} << 20;
 
+// A bound of what a connection to a peer takes: `early_bytes` may come from it before the step asks
+// for them (executor/early_messages.h), of which the inbox takes `limit` at most.
+int64_t ConnectionBytes(int64_t early_bytes, int64_t limit);
+
 // What a worker said it needs, and may have.
 struct WorkerMemory {
   std::string worker;  // "worker:1"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "executor/early_messages.h"
 #include "executor/instruction.h"
 #include "executor/wait_note.h"
 #include "platform/checksum.h"
@@ -321,31 +322,9 @@ std::vector<StreamTraffic> TransportCommunicator::traffic() const {
 }
 
 int64_t TransportCommunicator::early_collective_bytes(RankId peer) const {
-  int64_t most[2] = {0, 0};  // by thread
-  int64_t unanswered = 0;    // of collectives in which this rank only receives
-  for (const auto& collective : collectives_) {
-    const CollectiveSpec& spec = collective->spec;
-    int64_t sum = 0;
-    int64_t longest = 0;
-    int64_t ahead = static_cast<int64_t>(spec.group.size()) - 1;
-    int64_t run = 0;  // receives without a send between them
-    bool answers = false;
-    for (const CollectiveStep& step : spec.schedule.steps) {
-      if (step.kind == CollectiveStep::Kind::kSend) {
-        run = 0;
-        answers = true;
-      }
-      if (step.kind != CollectiveStep::Kind::kReceive || spec.group[step.peer] != peer) continue;
-      const int64_t bytes = DTypeBytes(spec.dtype, step.target.count);
-      sum += bytes;
-      longest = std::max(longest, bytes);
-      ahead = std::max(ahead, ++run);
-    }
-    if (!answers) unanswered += sum;
-    int64_t& of_thread = most[spec.beside_compute ? 1 : 0];
-    if (answers) of_thread = std::max(of_thread, longest * ahead);
-  }
-  return most[0] + most[1] + unanswered;
+  std::vector<const CollectiveSpec*> specs;
+  for (const auto& collective : collectives_) specs.push_back(&collective->spec);
+  return EarlyCollectiveBytes(specs, peer);
 }
 
 void TransportCommunicator::Abort(const absl::Status& reason) { transport_.Abort(reason); }

@@ -42,9 +42,6 @@ class TransportCommunicator final : public Communicator {
   absl::Status Receive(ChannelHandle channel, MessageKey key, void* data) override;
   absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
                              void* const* buffers) override;
-  // Each receive is posted before the send that allows a peer to send the message after. So a peer
-  // is ahead by a message of each other member, or by as many as it may send in a row, for each of
-  // the two threads; and by all that it needs no answer to.
   int64_t early_collective_bytes(RankId peer) const override;
   void Abort(const absl::Status& reason) override;
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "distributed/transport_communicator.h"
 #include "executor/arena.h"
+#include "executor/early_messages.h"
 #include "executor/step_program.h"
 #include "executor/variable_store.h"
 #include "ops/custom/loaded_libraries.h"
@@ -250,18 +251,11 @@ absl::StatusOr<MemoryCertificate> Worker::Impl::AddProgram(const std::string& na
 }
 
 int64_t Worker::Impl::TransportBytes(const Program& added) const {
-  // By peer; a step's messages at most, since the next step's wait for its end. Programs share the
-  // streams.
-  std::map<RankId, int64_t> early;
+  std::map<RankId, int64_t> early;  // by peer; programs share the streams
   const auto add = [&](const Partition& partition) {
-    std::map<RankId, int64_t> bytes;
-    for (const Channel& channel : partition.channels) {
-      if (channel.to != membership_.rank) continue;
-      const auto messages = static_cast<int64_t>(
-          channel.per_micro_batch ? partition.micro_batches.size() : size_t{1});
-      bytes[channel.from] += messages * DTypeBytes(channel.dtype, channel.shape.num_elements());
+    for (const auto& [peer, sum] : EarlyChannelBytes(partition)) {
+      early[peer] = std::max(early[peer], sum);
     }
-    for (const auto& [peer, sum] : bytes) early[peer] = std::max(early[peer], sum);
   };
   add(*added.partition);
   for (const auto& [name, program] : programs_) add(*program.partition);
@@ -271,9 +265,7 @@ int64_t Worker::Impl::TransportBytes(const Program& added) const {
   for (size_t i = 0; i < membership_.addresses.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     if (peer == membership_.rank) continue;
-    const int64_t ahead =
-        std::min(limit, early[peer] + communicator_->early_collective_bytes(peer));
-    bytes += kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
+    bytes += ConnectionBytes(early[peer] + communicator_->early_collective_bytes(peer), limit);
   }
   return bytes;
 }

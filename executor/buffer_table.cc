@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -49,7 +50,7 @@ void BufferTable::Merge(BufferIndex view, BufferIndex base) {
   }
 }
 
-absl::StatusOr<MemoryPlan> BufferTable::PlanArena() {
+absl::StatusOr<MemoryPlan> BufferTable::PlanArena(int64_t most_bytes) {
   std::vector<BufferLifetime> lifetimes;
   std::vector<BufferIndex> planned;
   for (BufferIndex i = 0; i < size(); ++i) {
@@ -59,6 +60,11 @@ absl::StatusOr<MemoryPlan> BufferTable::PlanArena() {
     lifetimes.push_back(
         {record.bytes, std::max(record.first, 0), std::max(record.last, 0), record.group});
     planned.push_back(i);
+  }
+  WEFT_ASSIGN_OR_RETURN(const int64_t least, LeastArenaBytes(lifetimes));
+  if (least > most_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a step has ", least, " bytes at one time; there may be ", most_bytes, " of them"));
   }
   WEFT_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(lifetimes));
   for (size_t i = 0; i < planned.size(); ++i) records_[planned[i]].offset = plan.offsets[i];

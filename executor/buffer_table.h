@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,7 +43,8 @@ class BufferTable {
   int size() const { return static_cast<int>(records_.size()); }
 
   // Plans the arena; afterwards AddressIn says where a buffer is when the arena begins at `arena`.
-  absl::StatusOr<MemoryPlan> PlanArena();
+  // ResourceExhausted, in next to no time, where more than `most_bytes` are alive at once.
+  absl::StatusOr<MemoryPlan> PlanArena(int64_t most_bytes = std::numeric_limits<int64_t>::max());
   void* AddressIn(BufferIndex buffer, void* arena) const;
 
  private:

@@ -1,9 +1,13 @@
 #include "executor/planned_memory.h"
 
+#include <limits>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "executor/early_messages.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
 
@@ -21,7 +25,8 @@ class UnconnectedCommunicator final : public Communicator {
   explicit UnconnectedCommunicator(RankId rank) : rank_(rank) {}
   RankId rank() const override { return rank_; }
   absl::StatusOr<ChannelHandle> OpenChannel(const Channel&) override { return opened_++; }
-  absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec&) override {
+  absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec& spec) override {
+    collectives_.push_back(spec);
     return opened_++;
   }
   absl::Status Send(ChannelHandle, MessageKey, const void*) override { return NeverRun("send"); }
@@ -30,11 +35,27 @@ class UnconnectedCommunicator final : public Communicator {
   absl::Status RunCollective(CollectiveHandle, MessageKey, void* const*) override {
     return NeverRun("collective");
   }
+  int64_t early_collective_bytes(RankId peer) const override {
+    std::vector<const CollectiveSpec*> specs;
+    for (const CollectiveSpec& spec : collectives_) specs.push_back(&spec);
+    return EarlyCollectiveBytes(specs, peer);
+  }
   void Abort(const absl::Status&) override {}
+
+  // The other members of all collectives.
+  std::set<RankId> peers() const {
+    std::set<RankId> peers;
+    for (const CollectiveSpec& spec : collectives_) {
+      peers.insert(spec.group.begin(), spec.group.end());
+    }
+    peers.erase(rank_);
+    return peers;
+  }
 
  private:
   const RankId rank_;
   int opened_ = 0;
+  std::vector<CollectiveSpec> collectives_;
 };
 
 class NoInput final : public InputSource {
@@ -47,8 +68,19 @@ class NoInput final : public InputSource {
 }  // namespace
 
 absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Device& device) {
+  WEFT_ASSIGN_OR_RETURN(const PlannedProgram program,
+                        PlanProgram(partition, device, std::numeric_limits<int64_t>::max()));
+  return program.memory;
+}
+
+absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& device,
+                                           int64_t most_bytes) {
   VariableStore variables(device);
   WEFT_RETURN_IF_ERROR(variables.Add(partition.variables));
+  if (variables.bytes() > most_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the variables take ", variables.bytes(),
+                                                     " bytes; there may be ", most_bytes));
+  }
   UnconnectedCommunicator communicator(partition.rank);
   NoInput input;
   ExecutorEnvironment environment;
@@ -57,9 +89,14 @@ absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Devi
   environment.communicator = &communicator;
   environment.input = &input;
   environment.clock = &RealClock();
+  environment.most_arena_bytes = most_bytes - variables.bytes();
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StepProgram> program,
                         CompileStep(partition, environment));
-  return program->memory();
+  PlannedProgram planned = {program->memory(), EarlyChannelBytes(partition)};
+  for (const RankId peer : communicator.peers()) {
+    planned.early_bytes[peer] += communicator.early_collective_bytes(peer);
+  }
+  return planned;
 }
 
 }  // namespace weft

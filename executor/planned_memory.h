@@ -2,6 +2,9 @@
 #ifndef WEFT_EXECUTOR_PLANNED_MEMORY_H_
 #define WEFT_EXECUTOR_PLANNED_MEMORY_H_
 
+#include <cstdint>
+#include <map>
+
 #include "absl/status/statusor.h"
 #include "executor/step_program.h"
 #include "graph/partition.h"
@@ -13,6 +16,18 @@ namespace weft {
 // allocates no more than its constants: the memory is that of the rank's own compile, exactly.
 // Errors are those of CompileStep.
 absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Device& device);
+
+struct PlannedProgram {
+  ProgramMemory memory;
+  // By the rank that sends: most bytes that may come before the step asks for them.
+  std::map<RankId, int64_t> early_bytes;
+};
+
+// The same, with what peers may send ahead. ResourceExhausted, without the long time that laying
+// out the arena of many micro-batches takes, where the variables and what is alive at one time are
+// more than `most_bytes` already.
+absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& device,
+                                           int64_t most_bytes);
 
 }  // namespace weft
 

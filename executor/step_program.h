@@ -7,6 +7,7 @@
 #ifndef WEFT_EXECUTOR_STEP_PROGRAM_H_
 #define WEFT_EXECUTOR_STEP_PROGRAM_H_
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ struct ExecutorEnvironment {
   Arena* arena = nullptr;                   // null = the program has one of its own
   // Runs bodies of If, Loop and the like; null = the program makes one.
   BodyRunner* bodies = nullptr;
+  // CompileStep is ResourceExhausted, before it lays out an arena, where more is alive at one time.
+  int64_t most_arena_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // What one rank's compile found a program to need, in bytes, each exact. Nothing of it but the

@@ -1,6 +1,7 @@
 #include "training/job_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -8,21 +9,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "distributed/memory_certificate.h"
+#include "executor/checkpoint_writer.h"
 #include "executor/planned_memory.h"
+#include "graph/schedule/channel_credits.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
 #include "placement/search/alternatives.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "training/data_set.h"
 
 namespace weft {
 namespace {
 
-// A worker process with its libraries takes more than the first, and with a few connections less
+// A worker process with its libraries takes more than the first, and with what it compiles less
 // than the second (measured: distributed/memory_certificate.h has the parts).
 constexpr int64_t kLeastProcessBytes = int64_t{16} << 20;
-constexpr int64_t kUsualProcessBytes = int64_t{80} << 20;
+constexpr int64_t kUsualProcessBytes = int64_t{64} << 20;
 
 // By worker: what it was given, or its part of what its host has.
 std::vector<int64_t> MemoryLimits(const JobSpec& spec, const CostModel& costs) {
@@ -64,15 +70,63 @@ int64_t PlannedBytes(const ProgramMemory& memory) {
          memory.staging_bytes;
 }
 
-absl::StatusOr<std::vector<int64_t>> ExactMemory(const Graph& graph, const Plan& plan,
-                                                 int64_t global_batch) {
+// What each rank has beside its programs and its process, as its certificate counts it.
+class Surroundings {
+ public:
+  Surroundings(const PreparedJob& job, const JobSpec& spec)
+      : data_bytes_(NewDataSetSource(job.data)->most_bytes()), checkpoints_(spec.checkpoints) {}
+
+  // Data set and the copy that checkpoints are written from.
+  int64_t FixedBytes(const Partition& partition) const {
+    return data_bytes_ + (checkpoints_ ? SavedBytes(partition) : 0);
+  }
+  static int64_t TransportBytes(const std::map<RankId, int64_t>& early_bytes, RankId own,
+                                int ranks) {
+    int64_t bytes = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto early = early_bytes.find(RankId(rank));
+      if (RankId(rank) == own) continue;
+      bytes += ConnectionBytes(early == early_bytes.end() ? 0 : early->second,
+                               static_cast<int64_t>(kInbox.bytes));
+    }
+    return bytes;
+  }
+
+ private:
+  static int64_t SavedBytes(const Partition& partition) {
+    const std::vector<std::string> names = CheckpointedVariables(partition);
+    const std::set<std::string> saved(names.begin(), names.end());
+    int64_t bytes = 0;
+    for (const VariableShard& shard : partition.variables) {
+      if (saved.contains(shard.name)) {
+        bytes += DTypeBytes(shard.dtype, shard.local_shape.num_elements());
+      }
+    }
+    return bytes;
+  }
+
+  const int64_t data_bytes_;
+  const bool checkpoints_;
+};
+
+// By rank, all but the process. ResourceExhausted where a rank's limit does not leave
+// `process_bytes`.
+absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
+                                                  const SearchOptions& options,
+                                                  const Surroundings& surroundings) {
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<Partition> partitions,
-      PartitionStep(graph, plan, {/*training=*/true, global_batch}, CpuNodeEvaluator()));
+      PartitionStep(graph, plan, {/*training=*/true, options.global_batch}, CpuNodeEvaluator()));
   std::vector<int64_t> bytes;
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const ProgramMemory memory, PlanProgramMemory(partition, CpuDevice()));
-    bytes.push_back(PlannedBytes(memory));
+    const int64_t limit = options.memory_limits[plan.workers[partition.rank.value]];
+    const int64_t fixed = surroundings.FixedBytes(partition);
+    const int64_t most = limit == 0 ? std::numeric_limits<int64_t>::max()
+                                    : std::max<int64_t>(0, limit - options.process_bytes - fixed);
+    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, CpuDevice(), most));
+    bytes.push_back(PlannedBytes(program.memory) + fixed +
+                    Surroundings::TransportBytes(program.early_bytes, partition.rank,
+                                                 static_cast<int>(partitions.size())));
   }
   return bytes;
 }
@@ -82,8 +136,9 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
   SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
   options.process_bytes = kUsualProcessBytes;
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
+  const Surroundings surroundings(job, spec);
   const MemoryOfPlanFn memory_of = [&](const Plan& plan) {
-    return ExactMemory(job.graph, plan, batch);
+    return MemoryOfPlan(job.graph, plan, options, surroundings);
   };
   const std::vector<Alternative> found = FindAlternatives(job.graph, spec.cluster, costs, job.plan,
                                                           options, memory_of, CpuNodeEvaluator());
@@ -123,21 +178,27 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
 
 absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
   const std::vector<int64_t> limits = MemoryLimits(spec, costs);
+  const Surroundings surroundings(job, spec);
   for (const JobProgram& program : job.programs) {
     for (const Partition& partition : program.partitions) {
       const int worker = job.plan.workers[partition.rank.value];
       const int64_t limit = limits[worker];
       if (limit == 0) continue;
-      const auto memory = PlanProgramMemory(partition, CpuDevice());
+      const auto planned = PlanProgram(partition, CpuDevice(), std::numeric_limits<int64_t>::max());
       // What this machine has no kernel for, the worker says.
-      if (!memory.ok()) continue;
-      const int64_t need = PlannedBytes(*memory) + kLeastProcessBytes;
+      if (!planned.ok()) continue;
+      const ProgramMemory& memory = planned->memory;
+      const int64_t besides =
+          surroundings.FixedBytes(partition) +
+          Surroundings::TransportBytes(planned->early_bytes, partition.rank, job.plan.mesh.size());
+      const int64_t need = PlannedBytes(memory) + besides + kLeastProcessBytes;
       if (need <= limit) continue;
       return absl::ResourceExhaustedError(absl::StrCat(
           spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
           " of memory and needs at least ", ByteQuantity(need), ": variables ",
-          ByteQuantity(memory->variable_bytes), ", what a step makes ",
-          ByteQuantity(memory->arena_bytes), ", its process ", ByteQuantity(kLeastProcessBytes),
+          ByteQuantity(memory.variable_bytes), ", what a step makes ",
+          ByteQuantity(memory.arena_bytes), ", its process ", ByteQuantity(kLeastProcessBytes),
+          ", its data, checkpoints and messages that come early ", ByteQuantity(besides),
           "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
     }
   }

@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMostAlternatives = 3;
 // Partitioning takes a while: so many tries in all.
 constexpr int kMostTries = 40;
+// Of a replica. Compiling takes time by the square of them, for this check and in the job.
+constexpr int64_t kMostMicroBatches = 32;
 
 class AlternativeFinder {
  public:
@@ -66,8 +68,8 @@ class AlternativeFinder {
   Choices Cutting(const PlanChoice& base) const {
     Choices choices;
     if (options_.fixed_micro_batches) return choices;
-    for (int64_t count = int64_t{2} * base.micro_batches; count <= options_.global_batch;
-         count *= 2) {
+    const int64_t most = std::min(options_.global_batch, kMostMicroBatches * base.mesh.data);
+    for (int64_t count = int64_t{2} * base.micro_batches; count <= most; count *= 2) {
       choices.push_back(base);
       choices.back().micro_batches = static_cast<int>(count);
     }
@@ -118,6 +120,9 @@ class AlternativeFinder {
 
   bool Try(const std::string& what, const PlanChoice& choice) {
     if (found_.size() >= kMostAlternatives) return true;
+    for (const Alternative& known : found_) {
+      if (known.what == what) return true;
+    }
     const std::string flags = ParallelText(choice);
     if (!seen_.insert(flags).second) return false;
     const std::optional<int64_t> bytes = Fits(choice);
@@ -130,6 +135,14 @@ class AlternativeFinder {
     for (const PlanChoice& choice : choices) {
       if (Try(what, choice)) return;
     }
+  }
+
+  // The search knows memory by coarse figures: what was a little too much, fits so.
+  static Choices WithRecomputation(const PlanChoice& choice) {
+    Choices choices = {choice};
+    if (choice.recompute_segments > 0 || choice.schedule == "zero_bubble") return choices;
+    for (PlanChoice& again : Recomputing(choice)) choices.push_back(std::move(again));
+    return choices;
   }
 
   // What a search takes, and of what it does not the fastest that fit.
@@ -147,7 +160,8 @@ class AlternativeFinder {
     for (PlanChoice& choice : choices) {
       // Flags name all workers in their order.
       if (static_cast<int>(choice.workers.size()) != cost_.num_workers()) continue;
-      Try("another mesh", choice);
+      TryFirst(choice.mesh == base_.mesh ? "several at once" : "another mesh",
+               WithRecomputation(choice));
     }
   }
 

@@ -27,7 +27,7 @@ struct Alternative {
 using MemoryOfPlanFn = std::function<absl::StatusOr<std::vector<int64_t>>(const Plan& plan)>;
 
 // Up to three ways to change the complete plan `refused`, each of another kind: recomputation,
-// ZeRO, more micro-batches (unless they are fixed), another mesh, then several at once. Each was
+// ZeRO, more micro-batches (unless they are fixed), another mesh or several at once. Each was
 // completed from its flags and fits by `memory_of` into SearchOptions::memory_limits. Empty when
 // nothing does.
 std::vector<Alternative> FindAlternatives(const Graph& graph, const ClusterSpec& cluster,
