@@ -114,8 +114,8 @@ std::vector<int> PlanSpace::MicroBatchCounts(const PlanChoice& mesh) const {
   return counts;
 }
 
-// In proportion to the speed of the slowest place of each replica, in whole micro-batches.
-void PlanSpace::SetShares(PlanChoice& choice) const {
+// Of each replica: that of its slowest place.
+std::vector<double> PlanSpace::Speeds(const PlanChoice& choice) const {
   const Mesh& mesh = choice.mesh;
   std::vector<double> speeds;
   for (int replica = 0; replica < mesh.data; ++replica) {
@@ -128,6 +128,13 @@ void PlanSpace::SetShares(PlanChoice& choice) const {
     }
     speeds.push_back(1 / seconds);
   }
+  return speeds;
+}
+
+// In proportion to the speeds, in whole micro-batches.
+void PlanSpace::SetShares(PlanChoice& choice) const {
+  const Mesh& mesh = choice.mesh;
+  const std::vector<double> speeds = Speeds(choice);
   const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
   if (*fastest < *slowest * 1.05) return;
   const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
@@ -230,6 +237,32 @@ void PlanSpace::AddOtherCounts(const PlanChoice& choice, std::vector<PlanChoice>
   if (after != equal.end()) add(*after);
 }
 
+// A micro-batch goes from one replica to another: from one of each share, and the slowest and the
+// fastest, to another of these. Speeds are those of the whole batch in one piece; in micro-batches
+// the workers' may differ more.
+void PlanSpace::AddOtherShares(const PlanChoice& choice, std::vector<PlanChoice>& list) const {
+  const int replicas = choice.mesh.data;
+  const std::vector<double> speeds = Speeds(choice);
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  if (*slowest == *fastest) return;
+  std::vector<int> shares;
+  for (int i = 0; i < replicas; ++i) shares.push_back(choice.MicroBatchesOf(i));
+  std::set<size_t> parties = {static_cast<size_t>(slowest - speeds.begin()),
+                              static_cast<size_t>(fastest - speeds.begin())};
+  std::map<int, size_t> first_with;  // by share
+  for (size_t i = 0; i < shares.size(); ++i) first_with.try_emplace(shares[i], i);
+  for (const auto& [share, replica] : first_with) parties.insert(replica);
+  for (const size_t from : parties) {
+    for (const size_t to : parties) {
+      if (from == to || shares[from] == 1) continue;
+      list.push_back(choice);
+      list.back().shares = shares;
+      --list.back().shares[from];
+      ++list.back().shares[to];
+    }
+  }
+}
+
 void PlanSpace::AddOtherSchedules(const PlanChoice& choice, std::vector<PlanChoice>& list) const {
   if (choice.mesh.pipeline == 1) return;
   const auto add = [&](const char* schedule, int chunks) {
@@ -254,6 +287,7 @@ void PlanSpace::AddOtherSchedules(const PlanChoice& choice, std::vector<PlanChoi
 std::vector<PlanChoice> PlanSpace::Neighbours(const PlanChoice& choice) const {
   std::vector<PlanChoice> result;
   AddOtherCounts(choice, result);
+  AddOtherShares(choice, result);
   AddOtherSchedules(choice, result);
   const int segments = choice.recompute_segments;
   std::set<int> others = {segments / 2, segments - 1, segments + 1, 2 * segments};

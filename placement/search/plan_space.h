@@ -23,8 +23,8 @@ class PlanSpace {
   std::vector<PlanChoice> FastVariants(const PlanChoice& mesh) const;
   // What takes less memory and more time: more micro-batches, recomputation, ZeRO 1 and 3.
   std::vector<PlanChoice> SmallVariants(const PlanChoice& mesh) const;
-  // Choices that differ from this one in one decision by one step: micro-batches, schedule with its
-  // chunks, recomputation, ZeRO. Some are variants too.
+  // Choices that differ from this one in one decision by one step: micro-batches, unequal shares of
+  // them, schedule with its chunks, recomputation, ZeRO. Some are variants too.
   std::vector<PlanChoice> Neighbours(const PlanChoice& choice) const;
 
  private:
@@ -33,9 +33,11 @@ class PlanSpace {
   // Of a replica, from few to many: those whose micro-batches are equal, where there are any.
   std::vector<int> EqualCounts(const PlanChoice& mesh) const;
   std::vector<int> MicroBatchCounts(const PlanChoice& mesh) const;
+  std::vector<double> Speeds(const PlanChoice& choice) const;
   void SetShares(PlanChoice& choice) const;
   std::vector<PlanChoice> WithSchedules(const PlanChoice& choice) const;
   void AddOtherCounts(const PlanChoice& choice, std::vector<PlanChoice>& list) const;
+  void AddOtherShares(const PlanChoice& choice, std::vector<PlanChoice>& list) const;
   void AddOtherSchedules(const PlanChoice& choice, std::vector<PlanChoice>& list) const;
 
   const PlanEvaluator& evaluator_;

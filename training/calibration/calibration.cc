@@ -107,9 +107,10 @@ class Calibration {
         WEFT_ASSIGN_OR_RETURN(LinkProfile link,
                               ProbeLink(session_, from_workers[0], receiver,
                                         profile_.device(receiver), options_.link_seconds));
-        WEFT_ASSIGN_OR_RETURN(link.contention, ProbeContention(session_, from_workers[0], receiver,
-                                                               profile_.device(from_workers[0]),
-                                                               options_.link_seconds));
+        WEFT_ASSIGN_OR_RETURN(
+            link.contention,
+            ProbeContention(session_, from_workers[0], receiver, profile_.device(from_workers[0]),
+                            link.exchange_bytes_per_second, options_.link_seconds));
         link.rails = profile_.link(from_workers[0], receiver).rails;
         profile_.links[{from, to}] = std::move(link);
       }

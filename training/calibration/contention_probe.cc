@@ -15,9 +15,12 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kSummedElements = 524'288;  // 2 MiB
-constexpr int64_t kSide = 256;                // of the products
-constexpr double kProductsPerSum = 1.2;       // in time, so that the sum has somewhere to hide
+// What is summed: 2 MiB, or as much as a slow link moves while kMostProducts are computed.
+constexpr int64_t kSummedElements = 524'288;
+constexpr int64_t kLeastElements = 4096;
+constexpr double kSumSeconds = 0.03;
+constexpr int64_t kSide = 256;           // of the products
+constexpr double kProductsPerSum = 1.2;  // in time, so that the sum has somewhere to hide
 constexpr double kMostProducts = 128;
 
 constexpr char kProducts[] = "calibrate/products";
@@ -28,7 +31,7 @@ constexpr char kBoth[] = "calibrate/both";
 // summed over the members beside these, if at all.
 class MemberProgram {
  public:
-  MemberProgram(int size, int rank, int products) {
+  MemberProgram(int size, int rank, int products, int64_t elements) {
     partition_.mesh.data = size;
     partition_.rank = RankId(rank);
     partition_.global_batch = 1;
@@ -39,7 +42,7 @@ class MemberProgram {
     Graph& micro = partition_.micro.front();
     GraphBuilder builder(micro);
     builder.set_phase(Phase::kBackward);
-    const ValueId zeros = Zeros(micro, Shape{kSummedElements});
+    const ValueId zeros = Zeros(micro, Shape{elements});
     Accumulate("gradient", builder.Op("Neg", {zeros}));
     const ValueId square = Zeros(micro, Shape{kSide, kSide});
     ValueId product = square;
@@ -95,11 +98,11 @@ class MemberProgram {
 };
 
 absl::StatusOr<ProbeProgram> Program(const std::string& name, int size, int a, int b, int products,
-                                     bool sums) {
+                                     int64_t elements, bool sums) {
   ProbeProgram program{name, {}};
   for (int rank = 0; rank < size; ++rank) {
     const bool is_member = rank == a || rank == b;
-    MemberProgram part(size, rank, is_member ? products : 0);
+    MemberProgram part(size, rank, is_member ? products : 0, elements);
     if (is_member && sums) part.Sum(a, b);
     WEFT_ASSIGN_OR_RETURN(Partition partition, part.Finish());
     program.partitions.push_back(std::move(partition));
@@ -120,11 +123,16 @@ int ProductsBeside(double sum_seconds, const DeviceProfile& device) {
 }  // namespace
 
 absl::StatusOr<double> ProbeContention(ProbeSession& session, int a, int b,
-                                       const DeviceProfile& device, double seconds) {
+                                       const DeviceProfile& device,
+                                       double exchange_bytes_per_second, double seconds) {
+  const auto elements = static_cast<int64_t>(std::clamp(kSumSeconds * exchange_bytes_per_second / 4,
+                                                        static_cast<double>(kLeastElements),
+                                                        static_cast<double>(kSummedElements)));
   const auto measure = [&](const std::string& name, int products,
                            bool sums) -> absl::StatusOr<double> {
     std::vector<ProbeProgram> programs(1);
-    WEFT_ASSIGN_OR_RETURN(programs[0], Program(name, session.size(), a, b, products, sums));
+    WEFT_ASSIGN_OR_RETURN(programs[0],
+                          Program(name, session.size(), a, b, products, elements, sums));
     WEFT_RETURN_IF_ERROR(session.Begin(programs, "", {}));
     WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
                           session.Measure(name, seconds / 3, {}));

@@ -11,9 +11,10 @@ namespace weft {
 // LinkProfile::contention of two workers of a session, measured for about `seconds`: products
 // alone, an all-reduce alone, and both at once, as gradients are summed beside the backward pass.
 // Of the time that they overlap, what both took longer than the longer one: in [0, 1]. `device` is
-// that of worker `a`.
+// that of worker `a`, `exchange_bytes_per_second` LinkProfile's of the two.
 absl::StatusOr<double> ProbeContention(ProbeSession& session, int a, int b,
-                                       const DeviceProfile& device, double seconds);
+                                       const DeviceProfile& device,
+                                       double exchange_bytes_per_second, double seconds);
 
 }  // namespace weft
 

@@ -21,6 +21,9 @@ constexpr int64_t kMessageElements[] = {16, 4096, 65'536, 524'288};
 constexpr int64_t kAnswerElements = 16;
 constexpr int64_t kExchangedElements[] = {4096, 65'536, 524'288};
 constexpr int kRounds = 4;  // of messages, or exchanges, in a step
+// A step of the next larger size may take so many times what a size is given: on a slow link the
+// smaller ones say enough.
+constexpr double kPatience = 10;
 
 std::string MessageProgram(int64_t elements) {
   return absl::StrCat("calibrate/messages/", elements);
@@ -165,6 +168,13 @@ Line FitLine(const std::vector<Sample>& samples) {
   return line;
 }
 
+// Whether a step with messages of `elements` takes too long, by what the last size took.
+bool TakesTooLong(const std::vector<Sample>& samples, int64_t elements, double seconds) {
+  if (samples.size() < 2) return false;
+  return kRounds * samples.back().seconds * Bytes(elements) / samples.back().bytes >
+         kPatience * seconds;
+}
+
 // Seconds in the nodes of one kind, for each of them.
 double MeanOf(const ProbeTimes& times, const std::string& op) {
   double sum = 0;
@@ -197,6 +207,7 @@ absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
   std::vector<Sample> samples;
   double answer = 0;  // what a short message takes, which every round has one of
   for (const int64_t elements : kMessageElements) {
+    if (TakesTooLong(samples, elements, each)) break;
     WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
                           session.Measure(MessageProgram(elements), each, {}));
     const double round = times[from].step_seconds / kRounds;
@@ -212,6 +223,7 @@ absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
   link.bytes_per_second = 1 / std::max(line.seconds_per_byte, 1e-13);
   std::vector<Sample> exchanges;
   for (const int64_t elements : kExchangedElements) {
+    if (TakesTooLong(exchanges, elements, each)) break;
     WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
                           session.Measure(ExchangeProgram(elements), each, {}));
     const double sum = 3 * Bytes(elements);  // two are read, one is written

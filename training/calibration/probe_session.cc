@@ -17,6 +17,10 @@ constexpr int kWarmUpSteps = 2;
 // did something else are few.
 constexpr int kRounds = 20;
 constexpr int64_t kMostSteps = 2000;  // of a round
+// Where single steps take long, rounds are left out until a measurement takes no more than so many
+// times what it was given; some remain.
+constexpr double kPatience = 10;
+constexpr int kLeastRounds = 2;
 
 const ProgramStatistics* Find(const std::vector<ProgramStatistics>& programs,
                               const std::string& name) {
@@ -37,6 +41,7 @@ double Median(std::vector<double>& values) {
 struct RankRounds {
   std::vector<double> step_seconds;
   std::vector<double> input_seconds;
+  std::vector<double> all_nodes_seconds;
   std::map<std::string, std::vector<double>> node_seconds;
 
   void Add(const ProgramStatistics& before, const ProgramStatistics& after) {
@@ -51,14 +56,28 @@ struct RankRounds {
       const int64_t earlier = i < before.nodes.size() ? before.nodes[i].nanoseconds : 0;
       nanoseconds[after.nodes[i].node] += static_cast<double>(after.nodes[i].nanoseconds - earlier);
     }
-    for (const auto& [node, sum] : nanoseconds) node_seconds[node].push_back(sum * 1e-9 / steps);
+    double all = 0;
+    for (const auto& [node, sum] : nanoseconds) {
+      node_seconds[node].push_back(sum * 1e-9 / steps);
+      all += sum * 1e-9 / steps;
+    }
+    all_nodes_seconds.push_back(all);
   }
 
   ProbeTimes Medians() {
     ProbeTimes times;
     times.step_seconds = Median(step_seconds);
     times.input_seconds = Median(input_seconds);
-    for (auto& [node, rounds] : node_seconds) times.node_seconds[node] = Median(rounds);
+    double sum = 0;
+    for (auto& [node, rounds] : node_seconds) {
+      times.node_seconds[node] = Median(rounds);
+      sum += times.node_seconds[node];
+    }
+    // A quota stops every step for a while, but most nodes in few of the rounds: their medians
+    // leave out what a step never does without.
+    if (!(sum > 0)) return times;
+    const double part = Median(all_nodes_seconds) / sum;
+    for (auto& [node, seconds] : times.node_seconds) seconds *= part;
     return times;
   }
 };
@@ -120,8 +139,11 @@ absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(
   const double fitting = seconds / (2 * kRounds * std::max(step_seconds, 1e-6));
   const auto steps =
       static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMostSteps)));
+  const double patient = kPatience * seconds / (2 * std::max(step_seconds, 1e-6));
+  const int pairs = static_cast<int>(
+      std::clamp(patient, static_cast<double>(kLeastRounds), static_cast<double>(kRounds)));
   std::vector<RankRounds> rounds(after.size());
-  for (int round = 0; round < 2 * kRounds; ++round) {
+  for (int round = 0; round < 2 * pairs; ++round) {
     before = std::move(after);
     WEFT_ASSIGN_OR_RETURN(after, RunRound(program, steps, round % 2 == 1, scalars));
     for (size_t rank = 0; rank < after.size(); ++rank) {

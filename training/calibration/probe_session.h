@@ -15,7 +15,8 @@
 
 namespace weft {
 
-// What a step takes on one rank, in seconds: medians over rounds, each a mean over its steps.
+// What a step takes on one rank, in seconds: medians over rounds, each a mean over its steps. Times
+// of nodes are then stretched to add up to the median of their sum.
 struct ProbeTimes {
   double step_seconds = 0;  // of a step in which no node was timed
   double input_seconds = 0;
