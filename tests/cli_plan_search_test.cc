@@ -121,9 +121,10 @@ TEST(PlanSearchCommand, ThePictureIsOnePage) {
   const CommandResult plan = PlanMlp({"--local", "2", "--parallel", "pp=2", "--picture", path});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   const std::string page = RealFileSystem().ReadFile(path).value();
-  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("stage 1: "), HasSubstr("rank 1"),
-                          HasSubstr("</html>"), Not(HasSubstr("<script")), Not(HasSubstr("href=")),
-                          Not(HasSubstr("src="))));
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("<svg"), HasSubstr("stage 1: "), HasSubstr("rank 1"),
+                    HasSubstr("worker 1<br>"), HasSubstr("<title>wait for "), HasSubstr("</html>"),
+                    Not(HasSubstr("<script")), Not(HasSubstr("href=")), Not(HasSubstr("src="))));
   const std::string dot = TestPath("plan.dot");
   ASSERT_EQ(PlanMlp({"--local", "2", "--parallel", "pp=2", "--picture", dot}).exit_code, 0);
   EXPECT_THAT(RealFileSystem().ReadFile(dot).value(),

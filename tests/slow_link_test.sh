@@ -6,6 +6,7 @@ set -uo pipefail
 runner=$PWD/$1
 skip() { echo "skipped: $*"; exit 0; }
 [ "$(id -u)" -eq 0 ] || skip "making network namespaces needs root"
+PATH=$PATH:/usr/sbin:/sbin
 command -v ip > /dev/null && command -v tc > /dev/null || skip "there is no ip or tc (Debian's iproute2)"
 
 cd "$(mktemp -d)" || exit 1

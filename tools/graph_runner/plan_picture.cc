@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -14,7 +15,9 @@
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
 #include "placement/stage_assignment.h"
+#include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
+#include "tensor/dtype.h"
 #include "tools/graph_runner/quantity.h"
 
 namespace weft {
@@ -22,10 +25,11 @@ namespace {
 
 constexpr int kMostNodes = 1500;
 constexpr int kMostRanks = 64;
-constexpr int kNodeWidth = 170;
-constexpr int kColumnWidth = 230;
+constexpr int kNodeWidth = 215;
+constexpr int kColumnWidth = 280;
 constexpr int kRowHeight = 30;
 constexpr double kTimelineWidth = 1100;
+constexpr char kWaitColour[] = "#e8e8e8";
 
 // Told apart by colour-blind readers too (Okabe and Ito, 2008), lightened.
 std::string ColourOf(int stage) {
@@ -37,6 +41,12 @@ std::string ColourOf(int stage) {
 std::string Escaped(const std::string& text) {
   return absl::StrReplaceAll(text,
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+// Begin and end tell nodes of one kind apart, as in "stem.bn/running/RunningTerm".
+std::string Shortened(const std::string& name) {
+  if (name.size() <= 32) return name;
+  return absl::StrCat(name.substr(0, 20), "..", name.substr(name.size() - 10));
 }
 
 // The forward nodes of a staged graph in topological order, and which of them reads which.
@@ -107,8 +117,7 @@ std::string GraphSvg(const ForwardPicture& picture, int stages) {
   }
   for (size_t i = 0; i < places.size(); ++i) {
     const ForwardPicture::Box& box = picture.boxes[i];
-    const std::string shown =
-        box.name.size() > 24 ? "..." + box.name.substr(box.name.size() - 21) : box.name;
+    const std::string shown = Shortened(box.name);
     absl::StrAppendFormat(
         &svg,
         "<g><title>%s (%s)</title><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"22\" rx=\"4\" "
@@ -133,37 +142,149 @@ std::string ColourOfSpan(const TimelineSpan& span) {
   }
 }
 
-std::string TimelineSvg(const Simulation& simulation, const StepModel& model) {
+// Spans of a rank's compute stream in which it waits for a peer.
+bool IsWait(const TimelineSpan& span) {
+  return span.stream == StreamKind::kCompute && absl::StartsWith(span.name, "wait for ");
+}
+
+// One simulated step: a span per action and collective, and what of the actions is waiting.
+struct Timeline {
+  std::vector<TimelineSpan> spans;
+  std::vector<TimelineSpan> waits;
+};
+
+absl::StatusOr<Timeline> SimulateTimeline(const StepModel& model) {
+  Timeline timeline;
+  SimulationOptions options;
+  options.timeline = TimelineDetail::kActions;
+  WEFT_ASSIGN_OR_RETURN(Simulation actions, SimulateStep(model, options));
+  timeline.spans = std::move(actions.timeline);
+  options.timeline = TimelineDetail::kInstructions;
+  WEFT_ASSIGN_OR_RETURN(Simulation instructions, SimulateStep(model, options));
+  for (TimelineSpan& span : instructions.timeline) {
+    if (IsWait(span)) timeline.waits.push_back(std::move(span));
+  }
+  return timeline;
+}
+
+// The longest time in an action without a wait.
+std::pair<double, double> LongestWork(const TimelineSpan& action,
+                                      const std::vector<TimelineSpan>& waits) {
+  std::pair<double, double> longest = {action.start, action.start};
+  double begin = action.start;
+  const auto end_at = [&](double end) {
+    if (end - begin > longest.second - longest.first) longest = {begin, end};
+  };
+  for (const TimelineSpan& wait : waits) {
+    if (wait.rank != action.rank || wait.end <= begin || wait.start >= action.end) continue;
+    end_at(wait.start);
+    begin = wait.end;
+  }
+  end_at(action.end);
+  return longest;
+}
+
+// Behind what has several stages, each in its colour.
+std::string Background(int place, const Plan& plan) {
+  if (plan.chunks == 1) return ColourOf(place);
+  std::string stripes;
+  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+    absl::StrAppendFormat(&stripes, ",%s %d%% %d%%", ColourOf(place + chunk * plan.mesh.pipeline),
+                          100 * chunk / plan.chunks, 100 * (chunk + 1) / plan.chunks);
+  }
+  return absl::StrCat("linear-gradient(90deg", stripes, ")");
+}
+
+std::string Legend() {
+  const std::pair<const char*, const char*> entries[] = {
+      {"#56b4e9", "F forward"}, {"#009e73", "B backward"}, {"#e69f00", "W weight gradients"},
+      {"#999999", "U update"},  {"#e8e8e8", "waiting"},    {"#d55e00", "collectives"}};
+  std::string html = "<p>";
+  for (const auto& [colour, text] : entries) {
+    absl::StrAppend(&html, "<span class=\"k\" style=\"background:", colour, "\"></span>", text,
+                    "\n");
+  }
+  return absl::StrCat(html, "</p>\n");
+}
+
+std::string TimelineSvg(const Timeline& timeline, const StepModel& model) {
   const int ranks = std::min(kMostRanks, static_cast<int>(model.ranks.size()));
   double end = 1e-9;
-  for (const TimelineSpan& span : simulation.timeline) end = std::max(end, span.end);
+  for (const TimelineSpan& span : timeline.spans) end = std::max(end, span.end);
   std::string svg =
       absl::StrFormat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\">\n",
                       kTimelineWidth + 120, 40 + ranks * 36);
   for (int rank = 0; rank < ranks; ++rank) {
     absl::StrAppendFormat(&svg, "<text x=\"8\" y=\"%d\">rank %d</text>\n", 22 + rank * 36, rank);
   }
-  for (const TimelineSpan& span : simulation.timeline) {
-    if (span.rank >= ranks) continue;
+  const auto add = [&](const TimelineSpan& span, const std::string& colour) {
     const bool computes = span.stream == StreamKind::kCompute;
     const double x = 80 + kTimelineWidth * span.start / end;
     const double width = std::max(0.6, kTimelineWidth * (span.end - span.start) / end);
-    const int y = 6 + span.rank * 36 + (computes ? 0 : 23);
     absl::StrAppendFormat(
         &svg,
-        "<g><title>%s: %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
-        "fill=\"%s\"/>",
-        Escaped(span.name), DurationText(span.end - span.start), x, y, width, computes ? 22 : 8,
-        ColourOfSpan(span));
-    if (computes && width > 26) {
-      absl::StrAppendFormat(&svg, "<text x=\"%.2f\" y=\"%d\">%s</text>", x + 3, y + 15,
-                            Escaped(span.name));
+        "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>%s: "
+        "%s</title></rect>\n",
+        x, 6 + span.rank * 36 + (computes ? 0 : 23), width, computes ? 22 : 8, colour,
+        Escaped(span.name), DurationText(span.end - span.start));
+  };
+  for (const TimelineSpan& span : timeline.spans) {
+    if (span.rank < ranks) add(span, ColourOfSpan(span));
+  }
+  for (const TimelineSpan& span : timeline.waits) {
+    if (span.rank < ranks) add(span, kWaitColour);
+  }
+  for (const TimelineSpan& span : timeline.spans) {
+    if (span.rank >= ranks || span.stream != StreamKind::kCompute) continue;
+    const auto [begin, until] = LongestWork(span, timeline.waits);
+    if (kTimelineWidth * (until - begin) / end < 6 + 7 * static_cast<double>(span.name.size())) {
+      continue;
     }
-    absl::StrAppend(&svg, "</g>\n");
+    absl::StrAppendFormat(&svg, "<text x=\"%.2f\" y=\"%d\">%s</text>\n",
+                          83 + kTimelineWidth * begin / end, 21 + span.rank * 36,
+                          Escaped(span.name));
   }
   absl::StrAppendFormat(&svg, "<text x=\"80\" y=\"%d\">0</text><text x=\"%.0f\" y=\"%d\">%s</text>",
                         30 + ranks * 36, 40 + kTimelineWidth, 30 + ranks * 36, DurationText(end));
-  return absl::StrCat(svg, "\n</svg>\n");
+  svg = absl::StrCat(svg, "\n</svg>\n");
+  const int left_out = static_cast<int>(model.ranks.size()) - ranks;
+  if (left_out > 0) absl::StrAppend(&svg, "<p>", left_out, " more ranks are not drawn.</p>\n");
+  return svg;
+}
+
+// A row per place of the pipeline, a cell per replica and shard, in the colours of their stages.
+std::string WorkersTable(const Plan& plan, const std::vector<Partition>& partitions) {
+  const Mesh& mesh = plan.mesh;
+  const int columns = std::min(kMostRanks, mesh.data * mesh.tensor);
+  std::string html = "<div><table>\n<tr><th></th>";
+  for (int column = 0; column < columns; ++column) {
+    absl::StrAppend(&html, "<th>replica ", column / mesh.tensor);
+    if (mesh.tensor > 1) absl::StrAppend(&html, "<br>shard ", column % mesh.tensor);
+    absl::StrAppend(&html, "</th>");
+  }
+  absl::StrAppend(&html, "</tr>\n");
+  for (int place = 0; place < mesh.pipeline; ++place) {
+    absl::StrAppend(&html, "<tr><th>stage ", place);
+    for (int chunk = 1; chunk < plan.chunks; ++chunk) {
+      absl::StrAppend(&html, ", ", place + chunk * mesh.pipeline);
+    }
+    absl::StrAppend(&html, "</th>");
+    for (int column = 0; column < columns; ++column) {
+      const RankId rank = mesh.RankOf({column / mesh.tensor, column % mesh.tensor, place});
+      int64_t bytes = 0;
+      for (const VariableShard& shard : partitions[static_cast<size_t>(rank.value)].variables) {
+        bytes += DTypeBytes(shard.dtype, shard.local_shape.num_elements());
+      }
+      absl::StrAppend(&html, "<td style=\"background:", Background(place, plan), "\">rank ",
+                      rank.value, "<br>worker ", plan.workers[rank.value], "<br>",
+                      ByteQuantity(bytes), " of variables</td>");
+    }
+    absl::StrAppend(&html, "</tr>\n");
+  }
+  absl::StrAppend(&html, "</table></div>\n");
+  const int left_out = mesh.data * mesh.tensor - columns;
+  if (left_out > 0) absl::StrAppend(&html, "<p>", left_out, " more columns are not drawn.</p>\n");
+  return html;
 }
 
 std::string GridOf(const Plan& plan, const std::vector<Partition>& partitions) {
@@ -182,6 +303,9 @@ constexpr char kStyle[] =
     "<style>body{font:14px sans-serif;margin:24px;color:#222;background:#fff}"
     "svg{display:block;max-width:none}div{overflow:auto}"
     "text{font:11px sans-serif}text.h{font-weight:bold}"
+    "table{border-collapse:collapse}td,th{border:1px solid #fff;padding:5px 9px;"
+    "font-size:12px;text-align:left}.k{display:inline-block;width:14px;height:14px;"
+    "margin:0 5px 0 14px;vertical-align:-2px}"
     "path{fill:none;stroke:#888}path.x{stroke:#c00}pre{font:12px monospace}</style>\n";
 
 }  // namespace
@@ -212,15 +336,16 @@ absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                                      const CostModel& costs) {
   WEFT_ASSIGN_OR_RETURN(const ForwardPicture picture, MakePicture(graph, plan));
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, costs));
-  SimulationOptions options;
-  options.timeline = TimelineDetail::kActions;
-  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, options));
+  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
+  WEFT_ASSIGN_OR_RETURN(const Timeline timeline, SimulateTimeline(model));
   const std::string title = absl::StrCat("plan ", ParallelText(ChoiceOf(plan, 0)));
   std::string html = absl::StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
       "</title>\n", kStyle, "</head><body>\n<h1>", Escaped(title), "</h1>\n<p>",
       plan.mesh.ToString(), " on ", plan.mesh.size(), " workers; a step is predicted to take ",
-      DurationText(simulation.step_seconds), "</p>\n<h2>Forward pass by stage</h2>\n<div>",
+      DurationText(simulation.step_seconds), "</p>\n<h2>Workers</h2>\n",
+      WorkersTable(plan, partitions),
+      "<h2>Forward pass by stage</h2>\n<p>Red: what goes from one stage to another.</p>\n<div>",
       GraphSvg(picture, plan.num_stages()), "</div>\n");
   if (picture.left_out > 0) {
     absl::StrAppend(&html, "<p>", picture.left_out, " more nodes are not drawn.</p>\n");
@@ -230,8 +355,8 @@ absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                   "per place of the pipeline.</p>\n<div><pre>",
                   Escaped(GridOf(plan, partitions)),
                   "</pre></div>\n<h2>Timeline</h2>\n<p>One simulated step; below each rank its "
-                  "collectives (red).</p>\n<div>",
-                  TimelineSvg(simulation, model), "</div>\n</body></html>\n");
+                  "collectives.</p>\n",
+                  Legend(), "<div>", TimelineSvg(timeline, model), "</div>\n</body></html>\n");
   return html;
 }
 
