@@ -227,6 +227,18 @@ TEST_P(StepProgramTest, IsPlannedAsItIsCompiled) {
   }
 }
 
+TEST_P(StepProgramTest, IsNotLaidOutWhereItCannotFit) {
+  const Partition partition = SumPartition(4, false);
+  const auto planned = PlanProgram(partition, *device_, std::numeric_limits<int64_t>::max());
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  EXPECT_TRUE(planned->early_bytes.empty());  // it has no peers
+  const int64_t least = planned->memory.variable_bytes + planned->memory.lower_bound_bytes;
+  EXPECT_TRUE(PlanProgram(partition, *device_, least).ok());
+  for (const int64_t most : {least - 1, planned->memory.variable_bytes - 1}) {
+    EXPECT_TRUE(absl::IsResourceExhausted(PlanProgram(partition, *device_, most).status())) << most;
+  }
+}
+
 // The second needs more than the first: when it runs, the memory moves, and the first follows.
 TEST_P(StepProgramTest, ProgramsShareOneArenaInTurn) {
   Arena arena(*device_);

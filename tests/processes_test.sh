@@ -72,10 +72,10 @@ certified=$(tr -d ' \n' < memory.json | grep -o '"variable_bytes":[0-9]*,"arena_
 grep -q '^memory worker:1 needs .*: .*variables .*; may have ' memory.log || fail "no certificate: $(cat memory.log)"
 grep -q '^memory worker:1 peak .* % of the .* predicted$' memory.log || fail "no peak: $(cat memory.log)"
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy --optimizer sgd \
-  --batch 64 --steps 2 --local 2 --parallel dp=2 --memory-per-worker 20MiB -o refused.onnx > refused.log 2>&1
+  --batch 64 --steps 2 --local 2 --parallel dp=2 --memory-per-worker 28MiB -o refused.onnx > refused.log 2>&1
 code=$?
 [ "$code" -eq 6 ] || fail "exit $code for a job that does not fit"
-grep -Eq '^error: worker:[01] may have 20 MiB of memory .* and needs .*process .*refused before its first step' \
+grep -Eq '^error: worker:[01] may have 28 MiB of memory .* and needs .*process .*refused before its first step' \
   refused.log || fail "the refusal does not say what is needed: $(cat refused.log)"
 
 "$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"

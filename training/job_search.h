@@ -28,8 +28,9 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
                                int64_t global_batch, const SearchResult& result);
 
 // ResourceExhausted unless each rank's share of the plan can fit into its worker's memory: the
-// exact memory of its partition, and the least that a worker process takes. Names up to three
-// values of --parallel that fit. Nothing has been started then.
+// exact memory of its partition with what its certificate would add (data, checkpoints, messages),
+// and the least that a worker process takes. Names up to three values of --parallel that fit.
+// Nothing has been started then.
 absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs);
 
 // ResourceExhausted, from workers that were asked to take the job, with those alternatives; other

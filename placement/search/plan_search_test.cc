@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
@@ -358,6 +359,36 @@ TEST_F(PlanSearchTest, AFasterWorkerGetsMoreOfTheBatch) {
   } else {
     EXPECT_EQ(result.plan.mesh.pipeline, 2);
   }
+}
+
+TEST_F(PlanSearchTest, SharesOfUnequalWorkersAreMovedByOne) {
+  const Layers model(4, 256);
+  options_.global_batch = 24;
+  const auto shares_beside = [&](const CostModel& cost) {
+    const auto plans =
+        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
+    PlanChoice equal;
+    equal.mesh = {2, 1, 1};
+    equal.micro_batches = 12;
+    equal.workers = {0, 1};
+    std::set<std::vector<int>> shares;
+    for (const PlanChoice& other : PlanSpace(*plans).Neighbours(equal)) {
+      if (other.micro_batches == 12 && !other.shares.empty()) shares.insert(other.shares);
+    }
+    return shares;
+  };
+  const CostModel equal_workers = CostModel::OfSpec(ClusterOf(1, 2, 1e10)).value();
+  EXPECT_TRUE(shares_beside(equal_workers).empty());
+  ClusterProfile profile = equal_workers.profile();
+  profile.devices.resize(1);
+  profile.devices.push_back(profile.devices[0]);
+  profile.devices[1].name = "slower";
+  for (auto& [dtype, curve] : profile.devices[1].contraction) {
+    for (RateCurve::Point& point : curve.points) point.per_second *= 0.99;
+  }
+  profile.device_of = {0, 1};
+  const std::set<std::vector<int>> expected = {{5, 7}, {7, 5}};
+  EXPECT_EQ(shares_beside(CostModel::Create(profile).value()), expected);
 }
 
 TEST_F(PlanSearchTest, EarlierRunsCorrectItsSteps) {
