@@ -175,7 +175,8 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   step_ = std::move(step);
   slots_.Reset(step_.slots);
   host_accessible_ = environment_.device->info().host_accessible;
-  WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan, step_.buffers.PlanArena(environment_.most_arena_bytes));
+  WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                        step_.buffers.PlanArena(environment_.most_arena_bytes));
   MeasureMemory(plan);
   arena_.Reserve(plan.arena_bytes);
   for (const LoweredInstruction& lowered : step_.compute) {
