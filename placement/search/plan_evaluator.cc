@@ -266,6 +266,7 @@ std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
     std::sort(one.devices.begin(), one.devices.end());
     one.devices.erase(std::unique(one.devices.begin(), one.devices.end()), one.devices.end());
     one.in_flight = MicroBatchesInFlight(choice, place);
+    one.counts_once = choice.chunks == 1;
     const int64_t limit = LimitOf(choice, place);
     if (limit > 0) {
       one.memory_limit = std::max<int64_t>(1, (limit - options_.process_bytes) / choice.chunks);

@@ -39,7 +39,7 @@ struct StageSeconds {
 
 StageCost CostOf(const StageFigures& figures, const StagePlace& place, int micro_batches, int first,
                  int last, const StageSeconds& seconds) {
-  const double once = OnceSeconds(figures, place, first, last);
+  const double once = place.counts_once ? OnceSeconds(figures, place, first, last) : 0;
   double pace = seconds.stage;
   StageCost cost;
   cost.passing = seconds.stage;
@@ -112,9 +112,9 @@ class StageCutter {
   static constexpr double kUnknown = -1;
   static constexpr double kMore = 3;
   static constexpr double kRounding = 1e-9;
-  // Places between units that are so near to one another, in parts of all seconds and bytes, that
-  // it does not matter which is taken but for what crosses.
-  static constexpr double kNear = 0.002;
+  // Places between units that are so near to one another, in parts of an even stage's seconds and
+  // bytes, that it does not matter which is taken but for what crosses.
+  static constexpr double kNear = 0.02;
 
   // Seconds of a micro-batch from each unit on, each unit where it is fastest.
   std::vector<double> LeastPassing() const {
@@ -136,8 +136,8 @@ class StageCutter {
       const StageMemory memory = figures_.Memory(first, last, 1);
       return static_cast<double>(memory.total() - memory.working);
     };
-    const double seconds_nearby = kNear * whole_.front();
-    const double bytes_nearby = kNear * bytes(0, units_);
+    const double seconds_nearby = kNear * whole_.front() / stages_;
+    const double bytes_nearby = kNear * bytes(0, units_) / stages_;
     std::vector<int> points = {0};
     for (int unit = 1; unit < units_; ++unit) {
       const auto is_better = [&](int other) {

@@ -15,6 +15,9 @@ struct StagePlace {
   std::vector<int> devices;  // of the profile: the slowest decides
   double in_flight = 1;      // MicroBatchesInFlight
   int64_t memory_limit = 0;  // of each rank, for this stage; 0 = none
+  // Whether what is done once per step is counted: of a rank with several stages, whose loads add
+  // up, one tells little about it.
+  bool counts_once = true;
   // Of the link from the stage before.
   double link_seconds_per_byte = 0;
   // Of gradients over the data axis: beside the last backward pass, and after it.
@@ -47,9 +50,9 @@ bool StageFits(const StageFigures& figures, const StagePlace& place, int first, 
 
 // Makes a step among others as short as StageCost says it can be, with every stage within its
 // memory. Each stage gets a unit at least. Exact, but that of places that lie next to each other
-// (0.2 % of all work and bytes) those that fewer bytes cross are looked at alone, where that leaves
-// any: partial cuts that are better in one of the two sums are kept, and stages that alone take
-// longer than a cut that was found are left out.
+// (2 % of an even stage's work and bytes) those that fewer bytes cross are looked at alone, where
+// that leaves any: partial cuts that are better in one of the two sums are kept, and stages that
+// alone take longer than a cut that was found are left out.
 StageCut CutStages(const StageFigures& figures, const std::vector<StagePlace>& places,
                    int micro_batches);
 

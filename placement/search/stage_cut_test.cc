@@ -159,8 +159,8 @@ TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
   EXPECT_EQ(CutStages(figures, places, 4).begins, (std::vector<int>{0, 2, 4}));
 }
 
-// What every micro-batch but the first adds was once left out: pipelines of few micro-batches looked
-// an eighth faster than they were.
+// What every micro-batch but the first adds was once left out: pipelines of few micro-batches
+// looked an eighth faster than they were.
 TEST_F(StageCutTest, EveryMicroBatchButTheFirstAddsItsGradients) {
   PlanningGraph graph = RandomGraph(4, 5);
   PlanChoice choice = PipelineOf(2);

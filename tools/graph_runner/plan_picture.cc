@@ -336,14 +336,13 @@ absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                                      const CostModel& costs) {
   WEFT_ASSIGN_OR_RETURN(const ForwardPicture picture, MakePicture(graph, plan));
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, costs));
-  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
   WEFT_ASSIGN_OR_RETURN(const Timeline timeline, SimulateTimeline(model));
   const std::string title = absl::StrCat("plan ", ParallelText(ChoiceOf(plan, 0)));
   std::string html = absl::StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
       "</title>\n", kStyle, "</head><body>\n<h1>", Escaped(title), "</h1>\n<p>",
       plan.mesh.ToString(), " on ", plan.mesh.size(), " workers; a step is predicted to take ",
-      DurationText(simulation.step_seconds), "</p>\n<h2>Workers</h2>\n",
+      DurationText(plan.prediction.step_seconds), "</p>\n<h2>Workers</h2>\n",
       WorkersTable(plan, partitions),
       "<h2>Forward pass by stage</h2>\n<p>Red: what goes from one stage to another.</p>\n<div>",
       GraphSvg(picture, plan.num_stages()), "</div>\n");

@@ -16,9 +16,9 @@ namespace weft {
 // The forward pass coloured by stage, in Graphviz' language.
 absl::StatusOr<std::string> PlanDot(const Graph& graph, const Plan& plan);
 
-// One page with inline SVG and no scripts or links: which worker has what, the forward pass by
-// stage, the grid of actions, and the timeline of the simulated step, a row per rank with its
-// collectives below; what of an action is waiting for others is told apart.
+// One page with inline SVG and no scripts or links, of a plan with its prediction: which worker has
+// what, the forward pass by stage, the grid of actions, and the timeline of the simulated step, a
+// row per rank with its collectives below; what of an action is waiting for others is told apart.
 absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                                      const std::vector<Partition>& partitions,
                                      const CostModel& costs);
