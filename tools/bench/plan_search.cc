@@ -43,14 +43,14 @@ struct SearchCase {
 };
 
 std::vector<SearchCase> Cases() {
-  const GptBlocks small = {4, 1024, 16, 512, false};
+  const GptBlocks small = {5, 1024, 16, 512, false};
   return {
       {"small", small, {}, 64},
       {"small-may-leave-out", small, {}, 64, true},
       {"small-ethernet", small, {8, 4, "ethernet-10g"}, 64, true},
       {"small-processors", small, {8, 1, "ethernet-10g", DeviceKind::kCpu}, 64, true},
-      {"small-wide", {4, 4096, 32, 512, false}, {8, 1, "ethernet-10g"}, 64},
-      {"small-tight", {4, 4096, 32, 512, false}, {8, 8, "ethernet-10g", DeviceKind::kCuda, 4}, 64},
+      {"small-wide", {5, 4096, 32, 512, false}, {8, 1, "ethernet-10g"}, 64},
+      {"small-tight", {5, 4096, 32, 512, false}, {8, 8, "ethernet-10g", DeviceKind::kCuda, 4}, 64},
       {"gpt2", {12, 768, 12, 1024, false}, {8, 4, "ethernet-10g"}, 64},
       {"deep", {96, 2048, 16, 1024, false}, {64}, 512},
       {"gpt3", {96, 12288, 96, 2048, false}, {1024}, 1536},

@@ -7,7 +7,8 @@ CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated for one 
 plan. The first table has a row per set-up: the step that was predicted before the set-up's first run, with an
 empty ledger, and the median of that run's steps; then the same again after `--runs` runs have gone into the ledger; and
 whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of one model by
-their predicted step, and the rank correlation (Spearman's) of predicted and measured steps.
+their predicted step, the rank correlation (Spearman's) of predicted and measured steps, and what the plan that the search finds
+takes beside them.
 """
 import argparse
 import json
@@ -163,6 +164,15 @@ def table_of_ranks(bench, model, plans):
         return
     correlation = 1 - 6 * sum((a - b) ** 2 for a, b in zip(x, y)) / (n * (n * n - 1))
     print("\nrank correlation of %d plans: %.3f" % (n, correlation))
+    # What the search finds knows only the calibration that is made without a plan.
+    found = "auto"
+    common, parallel = bench.placed(model, found)
+    plan = json.loads(bench.run("plan", *common, *parallel, "--calibration", bench.profile(model, found), "--output", "json"))
+    _, measured, _ = bench.measure(model, found, os.path.join(bench.folder, "found.jsonl"))
+    best = min(row[1] for row in rows)
+    mesh = ",".join("%s=%d" % axis for axis in plan["mesh"].items())
+    print("found: %s,micro=%d,schedule=%s: %.3f ms measured, %.3f of the best of these"
+          % (mesh, plan["micro_batches"], plan["schedule"], measured, measured / best))
 
 
 def main():
