@@ -17,6 +17,7 @@ struct BufferLifetime {
   // >= 0: buffers of one group are laid side by side in index order (a bucket of gradients), with a
   // common lifetime (the union) and `kAlignment` between them.
   int group = -1;
+  friend bool operator==(const BufferLifetime&, const BufferLifetime&) = default;
 };
 
 struct MemoryPlan {

@@ -66,6 +66,15 @@ int PlanChoice::MostMicroBatches() const {
   return most;
 }
 
+double LeastRounds(const PlanChoice& choice) {
+  const double own = std::max(1, choice.MostMicroBatches());
+  const double waits = choice.mesh.pipeline - 1;
+  if (choice.schedule == "interleaved") return own + waits / choice.chunks;
+  // Only the forward pass and the part of the backward pass that others wait for.
+  if (choice.schedule == "zero_bubble") return own + waits / 3;
+  return own + waits;
+}
+
 double MicroBatchesInFlight(const PlanChoice& choice, int place) {
   const int own = choice.MostMicroBatches();
   const int ranks = choice.mesh.pipeline;

@@ -34,6 +34,10 @@ std::string ParallelText(const PlanChoice& choice);
 // The same of a plan; `segments`: Plan::recompute_segments before it was completed.
 PlanChoice ChoiceOf(const Plan& plan, int segments);
 
+// At least so many rounds, of a micro-batch there and back on every rank, does the choice's
+// schedule take: its micro-batches, and what ranks wait while the pipeline fills and drains.
+double LeastRounds(const PlanChoice& choice);
+
 // Most micro-batches whose activations a place of the pipeline holds at once, times the share of
 // the place's stages that each is (its chunks): what kept activations are multiplied by.
 double MicroBatchesInFlight(const PlanChoice& choice, int place);

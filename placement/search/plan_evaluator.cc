@@ -20,16 +20,6 @@ namespace {
 // split nothing: then the split that saves most memory is taken.
 constexpr double kSecondsPerKeptByte = 1;
 
-// At least so many seconds of a schedule of `micro_batches` steps of one second are idle, of
-// micro_batches + idle.
-double LeastIdle(const PlanChoice& choice) {
-  const double waits = choice.mesh.pipeline - 1;
-  if (choice.schedule == "interleaved") return waits / choice.chunks;
-  // Only the forward pass and the part of the backward pass that others wait for.
-  if (choice.schedule == "zero_bubble") return waits / 3;
-  return waits;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PlanEvaluator>> PlanEvaluator::Create(const Graph& graph,
@@ -139,7 +129,7 @@ double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
   double speed = 0;  // whole batches per second
   for (const int worker : choice.workers) speed += 1 / WorkerSeconds(worker);
   const double own = std::max(1, choice.MostMicroBatches());
-  return cost_.corrections().step * (1 + LeastIdle(choice) / own) / speed;
+  return cost_.corrections().step * LeastRounds(choice) / own / speed;
 }
 
 PlanEvaluator::GraphSeconds PlanEvaluator::SecondsOf(const PlanningGraph& graph,
@@ -184,7 +174,7 @@ absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
   // The last segment may not run again; while a pipeline fills nothing does.
   const double again = segments > 0 ? seconds.forward * (segments - 1) / segments : 0;
   const double busy = (own * (seconds.once + again) + (own - 1) * seconds.accumulation) / places;
-  const double idle = LeastIdle(choice) * seconds.once / places;
+  const double idle = (LeastRounds(choice) - own) * seconds.once / places;
   return std::max(LowerBound(choice), cost_.corrections().step * (busy + idle));
 }
 

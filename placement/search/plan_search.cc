@@ -29,6 +29,9 @@ namespace {
 
 constexpr size_t kMostRejected = 12;
 constexpr int kVariantsOfTheBest = 3;
+// Plans that take this much longer by coarse figures than the fastest played one are not played:
+// none that did turned out faster.
+constexpr double kTooSlowToPlay = 1.1;
 
 PlanCandidate CandidateOf(const EvaluatedChoice& evaluated) {
   PlanCandidate candidate;
@@ -127,6 +130,8 @@ class Searcher {
     int64_t bytes = 0;  // of variables and of the process
     std::vector<BufferLifetime> lifetimes;
     int64_t arena_bytes = 0;
+    // For the arena.
+    int64_t room() const { return limit > 0 ? limit - bytes : std::numeric_limits<int64_t>::max(); }
   };
   struct PlayedPlan {
     size_t candidate = 0;
@@ -140,6 +145,7 @@ class Searcher {
   absl::Status Play(PlayedPlan& played, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
   absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
+  double FastestOf(const std::vector<PlayedPlan>& played) const;
   bool Try(size_t index, std::vector<PlayedPlan>& played);
   void TryVariants(std::vector<PlayedPlan>& played);
   absl::Status TakeFastest(std::vector<PlayedPlan>& played);
@@ -227,13 +233,18 @@ void Searcher::SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& cand
   }
 }
 
-// Whether arenas that are as small as it takes can be laid out.
+// Whether arenas that are as small as it takes can be laid out. Replicas' ranks are mostly alike.
 absl::Status Searcher::LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const {
-  for (RankNeed& rank : played.ranks) {
-    const int64_t enough =
-        rank.limit > 0 ? rank.limit - rank.bytes : std::numeric_limits<int64_t>::max();
-    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank.lifetimes, enough));
-    rank.arena_bytes = arena.arena_bytes;
+  for (auto rank = played.ranks.begin(); rank != played.ranks.end(); ++rank) {
+    const auto like = std::find_if(played.ranks.begin(), rank, [&](const RankNeed& one) {
+      return one.room() == rank->room() && one.lifetimes == rank->lifetimes;
+    });
+    if (like != rank) {
+      rank->arena_bytes = like->arena_bytes;
+      continue;
+    }
+    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank->lifetimes, rank->room()));
+    rank->arena_bytes = arena.arena_bytes;
   }
   if (!played.ranks.empty()) SumMemory(played.ranks, candidate);
   return absl::OkStatus();
@@ -255,6 +266,14 @@ absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
   }
   played.clear();
   return absl::OkStatus();
+}
+
+double Searcher::FastestOf(const std::vector<PlayedPlan>& played) const {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const PlayedPlan& one : played) {
+    fastest = std::min(fastest, candidates_[one.candidate].step_seconds);
+  }
+  return fastest;
 }
 
 // Plays it where it is small enough, and adds it where it fits. False where it is not possible.
@@ -284,12 +303,14 @@ void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
   if (fastest == played.end() || !candidates_[fastest->candidate].exact) return;
   const PlanChoice best = candidates_[fastest->candidate].choice;
   if (best.mesh.pipeline == 1) return;
+  const double too_slow = kTooSlowToPlay * FastestOf(played);
   int tried = 0;
   for (size_t i = 0; i < candidates_.size() && tried < kVariantsOfTheBest; ++i) {
     const PlanCandidate& candidate = candidates_[i];
     if (!candidate.fits) break;
     const PlanChoice& choice = candidate.choice;
     if (candidate.exact || choice.mesh != best.mesh || choice.workers != best.workers) continue;
+    if (candidate.step_seconds >= too_slow) break;
     if (Try(i, played)) ++tried;
   }
 }
@@ -298,22 +319,25 @@ void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
 // makes room for the next.
 absl::Status Searcher::Choose() {
   int tried = 0;
+  bool are_enough = false;
   std::vector<PlayedPlan> played;                        // those that may fit
   std::set<std::tuple<std::string, size_t, bool>> seen;  // variants of one mesh take long alike
-  for (size_t i = 0; i < candidates_.size() && !chosen_.has_value(); ++i) {
-    PlanCandidate& candidate = candidates_[i];
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const PlanCandidate& candidate = candidates_[i];
     if (!candidate.fits) break;
+    if (are_enough || candidate.step_seconds >= kTooSlowToPlay * FastestOf(played)) {
+      TryVariants(played);
+      WEFT_RETURN_IF_ERROR(TakeFastest(played));
+      if (chosen_.has_value()) break;
+    }
     const PlanChoice& choice = candidate.choice;
     const std::tuple variant(choice.mesh.ToString(), choice.workers.size(), choice.zero > 0);
     if (!seen.insert(variant).second) continue;
-    if (!Try(i, played)) {
+    if (Try(i, played)) {
+      are_enough = ++tried >= options_.exact_plans || !candidate.exact;
+    } else {
       seen.erase(variant);
-      continue;
     }
-    ++tried;
-    if (tried < options_.exact_plans && candidate.exact) continue;
-    TryVariants(played);
-    WEFT_RETURN_IF_ERROR(TakeFastest(played));
   }
   if (!chosen_.has_value()) {
     TryVariants(played);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <queue>
 #include <random>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,8 +44,18 @@ class BoundedWalk {
         is_known_(space.meshes().size()) {}
 
   absl::StatusOr<std::vector<EvaluatedChoice>> Run() {
+    const auto is_whole = [](const PlanChoice& choice) { return choice.chunks == 1; };
     for (size_t mesh = 0; mesh < space_.meshes().size(); ++mesh) {
-      Add(space_.FastVariants(space_.meshes()[mesh]), mesh);
+      std::vector<PlanChoice> choices = space_.FastVariants(space_.meshes()[mesh]);
+      const auto chunked = std::stable_partition(choices.begin(), choices.end(), is_whole);
+      interleaved_.emplace_back(chunked, choices.end());
+      choices.erase(chunked, choices.end());
+      Add(std::move(choices), mesh);
+    }
+    WEFT_RETURN_IF_ERROR(Walk());
+    for (size_t mesh = 0; mesh < space_.meshes().size(); ++mesh) {
+      std::erase_if(interleaved_[mesh], [&](const PlanChoice& one) { return !IsPromising(one); });
+      Add(std::move(interleaved_[mesh]), mesh);
     }
     WEFT_RETURN_IF_ERROR(Walk());
     for (size_t mesh = 0; mesh < space_.meshes().size(); ++mesh) {
@@ -65,11 +78,31 @@ class BoundedWalk {
 
   absl::StatusOr<const EvaluatedChoice*> Evaluate(const PlanChoice& choice) {
     WEFT_ASSIGN_OR_RETURN(EvaluatedChoice evaluated, evaluator_.Evaluate(choice));
-    if (IsPlan(evaluated) && (best_ == 0 || evaluated.step_seconds < best_)) {
-      best_ = evaluated.step_seconds;
+    if (IsPlan(evaluated)) {
+      if (best_ == 0 || evaluated.step_seconds < best_) best_ = evaluated.step_seconds;
+      if (choice.chunks == 1) {
+        const double seconds = evaluated.step_seconds / LeastRounds(choice);
+        const auto [known, is_new] = whole_stages_.try_emplace(PipelineOf(choice), seconds);
+        known->second = std::min(known->second, seconds);
+      }
     }
     done_.push_back(std::move(evaluated));
     return &done_.back();
+  }
+
+  // What plans that differ in schedule, chunks, ZeRO and recomputation alone have in common.
+  using Pipeline = std::tuple<std::string, std::vector<int>, int>;
+  static Pipeline PipelineOf(const PlanChoice& choice) {
+    return {choice.mesh.ToString(), choice.workers, choice.micro_batches};
+  }
+
+  // Chunks of stages make ranks wait less for one another, and send more and keep more. So it is
+  // not a bound, but a good guess, that they are worth a look only where the same pipeline of whole
+  // stages fits and would be about as good as the best, were its schedule as short.
+  bool IsPromising(const PlanChoice& interleaved) const {
+    const auto whole = whole_stages_.find(PipelineOf(interleaved));
+    return whole != whole_stages_.end() &&
+           whole->second * LeastRounds(interleaved) < kAboutAsGood * best_;
   }
 
   // Close bounds are made for those only whose first bound is below the best so far.
@@ -151,9 +184,11 @@ class BoundedWalk {
   PlanEvaluator& evaluator_;
   std::priority_queue<Bounded> heap_;
   int64_t number_ = 0;
-  std::vector<bool> fits_;      // by mesh
-  std::vector<bool> is_known_;  // by mesh: a choice was looked at
-  double best_ = 0;             // seconds; 0: nothing fits yet
+  std::vector<bool> fits_;                            // by mesh
+  std::vector<bool> is_known_;                        // by mesh: a choice was looked at
+  double best_ = 0;                                   // seconds; 0: nothing fits yet
+  std::vector<std::vector<PlanChoice>> interleaved_;  // by mesh: those of several chunks
+  std::map<Pipeline, double> whole_stages_;           // the least seconds of a round
   std::vector<EvaluatedChoice> done_;
 };
 

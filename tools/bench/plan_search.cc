@@ -1,8 +1,8 @@
 // How long the search for a plan takes, what memory, and which plan it finds: transformers on
 // clusters of A100s by published figures: `bazel run //tools/bench:plan_search [-- CASE...]`.
-// `--search=ilp` or another strategy instead of dp.
-// Times are the process's own (of the CPU) and by the clock: only the first hold on a busy machine.
-// The peak of the memory is that of the process: of the largest case so far.
+// `--search=ilp` or another strategy instead of dp; `--sweep` instead of cases: many small
+// clusters. Times are the process's own (of the CPU) and by the clock: only the first hold on a
+// busy machine. The peak of the memory is that of the process: of the largest case so far.
 #include "placement/search/plan_search.h"
 
 #include <sys/resource.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "graph/cluster_spec.h"
 #include "ops/node_runner.h"
 #include "placement/cost/cost_model.h"
@@ -32,6 +33,7 @@ struct Machines {
   std::string between = "infiniband-hdr";
   DeviceKind device = DeviceKind::kCuda;
   int64_t memory_gibibytes = 0;  // of each; 0 = as built
+  bool unequal = false;          // the first host's processors have four times the threads
 };
 
 struct SearchCase {
@@ -48,6 +50,7 @@ std::vector<SearchCase> Cases() {
       {"small", small, {}, 64},
       {"small-may-leave-out", small, {}, 64, true},
       {"small-ethernet", small, {8, 4, "ethernet-10g"}, 64, true},
+      {"small-processor-hosts", small, {8, 4, "ethernet-10g", DeviceKind::kCpu}, 64, true},
       {"small-processors", small, {8, 1, "ethernet-10g", DeviceKind::kCpu}, 64, true},
       {"small-wide", {5, 4096, 32, 512, false}, {8, 1, "ethernet-10g"}, 64},
       {"small-tight", {5, 4096, 32, 512, false}, {8, 8, "ethernet-10g", DeviceKind::kCuda, 4}, 64},
@@ -66,7 +69,7 @@ ClusterSpec ClusterOf(const Machines& machines) {
     worker.host = absl::StrCat("host", i / machines.per_host);
     worker.address = absl::StrCat(worker.host, ":", 4000 + i % machines.per_host);
     worker.device = machines.device;
-    worker.threads = 1;
+    worker.threads = machines.unequal && i < machines.per_host ? 4 : 1;
     if (machines.device == DeviceKind::kCuda) {
       worker.device_index = i % machines.per_host;
       worker.model = "A100-80GB";
@@ -103,6 +106,35 @@ double ClockSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Transformers of 536 nodes on eight devices, in all combinations of what the time may depend on.
+std::vector<SearchCase> Sweep() {
+  struct Device {
+    const char* name;
+    DeviceKind kind;
+    bool unequal;
+  };
+  std::vector<SearchCase> cases;
+  for (const int width : {256, 1024, 4096}) {
+    const GptBlocks shape = {5, width, width / 64, 512, false};
+    for (const Device& device :
+         {Device{"GPUs", DeviceKind::kCuda, false}, Device{"processors", DeviceKind::kCpu, false},
+          Device{"unequal processors", DeviceKind::kCpu, true}}) {
+      for (const char* const between : {"ethernet-1g", "ethernet-10g", "infiniband-hdr"}) {
+        for (const int per_host : {1, 2, 4}) {
+          for (const int64_t batch : {16, 64, 512}) {
+            const std::string name =
+                absl::StrFormat("%d wide, batch %d, %dx%d %s, %s", width, batch, 8 / per_host,
+                                per_host, device.name, between);
+            const Machines machines = {8, per_host, between, device.kind, 0, device.unequal};
+            cases.push_back({name, shape, machines, batch, true});
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
 absl::StatusOr<Graph> TrainingGraphOf(const GptBlocks& shape) {
   WEFT_ASSIGN_OR_RETURN(const Graph model, GptModel(shape));
   TrainingSpec spec;
@@ -110,7 +142,8 @@ absl::StatusOr<Graph> TrainingGraphOf(const GptBlocks& shape) {
   return BuildTrainingGraph(model, spec);
 }
 
-absl::Status Measure(const SearchCase& one, const std::string& strategy) {
+// Seconds by the clock.
+absl::StatusOr<double> Measure(const SearchCase& one, const std::string& strategy) {
   WEFT_ASSIGN_OR_RETURN(const Graph graph, TrainingGraphOf(one.shape));
   const ClusterSpec cluster = ClusterOf(one.machines);
   WEFT_ASSIGN_OR_RETURN(const CostModel cost, CostModel::OfSpec(cluster));
@@ -127,15 +160,29 @@ absl::Status Measure(const SearchCase& one, const std::string& strategy) {
   const double clock = ClockSeconds();
   WEFT_ASSIGN_OR_RETURN(const SearchResult result,
                         SearchPlan(graph, cluster, cost, options, CpuNodeEvaluator()));
+  const double seconds = ClockSeconds() - clock;
   std::printf(
       "%s: %d nodes, %d devices: %.2f s of CPU, %.2f s by the clock, %d plans looked at, peak "
       "%.0f MiB (%.0f before)\n  %s: %.6f s a step (%.6f compute, %.6f communication), %s\n",
-      one.name.c_str(), graph.num_nodes(), one.machines.workers, CpuSeconds() - cpu,
-      ClockSeconds() - clock, result.evaluated, PeakMebibytes(), graph_mebibytes,
+      one.name.c_str(), graph.num_nodes(), one.machines.workers, CpuSeconds() - cpu, seconds,
+      result.evaluated, PeakMebibytes(), graph_mebibytes,
       ParallelText(result.chosen.choice).c_str(), result.chosen.step_seconds,
       result.chosen.compute_seconds, result.chosen.communication_seconds,
       result.chosen.exact ? "played from its partitions" : "by coarse figures");
   std::fflush(stdout);
+  return seconds;
+}
+
+absl::Status MeasureAll(const std::vector<SearchCase>& cases, const std::string& strategy) {
+  std::vector<double> seconds;
+  for (const SearchCase& one : cases) {
+    WEFT_ASSIGN_OR_RETURN(const double taken, Measure(one, strategy));
+    seconds.push_back(taken);
+  }
+  if (seconds.empty()) return absl::InvalidArgumentError("there is no case of such a name");
+  std::sort(seconds.begin(), seconds.end());
+  std::printf("%zu searches: median %.2f s, slowest %.2f s\n", seconds.size(),
+              seconds[seconds.size() / 2], seconds.back());
   return absl::OkStatus();
 }
 
@@ -146,12 +193,17 @@ absl::Status MeasureNamed(std::vector<std::string_view> names) {
     strategy = names.front().substr(kSearch.size());
     names.erase(names.begin());
   }
-  for (const SearchCase& one : Cases()) {
-    const bool wanted =
-        names.empty() || std::find(names.begin(), names.end(), one.name) != names.end();
-    if (wanted) WEFT_RETURN_IF_ERROR(Measure(one, strategy));
+  std::vector<SearchCase> all = Cases();
+  if (!names.empty() && names.front() == "--sweep") {
+    all = Sweep();
+    names.erase(names.begin());
   }
-  return absl::OkStatus();
+  std::vector<SearchCase> wanted;
+  for (SearchCase& one : all) {
+    const bool is_named = std::find(names.begin(), names.end(), one.name) != names.end();
+    if (names.empty() || is_named) wanted.push_back(std::move(one));
+  }
+  return MeasureAll(wanted, strategy);
 }
 
 }  // namespace
