@@ -165,8 +165,10 @@ class PipelineChannels {
   std::map<int64_t, ScheduleChannel> channels_;  // by number
 };
 
+}  // namespace
+
 // Every pipeline is played once, with its channels and their credits.
-absl::Status CheckActions(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
+absl::Status CheckPipelines(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   const Mesh& mesh = partitions.front().mesh;
   const std::map<int32_t, int> credits = CreditsOfChannels(partitions, inbox);
   for (int replica = 0; replica < mesh.data; ++replica) {
@@ -190,8 +192,6 @@ absl::Status CheckActions(const std::vector<Partition>& partitions, const InboxL
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status CheckPartitions(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   ChannelCheck channels;
   for (const Partition& partition : partitions) {
@@ -200,7 +200,7 @@ absl::Status CheckPartitions(const std::vector<Partition>& partitions, const Inb
     WEFT_RETURN_IF_ERROR(channels.Add(partition));
   }
   WEFT_RETURN_IF_ERROR(channels.Finish());
-  return CheckActions(partitions, inbox);
+  return CheckPipelines(partitions, inbox);
 }
 
 }  // namespace weft

@@ -17,6 +17,11 @@ namespace weft {
 absl::Status CheckPartitions(const std::vector<Partition>& partitions,
                              const InboxLimits& inbox = kInbox);
 
+// The last of these alone, of the partitions of all ranks: InvalidArgument where a replica's
+// stages wait for each other for ever.
+absl::Status CheckPipelines(const std::vector<Partition>& partitions,
+                            const InboxLimits& inbox = kInbox);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_PARTITION_CHECK_H_

@@ -1,6 +1,7 @@
 #include "placement/partitioner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
@@ -45,17 +46,28 @@ absl::Status CheckPlan(const Plan& plan) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,
-                                                     const StepShape& shape,
-                                                     NodeEvaluator& evaluator) {
+absl::StatusOr<std::vector<Partition>> PartitionRanks(const Graph& graph, const Plan& plan,
+                                                      const StepShape& shape,
+                                                      std::span<const RankId> ranks,
+                                                      NodeEvaluator& evaluator) {
   WEFT_RETURN_IF_ERROR(CheckPlan(plan));
   WEFT_RETURN_IF_ERROR(CheckBodies(graph, plan));
   WEFT_ASSIGN_OR_RETURN(const StepLayout layout, LayOutStep(graph, plan, shape, evaluator));
   std::vector<Partition> partitions;
-  for (int rank = 0; rank < plan.mesh.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(Partition partition, BuildRankPartition(layout, RankId(rank)));
+  for (const RankId rank : ranks) {
+    WEFT_ASSIGN_OR_RETURN(Partition partition, BuildRankPartition(layout, rank));
     partitions.push_back(std::move(partition));
   }
+  return partitions;
+}
+
+absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,
+                                                     const StepShape& shape,
+                                                     NodeEvaluator& evaluator) {
+  std::vector<RankId> ranks;
+  for (int rank = 0; rank < plan.mesh.size(); ++rank) ranks.push_back(RankId(rank));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
+                        PartitionRanks(graph, plan, shape, ranks, evaluator));
   WEFT_RETURN_IF_ERROR(CheckPartitions(partitions));
   return partitions;
 }

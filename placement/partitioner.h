@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,13 @@ struct StepShape {
 absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const Plan& plan,
                                                      const StepShape& shape,
                                                      NodeEvaluator& evaluator);
+
+// The partitions of `ranks` alone, in that order, not checked against each other nor verified: of
+// plans that are looked at and mostly thrown away.
+absl::StatusOr<std::vector<Partition>> PartitionRanks(const Graph& graph, const Plan& plan,
+                                                      const StepShape& shape,
+                                                      std::span<const RankId> ranks,
+                                                      NodeEvaluator& evaluator);
 
 // How the values of a step lie along the tensor axis, by name: for each micro-batch size its
 // graph's values, and under 0 what is made once per step. Values are found as their users find

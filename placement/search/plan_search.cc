@@ -12,15 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/node_class.h"
-#include "placement/partition_memory.h"
 #include "placement/partitioner.h"
 #include "placement/planner.h"
 #include "placement/search/plan_evaluator.h"
+#include "placement/search/plan_play.h"
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
-#include "placement/simulation/partition_model.h"
-#include "placement/simulation/plan_prediction.h"
-#include "placement/simulation/simulator.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
 
@@ -124,27 +121,13 @@ class Searcher {
   }
 
   absl::StatusOr<Plan> PlanOf(size_t index) const;
-  // What a rank takes, and what it may take.
-  struct RankNeed {
-    int64_t limit = 0;  // 0 = any amount
-    int64_t bytes = 0;  // of variables and of the process
-    std::vector<BufferLifetime> lifetimes;
-    int64_t arena_bytes = 0;
-    // For the arena.
-    int64_t room() const { return limit > 0 ? limit - bytes : std::numeric_limits<int64_t>::max(); }
-  };
   struct PlayedPlan {
     size_t candidate = 0;
     Plan plan;
     std::vector<RankNeed> ranks;  // empty where the plan is too large to be played
   };
-  int64_t LimitOf(int worker) const {
-    const auto index = static_cast<size_t>(worker);
-    return index < options_.memory_limits.size() ? options_.memory_limits[index] : 0;
-  }
   absl::Status Play(PlayedPlan& played, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
-  absl::Status LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const;
   double FastestOf(const std::vector<PlayedPlan>& played) const;
   bool Try(size_t index, std::vector<PlayedPlan>& played);
   void TryVariants(std::vector<PlayedPlan>& played);
@@ -185,35 +168,19 @@ absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
   return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
 }
 
-// What the partitions themselves say of time, and of memory that the step takes as much at least.
 absl::Status Searcher::Play(PlayedPlan& played, PlanCandidate& candidate) const {
-  const Plan& plan = played.plan;
-  WEFT_ASSIGN_OR_RETURN(
-      const std::vector<Partition> partitions,
-      PartitionStep(graph_, plan, {/*training=*/true, options_.global_batch}, evaluator_));
-  for (const Partition& partition : partitions) {
-    RankNeed need;
-    need.limit = LimitOf(plan.workers[partition.rank.value]);
-    need.bytes = VariableBytes(partition) + options_.process_bytes;
-    WEFT_ASSIGN_OR_RETURN(need.lifetimes, LifetimesOfStep(partition));
-    WEFT_ASSIGN_OR_RETURN(need.arena_bytes, LeastArenaBytes(need.lifetimes));
-    played.ranks.push_back(std::move(need));
-  }
-  SumMemory(played.ranks, candidate);
-  WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost_));
-  SimulationOptions simulated;
-  simulated.steps = kPredictedSteps;
-  WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulated));
+  PlayOptions options;
+  options.global_batch = options_.global_batch;
+  options.memory_limits = options_.memory_limits;
+  options.process_bytes = options_.process_bytes;
+  WEFT_ASSIGN_OR_RETURN(PlanPlay play, PlayPlan(graph_, played.plan, cost_, options, evaluator_));
   candidate.exact = true;
-  const double factor = cost_.StepFactor(plan);
-  candidate.step_seconds = simulation.step_seconds * factor;
-  candidate.compute_seconds = candidate.communication_seconds = candidate.bubble_seconds = 0;
-  const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
-  for (const RankTime& time : simulation.ranks) {
-    candidate.compute_seconds += time.compute * factor / ranks;
-    candidate.communication_seconds += time.communication * factor / ranks;
-    candidate.bubble_seconds += time.bubble * factor / ranks;
-  }
+  candidate.step_seconds = play.step_seconds;
+  candidate.compute_seconds = play.compute_seconds;
+  candidate.communication_seconds = play.communication_seconds;
+  candidate.bubble_seconds = play.bubble_seconds;
+  played.ranks = std::move(play.ranks);
+  SumMemory(played.ranks, candidate);
   return absl::OkStatus();
 }
 
@@ -222,32 +189,14 @@ void Searcher::SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& cand
   candidate.fits = true;
   double worst = -1;
   for (const RankNeed& rank : ranks) {
-    const int64_t bytes = rank.bytes + rank.arena_bytes;
-    if (rank.limit > 0 && bytes > rank.limit) candidate.fits = false;
-    const double fill =
-        static_cast<double>(bytes) / (rank.limit > 0 ? static_cast<double>(rank.limit) : 1e18);
+    if (!rank.fits()) candidate.fits = false;
+    const double fill = static_cast<double>(rank.total()) /
+                        (rank.limit > 0 ? static_cast<double>(rank.limit) : 1e18);
     if (fill <= worst) continue;
     worst = fill;
-    candidate.memory_bytes = bytes;
+    candidate.memory_bytes = rank.total();
     candidate.memory_limit = rank.limit;
   }
-}
-
-// Whether arenas that are as small as it takes can be laid out. Replicas' ranks are mostly alike.
-absl::Status Searcher::LayOutMemory(PlayedPlan& played, PlanCandidate& candidate) const {
-  for (auto rank = played.ranks.begin(); rank != played.ranks.end(); ++rank) {
-    const auto like = std::find_if(played.ranks.begin(), rank, [&](const RankNeed& one) {
-      return one.room() == rank->room() && one.lifetimes == rank->lifetimes;
-    });
-    if (like != rank) {
-      rank->arena_bytes = like->arena_bytes;
-      continue;
-    }
-    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank->lifetimes, rank->room()));
-    rank->arena_bytes = arena.arena_bytes;
-  }
-  if (!played.ranks.empty()) SumMemory(played.ranks, candidate);
-  return absl::OkStatus();
 }
 
 // Takes the fastest of `played` whose memory can be laid out within the limits. The others that
@@ -258,7 +207,8 @@ absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
   });
   for (PlayedPlan& one : played) {
     PlanCandidate& candidate = candidates_[one.candidate];
-    WEFT_RETURN_IF_ERROR(LayOutMemory(one, candidate));
+    WEFT_RETURN_IF_ERROR(LayOutArenas(one.ranks));
+    if (!one.ranks.empty()) SumMemory(one.ranks, candidate);
     if (!candidate.fits) continue;
     chosen_ = one.candidate;
     plan_ = std::move(one.plan);

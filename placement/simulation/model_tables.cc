@@ -38,7 +38,11 @@ ModelTables::ModelTables(const std::vector<Partition>& partitions, std::span<con
     : workers_(workers),
       costs_(costs),
       model_(model),
-      credits_(CreditsOfChannels(partitions, kInbox)) {}
+      credits_(CreditsOfChannels(partitions, kInbox)) {
+  for (const Partition& partition : partitions) {
+    ranks_.try_emplace(partition.rank, static_cast<int32_t>(ranks_.size()));
+  }
+}
 
 int32_t ModelTables::LinkOf(int from_worker, int to_worker) {
   const int from_host = costs_.host(from_worker);
@@ -61,18 +65,22 @@ int32_t ModelTables::LinkOf(int from_worker, int to_worker) {
   return entry->second;
 }
 
-int32_t ModelTables::ChannelOf(const Channel& channel, int64_t bytes) {
+absl::StatusOr<int32_t> ModelTables::ChannelOf(const Channel& channel, int64_t bytes) {
   const auto [entry, is_new] = channels_.try_emplace({channel.id.value, bytes},
                                                      static_cast<int32_t>(model_.channels.size()));
   if (!is_new) return entry->second;
+  if (!ranks_.contains(channel.from) || !ranks_.contains(channel.to)) {
+    return absl::InternalError(absl::StrCat("channel ", channel.id.value, " of '", channel.value,
+                                            "' leads to a rank that is not played"));
+  }
   const int from = WorkerOf(channel.from);
   const int to = WorkerOf(channel.to);
   const LinkCost cost = costs_.Link(from, to);
   StepChannel made;
   made.name = model_.AddName(channel.value);
   made.number = channel.id.value;
-  made.from = channel.from.value;
-  made.to = channel.to.value;
+  made.from = ranks_.at(channel.from);
+  made.to = ranks_.at(channel.to);
   made.link = LinkOf(from, to);
   made.bytes = bytes;
   const auto credits = credits_.find(channel.id.value);
@@ -154,8 +162,10 @@ absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node
   for (size_t m = 0; m < group.size(); ++m) {
     const RankId rank(static_cast<int32_t>(group[m]));
     WEFT_ASSIGN_OR_RETURN(NodeCollective member, CollectiveOfNode(graph, node, rank));
-    made.members.push_back(rank.value);
-    made.member_bytes.push_back(member.sent_bytes());
+    if (const auto index = ranks_.find(rank); index != ranks_.end()) {
+      made.members.push_back(index->second);
+      made.member_bytes.push_back(member.sent_bytes());
+    }
     for (const CollectiveStep& step : member.schedule.steps) {
       if (step.kind != CollectiveStep::Kind::kSend) continue;
       const int peer = workers[static_cast<size_t>(step.peer)];

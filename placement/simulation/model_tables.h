@@ -29,8 +29,9 @@ class ModelTables {
   const CostModel& costs() const { return costs_; }
   int WorkerOf(RankId rank) const { return workers_[static_cast<size_t>(rank.value)]; }
 
-  // Into StepModel::channels: messages of `bytes` bytes on a channel.
-  int32_t ChannelOf(const Channel& channel, int64_t bytes);
+  // Into StepModel::channels: messages of `bytes` bytes on a channel. Internal where one of its
+  // ends is not a rank of the model.
+  absl::StatusOr<int32_t> ChannelOf(const Channel& channel, int64_t bytes);
   // Into StepModel::collectives: what a node of a rank's graph stands for; the same for the node of
   // that name of every member.
   absl::StatusOr<int32_t> CollectiveOf(const Graph& graph, const Node& node, bool beside);
@@ -46,7 +47,8 @@ class ModelTables {
   const std::span<const int> workers_;
   const CostModel& costs_;
   StepModel& model_;
-  std::map<int32_t, int> credits_;  // by channel id
+  std::map<RankId, int32_t> ranks_;  // of the model
+  std::map<int32_t, int> credits_;   // by channel id
   std::map<std::tuple<bool, int, int>, int32_t> links_;
   std::map<std::pair<int32_t, int64_t>, int32_t> channels_;
   std::map<std::string, int32_t> collectives_;

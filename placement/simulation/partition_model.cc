@@ -14,9 +14,11 @@ namespace {
 
 absl::Status CheckWorkers(const std::vector<Partition>& partitions, std::span<const int> workers,
                           const CostModel& costs) {
-  if (workers.size() != partitions.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "there are ", partitions.size(), " partitions, but workers for ", workers.size()));
+  for (const Partition& partition : partitions) {
+    if (partition.rank.value < static_cast<int64_t>(workers.size())) continue;
+    return absl::InvalidArgumentError(absl::StrCat("there is a partition of rank ",
+                                                   partition.rank.value, ", but workers for ",
+                                                   workers.size()));
   }
   for (const int worker : workers) {
     if (worker >= 0 && worker < costs.num_workers()) continue;

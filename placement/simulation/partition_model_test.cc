@@ -177,10 +177,19 @@ TEST_F(StepOfRegression, WantsAWorkerForEachRank) {
   Cut(2, 1, 1, 2);
   const CostModel costs = CostsOf(ProfileOf(2, 1e9));
   EXPECT_EQ(std::string(ModelOfPartitions(partitions_, Workers(1), costs).status().message()),
-            "there are 2 partitions, but workers for 1");
+            "there is a partition of rank 1, but workers for 1");
   EXPECT_EQ(
       std::string(ModelOfPartitions(partitions_, std::vector<int>{0, 2}, costs).status().message()),
       "worker 2 has no costs: there are 2 workers");
+}
+
+TEST_F(StepOfRegression, APipelineIsPlayedWhole) {
+  Cut(1, 1, 2, 4);
+  partitions_.pop_back();
+  const auto model = ModelOfPartitions(partitions_, plan_.workers, CostsOf(ProfileOf(2, 1e9)));
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(model.status().message()),
+              ::testing::HasSubstr("leads to a rank that is not played"));
 }
 
 TEST_F(StepOfRegression, ThePredictionIsTheSimulatedStep) {

@@ -241,7 +241,8 @@ absl::Status RankModel::RunTransfer(const Graph& graph, const Node& node) {
   }
   const bool sends = node.op == "Send";
   const ValueId value = sends ? node.inputs[0] : node.outputs[0];
-  const int32_t index = tables_.ChannelOf(*channel->second, BytesOf(graph, value));
+  WEFT_ASSIGN_OR_RETURN(const int32_t index,
+                        tables_.ChannelOf(*channel->second, BytesOf(graph, value)));
   const int32_t entry = TableEntry(rank_.channels, channel_entries_, index);
   if (sends) AwaitFor(graph, {value});
   Push(sends ? StepInstruction::Send(entry) : StepInstruction::Receive(entry));
