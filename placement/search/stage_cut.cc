@@ -99,12 +99,16 @@ class StageCutter {
       whole_.push_back(SlowestSeconds(figures_, place, 0, units_));
     }
     least_passing_ = LeastPassing();
-    points_ = GoodPoints();
-    StageCut cut = CutAtPoints();
-    if (!cut.begins.empty() || static_cast<int>(points_.size()) == units_ + 1) return cut;
-    points_.resize(units_ + 1);
-    std::iota(points_.begin(), points_.end(), 0);
-    return CutAtPoints();
+    const std::vector<int> points = GoodPoints();
+    const StageCut rough = CutRoughly(points);
+    SetPoints(points);
+    if (!rough.begins.empty()) return CutNoLonger(rough.step_seconds);
+    StageCut cut = CutFromShort();
+    if (!cut.begins.empty() || static_cast<int>(points.size()) == units_ + 1) return cut;
+    std::vector<int> all(units_ + 1);
+    std::iota(all.begin(), all.end(), 0);
+    SetPoints(std::move(all));
+    return CutFromShort();
   }
 
  private:
@@ -112,6 +116,7 @@ class StageCutter {
   static constexpr double kUnknown = -1;
   static constexpr double kMore = 3;
   static constexpr double kRounding = 1e-9;
+  static constexpr int kRoughPieces = 3;  // of a stage
   // Places between units that are so near to one another, in parts of an even stage's seconds and
   // bytes, that it does not matter which is taken but for what crosses.
   static constexpr double kNear = 0.02;
@@ -160,10 +165,40 @@ class StageCutter {
     return points;
   }
 
-  StageCut CutAtPoints() {
-    if (stages_ > pieces()) return {};
+  void SetPoints(std::vector<int> points) {
+    points_ = std::move(points);
     FindClasses();
     best_.assign(stages_ + 1, std::vector<Frontier>(pieces() + 1));
+  }
+
+  // The best cut at those of a few points each that least crosses: how short a cut can be at least.
+  // None where it would take as long as the cut itself.
+  StageCut CutRoughly(const std::vector<int>& points) {
+    const int each = (static_cast<int>(points.size()) - 1) / (kRoughPieces * stages_);
+    if (each < 2) return {};
+    std::vector<int> few = {0};
+    const auto bytes = [&](int unit) {
+      return figures_.Cut(unit).forward_bytes + figures_.Cut(unit).backward_bytes;
+    };
+    for (size_t first = 1; first + 1 < points.size(); first += each) {
+      const size_t last = std::min(first + each, points.size() - 1);
+      few.push_back(
+          *std::min_element(points.begin() + first, points.begin() + last,
+                            [&](int one, int other) { return bytes(one) < bytes(other); }));
+    }
+    few.push_back(units_);
+    SetPoints(std::move(few));
+    return CutFromShort();
+  }
+
+  StageCut CutNoLonger(double seconds) {
+    const double longest = seconds * (1 + kRounding);
+    return CutWithin(longest - least_passing_.front(), longest);
+  }
+
+  // Begins with stages as short as they may be.
+  StageCut CutFromShort() {
+    if (stages_ > pieces()) return {};
     double speed = 0;
     for (const double seconds : whole_) speed += 1 / std::max(1e-12, seconds);
     // As if units could be divided at will, and some more.
@@ -177,9 +212,7 @@ class StageCutter {
         continue;
       }
       // A cut with a longer stage is longer than this one.
-      if (cut.step_seconds <= most + passing) return cut;
-      const double longest = cut.step_seconds * (1 + kRounding);
-      return CutWithin(longest - passing, longest);
+      return cut.step_seconds <= most + passing ? cut : CutNoLonger(cut.step_seconds);
     }
   }
 
