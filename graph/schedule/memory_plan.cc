@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/offsets_over_time.h"
 #include "tensor/buffer.h"
 
 namespace weft {
@@ -27,6 +28,8 @@ struct Block {
   int last = 0;
   std::vector<int> members;  // indices of buffers, in order
   int64_t offset = -1;
+  int first_time = 0;  // of ShortenTime
+  int last_time = 0;
 };
 
 absl::Status CheckLifetime(const BufferLifetime& buffer, size_t index) {
@@ -51,7 +54,7 @@ absl::StatusOr<std::vector<Block>> MakeBlocks(const std::vector<BufferLifetime>&
     if (absl::Status status = CheckLifetime(buffer, i); !status.ok()) return status;
     size_t index = blocks.size();
     if (buffer.group >= 0) index = block_of_group.try_emplace(buffer.group, index).first->second;
-    if (index == blocks.size()) blocks.push_back({0, buffer.first, buffer.last, {}, -1});
+    if (index == blocks.size()) blocks.push_back({0, buffer.first, buffer.last, {}});
     Block& block = blocks[index];
     block.members.push_back(static_cast<int>(i));
     block.bytes += AlignUp(buffer.bytes);
@@ -82,32 +85,40 @@ int64_t LowerBound(const std::vector<Block>& blocks) {
   return most;
 }
 
+// Numbers the instructions at which a block begins or ends; the others make no difference.
+int ShortenTime(std::vector<Block>& blocks) {
+  std::vector<int> instructions;
+  for (const Block& block : blocks) {
+    instructions.push_back(block.first);
+    instructions.push_back(block.last);
+  }
+  std::sort(instructions.begin(), instructions.end());
+  instructions.erase(std::unique(instructions.begin(), instructions.end()), instructions.end());
+  const auto number = [&](int instruction) {
+    return static_cast<int>(
+        std::lower_bound(instructions.begin(), instructions.end(), instruction) -
+        instructions.begin());
+  };
+  for (Block& block : blocks) {
+    block.first_time = number(block.first);
+    block.last_time = number(block.last);
+  }
+  return static_cast<int>(instructions.size());
+}
+
 // Puts blocks[i] for i in `order` each into the smallest gap between the placed blocks it meets in
 // time. Returns the end of the highest block.
-int64_t PlaceInOrder(const std::vector<int>& order, std::vector<Block>& blocks) {
-  std::vector<int> placed;  // by offset
+int64_t PlaceInOrder(const std::vector<int>& order, std::vector<Block>& blocks,
+                     OffsetsOverTime& taken) {
+  taken.Clear();
   int64_t arena = 0;
   for (int i : order) {
     Block& block = blocks[i];
     block.offset = 0;
     if (block.bytes == 0) continue;
-    int64_t cursor = 0;
-    int64_t best_gap = std::numeric_limits<int64_t>::max();
-    int64_t best = -1;
-    for (int p : placed) {
-      const Block& other = blocks[p];
-      if (other.last < block.first || block.last < other.first) continue;
-      const int64_t gap = other.offset - cursor;
-      if (gap >= block.bytes && gap < best_gap) {
-        best_gap = gap;
-        best = cursor;
-      }
-      cursor = std::max(cursor, other.offset + other.bytes);
-    }
-    block.offset = best >= 0 ? best : cursor;
+    block.offset = taken.FindGap(block.first_time, block.last_time, block.bytes);
+    taken.Take(block.first_time, block.last_time, block.offset, block.bytes);
     arena = std::max(arena, block.offset + block.bytes);
-    const auto by_offset = [&blocks](int64_t offset, int p) { return offset < blocks[p].offset; };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), block.offset, by_offset), i);
   }
   return arena;
 }
@@ -130,26 +141,35 @@ std::vector<std::vector<int>> CandidateOrders(const std::vector<Block>& blocks) 
   return {by_size, by_area, by_duration};
 }
 
-// Places in `order`, and again with the block that ended highest moved to the front, a few times
-// while more than `enough` is needed. Returns the offsets of the lowest arena seen, and its size.
+// Places in `order`, and again with all blocks that ended highest moved to the front, a few times
+// while more than `enough` is needed. All of them: each micro-batch has one of its kind, and as
+// long as one of these ends as high nothing is won. Returns the offsets of the lowest arena seen,
+// and its size.
 constexpr int kPromotions = 16;
 std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> order, int64_t enough,
-                                                             std::vector<Block>& blocks) {
+                                                             std::vector<Block>& blocks,
+                                                             OffsetsOverTime& taken) {
   int64_t best = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> offsets(blocks.size());
   for (int round = 0; round <= kPromotions && (round == 0 || best > enough); ++round) {
-    const int64_t arena = PlaceInOrder(order, blocks);
+    const int64_t arena = PlaceInOrder(order, blocks, taken);
     if (arena < best) {
       best = arena;
       for (size_t i = 0; i < blocks.size(); ++i) offsets[i] = blocks[i].offset;
     }
-    const auto highest = std::find_if(order.begin(), order.end(), [&](int i) {
-      return blocks[i].offset + blocks[i].bytes == arena;
-    });
-    if (highest == order.begin() || highest == order.end()) break;
-    std::rotate(order.begin(), highest, highest + 1);
+    const auto is_highest = [&](int i) {
+      return blocks[i].bytes > 0 && blocks[i].offset + blocks[i].bytes == arena;
+    };
+    if (std::is_partitioned(order.begin(), order.end(), is_highest)) break;
+    std::stable_partition(order.begin(), order.end(), is_highest);
   }
   return {best, std::move(offsets)};
+}
+
+// Of many blocks, an arena so near to the lower bound that more tries are not worth their time.
+constexpr size_t kManyBlocks = 4096;
+int64_t EnoughBytes(size_t blocks, int64_t lower_bound) {
+  return blocks > kManyBlocks ? lower_bound + lower_bound / 128 : lower_bound;
 }
 
 }  // namespace
@@ -167,11 +187,12 @@ absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers
   std::vector<Block> blocks = *std::move(made);
   MemoryPlan plan;
   plan.lower_bound_bytes = LowerBound(blocks);
-  const int64_t enough = std::max(plan.lower_bound_bytes, enough_bytes);
+  const int64_t enough = std::max(EnoughBytes(blocks.size(), plan.lower_bound_bytes), enough_bytes);
   plan.offsets.assign(buffers.size(), 0);
   plan.arena_bytes = std::numeric_limits<int64_t>::max();
+  OffsetsOverTime taken(ShortenTime(blocks));
   for (const std::vector<int>& order : CandidateOrders(blocks)) {
-    const auto [arena, offsets] = PlaceWithPromotions(order, enough, blocks);
+    const auto [arena, offsets] = PlaceWithPromotions(order, enough, blocks, taken);
     if (arena >= plan.arena_bytes) continue;
     plan.arena_bytes = arena;
     for (size_t b = 0; b < blocks.size(); ++b) {

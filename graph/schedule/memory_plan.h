@@ -27,9 +27,11 @@ struct MemoryPlan {
 };
 
 // Greedy by size into the smallest gap that fits (Pisarchyk and Lee, 2020), also by size x lifetime
-// and by lifetime, each a few times with the block that ended highest placed first; the lowest
-// arena wins, or the first one of at most `enough_bytes`. Deterministic. ResourceExhausted on
-// overflow, InvalidArgument for a lifetime that ends before it starts.
+// and by lifetime, each a few times with the blocks that ended highest placed first; the lowest
+// arena wins, or the first one of at most `enough_bytes`. Of more than some thousand buffers also
+// the first one within a hundredth of the lower bound. Takes a time of about n log n for the n
+// buffers of a step that does much the same for each micro-batch. Deterministic. ResourceExhausted
+// on overflow, InvalidArgument for a lifetime that ends before it starts.
 absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers,
                                       int64_t enough_bytes = 0);
 
