@@ -26,7 +26,6 @@ struct Block {
   int64_t bytes = 0;  // a multiple of kAlignment
   int first = 0;
   int last = 0;
-  std::vector<int> members;  // indices of buffers, in order
   int64_t offset = -1;
   int first_time = 0;  // of ShortenTime
   int last_time = 0;
@@ -45,8 +44,16 @@ absl::Status CheckLifetime(const BufferLifetime& buffer, size_t index) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Block>> MakeBlocks(const std::vector<BufferLifetime>& buffers) {
+struct Blocks {
   std::vector<Block> blocks;
+  std::vector<size_t> of_buffer;  // indices of blocks; those of a block follow each other in it
+};
+
+absl::StatusOr<Blocks> MakeBlocks(const std::vector<BufferLifetime>& buffers) {
+  Blocks made;
+  std::vector<Block>& blocks = made.blocks;
+  blocks.reserve(buffers.size());
+  made.of_buffer.reserve(buffers.size());
   std::map<int, size_t> block_of_group;
   int64_t total = 0;
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -54,9 +61,9 @@ absl::StatusOr<std::vector<Block>> MakeBlocks(const std::vector<BufferLifetime>&
     if (absl::Status status = CheckLifetime(buffer, i); !status.ok()) return status;
     size_t index = blocks.size();
     if (buffer.group >= 0) index = block_of_group.try_emplace(buffer.group, index).first->second;
-    if (index == blocks.size()) blocks.push_back({0, buffer.first, buffer.last, {}});
+    if (index == blocks.size()) blocks.push_back({0, buffer.first, buffer.last});
+    made.of_buffer.push_back(index);
     Block& block = blocks[index];
-    block.members.push_back(static_cast<int>(i));
     block.bytes += AlignUp(buffer.bytes);
     block.first = std::min(block.first, buffer.first);
     block.last = std::max(block.last, buffer.last);
@@ -67,18 +74,21 @@ absl::StatusOr<std::vector<Block>> MakeBlocks(const std::vector<BufferLifetime>&
                                                        ")"));
     }
   }
-  return blocks;
+  return made;
 }
 
 int64_t LowerBound(const std::vector<Block>& blocks) {
-  std::map<int, int64_t> change;  // by instruction
+  std::vector<std::pair<int64_t, int64_t>> changes;  // from an instruction on
+  changes.reserve(2 * blocks.size());
   for (const Block& block : blocks) {
-    change[block.first] += block.bytes;
-    change[block.last + 1] -= block.bytes;
+    changes.emplace_back(block.first, block.bytes);
+    changes.emplace_back(int64_t{block.last} + 1, -block.bytes);
   }
+  // What ends comes before what begins.
+  std::sort(changes.begin(), changes.end());
   int64_t alive = 0;
   int64_t most = 0;
-  for (const auto& [instruction, bytes] : change) {
+  for (const auto& [instruction, bytes] : changes) {
     alive += bytes;
     most = std::max(most, alive);
   }
@@ -175,16 +185,16 @@ int64_t EnoughBytes(size_t blocks, int64_t lower_bound) {
 }  // namespace
 
 absl::StatusOr<int64_t> LeastArenaBytes(const std::vector<BufferLifetime>& buffers) {
-  absl::StatusOr<std::vector<Block>> blocks = MakeBlocks(buffers);
-  if (!blocks.ok()) return blocks.status();
-  return LowerBound(*blocks);
+  absl::StatusOr<Blocks> made = MakeBlocks(buffers);
+  if (!made.ok()) return made.status();
+  return LowerBound(made->blocks);
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers,
                                       int64_t enough_bytes) {
-  absl::StatusOr<std::vector<Block>> made = MakeBlocks(buffers);
+  absl::StatusOr<Blocks> made = MakeBlocks(buffers);
   if (!made.ok()) return made.status();
-  std::vector<Block> blocks = *std::move(made);
+  std::vector<Block>& blocks = made->blocks;
   MemoryPlan plan;
   plan.lower_bound_bytes = LowerBound(blocks);
   const int64_t enough = std::max(EnoughBytes(blocks.size(), plan.lower_bound_bytes), enough_bytes);
@@ -192,15 +202,13 @@ absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers
   plan.arena_bytes = std::numeric_limits<int64_t>::max();
   OffsetsOverTime taken(ShortenTime(blocks));
   for (const std::vector<int>& order : CandidateOrders(blocks)) {
-    const auto [arena, offsets] = PlaceWithPromotions(order, enough, blocks, taken);
+    auto [arena, offsets] = PlaceWithPromotions(order, enough, blocks, taken);
     if (arena >= plan.arena_bytes) continue;
     plan.arena_bytes = arena;
-    for (size_t b = 0; b < blocks.size(); ++b) {
-      int64_t offset = offsets[b];
-      for (int member : blocks[b].members) {
-        plan.offsets[member] = offset;
-        offset += AlignUp(buffers[member].bytes);
-      }
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      int64_t& offset = offsets[made->of_buffer[i]];
+      plan.offsets[i] = offset;
+      offset += AlignUp(buffers[i].bytes);
     }
     if (arena <= enough) break;
   }

@@ -94,6 +94,16 @@ absl::StatusOr<Representatives> RanksToPlay(const Plan& plan, const CostModel& c
   return few;
 }
 
+// One whose arena is as large: ranks of different replicas and shards are mostly alike.
+std::vector<RankNeed>::iterator FindLike(std::vector<RankNeed>::iterator first,
+                                         std::vector<RankNeed>::iterator last,
+                                         const RankNeed& need) {
+  return std::find_if(first, last, [&](const RankNeed& one) {
+    return one.limit - one.bytes == need.limit - need.bytes &&
+           (one.limit == 0) == (need.limit == 0) && one.lifetimes == need.lifetimes;
+  });
+}
+
 absl::StatusOr<std::vector<RankNeed>> NeedsOf(const std::vector<Partition>& partitions,
                                               const Plan& plan, const PlayOptions& options) {
   std::vector<RankNeed> needs;
@@ -102,7 +112,12 @@ absl::StatusOr<std::vector<RankNeed>> NeedsOf(const std::vector<Partition>& part
     need.limit = LimitOf(options, plan.workers[partition.rank.value]);
     need.bytes = VariableBytes(partition) + options.process_bytes;
     WEFT_ASSIGN_OR_RETURN(need.lifetimes, LifetimesOfStep(partition));
-    WEFT_ASSIGN_OR_RETURN(need.arena_bytes, LeastArenaBytes(need.lifetimes));
+    const auto like = FindLike(needs.begin(), needs.end(), need);
+    if (like != needs.end()) {
+      need.arena_bytes = like->arena_bytes;
+    } else {
+      WEFT_ASSIGN_OR_RETURN(need.arena_bytes, LeastArenaBytes(need.lifetimes));
+    }
     needs.push_back(std::move(need));
   }
   return needs;
@@ -136,19 +151,15 @@ absl::StatusOr<PlanPlay> PlayPlan(const Graph& graph, const Plan& plan, const Co
 }
 
 absl::Status LayOutArenas(std::vector<RankNeed>& ranks) {
-  const auto room = [](const RankNeed& rank) {
-    return rank.limit > 0 ? rank.limit - rank.bytes : std::numeric_limits<int64_t>::max();
-  };
   for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
-    // Ranks of different replicas are mostly alike.
-    const auto like = std::find_if(ranks.begin(), rank, [&](const RankNeed& one) {
-      return room(one) == room(*rank) && one.lifetimes == rank->lifetimes;
-    });
+    const auto like = FindLike(ranks.begin(), rank, *rank);
     if (like != rank) {
       rank->arena_bytes = like->arena_bytes;
       continue;
     }
-    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank->lifetimes, room(*rank)));
+    const int64_t room =
+        rank->limit > 0 ? rank->limit - rank->bytes : std::numeric_limits<int64_t>::max();
+    WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(rank->lifetimes, room));
     rank->arena_bytes = arena.arena_bytes;
   }
   return absl::OkStatus();

@@ -146,6 +146,7 @@ RankModel::OfGraph& RankModel::Known(const Graph& graph) {
   OfGraph& known = entry->second;
   if (!is_new) return known;
   known.seconds.assign(static_cast<size_t>(graph.node_capacity()), -1);
+  known.collectives.resize(static_cast<size_t>(graph.node_capacity()));
   known.blocks.resize(static_cast<size_t>(graph.value_capacity()));
   if (&graph == &partition_.begin || &graph == &partition_.end) return known;
   for (const auto& [name, blocks] : blocks_of_output_) {
@@ -222,13 +223,19 @@ absl::Status RankModel::RunEnd() {
 
 absl::Status RankModel::RunCollective(const Graph& graph, const Node& node) {
   if (&graph == &partition_.end && job_of_node_.contains(node.id)) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const int32_t collective,
-                        tables_.CollectiveOf(graph, node, /*beside=*/false));
+  KnownCollective& known = Known(graph).collectives[static_cast<size_t>(node.id.value)];
+  if (known.entry < 0) {
+    WEFT_ASSIGN_OR_RETURN(const int32_t collective,
+                          tables_.CollectiveOf(graph, node, /*beside=*/false));
+    known.entry = TableEntry(rank_.collectives, collective_entries_, collective);
+    const CollectiveCopies copies = CopiesOf(graph, node);
+    known.before = CopySeconds(copies.before);
+    known.after = CopySeconds(copies.after);
+  }
   AwaitFor(graph, node.inputs);
-  const CollectiveCopies copies = CopiesOf(graph, node);
-  if (copies.before > 0) Compute("", CopySeconds(copies.before));
-  Push(StepInstruction::Collective(TableEntry(rank_.collectives, collective_entries_, collective)));
-  if (copies.after > 0) Compute("", CopySeconds(copies.after));
+  if (known.before > 0) Compute("", known.before);
+  Push(StepInstruction::Collective(known.entry));
+  if (known.after > 0) Compute("", known.after);
   return absl::OkStatus();
 }
 

@@ -28,9 +28,15 @@ class RankModel {
 
  private:
   // What is known of a graph of the partition, made when first needed.
+  struct KnownCollective {
+    int32_t entry = -1;  // in the rank's table; -1: not known yet
+    double before = 0;   // seconds of copies
+    double after = 0;
+  };
   struct OfGraph {
-    std::vector<double> seconds;           // by NodeId; < 0: not known yet
-    std::vector<std::vector<int>> blocks;  // by ValueId: sums that it is a term of
+    std::vector<double> seconds;               // by NodeId; < 0: not known yet
+    std::vector<KnownCollective> collectives;  // by NodeId
+    std::vector<std::vector<int>> blocks;      // by ValueId: sums that it is a term of
   };
   // A sum over micro-batches.
   struct Block {
