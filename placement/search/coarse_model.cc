@@ -65,7 +65,7 @@ class CoarseModelMaker {
   // A collective of the data axis at a place: its index in the ranks' tables.
   int AddData(int place, const std::string& name, double seconds);
   StepInstruction DataCollective(int place, const std::string& name, CollectiveKind kind,
-                                 int64_t bytes);
+                                 int64_t bytes, int64_t parameters);
 
   int SlowestDevice(int replica, int place) const;
   void FindClasses();
@@ -263,12 +263,8 @@ StepInstruction CoarseModelMaker::Tensor(size_t replica_class, int place, double
 }
 
 StepInstruction CoarseModelMaker::DataCollective(int place, const std::string& name,
-                                                 CollectiveKind kind, int64_t bytes) {
-  // One collective for each parameter.
-  int64_t parameters = 0;
-  for (int stage = place; stage < stages(); stage += places()) {
-    parameters += figures_.Parameters(begins_[stage], begins_[stage + 1]);
-  }
+                                                 CollectiveKind kind, int64_t bytes,
+                                                 int64_t parameters) {
   parameters = std::max<int64_t>(1, parameters);
   const double seconds = static_cast<double>(parameters) *
                          collectives_.Seconds({kind, bytes / parameters}, DataGroup(place));
@@ -351,13 +347,20 @@ StepSegment CoarseModelMaker::Update(size_t replica_class, int place) {
 CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place) {
   StepCollectives once;
   if (choice_.mesh.data == 1) return once;
+  // One collective for each parameter.
+  int64_t parameters = 0;
+  int64_t split = 0;
+  for (int stage = place; stage < stages(); stage += places()) {
+    parameters += figures_.Parameters(begins_[stage], begins_[stage + 1]);
+    split += figures_.SplitParameters(begins_[stage], begins_[stage + 1]);
+  }
   if (choice_.zero >= 2 && GradientBytes(place) > 0) {
     once.scatter = {DataCollective(place, "reduce-scatter of gradients", CollectiveKind::kRing,
-                                   GradientBytes(place))};
+                                   GradientBytes(place), parameters)};
   }
   if (choice_.zero >= 1 && SplitBytes(place) > 0) {
     once.gather = {DataCollective(place, "all-gather of parameters", CollectiveKind::kRing,
-                                  SplitBytes(place))};
+                                  SplitBytes(place), split)};
   }
   return once;
 }

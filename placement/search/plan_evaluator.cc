@@ -239,7 +239,12 @@ void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageFigures& fi
   } else {
     one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, each);
   }
-  if (choice.zero >= 1) one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, each);
+  const int64_t split = figures.SplitBytes(0, figures.units());
+  if (choice.zero >= 1 && split > 0) {
+    const int64_t parameters = std::max<int64_t>(1, figures.SplitParameters(0, figures.units()));
+    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, split / parameters) *
+                                    static_cast<double>(split) / static_cast<double>(all);
+  }
 }
 
 std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,

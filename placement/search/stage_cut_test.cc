@@ -68,6 +68,52 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCuts) {
   }
 }
 
+// Many units are cut roughly first, which must not hide the best cut: with links that are slow,
+// fast or both.
+TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const int stages = 2 + static_cast<int>(seed % 2);
+    PlanningGraph graph = RandomGraph(26, seed);
+    for (PlanningUnit& unit : graph.units) {
+      // None so small that it does not matter where it is.
+      unit.forward = {unit.forward[0] + 6e-3, unit.forward[1] + 12e-3};
+    }
+    const PlanChoice choice = PipelineOf(stages);
+    const StageFigures figures(graph, choice, collectives_);
+    std::vector<StagePlace> places(stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      places[stage].devices = {static_cast<int>(seed / 4 + stage) % 2};
+      places[stage].in_flight = stages - stage;
+      if (seed % 3 == 1) places[stage].memory_limit = 50000;
+      places[stage].link_seconds_per_byte = stage % 2 == 0 ? 1e-6 : (seed % 4 < 2 ? 1e-3 : 1e-5);
+    }
+    const int micro_batches = 1 << (seed % 7);
+    const StageCut clever = CutStages(figures, places, micro_batches);
+    const StageCut naive = CutStagesExhaustively(figures, places, micro_batches);
+    ASSERT_EQ(clever.begins.empty(), naive.begins.empty()) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(clever.step_seconds, naive.step_seconds) << "seed " << seed;
+  }
+}
+
+// Parameters with fewer rows than there are replicas stay whole.
+TEST_F(StageCutTest, FiguresCountWhatZeroSplits) {
+  PlanningGraph graph = RandomGraph(3, 1);
+  graph.units[0].variables = {{1, 100, 200, true}, {8, 1000, 2000, true}};
+  graph.units[1].variables = {{4, 400, 800, true}, {8, 50, 0, false}};
+  graph.units[2].variables = {{3, 30, 60, true}};
+  PlanChoice choice;
+  choice.mesh = {4, 1, 1};
+  choice.zero = 1;
+  choice.workers = {0, 1, 2, 3};
+  const StageFigures figures(graph, choice, collectives_);
+  EXPECT_EQ(figures.Parameters(0, 3), 4);
+  EXPECT_EQ(figures.SplitParameters(0, 3), 2);
+  EXPECT_EQ(figures.SplitParameters(1, 3), 1);
+  EXPECT_EQ(figures.SplitParameters(2, 3), 0);
+  EXPECT_EQ(figures.GradientBytes(0, 3), 1530);
+  EXPECT_EQ(figures.SplitBytes(0, 2), 1450);
+}
+
 TEST_F(StageCutTest, ASlowDeviceGetsLess) {
   PlanningGraph graph = RandomGraph(12, 1);
   for (PlanningUnit& unit : graph.units) {

@@ -83,6 +83,8 @@ StageFigures::StageFigures(const PlanningGraph& graph, const PlanChoice& choice,
   split_ =
       sum_variables([&](const PlannedVariable& v) { return is_split(v) ? v.parameter_bytes : 0; });
   trainable_ = sum_variables([](const PlannedVariable& v) { return v.trainable ? 1 : 0; });
+  split_parameters_ =
+      sum_variables([&](const PlannedVariable& v) { return v.trainable && is_split(v) ? 1 : 0; });
   kept_ = PrefixSums<int64_t>(graph, [](const PlanningUnit& unit) { return unit.kept_bytes; });
   transient_.emplace_back();
   for (const PlanningUnit& unit : graph.units) transient_[0].push_back(unit.transient_bytes);

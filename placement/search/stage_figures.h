@@ -58,6 +58,10 @@ class StageFigures {
   int64_t SplitBytes(int first, int last) const { return split_[last] - split_[first]; }
   // How many trainable parameters that is.
   int64_t Parameters(int first, int last) const { return trainable_[last] - trainable_[first]; }
+  // Of these, those that ZeRO splits.
+  int64_t SplitParameters(int first, int last) const {
+    return split_parameters_[last] - split_parameters_[first];
+  }
   const PlanningCut& Cut(int unit) const { return graph_.cuts[unit]; }
   // The forward pass that runs again.
   double RecomputedShare(bool is_last_stage) const;
@@ -83,6 +87,7 @@ class StageFigures {
   std::vector<int64_t> gradients_;
   std::vector<int64_t> split_;
   std::vector<int64_t> trainable_;
+  std::vector<int64_t> split_parameters_;
   std::vector<int64_t> kept_;
   std::vector<std::vector<int64_t>> transient_;  // [k][i]: most of 2^k units from i on
 };
