@@ -1,5 +1,6 @@
 #include "placement/partition_memory.h"
 
+#include <map>
 #include <utility>
 
 #include "graph/schedule/action_nodes.h"
@@ -38,29 +39,35 @@ class StepLifetimes {
   // `buffers` holds the buffer of each value of this run, by ValueId; -1 = none yet.
   void Run(const Graph& graph, const std::vector<NodeId>& nodes, std::vector<int>& buffers) {
     buffers.resize(graph.value_capacity(), -1);
+    std::vector<int64_t>& bytes = bytes_[&graph];
+    bytes.resize(graph.value_capacity(), -1);
     for (const NodeId id : nodes) {
       const Node& node = graph.node(id);
       for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
-        for (const ValueId value : *values) Touch(graph, value, buffers);
+        for (const ValueId value : *values) Touch(graph, value, bytes, buffers);
       }
       ++now_;
     }
   }
 
-  void Touch(const Graph& graph, ValueId value, std::vector<int>& buffers) {
+  void Touch(const Graph& graph, ValueId value, std::vector<int64_t>& bytes,
+             std::vector<int>& buffers) {
     if (!value.valid()) return;
     const ValueSource source = graph.value(value).source;
     if (source == ValueSource::kVariable || source == ValueSource::kConstant) return;
     int& buffer = buffers[value.value];
     if (buffer < 0) {
       buffer = static_cast<int>(lifetimes_.size());
-      lifetimes_.push_back({BytesOf(graph, value), now_, now_, -1});
+      int64_t& known = bytes[value.value];
+      if (known < 0) known = BytesOf(graph, value);
+      lifetimes_.push_back({known, now_, now_, -1});
     }
     lifetimes_[buffer].last = now_;
   }
 
   const Partition& partition_;
   std::vector<BufferLifetime> lifetimes_;
+  std::map<const Graph*, std::vector<int64_t>> bytes_;  // by ValueId; -1: not known yet
   int now_ = 0;
 };
 

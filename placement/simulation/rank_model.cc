@@ -26,6 +26,11 @@ std::vector<ValueId> Valid(const std::vector<ValueId>& values) {
 
 bool IsAlias(const Node& node) { return node.schema != nullptr && !node.schema->aliases().empty(); }
 
+bool IsDataInput(const Graph& graph, ValueId value) {
+  return graph.value(value).source == ValueSource::kInput &&
+         graph.input_role(value) == InputRole::kData;
+}
+
 double BytesOfAll(const Graph& graph, const std::vector<ValueId>& values) {
   double bytes = 0;
   for (const ValueId value : Valid(values)) bytes += static_cast<double>(BytesOf(graph, value));
@@ -145,6 +150,7 @@ RankModel::OfGraph& RankModel::Known(const Graph& graph) {
   const auto [entry, is_new] = graphs_.try_emplace(&graph);
   OfGraph& known = entry->second;
   if (!is_new) return known;
+  known.plain.assign(static_cast<size_t>(graph.node_capacity()), Plain::kUnknown);
   known.seconds.assign(static_cast<size_t>(graph.node_capacity()), -1);
   known.collectives.resize(static_cast<size_t>(graph.node_capacity()));
   known.blocks.resize(static_cast<size_t>(graph.value_capacity()));
@@ -192,10 +198,37 @@ absl::Status RankModel::RunNode(const Graph& graph, const Node& node, const Micr
   return absl::OkStatus();
 }
 
+RankModel::Plain RankModel::PlainnessOf(const Graph& graph, const Node& node) {
+  if (IsCommunication(node)) return Plain::kNo;
+  const bool is_term = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+    return output.valid() && !Known(graph).blocks[static_cast<size_t>(output.value)].empty();
+  });
+  const bool reads_data = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    return input.valid() && IsDataInput(graph, input);
+  });
+  if (is_term || reads_data) return Plain::kNo;
+  return IsAlias(node) ? Plain::kDoesNothing : Plain::kComputes;
+}
+
 absl::Status RankModel::RunMicroBatch(const Action& action, const std::vector<NodeId>& nodes) {
   const MicroBatch& rows = partition_.micro_batches[static_cast<size_t>(action.micro_batch)];
   const Graph& graph = partition_.micro[static_cast<size_t>(rows.graph)];
-  for (const NodeId id : nodes) WEFT_RETURN_IF_ERROR(RunNode(graph, graph.node(id), &rows));
+  OfGraph& known = Known(graph);
+  for (const NodeId id : nodes) {
+    Plain& plain = known.plain[static_cast<size_t>(id.value)];
+    const Node& node = graph.node(id);
+    if (plain == Plain::kUnknown) plain = PlainnessOf(graph, node);
+    if (plain == Plain::kDoesNothing) continue;
+    if (plain == Plain::kNo) {
+      WEFT_RETURN_IF_ERROR(RunNode(graph, node, &rows));
+      continue;
+    }
+    double seconds = known.seconds[static_cast<size_t>(id.value)];
+    if (seconds < 0) {
+      WEFT_ASSIGN_OR_RETURN(seconds, SecondsOf(graph, node));
+    }
+    Compute(node.name, seconds);
+  }
   if (action.kind == Action::Kind::kForward && action.chunk == 0) AddConstantTerms(graph, rows);
   return absl::OkStatus();
 }
@@ -259,10 +292,7 @@ absl::Status RankModel::RunTransfer(const Graph& graph, const Node& node) {
 void RankModel::FillInputs(const Graph& graph, const Node& node, const MicroBatch* rows) {
   if (rows == nullptr) return;
   for (const ValueId input : Valid(node.inputs)) {
-    const ValueDef& value = graph.value(input);
-    if (value.source != ValueSource::kInput || graph.input_role(input) != InputRole::kData) {
-      continue;
-    }
+    if (!IsDataInput(graph, input)) continue;
     if (!filled_.insert({rows->index, input}).second) continue;
     const auto bytes = static_cast<double>(BytesOf(graph, input));
     const double measured = tables_.costs().InputSeconds(bytes, worker_);

@@ -33,7 +33,11 @@ class RankModel {
     double before = 0;   // seconds of copies
     double after = 0;
   };
+  // What a node of a micro-batch was seen to be: most have nothing to do with sums, inputs or
+  // ranks.
+  enum class Plain : int8_t { kUnknown, kNo, kComputes, kDoesNothing };
   struct OfGraph {
+    std::vector<Plain> plain;                  // by NodeId
     std::vector<double> seconds;               // by NodeId; < 0: not known yet
     std::vector<KnownCollective> collectives;  // by NodeId
     std::vector<std::vector<int>> blocks;      // by ValueId: sums that it is a term of
@@ -54,6 +58,7 @@ class RankModel {
   double CopySeconds(double bytes) const;
 
   absl::Status RunNode(const Graph& graph, const Node& node, const MicroBatch* rows);
+  Plain PlainnessOf(const Graph& graph, const Node& node);
   absl::Status RunMicroBatch(const Action& action, const std::vector<NodeId>& nodes);
   absl::Status RunEnd();
   absl::Status RunCollective(const Graph& graph, const Node& node);
