@@ -52,9 +52,9 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() {
 }
 
 absl::StatusOr<std::vector<std::string>> CheckpointStore::CleanUp() {
-  WEFT_RETURN_IF_ERROR(files_.CreateDirectories(root_));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.ListDirectory(root_));
   std::vector<std::string> removed;
+  if (!files_.Exists(root_)) return removed;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.ListDirectory(root_));
   for (const std::string& name : names) {
     const std::string path = absl::StrCat(root_, "/", name);
     // An index is the first that is removed of a checkpoint.

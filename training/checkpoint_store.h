@@ -30,8 +30,7 @@ class CheckpointStore {
   // The steps of the checkpoints that are there, in order, damaged or not. None when the folder is
   // not there.
   absl::StatusOr<std::vector<int64_t>> Steps();
-  // Creates the folder if need be, and removes what was left half written or half removed. Returns
-  // what it removed.
+  // Removes what was left half written or half removed; returns what it removed. Creates nothing.
   absl::StatusOr<std::vector<std::string>> CleanUp();
   // The newest checkpoint that is whole. Newer ones that are damaged are set aside as
   // NAME.damaged; `notes` gets a line for each, with the reason.

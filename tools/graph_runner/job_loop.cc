@@ -98,6 +98,13 @@ absl::Status JobLoop::OpenFolder() {
   return absl::OkStatus();
 }
 
+void JobLoop::MakeFolder() {
+  if (!flags_.saves()) return;
+  const absl::Status made = RealFileSystem().CreateDirectories(store_->root());
+  if (made.ok()) return;
+  Note(absl::StrCat("warning: --checkpoint: ", std::string(made.message()), "; training goes on"));
+}
+
 void JobLoop::AdoptPlan(JobSpec& spec) const {
   if (!checkpoint_.has_value()) return;
   const auto saved = ParsePlanFile(checkpoint_->index().job.plan, "the checkpoint's plan");

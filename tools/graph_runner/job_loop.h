@@ -33,8 +33,12 @@ class JobLoop {
  public:
   JobLoop(const LoopFlags& flags, Console& console);
 
-  // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole.
+  // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole. Makes
+  // no folder: the job may yet be refused.
   absl::Status OpenFolder();
+  // Makes the folder of a job that has started; a warning now, and not only at the first
+  // checkpoint, where it cannot.
+  void MakeFolder();
   // Takes what can change bits, and was left open, from the checkpoint's plan; with --rebalance the
   // shares too, which the job had come to.
   void AdoptPlan(JobSpec& spec) const;

@@ -164,6 +164,7 @@ class TrainCommand final : public Command {
     auto started = WorkerGroup::Start(flags_, spec, job, console, loop.evaluation());
     if (!started.ok()) return AddAlternatives(started.status(), job, spec, costs);
     const std::unique_ptr<WorkerGroup> workers = *std::move(started);
+    loop.MakeFolder();
     return TrainAndSave({model, adapters}, training, job, loop, *workers, metrics.get(),
                         board.get(), console);
   }
