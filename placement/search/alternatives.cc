@@ -19,8 +19,10 @@ namespace {
 constexpr size_t kMostAlternatives = 3;
 // Partitioning takes a while: so many tries in all.
 constexpr int kMostTries = 40;
-// Of a replica. Compiling takes time by the square of them, for this check and in the job.
-constexpr int64_t kMostMicroBatches = 32;
+// Of a replica. Compiling takes time with them, for this check and in the job: a second or two.
+constexpr int64_t kMostMicroBatches = 512;
+// With more, much of a step's time is what each of them costs, whatever its size.
+constexpr int64_t kUsualMicroBatches = 32;
 
 class AlternativeFinder {
  public:
@@ -75,13 +77,16 @@ class AlternativeFinder {
     }
     return choices;
   }
-  // The most that can be saved, first.
+  // The most that can be saved with a usual number of micro-batches first, then ever more of them.
   Choices Combining() const {
     PlanChoice base = base_;
     base.mesh = {base_.mesh.size(), 1, 1};
     Choices choices;
     Choices cut = options_.fixed_micro_batches ? Choices{base} : Cutting(base);
-    std::reverse(cut.begin(), cut.end());
+    const int64_t usual = kUsualMicroBatches * base.mesh.data;
+    std::reverse(cut.begin(), std::partition_point(cut.begin(), cut.end(), [&](const auto& choice) {
+                   return choice.micro_batches <= usual;
+                 }));
     for (PlanChoice& choice : cut) {
       choice.zero = base.mesh.data > 1 ? 3 : 0;
       for (PlanChoice& again : Recomputing(choice)) choices.push_back(std::move(again));
