@@ -10,6 +10,7 @@
 #include "placement/graph_for_samples.h"
 #include "placement/graph_node_view.h"
 #include "placement/pinned_stages.h"
+#include "placement/side_nodes.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -56,12 +57,13 @@ class ChainMaker {
     double total = 0;
     for (const auto& [name, flops] : flops_) total += flops;
     Chain chain;
+    WEFT_RETURN_IF_ERROR(FindSideNodes(order));
     for (const NodeId id : order) {
       const Node& node = graph_.node(id);
       if (!IsForward(node) || (stage_.valid() && node.stage != stage_)) continue;
-      const bool follows =
-          IsFree(node) && Flops(node) * 100 < total && !pinned_.contains(node.name);
-      if (!follows) chain.nodes.push_back(&node);
+      const bool follows = IsFree(node) && Flops(node) * 100 < total;
+      const bool is_left_out = follows || is_beside_[id.value];
+      if (!is_left_out || pinned_.contains(node.name)) chain.nodes.push_back(&node);
     }
     WEFT_RETURN_IF_ERROR(SortByRange(chain));
     chain.work_before.push_back(0);
@@ -74,6 +76,21 @@ class ChainMaker {
   }
 
  private:
+  // Nodes beside the way are left out of stages, and their work is that of the nodes they lie with.
+  // Segments are about the backward pass, which does not know of them.
+  absl::Status FindSideNodes(const std::vector<NodeId>& order) {
+    is_beside_.resize(graph_.node_capacity());
+    if (purpose_ != CutFor::kStages) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfSideNodes(graph_));
+    for (const NodeId id : order) {
+      const NodeId leader = leaders[id.value];
+      if (!leader.valid() || pinned_.contains(graph_.node(id).name)) continue;
+      is_beside_[id.value] = true;
+      flops_[graph_.node(leader).name] += Flops(graph_.node(id));
+    }
+    return absl::OkStatus();
+  }
+
   // Those that must be early first: an order of the graph still, as both ends of the range only
   // grow along its edges.
   absl::Status SortByRange(Chain& chain) const {
@@ -160,6 +177,7 @@ class ChainMaker {
   const std::vector<std::vector<Graph::Use>> uses_;
   absl::StatusOr<Graph> sized_;
   std::map<std::string, double> flops_;
+  std::vector<bool> is_beside_;  // by NodeId
 };
 
 // Cut k, the first node of stage k, may lie in [first, last]; each later one at least one further

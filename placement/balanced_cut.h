@@ -16,7 +16,8 @@ std::map<std::string, double> ForwardFlops(const Graph& graph, int64_t samples);
 
 // A stage for the forward nodes, by name: in topological order, cut where about k / stages of the
 // FLOPs have passed; within a quarter stage of that, where the fewest bytes cross. Cheap nodes that
-// read no other node's output are left out: they follow their readers (see AssignStages).
+// read no other node's output are left out: they follow their readers (see AssignStages). So are
+// nodes that nothing of a micro-batch needs (side_nodes.h): they lie with what they read.
 // Nodes of `pinned` get the stage that is given. Deterministic. InvalidArgument when there are
 // fewer nodes than stages, when the pins send the forward pass back, or leave a stage without a
 // node.

@@ -5,6 +5,7 @@
 
 #include "graph/node_class.h"
 #include "placement/graph_node_view.h"
+#include "placement/side_nodes.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -55,21 +56,24 @@ void AddCrossing(const Graph& graph, Chain& chain) {
 
 absl::StatusOr<Chain> MakeChain(const Graph& graph, const CostModel& cost) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
-  std::vector<std::pair<NodeId, double>> forward;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfSideNodes(graph));
+  std::vector<double> seconds(graph.node_capacity());  // with those of side nodes, at their leaders
   double total = 0;
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
     if (!IsForward(node)) continue;
-    forward.push_back({id, SecondsOf(graph, node, cost)});
-    total += forward.back().second;
+    const double own = SecondsOf(graph, node, cost);
+    seconds[leaders[id.value].valid() ? leaders[id.value].value : id.value] += own;
+    total += own;
   }
   Chain chain;
   chain.before.push_back(0);
-  for (const auto& [id, seconds] : forward) {
-    if (ReadsNoNode(graph, graph.node(id)) && seconds * 100 < total) continue;
+  for (const NodeId id : order) {
+    if (!IsForward(graph.node(id)) || leaders[id.value].valid()) continue;
+    if (ReadsNoNode(graph, graph.node(id)) && seconds[id.value] * 100 < total) continue;
     chain.nodes.push_back(id);
     // What costs nothing counts a little, so that units have about as many nodes.
-    chain.before.push_back(chain.before.back() + seconds + 1e-9);
+    chain.before.push_back(chain.before.back() + seconds[id.value] + 1e-9);
   }
   AddCrossing(graph, chain);
   return chain;

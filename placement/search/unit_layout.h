@@ -16,7 +16,8 @@ namespace weft {
 // Units follow each other in topological order.
 struct UnitLayout {
   // Names of each unit's forward nodes. Cheap nodes that read no other node's output are in none:
-  // they follow their readers, as in AssignStages.
+  // they follow their readers, as in AssignStages; nodes that nothing of a micro-batch needs lie
+  // with what they read (placement/side_nodes.h).
   std::vector<std::vector<std::string>> nodes;
   std::map<std::string, int> unit_of;  // by name
 
