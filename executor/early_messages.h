@@ -15,10 +15,17 @@ namespace weft {
 // step's messages wait for its end.
 std::map<RankId, int64_t> EarlyChannelBytes(const Partition& partition);
 
-// Most bytes of what `peer` sends in these collectives of one rank. Each receive is posted before
-// the send that allows a peer to send the message after. So a peer is ahead by a message of each
-// other member, or by as many as it may send in a row, for each of the two threads; and by all that
-// it needs no answer to.
+// A bound of the bytes that `peer` sends in these collectives of one rank before their receives are
+// posted. Those that the two share have one group, of n members. Each thread plays its own in
+// order; for each the bound is the sum of
+//  * as many of the longest messages as the peer sends in a row to a rank that sends nothing
+//    between: from any of its collectives, since a peer that is ahead may be in the next one;
+//  * n - 2 more of them, since each member on the way from this rank to the peer may be ahead of
+//    the one before it;
+//  * the longest one whose receive may be posted after the send before it: where there is none, or
+//    where the target may still be on its way out (TransportCommunicator).
+// A collective in which no receive follows a send, such as a broadcast, makes no peer wait for this
+// rank: all of its bytes may be early.
 int64_t EarlyCollectiveBytes(const std::vector<const CollectiveSpec*>& collectives, RankId peer);
 
 }  // namespace weft
