@@ -68,16 +68,20 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");
   size_t width = 0;
+  bool is_coarse = false;  // where the chosen one's figure is not
   for (const PlanCandidate& other : result.rejected) {
     width = std::max(width, ParallelText(other.choice).size());
+    is_coarse |= chosen.exact && !other.exact;
   }
   for (const PlanCandidate& other : result.rejected) {
     const bool fewer = other.choice.workers.size() != cluster.workers.size();
-    absl::StrAppendFormat(&text, "  %-*s %10s  %s%s\n", static_cast<int>(width),
-                          ParallelText(other.choice), DurationText(other.step_seconds),
-                          other.reason,
+    const char* const about = chosen.exact && !other.exact ? "~" : "";
+    absl::StrAppendFormat(&text, "  %-*s %11s  %s%s\n", static_cast<int>(width),
+                          ParallelText(other.choice),
+                          absl::StrCat(about, DurationText(other.step_seconds)), other.reason,
                           fewer ? absl::StrCat("; on ", WorkersText(other.choice, cluster)) : "");
   }
+  if (is_coarse) absl::StrAppend(&text, "  (~: by coarse figures; too slow to be worth playing)\n");
   return text;
 }
 
