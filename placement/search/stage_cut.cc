@@ -171,8 +171,8 @@ class StageCutter {
     best_.assign(stages_ + 1, std::vector<Frontier>(pieces() + 1));
   }
 
-  // The best cut at those of a few points each that least crosses: how short a cut can be at least.
-  // None where it would take as long as the cut itself.
+  // The best cut at the point of each few where least crosses: the best of all cuts is no longer.
+  // None where it would take as long to find as that one.
   StageCut CutRoughly(const std::vector<int>& points) {
     const int each = (static_cast<int>(points.size()) - 1) / (kRoughPieces * stages_);
     if (each < 2) return {};
