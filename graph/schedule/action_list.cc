@@ -108,6 +108,26 @@ int ChunksOf(const ActionList& actions) {
   return chunks;
 }
 
+int MostInFlight(const ActionList& actions) {
+  const Action::Kind last =
+      SplitsBackward(actions) ? Action::Kind::kWeightGradient : Action::Kind::kBackward;
+  int now = 0;
+  int most = 0;
+  bool is_training = false;
+  for (const Action& action : actions) {
+    if (action.kind == Action::Kind::kForward) most = std::max(most, ++now);
+    if (action.kind != last) continue;
+    --now;
+    is_training = true;
+  }
+  return is_training ? most : 0;
+}
+
+int MicroBatchesHeld(const ActionList& actions) {
+  const int chunks = ChunksOf(actions);
+  return std::max(1, (MostInFlight(actions) + chunks - 1) / chunks);
+}
+
 ActionList GpipeActions(int stages, int stage, int micro_batches) {
   (void)stages;
   (void)stage;

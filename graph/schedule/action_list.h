@@ -26,6 +26,12 @@ absl::StatusOr<ActionList> ParseActionList(const std::string& text);
 bool SplitsBackward(const ActionList& actions);
 // 1 + the highest chunk.
 int ChunksOf(const ActionList& actions);
+// Most micro-batches (times chunks) whose forward has begun and whose backward, W included, has not
+// ended. 0 without a backward pass: nothing is kept for one.
+int MostInFlight(const ActionList& actions);
+// Of so many micro-batches the rank holds the activations of all of its chunks at once, rounded up;
+// at least 1.
+int MicroBatchesHeld(const ActionList& actions);
 
 // In all of these `micro_batches` counts the replica's own.
 

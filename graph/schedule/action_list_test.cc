@@ -10,17 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The most micro-batches whose forward is done and whose backward is not.
-int MostInFlight(const ActionList& actions) {
-  int now = 0;
-  int most = 0;
-  for (const Action& action : actions) {
-    if (action.kind == Action::Kind::kForward) most = std::max(most, ++now);
-    if (action.kind == Action::Kind::kBackward) --now;
-  }
-  return most;
-}
-
 TEST(ActionListTest, TextFormsAreInverse) {
   const std::string text = "Begin F0 F1 B0 F12 F1.2 B1 B12 W0 W0.1 U";
   EXPECT_EQ(ActionListToString(*ParseActionList(text)), text);
@@ -50,6 +39,17 @@ TEST(ActionListTest, OneForwardOneBackwardKeepsFewMicroBatches) {
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_EQ(MostInFlight(*MakeActions("1f1b", 4, stage, 16, true)), 4 - stage);
   }
+}
+
+TEST(ActionListTest, MicroBatchesAreInFlightFromForwardToTheLastOfTheBackwardPass) {
+  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F1 B0 F2 B1 B2 U")), 2);
+  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 B0 F1 B1 W0 W1 U")), 2);
+  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F0.1 B0.1 B0 U")), 2);
+  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F1 U")), 0);  // an evaluation keeps nothing
+  EXPECT_EQ(MicroBatchesHeld(*ParseActionList("Begin F0 F1 U")), 1);
+  EXPECT_EQ(MicroBatchesHeld(*ParseActionList("Begin F0 F1 B0 B1 U")), 2);
+  // Three halves of a micro-batch.
+  EXPECT_EQ(MicroBatchesHeld(*ParseActionList("Begin F0 F0.1 F1 B0.1 B0 F1.1 B1.1 B1 U")), 2);
 }
 
 TEST(ActionListTest, OneStageRunsEachMicroBatchToTheEnd) {

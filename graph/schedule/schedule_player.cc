@@ -220,17 +220,10 @@ class Player {
     for (const RankState& state : states_) play_.makespan = std::max(play_.makespan, state.free);
     for (size_t r = 0; r < lists_.size(); ++r) {
       double busy = 0;
-      int now = 0;
-      int most = 0;
-      const Kind last = splits_backward_[r] ? Kind::kWeightGradient : Kind::kBackward;
-      for (const PlayedAction& played : play_.actions[r]) {
-        busy += CostOf(r, played.action);
-        if (played.action.kind == Kind::kForward) most = std::max(most, ++now);
-        if (played.action.kind == last) --now;
-      }
+      for (const PlayedAction& played : play_.actions[r]) busy += CostOf(r, played.action);
       play_.busy.push_back(busy);
       play_.bubble_share.push_back(play_.makespan > 0 ? 1 - busy / play_.makespan : 0);
-      play_.most_in_flight.push_back(most);
+      play_.most_in_flight.push_back(MostInFlight(lists_[r]));
     }
   }
 

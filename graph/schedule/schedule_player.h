@@ -55,9 +55,7 @@ struct SchedulePlay {
   // By rank of the pipeline:
   std::vector<double> busy;
   std::vector<double> bubble_share;  // 1 - busy / makespan
-  // Most micro-batches (times chunks) whose forward has begun and whose backward, W included, has
-  // not ended.
-  std::vector<int> most_in_flight;
+  std::vector<int> most_in_flight;   // MostInFlight
   std::vector<std::vector<PlayedAction>> actions;
 
   // Of all ranks together.

@@ -40,7 +40,10 @@ struct RateCurve {
   friend bool operator==(const RateCurve&, const RateCurve&) = default;
 };
 
-// One measured op. `key` is that of OpKey (placement/cost/op_key.h).
+// One measured op. `key` is that of OpKey (placement/cost/op_key.h). What the backward pass reads
+// is in the caches right after its forward pass, and no more where other micro-batches ran in
+// between: so an op is measured with so many micro-batches in flight, as a worker's schedule has
+// them.
 struct OpMeasurement {
   double seconds = 0;     // of one call
   std::string text = {};  // "MatMul float32[64,784] float32[784,10]", for people
@@ -49,6 +52,7 @@ struct OpMeasurement {
 struct MeasuredOp {
   uint64_t key = 0;
   int threads = 1;
+  int in_flight = 1;  // micro-batches whose activations the worker holds at once
   friend bool operator==(const MeasuredOp&, const MeasuredOp&) = default;
   friend auto operator<=>(const MeasuredOp&, const MeasuredOp&) = default;
 };

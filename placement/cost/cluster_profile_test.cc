@@ -113,6 +113,7 @@ ClusterProfile MeasuredProfile() {
   device.elementwise = {{{12, 4e7}, {1.2e6, 2e10}}};
   device.movement = {{{64, 1e8}}};
   device.ops[{0x0123456789abcdef, 1}] = {1.25e-5, "Relu float32[64,512]"};
+  device.ops[{0x0123456789abcdef, 1, 4}] = {1.5e-5, "Relu float32[64,512]"};
   device.ops[{0x0123456789abcdef, 2}] = {7.5e-6, "Relu float32[64,512]"};
   // Six digits are enough for these.
   profile.within_host.bytes_per_second = 2.5e9;

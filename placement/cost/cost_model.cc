@@ -1,6 +1,7 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,11 @@ namespace {
 
 uint64_t Mix(uint64_t key, int threads) {
   return key ^ (static_cast<uint64_t>(threads) * 0x9e3779b97f4a7c15u);
+}
+
+// By their ratio to `wanted`.
+bool IsNearer(int64_t a, int64_t b, int64_t wanted) {
+  return std::max(a, wanted) * std::min(b, wanted) < std::max(b, wanted) * std::min(a, wanted);
 }
 
 // The type that a node computes in: that of its first operand of a floating type, else of its first
@@ -87,12 +93,14 @@ absl::StatusOr<CostModel> CostModel::Create(ClusterProfile profile, CostCorrecti
     return absl::InvalidArgumentError(absl::StrCat("the profile has a worker with device ", device,
                                                    " of ", profile.devices.size()));
   }
-  auto measured = std::make_shared<std::vector<absl::flat_hash_map<uint64_t, double>>>();
+  auto measured = std::make_shared<Measurements>();
+  std::set<int> in_flight;
   for (const DeviceProfile& device : profile.devices) {
     if (absl::Status status = CheckDevice(device); !status.ok()) return status;
-    absl::flat_hash_map<uint64_t, double>& ops = measured->emplace_back();
-    for (const auto& [op, measurement] : device.ops) {
-      ops[Mix(op.key, op.threads)] = measurement.seconds;
+    auto& ops = measured->devices.emplace_back();
+    for (const auto& [op, measurement] : device.ops) {  // by key, threads, in_flight
+      ops[Mix(op.key, op.threads)].push_back({op.in_flight, measurement.seconds});
+      in_flight.insert(op.in_flight);
     }
   }
   for (const auto& [hosts, link] : profile.links) {
@@ -101,6 +109,7 @@ absl::StatusOr<CostModel> CostModel::Create(ClusterProfile profile, CostCorrecti
   for (const LinkProfile* link : {&profile.within_host, &profile.between_hosts}) {
     if (absl::Status status = CheckLink(*link); !status.ok()) return status;
   }
+  measured->in_flight.assign(in_flight.begin(), in_flight.end());
   CostModel model;
   model.profile_ = std::make_shared<const ClusterProfile>(std::move(profile));
   model.corrections_ = std::move(corrections);
@@ -120,19 +129,34 @@ CostModel CostModel::With(CostCorrections corrections) const {
   return model;
 }
 
-double CostModel::NodeSeconds(const NodeView& node, int worker, int threads) const {
-  const auto& ops = (*measured_)[profile_->device_of[worker]];
+double CostModel::NodeSeconds(const NodeView& node, int worker, int threads, int in_flight) const {
+  const auto& ops = measured_->devices[profile_->device_of[worker]];
   if (!ops.empty()) {
     const auto measured = ops.find(Mix(OpKey(node), threads));
-    if (measured != ops.end()) return measured->second;
+    if (measured != ops.end()) {
+      const auto nearest =
+          std::min_element(measured->second.begin(), measured->second.end(),
+                           [in_flight](const Measurement& a, const Measurement& b) {
+                             return IsNearer(a.in_flight, b.in_flight, in_flight);
+                           });
+      return nearest->seconds;
+    }
   }
   const Cost cost = CostOf(node);
   if (!(cost.flops > 0) && !(cost.bytes > 0)) return 0;
   return node_seconds(worker) + WorkSeconds(cost, ComputedType(node), worker, threads);
 }
 
+int CostModel::MeasuredInFlight(int in_flight) const {
+  const std::vector<int>& measured = measured_->in_flight;
+  const auto nearest =
+      std::min_element(measured.begin(), measured.end(),
+                       [in_flight](int a, int b) { return IsNearer(a, b, in_flight); });
+  return nearest == measured.end() ? 1 : *nearest;
+}
+
 bool CostModel::IsMeasured(const NodeView& node, int worker, int threads) const {
-  const auto& ops = (*measured_)[profile_->device_of[worker]];
+  const auto& ops = measured_->devices[profile_->device_of[worker]];
   return ops.contains(Mix(OpKey(node), threads));
 }
 

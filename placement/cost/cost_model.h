@@ -56,9 +56,14 @@ class CostModel {
   // Without measurements: ProfileOfSpec.
   static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);
 
-  // A node with local shapes on `threads` threads of the worker. 0 for nodes that run no kernel:
-  // aliases, transfers and collectives. About 0.3 microseconds a call.
-  double NodeSeconds(const NodeView& node, int worker, int threads) const;
+  // A node with local shapes on `threads` threads of the worker, which holds the activations of
+  // `in_flight` micro-batches at once (of measurements the one that is nearest to it counts, by
+  // their ratio). 0 for nodes that run no kernel: aliases, transfers and collectives. About 0.3
+  // microseconds a call.
+  double NodeSeconds(const NodeView& node, int worker, int threads, int in_flight = 1) const;
+  // Of the numbers of micro-batches in flight with which any op was measured the nearest one; 1
+  // without measurements. NodeSeconds says the same for both of an op that was measured with it.
+  int MeasuredInFlight(int in_flight) const;
   // Work of which only the amount is known; without the overhead of a node.
   double WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const;
   // The same where the family is known and does not follow from the amounts.
@@ -101,8 +106,16 @@ class CostModel {
   CostModel() = default;
   std::shared_ptr<const ClusterProfile> profile_;  // copies of a model share it
   CostCorrections corrections_;
-  // By device: seconds by a mix of key and threads.
-  std::shared_ptr<const std::vector<absl::flat_hash_map<uint64_t, double>>> measured_;
+  struct Measurement {
+    int in_flight = 1;
+    double seconds = 0;
+  };
+  struct Measurements {
+    // By device; of a mix of key and threads, by in_flight.
+    std::vector<absl::flat_hash_map<uint64_t, std::vector<Measurement>>> devices;
+    std::vector<int> in_flight;
+  };
+  std::shared_ptr<const Measurements> measured_;
 };
 
 }  // namespace weft

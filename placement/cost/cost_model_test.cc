@@ -168,6 +168,26 @@ TEST(NodeSecondsTest, AMeasurementGoesBefore) {
   EXPECT_LT(model.NodeSeconds(relu.View(), 0, 2), 0.001);
 }
 
+TEST(NodeSecondsTest, OfMeasurementsTheNearestByMicroBatchesInFlightCounts) {
+  const NodeProbe relu("Relu", {Shape{4, 8}});
+  const NodeProbe other("Relu", {Shape{8, 8}});
+  ClusterProfile profile = RoundProfile({0});
+  profile.devices[0].ops[{relu.Key(), 1, 2}] = {0.25, ""};
+  profile.devices[0].ops[{relu.Key(), 1, 16}] = {0.5, ""};
+  profile.devices[0].ops[{other.Key(), 1}] = {0.125, ""};
+  const CostModel model = ModelOf(profile);
+  EXPECT_TRUE(model.IsMeasured(relu.View(), 0, 1));
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1), 0.25);
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1, 5), 0.25);  // 2.5 times 2, and 3.2 times below 16
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1, 6), 0.5);
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1, 1000), 0.5);
+  EXPECT_EQ(model.NodeSeconds(other.View(), 0, 1, 16), 0.125);
+  EXPECT_EQ(model.MeasuredInFlight(1), 1);
+  EXPECT_EQ(model.MeasuredInFlight(3), 2);
+  EXPECT_EQ(model.MeasuredInFlight(7), 16);
+  EXPECT_EQ(ModelOf(RoundProfile({0})).MeasuredInFlight(7), 1);
+}
+
 TEST(CollectiveSecondsTest, TwoMembersExchangeOnce) {
   const CostModel model = ModelOf(RoundProfile({0, 0}));
   AllReduceTask task{2, {}, 250'000, 4};

@@ -62,8 +62,10 @@ void AppendDevice(const DeviceProfile& device, std::string& text) {
   if (device.ops.empty()) return;
   absl::StrAppend(&text, "    ops:\n");
   for (const auto& [op, measured] : device.ops) {
-    absl::StrAppendFormat(&text, "      - {op: %s, key: \"%016x\", threads: %d, seconds: %s}\n",
-                          Quoted(measured.text), op.key, op.threads, Number(measured.seconds));
+    absl::StrAppendFormat(&text, "      - {op: %s, key: \"%016x\", threads: %d, ",
+                          Quoted(measured.text), op.key, op.threads);
+    if (op.in_flight > 1) absl::StrAppend(&text, "in_flight: ", op.in_flight, ", ");
+    absl::StrAppend(&text, "seconds: ", Number(measured.seconds), "}\n");
   }
 }
 
@@ -210,12 +212,14 @@ class ProfileReader {
   }
 
   absl::Status ReadOp(const YAML::Node& node, DeviceProfile& device) const {
-    WEFT_ASSIGN_OR_RETURN(const YamlMap map, YamlMap::Read(source_, node, "an op",
-                                                           {"op", "key", "threads", "seconds"}));
+    WEFT_ASSIGN_OR_RETURN(
+        const YamlMap map,
+        YamlMap::Read(source_, node, "an op", {"op", "key", "threads", "in_flight", "seconds"}));
     MeasuredOp op;
     OpMeasurement measured;
     WEFT_ASSIGN_OR_RETURN(op.key, ReadHex(map, "key"));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, op.threads));
+    WEFT_RETURN_IF_ERROR(map.Int("in_flight", 1, kMaxIndex, op.in_flight));
     WEFT_RETURN_IF_ERROR(map.Text("op", measured.text));
     WEFT_RETURN_IF_ERROR(ReadPositive(map, "seconds", measured.seconds));
     device.ops[op] = std::move(measured);

@@ -1,6 +1,7 @@
 #include "placement/search/plan_evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -56,7 +57,7 @@ absl::Status PlanEvaluator::Prepare() {
       if (variable.trainable) whole_.gradients += variable.parameter_bytes;
     }
   }
-  graphs_[{batch, 1, {}}] = std::move(whole);
+  graphs_[{batch, 1, cost_.MeasuredInFlight(1), {}}] = std::move(whole);
   return absl::OkStatus();
 }
 
@@ -99,6 +100,13 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
   return std::move(best.shardings);
 }
 
+// The middle of the first and the last place's counts for all.
+int PlanEvaluator::MeasuredInFlight(const PlanChoice& choice) const {
+  const double first = MicroBatchesInFlight(choice, 0);
+  const double last = MicroBatchesInFlight(choice, choice.mesh.pipeline - 1);
+  return cost_.MeasuredInFlight(static_cast<int>(std::ceil((first + last) / 2)));
+}
+
 absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& choice) {
   const int64_t samples = SamplesOf(choice);
   std::vector<int> group;
@@ -109,12 +117,15 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
       devices.push_back(cost_.profile().device_of[group.back()]);
     }
   }
-  std::unique_ptr<PlanningGraph>& known = graphs_[{samples, choice.mesh.tensor, devices}];
+  const int in_flight = MeasuredInFlight(choice);
+  std::unique_ptr<PlanningGraph>& known =
+      graphs_[{samples, choice.mesh.tensor, in_flight, devices}];
   if (known != nullptr) return known.get();
   WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(samples));
   PlanningOptions planning;
   planning.shards = choice.mesh.tensor;
   planning.threads = threads_;
+  planning.in_flight = in_flight;
   planning.fused_kernels = options_.fused_kernels;
   if (planning.shards > 1) {
     WEFT_ASSIGN_OR_RETURN(planning.tensor_shardings, TensorShardings(*sized, group));
@@ -175,7 +186,7 @@ absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
   const double again = segments > 0 ? seconds.forward * (segments - 1) / segments : 0;
   const double busy = (own * (seconds.once + again) + (own - 1) * seconds.accumulation) / places;
   const double idle = (LeastRounds(choice) - own) * seconds.once / places;
-  return std::max(LowerBound(choice), cost_.corrections().step * (busy + idle));
+  return cost_.corrections().step * (busy + idle);
 }
 
 bool PlanEvaluator::CannotFit(const PlanChoice& choice) const {

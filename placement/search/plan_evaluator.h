@@ -47,11 +47,12 @@ class PlanEvaluator {
                                                                const SearchOptions& options,
                                                                NodeEvaluator& evaluator);
 
-  // No plan of this choice takes less: all of the batch's work as the fastest size runs it, evenly
-  // over the workers, and what a schedule waits at its ends.
+  // No plan of this choice takes less, unless smaller micro-batches are faster per sample: all of
+  // the work as the whole batch in one piece does it, evenly over the workers, and what a schedule
+  // waits at its ends.
   double LowerBound(const PlanChoice& choice) const;
   // The same of the choice's own micro-batches and shards, with the collectives of the tensor axis
-  // and what runs again. Makes the planning graph. Never below LowerBound.
+  // and what runs again. Nothing is taken for granted. Makes the planning graph.
   absl::StatusOr<double> CloseBound(const PlanChoice& choice);
   // Whether a plan on such a mesh is small enough to be played from its own partitions.
   bool IsPlayed(const Mesh& mesh) const {
@@ -75,6 +76,7 @@ class PlanEvaluator {
   int evaluated() const { return evaluated_; }
   // Of one micro-batch of a choice. Borrowed.
   absl::StatusOr<const PlanningGraph*> GraphOf(const PlanChoice& choice);
+  int MeasuredInFlight(const PlanChoice& choice) const;
 
  private:
   PlanEvaluator(const Graph& graph, const CostModel& cost, const SearchOptions& options,
@@ -118,7 +120,8 @@ class PlanEvaluator {
   std::map<std::pair<const PlanningGraph*, std::vector<int>>, GraphSeconds> graph_seconds_;
   std::map<int64_t, std::unique_ptr<Graph>> sized_;
   // By samples, shards and devices of the group.
-  std::map<std::tuple<int64_t, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;
+  // By samples, shards, micro-batches in flight, devices of the shards.
+  std::map<std::tuple<int64_t, int, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;
   int evaluated_ = 0;
 };
 

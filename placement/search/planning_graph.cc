@@ -246,7 +246,9 @@ std::string KeyOf(int node_class, const NodeSharding& sharding) {
 double PlanningGraphMaker::FusedSeconds(const NodeView& view, const FusedNode& fused,
                                         int worker) const {
   if (fused.is_free) return 0;
-  if (fused == FusedNode()) return cost_.NodeSeconds(view, worker, options_.threads[worker]);
+  if (fused == FusedNode()) {
+    return cost_.NodeSeconds(view, worker, options_.threads[worker], options_.in_flight);
+  }
   Cost cost = CostOf(view);
   DType computed = view.num_outputs() > 0 ? view.OutputDType(0) : DType::kFloat32;
   for (int i = view.num_inputs() - 1; i >= 0; --i) {

@@ -63,6 +63,7 @@ struct PlanningGraph {
 struct PlanningOptions {
   int shards = 1;
   std::vector<int> threads;  // by worker
+  int in_flight = 1;         // micro-batches of which a worker holds the activations
   std::map<std::string, AxisSharding> tensor_shardings;
   bool fused_kernels = false;  // as SearchOptions::fused_kernels
 };

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph.h"
 #include "graph/node_class.h"
+#include "graph/schedule/action_list.h"
 #include "graph/schedule/action_nodes.h"
 #include "placement/graph_node_view.h"
 #include "platform/status_macros.h"
@@ -61,7 +62,8 @@ RankModel::RankModel(const Partition& partition, ModelTables& tables, bool per_n
     : partition_(partition),
       tables_(tables),
       per_node_(per_node),
-      worker_(tables.WorkerOf(partition.rank)) {
+      worker_(tables.WorkerOf(partition.rank)),
+      in_flight_(MicroBatchesHeld(partition.actions)) {
   rank_.worker = worker_;
   rank_.stage = partition.mesh.CoordinateOf(partition.rank).pipeline;
   rank_.overhead_seconds = tables.costs().step_seconds(worker_);
@@ -166,7 +168,7 @@ absl::StatusOr<double> RankModel::SecondsOf(const Graph& graph, const Node& node
   double& seconds = Known(graph).seconds[static_cast<size_t>(node.id.value)];
   if (seconds < 0) {
     WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph, node));
-    seconds = tables_.costs().NodeSeconds(view, worker_, partition_.threads);
+    seconds = tables_.costs().NodeSeconds(view, worker_, partition_.threads, in_flight_);
   }
   return seconds;
 }

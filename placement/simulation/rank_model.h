@@ -81,6 +81,7 @@ class RankModel {
   ModelTables& tables_;
   const bool per_node_;
   const int worker_;
+  const int in_flight_;  // micro-batches
   StepRoutine routine_;
   StepRank rank_;
   std::map<int32_t, int32_t> channel_entries_;

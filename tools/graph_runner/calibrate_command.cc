@@ -103,15 +103,24 @@ class CalibrateCommand final : public Command {
   std::vector<JobSpec> Candidates(const JobSpec& spec) const {
     const int workers = static_cast<int>(spec.cluster.workers.size());
     if (flags_.has_plan() || workers == 1) return {spec};
-    std::vector<JobSpec> candidates(5, spec);
-    candidates[0].plan.mesh.data = workers;
-    candidates[1].plan.mesh.tensor = workers;
-    candidates[2].plan.mesh.pipeline = workers;
-    // More micro-batches are smaller ones, and other shapes.
-    candidates[3].plan.mesh.pipeline = workers;
-    candidates[3].plan.micro_batches = 2 * workers;
-    candidates[4].plan.mesh.data = workers;
-    candidates[4].plan.micro_batches = 2 * workers;
+    std::vector<JobSpec> candidates;
+    const auto add = [&](Mesh mesh, int each, const std::string& schedule) {
+      candidates.push_back(spec);
+      Plan& plan = candidates.back().plan;
+      plan.mesh = mesh;
+      plan.micro_batches = each * workers;
+      plan.schedule = schedule;
+    };
+    candidates.push_back(spec);
+    candidates.back().plan.mesh.tensor = workers;
+    // More micro-batches are smaller ones, and other shapes. In the caches a node finds what its
+    // micro-batch left there: that depends on how many the schedule has in flight. What the batch
+    // is too small for is refused.
+    for (const int each : {1, 2, 4, 8}) {
+      add({workers, 1, 1}, each, "gpipe");
+      add({1, 1, workers}, each, "gpipe");
+      if (each > 1) add({1, 1, workers}, each, "zero_bubble");
+    }
     return candidates;
   }
 

@@ -11,9 +11,11 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/node_class.h"
+#include "graph/schedule/action_list.h"
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
 #include "placement/cost/cost_model.h"
+#include "placement/cost/op_key.h"
 #include "placement/graph_node_view.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/calibration/solo_partition.h"
@@ -120,6 +122,7 @@ TEST_F(CalibrationTest, KnowsEveryNodeOfItsJobs) {
   const auto model = CostModel::Create(*profile);
   ASSERT_TRUE(model.ok()) << model.status();
   int nodes = 0;
+  EXPECT_EQ(MicroBatchesHeld(pipeline.programs.front().partitions[0].actions), 2);
   for (const PreparedJob* job : {&pipeline, &data}) {
     for (const Partition& partition : job->programs.front().partitions) {
       for (const Graph* graph : {&partition.micro.front(), &partition.end}) {
@@ -130,7 +133,10 @@ TEST_F(CalibrationTest, KnowsEveryNodeOfItsJobs) {
           const auto view = GraphNodeView::Create(*graph, node);
           ASSERT_TRUE(view.ok()) << view.status();
           ++nodes;
+          const int in_flight = MicroBatchesHeld(partition.actions);
           for (const int worker : {0, 1}) {
+            EXPECT_TRUE(profile->devices[worker].ops.contains({OpKey(*view), 1, in_flight}))
+                << node.name << ", " << in_flight << " in flight";
             EXPECT_TRUE(model->IsMeasured(*view, worker, 1)) << node.name << ", " << node.op;
             EXPECT_GT(model->NodeSeconds(*view, worker, 1), 0) << node.name;
           }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/node_class.h"
+#include "graph/schedule/action_list.h"
 #include "placement/cost/op_key.h"
 #include "placement/graph_node_view.h"
 #include "platform/status_macros.h"
@@ -18,7 +19,7 @@ namespace {
 class OpCollection {
  public:
   OpCollection(const Partition& partition, const ProbeTimes& times)
-      : partition_(partition), times_(times) {}
+      : partition_(partition), in_flight_(MicroBatchesHeld(partition.actions)), times_(times) {}
 
   absl::StatusOr<std::map<MeasuredOp, OpMeasurement>> Collect() {
     std::map<int, int> runs;  // of each micro graph
@@ -41,7 +42,7 @@ class OpCollection {
       const auto time = times_.node_seconds.find(node.name);
       if (time == times_.node_seconds.end() || IsCommunication(node) || IsBoundary(node)) continue;
       WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph, node));
-      const MeasuredOp op{OpKey(view), partition_.threads};
+      const MeasuredOp op{OpKey(view), partition_.threads, in_flight_};
       OpMeasurement& measured = ops_[op];
       measured.text = OpText(view);
       measured.seconds += time->second / runs;
@@ -51,6 +52,7 @@ class OpCollection {
   }
 
   const Partition& partition_;
+  const int in_flight_;
   const ProbeTimes& times_;
   std::map<MeasuredOp, OpMeasurement> ops_;
   std::map<MeasuredOp, double> nodes_;
@@ -73,7 +75,7 @@ double InputBytes(const Partition& partition) {
 }  // namespace
 
 absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& job,
-                                      double learning_rate, double seconds) {
+                                      double learning_rate, double seconds, int rounds) {
   ProbeProgram program;
   program.name = job.programs.front().name;
   for (const Partition& partition : job.programs.front().partitions) {
@@ -91,7 +93,7 @@ absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& 
   WEFT_RETURN_IF_ERROR(session.Begin(programs, job.data->spec().ToJson(), initial, steps));
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<ProbeTimes> times,
-      session.Measure(programs[0].name, seconds, {{kLearningRateInput, learning_rate}}));
+      session.Measure(programs[0].name, seconds, {{kLearningRateInput, learning_rate}}, rounds));
   ModelProbe probe;
   probe.partitions = std::move(programs[0].partitions);
   for (size_t rank = 0; rank < times.size(); ++rank) {

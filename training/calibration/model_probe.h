@@ -24,10 +24,11 @@ struct ModelProbe {
   std::vector<RankProbe> ranks;
 };
 
-// Runs the first program of the job, without communication, for about `seconds`. Variables change
-// as they would in training. `learning_rate` should be so small that they stay finite.
+// Runs the first program of the job, without communication, for about `seconds` in `rounds`
+// (ProbeSession::Measure). Variables change as they would in training. `learning_rate` should be so
+// small that they stay finite.
 absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& job,
-                                      double learning_rate, double seconds);
+                                      double learning_rate, double seconds, int rounds);
 
 }  // namespace weft
 

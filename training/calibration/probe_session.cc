@@ -13,9 +13,6 @@ namespace weft {
 namespace {
 
 constexpr int kWarmUpSteps = 2;
-// Of each kind: with nodes timed, and without. Many short ones, so that those in which the machine
-// did something else are few.
-constexpr int kRounds = 20;
 constexpr int64_t kMostSteps = 2000;  // of a round
 // Where single steps take long, rounds are left out until a measurement takes no more than so many
 // times what it was given; some remain.
@@ -124,7 +121,8 @@ absl::StatusOr<ProbeSession::Statistics> ProbeSession::RunRound(
 }
 
 absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(
-    const std::string& program, double seconds, const std::map<std::string, double>& scalars) {
+    const std::string& program, double seconds, const std::map<std::string, double>& scalars,
+    int rounds) {
   WEFT_ASSIGN_OR_RETURN(Statistics before, RunRound(program, kWarmUpSteps, false, scalars));
   WEFT_ASSIGN_OR_RETURN(Statistics after, RunRound(program, 1, false, scalars));
   double step_seconds = 0;  // of the slowest rank
@@ -136,22 +134,22 @@ absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(
     }
     step_seconds = std::max(step_seconds, now->seconds - old->seconds);
   }
-  const double fitting = seconds / (2 * kRounds * std::max(step_seconds, 1e-6));
+  const double fitting = seconds / (2 * rounds * std::max(step_seconds, 1e-6));
   const auto steps =
       static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMostSteps)));
   const double patient = kPatience * seconds / (2 * std::max(step_seconds, 1e-6));
   const int pairs = static_cast<int>(
-      std::clamp(patient, static_cast<double>(kLeastRounds), static_cast<double>(kRounds)));
-  std::vector<RankRounds> rounds(after.size());
+      std::clamp(patient, static_cast<double>(kLeastRounds), static_cast<double>(rounds)));
+  std::vector<RankRounds> ranks(after.size());
   for (int round = 0; round < 2 * pairs; ++round) {
     before = std::move(after);
     WEFT_ASSIGN_OR_RETURN(after, RunRound(program, steps, round % 2 == 1, scalars));
     for (size_t rank = 0; rank < after.size(); ++rank) {
-      rounds[rank].Add(*Find(before[rank], program), *Find(after[rank], program));
+      ranks[rank].Add(*Find(before[rank], program), *Find(after[rank], program));
     }
   }
   std::vector<ProbeTimes> times;
-  for (RankRounds& rank : rounds) times.push_back(rank.Medians());
+  for (RankRounds& rank : ranks) times.push_back(rank.Medians());
   return times;
 }
 

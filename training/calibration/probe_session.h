@@ -40,10 +40,14 @@ class ProbeSession {
   // which the first `data_steps` steps are taken again and again.
   absl::Status Begin(const std::vector<ProbeProgram>& programs, const std::string& data,
                      const std::map<std::string, Tensor>& values, int64_t data_steps = INT64_MAX);
+  // Of each kind, with nodes timed and without: many short ones, so that those in which the machine
+  // did something else are few.
+  static constexpr int kRounds = 20;
   // Runs a program for about `seconds`, in rounds that alternate between timing every node and
-  // none; by rank.
+  // none, `rounds` of each at most; by rank.
   absl::StatusOr<std::vector<ProbeTimes>> Measure(const std::string& program, double seconds,
-                                                  const std::map<std::string, double>& scalars);
+                                                  const std::map<std::string, double>& scalars,
+                                                  int rounds = kRounds);
   int size() const { return coordinator_.size(); }
   // What each worker may have, by rank; empty before the first job.
   const std::vector<int64_t>& memory_bytes() const { return memory_bytes_; }
