@@ -252,7 +252,6 @@ void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
       });
   if (fastest == played.end() || !candidates_[fastest->candidate].exact) return;
   const PlanChoice best = candidates_[fastest->candidate].choice;
-  if (best.mesh.pipeline == 1) return;
   const double too_slow = kTooSlowToPlay * FastestOf(played);
   int tried = 0;
   for (size_t i = 0; i < candidates_.size() && tried < kVariantsOfTheBest; ++i) {

@@ -183,7 +183,8 @@ std::vector<PlanChoice> PlanSpace::FastVariants(const PlanChoice& mesh) const {
     PlanChoice choice = mesh;
     choice.micro_batches = count;
     SetShares(choice);
-    // Without a pipeline and with equal replicas, more micro-batches only cost.
+    // Without a pipeline and with equal replicas, more micro-batches rarely help: where smaller
+    // ones fit caches better. Neighbours lead there.
     const bool is_enough = mesh.mesh.pipeline == 1 && choice.shares.empty() && !result.empty();
     if (is_enough && choice.MicroBatchesOf(0) > 1) break;
     for (PlanChoice& one : WithSchedules(choice)) {
@@ -231,8 +232,6 @@ void PlanSpace::AddOtherCounts(const PlanChoice& choice, std::vector<PlanChoice>
     if (other.micro_batches > 1 || choice.mesh.pipeline == 1) list.push_back(std::move(other));
   };
   if (at != equal.begin()) add(*(at - 1));
-  // Without a pipeline and with equal replicas, more micro-batches only cost.
-  if (choice.mesh.pipeline == 1 && choice.shares.empty()) return;
   const auto after = at != equal.end() && *at == own ? at + 1 : at;
   if (after != equal.end()) add(*after);
 }

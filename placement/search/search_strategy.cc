@@ -105,6 +105,13 @@ class BoundedWalk {
            whole->second * LeastRounds(interleaved) < kAboutAsGood * best_;
   }
 
+  // Where the best few are played exactly, those that are about as good are wanted too.
+  absl::StatusOr<double> WantedBound(const PlanChoice& choice) {
+    WEFT_ASSIGN_OR_RETURN(const double close, evaluator_.CloseBound(choice));
+    if (!evaluator_.IsPlayed(choice.mesh)) return close;
+    return close / kAboutAsGood;
+  }
+
   // Close bounds are made for those only whose first bound is below the best so far.
   absl::Status Walk() {
     while (!heap_.empty()) {
@@ -119,10 +126,8 @@ class BoundedWalk {
       if (IsFull()) continue;
       if (!next.is_close) {
         if (evaluator_.CannotFit(next.choice) && is_known_[next.mesh]) continue;
-        WEFT_ASSIGN_OR_RETURN(const double close, evaluator_.CloseBound(next.choice));
-        // Where the best few are played exactly, those that are about as good are wanted too.
-        const bool is_played = evaluator_.IsPlayed(next.choice.mesh);
-        next.bound = is_played ? std::max(next.bound, close / kAboutAsGood) : close;
+        WEFT_ASSIGN_OR_RETURN(const double close, WantedBound(next.choice));
+        next.bound = std::max(next.bound, close);
         next.is_close = true;
         heap_.push(std::move(next));
         continue;
@@ -165,11 +170,16 @@ class BoundedWalk {
       EvaluatedChoice best = at;
       for (const PlanChoice& neighbour : space_.Neighbours(at.choice)) {
         if (IsFull()) return absl::OkStatus();
-        if (!seen.insert(ParallelText(neighbour)).second || evaluator_.CannotFit(neighbour) ||
-            evaluator_.LowerBound(neighbour) >= best_) {
+        if (!seen.insert(ParallelText(neighbour)).second || evaluator_.CannotFit(neighbour)) {
           continue;
         }
-        WEFT_ASSIGN_OR_RETURN(const double bound, evaluator_.CloseBound(neighbour));
+        // Without a pipeline there are few, and nothing is taken for granted: their smaller
+        // micro-batches may be faster, and what is best so far may be a pipeline, of which coarse
+        // figures think too well.
+        const bool is_plain = neighbour.mesh.pipeline == 1;
+        if (!is_plain && evaluator_.LowerBound(neighbour) >= best_) continue;
+        WEFT_ASSIGN_OR_RETURN(const double bound,
+                              is_plain ? WantedBound(neighbour) : evaluator_.CloseBound(neighbour));
         if (bound >= best_) continue;
         WEFT_ASSIGN_OR_RETURN(const EvaluatedChoice* const evaluated, Evaluate(neighbour));
         if (IsPlan(*evaluated) && evaluated->step_seconds < best.step_seconds) best = *evaluated;
