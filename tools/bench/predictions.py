@@ -3,12 +3,13 @@
 
     tools/bench/predictions.py CORPORA [--steps 250] [--runs 10] [--binary PATH] [--only mlp_mnist:dp=2] [--no-rank]
 
-CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated for one process and for two, without a run of any
-plan. The first table has a row per set-up: the step that was predicted before the set-up's first run, with an
-empty ledger, and the median of that run's steps; then the same again after `--runs` runs have gone into the ledger; and
-whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of one model by
-their predicted step, the rank correlation (Spearman's) of predicted and measured steps, and what the plan that the search finds
-takes beside them.
+CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated once for one process and once for two, as `calibrate`
+does it by itself: without a run of any plan. The first table has a row per set-up: the step that was predicted before the
+set-up's first run, with an empty ledger, and the median of that run's steps; then the same again after `--runs` runs have
+gone into the ledger; and whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of
+one model by their predicted step, the rank correlation (Spearman's) of predicted and measured steps, and what the plan that the
+search finds takes beside them. All are predicted first, and then measured in turns, since the machine drifts: three runs of
+each, and the median of their medians.
 """
 import argparse
 import json
@@ -30,6 +31,7 @@ RANKED_PLANS = [
     "tp=2,micro=2", "pp=2,micro=2", "pp=2,micro=4", "pp=2,micro=8", "pp=2,micro=16",
 ]
 LEARNING_STEPS = 60  # of the runs that only go into the ledger
+TURNS = 3  # runs of each ranked plan
 
 
 def flags_of(model, corpora):
@@ -63,13 +65,11 @@ class Bench:
         return common, [] if plan == "1" else ["--parallel", plan]
 
     def profile(self, model, plan):
-        """Of the plans that calibrate takes by itself; of another number of micro-batches, which are other shapes, the plan's own."""
-        common, parallel = self.placed(model, plan)
-        own = parallel if "micro=" in plan else []
-        key = (model, plan if own else common[-1])
+        common, _ = self.placed(model, plan)
+        key = (model, common[-1])
         if key not in self.profiles:
             path = os.path.join(self.folder, "%s-%s.yaml" % key)
-            self.run("calibrate", *common, *own, "-o", path)
+            self.run("calibrate", *common, "-o", path)
             self.profiles[key] = path
         return self.profiles[key]
 
@@ -146,33 +146,37 @@ def ranks(values):
 
 
 def table_of_ranks(bench, model, plans):
-    rows = []
-    for plan in plans:
-        ledger = os.path.join(bench.folder, "ranked-%s.jsonl" % plan)
+    common, parallel = bench.placed(model, "auto")
+    found = json.loads(bench.run("plan", *common, *parallel, "--calibration", bench.profile(model, "auto"), "--output", "json"))
+    predicted, measured = {}, {}
+    for plan in [*plans, "auto"]:
         try:
-            predicted, measured, _ = bench.measure(model, plan, ledger)
-            rows.append((predicted, measured, plan))
+            predicted[plan] = bench.predict(model, plan, os.path.join(bench.folder, "none.jsonl")) * 1e3
+            measured[plan] = []
         except RuntimeError as failure:
             print("%s %s: %s" % (model, plan, failure), flush=True)
-    rows.sort()
-    print("| %s | predicted ms | measured ms | error |\n|---|---|---|---|" % model)
-    for predicted, measured, plan in rows:
-        print("| %s | %.3f | %.3f | %+.1f %% |" % (plan, predicted, measured, error(predicted, measured)))
+    for turn in range(TURNS):
+        for plan in predicted:
+            ledger = os.path.join(bench.folder, "turn-%d-%s.jsonl" % (turn, plan))
+            entry, _ = bench.train(model, plan, ledger, bench.arguments.steps)
+            measured[plan].append(1e3 * entry["measured"]["step_seconds"])
+    rows = sorted((predicted[plan], statistics.median(measured[plan]), plan) for plan in predicted if plan != "auto")
+    print("| %s | predicted ms | measured ms | of the runs | error |\n|---|---|---|---|---|" % model)
+    for said, took, plan in rows:
+        print("| %s | %.3f | %.3f | %s | %+.1f %% |"
+              % (plan, said, took, ", ".join("%.2f" % one for one in measured[plan]), error(said, took)))
     x, y = ranks([row[0] for row in rows]), ranks([row[1] for row in rows])
     n = len(rows)
     if n < 2:
         return
     correlation = 1 - 6 * sum((a - b) ** 2 for a, b in zip(x, y)) / (n * (n * n - 1))
     print("\nrank correlation of %d plans: %.3f" % (n, correlation))
-    # What the search finds knows only the calibration that is made without a plan.
-    found = "auto"
-    common, parallel = bench.placed(model, found)
-    plan = json.loads(bench.run("plan", *common, *parallel, "--calibration", bench.profile(model, found), "--output", "json"))
-    _, measured, _ = bench.measure(model, found, os.path.join(bench.folder, "found.jsonl"))
-    best = min(row[1] for row in rows)
-    mesh = ",".join("%s=%d" % axis for axis in plan["mesh"].items())
+    if "auto" not in measured:
+        return
+    best, took = min(row[1] for row in rows), statistics.median(measured["auto"])
+    mesh = ",".join("%s=%d" % axis for axis in found["mesh"].items())
     print("found: %s,micro=%d,schedule=%s: %.3f ms measured, %.3f of the best of these"
-          % (mesh, plan["micro_batches"], plan["schedule"], measured, measured / best))
+          % (mesh, found["micro_batches"], found["schedule"], took, took / best))
 
 
 def main():
