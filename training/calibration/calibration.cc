@@ -21,6 +21,8 @@ namespace {
 // Machines are faster now and slower then: jobs are measured in turns, so that what is compared was
 // measured over the same time.
 constexpr int kTurns = 3;
+// Where steps take long, no further turn begins after so many times what all were given.
+constexpr double kPatience = 3;
 // Variables change while nodes are measured; so little that they stay finite.
 constexpr double kLearningRate = 1e-6;
 
@@ -64,17 +66,14 @@ class Calibration {
     WEFT_ASSIGN_OR_RETURN(profile_, ProfileOfSpec(cluster_));
     WEFT_RETURN_IF_ERROR(MeasureDevices());
     WEFT_RETURN_IF_ERROR(MeasureLinks());
-    for (int turn = 0; turn < kTurns; ++turn) {
-      for (size_t job = 0; job < options_.jobs.size(); ++job) {
-        if (turn == 0) SayJob(*options_.jobs[job]);
-        WEFT_RETURN_IF_ERROR(MeasureJob(job));
-      }
-    }
+    WEFT_RETURN_IF_ERROR(MeasureJobs());
     WEFT_RETURN_IF_ERROR(FinishJobs());
     return std::move(profile_);
   }
 
  private:
+  Clock& clock() const { return options_.clock != nullptr ? *options_.clock : RealClock(); }
+
   void Say(const std::string& text) const {
     if (options_.progress != nullptr) options_.progress(text);
   }
@@ -83,7 +82,7 @@ class Calibration {
     Say(absl::StrCat(cluster_.workers.size(), " devices"));
     std::vector<DeviceProfile> start;
     std::vector<int> threads;
-    const double wake = ProbeWakeSeconds(options_.clock != nullptr ? *options_.clock : RealClock());
+    const double wake = ProbeWakeSeconds(clock());
     for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) {
       DeviceProfile device = profile_.device(static_cast<int>(worker));
       device.name = cluster_.workers[worker].name;
@@ -122,6 +121,22 @@ class Calibration {
         link.rails = profile_.link(from_workers[0], receiver).rails;
         profile_.links[{from, to}] = std::move(link);
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureJobs() {
+    const double given = options_.job_seconds * static_cast<double>(options_.jobs.size());
+    const int64_t begin = clock().MonotonicNanos();
+    const auto seconds = [&] {
+      return 1e-9 * static_cast<double>(clock().MonotonicNanos() - begin);
+    };
+    while (turns_ < kTurns && (turns_ == 0 || seconds() < kPatience * given)) {
+      for (size_t job = 0; job < options_.jobs.size(); ++job) {
+        if (turns_ == 0) SayJob(*options_.jobs[job]);
+        WEFT_RETURN_IF_ERROR(MeasureJob(job));
+      }
+      ++turns_;
     }
     return absl::OkStatus();
   }
@@ -178,7 +193,7 @@ class Calibration {
                             ModelOfPartitions(job.probe.partitions, *job.workers, costs));
       WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, {}));
       for (size_t rank = 0; rank < job.probe.ranks.size(); ++rank) {
-        overheads[(*job.workers)[rank]].push_back(job.probe.ranks[rank].step_seconds / kTurns -
+        overheads[(*job.workers)[rank]].push_back(job.probe.ranks[rank].step_seconds / turns_ -
                                                   simulation.ranks[rank].compute);
       }
     }
@@ -197,6 +212,7 @@ class Calibration {
   const ClusterSpec& cluster_;
   const CalibrationOptions& options_;
   ClusterProfile profile_;
+  int turns_ = 0;                                  // of all jobs that were measured
   std::map<std::pair<int, MeasuredOp>, Sum> ops_;  // by worker
   struct MeasuredJob {
     const std::vector<int>* workers = nullptr;  // by rank
