@@ -1,15 +1,18 @@
 #include "placement/search/plan_search.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
+#include "graph/schedule/memory_plan.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "placement/partitioner.h"
 #include "placement/search/plan_evaluator.h"
+#include "placement/search/plan_play.h"
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
 
@@ -22,7 +25,9 @@ using ::testing::HasSubstr;
 // The training graph of layers y = relu(x w) with the loss sum(y), written by hand: plain SGD.
 class Layers {
  public:
-  Layers(int count, int64_t width) {
+  // The labels are what comes of `made`: values of so many bytes per sample and lifetimes, in any
+  // unit of time. Without them they are an input.
+  Layers(int count, int64_t width, const std::vector<BufferLifetime>& made = {}) {
     builder_.set_phase(Phase::kForward);
     ValueId x = graph_.AddInput(
         "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(width)})});
@@ -37,9 +42,10 @@ class Layers {
       x = builder_.Op("MatMul", {x, weights_.back()});
     }
     builder_.set_name_prefix("loss/");
-    const ValueId labels = graph_.AddInput(
-        "labels",
-        {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(width)})});
+    ValueId labels = graph_.AddInput(
+        "labels", {ValueKind::kTensor, DType::kFloat32,
+                   SymbolicShape({Dim::Symbol("N"), Dim(made.empty() ? width : 1)})});
+    if (!made.empty()) labels = Product(MakeInTurn(labels, made), 1, width);
     const ValueId error = builder_.WeftOp("SquaredErrorSum", {x, labels});
     const ValueId samples = builder_.WeftOp("ElementCount", {x});
     In(Phase::kBackward, "grad/loss/", "loss/SquaredErrorSum");
@@ -60,6 +66,31 @@ class Layers {
   const Graph& graph() const { return graph_; }
 
  private:
+  // x w for a w that is not trained.
+  ValueId Product(ValueId x, int64_t from, int64_t to) {
+    const std::string name = "given" + std::to_string(graph_.variables().size());
+    return builder_.Op(
+        "MatMul",
+        {x, graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, Shape{from, to}},
+                               Tensor(), false)});
+  }
+  // A number per sample from values that are made of such a number and summed up, each at its time.
+  ValueId MakeInTurn(ValueId number, const std::vector<BufferLifetime>& values) {
+    std::map<int, size_t> turns;
+    for (size_t i = 0; i < values.size(); ++i) turns[values[i].first] = turns[values[i].last] = i;
+    EXPECT_EQ(turns.size(), 2 * values.size());
+    std::vector<ValueId> made(values.size());
+    ValueId sum = number;
+    for (const auto& [time, i] : turns) {
+      const int64_t width = values[i].bytes / 4;
+      if (time == values[i].first) {
+        made[i] = Product(number, 1, width);
+      } else {
+        sum = builder_.Op("Add", {sum, Product(made[i], width, 1)});
+      }
+    }
+    return sum;
+  }
   void In(Phase phase, const std::string& prefix, const std::string& forward) {
     builder_.set_phase(phase);
     builder_.set_name_prefix(prefix);
@@ -322,6 +353,55 @@ TEST_F(PlanSearchTest, MemoryIsAHardLimit) {
   ASSERT_NE(refused, result.rejected.end());
   EXPECT_EQ(refused->choice.mesh.data, 2);
   EXPECT_THAT(refused->reason, HasSubstr("does not fit: needs "));
+}
+
+// Four units are alive at once at most, and no arena of four holds them: each way to place them
+// was tried.
+std::vector<BufferLifetime> ValuesWithGapsBetween(int64_t unit) {
+  std::vector<BufferLifetime> values = {{2, 2, 4},   {2, 3, 7},   {1, 5, 11},  {1, 6, 9},
+                                        {1, 8, 13},  {2, 10, 18}, {1, 12, 14}, {2, 15, 16},
+                                        {2, 17, 21}, {1, 19, 20}};
+  for (BufferLifetime& value : values) value.bytes *= unit;
+  return values;
+}
+
+bool FitAll(const std::vector<RankNeed>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankNeed& one) { return one.fits(); });
+}
+
+// What is alive at once decides which plans are played. Of those whose arenas take more than the
+// limit the next fastest takes the place: here of a plan that was played alone, then of one that
+// was played with others.
+TEST_F(PlanSearchTest, TheNextFastestPlanIsTakenWhereAnArenaHasNoRoom) {
+  const Layers model(6, 32, ValuesWithGapsBetween(256));
+  options_.global_batch = 1024;
+  options_.given.micro_batches = 2;
+  options_.fixed_micro_batches = true;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  const Plan fastest = Search(model.graph(), cluster)->plan;
+  const auto arenas = MemoryOfPlan(model.graph(), fastest, 1024, CpuNodeEvaluator());
+  ASSERT_TRUE(arenas.ok()) << arenas.status();
+  const int64_t limit = *std::max_element(arenas->begin(), arenas->end()) - 1;
+  PlayOptions options;
+  options.global_batch = 1024;
+  options.memory_limits = {limit, limit};
+  auto play = PlayPlan(model.graph(), fastest, CostModel::OfSpec(cluster).value(), options,
+                       CpuNodeEvaluator());
+  ASSERT_TRUE(play.ok()) << play.status();
+  ASSERT_TRUE(FitAll(play->ranks)) << "what is alive at once";
+  ASSERT_TRUE(LayOutArenas(play->ranks).ok());
+  ASSERT_FALSE(FitAll(play->ranks)) << "the arenas";
+
+  options_.memory_limits = {limit, limit};
+  const SearchResult result = Search(model.graph(), cluster).value();
+  EXPECT_TRUE(result.chosen.exact);
+  const auto memory = MemoryOfPlan(model.graph(), result.plan, 1024, CpuNodeEvaluator());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (const int64_t bytes : *memory) EXPECT_LE(bytes, limit);
+  for (const PlanCandidate& other : result.rejected) {
+    if (!other.fits || !other.exact) continue;
+    EXPECT_GE(other.step_seconds, result.chosen.step_seconds) << ParallelText(other.choice);
+  }
 }
 
 TEST_F(PlanSearchTest, SaysWhatIsNeededWhereNothingFits) {
