@@ -58,6 +58,14 @@ std::vector<Named> NamedIn(const std::string& refusal) {
   return found;
 }
 
+// Bytes, of "needs at least 63.9 MiB".
+int64_t NeededIn(const std::string& refusal) {
+  static const std::regex* const pattern = new std::regex(R"(needs at least ([0-9.]+) MiB)");
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(refusal, match, *pattern)) << refusal;
+  return match.empty() ? 0 : static_cast<int64_t>(std::stod(match[1]) * kMebibyte);
+}
+
 std::vector<std::string> Kinds(const std::vector<Named>& alternatives) {
   std::vector<std::string> kinds;
   for (const Named& named : alternatives) kinds.push_back(named.what);
@@ -206,6 +214,25 @@ TEST_F(RefusedJob, CountsWhatCheckpointsTake) {
     ExpectRuns(named, limit);
     std::filesystem::remove_all(saved_);
   }
+}
+
+// A worker knows better than the check before the start what its process takes. Curves of an
+// earlier run stay as they are.
+TEST_F(RefusedJob, LeavesNothingBehindWhereItsWorkersRefuse) {
+  Build(/*layers=*/4);
+  const std::string parallel = "dp=2,micro=2";
+  const int64_t limit = NeededIn(Train(parallel, kMebibyte).err) + kMebibyte / 10;
+  const std::string curves = TestPath("curves");
+  const std::string earlier = "step,loss\n0,2.5\n";
+  WriteTestFile(metrics_, earlier);
+  more_ = {"--tensorboard " + curves};
+  const CommandResult refused = Train(parallel, limit);
+  EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::kMemory)) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("starting 2 worker processes"),
+                                 HasSubstr("the job was refused before its first step")));
+  EXPECT_EQ(ReadTestFile(metrics_), earlier);
+  EXPECT_FALSE(std::filesystem::exists(curves));
+  EXPECT_FALSE(std::filesystem::exists(trained_));
 }
 
 // Not even the parameters do.

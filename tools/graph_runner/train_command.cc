@@ -147,6 +147,10 @@ class TrainCommand final : public Command {
     *console.err << Printable(DataNotes(*data));
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
     WEFT_RETURN_IF_ERROR(CheckPlanFits(job, spec, costs));
+    auto started = WorkerGroup::Start(flags_, spec, job, console, loop.evaluation());
+    if (!started.ok()) return AddAlternatives(started.status(), job, spec, costs);
+    const std::unique_ptr<WorkerGroup> workers = *std::move(started);
+    // Not before: a job that is refused leaves nothing behind, and what was there as it was.
     std::unique_ptr<MetricsFile> metrics;
     if (!metrics_.empty()) {
       auto created = MetricsFile::Create(RealFileSystem(), metrics_, loop.first_step(),
@@ -161,9 +165,6 @@ class TrainCommand final : public Command {
       if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
       board = *std::move(created);
     }
-    auto started = WorkerGroup::Start(flags_, spec, job, console, loop.evaluation());
-    if (!started.ok()) return AddAlternatives(started.status(), job, spec, costs);
-    const std::unique_ptr<WorkerGroup> workers = *std::move(started);
     loop.MakeFolder();
     return TrainAndSave({model, adapters}, training, job, loop, *workers, metrics.get(),
                         board.get(), console);
