@@ -359,7 +359,7 @@ absl::StatusOr<Tensor> Rank::Report(const std::string& name) const {
 }
 
 absl::StatusOr<Tensor> Rank::Variable(const std::string& name) const {
-  const class Variable* variable = partition_.end.FindVariable(name);
+  const weft::Variable* variable = partition_.end.FindVariable(name);
   if (variable == nullptr || !variable->update.valid()) return shards_.at(name);
   const Tensor& updated = end_.values[variable->update.value];
   if (!updated.valid() || !(updated.shape() == shards_.at(name).shape())) {
