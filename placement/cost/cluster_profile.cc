@@ -126,6 +126,13 @@ double RateCurve::At(double work) const {
   return a.per_second * std::pow(b.per_second / a.per_second, share);
 }
 
+const RateCurve& DeviceProfile::ContractionRate(DType dtype) const {
+  static const auto* const none = new RateCurve();
+  auto curve = contraction.find(dtype);
+  if (curve == contraction.end()) curve = contraction.find(DType::kFloat32);
+  return curve == contraction.end() ? *none : curve->second;
+}
+
 const LinkProfile& ClusterProfile::link(int from_worker, int to_worker) const {
   const int from = host_of[from_worker];
   const int to = host_of[to_worker];

@@ -40,6 +40,16 @@ struct RateCurve {
   friend bool operator==(const RateCurve&, const RateCurve&) = default;
 };
 
+// What an op is and how much of it: WorkOf (placement/cost/op_key.h).
+struct OpWork {
+  uint64_t kind = 0;              // KindKey; 0 = not known
+  DType dtype = DType::kInvalid;  // that it computes in
+  double flops = 0;
+  double bytes = 0;
+  std::vector<int64_t> dims = {};  // of all inputs, then of all outputs
+  friend bool operator==(const OpWork&, const OpWork&) = default;
+};
+
 // One measured op. `key` is that of OpKey (placement/cost/op_key.h). What the backward pass reads
 // is in the caches right after its forward pass, and no more where other micro-batches ran in
 // between: so an op is measured with so many micro-batches in flight, as a worker's schedule has
@@ -47,6 +57,7 @@ struct RateCurve {
 struct OpMeasurement {
   double seconds = 0;     // of one call
   std::string text = {};  // "MatMul float32[64,784] float32[784,10]", for people
+  OpWork work = {};       // without a kind it says nothing of ops in other sizes
   friend bool operator==(const OpMeasurement&, const OpMeasurement&) = default;
 };
 struct MeasuredOp {
@@ -80,6 +91,9 @@ struct DeviceProfile {
   int64_t memory_bytes = 0;  // 0 = not known
   // Exact measurements in a step's own surroundings.
   std::map<MeasuredOp, OpMeasurement> ops;
+
+  // Of contractions of that type; that of float32 where it has none, no points where that has none.
+  const RateCurve& ContractionRate(DType dtype) const;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 

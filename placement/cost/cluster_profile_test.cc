@@ -114,7 +114,8 @@ ClusterProfile MeasuredProfile() {
   device.movement = {{{64, 1e8}}};
   device.ops[{0x0123456789abcdef, 1}] = {1.25e-5, "Relu float32[64,512]"};
   device.ops[{0x0123456789abcdef, 1, 4}] = {1.5e-5, "Relu float32[64,512]"};
-  device.ops[{0x0123456789abcdef, 2}] = {7.5e-6, "Relu float32[64,512]"};
+  device.ops[{0x0123456789abcdef, 2}] = {
+      7.5e-6, "Relu float32[64,512]", {0xfedcba98, DType::kFloat32, 32768, 262144, {64, 512, 64}}};
   // Six digits are enough for these.
   profile.within_host.bytes_per_second = 2.5e9;
   profile.within_host.exchange_bytes_per_second = 1e9;
@@ -146,6 +147,10 @@ TEST(ProfileFileTest, ErrorsSayWhere) {
   EXPECT_THAT(error("[1024, ", "[-1, "), HasSubstr("work and rates are positive"));
   EXPECT_THAT(error("key: \"0123456789abcdef\"", "key: \"xyz\""),
               HasSubstr("'xyz' is not a number of 16 hexadecimal digits"));
+  EXPECT_THAT(error("type: float32", "type: float31"), HasSubstr("no element type is 'float31'"));
+  EXPECT_THAT(error("dims: [64, ", "dims: [-64, "), HasSubstr("'dims'"));
+  EXPECT_THAT(error(", dims: [64, 512, 64]", ""), HasSubstr("dims"));
+  EXPECT_THAT(error("kind: ", "kinds: "), HasSubstr("kinds"));
   EXPECT_THAT(error("workers: [0, 0]", "workers: [0, 7]"), HasSubstr("'workers'"));
   EXPECT_THAT(error("hosts: [0, 0]", "hosts: [0]"), HasSubstr("2 workers and 1 hosts of workers"));
   EXPECT_THAT(error("within: \"*\"", "within: 3"), HasSubstr("one within '*'"));

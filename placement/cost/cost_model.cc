@@ -1,6 +1,7 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,29 +13,9 @@
 namespace weft {
 namespace {
 
-uint64_t Mix(uint64_t key, int threads) {
-  return key ^ (static_cast<uint64_t>(threads) * 0x9e3779b97f4a7c15u);
-}
-
 // By their ratio to `wanted`.
 bool IsNearer(int64_t a, int64_t b, int64_t wanted) {
   return std::max(a, wanted) * std::min(b, wanted) < std::max(b, wanted) * std::min(a, wanted);
-}
-
-// The type that a node computes in: that of its first operand of a floating type, else of its first
-// output.
-DType ComputedType(const NodeView& node) {
-  for (int i = 0; i < node.num_inputs(); ++i) {
-    if (IsFloatingPoint(node.InputDType(i))) return node.InputDType(i);
-  }
-  return node.num_outputs() > 0 ? node.OutputDType(0) : DType::kFloat32;
-}
-
-const RateCurve& ContractionRate(const DeviceProfile& device, DType dtype) {
-  static const auto* const none = new RateCurve();
-  auto curve = device.contraction.find(dtype);
-  if (curve == device.contraction.end()) curve = device.contraction.find(DType::kFloat32);
-  return curve == device.contraction.end() ? *none : curve->second;
 }
 
 absl::Status CheckCurve(const DeviceProfile& device, const char* what, const RateCurve& curve) {
@@ -46,8 +27,7 @@ absl::Status CheckCurve(const DeviceProfile& device, const char* what, const Rat
 }
 
 absl::Status CheckDevice(const DeviceProfile& device) {
-  absl::Status status =
-      CheckCurve(device, "contractions", ContractionRate(device, DType::kFloat32));
+  absl::Status status = CheckCurve(device, "contractions", device.ContractionRate(DType::kFloat32));
   if (status.ok()) status = CheckCurve(device, "elementwise ops", device.elementwise);
   if (status.ok()) status = CheckCurve(device, "movement", device.movement);
   if (status.ok() && device.threads < 1) {
@@ -97,9 +77,9 @@ absl::StatusOr<CostModel> CostModel::Create(ClusterProfile profile, CostCorrecti
   std::set<int> in_flight;
   for (const DeviceProfile& device : profile.devices) {
     if (absl::Status status = CheckDevice(device); !status.ok()) return status;
-    auto& ops = measured->devices.emplace_back();
+    OfDevice& known = measured->devices.emplace_back(OfDevice{{}, KindIndex(device)});
     for (const auto& [op, measurement] : device.ops) {  // by key, threads, in_flight
-      ops[Mix(op.key, op.threads)].push_back({op.in_flight, measurement.seconds});
+      known.ops[MixThreads(op.key, op.threads)].push_back({op.in_flight, measurement.seconds});
       in_flight.insert(op.in_flight);
     }
   }
@@ -130,10 +110,10 @@ CostModel CostModel::With(CostCorrections corrections) const {
 }
 
 double CostModel::NodeSeconds(const NodeView& node, int worker, int threads, int in_flight) const {
-  const auto& ops = measured_->devices[profile_->device_of[worker]];
-  if (!ops.empty()) {
-    const auto measured = ops.find(Mix(OpKey(node), threads));
-    if (measured != ops.end()) {
+  const OfDevice& known = measured_->devices[profile_->device_of[worker]];
+  if (!known.ops.empty()) {
+    const auto measured = known.ops.find(MixThreads(OpKey(node), threads));
+    if (measured != known.ops.end()) {
       const auto nearest =
           std::min_element(measured->second.begin(), measured->second.end(),
                            [in_flight](const Measurement& a, const Measurement& b) {
@@ -144,6 +124,8 @@ double CostModel::NodeSeconds(const NodeView& node, int worker, int threads, int
   }
   const Cost cost = CostOf(node);
   if (!(cost.flops > 0) && !(cost.bytes > 0)) return 0;
+  const std::optional<double> of_kind = known.kinds.Seconds(node, cost, threads, in_flight);
+  if (of_kind.has_value()) return *of_kind;
   return node_seconds(worker) + WorkSeconds(cost, ComputedType(node), worker, threads);
 }
 
@@ -156,8 +138,8 @@ int CostModel::MeasuredInFlight(int in_flight) const {
 }
 
 bool CostModel::IsMeasured(const NodeView& node, int worker, int threads) const {
-  const auto& ops = measured_->devices[profile_->device_of[worker]];
-  return ops.contains(Mix(OpKey(node), threads));
+  const auto& ops = measured_->devices[profile_->device_of[worker]].ops;
+  return ops.contains(MixThreads(OpKey(node), threads));
 }
 
 double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const {
@@ -181,7 +163,7 @@ double CostModel::WorkSeconds(const Cost& cost, OpFamily family, DType dtype, in
     case OpFamily::kContraction:
       break;
   }
-  const double in_arithmetic = cost.flops / (ContractionRate(device, dtype).At(cost.flops) * more);
+  const double in_arithmetic = cost.flops / (device.ContractionRate(dtype).At(cost.flops) * more);
   const double in_memory = cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
   return std::max(in_arithmetic, in_memory) +
          device.product_exposed * std::min(in_arithmetic, in_memory);

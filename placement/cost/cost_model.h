@@ -1,8 +1,9 @@
 // CostModel: seconds of nodes, messages and collectives on the workers of a cluster.
 //
 //   seconds of a node = its measurement, if the profile has one, else
-//                       node overhead + max(FLOPs / rate, bytes / bandwidth)   (the roofline model:
-//                       Williams, Waterman and Patterson, 2009), rates by family and size
+//                       what those of its kind say (placement/cost/kind_index.h), if there are,
+//                       else node overhead + max(FLOPs / rate, bytes / bandwidth)   (the roofline
+//                       model: Williams, Waterman and Patterson, 2009), rates by family and size
 #ifndef WEFT_PLACEMENT_COST_COST_MODEL_H_
 #define WEFT_PLACEMENT_COST_COST_MODEL_H_
 
@@ -21,6 +22,7 @@
 #include "graph/schedule/all_reduce_choice.h"
 #include "graph/schedule/collective_schedule.h"
 #include "placement/cost/cluster_profile.h"
+#include "placement/cost/kind_index.h"
 
 namespace weft {
 
@@ -58,8 +60,8 @@ class CostModel {
 
   // A node with local shapes on `threads` threads of the worker, which holds the activations of
   // `in_flight` micro-batches at once (of measurements the one that is nearest to it counts, by
-  // their ratio). 0 for nodes that run no kernel: aliases, transfers and collectives. About 0.3
-  // microseconds a call.
+  // their ratio). 0 for nodes that run no kernel: aliases, transfers and collectives. Below a
+  // microsecond a call.
   double NodeSeconds(const NodeView& node, int worker, int threads, int in_flight = 1) const;
   // Of the numbers of micro-batches in flight with which any op was measured the nearest one; 1
   // without measurements. NodeSeconds says the same for both of an op that was measured with it.
@@ -110,9 +112,13 @@ class CostModel {
     int in_flight = 1;
     double seconds = 0;
   };
+  struct OfDevice {
+    // By MixThreads of key and threads; of each, by in_flight.
+    absl::flat_hash_map<uint64_t, std::vector<Measurement>> ops;
+    KindIndex kinds;
+  };
   struct Measurements {
-    // By device; of a mix of key and threads, by in_flight.
-    std::vector<absl::flat_hash_map<uint64_t, std::vector<Measurement>>> devices;
+    std::vector<OfDevice> devices;
     std::vector<int> in_flight;
   };
   std::shared_ptr<const Measurements> measured_;

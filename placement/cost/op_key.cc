@@ -92,6 +92,23 @@ uint64_t OpKey(const NodeView& node) {
   return words.Hash();
 }
 
+uint64_t KindKey(const NodeView& node) {
+  KeyWords words;
+  words.Add(node.node().domain);
+  words.Add(node.node().op);
+  words.Add(static_cast<int64_t>(node.num_inputs()));
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    words.Add(static_cast<int64_t>(node.InputDType(i)));
+    words.Add(static_cast<int64_t>(node.InputShape(i).rank()));
+  }
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    words.Add(static_cast<int64_t>(node.OutputDType(i)));
+    words.Add(static_cast<int64_t>(node.OutputShape(i).rank()));
+  }
+  const uint64_t hash = words.Hash();
+  return hash == 0 ? 1 : hash;
+}
+
 std::string OpText(const NodeView& node) {
   const Node& n = node.node();
   std::string text = n.domain.empty() ? n.op : absl::StrCat(n.domain, "::", n.op);
@@ -111,6 +128,24 @@ Cost CostOf(const NodeView& node) {
   const double elements =
       node.num_outputs() > 0 ? static_cast<double>(node.OutputShape(0).num_elements()) : 0;
   return {elements, bytes};
+}
+
+DType ComputedType(const NodeView& node) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    if (IsFloatingPoint(node.InputDType(i))) return node.InputDType(i);
+  }
+  return node.num_outputs() > 0 ? node.OutputDType(0) : DType::kFloat32;
+}
+
+OpWork WorkOf(const NodeView& node) {
+  const Cost cost = CostOf(node);
+  OpWork work{KindKey(node), ComputedType(node), cost.flops, cost.bytes};
+  const auto add = [&work](const Shape& shape) {
+    work.dims.insert(work.dims.end(), shape.dims().begin(), shape.dims().end());
+  };
+  for (int i = 0; i < node.num_inputs(); ++i) add(node.InputShape(i));
+  for (int i = 0; i < node.num_outputs(); ++i) add(node.OutputShape(i));
+  return work;
 }
 
 OpFamily FamilyOf(const Cost& cost, DType dtype) {

@@ -15,12 +15,28 @@ namespace weft {
 // every machine.
 uint64_t OpKey(const NodeView& node);
 
+// Equal for two nodes that do the same to operands of other sizes: a hash of domain, op, and the
+// element types and ranks of all operands; never 0. The same on every machine.
+uint64_t KindKey(const NodeView& node);
+
+// For tables by key and threads.
+inline uint64_t MixThreads(uint64_t key, int threads) {
+  return key ^ (static_cast<uint64_t>(threads) * 0x9e3779b97f4a7c15u);
+}
+
 // "MatMul float32[64,784] float32[784,10]": for people; different nodes may have the same.
 std::string OpText(const NodeView& node);
 
 // Work of a node as its schema says it; one FLOP per output element where the schema says nothing.
 // Nothing for a node that runs no kernel (aliases, transfers and collectives).
 Cost CostOf(const NodeView& node);
+
+// The type that a node computes in: that of its first operand of a floating type, else of its first
+// output.
+DType ComputedType(const NodeView& node);
+
+// Its KindKey, ComputedType, CostOf and dimensions.
+OpWork WorkOf(const NodeView& node);
 
 // By FLOPs per element that is read or written at least once.
 OpFamily FamilyOf(const Cost& cost, DType dtype);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxThreads = 4096;
+constexpr int64_t kMaxDimension = int64_t{1} << 48;
 constexpr int64_t kMaxIndex = 100'000'000;
 constexpr double kMaxMemoryBytes = 1e18;
 constexpr char kAny[] = "*";
@@ -39,6 +40,13 @@ std::string CurveText(const RateCurve& curve) {
                                                       Number(point.per_second), "]");
                                     }),
                       "]");
+}
+
+std::string WorkText(const OpWork& work) {
+  if (work.kind == 0) return "";
+  return absl::StrFormat(", kind: \"%016x\", type: %s, flops: %s, bytes: %s, dims: [%s]", work.kind,
+                         DTypeName(work.dtype), Number(work.flops), Number(work.bytes),
+                         absl::StrJoin(work.dims, ", "));
 }
 
 void AppendDevice(const DeviceProfile& device, std::string& text) {
@@ -65,7 +73,7 @@ void AppendDevice(const DeviceProfile& device, std::string& text) {
     absl::StrAppendFormat(&text, "      - {op: %s, key: \"%016x\", threads: %d, ",
                           Quoted(measured.text), op.key, op.threads);
     if (op.in_flight > 1) absl::StrAppend(&text, "in_flight: ", op.in_flight, ", ");
-    absl::StrAppend(&text, "seconds: ", Number(measured.seconds), "}\n");
+    absl::StrAppend(&text, "seconds: ", Number(measured.seconds), WorkText(measured.work), "}\n");
   }
 }
 
@@ -211,10 +219,32 @@ class ProfileReader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadWork(const YamlMap& map, OpWork& work) const {
+    WEFT_ASSIGN_OR_RETURN(work.kind, ReadHex(map, "kind"));
+    WEFT_ASSIGN_OR_RETURN(const YAML::Node type, map.Require("type"));
+    WEFT_ASSIGN_OR_RETURN(const std::string name, ReadText(source_, type, "'type'"));
+    const std::optional<DType> dtype = ParseDType(name);
+    if (!dtype.has_value()) {
+      return map.KeyError("type", absl::StrCat("no element type is '", name, "'"));
+    }
+    work.dtype = *dtype;
+    WEFT_RETURN_IF_ERROR(ReadPositive(map, "flops", work.flops));
+    WEFT_RETURN_IF_ERROR(ReadPositive(map, "bytes", work.bytes));
+    WEFT_ASSIGN_OR_RETURN(const YAML::Node dims, map.Require("dims"));
+    if (!dims.IsSequence()) return map.KeyError("dims", "expected a list of numbers");
+    for (const YAML::Node& dim : dims) {
+      WEFT_ASSIGN_OR_RETURN(const int64_t size,
+                            ReadInteger(source_, dim, "'dims'", 0, kMaxDimension));
+      work.dims.push_back(size);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadOp(const YAML::Node& node, DeviceProfile& device) const {
-    WEFT_ASSIGN_OR_RETURN(
-        const YamlMap map,
-        YamlMap::Read(source_, node, "an op", {"op", "key", "threads", "in_flight", "seconds"}));
+    WEFT_ASSIGN_OR_RETURN(const YamlMap map,
+                          YamlMap::Read(source_, node, "an op",
+                                        {"op", "key", "threads", "in_flight", "seconds", "kind",
+                                         "type", "flops", "bytes", "dims"}));
     MeasuredOp op;
     OpMeasurement measured;
     WEFT_ASSIGN_OR_RETURN(op.key, ReadHex(map, "key"));
@@ -222,6 +252,9 @@ class ProfileReader {
     WEFT_RETURN_IF_ERROR(map.Int("in_flight", 1, kMaxIndex, op.in_flight));
     WEFT_RETURN_IF_ERROR(map.Text("op", measured.text));
     WEFT_RETURN_IF_ERROR(ReadPositive(map, "seconds", measured.seconds));
+    if (map.Find("kind") != nullptr) {
+      WEFT_RETURN_IF_ERROR(ReadWork(map, measured.work));
+    }
     device.ops[op] = std::move(measured);
     return absl::OkStatus();
   }

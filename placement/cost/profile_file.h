@@ -21,7 +21,9 @@ namespace weft {
 //       contraction: {float32: [[8192, 5e+09], [2.6e+08, 9e+10]]}   # [FLOPs, FLOP/s]
 //       elementwise: [[12, 4e+07], [1.2e+08, 2e+10]]                # [bytes, bytes/s]
 //       movement: [[8192, 6e+09]]
-//       ops: [{op: "Relu float32[64,512]", key: 01a2b3c4d5e6f708, threads: 1, seconds: 9.3e-06}]
+//       ops: [{op: "Relu float32[64,512]", key: 01a2b3c4d5e6f708, threads: 1, seconds: 9.3e-06,
+//              kind: 8f6e5d4c3b2a1908, type: float32, flops: 32768, bytes: 262144,
+//              dims: [64, 512, 64, 512]}]    # from kind on: without them it says nothing of others
 //   workers: [0, 0]          # the device of each
 //   hosts: [0, 0]            # and its host
 //   links:

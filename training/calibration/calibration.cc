@@ -51,7 +51,8 @@ void ShareOps(std::vector<DeviceProfile>& devices) {
       if (o == d) continue;
       const double slowness = SlownessAgainst(measured[d], measured[o]);
       for (const auto& [op, theirs] : measured[o].ops) {
-        devices[d].ops.try_emplace(op, OpMeasurement{theirs.seconds * slowness, theirs.text});
+        devices[d].ops.try_emplace(
+            op, OpMeasurement{theirs.seconds * slowness, theirs.text, theirs.work});
       }
     }
   }
@@ -158,7 +159,7 @@ class Calibration {
         Sum& sum = ops_[{worker, op}];
         sum.seconds += measured.seconds;
         sum.count += 1;
-        device.ops[op] = {sum.seconds / sum.count, measured.text};
+        device.ops[op] = {sum.seconds / sum.count, measured.text, measured.work};
       }
       input_[worker].seconds += probe.ranks[rank].input_seconds;
       input_[worker].count += probe.ranks[rank].input_bytes;

@@ -145,6 +145,10 @@ TEST_F(CalibrationTest, KnowsEveryNodeOfItsJobs) {
     }
   }
   EXPECT_GT(nodes, 20);
+  for (const DeviceProfile& device : profile->devices) {
+    for (const auto& [op, measured] : device.ops)
+      EXPECT_NE(measured.work.kind, 0u) << measured.text;
+  }
   EXPECT_GT(profile->devices[0].input_bytes_per_second, 0);
 }
 

@@ -45,6 +45,7 @@ class OpCollection {
       const MeasuredOp op{OpKey(view), partition_.threads, in_flight_};
       OpMeasurement& measured = ops_[op];
       measured.text = OpText(view);
+      measured.work = WorkOf(view);
       measured.seconds += time->second / runs;
       nodes_[op] += 1;
     }
