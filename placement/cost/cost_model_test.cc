@@ -7,70 +7,13 @@
 #include <utility>
 
 #include "gmock/gmock.h"
-#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/cost/testing/round_profile.h"
 
 namespace weft {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Rates that are easy to reckon with.
-DeviceProfile RoundDevice() {
-  DeviceProfile device;
-  device.name = "round";
-  device.contraction[DType::kFloat32] = {{{1, 1e9}}};
-  device.elementwise = {{{1, 1e8}}};
-  device.movement = {{{1, 2e8}}};
-  device.elementwise_flops = 1e9;
-  device.node_seconds = 1e-6;
-  return device;
-}
-
-LinkProfile RoundLink(double latency, double rate) {
-  LinkProfile link;
-  link.latency_seconds = latency;
-  link.bytes_per_second = rate;
-  return link;
-}
-
-// Workers on hosts, in order.
-ClusterProfile RoundProfile(const std::vector<int>& hosts) {
-  ClusterProfile profile;
-  profile.devices = {RoundDevice()};
-  profile.device_of.assign(hosts.size(), 0);
-  profile.host_of = hosts;
-  profile.within_host = RoundLink(1e-5, 1e9);
-  profile.between_hosts = RoundLink(1e-3, 1e8);
-  return profile;
-}
-
-CostModel ModelOf(ClusterProfile profile) { return *CostModel::Create(std::move(profile)); }
-
-// One node, and how cost and key see it.
-class NodeProbe {
- public:
-  NodeProbe(const std::string& op, const std::vector<Shape>& shapes, Attributes attributes = {},
-            DType dtype = DType::kFloat32) {
-    GraphBuilder builder(graph_);
-    std::vector<ValueId> inputs;
-    for (const Shape& shape : shapes) {
-      inputs.push_back(graph_.AddInput("x", {ValueKind::kTensor, dtype, shape}));
-    }
-    const ValueId output = builder.Op(op, inputs, std::move(attributes));
-    EXPECT_TRUE(builder.status().ok()) << builder.status();
-    node_ = graph_.value(output).producer;
-  }
-  GraphNodeView View() const { return *GraphNodeView::Create(graph_, graph_.node(node_)); }
-  uint64_t Key() const { return OpKey(View()); }
-  Node& node() { return graph_.node(node_); }
-
- private:
-  Graph graph_;
-  NodeId node_;
-};
 
 TEST(CostModelTest, AProductTakesWhatOfItsTrafficIsNotHiddenBesides) {
   const NodeProbe product("MatMul", {Shape{64, 64}, Shape{64, 64}});
@@ -82,63 +25,6 @@ TEST(CostModelTest, AProductTakesWhatOfItsTrafficIsNotHiddenBesides) {
   profile.devices[0].product_exposed = 0.25;
   EXPECT_NEAR(ModelOf(profile).NodeSeconds(product.View(), 0, 1),
               1e-6 + std::max(arithmetic, traffic) + 0.25 * std::min(arithmetic, traffic), 1e-12);
-}
-
-TEST(OpKeyTest, IsThatOfTheWorkAndNotOfTheName) {
-  NodeProbe one("Relu", {Shape{4, 8}});
-  NodeProbe other("Relu", {Shape{4, 8}});
-  other.node().name = "elsewhere";
-  EXPECT_EQ(one.Key(), other.Key());
-  EXPECT_EQ(OpText(one.View()), "Relu float32[4,8]");
-}
-
-TEST(OpKeyTest, OperatorShapesTypesAndAttributesMatter) {
-  const Attributes first{{"perm", std::vector<int64_t>{0, 1}}};
-  const Attributes second{{"perm", std::vector<int64_t>{1, 0}}};
-  const std::vector<uint64_t> keys = {
-      NodeProbe("Relu", {Shape{4, 8}}).Key(),
-      NodeProbe("Relu", {Shape{8, 4}}).Key(),
-      NodeProbe("Relu", {Shape{4, 8, 1}}).Key(),
-      NodeProbe("Tanh", {Shape{4, 8}}).Key(),
-      NodeProbe("Relu", {Shape{4, 8}}, {}, DType::kFloat64).Key(),
-      NodeProbe("Transpose", {Shape{4, 4}}, first).Key(),
-      NodeProbe("Transpose", {Shape{4, 4}}, second).Key(),
-      NodeProbe("Add", {Shape{4, 8}, Shape{4, 8}}).Key(),
-      NodeProbe("Add", {Shape{4, 8}, Shape{8}}).Key(),
-  };
-  for (size_t i = 0; i < keys.size(); ++i) {
-    EXPECT_EQ(std::count(keys.begin(), keys.end(), keys[i]), 1) << i;
-  }
-}
-
-// It is written to files.
-TEST(OpKeyTest, IsTheSameEverywhere) {
-  EXPECT_EQ(NodeProbe("Relu", {Shape{4, 8}}).Key(), uint64_t{12184376141080725334u});
-}
-
-TEST(KindKeyTest, IsThatOfOpTypesAndRanks) {
-  const auto kind = [](const NodeProbe& probe) { return KindKey(probe.View()); };
-  const uint64_t relu = kind(NodeProbe("Relu", {Shape{4, 8}}));
-  EXPECT_EQ(relu, kind(NodeProbe("Relu", {Shape{8, 1}})));
-  EXPECT_NE(relu, kind(NodeProbe("Relu", {Shape{4, 8, 1}})));
-  EXPECT_NE(relu, kind(NodeProbe("Tanh", {Shape{4, 8}})));
-  EXPECT_NE(relu, kind(NodeProbe("Relu", {Shape{4, 8}}, {}, DType::kFloat64)));
-  // It is written to files.
-  EXPECT_EQ(relu, uint64_t{941420462525807523u});
-}
-
-TEST(FamilyTest, FollowsFromFlopsPerElement) {
-  const auto family = [](const NodeProbe& probe) {
-    return FamilyOf(CostOf(probe.View()), DType::kFloat32);
-  };
-  EXPECT_EQ(family(NodeProbe("MatMul", {Shape{256, 256}, Shape{256, 256}})),
-            OpFamily::kContraction);
-  EXPECT_EQ(family(NodeProbe("Conv", {Shape{8, 16, 28, 28}, Shape{16, 16, 3, 3}})),
-            OpFamily::kContraction);
-  // A product with a vector reads each weight for two FLOPs: memory is what limits it.
-  EXPECT_EQ(family(NodeProbe("MatMul", {Shape{1, 512}, Shape{512, 512}})), OpFamily::kElementwise);
-  EXPECT_EQ(family(NodeProbe("Gelu", {Shape{64, 64}})), OpFamily::kElementwise);
-  EXPECT_EQ(family(NodeProbe("Transpose", {Shape{64, 64}})), OpFamily::kMovement);
 }
 
 TEST(NodeSecondsTest, IsTheRooflineAndTheOverhead) {
@@ -198,122 +84,6 @@ TEST(NodeSecondsTest, OfMeasurementsTheNearestByMicroBatchesInFlightCounts) {
   EXPECT_EQ(model.MeasuredInFlight(3), 2);
   EXPECT_EQ(model.MeasuredInFlight(7), 16);
   EXPECT_EQ(ModelOf(RoundProfile({0})).MeasuredInFlight(7), 1);
-}
-
-// RoundDevice with ops of which each took so many times as long as the roofline says, at the best
-// rate of arithmetic and the rate of main memory.
-class KindTest : public ::testing::Test {
- protected:
-  static double Roofline(const NodeProbe& probe) {
-    const Cost cost = CostOf(probe.View());
-    return 1e-6 + std::max(cost.flops / 1e9, cost.bytes / 2e8);
-  }
-  void Measure(const NodeProbe& probe, double factor, int threads = 1) {
-    profile_.devices[0].ops[{probe.Key(), threads}] = {factor * Roofline(probe), "",
-                                                       WorkOf(probe.View())};
-  }
-  double Seconds(const NodeProbe& probe, int worker = 0, int threads = 1) const {
-    return ModelOf(profile_).NodeSeconds(probe.View(), worker, threads);
-  }
-  double Factor(const NodeProbe& probe) const { return Seconds(probe) / Roofline(probe); }
-
-  ClusterProfile profile_ = RoundProfile({0});
-};
-
-TEST_F(KindTest, OtherSizesTakeTheFactorOfThoseThatWereMeasured) {
-  Measure(NodeProbe("Relu", {Shape{1000}}), 3);
-  EXPECT_NEAR(Seconds(NodeProbe("Relu", {Shape{4000}})), 3 * (1e-6 + 4000 * 8 / 2e8), 1e-12);
-  for (const int64_t size : {1, 100, 10'000, 1'000'000}) {
-    EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{size}})), 3, 1e-9) << size;
-  }
-  EXPECT_FALSE(ModelOf(profile_).IsMeasured(NodeProbe("Relu", {Shape{4000}}).View(), 0, 1));
-}
-
-// The rates of small probes are not those of small ops in a step.
-TEST_F(KindTest, AProductOfASmallerBatchTakesLessInProportion) {
-  profile_.devices[0].contraction[DType::kFloat32] = {{{1e3, 1e6}, {1e6, 1e9}}};
-  Measure(NodeProbe("MatMul", {Shape{64, 256}, Shape{256, 256}}), 2);
-  EXPECT_NEAR(Factor(NodeProbe("MatMul", {Shape{2, 256}, Shape{256, 256}})), 2, 1e-9);
-}
-
-TEST_F(KindTest, TheFactorIsGeometricBetweenSmallerAndLarger) {
-  Measure(NodeProbe("Relu", {Shape{100}}), 2);
-  Measure(NodeProbe("Relu", {Shape{10'000}}), 8);
-  EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{1000}})), 4, 1e-9);
-  EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{101}})), 2, 0.01);
-  EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{9999}})), 8, 0.01);
-  EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{10}})), 2, 1e-9);
-  EXPECT_NEAR(Factor(NodeProbe("Relu", {Shape{100'000}})), 8, 1e-9);
-}
-
-TEST_F(KindTest, NearestIsByAllDimensionsNotByWork) {
-  const NodeProbe same_weights("MatMul", {Shape{8, 64}, Shape{64, 256}});
-  const NodeProbe same_work("MatMul", {Shape{16, 64}, Shape{64, 17}});
-  const NodeProbe asked("MatMul", {Shape{1, 64}, Shape{64, 256}});
-  Measure(same_weights, 2);
-  Measure(same_work, 5);
-  ASSERT_NEAR(CostOf(same_work.View()).flops / CostOf(asked.View()).flops, 1, 0.1);
-  EXPECT_NEAR(Factor(asked), 2, 1e-9);
-}
-
-TEST_F(KindTest, NearestIsByMicroBatchesInFlightToo) {
-  const NodeProbe measured("Relu", {Shape{1000}});
-  const NodeProbe asked("Relu", {Shape{500}});
-  Measure(measured, 2);
-  profile_.devices[0].ops[{measured.Key(), 1, 16}] = {5 * Roofline(measured), "",
-                                                      WorkOf(measured.View())};
-  const CostModel model = ModelOf(profile_);
-  EXPECT_NEAR(model.NodeSeconds(asked.View(), 0, 1, 1) / Roofline(asked), 2, 1e-9);
-  EXPECT_GT(model.NodeSeconds(asked.View(), 0, 1, 16) / Roofline(asked), 3.5);
-}
-
-TEST_F(KindTest, AMeasurementOfTheVeryOpGoesBefore) {
-  const NodeProbe relu("Relu", {Shape{1000}});
-  Measure(relu, 3);
-  Measure(NodeProbe("Relu", {Shape{999}}), 7);
-  Measure(NodeProbe("Relu", {Shape{1001}}), 7);
-  EXPECT_NEAR(Factor(relu), 3, 1e-12);
-}
-
-TEST_F(KindTest, OtherThreadsDevicesAndKindsSayNothing) {
-  const NodeProbe asked("Relu", {Shape{4000}});
-  const double formula = Seconds(asked);
-  profile_.devices.push_back(RoundDevice());
-  profile_.device_of = {1};
-  Measure(NodeProbe("Relu", {Shape{1000}}), 3);  // another device's
-  EXPECT_EQ(Seconds(asked), formula);
-  profile_.device_of = {0};
-  EXPECT_EQ(Seconds(asked, 0, 2), formula);
-  EXPECT_NE(Seconds(asked), formula);
-  profile_.devices[0].ops.clear();
-  Measure(NodeProbe("Tanh", {Shape{1000}}), 3);
-  Measure(NodeProbe("Relu", {Shape{1000, 1}}), 3);
-  Measure(NodeProbe("Relu", {Shape{1000}}, {}, DType::kFloat64), 3);
-  EXPECT_EQ(Seconds(asked), formula);
-}
-
-TEST_F(KindTest, ProfilesWithoutKindsServeExactlyOnly) {
-  const NodeProbe measured("Relu", {Shape{1000}});
-  const NodeProbe asked("Relu", {Shape{4000}});
-  const double formula = Seconds(asked);
-  Measure(measured, 3);
-  profile_.devices[0].ops.begin()->second.work = {};
-  EXPECT_EQ(Seconds(asked), formula);
-  EXPECT_NEAR(Factor(measured), 3, 1e-9);
-}
-
-// A file may say anything.
-TEST_F(KindTest, MeasurementsWithoutTimeOrWithOtherDimensionsAreLeftOut) {
-  const NodeProbe asked("Relu", {Shape{4000}});
-  const double formula = Seconds(asked);
-  const NodeProbe measured("Relu", {Shape{1000}});
-  Measure(measured, 3);
-  Measure(NodeProbe("Relu", {Shape{3999}}), 0);
-  EXPECT_NEAR(Factor(asked), 3, 1e-9);
-  profile_.devices[0].ops.clear();
-  Measure(measured, 3);
-  profile_.devices[0].ops.begin()->second.work.dims = {1000};
-  EXPECT_EQ(Seconds(asked), formula);
 }
 
 TEST(CollectiveSecondsTest, TwoMembersExchangeOnce) {

@@ -70,21 +70,27 @@ double BytesOfOperands(const NodeView& node) {
   return bytes;
 }
 
-}  // namespace
-
-uint64_t OpKey(const NodeView& node) {
-  KeyWords words;
+// Domain, op, and of each operand its element type and what `add` takes of its shape.
+template <typename AddShape>
+void AddOperands(const NodeView& node, KeyWords& words, AddShape add) {
   words.Add(node.node().domain);
   words.Add(node.node().op);
   words.Add(static_cast<int64_t>(node.num_inputs()));
   for (int i = 0; i < node.num_inputs(); ++i) {
     words.Add(static_cast<int64_t>(node.InputDType(i)));
-    words.Add(node.InputShape(i));
+    add(node.InputShape(i));
   }
   for (int i = 0; i < node.num_outputs(); ++i) {
     words.Add(static_cast<int64_t>(node.OutputDType(i)));
-    words.Add(node.OutputShape(i));
+    add(node.OutputShape(i));
   }
+}
+
+}  // namespace
+
+uint64_t OpKey(const NodeView& node) {
+  KeyWords words;
+  AddOperands(node, words, [&words](const Shape& shape) { words.Add(shape); });
   for (const auto& [name, attribute] : node.attributes().items()) {
     words.Add(name);
     std::visit([&words](const auto& value) { words.Add(value); }, attribute);
@@ -94,17 +100,8 @@ uint64_t OpKey(const NodeView& node) {
 
 uint64_t KindKey(const NodeView& node) {
   KeyWords words;
-  words.Add(node.node().domain);
-  words.Add(node.node().op);
-  words.Add(static_cast<int64_t>(node.num_inputs()));
-  for (int i = 0; i < node.num_inputs(); ++i) {
-    words.Add(static_cast<int64_t>(node.InputDType(i)));
-    words.Add(static_cast<int64_t>(node.InputShape(i).rank()));
-  }
-  for (int i = 0; i < node.num_outputs(); ++i) {
-    words.Add(static_cast<int64_t>(node.OutputDType(i)));
-    words.Add(static_cast<int64_t>(node.OutputShape(i).rank()));
-  }
+  AddOperands(node, words,
+              [&words](const Shape& shape) { words.Add(static_cast<int64_t>(shape.rank())); });
   const uint64_t hash = words.Hash();
   return hash == 0 ? 1 : hash;
 }

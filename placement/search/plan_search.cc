@@ -243,8 +243,8 @@ bool Searcher::Try(size_t index, std::vector<PlayedPlan>& played) {
   return true;
 }
 
-// Of the mesh that is the fastest, the next best by coarse figures are played too: in a pipeline
-// they cannot tell schedules and numbers of micro-batches apart by a few percent.
+// Of the mesh that is the fastest, the next best by coarse figures are played too: they cannot tell
+// schedules and numbers of micro-batches apart by a few percent.
 void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
   const auto fastest =
       std::min_element(played.begin(), played.end(), [&](const PlayedPlan& a, const PlayedPlan& b) {
