@@ -1,12 +1,10 @@
 #include "placement/search/plan_search.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "graph/graph_builder.h"
 #include "graph/schedule/memory_plan.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
@@ -15,133 +13,13 @@
 #include "placement/search/plan_play.h"
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
+#include "placement/search/testing/layers.h"
 
 namespace weft {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// The training graph of layers y = relu(x w) with the loss sum(y), written by hand: plain SGD.
-class Layers {
- public:
-  // The labels are what comes of `made`: values of so many bytes per sample and lifetimes, in any
-  // unit of time. Without them they are an input.
-  Layers(int count, int64_t width, const std::vector<BufferLifetime>& made = {}) {
-    builder_.set_phase(Phase::kForward);
-    ValueId x = graph_.AddInput(
-        "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(width)})});
-    std::vector<ValueId> inputs;
-    for (int i = 0; i < count; ++i) {
-      inputs.push_back(x);
-      const std::string name = "fc" + std::to_string(i);
-      weights_.push_back(graph_.AddVariable(
-          "w" + std::to_string(i), {ValueKind::kTensor, DType::kFloat32, Shape{width, width}},
-          Tensor(), true));
-      builder_.set_name_prefix(name + "/");
-      x = builder_.Op("MatMul", {x, weights_.back()});
-    }
-    builder_.set_name_prefix("loss/");
-    ValueId labels = graph_.AddInput(
-        "labels", {ValueKind::kTensor, DType::kFloat32,
-                   SymbolicShape({Dim::Symbol("N"), Dim(made.empty() ? width : 1)})});
-    if (!made.empty()) labels = Product(MakeInTurn(labels, made), 1, width);
-    const ValueId error = builder_.WeftOp("SquaredErrorSum", {x, labels});
-    const ValueId samples = builder_.WeftOp("ElementCount", {x});
-    In(Phase::kBackward, "grad/loss/", "loss/SquaredErrorSum");
-    ValueId gradient =
-        builder_.WeftOp("SquaredErrorGrad", {builder_.Scalar(DType::kFloat32, 1), x, labels});
-    std::vector<ValueId> gradients(count);
-    for (int i = count - 1; i >= 0; --i) {
-      const std::string name = "fc" + std::to_string(i);
-      In(Phase::kBackward, "grad/" + name + "/", name + "/MatMul");
-      gradients[i] = builder_.WeftOp("MatMul", {inputs[i], gradient}, {{"transA", int64_t{1}}});
-      if (i > 0) {
-        gradient = builder_.WeftOp("MatMul", {gradient, weights_[i]}, {{"transB", int64_t{1}}});
-      }
-    }
-    AddStep(error, samples, gradients);
-    EXPECT_TRUE(builder_.status().ok()) << builder_.status();
-  }
-  const Graph& graph() const { return graph_; }
-
- private:
-  // x w for a w that is not trained.
-  ValueId Product(ValueId x, int64_t from, int64_t to) {
-    const std::string name = "given" + std::to_string(graph_.variables().size());
-    return builder_.Op(
-        "MatMul",
-        {x, graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, Shape{from, to}},
-                               Tensor(), false)});
-  }
-  // A number per sample from values that are made of such a number and summed up, each at its time.
-  ValueId MakeInTurn(ValueId number, const std::vector<BufferLifetime>& values) {
-    std::map<int, size_t> turns;
-    for (size_t i = 0; i < values.size(); ++i) turns[values[i].first] = turns[values[i].last] = i;
-    EXPECT_EQ(turns.size(), 2 * values.size());
-    std::vector<ValueId> made(values.size());
-    ValueId sum = number;
-    for (const auto& [time, i] : turns) {
-      const int64_t width = values[i].bytes / 4;
-      if (time == values[i].first) {
-        made[i] = Product(number, 1, width);
-      } else {
-        sum = builder_.Op("Add", {sum, Product(made[i], width, 1)});
-      }
-    }
-    return sum;
-  }
-  void In(Phase phase, const std::string& prefix, const std::string& forward) {
-    builder_.set_phase(phase);
-    builder_.set_name_prefix(prefix);
-    builder_.set_origin({forward, "", !forward.empty()});
-  }
-  void AddStep(ValueId error, ValueId samples, const std::vector<ValueId>& gradients) {
-    In(Phase::kUpdate, "step/", "");
-    const ValueId weight = builder_.WeftOp("Accumulate", {samples});
-    const ValueId loss = builder_.Op("Div", {builder_.WeftOp("Accumulate", {error}), weight});
-    builder_.Name(loss, "loss");
-    graph_.AddOutput(loss);
-    const ValueId rate = graph_.AddInput(
-        "learning_rate", {ValueKind::kTensor, DType::kFloat32, Shape{}}, InputRole::kStep);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const std::string name = "w" + std::to_string(i);
-      builder_.set_name_prefix("update/" + name + "/");
-      builder_.set_origin({"fc" + std::to_string(i) + "/MatMul", name, true});
-      const ValueId sum = builder_.WeftOp("Accumulate", {gradients[i]});
-      const ValueId mean = builder_.Op("Div", {sum, weight});
-      graph_.SetVariableUpdate(name, builder_.WeftOp("SgdUpdate", {weights_[i], mean, rate}));
-    }
-  }
-
-  Graph graph_;
-  GraphBuilder builder_{graph_};
-  std::vector<ValueId> weights_;
-};
-
-// `workers` on each of `hosts`, with a link between hosts.
-ClusterSpec ClusterOf(int hosts, int workers, double bytes_per_second) {
-  ClusterSpec cluster;
-  for (int host = 0; host < hosts; ++host) {
-    for (int i = 0; i < workers; ++i) {
-      WorkerSpec worker;
-      worker.name = "worker:" + std::to_string(cluster.workers.size());
-      worker.host = "host" + std::to_string(host);
-      worker.address = worker.host + ":" + std::to_string(4000 + i);
-      worker.threads = 1;
-      cluster.workers.push_back(worker);
-    }
-    for (int other = 0; other < host; ++other) {
-      LinkSpec link;
-      link.from = "host" + std::to_string(other);
-      link.to = "host" + std::to_string(host);
-      link.bandwidth_bytes_per_second = bytes_per_second;
-      link.latency_seconds = 1e-4;
-      cluster.links.push_back(link);
-    }
-  }
-  return cluster;
-}
 
 class PlanSearchTest : public ::testing::Test {
  protected:
@@ -245,74 +123,6 @@ TEST_F(PlanSearchTest, WhereTheFastestSplitIsNoneWeightsAreSplitForMemory) {
     EXPECT_TRUE(result.plan.tensor_shardings.at("w0").is_split()) << strategy;
     EXPECT_LE(result.chosen.memory_bytes, kLimit) << strategy;
   }
-}
-
-// Everything that there is to look at on some workers, and the neighbours of all of it.
-std::vector<PlanChoice> AllChoices(const PlanSpace& space) {
-  std::vector<PlanChoice> all;
-  for (const PlanChoice& mesh : space.meshes()) {
-    for (const auto& variants : {space.FastVariants(mesh), space.SmallVariants(mesh)}) {
-      for (const PlanChoice& one : variants) {
-        all.push_back(one);
-        for (PlanChoice& other : space.Neighbours(one)) all.push_back(std::move(other));
-      }
-    }
-  }
-  return all;
-}
-
-TEST_F(PlanSearchTest, NoPlanTakesLessThanItsBound) {
-  const Layers model(6, 64);
-  options_.global_batch = 24;
-  for (const double link : {1.25e6, 1e10}) {
-    const CostModel cost = CostModel::OfSpec(ClusterOf(2, 2, link)).value();
-    const auto plans =
-        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
-    for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
-      const double bound = plans->CloseBound(choice).value();
-      EXPECT_GE(bound, plans->LowerBound(choice));
-      const EvaluatedChoice evaluated = plans->Evaluate(choice).value();
-      if (!evaluated.refusal.empty()) continue;
-      EXPECT_LE(bound, evaluated.step_seconds * (1 + 1e-9)) << ParallelText(choice);
-    }
-  }
-}
-
-TEST_F(PlanSearchTest, WhatCannotFitDoesNot) {
-  const Layers model(8, 256);
-  options_.global_batch = 24;
-  const CostModel cost = CostModel::OfSpec(ClusterOf(1, 4, 1e10)).value();
-  int skipped = 0;
-  int fitting = 0;
-  for (const int64_t limit : {700000, 1000000, 1500000, 2500000, 5000000}) {
-    options_.memory_limits.assign(4, limit);
-    const auto plans =
-        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
-    for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
-      const EvaluatedChoice evaluated = plans->Evaluate(choice).value();
-      const bool fits = evaluated.refusal.empty() && evaluated.fits;
-      fitting += fits;
-      if (!plans->CannotFit(choice)) continue;
-      ++skipped;
-      EXPECT_FALSE(fits) << ParallelText(choice) << " in " << limit;
-    }
-  }
-  EXPECT_GT(skipped, 0);
-  EXPECT_GT(fitting, 0);
-}
-
-TEST_F(PlanSearchTest, MicroBatchesAreEqualWhereTheyCanBe) {
-  const Layers model(4, 64);
-  options_.global_batch = 280;
-  const CostModel cost = CostModel::OfSpec(ClusterOf(1, 2, 1e10)).value();
-  const auto plans =
-      PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
-  std::set<int> counts;
-  for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
-    EXPECT_EQ(280 % choice.micro_batches, 0) << ParallelText(choice);
-    counts.insert(choice.micro_batches);
-  }
-  EXPECT_TRUE(counts.contains(280)) << "one sample each";
 }
 
 TEST_F(PlanSearchTest, AnUnknownStrategyIsNamed) {
@@ -463,36 +273,6 @@ TEST_F(PlanSearchTest, AFasterWorkerGetsMoreOfTheBatch) {
   } else {
     EXPECT_EQ(result.plan.mesh.pipeline, 2);
   }
-}
-
-TEST_F(PlanSearchTest, SharesOfUnequalWorkersAreMovedByOne) {
-  const Layers model(4, 256);
-  options_.global_batch = 24;
-  const auto shares_beside = [&](const CostModel& cost) {
-    const auto plans =
-        PlanEvaluator::Create(model.graph(), cost, options_, CpuNodeEvaluator()).value();
-    PlanChoice equal;
-    equal.mesh = {2, 1, 1};
-    equal.micro_batches = 12;
-    equal.workers = {0, 1};
-    std::set<std::vector<int>> shares;
-    for (const PlanChoice& other : PlanSpace(*plans).Neighbours(equal)) {
-      if (other.micro_batches == 12 && !other.shares.empty()) shares.insert(other.shares);
-    }
-    return shares;
-  };
-  const CostModel equal_workers = CostModel::OfSpec(ClusterOf(1, 2, 1e10)).value();
-  EXPECT_TRUE(shares_beside(equal_workers).empty());
-  ClusterProfile profile = equal_workers.profile();
-  profile.devices.resize(1);
-  profile.devices.push_back(profile.devices[0]);
-  profile.devices[1].name = "slower";
-  for (auto& [dtype, curve] : profile.devices[1].contraction) {
-    for (RateCurve::Point& point : curve.points) point.per_second *= 0.99;
-  }
-  profile.device_of = {0, 1};
-  const std::set<std::vector<int>> expected = {{5, 7}, {7, 5}};
-  EXPECT_EQ(shares_beside(CostModel::Create(profile).value()), expected);
 }
 
 TEST_F(PlanSearchTest, EarlierRunsCorrectItsSteps) {
