@@ -10,6 +10,61 @@ WEFT_COPTS = [
     "-Wimplicit-fallthrough",
 ]
 
+# Headers that are compiled once for all sources. Clang goes without: it checks that each file includes what
+# it uses.
+_PRECOMPILED = "//third_party/precompiled:"
+
+def _begin_with(name):
+    return select({
+        "//third_party:clang": [],
+        "//conditions:default": ["-Winvalid-pch", "-include", "third_party/precompiled/%s.h" % name],
+    })
+
+def _precompiled(name):
+    return select({
+        "//third_party:clang": [],
+        "//conditions:default": [_PRECOMPILED + name],
+    })
+
+def weft_library(name, copts = [], deps = [], testonly = None, **kwargs):
+    """A cc_library of ours: all warnings are errors, common headers are precompiled."""
+    header = "for_tests" if testonly else "for_libraries"
+    native.cc_library(
+        name = name,
+        copts = WEFT_COPTS + _begin_with(header) + copts,
+        deps = deps + _precompiled(header),
+        testonly = testonly,
+        **kwargs
+    )
+
+def weft_binary(name, copts = [], deps = [], **kwargs):
+    """A cc_binary of ours."""
+    native.cc_binary(
+        name = name,
+        copts = WEFT_COPTS + _begin_with("for_libraries") + copts,
+        deps = deps + _precompiled("for_libraries"),
+        **kwargs
+    )
+
+def weft_test(name, size = "small", copts = [], deps = [], gtest = "//third_party:gtest", **kwargs):
+    """A GoogleTest program.
+
+    Args:
+      name: the cc_test.
+      size: as for any test.
+      copts: more compiler options.
+      deps: libraries under test.
+      gtest: GoogleTest with its main function, or "//third_party:gtest_no_main".
+      **kwargs: as for cc_test.
+    """
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = WEFT_COPTS + _begin_with("for_tests") + copts,
+        deps = deps + [gtest] + _precompiled("for_tests"),
+        **kwargs
+    )
+
 def weft_proto_library(name, src, deps = [], grpc = False, visibility = None):
     """A .proto file as a C++ library: `#include "folder/NAME_OF_SRC.pb.h"`.
 
@@ -70,11 +125,10 @@ def weft_fuzz_test(name, srcs, deps = [], corpus = [], size = "small", mutator =
       size: of the replay test.
       mutator: libraries that define LLVMFuzzerCustomMutator; the replay does without.
     """
-    native.cc_binary(
+    weft_binary(
         name = name,
         testonly = True,
         srcs = srcs,
-        copts = WEFT_COPTS,
         linkopts = ["-fsanitize=fuzzer"],
         data = corpus,
         tags = ["fuzz", "manual"],
