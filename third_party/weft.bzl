@@ -26,9 +26,21 @@ def _precompiled(name):
         "//conditions:default": [_PRECOMPILED + name],
     })
 
-def weft_library(name, copts = [], deps = [], testonly = None, **kwargs):
-    """A cc_library of ours: all warnings are errors, common headers are precompiled."""
-    header = "for_tests" if testonly else "for_libraries"
+def weft_library(name, copts = [], deps = [], testonly = None, openmp = False, **kwargs):
+    """A cc_library of ours: all warnings are errors, common headers are precompiled.
+
+    Args:
+      name: the cc_library.
+      copts: more compiler options.
+      deps: what it includes.
+      testonly: only tests may depend on it.
+      openmp: its loops are parallel by OpenMP's directives.
+      **kwargs: as for cc_library.
+    """
+    header = "for_tests" if testonly else ("for_openmp" if openmp else "for_libraries")
+    if openmp:
+        copts = ["-fopenmp"] + copts
+        deps = deps + ["//third_party:openmp"]
     native.cc_library(
         name = name,
         copts = WEFT_COPTS + _begin_with(header) + copts,
