@@ -77,6 +77,19 @@ def weft_test(name, size = "small", copts = [], deps = [], gtest = "//third_part
         **kwargs
     )
 
+def weft_tests(name, srcs, **kwargs):
+    """A weft_test for each source, named after it, and a test_suite of them all.
+
+    Args:
+      name: the test_suite.
+      srcs: sources of one test each.
+      **kwargs: as for weft_test.
+    """
+    names = [source[:-len(".cc")] for source in srcs]
+    for source in srcs:
+        weft_test(name = source[:-len(".cc")], srcs = [source], **kwargs)
+    native.test_suite(name = name, tests = names)
+
 def weft_proto_library(name, src, deps = [], grpc = False, visibility = None):
     """A .proto file as a C++ library: `#include "folder/NAME_OF_SRC.pb.h"`.
 
