@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "executor/variable_store.h"
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
+#include "executor/variables/variable_store.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -21,7 +21,7 @@ int Weight(const absl::Status& status) {
 }
 
 // Waits of so many workers are told.
-constexpr int kMostWaits = 8;
+constexpr int kMaxWaits = 8;
 
 }  // namespace
 
@@ -57,11 +57,11 @@ absl::Status Coordinator::Conclude(const absl::Status& cause,
   int waits = 0;
   for (size_t i = 0; i < errors.size(); ++i) {
     const std::string wait = WaitText(errors[i]);
-    if (wait.empty() || ++waits > kMostWaits) continue;
+    if (wait.empty() || ++waits > kMaxWaits) continue;
     absl::StrAppend(&text, "; worker:", i, " was waiting for ", wait);
   }
-  if (waits > kMostWaits) {
-    absl::StrAppend(&text, "; ", waits - kMostWaits, " more workers were waiting");
+  if (waits > kMaxWaits) {
+    absl::StrAppend(&text, "; ", waits - kMaxWaits, " more workers were waiting");
   }
   return waits == 0 ? cause : absl::Status(cause.code(), text);
 }
@@ -98,20 +98,20 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(
   return infos;
 }
 
-absl::StatusOr<std::vector<MemoryCertificate>> Coordinator::AddProgram(
+absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
     const std::string& program, const std::vector<Partition>& partitions, const std::string& data) {
   if (partitions.size() != clients_.size()) {
     return absl::InternalError(absl::StrCat("program '", program, "' has ", partitions.size(),
                                             " partitions for ", clients_.size(), " workers"));
   }
-  std::vector<MemoryCertificate> reports(clients_.size());
+  std::vector<MemoryRequirement> reports(clients_.size());
   WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(reports[i], clients_[i]->AddProgram(program, partitions[i], data));
     return absl::OkStatus();
   }));
   for (size_t i = 0; i < partitions.size(); ++i) {
     for (const VariableShard& shard : partitions[i].variables) shards_[i][shard.name] = shard;
-    memory_[i].certificate = reports[i];
+    memory_[i].requirement = reports[i];
   }
   return reports;
 }

@@ -37,7 +37,7 @@ class Coordinator {
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
                                                const std::vector<int64_t>& memory_limits = {});
   // partitions[i] goes to rank i.
-  absl::StatusOr<std::vector<MemoryCertificate>> AddProgram(
+  absl::StatusOr<std::vector<MemoryRequirement>> AddProgram(
       const std::string& program, const std::vector<Partition>& partitions,
       const std::string& data);
   // Cuts the global tensors into the shards of the programs added so far. Variables without a value

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/coordinator.h"
-#include "distributed/local_cluster.h"
+#include "distributed/process/local_cluster.h"
 #include "distributed/testing/sum_job.h"
 #include "gtest/gtest.h"
 #include "platform/process.h"
@@ -100,13 +100,13 @@ TEST_F(CoordinatorLossTest, WorkersThatWereStartedByHandServeTheNextOne) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   Coordinator coordinator((*cluster)->clients());
   JobMembership membership;
-  membership.epoch = 4712;
+  membership.job_id = 4712;
   membership.addresses = addresses_;
   membership.version = "test";
   const auto joined = [&] { return coordinator.Join(membership).status(); };
   absl::Status status = joined();
   // The step before may still be on its way to its end.
-  for (; !status.ok() && absl::Now() < deadline; status = joined()) ++membership.epoch;
+  for (; !status.ok() && absl::Now() < deadline; status = joined()) ++membership.job_id;
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_TRUE(coordinator.AddProgram("train", testing::SumJobPartitions(kWorkers), "data").ok());
   std::vector<float> losses;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -29,11 +29,11 @@ class ScriptedClient final : public WorkerClient {
     info.memory_limit = {membership.memory_limit_bytes, "the test"};
     return info;
   }
-  absl::StatusOr<MemoryCertificate> AddProgram(const std::string&, const Partition&,
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string&, const Partition&,
                                                const std::string&) override {
-    MemoryCertificate certificate;
-    certificate.arena_bytes = 1000 + rank_;
-    return certificate;
+    MemoryRequirement requirement;
+    requirement.arena_bytes = 1000 + rank_;
+    return requirement;
   }
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
     variables[name] = local;
@@ -98,7 +98,7 @@ TEST_F(CoordinatorTest, TellsEachWorkerItsLimitAndKeepsWhatItNeeds) {
     EXPECT_EQ(clients_[i]->memory_limit, 10 * (i + 1));
     EXPECT_EQ(coordinator.memory()[i].worker, absl::StrCat("worker:", i));
     EXPECT_EQ(coordinator.memory()[i].limit.bytes, 10 * (i + 1));
-    EXPECT_EQ(coordinator.memory()[i].certificate.arena_bytes, 1000 + i);
+    EXPECT_EQ(coordinator.memory()[i].requirement.arena_bytes, 1000 + i);
   }
 }
 
@@ -161,8 +161,8 @@ TEST_F(CoordinatorTest, TheExplanationIsAskedForLast) {
             absl::UnavailableError("killed by signal 9; worker:1 (scripted): connection broke"));
 }
 
-absl::Status AbortedWaiting(const WaitNote& note) {
-  return WithWaitNote(absl::AbortedError("the job was aborted"), note);
+absl::Status AbortedWaiting(const WaitInfo& note) {
+  return WithWaitInfo(absl::AbortedError("the job was aborted"), note);
 }
 
 TEST_F(CoordinatorTest, ALostPeerIsFollowedByWhatEachWorkerWaitedFor) {

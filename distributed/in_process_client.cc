@@ -19,7 +19,7 @@ class InProcessClient final : public WorkerClient {
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     return worker_.Join(membership);
   }
-  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
                                                const Partition& partition,
                                                const std::string& data) override {
     return worker_.AddProgram(program, partition.Clone(), data);

@@ -45,9 +45,9 @@ void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
     environment.open_transport =
         [this, ranks](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
       MutexLock lock(mutex_);
-      if (hubs_.empty() || job.epoch != epoch_) {
+      if (hubs_.empty() || job.job_id != job_id_) {
         hubs_.push_back(std::make_unique<InProcessHub>(ranks));
-        epoch_ = job.epoch;
+        job_id_ = job.job_id;
       }
       return hubs_.back()->NewTransport(job.rank);
     };

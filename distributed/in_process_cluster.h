@@ -33,7 +33,7 @@ class InProcessCluster {
   std::vector<std::unique_ptr<Device>> devices_;
   // A new hub for each job: an aborted one stays aborted.
   Mutex mutex_;
-  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t job_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<InProcessHub>> hubs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<WorkerClient>> clients_;

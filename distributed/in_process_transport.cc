@@ -26,7 +26,7 @@ class InProcessTransport final : public Transport {
     MutexLock lock(hub_.mutex_);
     return hub_.bytes_sent_[rank_.value];
   }
-  int64_t early_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
+  int64_t unexpected_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
 
  private:
   InProcessHub& hub_;

@@ -19,7 +19,7 @@ absl::Status CheckHeader(RankId peer, const MessageHeader& expected, const Messa
   const auto differs = [&](const char* what, auto want, auto got) {
     return Differs(what, peer, expected, absl::StrCat(want), absl::StrCat(got));
   };
-  if (actual.epoch != expected.epoch) return differs("epoch", expected.epoch, actual.epoch);
+  if (actual.job_id != expected.job_id) return differs("job_id", expected.job_id, actual.job_id);
   if (actual.stream != expected.stream) return differs("stream", expected.stream, actual.stream);
   if (actual.sequence != expected.sequence) {
     return differs("sequence number", expected.sequence, actual.sequence);

@@ -16,7 +16,7 @@ namespace weft {
 
 // What every message says about itself; checked by the receiver against what it expects.
 struct MessageHeader {
-  uint64_t epoch = 0;        // of the cluster: a new one for each job
+  uint64_t job_id = 0;       // of the cluster: a new one for each job
   uint64_t incarnation = 0;  // of the sending process
   uint32_t stream = 0;       // channel or collective edge, numbered at opening
   uint64_t sequence = 0;     // on this stream, from 0
@@ -60,7 +60,7 @@ class Transport {
   // Headers of ours that went with it; 0 where messages need none.
   virtual int64_t header_bytes_sent() const { return 0; }
   // Most bytes of messages of one peer that it keeps until they are asked for; 0: it keeps none.
-  virtual int64_t early_bytes_limit() const { return 0; }
+  virtual int64_t unexpected_bytes_limit() const { return 0; }
 };
 
 }  // namespace weft

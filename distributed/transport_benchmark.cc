@@ -91,7 +91,7 @@ double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
   constexpr int kAhead = 4;
   const auto header = [&](int i) {
     MessageHeader header;
-    header.epoch = testing::kTestEpoch;
+    header.job_id = testing::kTestJobId;
     header.incarnation = 1;
     header.stream = stream;
     header.sequence = static_cast<uint64_t>(i);
@@ -148,7 +148,7 @@ void MeasureAllReduce(const std::string& kind, int64_t elements) {
   std::vector<double> microseconds;
   const auto body = [&](int rank) {
     TransportCommunicator communicator(cluster->transport(rank), RealClock(),
-                                       {testing::kTestEpoch, 1}, absl::Seconds(30));
+                                       {testing::kTestJobId, 1}, absl::Seconds(30));
     CollectiveSpec spec{"all-reduce",
                         {RankId(0), RankId(1)},
                         DType::kFloat32,

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "executor/early_messages.h"
-#include "executor/instruction.h"
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
+#include "executor/memory/unexpected_messages.h"
+#include "executor/program/instruction.h"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
 
@@ -86,7 +86,7 @@ TransportCommunicator::~TransportCommunicator() {
 MessageHeader TransportCommunicator::HeaderOf(uint32_t stream, DType dtype,
                                               int64_t elements) const {
   MessageHeader header;
-  header.epoch = identity_.epoch;
+  header.job_id = identity_.job_id;
   header.incarnation = identity_.incarnation;
   header.stream = stream;
   header.dtype = dtype;
@@ -160,17 +160,17 @@ absl::Status TransportCommunicator::WaitError(const absl::Status& status, Direct
   const bool sends = direction == Direction::kSend;
   // A message that has not left its memory keeps the channel's credit.
   const std::string waited = sends ? absl::StrCat("a credit to send ", what) : what;
-  const WaitNote note{waited, "", absl::StrCat(sends ? "to" : "from", " worker:", peer.value)};
+  const WaitInfo note{waited, "", absl::StrCat(sends ? "to" : "from", " worker:", peer.value)};
   const std::string under_way = absl::StrCat(
       waited, sends ? " to" : " from", " rank ", peer.value, " (step ", key.step,
       key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "", ")");
   if (absl::IsUnavailable(status)) {
-    return WithWaitNote(
+    return WithWaitInfo(
         absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way)),
         note);
   }
-  if (!absl::IsDeadlineExceeded(status)) return WithWaitNote(status, note);
-  return WithWaitNote(
+  if (!absl::IsDeadlineExceeded(status)) return WithWaitInfo(status, note);
+  return WithWaitInfo(
       absl::DeadlineExceededError(
           absl::StrCat("rank ", rank().value, " waited ", absl::FormatDuration(stall_timeout_),
                        " for ", under_way, "; if steps may take that long, raise --stall-timeout")),
@@ -321,10 +321,10 @@ std::vector<StreamTraffic> TransportCommunicator::traffic() const {
   return traffic;
 }
 
-int64_t TransportCommunicator::early_collective_bytes(RankId peer) const {
+int64_t TransportCommunicator::unexpected_collective_bytes(RankId peer) const {
   std::vector<const CollectiveSpec*> specs;
   for (const auto& collective : collectives_) specs.push_back(&collective->spec);
-  return EarlyCollectiveBytes(specs, peer);
+  return UnexpectedCollectiveBytes(specs, peer);
 }
 
 void TransportCommunicator::Abort(const absl::Status& reason) { transport_.Abort(reason); }

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "distributed/traffic.h"
 #include "distributed/transport.h"
-#include "executor/communicator.h"
+#include "executor/interfaces/communicator.h"
 #include "platform/clock.h"
 #include "platform/mutex.h"
 
@@ -21,7 +21,7 @@ namespace weft {
 
 // What every message of this rank says about the job.
 struct JobIdentity {
-  uint64_t epoch = 0;
+  uint64_t job_id = 0;
   uint64_t incarnation = 0;
 };
 
@@ -42,7 +42,7 @@ class TransportCommunicator final : public Communicator {
   absl::Status Receive(ChannelHandle channel, MessageKey key, void* data) override;
   absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
                              void* const* buffers) override;
-  int64_t early_collective_bytes(RankId peer) const override;
+  int64_t unexpected_collective_bytes(RankId peer) const override;
   void Abort(const absl::Status& reason) override;
 
   // What was sent on everything opened so far, in the order of opening; channels that end here are

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "distributed/testing/transport_cluster.h"
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
 #include "gmock/gmock.h"
 #include "graph/schedule/all_reduce_choice.h"
 #include "gtest/gtest.h"
@@ -39,7 +39,7 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
     for (int i = 0; i < ranks(); ++i) {
       communicators_.push_back(std::make_unique<TransportCommunicator>(
           cluster_->transport(i), RealClock(),
-          JobIdentity{testing::kTestEpoch, 100 + static_cast<uint64_t>(i)}, stall_timeout));
+          JobIdentity{testing::kTestJobId, 100 + static_cast<uint64_t>(i)}, stall_timeout));
     }
   }
   static int ranks() { return std::get<1>(GetParam()); }
@@ -321,7 +321,7 @@ TEST_P(CommunicatorTest, CountsWhatItSendsPerStream) {
 TEST_P(CommunicatorTest, KnowsWhatAPeerMaySendAhead) {
   if (ranks() != 2) GTEST_SKIP() << "the figures are those of two ranks";
   TransportCommunicator& communicator = *communicators_[0];
-  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 0);
+  EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 0);
   const auto open = [&](CollectiveSchedule schedule, bool beside_compute) {
     CollectiveSpec spec = Spec(std::move(schedule));
     spec.beside_compute = beside_compute;
@@ -331,13 +331,13 @@ TEST_P(CommunicatorTest, KnowsWhatAPeerMaySendAhead) {
   // which comes where a message is still on its way out.
   open(RecursiveDoublingAllReduce(2, 0, 1000), /*beside_compute=*/true);
   open(RingAllReduce(2, 0, 1000), /*beside_compute=*/true);
-  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 4000 + 2000);
+  EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 4000 + 2000);
   open(RingAllReduce(2, 0, 600), /*beside_compute=*/false);
-  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 6000 + 2400);
+  EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 6000 + 2400);
   // What is only received may all come at once.
   open(TreeBroadcast(2, 0, 1, 10), /*beside_compute=*/false);
   open(TreeBroadcast(2, 0, 1, 20), /*beside_compute=*/false);
-  EXPECT_EQ(communicator.early_collective_bytes(RankId(1)), 6000 + 2400 + 120);
+  EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 6000 + 2400 + 120);
 }
 
 INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,

@@ -26,7 +26,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
 
   static MessageHeader HeaderFor(uint32_t stream, uint64_t sequence, size_t floats) {
     MessageHeader header;
-    header.epoch = testing::kTestEpoch;
+    header.job_id = testing::kTestJobId;
     header.incarnation = 42;
     header.stream = stream;
     header.sequence = sequence;
@@ -184,7 +184,7 @@ TEST_P(TransportTest, RefusesOtherHeadersNamingTheField) {
   add("element count is 7, expected 8", [](MessageHeader& h) { h.elements = 7; });
   add("size is 28, expected 32", [](MessageHeader& h) { h.bytes = 28; });
   add("sequence number is 1, expected 0", [](MessageHeader& h) { h.sequence = 1; });
-  add("epoch is 99, expected", [](MessageHeader& h) { h.epoch = 99; });
+  add("job_id is 99, expected", [](MessageHeader& h) { h.job_id = 99; });
   for (const Case& test : cases) {
     MessageHeader own = expected;
     own.stream = test.sent.stream;

@@ -11,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "distributed/transport_communicator.h"
-#include "executor/arena.h"
-#include "executor/early_messages.h"
-#include "executor/step_program.h"
-#include "executor/variable_store.h"
+#include "executor/lowering/executor_environment.h"
+#include "executor/memory/arena.h"
+#include "executor/memory/unexpected_messages.h"
+#include "executor/program/compile_step.h"
+#include "executor/program/step_program.h"
+#include "executor/variables/variable_store.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/cpu_info.h"
 #include "platform/mutex.h"
@@ -37,7 +39,7 @@ class TimedInputSource final : public InputSource {
     return status;
   }
   int64_t held_bytes() const override { return source_->held_bytes(); }
-  int64_t most_bytes() const override { return source_->most_bytes(); }
+  int64_t max_bytes() const override { return source_->max_bytes(); }
   double TakeSeconds() { return static_cast<double>(std::exchange(nanoseconds_, 0)) * 1e-9; }
 
  private:
@@ -67,7 +69,7 @@ class Worker::Impl {
       : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
 
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& name, Partition partition,
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& name, Partition partition,
                                                const std::string& data);
   absl::StatusOr<VariableShard> FindVariable(const std::string& name) const;
   absl::Status WriteVariablePart(const std::string& name, int64_t offset,
@@ -101,7 +103,7 @@ class Worker::Impl {
   absl::Status AbortStatus();
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   // Of the programs and of `added`, which is not one of them yet.
-  MemoryCertificate Certify(const Program& added) const;
+  MemoryRequirement Certify(const Program& added) const;
   int64_t TransportBytes(const Program& added) const;
   FileSystem& files() const {
     return environment_.files != nullptr ? *environment_.files : RealFileSystem();
@@ -115,7 +117,7 @@ class Worker::Impl {
   const uint64_t incarnation_;
   JobMembership membership_;
   MemoryLimit memory_limit_;
-  int64_t early_bytes_limit_ = 0;  // of the transport
+  int64_t unexpected_bytes_limit_ = 0;  // of the transport
   bool joined_ = false;
   bool failed_ = false;
   // Destroyed bottom up: programs before what they run on.
@@ -162,9 +164,9 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
     return Mismatch("instruction set", instruction_set, membership.instruction_set);
   }
   WEFT_RETURN_IF_ERROR(CheckOpLibraries(membership.op_libraries));
-  if (joined_ && membership.epoch == membership_.epoch) {
+  if (joined_ && membership.job_id == membership_.job_id) {
     return absl::FailedPreconditionError(
-        absl::StrCat(Name(), " has joined job ", membership.epoch, " already"));
+        absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
   programs_.clear();
   inputs_.clear();
@@ -185,9 +187,9 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                         environment_.open_transport(membership));
   std::shared_ptr<Transport> shared = std::move(transport);
-  early_bytes_limit_ = shared->early_bytes_limit();
+  unexpected_bytes_limit_ = shared->unexpected_bytes_limit();
   communicator_ = std::make_unique<TransportCommunicator>(
-      *shared, *environment_.clock, JobIdentity{membership.epoch, incarnation_},
+      *shared, *environment_.clock, JobIdentity{membership.job_id, incarnation_},
       absl::Seconds(membership.stall_timeout_seconds));
   {
     MutexLock lock(transport_mutex_);
@@ -220,7 +222,7 @@ absl::StatusOr<TimedInputSource*> Worker::Impl::OpenInput(const std::string& dat
   return input.get();
 }
 
-absl::StatusOr<MemoryCertificate> Worker::Impl::AddProgram(const std::string& name,
+absl::StatusOr<MemoryRequirement> Worker::Impl::AddProgram(const std::string& name,
                                                            Partition partition,
                                                            const std::string& data) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
@@ -244,60 +246,60 @@ absl::StatusOr<MemoryCertificate> Worker::Impl::AddProgram(const std::string& na
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
   programs_.erase(name);
-  const MemoryCertificate certificate = Certify(program);
-  WEFT_RETURN_IF_ERROR(CheckFits(Name(), certificate, memory_limit_));
+  const MemoryRequirement requirement = Certify(program);
+  WEFT_RETURN_IF_ERROR(CheckFits(Name(), requirement, memory_limit_));
   programs_[name] = std::move(program);
-  return certificate;
+  return requirement;
 }
 
 int64_t Worker::Impl::TransportBytes(const Program& added) const {
   std::map<RankId, int64_t> early;  // by peer; programs share the streams
   const auto add = [&](const Partition& partition) {
-    for (const auto& [peer, sum] : EarlyChannelBytes(partition)) {
+    for (const auto& [peer, sum] : UnexpectedChannelBytes(partition)) {
       early[peer] = std::max(early[peer], sum);
     }
   };
   add(*added.partition);
   for (const auto& [name, program] : programs_) add(*program.partition);
-  const int64_t limit = early_bytes_limit_;
+  const int64_t limit = unexpected_bytes_limit_;
   if (limit == 0) return 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < membership_.addresses.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     if (peer == membership_.rank) continue;
-    bytes += ConnectionBytes(early[peer] + communicator_->early_collective_bytes(peer), limit);
+    bytes += ConnectionBytes(early[peer] + communicator_->unexpected_collective_bytes(peer), limit);
   }
   return bytes;
 }
 
-MemoryCertificate Worker::Impl::Certify(const Program& added) const {
-  MemoryCertificate certificate;
-  certificate.variable_bytes = variables_->bytes();
-  certificate.arena_bytes = arena_->reserved_bytes();
-  const auto add = [&certificate](const Program& program) {
+MemoryRequirement Worker::Impl::Certify(const Program& added) const {
+  MemoryRequirement requirement;
+  requirement.variable_bytes = variables_->bytes();
+  requirement.arena_bytes = arena_->reserved_bytes();
+  const auto add = [&requirement](const Program& program) {
     const ProgramMemory& memory = program.step->memory();
-    certificate.workspace_bytes = std::max(certificate.workspace_bytes, memory.workspace_bytes);
-    certificate.constant_bytes += memory.constant_bytes;
-    certificate.packed_bytes += memory.packed_bytes;
-    certificate.staging_bytes += memory.staging_bytes;
+    requirement.workspace_bytes = std::max(requirement.workspace_bytes, memory.workspace_bytes);
+    requirement.constant_bytes += memory.constant_bytes;
+    requirement.packed_bytes += memory.packed_bytes;
+    requirement.staging_bytes += memory.staging_bytes;
   };
   add(added);
   for (const auto& [name, program] : programs_) add(program);
   int64_t held_input = 0;
   for (const auto& [data, input] : inputs_) {
-    certificate.input_bytes += input->most_bytes();
+    requirement.input_bytes += input->max_bytes();
     held_input += input->held_bytes();
   }
-  certificate.transport_bytes = TransportBytes(added);
-  if (checkpoints_ != nullptr) certificate.checkpoint_bytes = checkpoints_->bytes();
+  requirement.transport_bytes = TransportBytes(added);
+  if (checkpoints_ != nullptr) requirement.checkpoint_bytes = checkpoints_->bytes();
   // Of what is counted above, the process has this by now.
   ReleaseFreeMemory();
   const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
-                          certificate.constant_bytes + held_input;
+                          requirement.constant_bytes + held_input;
   const ProcessMemory memory = MeasureMemory();
-  certificate.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
-  certificate.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - certificate.total());
-  return certificate;
+  requirement.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
+  requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
+  return requirement;
 }
 
 absl::Status Worker::Impl::WriteVariable(const std::string& name, const Tensor& local) {
@@ -473,7 +475,7 @@ Worker::~Worker() = default;
 absl::StatusOr<WorkerInfo> Worker::Join(const JobMembership& membership) {
   return impl_->Join(membership);
 }
-absl::StatusOr<MemoryCertificate> Worker::AddProgram(const std::string& program,
+absl::StatusOr<MemoryRequirement> Worker::AddProgram(const std::string& program,
                                                      Partition partition, const std::string& data) {
   return impl_->AddProgram(program, std::move(partition), data);
 }

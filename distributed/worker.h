@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "distributed/transport.h"
 #include "distributed/worker_client.h"
-#include "executor/input_source.h"
+#include "executor/interfaces/input_source.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/process_memory.h"
@@ -41,13 +41,13 @@ struct WorkerEnvironment {
 };
 
 // Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,
-// except Abort. After an error of RunSteps only Join (with a new epoch) is accepted.
+// except Abort. After an error of RunSteps only Join (with a new job_id) is accepted.
 class Worker {
  public:
   explicit Worker(WorkerEnvironment environment);
   ~Worker();
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program, Partition partition,
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program, Partition partition,
                                                const std::string& data);
   absl::Status WriteVariable(const std::string& name, const Tensor& local);
   absl::StatusOr<Tensor> ReadVariable(const std::string& name);

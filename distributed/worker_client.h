@@ -11,10 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "distributed/memory_certificate.h"
+#include "distributed/memory_requirement.h"
 #include "distributed/traffic.h"
-#include "executor/checkpoint_writer.h"
-#include "executor/step_program.h"
+#include "executor/program/step_program.h"
+#include "executor/variables/checkpoint_writer.h"
 #include "graph/partition.h"
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"
@@ -23,9 +23,9 @@ namespace weft {
 
 // Who takes part in a job; every worker gets the same but for `rank`. The handshake: a worker
 // refuses (FailedPrecondition with both values) when version, instruction set (strict jobs),
-// libraries of custom ops or an earlier job's epoch do not fit.
+// libraries of custom ops or an earlier job's job_id do not fit.
 struct JobMembership {
-  uint64_t epoch = 0;                  // random, new for each job
+  uint64_t job_id = 0;                 // random, new for each job
   RankId rank;                         // of the worker addressed
   std::vector<std::string> addresses;  // of all ranks' data streams, by rank
   std::string version;                 // of the program, equal everywhere
@@ -99,7 +99,7 @@ class WorkerClient {
   // `data` describes the data set in words of the InputSourceFactory; empty = none. What the rank
   // needs for all programs so far; ResourceExhausted, before any of it is taken, when that is more
   // than its limit.
-  virtual absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+  virtual absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
                                                        const Partition& partition,
                                                        const std::string& data) = 0;
   // Host tensors of the local shard.

@@ -5,18 +5,18 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "graph/op_schema.h"
+#include "graph/schema_lookup.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// `wish`, or `wish` with a suffix for which `taken` is false. Gallops over suffixes, so that n
-// equal wishes cost n log n and not n squared.
-std::string UniqueName(const std::string& wish,
+// `hint`, or `hint` with a suffix for which `taken` is false. Gallops over suffixes, so that n
+// equal hints cost n log n and not n squared.
+std::string UniqueName(const std::string& hint,
                        const std::function<bool(const std::string&)>& taken) {
-  if (!taken(wish)) return wish;
-  const auto candidate = [&wish](int64_t suffix) { return absl::StrCat(wish, "_", suffix); };
+  if (!taken(hint)) return hint;
+  const auto candidate = [&hint](int64_t suffix) { return absl::StrCat(hint, "_", suffix); };
   int64_t free = 1;
   while (taken(candidate(free))) free *= 2;
   int64_t used = free / 2;  // taken, or 0
@@ -142,7 +142,7 @@ NodeId Graph::AddNode(NodeSpec spec) {
   auto node = std::make_unique<Node>();
   node->id = id;
   node->name = UniqueNodeName(spec.name.empty() ? spec.op : spec.name);
-  node->schema = OpRegistry::Global().Find(spec.domain, spec.op);
+  node->schema = FindOpSchema(spec.domain, spec.op);
   node->domain = std::move(spec.domain);
   node->op = std::move(spec.op);
   node->attributes = std::move(spec.attributes);
@@ -355,13 +355,13 @@ std::optional<NodeId> Graph::FindNode(const std::string& name) const {
   return found->second;
 }
 
-std::string Graph::UniqueValueName(const std::string& wish) const {
-  return UniqueName(wish.empty() ? "value" : wish,
+std::string Graph::UniqueValueName(const std::string& hint) const {
+  return UniqueName(hint.empty() ? "value" : hint,
                     [this](const std::string& name) { return value_by_name_.contains(name); });
 }
 
-std::string Graph::UniqueNodeName(const std::string& wish) const {
-  return UniqueName(wish.empty() ? "node" : wish,
+std::string Graph::UniqueNodeName(const std::string& hint) const {
+  return UniqueName(hint.empty() ? "node" : hint,
                     [this](const std::string& name) { return node_by_name_.contains(name); });
 }
 

@@ -56,7 +56,7 @@ std::string_view PhaseName(Phase phase);  // "forward", ...
 // Where a node or value comes from; kept through all passes.
 struct Origin {
   std::string forward_node;  // name of the imported node this one exists for
-  // The imported value this one computes, or computes the gradient of ("grad" true).
+  // The imported value this one computes, or computes the gradient of (`is_gradient`).
   std::string logical_value;
   bool is_gradient = false;
   friend bool operator==(const Origin&, const Origin&) = default;
@@ -80,11 +80,11 @@ struct Node {
 enum class ValueSource : uint8_t { kInput, kVariable, kConstant, kNode };
 
 // In a partition: where a shard lies in its global tensor. Kernels whose results depend on it
-// (means, random numbers) get it as OperandPlacement.
-struct ShardPlacement {
+// (means, random numbers) get it as OperandSlice.
+struct ShardSlice {
   Shape global_shape;
   std::vector<int64_t> offset;  // of the shard's first element, per axis
-  friend bool operator==(const ShardPlacement&, const ShardPlacement&) = default;
+  friend bool operator==(const ShardSlice&, const ShardSlice&) = default;
 };
 
 // One edge. (The run-time object is `Value` in tensor/value.h.)
@@ -100,7 +100,7 @@ struct ValueDef {
   // unknown `Dim()` where it does not know one); empty = nothing. Constants speak for themselves.
   std::optional<std::vector<Dim>> elements;
   // Unset: the value is not sharded.
-  std::optional<ShardPlacement> placement;
+  std::optional<ShardSlice> placement;
   Origin origin;
 };
 
@@ -147,7 +147,7 @@ class Graph {
     std::string op;
     Attributes attributes;
     std::vector<ValueId> inputs;
-    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty`, else a
+    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty_outputs`, else a
     // made-up name.
     std::vector<std::string> outputs;
     bool keep_empty_outputs = false;
@@ -206,7 +206,7 @@ class Graph {
 
   std::optional<ValueId> FindValue(const std::string& name) const;
   std::optional<NodeId> FindNode(const std::string& name) const;
-  std::string UniqueValueName(const std::string& wish) const;
+  std::string UniqueValueName(const std::string& hint) const;
 
   struct Use {
     NodeId node;
@@ -235,7 +235,7 @@ class Graph {
   std::string DebugString() const;
 
  private:
-  std::string UniqueNodeName(const std::string& wish) const;
+  std::string UniqueNodeName(const std::string& hint) const;
   ValueId NewValue(const std::string& name, ValueSource source);
   void RemoveValue(ValueId id);
   void Renumber(const std::vector<NodeId>& new_node, const std::vector<ValueId>& new_value);

@@ -43,7 +43,7 @@ class GraphBuilder {
 
   // Of kNoValue, which calls after an error return: a type of unknown rank and dtype.
   const ValueType& type(ValueId value) const;
-  // Gives the value a name wish (a unique suffix is added if taken).
+  // Gives the value a name hint (a unique suffix is added if taken).
   void Name(ValueId value, const std::string& name);
   Graph& graph() { return graph_; }
   const absl::Status& status() const { return status_; }

@@ -86,7 +86,7 @@ TEST_F(GraphBuilderTest, ScalarOfAnImpossibleTypeIsAnError) {
   EXPECT_FALSE(builder_.status().ok());
 }
 
-TEST_F(GraphBuilderTest, NameIsAWish) {
+TEST_F(GraphBuilderTest, NameIsAHint) {
   const ValueId y = Op("Negate", {x_});
   builder_.Name(y, "x");
   EXPECT_EQ(graph_.value(y).name, "x_1");

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schema_lookup.h"
 
 namespace weft {
 namespace {
@@ -235,6 +236,10 @@ std::string OpRegistry::Nearest(std::string_view domain, std::string_view name) 
     }
   }
   return found;
+}
+
+const OpSchema* FindOpSchema(std::string_view domain, std::string_view name) {
+  return OpRegistry::Global().Find(domain, name);
 }
 
 namespace internal {

@@ -1,5 +1,5 @@
 // Plan: who runs what. The contract between placement (which makes it) and everything after. Pure
-// data, written and read as YAML by placement/plan_file.h.
+// data, written and read as YAML by placement/files/plan_file.h.
 #ifndef WEFT_GRAPH_PLAN_H_
 #define WEFT_GRAPH_PLAN_H_
 
@@ -42,7 +42,7 @@ struct Mesh {
 
 // How gradients are combined over the data axis and over micro-batches.
 enum class Reduction : uint8_t {
-  kRing,         // sums in micro-batch order on each rank, then ring all-reduce
+  kUnordered,    // sums in micro-batch order on each rank, then an all-reduce by any algorithm
   kOrderedTree,  // one fixed binary tree over the micro-batch index, whatever the ranks (strict)
 };
 
@@ -79,7 +79,7 @@ struct Plan {
   // Stages that each rank of the pipeline runs: rank r has r, r + mesh.pipeline, ... More than one
   // with the schedule interleaved only.
   int chunks = 1;
-  Reduction reduction = Reduction::kRing;
+  Reduction reduction = Reduction::kUnordered;
   bool strict = false;
   // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
   // also the parameters.
@@ -96,7 +96,7 @@ struct Plan {
   // Forward nodes, by name or pattern, that must run on the stage of a worker of the cluster, by
   // its name.
   std::map<std::string, std::string> pins;
-  // Shardings of values along the tensor axis that are wished for (parameters above all), by name.
+  // Sharding hints along the tensor axis, by the name of the value (parameters above all).
   std::map<std::string, AxisSharding> tensor_shardings;
   // Segments of forward nodes whose activations are not kept for the backward pass but computed
   // anew: the segment of each node by name or pattern. A '*' in a segment's name is what the first

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "onnx_import/model_validator.h"
-#include "onnx_import/quote.h"
+#include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/quote.h"
 #include "onnx_import/wire.pb.h"
 #include "platform/status_macros.h"
 
@@ -294,8 +294,8 @@ class AnnotationReader {
         device_names_(configuration.device_size()) {}
 
   absl::StatusOr<Plan> Read() {
-    if (devices_ < 1 || devices_ > kMostDevices) {
-      return Error(absl::StrCat("it has ", devices_, " devices; expected 1 to ", kMostDevices));
+    if (devices_ < 1 || devices_ > kMaxDevices) {
+      return Error(absl::StrCat("it has ", devices_, " devices; expected 1 to ", kMaxDevices));
     }
     if (device_names_ != 0 && device_names_ != devices_) {
       return Error(absl::StrCat("it names ", device_names_, " devices, but has ", devices_));
@@ -311,8 +311,8 @@ class AnnotationReader {
   }
 
  private:
-  static constexpr int kMostDevices = 1 << 16;
-  static constexpr int kMostStages = 1 << 16;
+  static constexpr int kMaxDevices = 1 << 16;
+  static constexpr int kMaxStages = 1 << 16;
 
   absl::Status Error(const std::string& message) const {
     return absl::InvalidArgumentError(
@@ -328,7 +328,7 @@ class AnnotationReader {
       int stage = -1;
       if (proto.has_pipeline_stage()) {
         stage = proto.pipeline_stage();
-        if (stage < 0 || stage >= kMostStages) {
+        if (stage < 0 || stage >= kMaxStages) {
           return Error(absl::StrCat(label, " is on pipeline stage ", stage));
         }
         last_stage_ = std::max(last_stage_, stage);

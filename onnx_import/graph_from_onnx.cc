@@ -12,14 +12,14 @@
 #include "absl/strings/str_split.h"
 #include "graph/schema_check.h"
 #include "onnx_import/annotations.h"
-#include "onnx_import/attribute_codec.h"
+#include "onnx_import/codec/attribute_codec.h"
+#include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/quote.h"
+#include "onnx_import/codec/tensor_codec.h"
+#include "onnx_import/codec/type_codec.h"
+#include "onnx_import/codec/wire_scan.h"
 #include "onnx_import/graph_wire.h"
-#include "onnx_import/model_validator.h"
-#include "onnx_import/quote.h"
-#include "onnx_import/tensor_codec.h"
-#include "onnx_import/type_codec.h"
 #include "onnx_import/wire.pb.h"
-#include "onnx_import/wire_scan.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -89,7 +89,7 @@ absl::Status Properties::FillValue(ValueDef& value) const {
                                 " is not SHAPE;OFFSET"));
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, ParseSizes(parts[0]));
-  ShardPlacement placement;
+  ShardSlice placement;
   WEFT_ASSIGN_OR_RETURN(placement.global_shape, Shape::Create(dims));
   WEFT_ASSIGN_OR_RETURN(placement.offset, ParseSizes(parts[1]));
   const bool ranks_agree = value.type.shape.has_rank() &&

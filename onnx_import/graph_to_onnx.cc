@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "onnx_import/annotations.h"
-#include "onnx_import/attribute_codec.h"
+#include "onnx_import/codec/attribute_codec.h"
+#include "onnx_import/codec/tensor_codec.h"
+#include "onnx_import/codec/type_codec.h"
 #include "onnx_import/graph_wire.h"
-#include "onnx_import/tensor_codec.h"
-#include "onnx_import/type_codec.h"
 #include "onnx_import/wire.pb.h"
 #include "platform/status_macros.h"
 

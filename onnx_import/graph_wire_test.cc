@@ -65,9 +65,9 @@ class GraphMaker {
   }
 
   // Of a shard, where the rank is known.
-  std::optional<ShardPlacement> RandomPlacement(const ValueType& type) {
+  std::optional<ShardSlice> RandomPlacement(const ValueType& type) {
     if (!type.shape.has_rank() || Chance(2)) return std::nullopt;
-    ShardPlacement placement;
+    ShardSlice placement;
     for (int axis = 0; axis < type.shape.rank(); ++axis) {
       placement.global_shape.AddDim(Below(9));
       placement.offset.push_back(Below(5));

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "onnx_import/external_data.h"
-#include "onnx_import/wire_scan.h"
+#include "onnx_import/codec/external_data.h"
+#include "onnx_import/codec/wire_scan.h"
 #include "platform/file_system.h"
 
 namespace weft {

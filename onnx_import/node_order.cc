@@ -7,8 +7,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "onnx_import/model_validator.h"
-#include "onnx_import/quote.h"
+#include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/quote.h"
 
 namespace weft {
 namespace {

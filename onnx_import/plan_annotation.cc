@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/wire_reader.h"
 #include "onnx_import/device_annotations.h"
 #include "onnx_import/wire.pb.h"
-#include "onnx_import/wire_reader.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -147,7 +147,7 @@ class Annotator {
     return std::nullopt;
   }
 
-  // How a tensor lies, if it is split: parameters and wished-for values over the tensor axis,
+  // How a tensor lies, if it is split: parameters and hinted-for values over the tensor axis,
   // inputs of the model over the data axis.
   void AddSpec(const std::string& tensor, int stage,
                onnx::NodeDeviceConfigurationProto& proto) const {

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
-#include "onnx_import/quote.h"
+#include "onnx_import/codec/quote.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "graph/op_schema.h"
 #include "gtest/gtest.h"
@@ -137,7 +138,7 @@ TEST(MatchesGlob, KnowsStarsAndQuestionMarks) {
   EXPECT_FALSE(MatchesGlob("fc?", "fc"));
   EXPECT_FALSE(MatchesGlob("*.bias", "fc.weight"));
   EXPECT_FALSE(MatchesGlob("", "x"));
-  EXPECT_TRUE(MatchesGlob("*a*a*a*a*b", std::string(2000, 'a') + "b"));
+  EXPECT_TRUE(MatchesGlob("*a*a*a*a*b", absl::StrCat(std::string(2000, 'a'), "b")));
 }
 
 }  // namespace

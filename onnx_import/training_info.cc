@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/quote.h"
 #include "onnx_import/graph_converter.h"
-#include "onnx_import/model_validator.h"
-#include "onnx_import/quote.h"
 #include "onnx_import/wire.pb.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"

@@ -75,8 +75,8 @@ class ConcreteInference final : public InferenceContext {
   std::vector<ValueType> outputs_;
 };
 
-OperandPlacement WholePlacement(const Shape& shape) {
-  return OperandPlacement{shape, std::vector<int64_t>(shape.rank(), 0)};
+OperandSlice WholePlacement(const Shape& shape) {
+  return OperandSlice{shape, std::vector<int64_t>(shape.rank(), 0)};
 }
 
 // What a stream needs to run a kernel once.

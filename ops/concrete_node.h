@@ -22,8 +22,8 @@ struct NodeRunOptions {
   int threads = 1;
   bool strict = true;
   // Where the operands lie in their global tensors; empty: nothing is sharded.
-  std::vector<OperandPlacement> input_placements;
-  std::vector<OperandPlacement> output_placements;
+  std::vector<OperandSlice> input_placements;
+  std::vector<OperandSlice> output_placements;
 };
 
 // The types of the node's outputs for these inputs (an invalid tensor for an omitted one). Unwanted
@@ -45,8 +45,8 @@ class ConcreteNode final : public PrepareContext {
   DType InputDType(int i) const override;
   DType OutputDType(int i) const override;
   const Tensor* InputValue(int i) const override;
-  const OperandPlacement& InputPlacement(int i) const override { return input_placements_[i]; }
-  const OperandPlacement& OutputPlacement(int i) const override { return output_placements_[i]; }
+  const OperandSlice& InputPlacement(int i) const override { return input_placements_[i]; }
+  const OperandSlice& OutputPlacement(int i) const override { return output_placements_[i]; }
   Device& device() const override;
   int threads() const override { return options_.threads; }
   bool strict() const override { return options_.strict; }
@@ -77,8 +77,8 @@ class ConcreteNode final : public PrepareContext {
   NodeRunOptions options_;
   std::vector<DType> output_dtypes_;
   std::vector<Shape> output_shapes_;
-  std::vector<OperandPlacement> input_placements_;
-  std::vector<OperandPlacement> output_placements_;
+  std::vector<OperandSlice> input_placements_;
+  std::vector<OperandSlice> output_placements_;
 };
 
 }  // namespace weft

@@ -50,7 +50,7 @@ class Kernel {
 };
 
 // Where an operand lies in its global tensor: equal to the local shape and zeros when not sharded.
-struct OperandPlacement {
+struct OperandSlice {
   Shape global_shape;
   std::vector<int64_t> offset;  // of the first element, per axis
 };
@@ -58,8 +58,8 @@ struct OperandPlacement {
 // What a factory sees: the node with concrete local shapes.
 class PrepareContext : public NodeView {
  public:
-  virtual const OperandPlacement& InputPlacement(int i) const = 0;
-  virtual const OperandPlacement& OutputPlacement(int i) const = 0;
+  virtual const OperandSlice& InputPlacement(int i) const = 0;
+  virtual const OperandSlice& OutputPlacement(int i) const = 0;
   virtual Device& device() const = 0;
   // Threads the kernel may use, >= 1.
   virtual int threads() const = 0;

@@ -11,16 +11,16 @@ namespace weft {
 namespace {
 
 // What takes more is not computed ahead: a small file may ask for products of large constants.
-constexpr double kMostFlopsAhead = 1e10;
+constexpr double kMaxFlopsAhead = 1e10;
 
 absl::Status CheckCost(const Node& node, const std::vector<Tensor>& inputs) {
   if (node.schema == nullptr || !node.schema->cost()) return absl::OkStatus();
   const absl::StatusOr<ConcreteNode> concrete = ConcreteNode::Create(node, inputs);
   if (!concrete.ok()) return absl::OkStatus();  // its shapes depend on data; running it says more
   const double flops = node.schema->cost()(*concrete).flops;
-  if (!(flops > kMostFlopsAhead)) return absl::OkStatus();
+  if (!(flops > kMaxFlopsAhead)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      "it takes ", flops, " FLOPs, too many to be computed ahead (limit ", kMostFlopsAhead, ")"));
+      "it takes ", flops, " FLOPs, too many to be computed ahead (limit ", kMaxFlopsAhead, ")"));
 }
 
 // With the production kernels, of both kinds.

@@ -15,8 +15,9 @@ class Device;
 // docs/architecture.md).
 inline constexpr size_t kAlignment = 64;
 
-// A block of memory of one device, owned by the shared_ptrs that point to it. Made by a Device (or
-// an adopter of mapped files, below); never resized. Thread-compatible: the bytes are not guarded.
+// A block of memory of one device, owned by the shared_ptrs that point to it. Made by a Device or
+// by AdoptHostMemory (tensor/host_memory.h); never resized. Thread-compatible: the bytes are not
+// guarded.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -36,11 +37,6 @@ class Buffer {
   void* data_;
   size_t size_;
 };
-
-// Read-only or foreign host memory (a mapped file, a protobuf's bytes) kept alive by `owner`.
-// `data` need not be aligned: who needs alignment checks it and copies.
-std::shared_ptr<Buffer> AdoptHostMemory(const void* data, size_t size,
-                                        std::shared_ptr<const void> owner);
 
 }  // namespace weft
 

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tensor/device.h"
+#include "tensor/host_memory.h"
 
 namespace weft {
 namespace {

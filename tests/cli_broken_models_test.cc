@@ -17,8 +17,8 @@
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 

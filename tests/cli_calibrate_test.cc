@@ -12,8 +12,8 @@
 #include "nlohmann/json.hpp"
 #include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -57,9 +57,9 @@ class Calibrate : public ::testing::Test {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out, nullptr, false)["predicted_step_seconds"];
   }
-  std::vector<nlohmann::json> Ledger() const {
+  std::vector<nlohmann::json> RunHistory() const {
     std::vector<nlohmann::json> entries;
-    std::istringstream lines(ReadTestFile(ledger_));
+    std::istringstream lines(ReadTestFile(history_));
     for (std::string line; std::getline(lines, line);) {
       entries.push_back(nlohmann::json::parse(line, nullptr, false));
     }
@@ -70,7 +70,7 @@ class Calibrate : public ::testing::Test {
   const std::string images_ = TestPath("x.npy");
   const std::string labels_ = TestPath("y.npy");
   const std::string profile_ = TestPath("profile.yaml");
-  const std::string ledger_ = TestPath("profile.ledger.jsonl");  // of that profile
+  const std::string history_ = TestPath("profile.history.jsonl");  // of that profile
 };
 
 TEST_F(Calibrate, RunsGoIntoTheLedgerAndCorrectPredictions) {
@@ -84,15 +84,15 @@ TEST_F(Calibrate, RunsGoIntoTheLedgerAndCorrectPredictions) {
   const CommandResult trained = Run("train", {"--calibration", profile_, "--steps", "20"});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_THAT(trained.err, HasSubstr("step   predicted "));
-  const std::vector<nlohmann::json> ledger = Ledger();
-  ASSERT_THAT(ledger, SizeIs(1));
-  EXPECT_EQ(ledger[0]["predicted"]["step_seconds"], first);
-  EXPECT_EQ(ledger[0]["steps"], 20);
-  const double measured = ledger[0]["measured"]["step_seconds"];
+  const std::vector<nlohmann::json> history = RunHistory();
+  ASSERT_THAT(history, SizeIs(1));
+  EXPECT_EQ(history[0]["predicted"]["step_seconds"], first);
+  EXPECT_EQ(history[0]["steps"], 20);
+  const double measured = history[0]["measured"]["step_seconds"];
   ASSERT_GT(measured, 0);
   // One run is all there is to learn from: the next one will take as long.
   EXPECT_NEAR(PredictedStep({}), measured, 1e-9 * measured);
-  EXPECT_EQ(PredictedStep({"--ledger", ""}), first);
+  EXPECT_EQ(PredictedStep({"--run-history", ""}), first);
 }
 
 TEST_F(Calibrate, APlanOfTwoProcessesIsPredictedFromItsPartsAlone) {
@@ -102,14 +102,14 @@ TEST_F(Calibrate, APlanOfTwoProcessesIsPredictedFromItsPartsAlone) {
                          HasSubstr("within host 0: "), Not(HasSubstr("dp=2"))));
   RunProgram("train",
              {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "20"});
-  const std::vector<nlohmann::json> ledger = Ledger();
-  ASSERT_THAT(ledger, SizeIs(1));
-  EXPECT_EQ(ledger[0]["predicted"]["bytes_sent"], ledger[0]["measured"]["bytes_sent"]);
-  EXPECT_THAT(ledger[0]["plan"].get<std::string>(), HasSubstr("dp=1,tp=1,pp=2,"));
+  const std::vector<nlohmann::json> history = RunHistory();
+  ASSERT_THAT(history, SizeIs(1));
+  EXPECT_EQ(history[0]["predicted"]["bytes_sent"], history[0]["measured"]["bytes_sent"]);
+  EXPECT_THAT(history[0]["plan"].get<std::string>(), HasSubstr("dp=1,tp=1,pp=2,"));
   // Two steps are too few to learn from, and are written all the same.
   RunProgram("train",
              {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "2"});
-  EXPECT_THAT(Ledger(), SizeIs(2));
+  EXPECT_THAT(RunHistory(), SizeIs(2));
 }
 
 TEST_F(Calibrate, AProfileOfAnotherClusterIsRefused) {
@@ -131,10 +131,10 @@ TEST_F(Calibrate, ErrorsSayWhatToDo) {
   const CommandResult broken = Run("plan", {"--calibration", profile_});
   EXPECT_EQ(broken.exit_code, static_cast<int>(ExitCode::kPlan));
   EXPECT_THAT(broken.err, AllOf(HasSubstr(profile_ + ":"), HasSubstr("'device'")));
-  WriteTestFile(ledger_, "{}\nnonsense\n");
-  const CommandResult ledger = Run("plan", {"--ledger", ledger_});
-  EXPECT_EQ(ledger.exit_code, static_cast<int>(ExitCode::kPlan));
-  EXPECT_THAT(ledger.err, HasSubstr(ledger_ + ":1: "));
+  WriteTestFile(history_, "{}\nnonsense\n");
+  const CommandResult history = Run("plan", {"--run-history", history_});
+  EXPECT_EQ(history.exit_code, static_cast<int>(ExitCode::kPlan));
+  EXPECT_THAT(history.err, HasSubstr(history_ + ":1: "));
 }
 
 }  // namespace

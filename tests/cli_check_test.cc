@@ -9,7 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "onnx_import/graph_wire.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
+#include "tools/console/exit_code.h"
 
 namespace weft::testing {
 namespace {

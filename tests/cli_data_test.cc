@@ -12,7 +12,7 @@
 #include "tests/command_run.h"
 #include "tests/corpora.h"
 #include "tests/testing/character_data.h"
-#include "tools/graph_runner/exit_code.h"
+#include "tools/console/exit_code.h"
 #include "training/records/record_file.h"
 
 namespace weft::testing {

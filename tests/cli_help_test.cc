@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/command_line.h"
+#include "tools/command_line/command_line.h"
 
 namespace weft::testing {
 namespace {

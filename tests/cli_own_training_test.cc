@@ -6,8 +6,8 @@
 #include "onnx_import/testing/training_models.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {

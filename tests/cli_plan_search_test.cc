@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
+#include "tools/console/exit_code.h"
 
 namespace weft::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
+#include "tools/console/exit_code.h"
 
 namespace weft::testing {
 namespace {

@@ -15,10 +15,10 @@
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "tools/graph_runner/random_inputs.h"
-#include "tools/graph_runner/run_profile.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "tools/models/random_inputs.h"
+#include "tools/reports/run_profile.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {

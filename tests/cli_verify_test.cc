@@ -7,8 +7,8 @@
 #include "nlohmann/json.hpp"
 #include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {

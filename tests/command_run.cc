@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "gtest/gtest.h"
-#include "tools/graph_runner/command_line.h"
+#include "tools/command_line/command_line.h"
 
 namespace weft::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
 #include "tests/corpora.h"
-#include "tools/graph_runner/conformance_suite.h"
+#include "tools/models/conformance_suite.h"
 
 namespace weft::testing {
 namespace {

@@ -15,14 +15,15 @@
 #include "gmock/gmock.h"
 #include "graph/partition.h"
 #include "gtest/gtest.h"
-#include "placement/partition_check.h"
-#include "placement/plan_file.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/files/plan_file.h"
+#include "placement/partition/partition_check.h"
+#include "placement/partition/partition_summary.h"
 #include "platform/process.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/random_plan.h"
 #include "tests/testing/training_run.h"
-#include "training/job.h"
+#include "training/job/job.h"
 
 namespace weft::testing {
 namespace {

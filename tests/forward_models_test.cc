@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/forward_runner.h"
+#include "executor/program/forward_runner.h"
 #include "gtest/gtest.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/tensor_proto.h"

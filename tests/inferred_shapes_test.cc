@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "executor/forward_runner.h"
+#include "executor/program/forward_runner.h"
 #include "graph/expansion.h"
 #include "graph/inference.h"
 #include "graph/node_description.h"
@@ -18,8 +18,8 @@
 #include "ops/node_runner.h"
 #include "platform/file_system.h"
 #include "tests/corpora.h"
-#include "tools/graph_runner/conformance_suite.h"
-#include "training/gradient_nodes.h"
+#include "tools/models/conformance_suite.h"
+#include "training/graph/gradient_nodes.h"
 
 namespace weft::testing {
 namespace {

@@ -22,7 +22,7 @@
 #include "platform/file_system.h"
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {

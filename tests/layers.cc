@@ -272,7 +272,8 @@ std::vector<std::string> CheckBuildFile(const std::string& path, std::string_vie
     const absl::string_view line = lines[i];
     if (absl::EndsWith(line, "(") &&
         line[0] != ' ') {  // A rule begins: is it a test, or for tests?
-      test = absl::StrContains(line, "_test(") || absl::StrContains(path, "/testing/");
+      test = absl::StrContains(line, "_test(") || absl::StrContains(line, "_tests(") ||
+             absl::StrContains(path, "/testing/");
       for (size_t k = i + 1; k < lines.size() && !absl::StartsWith(lines[k], ")"); ++k) {
         test |= absl::StrContains(lines[k], "testonly = True");
       }

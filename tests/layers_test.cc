@@ -45,7 +45,7 @@ TEST(CheckSource, RefusesOddlySpacedIncludes) {
 }
 
 TEST(CheckSource, LetsTestsUseMoreWhereTheTableSaysSo) {
-  EXPECT_THAT(CheckSource("placement/x_test.cc", "#include \"ops/defs/rules.h\""), IsEmpty());
+  EXPECT_THAT(CheckSource("placement/x_test.cc", "#include \"ops/defs/rules/rules.h\""), IsEmpty());
   EXPECT_THAT(CheckSource("placement/x_test.cc", "#include \"executor/program.h\""),
               ElementsAre(HasSubstr("(its tests also ops)")));
 }
@@ -57,8 +57,8 @@ TEST(CheckSource, KeepsLibrariesInsideTheirFences) {
   EXPECT_FALSE(check("distributed/worker.cc", "grpcpp/server.h"));
   EXPECT_FALSE(check("distributed/worker.cc", "distributed/grpc/worker.grpc.pb.h"));
   EXPECT_TRUE(check("distributed/grpc/server.cc", "grpcpp/server.h"));
-  EXPECT_FALSE(check("ops/defs/conv.cc", "oneapi/dnnl/dnnl.hpp"));
-  EXPECT_TRUE(check("ops/kernels/cpu/conv.cc", "oneapi/dnnl/dnnl.hpp"));
+  EXPECT_FALSE(check("ops/defs/conv/conv.cc", "oneapi/dnnl/dnnl.hpp"));
+  EXPECT_TRUE(check("ops/kernels/cpu/conv/conv.cc", "oneapi/dnnl/dnnl.hpp"));
   EXPECT_FALSE(check("executor/x.cc", "cuda_runtime.h"));
   EXPECT_TRUE(check("tensor/cuda_device.cc", "cuda_runtime.h"));
   EXPECT_FALSE(check("training/x.cc", "onnx/onnx_pb.h"));

@@ -18,7 +18,7 @@
 #include "graph/sharding.h"
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
-#include "placement/plan_file.h"
+#include "placement/files/plan_file.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/memory_groups.h"
 #include "tests/testing/training_run.h"
@@ -120,15 +120,15 @@ class Memory : public ::testing::Test {
     return true;
   }
 
-  // The peak is within the certificate, and at least nine tenths of it.
-  static void ExpectCertified(const std::string& name, const TrainingOutcome& outcome,
-                              const std::vector<int64_t>& peaks) {
+  // The peak is within the requirement, and at least nine tenths of it.
+  static void ExpectRequirement(const std::string& name, const TrainingOutcome& outcome,
+                                const std::vector<int64_t>& peaks) {
     for (size_t rank = 0; rank < peaks.size(); ++rank) {
-      const MemoryCertificate& certificate = outcome.predicted[rank].certificate;
-      const auto predicted = static_cast<double>(certificate.total());
+      const MemoryRequirement& requirement = outcome.predicted[rank].requirement;
+      const auto predicted = static_cast<double>(requirement.total());
       const auto peak = static_cast<double>(peaks[rank]);
       std::printf("%-8s rank %zu: peak %.1f MiB, %.1f %% of %s\n", name.c_str(), rank,
-                  peak / kMebibyte, 100 * peak / predicted, DescribeMemory(certificate).c_str());
+                  peak / kMebibyte, 100 * peak / predicted, DescribeMemory(requirement).c_str());
       EXPECT_LE(peak, predicted) << name << " rank " << rank;
       EXPECT_GE(peak, 0.9 * predicted) << name << " rank " << rank;
       // What the worker says of itself is what its group says.
@@ -155,12 +155,12 @@ TEST_F(Memory, OfTwoReplicasIsWhatWasCertified) {
     ASSERT_FALSE(skipped_.empty());
     GTEST_SKIP() << skipped_;
   }
-  ExpectCertified("dp=2", outcome, peaks);
-  // At least the 256 MiB from which on the certificate is held to account.
-  EXPECT_GE(outcome.predicted[0].certificate.total(), int64_t{256} << 20);
+  ExpectRequirement("dp=2", outcome, peaks);
+  // At least the 256 MiB from which on the requirement is held to account.
+  EXPECT_GE(outcome.predicted[0].requirement.total(), int64_t{256} << 20);
 }
 
-// Split state lowers the peak by what the certificates say, to 6 % of the unsplit one: what they
+// Split state lowers the peak by what the requirements say, to 6 % of the unsplit one: what they
 // say of the transport is a bound, of which one run uses more than another.
 TEST_F(MemoryOfPlans, FallsAsPredictedWithZero) {
   Build(2048, 6);  // 98 MiB of parameters
@@ -176,8 +176,8 @@ TEST_F(MemoryOfPlans, FallsAsPredictedWithZero) {
       ASSERT_FALSE(skipped_.empty());
       GTEST_SKIP() << skipped_;
     }
-    ExpectCertified(absl::StrCat("zero=", zero), outcome, peaks);
-    const auto predicted = static_cast<double>(outcome.predicted[0].certificate.total());
+    ExpectRequirement(absl::StrCat("zero=", zero), outcome, peaks);
+    const auto predicted = static_cast<double>(outcome.predicted[0].requirement.total());
     const auto peak = static_cast<double>(peaks[0]);
     if (zero == 0) {
       predicted_plain = predicted;
@@ -208,8 +208,8 @@ TEST_F(MemoryOfPlans, FallsAsPredictedWithRecomputation) {
       ASSERT_FALSE(skipped_.empty());
       GTEST_SKIP() << skipped_;
     }
-    ExpectCertified(absl::StrCat("segments=", segments), outcome, peaks);
-    predicted.push_back(static_cast<double>(outcome.predicted[0].certificate.total()));
+    ExpectRequirement(absl::StrCat("segments=", segments), outcome, peaks);
+    predicted.push_back(static_cast<double>(outcome.predicted[0].requirement.total()));
     measured.push_back(static_cast<double>(peaks[0]));
   }
   const double saved = predicted[0] - predicted[1];
@@ -235,7 +235,7 @@ TEST_F(MemoryOfPlans, OfTensorAndPipelineParallelismIsWhatWasCertified) {
       ASSERT_FALSE(skipped_.empty());
       GTEST_SKIP() << skipped_;
     }
-    ExpectCertified(name, outcome, peaks);
+    ExpectRequirement(name, outcome, peaks);
   }
 }
 
@@ -293,7 +293,7 @@ tensor_shardings:
   }
   for (size_t rank = 0; rank < peaks.size(); ++rank) {
     EXPECT_EQ(outcome.predicted[rank].limit.bytes, kLimit) << outcome.predicted[rank].limit.source;
-    EXPECT_LE(peaks[rank], outcome.predicted[rank].certificate.total());
+    EXPECT_LE(peaks[rank], outcome.predicted[rank].requirement.total());
   }
   const auto alone = RunGraph(model_.graph, run_);
   ASSERT_TRUE(alone.ok()) << alone.status();

@@ -1,5 +1,5 @@
 // What `graph_runner op check` finds in ops with one mistake each.
-#include "tools/graph_runner/op_check.h"
+#include "tools/models/op_check.h"
 
 #include <map>
 #include <string>

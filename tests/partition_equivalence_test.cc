@@ -11,10 +11,11 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
-#include "placement/partitioner.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/partition/partition_summary.h"
+#include "placement/partition/partitioner.h"
 #include "placement/testing/reference_interpreter.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {
@@ -155,13 +156,13 @@ class PartitionEquivalenceTest : public ::testing::Test {
                     {"labels", RandomTensor({16, kTokens}, 24, 0, kVocabulary, DType::kInt64)}};
   }
 
-  // What tensor parallelism after Megatron wishes for.
-  static void WishMlp(Plan& plan) {
+  // What tensor parallelism after Megatron hints for.
+  static void HintMlp(Plan& plan) {
     plan.tensor_shardings = {{"fc1.weight", AxisSharding::Split(0)},
                              {"fc1.bias", AxisSharding::Split(0)},
                              {"fc2.weight", AxisSharding::Split(1)}};
   }
-  static void WishTransformer(Plan& plan) {
+  static void HintTransformer(Plan& plan) {
     plan.tensor_shardings = {
         {"*.qkv.weight", AxisSharding::Split(1, 3)}, {"*.qkv.bias", AxisSharding::Split(0, 3)},
         {"*.out.weight", AxisSharding::Split(0)},    {"*.up.weight", AxisSharding::Split(1)},
@@ -260,7 +261,7 @@ TEST_F(PartitionEquivalenceTest, StateSplitOverReplicasOfTensorShardsAndStages) 
     SCOPED_TRACE(absl::StrCat("zero=", zero));
     Plan plan = MakePlan(2, 2, 2, 4);
     plan.zero = zero;
-    WishMlp(plan);
+    HintMlp(plan);
     StageMlp(plan);
     ExpectSame(plan, 13);
     plan.mesh.tensor = 3;
@@ -271,7 +272,7 @@ TEST_F(PartitionEquivalenceTest, StateSplitOverReplicasOfTensorShardsAndStages) 
     SCOPED_TRACE(absl::StrCat("transformer zero=", zero));
     Plan plan = MakePlan(2, 2, 2, 4);
     plan.zero = zero;
-    WishTransformer(plan);
+    HintTransformer(plan);
     StageTransformer(plan);
     ExpectSame(plan, 8, 1e-11);
   }
@@ -388,13 +389,13 @@ TEST_F(PartitionEquivalenceTest, TensorParallel) {
   UseMlp();
   for (int tensor : {2, 3, 5}) {
     Plan plan = MakePlan(1, tensor, 1, 2);
-    ExpectSame(plan, 9);  // no wishes: everything replicated
-    WishMlp(plan);
+    ExpectSame(plan, 9);  // no hints: everything replicated
+    HintMlp(plan);
     ExpectSame(plan, 9);
   }
 }
 
-TEST_F(PartitionEquivalenceTest, AnySingleWishIsCorrect) {
+TEST_F(PartitionEquivalenceTest, AnySingleHintIsCorrect) {
   UseMlp("adam");
   for (const Variable& variable : graph_.variables()) {
     if (!variable.slot_of.empty()) continue;
@@ -408,14 +409,14 @@ TEST_F(PartitionEquivalenceTest, AnySingleWishIsCorrect) {
   }
 }
 
-TEST_F(PartitionEquivalenceTest, WishesForActivations) {
+TEST_F(PartitionEquivalenceTest, HintsForActivations) {
   UseMlp();
-  for (const AxisSharding wish :
+  for (const AxisSharding hint :
        {AxisSharding::Split(0), AxisSharding::Split(1), AxisSharding::Replicated()}) {
     Plan plan = MakePlan(1, 2, 1, 2);
-    WishMlp(plan);
-    plan.tensor_shardings["act/Tanh"] = wish;
-    plan.tensor_shardings["fc2/Gemm"] = wish;
+    HintMlp(plan);
+    plan.tensor_shardings["act/Tanh"] = hint;
+    plan.tensor_shardings["fc2/Gemm"] = hint;
     ExpectSame(plan, 8);
   }
 }
@@ -454,7 +455,7 @@ TEST_F(PartitionEquivalenceTest, ZeroBubbleRunsWeightGradientsApart) {
   Plan plan = MakePlan(2, 2, 2, 6);
   plan.schedule = "zero_bubble";
   StageMlp(plan);
-  WishMlp(plan);
+  HintMlp(plan);
   ExpectSame(plan, 17);
 }
 
@@ -467,7 +468,7 @@ TEST_F(PartitionEquivalenceTest, InterleavedRanksRunSeveralStages) {
     plan.stages = {{"fc1/*", 0}, {"act/*", 1}, {"fc2/*", 2}, {"act2/*", 3}, {"fc3/*", 3}};
     ExpectSame(plan, 11);
     plan.mesh = {2, 2, 2};
-    WishMlp(plan);
+    HintMlp(plan);
     ExpectSame(plan, 11);
   }
 }
@@ -512,7 +513,7 @@ TEST_F(PartitionEquivalenceTest, AllThreeAxes) {
   UseMlp();
   Plan plan = MakePlan(2, 2, 2, 5);
   StageMlp(plan);
-  WishMlp(plan);
+  HintMlp(plan);
   ExpectSame(plan, 17);
   plan.reduction = Reduction::kOrderedTree;
   plan.schedule = "1f1b";
@@ -532,7 +533,7 @@ TEST_F(PartitionEquivalenceTest, TransformerTensorParallel) {
   UseTransformer();
   for (int tensor : {2, 4}) {
     Plan plan = MakePlan(1, tensor, 1, 2);
-    WishTransformer(plan);
+    HintTransformer(plan);
     ExpectSame(plan, 5, 1e-11);
   }
 }
@@ -540,7 +541,7 @@ TEST_F(PartitionEquivalenceTest, TransformerTensorParallel) {
 TEST_F(PartitionEquivalenceTest, TransformerOnAllAxes) {
   UseTransformer();
   Plan plan = MakePlan(2, 2, 2, 4);
-  WishTransformer(plan);
+  HintTransformer(plan);
   StageTransformer(plan);
   plan.schedule = "1f1b";
   ExpectSame(plan, 11, 1e-11);
@@ -567,7 +568,7 @@ TEST_F(PartitionEquivalenceTest, GradientReportsOnAllAxes) {
   }
   Plan plan = MakePlan(2, 2, 2, 4);
   StageMlp(plan);
-  WishMlp(plan);
+  HintMlp(plan);
   ExpectSame(plan, 17);
 }
 
@@ -578,7 +579,7 @@ TEST_F(PartitionEquivalenceTest, Evaluation) {
   for (auto& [name, tensor] : values.data) tensor = tensor.Rows(0, 13);
   Plan plan = MakePlan(2, 2, 2, 4);
   StageMlp(plan);
-  WishMlp(plan);
+  HintMlp(plan);
   const auto partitions = PartitionStep(graph_, plan, {false, 13}, CpuNodeEvaluator());
   ASSERT_TRUE(partitions.ok()) << partitions.status();
   const auto actual = InterpretStep(*partitions, values);

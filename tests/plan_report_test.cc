@@ -1,5 +1,5 @@
 // What `plan` and `train` say about work that is not split.
-#include "tools/graph_runner/plan_report.h"
+#include "tools/reports/plan_report.h"
 
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"

@@ -1,5 +1,5 @@
 // Verification finds faults that are planted in a plan's partitions, and names the operator.
-#include "training/plan_verification.h"
+#include "training/verification/plan_verification.h"
 
 #include <functional>
 #include <map>
@@ -12,11 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
 #include "gtest/gtest.h"
-#include "placement/plan_file.h"
+#include "placement/files/plan_file.h"
 #include "platform/file_system.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/random_plan.h"
-#include "training/data_set.h"
+#include "training/data/data_set.h"
 
 namespace weft::testing {
 namespace {

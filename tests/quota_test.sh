@@ -86,7 +86,7 @@ job plan both --calibration profile.yaml --explain 2>&1 | head -2
 ratios=()
 for _ in $(seq $rounds); do
   whole=$(rate whole 40) half=$(rate half 30)
-  together=$(rate both 60 --calibration profile.yaml --ledger '')
+  together=$(rate both 60 --calibration profile.yaml --run-history '')
   ratios+=("$(awk -v a="$whole" -v b="$half" -v c="$together" 'BEGIN { printf "%.3f", c / (a + b) }')")
   echo "images per second: $whole alone with a whole processor, $half with half of one, $together together: ${ratios[-1]}"
   awk -v a="$whole" -v b="$half" 'BEGIN { exit !(b > 0.3 * a && b < 0.7 * a) }' || fail "the quotas are not those of a half and a whole processor"

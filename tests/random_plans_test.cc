@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/sharding.h"
 #include "gtest/gtest.h"
-#include "placement/plan_file.h"
+#include "placement/files/plan_file.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/random_plan.h"
 #include "tests/testing/training_run.h"

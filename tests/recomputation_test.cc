@@ -6,21 +6,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "executor/step_program.h"
-#include "executor/variable_store.h"
+#include "executor/program/compile_step.h"
+#include "executor/program/step_program.h"
+#include "executor/variables/variable_store.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
-#include "placement/partitioner.h"
-#include "placement/plan_file.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/files/plan_file.h"
+#include "placement/partition/partition_summary.h"
+#include "placement/partition/partitioner.h"
 #include "placement/simulation/plan_prediction.h"
 #include "platform/clock.h"
 #include "tensor/cpu_device.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {

@@ -21,8 +21,8 @@
 #include "onnx_import/graph_wire.h"
 #include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
-#include "tools/graph_runner/exit_code.h"
-#include "training/data_file.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -35,8 +35,9 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-// What the check before the start takes for a worker's process at least (training/job_search.cc).
-constexpr int64_t kLeastProcessBytes = 16 * kMebibyte;
+// What the check before the start takes for a worker's process at least
+// (training/job/job_search.cc).
+constexpr int64_t kMinProcessBytes = 16 * kMebibyte;
 constexpr int64_t kWidth = 512;
 constexpr int64_t kClasses = 16;
 constexpr int64_t kBatch = 2560;
@@ -180,7 +181,7 @@ class RefusedJob : public ::testing::Test {
 TEST_F(RefusedJob, NamesThreeKindsOfPlansThatRun) {
   Build(/*layers=*/80);
   const std::string parallel = "dp=2,micro=2";
-  const int64_t limit = PlannedBytes(parallel) + kLeastProcessBytes - 1;
+  const int64_t limit = PlannedBytes(parallel) + kMinProcessBytes - 1;
   const std::vector<Named> alternatives = ExpectRefused(parallel, limit);
   EXPECT_THAT(Kinds(alternatives), ElementsAre("recomputation", "ZeRO", "more micro-batches"));
   for (const Named& named : alternatives) ExpectRuns(named, limit);

@@ -11,15 +11,15 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
+#include "placement/completion/plan_completion.h"
 #include "placement/cost/cost_model.h"
-#include "placement/graph_for_samples.h"
-#include "placement/partitioner.h"
-#include "placement/plan_file.h"
-#include "placement/planner.h"
+#include "placement/files/plan_file.h"
+#include "placement/graph_views/graph_for_samples.h"
+#include "placement/partition/partitioner.h"
 #include "placement/search/unit_layout.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {

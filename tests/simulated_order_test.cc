@@ -16,21 +16,23 @@
 #include "absl/strings/str_split.h"
 #include "distributed/in_process_transport.h"
 #include "distributed/transport_communicator.h"
-#include "executor/input_source.h"
-#include "executor/step_program.h"
+#include "executor/interfaces/input_source.h"
+#include "executor/lowering/executor_environment.h"
+#include "executor/program/compile_step.h"
+#include "executor/program/step_program.h"
 #include "gtest/gtest.h"
 #include "placement/cost/cost_model.h"
-#include "placement/plan_file.h"
+#include "placement/files/plan_file.h"
+#include "placement/partition/traffic_prediction.h"
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
-#include "placement/traffic_prediction.h"
 #include "platform/file_system.h"
 #include "tensor/testing/fake_device.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/random_plan.h"
-#include "training/data_set.h"
-#include "training/job.h"
-#include "training/training_graph.h"
+#include "training/data/data_set.h"
+#include "training/graph/training_graph.h"
+#include "training/job/job.h"
 
 namespace weft::testing {
 namespace {
@@ -89,8 +91,8 @@ class RecordingCommunicator final : public Communicator {
         .push_back(absl::StrCat("collective ", name, MicroBatchText(key.micro_batch)));
     return wrapped_.RunCollective(collective, key, buffers);
   }
-  int64_t early_collective_bytes(RankId peer) const override {
-    return wrapped_.early_collective_bytes(peer);
+  int64_t unexpected_collective_bytes(RankId peer) const override {
+    return wrapped_.unexpected_collective_bytes(peer);
   }
   void Abort(const absl::Status& reason) override { wrapped_.Abort(reason); }
 

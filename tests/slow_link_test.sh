@@ -79,9 +79,9 @@ note=$(grep -o '1 of 2 workers would be [0-9.]* times as fast (predicted)' all.l
 echo "${note:-no note}"
 [ -n "$note" ] || fail "--parallel all does not say that one would be faster: $(cat all.log)"
 
-job one train --calibration profile.yaml --ledger '' --steps 200 --metrics one.csv -o one.onnx
-job both train --calibration profile.yaml --ledger '' --parallel all --steps 25 --metrics both.csv -o both.onnx
-job data train --calibration profile.yaml --ledger '' --parallel dp=2 --steps 6 --metrics data.csv -o data.onnx
+job one train --calibration profile.yaml --run-history '' --steps 200 --metrics one.csv -o one.onnx
+job both train --calibration profile.yaml --run-history '' --parallel all --steps 25 --metrics both.csv -o both.onnx
+job data train --calibration profile.yaml --run-history '' --parallel dp=2 --steps 6 --metrics data.csv -o data.onnx
 one=$(seconds one) both=$(seconds both) data=$(seconds data)
 echo "seconds of a step: $one on one machine, $both on both as the search would use them, $data with dp=2"
 grep -h '^step ' one.log both.log data.log

@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
-#include "placement/graph_for_samples.h"
+#include "placement/graph_views/graph_for_samples.h"
 #include "placement/search/tensor_program.h"
 #include "placement/search/tensor_split.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {
@@ -56,7 +56,7 @@ TEST_P(TensorProgramPlans, CostNoMoreThanTheBeamsAndTrainTheSame) {
   run.optimizer.learning_rate = 0.01;
   const auto single = RunGraph(model_.graph, run);
   ASSERT_TRUE(single.ok()) << single.status();
-  int wishes_for_made = 0;
+  int hints_for_made = 0;
   for (const int shards : {2, 3}) {
     const CostModel cost = SlowDevices(shards);
     TensorSplitOptions options;
@@ -67,7 +67,7 @@ TEST_P(TensorProgramPlans, CostNoMoreThanTheBeamsAndTrainTheSame) {
     const auto split = SolveTensorSplit(sized_, cost, options);
     ASSERT_TRUE(split.ok()) << split.status();
     EXPECT_LE(split->seconds, beam->seconds * (1 + 1e-9));
-    EXPECT_EQ(split->least_seconds, split->seconds) << "it is not proven to be the best";
+    EXPECT_EQ(split->min_seconds, split->seconds) << "it is not proven to be the best";
     const auto costs = TensorCosts::Create(sized_, cost, options).value();
     EXPECT_NEAR(costs->SecondsOf(split->shardings).value(), split->seconds, 1e-9 * split->seconds);
     run.workers = shards;
@@ -77,14 +77,14 @@ TEST_P(TensorProgramPlans, CostNoMoreThanTheBeamsAndTrainTheSame) {
     std::string story = absl::StrCat(shards, " shards:");
     for (const auto& [name, sharding] : split->shardings) {
       absl::StrAppend(&story, " ", name, " ", sharding.ToString());
-      wishes_for_made += graph_.FindVariable(name) == nullptr;
+      hints_for_made += graph_.FindVariable(name) == nullptr;
     }
     EXPECT_FALSE(split->shardings.empty());
     const auto spread = RunGraph(model_.graph, run);
     ASSERT_TRUE(spread.ok()) << spread.status() << story;
     EXPECT_LE(LargestRelativeGap(spread->losses, single->losses), 1e-5) << story;
   }
-  EXPECT_GT(wishes_for_made, 0) << "the beam could have said it too";
+  EXPECT_GT(hints_for_made, 0) << "the beam could have said it too";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TensorProgramPlans, ::testing::ValuesIn(EquivalenceModelNames()),

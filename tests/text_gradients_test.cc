@@ -21,7 +21,7 @@
 #include "platform/file_system.h"
 #include "tests/testing/character_data.h"
 #include "tests/testing/training_run.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {

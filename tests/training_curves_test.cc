@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
 #include "tests/testing/training_run.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {

@@ -13,7 +13,7 @@ namespace weft {
 
 rpc::JoinRequest Encode(const JobMembership& membership) {
   rpc::JoinRequest request;
-  request.set_epoch(membership.epoch);
+  request.set_job_id(membership.job_id);
   request.set_rank(membership.rank.value);
   for (const std::string& address : membership.addresses) request.add_addresses(address);
   request.set_version(membership.version);
@@ -30,7 +30,7 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
 
 JobMembership Decode(const rpc::JoinRequest& request) {
   JobMembership membership;
-  membership.epoch = request.epoch();
+  membership.job_id = request.job_id();
   membership.rank = RankId(request.rank());
   membership.addresses.assign(request.addresses().begin(), request.addresses().end());
   membership.version = request.version();
@@ -64,36 +64,36 @@ WorkerInfo Decode(const rpc::JoinReply& reply) {
           {reply.memory_limit_bytes(), reply.memory_limit_source()}};
 }
 
-rpc::MemoryCertificate Encode(const MemoryCertificate& certificate) {
-  rpc::MemoryCertificate message;
-  message.set_variable_bytes(certificate.variable_bytes);
-  message.set_arena_bytes(certificate.arena_bytes);
-  message.set_constant_bytes(certificate.constant_bytes);
-  message.set_packed_bytes(certificate.packed_bytes);
-  message.set_staging_bytes(certificate.staging_bytes);
-  message.set_input_bytes(certificate.input_bytes);
-  message.set_transport_bytes(certificate.transport_bytes);
-  message.set_process_bytes(certificate.process_bytes);
-  message.set_loading_bytes(certificate.loading_bytes);
-  message.set_workspace_bytes(certificate.workspace_bytes);
-  message.set_checkpoint_bytes(certificate.checkpoint_bytes);
+rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {
+  rpc::MemoryRequirement message;
+  message.set_variable_bytes(requirement.variable_bytes);
+  message.set_arena_bytes(requirement.arena_bytes);
+  message.set_constant_bytes(requirement.constant_bytes);
+  message.set_packed_bytes(requirement.packed_bytes);
+  message.set_staging_bytes(requirement.staging_bytes);
+  message.set_input_bytes(requirement.input_bytes);
+  message.set_transport_bytes(requirement.transport_bytes);
+  message.set_process_bytes(requirement.process_bytes);
+  message.set_loading_bytes(requirement.loading_bytes);
+  message.set_workspace_bytes(requirement.workspace_bytes);
+  message.set_checkpoint_bytes(requirement.checkpoint_bytes);
   return message;
 }
 
-MemoryCertificate Decode(const rpc::MemoryCertificate& message) {
-  MemoryCertificate certificate;
-  certificate.variable_bytes = message.variable_bytes();
-  certificate.arena_bytes = message.arena_bytes();
-  certificate.constant_bytes = message.constant_bytes();
-  certificate.packed_bytes = message.packed_bytes();
-  certificate.staging_bytes = message.staging_bytes();
-  certificate.input_bytes = message.input_bytes();
-  certificate.transport_bytes = message.transport_bytes();
-  certificate.process_bytes = message.process_bytes();
-  certificate.loading_bytes = message.loading_bytes();
-  certificate.workspace_bytes = message.workspace_bytes();
-  certificate.checkpoint_bytes = message.checkpoint_bytes();
-  return certificate;
+MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
+  MemoryRequirement requirement;
+  requirement.variable_bytes = message.variable_bytes();
+  requirement.arena_bytes = message.arena_bytes();
+  requirement.constant_bytes = message.constant_bytes();
+  requirement.packed_bytes = message.packed_bytes();
+  requirement.staging_bytes = message.staging_bytes();
+  requirement.input_bytes = message.input_bytes();
+  requirement.transport_bytes = message.transport_bytes();
+  requirement.process_bytes = message.process_bytes();
+  requirement.loading_bytes = message.loading_bytes();
+  requirement.workspace_bytes = message.workspace_bytes();
+  requirement.checkpoint_bytes = message.checkpoint_bytes();
+  return requirement;
 }
 
 rpc::ProcessMemory Encode(const ProcessMemory& memory) {

@@ -22,8 +22,8 @@ JobMembership Decode(const rpc::JoinRequest& request);
 rpc::JoinReply Encode(const WorkerInfo& info);
 WorkerInfo Decode(const rpc::JoinReply& reply);
 
-rpc::MemoryCertificate Encode(const MemoryCertificate& certificate);
-MemoryCertificate Decode(const rpc::MemoryCertificate& message);
+rpc::MemoryRequirement Encode(const MemoryRequirement& requirement);
+MemoryRequirement Decode(const rpc::MemoryRequirement& message);
 
 rpc::ProcessMemory Encode(const ProcessMemory& memory);
 ProcessMemory Decode(const rpc::ProcessMemory& message);

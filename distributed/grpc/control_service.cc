@@ -19,7 +19,7 @@ namespace {
 
 // Reports are sent together when they come faster than this.
 constexpr absl::Duration kReportInterval = absl::Milliseconds(50);
-constexpr size_t kMostReportsAtOnce = 256;
+constexpr size_t kMaxReportsAtOnce = 256;
 constexpr size_t kLongestProgramBytes = size_t{1} << 31;
 // How long after it has begun to listen a process may take to serve.
 constexpr absl::Duration kStartPatience = absl::Seconds(10);
@@ -32,7 +32,7 @@ class ReportSender {
     Encode(report, *pending_.add_reports());
     const absl::Time now = absl::Now();
     if (now - sent_ < kReportInterval &&
-        static_cast<size_t>(pending_.reports_size()) < kMostReportsAtOnce) {
+        static_cast<size_t>(pending_.reports_size()) < kMaxReportsAtOnce) {
       return;
     }
     sent_ = now;
@@ -202,7 +202,7 @@ grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinR
 
 grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
                                         grpc::ServerReader<rpc::ProgramChunk>* reader,
-                                        rpc::MemoryCertificate* reply) {
+                                        rpc::MemoryRequirement* reply) {
   Call call(*this);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   rpc::ProgramChunk chunk;
@@ -223,10 +223,10 @@ grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
   // The bytes are not needed while the program is compiled, nor measured with it.
   std::string().swap(bytes);
   chunk.Clear();
-  const absl::StatusOr<MemoryCertificate> certificate =
+  const absl::StatusOr<MemoryRequirement> requirement =
       call.worker().AddProgram(program, *std::move(partition), data);
-  if (!certificate.ok()) return AnswerWith(*context, certificate.status());
-  *reply = Encode(*certificate);
+  if (!requirement.ok()) return AnswerWith(*context, requirement.status());
+  *reply = Encode(*requirement);
   return grpc::Status::OK;
 }
 

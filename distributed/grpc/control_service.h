@@ -46,7 +46,7 @@ class ControlService final : public rpc::Control::Service {
                     rpc::JoinReply* reply) override;
   grpc::Status AddProgram(grpc::ServerContext* context,
                           grpc::ServerReader<rpc::ProgramChunk>* reader,
-                          rpc::MemoryCertificate* reply) override;
+                          rpc::MemoryRequirement* reply) override;
   grpc::Status WriteVariable(grpc::ServerContext* context,
                              grpc::ServerReader<rpc::VariableChunk>* reader,
                              rpc::Empty* reply) override;

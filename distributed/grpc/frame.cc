@@ -22,7 +22,7 @@ struct Layout {
   uint8_t kind;
   uint8_t dtype;
   uint8_t reserved;
-  uint64_t epoch;
+  uint64_t job_id;
   uint64_t incarnation;
   uint64_t sequence;
   int64_t step;
@@ -50,7 +50,7 @@ FrameHeaderBytes EncodeFrameHeader(const Frame& frame) {
                    static_cast<uint8_t>(frame.kind),
                    static_cast<uint8_t>(header.dtype),
                    0,
-                   header.epoch,
+                   header.job_id,
                    header.incarnation,
                    header.sequence,
                    header.step,
@@ -86,7 +86,7 @@ absl::StatusOr<Frame> DecodeFrameHeader(const FrameHeaderBytes& bytes) {
   }
   Frame frame;
   frame.kind = static_cast<Frame::Kind>(layout.kind);
-  frame.header.epoch = layout.epoch;
+  frame.header.job_id = layout.job_id;
   frame.header.incarnation = layout.incarnation;
   frame.header.stream = layout.stream;
   frame.header.sequence = layout.sequence;

@@ -40,7 +40,7 @@ class GrpcClient final : public WorkerClient {
                         process_id_ > 0 ? absl::StrCat(", pid ", process_id_) : std::string(), ")");
   }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
-  absl::StatusOr<MemoryCertificate> AddProgram(const std::string& program,
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
                                                const Partition& partition,
                                                const std::string& data) override;
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override;
@@ -155,13 +155,13 @@ absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
   return Decode(reply);
 }
 
-absl::StatusOr<MemoryCertificate> GrpcClient::AddProgram(const std::string& program,
+absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& program,
                                                          const Partition& partition,
                                                          const std::string& data) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodePartition(partition));
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
-  rpc::MemoryCertificate reply;
+  rpc::MemoryRequirement reply;
   const auto writer = stub_->AddProgram(&context, &reply);
   for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
     rpc::ProgramChunk chunk;

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
   for (const std::string& address : membership.addresses) {
     WEFT_RETURN_IF_ERROR(CheckAddress(address, options_.insecure_network));
   }
-  const GrpcTransport::Job job{membership.epoch, membership.rank, membership.addresses};
+  const GrpcTransport::Job job{membership.job_id, membership.rank, membership.addresses};
   return std::make_unique<GrpcTransport>(*thread_, *incoming_, job);
 }
 

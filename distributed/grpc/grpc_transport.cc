@@ -16,14 +16,14 @@ constexpr int kAbortGraceMilliseconds = 300;
 GrpcTransport::GrpcTransport(CompletionThread& thread, IncomingStreams& incoming, const Job& job)
     : thread_(thread),
       incoming_(incoming),
-      epoch_(job.epoch),
+      job_id_(job.job_id),
       rank_(job.rank),
       addresses_(job.addresses) {
   for (size_t i = 0; i < addresses_.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     peers_.push_back(nullptr);
     if (peer == rank_) continue;
-    peers_.back() = std::make_unique<Peer>(thread_, Route{epoch_, rank_, peer, addresses_[i]},
+    peers_.back() = std::make_unique<Peer>(thread_, Route{job_id_, rank_, peer, addresses_[i]},
                                            [this, peer](StreamEnd end, const absl::Status& status) {
                                              StreamEnded(peer, end, status);
                                            });

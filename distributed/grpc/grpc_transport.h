@@ -28,7 +28,7 @@ namespace weft {
 class GrpcTransport final : public Transport, private IncomingJob {
  public:
   struct Job {
-    uint64_t epoch = 0;
+    uint64_t job_id = 0;
     RankId rank;
     std::vector<std::string> addresses;  // by rank
   };
@@ -42,7 +42,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
   void Receive(RankId peer, const MessageHeader& header, void* data,
                TransferObserver& observer) override;
   void Abort(const absl::Status& reason) override;
-  int64_t early_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
+  int64_t unexpected_bytes_limit() const override { return static_cast<int64_t>(kInbox.bytes); }
   int64_t bytes_sent() const override { return bytes_sent_.load(); }
   int64_t header_bytes_sent() const override;
 
@@ -55,7 +55,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
     Outbox outbox;
   };
 
-  uint64_t epoch() const override { return epoch_; }
+  uint64_t job_id() const override { return job_id_; }
   Inbox* InboxOf(RankId peer) override;
   void PeerAborted(RankId peer, const std::string& reason) override;
   void PeerLost(RankId peer, const absl::Status& status) override;
@@ -68,7 +68,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
 
   CompletionThread& thread_;
   IncomingStreams& incoming_;
-  const uint64_t epoch_;
+  const uint64_t job_id_;
   const RankId rank_;
   const std::vector<std::string> addresses_;
   std::atomic<int64_t> bytes_sent_{0};

@@ -36,16 +36,16 @@ class GrpcTransportTest : public ::testing::Test {
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }
-  std::unique_ptr<Transport> Open(int server, int rank, uint64_t epoch) {
+  std::unique_ptr<Transport> Open(int server, int rank, uint64_t job_id) {
     JobMembership membership;
-    membership.epoch = epoch;
+    membership.job_id = job_id;
     membership.rank = RankId(rank);
     membership.addresses = addresses_;
     return servers_[server]->OpenTransport(membership).value();
   }
-  static MessageHeader Header(uint64_t epoch) {
+  static MessageHeader Header(uint64_t job_id) {
     MessageHeader header;
-    header.epoch = epoch;
+    header.job_id = job_id;
     header.incarnation = 1;
     header.stream = 4;
     header.dtype = DType::kFloat32;
@@ -92,7 +92,7 @@ TEST_F(GrpcTransportTest, AMessageOfAnotherJobIsRefusedWithBothEpochs) {
   receiver->Receive(RankId(0), Header(2222), got, received);
   const absl::Status status = received.Await();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("epoch is 1111, expected 2222"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("job_id is 1111, expected 2222"));
   EXPECT_EQ(got[0], 0);
 }
 

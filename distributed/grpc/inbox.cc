@@ -128,8 +128,8 @@ bool Inbox::Begin(const Frame& frame) {
     arrival.status = CheckHeader(peer_, arrival.operation.header, frame.header);
     if (arrival.status.ok()) arrival.target = static_cast<std::byte*>(arrival.operation.target);
   } else {
-    const bool room = early_messages_ < kInbox.messages && early_bytes_ <= kInbox.bytes &&
-                      frame.header.bytes <= kInbox.bytes - early_bytes_;
+    const bool room = unexpected_messages_ < kInbox.messages && unexpected_bytes_ <= kInbox.bytes &&
+                      frame.header.bytes <= kInbox.bytes - unexpected_bytes_;
     if (!room) {
       held_ = true;
       return false;
@@ -156,12 +156,12 @@ std::unique_ptr<Inbox::Early> Inbox::TakeSpare(uint64_t bytes) {
 }
 
 std::unique_ptr<Inbox::Early> Inbox::NewEarly(const MessageHeader& header) {
-  early_bytes_ += header.bytes;
-  ++early_messages_;
-  most_early_bytes_ = std::max(most_early_bytes_, early_bytes_);
+  unexpected_bytes_ += header.bytes;
+  ++unexpected_messages_;
+  max_unexpected_bytes_ = std::max(max_unexpected_bytes_, unexpected_bytes_);
   std::unique_ptr<Early> early = TakeSpare(header.bytes);
   if (early == nullptr) {
-    while (!spare_.empty() && capacity_ + header.bytes > most_early_bytes_ + kSpareBytes) {
+    while (!spare_.empty() && capacity_ + header.bytes > max_unexpected_bytes_ + kSpareBytes) {
       capacity_ -= spare_.back()->capacity;
       spare_.pop_back();
     }
@@ -180,8 +180,8 @@ void Inbox::Deliver(std::unique_ptr<Early> early, const Operation& operation) {
   if (status.ok() && early->header.bytes > 0) {
     std::memcpy(operation.target, early->bytes.get(), early->header.bytes);
   }
-  early_bytes_ -= early->header.bytes;
-  --early_messages_;
+  unexpected_bytes_ -= early->header.bytes;
+  --unexpected_messages_;
   early->status = absl::OkStatus();
   spare_.push_back(std::move(early));
   operation.observer->Done(status);

@@ -104,10 +104,10 @@ class Inbox {
   std::map<uint32_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   Arrival arrival_ ABSL_GUARDED_BY(mutex_);
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // the arrival's target is in use without the lock
-  uint64_t early_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t most_early_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // so far
-  uint64_t capacity_ ABSL_GUARDED_BY(mutex_) = 0;          // of all buffers, waiting and spare
-  size_t early_messages_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t unexpected_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t max_unexpected_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // so far
+  uint64_t capacity_ ABSL_GUARDED_BY(mutex_) = 0;              // of all buffers, waiting and spare
+  size_t unexpected_messages_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Early>> spare_ ABSL_GUARDED_BY(mutex_);
   InboxSource* source_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool had_source_ ABSL_GUARDED_BY(mutex_) = false;

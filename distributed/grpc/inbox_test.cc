@@ -30,7 +30,7 @@ class InboxTest : public ::testing::Test, public InboxSource {
 
   static MessageHeader Header(uint64_t sequence, uint64_t bytes = 64) {
     MessageHeader header;
-    header.epoch = 5;
+    header.job_id = 5;
     header.incarnation = 8;
     header.stream = 1;
     header.sequence = sequence;
@@ -80,7 +80,7 @@ TEST_F(InboxTest, AFlippedBitIsDataLoss) {
             "64 differs");
 }
 
-TEST_F(InboxTest, AFlippedBitIsFoundInEarlyMessagesToo) {
+TEST_F(InboxTest, AFlippedBitIsFoundInUnexpectedMessagesToo) {
   std::string damaged = payload_;
   damaged[63] ^= 1;
   Take(PartOf(0), damaged);
@@ -132,7 +132,7 @@ TEST_F(InboxTest, AMessageLargerThanTheCreditWaitsForItsSlot) {
   EXPECT_EQ(resumes_, 1);
 }
 
-TEST_F(InboxTest, EarlyMessagesAreBoundedByTheirNumber) {
+TEST_F(InboxTest, UnexpectedMessagesAreBoundedByTheirNumber) {
   for (size_t i = 0; i < kInbox.messages; ++i) {
     ASSERT_EQ(Take(PartOf(i), payload_), Inbox::Next::kRead);
   }
@@ -160,14 +160,14 @@ TEST_F(InboxTest, ARankHasOneStream) {
 
 TEST(FrameTest, HeadersComeBackAndDamageIsSeen) {
   Frame frame;
-  frame.header.epoch = 7;
+  frame.header.job_id = 7;
   frame.header.step = -4;
   frame.header.dtype = DType::kBfloat16;
   frame.offset = 99;
   FrameHeaderBytes bytes = EncodeFrameHeader(frame);
   const auto decoded = DecodeFrameHeader(bytes);
   ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded->header.epoch, 7u);
+  EXPECT_EQ(decoded->header.job_id, 7u);
   EXPECT_EQ(decoded->header.step, -4);
   EXPECT_EQ(decoded->header.dtype, DType::kBfloat16);
   EXPECT_EQ(decoded->offset, 99u);

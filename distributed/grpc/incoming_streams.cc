@@ -146,16 +146,16 @@ absl::Status IncomingStreams::Call::Accept() {
   if (context_.method() != kDataMethod) {
     return absl::UnimplementedError(absl::StrCat("no method ", context_.method()));
   }
-  uint64_t epoch = 0;
+  uint64_t job_id = 0;
   int rank = 0;
-  if (!ReadMetadata(context_, kEpochKey, epoch) || !ReadMetadata(context_, kRankKey, rank)) {
-    return absl::InvalidArgumentError("data stream without epoch and rank");
+  if (!ReadMetadata(context_, kJobIdKey, job_id) || !ReadMetadata(context_, kRankKey, rank)) {
+    return absl::InvalidArgumentError("data stream without job_id and rank");
   }
   IncomingJob* const job = owner_.job_;
-  if (job == nullptr || job->epoch() != epoch) {
+  if (job == nullptr || job->job_id() != job_id) {
     return absl::FailedPreconditionError(
-        absl::StrCat("stale peer: the stream is of job ", epoch, ", this worker is in ",
-                     job == nullptr ? std::string("none") : absl::StrCat("job ", job->epoch())));
+        absl::StrCat("stale peer: the stream is of job ", job_id, ", this worker is in ",
+                     job == nullptr ? std::string("none") : absl::StrCat("job ", job->job_id())));
   }
   Inbox* const inbox = job->InboxOf(RankId(rank));
   if (inbox == nullptr) {

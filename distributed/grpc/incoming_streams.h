@@ -22,7 +22,7 @@ namespace weft {
 // The job that incoming streams belong to. Called by the completion thread.
 class IncomingJob {
  public:
-  virtual uint64_t epoch() const = 0;
+  virtual uint64_t job_id() const = 0;
   virtual RankId rank() const = 0;
   // Null for a rank that is not a peer in this job.
   virtual Inbox* InboxOf(RankId peer) = 0;

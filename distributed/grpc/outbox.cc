@@ -46,7 +46,7 @@ void Outbox::OpenLocked() {
   state_ = State::kStarting;
   channel_ = NewChannel(route_.address);
   stub_ = std::make_unique<grpc::GenericStub>(channel_);
-  context_.AddMetadata(kEpochKey, absl::StrCat(route_.epoch));
+  context_.AddMetadata(kJobIdKey, absl::StrCat(route_.job_id));
   context_.AddMetadata(kRankKey, absl::StrCat(route_.from.value));
   call_ = stub_->PrepareCall(&context_, kDataMethod, &thread_.queue());
   call_->StartCall(started_.Tag());
@@ -129,7 +129,7 @@ void Outbox::WriteLastFrame() {
   last_frame_written_ = true;
   Frame frame;
   frame.kind = *last_frame_;
-  frame.header.epoch = route_.epoch;
+  frame.header.job_id = route_.job_id;
   frame.part_bytes = last_text_.size();
   frame.header.checksum = Checksum(std::as_bytes(std::span(last_text_)));
   grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice(last_text_)};

@@ -25,12 +25,12 @@ namespace weft {
 // Full name of the method that data streams call.
 inline constexpr char kDataMethod[] = "/weft.Data/Stream";
 // Keys of the metadata that a data stream opens with.
-inline constexpr char kEpochKey[] = "weft-epoch";
+inline constexpr char kJobIdKey[] = "weft-job_id";
 inline constexpr char kRankKey[] = "weft-rank";
 
 // Who sends to whom in which job.
 struct Route {
-  uint64_t epoch = 0;
+  uint64_t job_id = 0;
   RankId from;
   RankId to;
   std::string address;  // of `to`

@@ -236,11 +236,11 @@ absl::StatusOr<Partition> DecodePartition(const std::string& bytes) {
   Partition partition;
   partition.rank = RankId(proto.rank());
   partition.mesh = {proto.mesh_data(), proto.mesh_tensor(), proto.mesh_pipeline()};
-  constexpr int kMostRanks = 1 << 20;
+  constexpr int kMaxRanks = 1 << 20;
   const Mesh& mesh = partition.mesh;
-  if (mesh.data < 1 || mesh.tensor < 1 || mesh.pipeline < 1 || mesh.data > kMostRanks ||
-      mesh.tensor > kMostRanks / mesh.data ||
-      mesh.pipeline > kMostRanks / (mesh.data * mesh.tensor) || proto.rank() < 0 ||
+  if (mesh.data < 1 || mesh.tensor < 1 || mesh.pipeline < 1 || mesh.data > kMaxRanks ||
+      mesh.tensor > kMaxRanks / mesh.data ||
+      mesh.pipeline > kMaxRanks / (mesh.data * mesh.tensor) || proto.rank() < 0 ||
       proto.rank() >= mesh.size()) {
     return Bad(absl::StrCat("rank ", proto.rank(), " of a mesh of ", mesh.data, " x ", mesh.tensor,
                             " x ", mesh.pipeline));

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
 
 namespace weft {
 namespace {

@@ -17,7 +17,7 @@ inline constexpr size_t kLongestErrorText = 2000;
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Marks the error of a call as one that the program at this end returned; its WaitNote goes with
+// Marks the error of a call as one that the program at this end returned; its WaitInfo goes with
 // it.
 grpc::Status AnswerWith(grpc::ServerContext& context, const absl::Status& status);
 // True when the finished call's status was given by AnswerWith.

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "distributed/coordinator.h"
-#include "distributed/local_cluster.h"
+#include "distributed/process/local_cluster.h"
 #include "distributed/testing/sum_job.h"
 #include "platform/status_macros.h"
 
@@ -19,7 +19,7 @@ absl::Status Run(std::vector<std::string> addresses) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerCluster> cluster, ConnectToCluster(options));
   Coordinator coordinator(cluster->clients());
   JobMembership membership;
-  membership.epoch = 4711;
+  membership.job_id = 4711;
   membership.addresses = std::move(addresses);
   membership.version = "test";
   WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());

@@ -243,7 +243,7 @@ void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
       changed.bytes /= 2;
       return inner_.Send(peer, changed, data, observer);
     case Kind::kStaleEpoch:
-      --changed.epoch;
+      --changed.job_id;
       return inner_.Send(peer, changed, data, observer);
     case Kind::kWithholdCredit: {
       auto withheld = std::make_unique<Withheld>(observer);
@@ -270,7 +270,7 @@ void FaultInjectingTransport::SendCopy(RankId peer, const MessageHeader& header,
 
 void FaultInjectingTransport::Watch(RankId peer, const MessageHeader& header, Sentinel& sentinel) {
   MessageHeader nothing;
-  nothing.epoch = header.epoch;
+  nothing.job_id = header.job_id;
   nothing.dtype = header.dtype;
   {
     MutexLock lock(mutex_);

@@ -11,7 +11,7 @@
 #include "distributed/testing/awaited_transfer.h"
 #include "distributed/testing/transport_cluster.h"
 #include "distributed/transport_communicator.h"
-#include "executor/wait_note.h"
+#include "executor/interfaces/wait_info.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,7 +51,7 @@ class FaultInjectingTransportTest : public ::testing::TestWithParam<std::string>
                                                                 absl::Duration stall_timeout) {
     return std::make_unique<TransportCommunicator>(
         transport, RealClock(),
-        JobIdentity{kTestEpoch, 100 + static_cast<uint64_t>(transport.rank().value)},
+        JobIdentity{kTestJobId, 100 + static_cast<uint64_t>(transport.rank().value)},
         stall_timeout);
   }
   absl::Status Send(int micro_batch) {
@@ -129,7 +129,7 @@ TEST_P(FaultInjectingTransportTest, AStaleEpochIsRefusedWithBothValues) {
   const absl::Status status = Receive(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(Text(status),
-              HasSubstr(absl::StrCat("epoch is ", kTestEpoch - 1, ", expected ", kTestEpoch)));
+              HasSubstr(absl::StrCat("job_id is ", kTestJobId - 1, ", expected ", kTestJobId)));
 }
 
 TEST_P(FaultInjectingTransportTest, ADelayedMessageArrivesAfterOthers) {
@@ -137,7 +137,7 @@ TEST_P(FaultInjectingTransportTest, ADelayedMessageArrivesAfterOthers) {
   std::vector<float> other(kElements, 7), target(kElements);
   AwaitedTransfer sent, received;
   MessageHeader header;
-  header.epoch = kTestEpoch;
+  header.job_id = kTestJobId;
   header.incarnation = 100;
   header.stream = 9;
   header.dtype = DType::kFloat32;
@@ -172,7 +172,7 @@ TEST_P(FaultInjectingTransportTest, APeersAbortReachesWhatIsHeldBack) {
   ASSERT_TRUE(Receive(0).ok());
   AwaitedTransfer delayed;
   MessageHeader header;
-  header.epoch = kTestEpoch;
+  header.job_id = kTestJobId;
   header.incarnation = 100;
   header.stream = 9;
   faulty_->Send(RankId(1), header, nullptr, delayed);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "executor/input_source.h"
+#include "executor/interfaces/input_source.h"
 #include "graph/partition.h"
 
 namespace weft::testing {

@@ -30,7 +30,7 @@ class GrpcTransportCluster final : public TransportCluster {
     if (mkdtemp(folder.data()) == nullptr) return;
     folder_ = folder;
     JobMembership membership;
-    membership.epoch = kTestEpoch;
+    membership.job_id = kTestJobId;
     for (int i = 0; i < ranks; ++i) {
       membership.addresses.push_back(absl::StrCat("unix:", folder_, "/", i));
       servers_.push_back(GrpcServer::Start({membership.addresses.back()}).value());

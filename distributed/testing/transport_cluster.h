@@ -9,7 +9,7 @@
 
 namespace weft::testing {
 
-inline constexpr uint64_t kTestEpoch = 0x1234567890abcdef;
+inline constexpr uint64_t kTestJobId = 0x1234567890abcdef;
 
 // Owns the transports of ranks 0 to n - 1 and what is between them.
 class TransportCluster {

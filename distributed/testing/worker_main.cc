@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "distributed/process/worker_process.h"
 #include "distributed/testing/sum_job.h"
-#include "distributed/worker_process.h"
 #include "platform/process.h"
 #include "tensor/cpu_device.h"
 

@@ -1,4 +1,4 @@
-// Text in, text out: what each pass does to a small graph.
+// A graph built by calls in, its text out: what each pass does to a small graph.
 #include <memory>
 #include <string>
 

@@ -53,7 +53,7 @@ std::optional<AllReduceAlgorithm> ParseAllReduceAlgorithm(std::string_view name)
   return static_cast<AllReduceAlgorithm>(it - kNames.begin());
 }
 
-AllReduceAlgorithm QuickestAllReduce(const AllReduceTask& task) {
+AllReduceAlgorithm FastestAllReduce(const AllReduceTask& task) {
   if (task.members <= 2) return AllReduceAlgorithm::kRecursiveDoubling;
   const double bytes = static_cast<double>(task.elements) * static_cast<double>(task.element_bytes);
   AllReduceAlgorithm best = AllReduceAlgorithm::kRecursiveDoubling;

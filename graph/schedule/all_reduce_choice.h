@@ -34,7 +34,7 @@ struct AllReduceTask {
 // a round counted like 8 KiB sent: recursive doubling for little data; else, where the members
 // share several hosts with two or more on each, the hierarchical one; else halving-doubling (powers
 // of two) or the ring (other numbers), which send the fewest bytes.
-AllReduceAlgorithm QuickestAllReduce(const AllReduceTask& task);
+AllReduceAlgorithm FastestAllReduce(const AllReduceTask& task);
 
 CollectiveSchedule AllReduceBy(AllReduceAlgorithm algorithm, const AllReduceTask& task, int member);
 

@@ -7,29 +7,29 @@ namespace {
 
 std::string Choice(int members, int64_t bytes, std::vector<int> hosts = {}) {
   return std::string(
-      AllReduceAlgorithmName(QuickestAllReduce({members, std::move(hosts), bytes / 4, 4})));
+      AllReduceAlgorithmName(FastestAllReduce({members, std::move(hosts), bytes / 4, 4})));
 }
 
-TEST(QuickestAllReduceTest, TwoMembersAlwaysExchange) {
+TEST(FastestAllReduceTest, TwoMembersAlwaysExchange) {
   for (const int64_t bytes : {4, 1 << 20, 1 << 30}) {
     EXPECT_EQ(Choice(2, bytes), "recursive_doubling");
     EXPECT_EQ(Choice(2, bytes, {0, 1}), "recursive_doubling");
   }
 }
 
-TEST(QuickestAllReduceTest, LittleDataTakesTheFewestRounds) {
+TEST(FastestAllReduceTest, LittleDataTakesTheFewestRounds) {
   EXPECT_EQ(Choice(3, 4 << 10), "recursive_doubling");
   EXPECT_EQ(Choice(4, 32 << 10), "recursive_doubling");
   EXPECT_EQ(Choice(8, 16 << 10), "recursive_doubling");
 }
 
-TEST(QuickestAllReduceTest, MuchDataTakesTheFewestBytes) {
+TEST(FastestAllReduceTest, MuchDataTakesTheFewestBytes) {
   EXPECT_EQ(Choice(4, (32 << 10) + 16), "halving_doubling");
   EXPECT_EQ(Choice(8, 4 << 20), "halving_doubling");
   for (const int members : {3, 5, 6, 7, 9}) EXPECT_EQ(Choice(members, 4 << 20), "ring") << members;
 }
 
-TEST(QuickestAllReduceTest, SeveralMembersOnEachOfSeveralHostsGoByHosts) {
+TEST(FastestAllReduceTest, SeveralMembersOnEachOfSeveralHostsGoByHosts) {
   EXPECT_EQ(Choice(4, 4 << 20, {0, 0, 1, 1}), "hierarchical");
   EXPECT_EQ(Choice(6, 4 << 20, {0, 0, 1, 1, 2, 2}), "hierarchical");
   EXPECT_EQ(Choice(5, 4 << 20, {0, 0, 1, 1, 1}), "hierarchical");

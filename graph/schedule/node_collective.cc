@@ -47,13 +47,13 @@ absl::StatusOr<CollectiveSchedule> AllReduceOfNode(const Graph& graph, const Nod
   for (const int64_t host : node.attributes.Ints("hosts")) {
     task.hosts.push_back(static_cast<int>(host));
   }
-  const std::string algorithm = node.attributes.String("algorithm", "quickest");
-  if (algorithm == "tree_ordered") {
+  const std::string algorithm = node.attributes.String("algorithm", "auto");
+  if (algorithm == "ordered_tree") {
     const int total = static_cast<int>(node.attributes.Int("total_blocks", task.members));
     return OrderedTreeAllReduce(MemberBlocks(node, task.members, total), member, total,
                                 task.elements);
   }
-  return AllReduceBy(ParseAllReduceAlgorithm(algorithm).value_or(QuickestAllReduce(task)), task,
+  return AllReduceBy(ParseAllReduceAlgorithm(algorithm).value_or(FastestAllReduce(task)), task,
                      member);
 }
 

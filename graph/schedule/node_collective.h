@@ -34,7 +34,7 @@ struct NodeCollective {
 // For AllReduce, AllGather, ReduceScatter, Broadcast and AllToAll with local, concrete shapes.
 // Internal when `rank` is not in the node's group or the op is none of these.
 //   AllReduce      buffer 0: all tensors one after the other, each padded to 64 bytes; under
-//                  tree_ordered one such block after the other
+//                  ordered_tree one such block after the other
 //   AllGather      buffer 0: the members' shards one after the other
 //   ReduceScatter  the same
 //   AllToAll       buffer 1: the pieces for each member, buffer 0: those from each

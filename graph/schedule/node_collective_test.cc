@@ -50,7 +50,7 @@ TEST(CollectiveOfNodeTest, AnAllReducePadsEachTensorTo64Bytes) {
 TEST(CollectiveOfNodeTest, AnOrderedTreeHasABlockForEachSubtreeOfTheMember) {
   // Members have micro-batches [0,1), [1,3), [3,5): the last two are two subtrees each or one.
   const CollectiveGraph sum(
-      "AllReduce", {{"algorithm", std::string("tree_ordered")}, {"total_blocks", int64_t{5}}},
+      "AllReduce", {{"algorithm", std::string("ordered_tree")}, {"total_blocks", int64_t{5}}},
       {{16}, {16}}, {{16}});
   EXPECT_EQ(sum.Of(4)->schedule.buffer_elements[0], 16);
   EXPECT_EQ(sum.Of(5)->schedule.buffer_elements[0], 2 * 16);
@@ -59,7 +59,7 @@ TEST(CollectiveOfNodeTest, AnOrderedTreeHasABlockForEachSubtreeOfTheMember) {
 TEST(CollectiveOfNodeTest, AnOrderedTreeKnowsUnequalParts) {
   // Members have [0,4), [4,7) and [7,8): the second brings two subtrees.
   const CollectiveGraph sum("AllReduce",
-                            {{"algorithm", std::string("tree_ordered")},
+                            {{"algorithm", std::string("ordered_tree")},
                              {"total_blocks", int64_t{8}},
                              {"member_begins", Ints{0, 4, 7}}},
                             {{16}, {16}}, {{16}});
@@ -72,7 +72,7 @@ TEST(CollectiveOfNodeTest, AnOrderedTreeKnowsUnequalParts) {
 }
 
 TEST(CollectiveOfNodeTest, TheHostsChooseTheAlgorithm) {
-  Attributes attributes = {{"algorithm", std::string("quickest")}};
+  Attributes attributes = {{"algorithm", std::string("auto")}};
   const CollectiveGraph flat("AllReduce", attributes, {{30000}}, {{30000}});
   EXPECT_EQ(flat.Of(4)->schedule.ToString(), RingAllReduce(3, 0, 30000).ToString());
   attributes.Set("algorithm", std::string("hierarchical"));
@@ -81,7 +81,7 @@ TEST(CollectiveOfNodeTest, TheHostsChooseTheAlgorithm) {
   EXPECT_EQ(by_host.Of(4)->schedule.ToString(),
             HierarchicalAllReduce({0, 0, 1}, 0, 30000).ToString());
   const CollectiveGraph two_and_two("AllReduce",
-                                    {{"algorithm", std::string("quickest")},
+                                    {{"algorithm", std::string("auto")},
                                      {"group", Ints{1, 3, 5, 7}},
                                      {"hosts", Ints{8, 9, 8, 9}}},
                                     {{32000}}, {{32000}});

@@ -223,7 +223,7 @@ class Player {
       for (const PlayedAction& played : play_.actions[r]) busy += CostOf(r, played.action);
       play_.busy.push_back(busy);
       play_.bubble_share.push_back(play_.makespan > 0 ? 1 - busy / play_.makespan : 0);
-      play_.most_in_flight.push_back(MostInFlight(lists_[r]));
+      play_.max_in_flight.push_back(MostInFlight(lists_[r]));
     }
   }
 

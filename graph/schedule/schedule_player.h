@@ -55,7 +55,7 @@ struct SchedulePlay {
   // By rank of the pipeline:
   std::vector<double> busy;
   std::vector<double> bubble_share;  // 1 - busy / makespan
-  std::vector<int> most_in_flight;   // MostInFlight
+  std::vector<int> max_in_flight;    // MostInFlight
   std::vector<std::vector<PlayedAction>> actions;
 
   // Of all ranks together.

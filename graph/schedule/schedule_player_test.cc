@@ -97,14 +97,14 @@ TEST(SchedulePlayerTest, MicroBatchesInFlightAreThoseOfTheSchedule) {
       const SchedulePlay one_one = Play("1f1b", ranks, m);
       const SchedulePlay zero_bubble = Play("zero_bubble", ranks, m);
       for (int r = 0; r < ranks; ++r) {
-        EXPECT_EQ(gpipe.most_in_flight[r], m);
-        EXPECT_EQ(one_one.most_in_flight[r], std::min(m, ranks - r));
+        EXPECT_EQ(gpipe.max_in_flight[r], m);
+        EXPECT_EQ(one_one.max_in_flight[r], std::min(m, ranks - r));
         // As much as the first stage of 1F1B, on every stage: W of stage s comes s backwards later.
-        EXPECT_EQ(zero_bubble.most_in_flight[r], std::min(m, ranks));
+        EXPECT_EQ(zero_bubble.max_in_flight[r], std::min(m, ranks));
       }
     }
   }
-  EXPECT_THAT(Play("interleaved", 4, 8, 2).most_in_flight, ElementsAre(11, 9, 7, 5));
+  EXPECT_THAT(Play("interleaved", 4, 8, 2).max_in_flight, ElementsAre(11, 9, 7, 5));
 }
 
 TEST(SchedulePlayerTest, CostsAndLatencyAreThoseGiven) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/schedule/collective_schedule.h"
+#include "graph/schedule/collective_steps.h"
 
 namespace weft {
 

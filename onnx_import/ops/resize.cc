@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 // Our own value of the attribute: up where the axis shrinks, down otherwise
-// (ops/defs/resize_axis.h).
+// (ops/defs/image/resize_axis.h).
 constexpr char kSimpleNearestMode[] = "weft_simple";
 
 absl::Status UpgradeResize(NodeUpgrade& node) {

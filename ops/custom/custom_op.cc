@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
-#include "ops/kernels/cpu/parallel.h"
+#include "ops/kernels/cpu/blocks/parallel.h"
 #include "platform/status_macros.h"
 
 // One call of a library's function: what the functions of the host table are asked for, by kind of
@@ -331,12 +331,12 @@ class KernelCall final : public WeftCall {
     for (int i = 0; i < context.num_inputs(); ++i) {
       const bool present = context.HasInput(i);
       inputs_.push_back({context.InputDType(i), context.InputShape(i),
-                         present ? context.InputPlacement(i) : OperandPlacement{}});
+                         present ? context.InputPlacement(i) : OperandSlice{}});
     }
     for (int i = 0; i < context.num_outputs(); ++i) {
       const bool present = context.HasOutput(i);
       outputs_.push_back({context.OutputDType(i), context.OutputShape(i),
-                          present ? context.OutputPlacement(i) : OperandPlacement{}});
+                          present ? context.OutputPlacement(i) : OperandSlice{}});
     }
   }
 
@@ -363,7 +363,7 @@ class KernelCall final : public WeftCall {
   struct Operand {
     DType dtype;
     Shape shape;
-    OperandPlacement placement;
+    OperandSlice placement;
     WeftTensor At(void* data) const {
       return {data,
               shape.dims().data(),

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "ops/custom/custom_op.h"
 #include "ops/custom/sharding_notation.h"
-#include "ops/defs/rules.h"
+#include "ops/defs/rules/rules.h"
 #include "ops/kernel.h"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"

@@ -1,6 +1,6 @@
 // The backward kernels of GridSample, RoiAlign, MaxRoiPool, Resize, DeformConv, CumProd and Det: by
 // hand, on two threads, and what they refuse. That they are gradients is shown for random cases in
-// training/operator_gradients_test.cc.
+// training/graph/operator_gradients_test.cc.
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"

@@ -15,7 +15,7 @@ struct ShardingCheckOptions {
   double tolerance = 1e-12;  // times the largest magnitude of the output
   // Inputs that no factor may split although the case would allow it are fine; but the rule must
   // offer at least so many (factor, shards) pairs that can be tried.
-  int least_splits = 1;
+  int min_splits = 1;
 };
 
 // CheckShardingRule in float64 with the reference kernels.

@@ -80,9 +80,8 @@ class ShardLocalizer final : public LocalizeContext {
   std::vector<Shape> local_output_shapes_;
 };
 
-OperandPlacement PlacementOf(const Shape& global, const AxisSharding& sharding, int shards,
-                             int index) {
-  OperandPlacement placement{global, std::vector<int64_t>(global.rank(), 0)};
+OperandSlice PlacementOf(const Shape& global, const AxisSharding& sharding, int shards, int index) {
+  OperandSlice placement{global, std::vector<int64_t>(global.rank(), 0)};
   if (sharding.is_split()) {
     const int64_t rest = global.dim(sharding.axis) / sharding.blocks;
     placement.offset[sharding.axis] = AxisSharding::ShardRange(rest, shards, index).first;
@@ -112,9 +111,9 @@ class ShardingCheck {
         if (tried) ++splits;
       }
     }
-    if (splits < options_.least_splits) {
-      return absl::InternalError(absl::StrCat("only ", splits, " splits could be tried, expected ",
-                                              options_.least_splits));
+    if (splits < options_.min_splits) {
+      return absl::InternalError(
+          absl::StrCat("only ", splits, " splits could be tried, expected ", options_.min_splits));
     }
     for (const std::vector<int>& set : rule_.linear) {
       WEFT_RETURN_IF_ERROR(CheckLinear(set));

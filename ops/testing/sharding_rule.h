@@ -14,7 +14,7 @@ struct ShardingRuleOptions {
   const KernelRegistry* registry = nullptr;  // null = KernelRegistry::Global()
   double tolerance = 1e-12;                  // times the largest magnitude of the output
   // The rule must offer at least so many (factor, shards) pairs that can be tried.
-  int least_splits = 1;
+  int min_splits = 1;
 };
 
 // For every parallel or sum factor of the schema's rule and 2 and 3 shards: slices the inputs by

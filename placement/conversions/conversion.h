@@ -62,7 +62,7 @@ const Conversion& SplitToOtherBlocks();   // AllGather, then a slice: one axis, 
 const Conversion* FindConversion(const AxisSharding& from, const AxisSharding& to);
 // What each rank sends to convert; infinite when there is no conversion.
 double ConversionBytes(double bytes, int shards, const AxisSharding& from, const AxisSharding& to);
-// The operand itself when it already lies as wished. Internal when there is no conversion.
+// The operand itself when it already lies as hinted. Internal when there is no conversion.
 absl::StatusOr<ValueId> ConvertSharding(const ConversionSite& site, const ShardedOperand& operand,
                                         const AxisSharding& to);
 

@@ -16,7 +16,7 @@ class AllReduceConversion final : public Conversion {
                                  const AxisSharding&) const override {
     GraphBuilder builder = site.Builder();
     Attributes attributes = site.GroupAttributes();
-    attributes.Set("algorithm", std::string("quickest"));
+    attributes.Set("algorithm", std::string("auto"));
     if (!site.hosts.empty()) attributes.Set("hosts", site.hosts);
     const ValueId sum = builder.WeftOp("AllReduce", {operand.local}, std::move(attributes));
     if (!builder.status().ok()) return builder.status();

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "placement/cost/published_figures.h"
+#include "placement/cost/published_specs.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "placement/cost/published_figures.h"
+#include "placement/cost/published_specs.h"
 
 namespace weft {
 namespace {

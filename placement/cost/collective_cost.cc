@@ -1,4 +1,4 @@
-// Seconds of collectives: small groups are played over the links, large ones counted.
+// Seconds of collectives: small groups are simulated over the links, large ones counted.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -12,8 +12,8 @@
 namespace weft {
 namespace {
 
-// Beyond so many members a collective is counted instead of played.
-constexpr int kMostPlayed = 16;
+// Beyond so many members a collective is counted instead of simulated.
+constexpr int kMaxSimulated = 16;
 
 // What carries messages from one worker to another in a collective.
 struct CollectiveLink {
@@ -30,7 +30,8 @@ CollectiveLink LinkBetween(const ClusterProfile& profile, int from, int to) {
   return {link.latency_seconds, rate, link.send_seconds, link.receive_seconds};
 }
 
-// Plays the members' schedules in virtual time: always the member that is earliest and can go on.
+// Simulates the members' schedules in virtual time: always the member that is earliest and can go
+// on.
 class CollectivePlay {
  public:
   CollectivePlay(const ClusterProfile& profile, std::span<const CollectiveSchedule> schedules,
@@ -221,8 +222,8 @@ double CostModel::CollectiveSeconds(std::span<const CollectiveSchedule> schedule
 double CostModel::AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const {
   const int n = static_cast<int>(workers.size());
   if (n < 2) return 0;
-  const AllReduceAlgorithm algorithm = QuickestAllReduce(task);
-  if (n <= kMostPlayed) {
+  const AllReduceAlgorithm algorithm = FastestAllReduce(task);
+  if (n <= kMaxSimulated) {
     std::vector<CollectiveSchedule> schedules;
     for (int member = 0; member < n; ++member) {
       schedules.push_back(AllReduceBy(algorithm, task, member));

@@ -36,8 +36,8 @@ struct LinkCost {
   double MessageSeconds(double bytes) const { return latency_seconds + bytes / bytes_per_second; }
 };
 
-// How far earlier predictions were off: measured / predicted. Made from the ledger
-// (placement/cost/ledger.h).
+// How far earlier predictions were off: measured / predicted. Made from the history
+// (placement/cost/run_history.h).
 struct CostCorrections {
   double step = 1;                      // of any plan
   std::map<std::string, double> plans;  // by PlanSignature: those that were run
@@ -74,13 +74,13 @@ class CostModel {
   bool IsMeasured(const NodeView& node, int worker, int threads) const;
 
   LinkCost Link(int from_worker, int to_worker) const;
-  // A collective whose members are these workers, all at the same time: plays the members'
+  // A collective whose members are these workers, all at the same time: simulates the members'
   // schedules over the links. Each message takes its link's time; workers of a host share its
   // rails; a reduction takes memory bandwidth.
   double CollectiveSeconds(std::span<const CollectiveSchedule> schedules, int64_t element_bytes,
                            std::span<const int> workers) const;
   // The same for an all-reduce by the algorithm that the partitioner would choose; large groups by
-  // closed formulas instead of playing.
+  // closed formulas instead of simulating.
   double AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const;
   // All-gather and reduce-scatter around the ring of `bytes` in all.
   double RingSeconds(double bytes, std::span<const int> workers) const;
@@ -98,7 +98,7 @@ class CostModel {
   int64_t MemoryBytes(int worker) const { return profile_->device(worker).memory_bytes; }
   int num_workers() const { return profile_->num_workers(); }
   int host(int worker) const { return profile_->host_of[worker]; }
-  // By what a simulated step of the plan is multiplied: what the ledger says of this plan, else of
+  // By what a simulated step of the plan is multiplied: what the history says of this plan, else of
   // all plans of the model.
   double StepFactor(const Plan& plan) const;
   const CostCorrections& corrections() const { return corrections_; }

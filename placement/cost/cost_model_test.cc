@@ -143,7 +143,7 @@ TEST(CollectiveSecondsTest, AMemberThatNobodySendsToWaitsForEver) {
             std::numeric_limits<double>::infinity());
 }
 
-// Groups beyond 16 members are counted and not played: both ways agree where both can be had.
+// Groups beyond 16 members are counted and not simulated: both ways agree where both can be had.
 TEST(CollectiveSecondsTest, LargeGroupsAreCountedAsSmallOnesArePlayed) {
   ClusterProfile profile = RoundProfile(std::vector<int>(32, 0));
   const CostModel model = ModelOf(profile);
@@ -152,10 +152,10 @@ TEST(CollectiveSecondsTest, LargeGroupsAreCountedAsSmallOnesArePlayed) {
   const AllReduceTask task{32, {}, 1'000'000, 4};
   std::vector<CollectiveSchedule> schedules;
   for (int member = 0; member < 32; ++member) {
-    schedules.push_back(AllReduceBy(QuickestAllReduce(task), task, member));
+    schedules.push_back(AllReduceBy(FastestAllReduce(task), task, member));
   }
-  const double played = model.CollectiveSeconds(schedules, 4, workers);
-  EXPECT_NEAR(model.AllReduceSeconds(task, workers) / played, 1, 0.1);
+  const double simulated = model.CollectiveSeconds(schedules, 4, workers);
+  EXPECT_NEAR(model.AllReduceSeconds(task, workers) / simulated, 1, 0.1);
 }
 
 TEST(CostModelTest, AProfileWithoutRatesIsRefused) {

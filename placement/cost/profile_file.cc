@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "placement/yaml_reader.h"
+#include "placement/files/yaml_reader.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "placement/plan_file.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/files/plan_file.h"
 #include "placement/search/plan_choice.h"
 #include "placement/search/plan_search.h"
 #include "platform/byte_quantity.h"
@@ -16,11 +16,11 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostAlternatives = 3;
+constexpr size_t kMaxAlternatives = 3;
 // Partitioning takes a while: so many tries in all.
-constexpr int kMostTries = 40;
+constexpr int kMaxTries = 40;
 // Of a replica. Compiling takes time with them, for this check and in the job: a second or two.
-constexpr int64_t kMostMicroBatches = 512;
+constexpr int64_t kMaxMicroBatches = 512;
 // With more, much of a step's time is what each of them costs, whatever its size.
 constexpr int64_t kUsualMicroBatches = 32;
 
@@ -70,7 +70,7 @@ class AlternativeFinder {
   Choices Cutting(const PlanChoice& base) const {
     Choices choices;
     if (options_.fixed_micro_batches) return choices;
-    const int64_t most = std::min(options_.global_batch, kMostMicroBatches * base.mesh.data);
+    const int64_t most = std::min(options_.global_batch, kMaxMicroBatches * base.mesh.data);
     for (int64_t count = int64_t{2} * base.micro_batches; count <= most; count *= 2) {
       choices.push_back(base);
       choices.back().micro_batches = static_cast<int>(count);
@@ -96,7 +96,7 @@ class AlternativeFinder {
 
   // Of the rank that is nearest to its limit; nullopt when the plan does not fit or cannot be.
   std::optional<int64_t> Fits(const PlanChoice& choice) {
-    if (++tries_ > kMostTries) return std::nullopt;
+    if (++tries_ > kMaxTries) return std::nullopt;
     absl::StatusOr<Plan> plan = ParseParallel(ParallelText(choice));
     if (!plan.ok()) return std::nullopt;
     plan->strict = options_.given.strict;
@@ -124,7 +124,7 @@ class AlternativeFinder {
   }
 
   bool Try(const std::string& what, const PlanChoice& choice) {
-    if (found_.size() >= kMostAlternatives) return true;
+    if (found_.size() >= kMaxAlternatives) return true;
     for (const Alternative& known : found_) {
       if (known.what == what) return true;
     }
@@ -142,7 +142,7 @@ class AlternativeFinder {
     }
   }
 
-  // The search knows memory by coarse figures: what was a little too much, fits so.
+  // The search knows memory by coarse estimates: what was a little too much, fits so.
   static Choices WithRecomputation(const PlanChoice& choice) {
     Choices choices = {choice};
     if (choice.recompute_segments > 0 || choice.schedule == "zero_bubble") return choices;
@@ -153,7 +153,7 @@ class AlternativeFinder {
   // What a search takes, and of what it does not the fastest that fit.
   void TrySearched() {
     SearchOptions options = options_;
-    options.most_tensor = 1;
+    options.max_tensor = 1;
     options.exact_plans = 0;
     const absl::StatusOr<SearchResult> result =
         SearchPlan(graph_, cluster_, cost_, options, evaluator_);

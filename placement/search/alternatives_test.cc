@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
 #include "placement/testing/regression_graph.h"
 
 namespace weft {
@@ -36,7 +36,7 @@ class AlternativesTest : public ::testing::Test {
     const std::vector<Alternative> found =
         FindAlternatives(graph_, cluster_, CostModel::OfSpec(cluster_).value(), refused, options,
                          memory_of, CpuNodeEvaluator());
-    most_tried_ = *std::max_element(micro_batches.begin(), micro_batches.end());
+    max_tried_ = *std::max_element(micro_batches.begin(), micro_batches.end());
     std::vector<std::string> texts;
     for (const Alternative& alternative : found) {
       texts.push_back(alternative.what + ": " + alternative.parallel);
@@ -47,7 +47,7 @@ class AlternativesTest : public ::testing::Test {
   static constexpr int64_t kBatch = 4096;
   const Graph graph_ = testing::RegressionGraph();
   const ClusterSpec cluster_ = ClusterSpec::Local(2, 1);
-  int most_tried_ = 0;
+  int max_tried_ = 0;
 };
 
 // There were at most 32 of a replica.
@@ -58,7 +58,7 @@ TEST_F(AlternativesTest, CutsIntoAsManyMicroBatchesAsItTakes) {
 
 TEST_F(AlternativesTest, CutsIntoNoMoreThanAJobCompilesInTime) {
   EXPECT_THAT(Find(/*most=*/1), ElementsAre());
-  EXPECT_EQ(most_tried_, 1024);
+  EXPECT_EQ(max_tried_, 1024);
 }
 
 }  // namespace

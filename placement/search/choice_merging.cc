@@ -126,7 +126,7 @@ void ChoiceMerging::Merge(int question) {
   Add(std::move(rest));
 }
 
-void ChoiceMerging::Run(int64_t most_rows, int64_t most_joined_rows) {
+void ChoiceMerging::Run(int64_t max_rows, int64_t max_joined_rows) {
   std::set<std::pair<double, int>> open;
   std::vector<double> growth(answers_.size());
   const auto look_at = [&](int question) {
@@ -134,14 +134,14 @@ void ChoiceMerging::Run(int64_t most_rows, int64_t most_joined_rows) {
     if (tables_of_[question].empty()) return;
     const bool is_alone = tables_of_[question].size() == 1;
     growth[question] = is_alone ? -std::numeric_limits<double>::infinity() : Growth(question);
-    const bool fits = JoinedRows(question) <= static_cast<double>(most_joined_rows);
+    const bool fits = JoinedRows(question) <= static_cast<double>(max_joined_rows);
     if (is_alone || fits) open.insert({growth[question], question});
   };
   for (size_t i = 0; i < answers_.size(); ++i) look_at(static_cast<int>(i));
   while (!open.empty() && is_possible_) {
     const auto [least, question] = *open.begin();
     const bool is_alone = tables_of_[question].size() == 1;
-    if (!is_alone && rows_ <= most_rows) break;
+    if (!is_alone && rows_ <= max_rows) break;
     std::set<int> neighbours;
     for (const int table : tables_of_[question]) {
       neighbours.insert(tables_[table].questions.begin(), tables_[table].questions.end());

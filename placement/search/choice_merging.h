@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "placement/search/choice_program.h"
+#include "placement/search/choice_problem.h"
 
 namespace weft {
 
@@ -20,10 +20,10 @@ class ChoiceMerging {
  public:
   explicit ChoiceMerging(ChoiceProblem problem);
 
-  // Answers ahead what one table alone asks; then, while all rows are more than `most_rows`, the
+  // Answers ahead what one table alone asks; then, while all rows are more than `max_rows`, the
   // question whose joined table would be largest over what it replaces least, up to
-  // `most_joined_rows` in one.
-  void Run(int64_t most_rows, int64_t most_joined_rows);
+  // `max_joined_rows` in one.
+  void Run(int64_t max_rows, int64_t max_joined_rows);
   // False when it has found that no combination is allowed.
   bool is_possible() const { return is_possible_; }
   int64_t rows() const { return rows_; }

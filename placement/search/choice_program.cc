@@ -32,7 +32,7 @@ class Program {
     double largest = 0;
     for (const ChoiceTable* table : tables_) {
       const double least = *std::min_element(table->costs.begin(), table->costs.end());
-      least_.push_back(least);
+      min_.push_back(least);
       base_ += least;
       for (const double cost : table->costs) largest = std::max(largest, cost - least);
     }
@@ -41,7 +41,7 @@ class Program {
 
   // Answers of open questions; ChoiceAnswer::answers is left empty where none was found.
   absl::StatusOr<ChoiceAnswer> Solve(const std::vector<int>& counts, const ChoiceMerging& merging,
-                                     int most_nodes) {
+                                     int max_nodes) {
     AddAnswers(counts, merging);
     for (size_t i = 0; i < tables_.size(); ++i) AddTable(i, counts);
     OsiClpSolverInterface solver;
@@ -50,11 +50,11 @@ class Program {
     CbcModel model(solver);
     model.setLogLevel(0);
     model.solver()->messageHandler()->setLogLevel(0);
-    model.setMaximumNodes(most_nodes);
+    model.setMaximumNodes(max_nodes);
     model.branchAndBound();
     if (model.isProvenInfeasible()) return NothingAllowed();
     ChoiceAnswer answer;
-    answer.least_cost = base_ + model.getBestPossibleObjValue() / scale_;
+    answer.min_cost = base_ + model.getBestPossibleObjValue() / scale_;
     const double* const solution = model.bestSolution();
     if (solution == nullptr) return answer;
     answer.answers.assign(counts.size(), 0);
@@ -65,7 +65,7 @@ class Program {
         }
       }
     }
-    if (model.isProvenOptimal()) answer.least_cost = std::numeric_limits<double>::infinity();
+    if (model.isProvenOptimal()) answer.min_cost = std::numeric_limits<double>::infinity();
     return answer;
   }
 
@@ -96,7 +96,7 @@ class Program {
     }
     for (size_t row = 0; row < table.answers.size(); ++row) {
       const int column = static_cast<int>(objective_.size());
-      objective_.push_back((table.costs[row] - least_[index]) * scale_);
+      objective_.push_back((table.costs[row] - min_[index]) * scale_);
       for (size_t i = 0; i < first.size(); ++i) {
         AddEntry(first[i] + table.answers[row][i], column, 1);
       }
@@ -120,8 +120,8 @@ class Program {
   }
 
   const std::vector<const ChoiceTable*> tables_;
-  std::vector<double> least_;  // by table: its cheapest row
-  double base_ = 0;            // all of these
+  std::vector<double> min_;  // by table: its cheapest row
+  double base_ = 0;          // all of these
   double scale_ = 1;
   std::map<int, int> first_column_;  // by open question
   int integers_ = 0;
@@ -155,28 +155,28 @@ double CostOf(const ChoiceProblem& problem, const std::vector<int>& answers) {
 absl::StatusOr<ChoiceAnswer> SolveChoices(const ChoiceProblem& problem,
                                           const ChoiceLimits& limits) {
   ChoiceMerging merging(problem);
-  merging.Run(limits.most_rows, limits.most_joined_rows);
+  merging.Run(limits.max_rows, limits.max_joined_rows);
   if (!merging.is_possible()) return NothingAllowed();
-  if (merging.rows() > limits.most_rows) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the integer program has ", merging.rows(), " combinations of choices, more ",
-                     "than ", limits.most_rows, " (ChoiceLimits::most_rows)"));
+  if (merging.rows() > limits.max_rows) {
+    return absl::ResourceExhaustedError(absl::StrCat("the integer program has ", merging.rows(),
+                                                     " combinations of choices, more ", "than ",
+                                                     limits.max_rows, " (ChoiceLimits::max_rows)"));
   }
   ChoiceAnswer answer;
   answer.answers.assign(problem.answers.size(), 0);
   if (!merging.tables().empty()) {
     WEFT_ASSIGN_OR_RETURN(answer,
-                          Program(merging).Solve(problem.answers, merging, limits.most_nodes));
+                          Program(merging).Solve(problem.answers, merging, limits.max_nodes));
   } else {
-    answer.least_cost = std::numeric_limits<double>::infinity();
+    answer.min_cost = std::numeric_limits<double>::infinity();
   }
   answer.rows = merging.rows();
-  answer.least_cost += merging.base_cost();
+  answer.min_cost += merging.base_cost();
   if (answer.answers.empty()) return answer;
   merging.Complete(answer.answers);
   answer.cost = CostOf(problem, answer.answers);
-  if (answer.cost - answer.least_cost <= kProvenGap * std::abs(answer.cost)) {
-    answer.least_cost = answer.cost;
+  if (answer.cost - answer.min_cost <= kProvenGap * std::abs(answer.cost)) {
+    answer.min_cost = answer.cost;
   }
   return answer;
 }

@@ -8,36 +8,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "placement/search/choice_problem.h"
 
 namespace weft {
-
-// What some questions' answers cost together. Combinations without a row are not allowed.
-struct ChoiceTable {
-  std::vector<int> questions;             // each once
-  std::vector<std::vector<int>> answers;  // by row, in the order of `questions`; no row twice
-  std::vector<double> costs;              // by row
-};
-
-struct ChoiceProblem {
-  std::vector<int> answers;  // by question: how many it has, 1 or more
-  std::vector<ChoiceTable> tables;
-};
 
 struct ChoiceLimits {
   // Rows of all tables together that the integer program may have. Above it questions are answered
   // ahead: tables that share one are joined into one without it, which changes no answer.
-  int64_t most_rows = 6000;
+  int64_t max_rows = 6000;
   // Rows of a joined table.
-  int64_t most_joined_rows = 20000;
+  int64_t max_joined_rows = 20000;
   // Nodes of branch and bound.
-  int most_nodes = 500;
+  int max_nodes = 500;
 };
 
 struct ChoiceAnswer {
   std::vector<int> answers;  // by question; empty: the limit of nodes came before the first
   double cost = std::numeric_limits<double>::infinity();
-  double least_cost = 0;  // none takes less; `cost` when it is proven to be the best
-  int64_t rows = 0;       // of all tables in the integer program
+  double min_cost = 0;  // none takes less; `cost` when it is proven to be the best
+  int64_t rows = 0;     // of all tables in the integer program
 };
 
 // Solved by branch and bound over linear programs (CBC) on one thread, without a clock: the same

@@ -68,7 +68,7 @@ TEST(ChoiceProgramTest, FindsTheBestOfAllCombinations) {
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_NEAR(CostOf(problem, answer->answers), least, 1e-9) << "seed " << seed;
     EXPECT_NEAR(answer->cost, least, 1e-9) << "seed " << seed;
-    EXPECT_EQ(answer->least_cost, answer->cost) << "seed " << seed;
+    EXPECT_EQ(answer->min_cost, answer->cost) << "seed " << seed;
   }
 }
 
@@ -79,7 +79,7 @@ TEST(ChoiceProgramTest, WhatIsAnsweredAheadChangesNothing) {
     const double cost = SolveChoices(problem, {})->cost;
     for (const int64_t rows : {300, 100, 0}) {
       ChoiceLimits limits;
-      limits.most_rows = rows;
+      limits.max_rows = rows;
       const auto smaller = SolveChoices(problem, limits);
       if (!smaller.ok()) continue;  // no table may be so large
       EXPECT_LE(smaller->rows, rows);
@@ -99,7 +99,7 @@ TEST(ChoiceProgramTest, AChainIsAnsweredAheadCompletely) {
   }
   problem.tables.push_back({{0, 1999}, {{0, 1}}, {0}});
   ChoiceLimits limits;
-  limits.most_rows = 0;
+  limits.max_rows = 0;
   EXPECT_EQ(SolveChoices(problem, limits)->cost, 1);
 }
 
@@ -126,19 +126,19 @@ ChoiceProblem Frustrated(int questions) {
 TEST(ChoiceProgramTest, SaysWhatIsProvenWhenItStopsEarly) {
   const ChoiceProblem problem = Frustrated(16);
   ChoiceLimits limits;
-  limits.most_nodes = 2;
+  limits.max_nodes = 2;
   const auto stopped = SolveChoices(problem, limits);
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   const double least = LeastOfAll(problem);
-  EXPECT_LE(stopped->least_cost, least + 1e-9);
+  EXPECT_LE(stopped->min_cost, least + 1e-9);
   EXPECT_GE(stopped->cost, least - 1e-9);
-  EXPECT_LT(stopped->least_cost, stopped->cost);
+  EXPECT_LT(stopped->min_cost, stopped->cost);
 }
 
 TEST(ChoiceProgramTest, RefusesWhatIsTooLarge) {
   ChoiceLimits limits;
-  limits.most_rows = 10;
-  limits.most_joined_rows = 64;
+  limits.max_rows = 10;
+  limits.max_joined_rows = 64;
   const absl::Status status = SolveChoices(Frustrated(12), limits).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("more than 10"), std::string::npos) << status;
@@ -150,7 +150,7 @@ TEST(ChoiceProgramTest, RefusesWhatIsImpossible) {
   problem.tables = {{{0, 1}, {{0, 1}}, {1}}, {{0, 1}, {{1, 0}}, {1}}};
   for (const int64_t rows : {100, 0}) {  // by the integer program, and ahead of it
     ChoiceLimits limits;
-    limits.most_rows = rows;
+    limits.max_rows = rows;
     EXPECT_EQ(SolveChoices(problem, limits).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }

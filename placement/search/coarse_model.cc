@@ -15,7 +15,7 @@ namespace {
 using Kind = Action::Kind;
 
 // More buckets than this overlap no better.
-constexpr int kMostBuckets = 8;
+constexpr int kMaxBuckets = 8;
 
 // Replicas that do the same.
 struct ReplicaClass {
@@ -26,7 +26,7 @@ struct ReplicaClass {
 
 class CoarseModelMaker {
  public:
-  CoarseModelMaker(const StageFigures& figures, const PlanChoice& choice,
+  CoarseModelMaker(const StageCosts& figures, const PlanChoice& choice,
                    const std::vector<int>& begins, const CostModel& cost,
                    CollectiveCosts& collectives, int64_t bucket_bytes)
       : figures_(figures),
@@ -59,7 +59,7 @@ class CoarseModelMaker {
   // The workers of all replicas at a place.
   std::vector<int> DataGroup(int place) const;
   int Buckets(int place) const;
-  StageFigure FigureOf(size_t replica_class, int stage) const;
+  StageSeconds SecondsOf(size_t replica_class, int stage) const;
   // A collective of the tensor axis, of which the model has one member.
   StepInstruction Tensor(size_t replica_class, int place, double seconds);
   // A collective of the data axis at a place: its index in the ranks' tables.
@@ -89,7 +89,7 @@ class CoarseModelMaker {
   void AppendInParts(double seconds, int place, bool signals, StepSegment& segment) const;
   StepSegment Update(size_t replica_class, int place);
 
-  const StageFigures& figures_;
+  const StageCosts& figures_;
   const PlanChoice& choice_;
   const std::vector<int>& begins_;
   const CostModel& cost_;
@@ -108,7 +108,7 @@ int CoarseModelMaker::SlowestDevice(int replica, int place) const {
   int slowest = -1;
   for (int shard = 0; shard < choice_.mesh.tensor; ++shard) {
     const int device = cost_.profile().device_of[choice_.WorkerAt(replica, shard, place)];
-    const auto seconds = [&](int of) { return figures_.Figure(0, figures_.units(), of).Total(); };
+    const auto seconds = [&](int of) { return figures_.Seconds(0, figures_.units(), of).Total(); };
     if (slowest < 0 || (device != slowest && seconds(device) > seconds(slowest))) slowest = device;
   }
   return slowest;
@@ -168,12 +168,12 @@ std::vector<int> CoarseModelMaker::DataGroup(int place) const {
 int CoarseModelMaker::Buckets(int place) const {
   const int64_t bytes = GradientBytes(place);
   return static_cast<int>(
-      std::clamp<int64_t>((bytes + bucket_bytes_ - 1) / bucket_bytes_, 1, kMostBuckets));
+      std::clamp<int64_t>((bytes + bucket_bytes_ - 1) / bucket_bytes_, 1, kMaxBuckets));
 }
 
-StageFigure CoarseModelMaker::FigureOf(size_t replica_class, int stage) const {
+StageSeconds CoarseModelMaker::SecondsOf(size_t replica_class, int stage) const {
   const int device = classes_[replica_class].devices[stage % places()];
-  return figures_.Figure(begins_[stage], begins_[stage + 1], device);
+  return figures_.Seconds(begins_[stage], begins_[stage + 1], device);
 }
 
 int CoarseModelMaker::AddData(int place, const std::string& name, double seconds) {
@@ -272,7 +272,7 @@ StepInstruction CoarseModelMaker::DataCollective(int place, const std::string& n
 }
 
 StepSegment CoarseModelMaker::Forward(size_t replica_class, int stage) {
-  const StageFigure figure = FigureOf(replica_class, stage);
+  const StageSeconds figure = SecondsOf(replica_class, stage);
   const int place = stage % places();
   StepSegment segment;
   if (const auto receive = receives_.find({stage, true}); receive != receives_.end()) {
@@ -302,7 +302,7 @@ void CoarseModelMaker::AppendInParts(double seconds, int place, bool signals,
 
 StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool with_weights,
                                        bool signals) {
-  const StageFigure figure = FigureOf(replica_class, stage);
+  const StageSeconds figure = SecondsOf(replica_class, stage);
   const int place = stage % places();
   const double again = figures_.RecomputedShare(stage == stages() - 1) * figure.forward;
   StepSegment segment;
@@ -337,7 +337,7 @@ StepSegment CoarseModelMaker::Update(size_t replica_class, int place) {
   }
   double update = 0;
   for (int stage = place; stage < stages(); stage += places()) {
-    update += FigureOf(replica_class, stage).update;
+    update += SecondsOf(replica_class, stage).update;
   }
   segment.push_back(StepInstruction::Compute(update));
   return segment;
@@ -355,12 +355,13 @@ CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place
     split += figures_.SplitParameters(begins_[stage], begins_[stage + 1]);
   }
   if (choice_.zero >= 2 && GradientBytes(place) > 0) {
-    once.scatter = {DataCollective(place, "reduce-scatter of gradients", CollectiveKind::kRing,
-                                   GradientBytes(place), parameters)};
+    once.scatter = {DataCollective(place, "reduce-scatter of gradients",
+                                   CollectiveKind::kGatherOrScatter, GradientBytes(place),
+                                   parameters)};
   }
   if (choice_.zero >= 1 && SplitBytes(place) > 0) {
-    once.gather = {DataCollective(place, "all-gather of parameters", CollectiveKind::kRing,
-                                  SplitBytes(place), split)};
+    once.gather = {DataCollective(place, "all-gather of parameters",
+                                  CollectiveKind::kGatherOrScatter, SplitBytes(place), split)};
   }
   return once;
 }
@@ -388,7 +389,7 @@ StepSegment CoarseModelMaker::SegmentOf(size_t replica_class, int place, const A
       segment = Backward(replica_class, stage, !splits, signals);
       break;
     case Kind::kWeightGradient:
-      AppendInParts(FigureOf(replica_class, stage).weight_gradient, place, signals, segment);
+      AppendInParts(SecondsOf(replica_class, stage).weight_gradient, place, signals, segment);
       break;
     case Kind::kUpdate:
       segment = once.scatter;
@@ -429,7 +430,7 @@ absl::Status CoarseModelMaker::AddRoutines(int place) {
 
 }  // namespace
 
-absl::StatusOr<StepModel> MakeCoarseModel(const StageFigures& figures, const PlanChoice& choice,
+absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,
                                           CollectiveCosts& collectives, int64_t bucket_bytes) {
   return CoarseModelMaker(figures, choice, begins, cost, collectives, bucket_bytes).Run();

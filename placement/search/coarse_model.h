@@ -1,4 +1,4 @@
-// A StepModel from coarse figures: one representative of each set of ranks that do the same.
+// A StepModel from coarse estimates: one representative of each set of ranks that do the same.
 #ifndef WEFT_PLACEMENT_SEARCH_COARSE_MODEL_H_
 #define WEFT_PLACEMENT_SEARCH_COARSE_MODEL_H_
 
@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "placement/search/plan_choice.h"
+#include "placement/search/stage_costs.h"
 #include "placement/search/stage_cut.h"
-#include "placement/search/stage_figures.h"
 #include "placement/simulation/step_model.h"
 
 namespace weft {
@@ -15,8 +15,8 @@ namespace weft {
 // Of a plan whose stages begin at the units `begins` (StageCut). Tensor-parallel groups are one
 // rank of the model each, and so are replicas with equal devices and micro-batches. Gradients are
 // summed over the data axis in buckets beside the backward pass of the last micro-batch, as
-// StepSums does it (ZeRO 2 and 3: after it).
-absl::StatusOr<StepModel> MakeCoarseModel(const StageFigures& figures, const PlanChoice& choice,
+// GradientReducer does it (ZeRO 2 and 3: after it).
+absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,
                                           CollectiveCosts& collectives, int64_t bucket_bytes);
 

@@ -30,10 +30,10 @@ std::optional<CollectiveKind> CollectiveOfConversion(const AxisSharding& from,
                                                      const AxisSharding& to) {
   if (from == to || from.is_replicated()) return std::nullopt;
   if (from.is_partial()) {
-    return to.is_replicated() ? CollectiveKind::kAllReduce : CollectiveKind::kRing;
+    return to.is_replicated() ? CollectiveKind::kAllReduce : CollectiveKind::kGatherOrScatter;
   }
   const bool moves = to.is_split() && to.axis != from.axis;
-  return moves ? CollectiveKind::kAllToAll : CollectiveKind::kRing;
+  return moves ? CollectiveKind::kAllToAll : CollectiveKind::kGatherOrScatter;
 }
 
 double CollectiveCosts::Seconds(const CollectiveUse& use, const std::vector<int>& workers) {
@@ -45,7 +45,7 @@ double CollectiveCosts::Seconds(const CollectiveUse& use, const std::vector<int>
     case CollectiveKind::kAllReduce:
       known->second = cost_.AllReduceSeconds(TaskOf(use.bytes, workers, cost_), workers);
       break;
-    case CollectiveKind::kRing:
+    case CollectiveKind::kGatherOrScatter:
       known->second = cost_.RingSeconds(bytes, workers);
       break;
     case CollectiveKind::kAllToAll:

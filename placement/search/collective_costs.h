@@ -16,7 +16,7 @@ namespace weft {
 
 enum class CollectiveKind : uint8_t {
   kAllReduce,
-  kRing,  // all-gather or reduce-scatter
+  kGatherOrScatter,  // all-gather or reduce-scatter
   kAllToAll,
 };
 

@@ -5,7 +5,7 @@
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "platform/status_macros.h"
 
 namespace weft {

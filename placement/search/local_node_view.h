@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/op_schema.h"
-#include "placement/sharding_propagation.h"
+#include "placement/sharding/sharding_propagation.h"
 
 namespace weft {
 

@@ -5,13 +5,13 @@
 #include <set>
 #include <utility>
 
-#include "placement/sharding_candidates.h"
+#include "placement/sharding/sharding_candidates.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// Seconds. A wish that saves less is not made.
+// Seconds. A hint that saves less is not made.
 constexpr double kPreference = 1e-9;
 
 int IndexOf(const AxisSharding& sharding, std::vector<AxisSharding>& layouts) {
@@ -102,7 +102,7 @@ std::optional<AxisSharding> NodeChoiceMaker::GivenFor(ValueId made) const {
   return found == given.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool NodeChoiceMaker::MayWish(ValueId value, const AxisSharding& sharding) const {
+bool NodeChoiceMaker::MayHint(ValueId value, const AxisSharding& sharding) const {
   if (sharding.is_replicated()) return true;
   if (!costs_.CanHold(value, sharding)) return false;
   const Graph* const uncounted = costs_.options().uncounted;
@@ -120,7 +120,7 @@ void NodeChoiceMaker::AppendResult(ValueId result, std::string& key) const {
   if (costs_.IsReadBackward(result)) key.push_back('-');
   if (const auto given = GivenFor(result)) AppendSharding(*given, key);
   for (int axis = 0; axis < ShapeOf(costs_.graph(), result).rank(); ++axis) {
-    key.push_back(MayWish(result, AxisSharding::Split(axis)) ? '1' : '0');
+    key.push_back(MayHint(result, AxisSharding::Split(axis)) ? '1' : '0');
   }
 }
 
@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<std::vector<int>>> NodeChoiceMaker::WaysOfSplits(
 
 absl::StatusOr<std::vector<std::vector<int>>> NodeChoiceMaker::OperandCombinations(
     const GraphNodeView& view, const std::vector<OperandWays>& operands) const {
-  if (CountWays(operands) > static_cast<double>(most_operand_ways_)) {
+  if (CountWays(operands) > static_cast<double>(max_operand_ways_)) {
     return WaysOfSplits(view, operands);
   }
   std::vector<std::vector<int>> combinations;
@@ -179,21 +179,21 @@ absl::StatusOr<std::vector<std::vector<int>>> NodeChoiceMaker::OperandCombinatio
 
 // First what is given, or nothing; then the results of each candidate, sums made whole; then all
 // whole.
-std::vector<NodeChoiceMaker::Wishes> NodeChoiceMaker::WishesOf(
+std::vector<NodeChoiceMaker::Hints> NodeChoiceMaker::HintsOf(
     const Node& node, const std::vector<NodeSharding>& candidates) const {
-  Wishes first(node.outputs.size());
+  Hints first(node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].valid()) first[i] = GivenFor(node.outputs[i]);
   }
-  std::vector<Wishes> all = {first};
+  std::vector<Hints> all = {first};
   const auto add = [&](const std::vector<AxisSharding>& outputs) {
-    Wishes wishes = first;
+    Hints hints = first;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (!node.outputs[i].valid() || wishes[i].has_value()) continue;
-      wishes[i] = outputs[i].is_partial() ? AxisSharding::Replicated() : outputs[i];
-      if (!MayWish(node.outputs[i], *wishes[i])) return;
+      if (!node.outputs[i].valid() || hints[i].has_value()) continue;
+      hints[i] = outputs[i].is_partial() ? AxisSharding::Replicated() : outputs[i];
+      if (!MayHint(node.outputs[i], *hints[i])) return;
     }
-    if (std::find(all.begin(), all.end(), wishes) == all.end()) all.push_back(std::move(wishes));
+    if (std::find(all.begin(), all.end(), hints) == all.end()) all.push_back(std::move(hints));
   };
   for (const NodeSharding& candidate : candidates) add(candidate.outputs);
   add(std::vector<AxisSharding>(node.outputs.size()));
@@ -212,19 +212,19 @@ absl::Status NodeChoiceMaker::AddRows(const GraphNodeView& view,
     if (operands[slot].is_shared) continue;
     keeping += costs_.KeepingSeconds(operands[slot].value, operands[slot].layouts[ways[slot]]);
   }
-  const std::vector<Wishes> all_wishes = WishesOf(node, candidates);
-  for (const Wishes& wishes : all_wishes) {
-    const NodeSharding& chosen = costs_.Decide(node, candidates, current, wishes);
+  const std::vector<Hints> all_hints = HintsOf(node, candidates);
+  for (const Hints& hints : all_hints) {
+    const NodeSharding& chosen = costs_.Decide(node, candidates, current, hints);
     NodeChoices::Row row;
     row.layouts = ways;
-    row.is_wished = &wishes != &all_wishes.front();
+    row.is_hinted = &hints != &all_hints.front();
     row.seconds = keeping + costs_.NodeSeconds(view, chosen, current);
-    if (row.is_wished) row.preference += kPreference;
+    if (row.is_hinted) row.preference += kPreference;
     size_t slot = operands.size();
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i].valid()) continue;
-      const AxisSharding lies = wishes[i].value_or(chosen.outputs[i]);
-      row.seconds += costs_.WishSeconds(node.outputs[i], chosen.outputs[i], lies);
+      const AxisSharding lies = hints[i].value_or(chosen.outputs[i]);
+      row.seconds += costs_.HintSeconds(node.outputs[i], chosen.outputs[i], lies);
       // What the backward pass reads and is not summed here would be summed there once more.
       const bool is_read_again = lies.is_partial() && costs_.IsReadBackward(node.outputs[i]);
       if (is_read_again) row.preference += 2 * kPreference;
@@ -249,7 +249,7 @@ absl::StatusOr<NodeChoices> NodeChoiceMaker::Make(const Node& node,
     building.choices.layouts.push_back({given.value_or(AxisSharding::Replicated())});
     building.choices.is_shared.push_back(costs_.LastUse(output) >= 0);
   }
-  building.choices.leaves_ways_out = CountWays(operands) > static_cast<double>(most_operand_ways_);
+  building.choices.leaves_ways_out = CountWays(operands) > static_cast<double>(max_operand_ways_);
   WEFT_ASSIGN_OR_RETURN(const auto combinations, OperandCombinations(view, operands));
   for (const std::vector<int>& ways : combinations) {
     WEFT_RETURN_IF_ERROR(AddRows(view, operands, ways, building));

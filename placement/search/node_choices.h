@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/sharding.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "placement/search/tensor_costs.h"
 
 namespace weft {
@@ -23,7 +23,7 @@ struct NodeChoices {
     std::vector<int> layouts;  // by slot, of `layouts`
     double seconds = 0;
     double preference = 0;   // a little that tells rows that cost the same
-    bool is_wished = false;  // the results lie so because they are wished to
+    bool is_hinted = false;  // the results lie so because they are hinted to
     double cost() const { return seconds + preference; }
   };
   std::vector<std::vector<AxisSharding>> layouts;  // by slot
@@ -50,8 +50,8 @@ struct OperandWays {
 
 class NodeChoiceMaker {
  public:
-  NodeChoiceMaker(TensorCosts& costs, int64_t most_operand_ways)
-      : costs_(costs), most_operand_ways_(most_operand_ways) {}
+  NodeChoiceMaker(TensorCosts& costs, int64_t max_operand_ways)
+      : costs_(costs), max_operand_ways_(max_operand_ways) {}
 
   // Ways in which a node can read a variable as it lies, and Replicated.
   absl::StatusOr<std::vector<AxisSharding>> WaysToRead(const Node& node, ValueId variable) const;
@@ -63,23 +63,23 @@ class NodeChoiceMaker {
   void AppendResult(ValueId result, std::string& key) const;
 
  private:
-  using Wishes = std::vector<std::optional<AxisSharding>>;  // by output
+  using Hints = std::vector<std::optional<AxisSharding>>;  // by output
   struct Building;
 
   absl::StatusOr<std::vector<std::vector<int>>> WaysOfSplits(
       const GraphNodeView& view, const std::vector<OperandWays>& operands) const;
   absl::StatusOr<std::vector<std::vector<int>>> OperandCombinations(
       const GraphNodeView& view, const std::vector<OperandWays>& operands) const;
-  // Whether a plan may wish a value that a node makes to lie so.
-  bool MayWish(ValueId value, const AxisSharding& sharding) const;
-  // The wish that is given for a value that a node makes.
+  // Whether a plan may hint a value that a node makes to lie so.
+  bool MayHint(ValueId value, const AxisSharding& sharding) const;
+  // The hint that is given for a value that a node makes.
   std::optional<AxisSharding> GivenFor(ValueId made) const;
-  std::vector<Wishes> WishesOf(const Node& node, const std::vector<NodeSharding>& candidates) const;
+  std::vector<Hints> HintsOf(const Node& node, const std::vector<NodeSharding>& candidates) const;
   absl::Status AddRows(const GraphNodeView& view, const std::vector<OperandWays>& operands,
                        const std::vector<int>& ways, Building& building) const;
 
   TensorCosts& costs_;
-  const int64_t most_operand_ways_;
+  const int64_t max_operand_ways_;
 };
 
 }  // namespace weft

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // Longer constants are told by their type alone: no rule or cost depends on their values.
-constexpr int64_t kMostConstantBytes = 256;
+constexpr int64_t kMaxConstantBytes = 256;
 
 class ClassText {
  public:
@@ -22,7 +22,7 @@ class ClassText {
     absl::StrAppend(&text_, static_cast<int>(tensor.dtype()), tensor.shape().ToString(), ";");
     const bool is_plain = tensor.valid() && tensor.dtype() != DType::kString;
     if (is_plain && tensor.bytes() > 0 &&
-        static_cast<int64_t>(tensor.bytes()) <= kMostConstantBytes) {
+        static_cast<int64_t>(tensor.bytes()) <= kMaxConstantBytes) {
       AddBytes(tensor.raw_data(), tensor.bytes());
     }
   }

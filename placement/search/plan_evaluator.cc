@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "placement/graph_for_samples.h"
+#include "placement/graph_views/graph_for_samples.h"
 #include "placement/search/coarse_model.h"
 #include "placement/search/tensor_program.h"
 #include "placement/search/tensor_split.h"
@@ -40,7 +40,7 @@ absl::Status PlanEvaluator::Prepare() {
   }
   const int64_t batch = std::max<int64_t>(1, options_.global_batch);
   WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(batch));
-  WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.most_units));
+  WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.max_units));
   PlanningOptions planning;
   planning.threads = threads_;
   planning.fused_kernels = options_.fused_kernels;
@@ -91,7 +91,7 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
     split.seconds_per_byte = kSecondsPerKeptByte;
     WEFT_ASSIGN_OR_RETURN(best, find());
   }
-  // Other values lie as they are wished to.
+  // Other values lie as they are hinted to.
   for (const auto& [name, sharding] : split.given) {
     const std::optional<ValueId> value = sized.FindValue(name);
     const bool is_made = value.has_value() && sized.value(*value).source == ValueSource::kNode;
@@ -232,7 +232,7 @@ int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
 
 // Of gradients that the replicas of a place sum, as the step sums them: buckets beside the backward
 // pass; with ZeRO parameter by parameter.
-void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageFigures& figures, int place,
+void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figures, int place,
                                 StagePlace& one) {
   const int64_t all = figures.GradientBytes(0, figures.units());
   if (choice.mesh.data == 1 || all == 0) return;
@@ -248,18 +248,17 @@ void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageFigures& fi
     const int64_t bucket = std::max<int64_t>(1, options_.given.bucket_bytes);
     one.sum_seconds_per_byte = per_byte(CollectiveKind::kAllReduce, std::min(all, bucket));
   } else {
-    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, each);
+    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kGatherOrScatter, each);
   }
   const int64_t split = figures.SplitBytes(0, figures.units());
   if (choice.zero >= 1 && split > 0) {
     const int64_t parameters = std::max<int64_t>(1, figures.SplitParameters(0, figures.units()));
-    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kRing, split / parameters) *
+    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kGatherOrScatter, split / parameters) *
                                     static_cast<double>(split) / static_cast<double>(all);
   }
 }
 
-std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
-                                              const StageFigures& figures) {
+std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice, const StageCosts& figures) {
   std::vector<StagePlace> places;
   for (int stage = 0; stage < choice.num_stages(); ++stage) {
     const int place = stage % choice.mesh.pipeline;
@@ -289,7 +288,7 @@ std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
 }
 
 // The place that is nearest to its limit counts, or where there is none the one that needs most.
-void PlanEvaluator::SumMemory(const StageFigures& figures, EvaluatedChoice& result) const {
+void PlanEvaluator::SumMemory(const StageCosts& figures, EvaluatedChoice& result) const {
   double worst = -1;
   for (int place = 0; place < result.choice.mesh.pipeline; ++place) {
     int64_t bytes = options_.process_bytes;
@@ -311,14 +310,14 @@ void PlanEvaluator::SumMemory(const StageFigures& figures, EvaluatedChoice& resu
   }
 }
 
-absl::Status PlanEvaluator::Simulate(const StageFigures& figures, EvaluatedChoice& result) {
+absl::Status PlanEvaluator::Simulate(const StageCosts& figures, EvaluatedChoice& result) {
   WEFT_ASSIGN_OR_RETURN(const StepModel model,
                         MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
                                         options_.given.bucket_bytes));
   SimulationOptions simulated;
-  if (IsPlayed(result.choice.mesh)) simulated.steps = kPredictedSteps;
+  if (IsSimulated(result.choice.mesh)) simulated.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulated));
-  // What earlier runs say of any plan; of this very one when it is played exactly.
+  // What earlier runs say of any plan; of this very one when it is simulated exactly.
   const double factor = cost_.corrections().step;
   result.step_seconds = simulation.step_seconds * factor;
   const double ranks = std::max<double>(1, static_cast<double>(simulation.ranks.size()));
@@ -335,7 +334,7 @@ absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice
   EvaluatedChoice result;
   result.choice = choice;
   WEFT_ASSIGN_OR_RETURN(result.graph, GraphOf(choice));
-  const StageFigures figures(*result.graph, choice, collectives_);
+  const StageCosts figures(*result.graph, choice, collectives_);
   std::vector<StagePlace> places = Places(choice, figures);
   const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
   // As of the replica that has most; each chunk is a round of its own.

@@ -54,8 +54,8 @@ class PlanEvaluator {
   // The same of the choice's own micro-batches and shards, with the collectives of the tensor axis
   // and what runs again. Nothing is taken for granted. Makes the planning graph.
   absl::StatusOr<double> CloseBound(const PlanChoice& choice);
-  // Whether a plan on such a mesh is small enough to be played from its own partitions.
-  bool IsPlayed(const Mesh& mesh) const {
+  // Whether a plan on such a mesh is small enough to be simulated from its own partitions.
+  bool IsSimulated(const Mesh& mesh) const {
     return !options_.fused_kernels &&
            int64_t{graph_.num_nodes()} * mesh.size() <= options_.exact_work;
   }
@@ -87,9 +87,8 @@ class PlanEvaluator {
   int64_t SamplesOf(const PlanChoice& choice) const;
   absl::StatusOr<std::map<std::string, AxisSharding>> TensorShardings(
       const Graph& sized, const std::vector<int>& group) const;
-  std::vector<StagePlace> Places(const PlanChoice& choice, const StageFigures& figures);
-  void SetDataAxis(const PlanChoice& choice, const StageFigures& figures, int place,
-                   StagePlace& one);
+  std::vector<StagePlace> Places(const PlanChoice& choice, const StageCosts& figures);
+  void SetDataAxis(const PlanChoice& choice, const StageCosts& figures, int place, StagePlace& one);
   int64_t LimitOf(const PlanChoice& choice, int place) const;
   // One micro-batch on one rank that runs all units, on the fastest device.
   struct GraphSeconds {
@@ -98,8 +97,8 @@ class PlanEvaluator {
     double accumulation = 0;  // but for the first micro-batch
   };
   GraphSeconds SecondsOf(const PlanningGraph& graph, const PlanChoice& choice);
-  void SumMemory(const StageFigures& figures, EvaluatedChoice& result) const;
-  absl::Status Simulate(const StageFigures& figures, EvaluatedChoice& result);
+  void SumMemory(const StageCosts& figures, EvaluatedChoice& result) const;
+  absl::Status Simulate(const StageCosts& figures, EvaluatedChoice& result);
 
   const Graph& graph_;
   const CostModel& cost_;

@@ -12,10 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/node_class.h"
-#include "placement/partitioner.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/partition/partition_summary.h"
+#include "placement/partition/partitioner.h"
 #include "placement/search/plan_evaluator.h"
-#include "placement/search/plan_play.h"
+#include "placement/search/plan_simulation.h"
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
 #include "platform/byte_quantity.h"
@@ -24,11 +25,11 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostRejected = 12;
+constexpr size_t kMaxRejected = 12;
 constexpr int kVariantsOfTheBest = 3;
-// Plans that take this much longer by coarse figures than the fastest played one are not played:
-// none that did turned out faster.
-constexpr double kTooSlowToPlay = 1.1;
+// Plans that take this much longer by coarse estimates than the fastest simulated one are not
+// simulated: none that did turned out faster.
+constexpr double kTooSlowToSimulate = 1.1;
 
 PlanCandidate CandidateOf(const EvaluatedChoice& evaluated) {
   PlanCandidate candidate;
@@ -61,7 +62,7 @@ std::string WhySlower(const PlanCandidate& candidate, const PlanCandidate& chose
   const double factor = candidate.step_seconds / std::max(1e-12, chosen.step_seconds);
   if (factor < 1.005) {
     return candidate.exact ? "as fast; the first of equals is taken"
-                           : "about as fast by coarse figures; not played rank by rank";
+                           : "about as fast by coarse estimates; not simulated rank by rank";
   }
   return absl::StrFormat("%.2f times slower: %s (%.0f %% of its step)", factor, worst->first,
                          100 * worst->second / candidate.step_seconds);
@@ -121,17 +122,17 @@ class Searcher {
   }
 
   absl::StatusOr<Plan> PlanOf(size_t index) const;
-  struct PlayedPlan {
+  struct SimulatedPlan {
     size_t candidate = 0;
     Plan plan;
-    std::vector<RankNeed> ranks;  // empty where the plan is too large to be played
+    std::vector<RankNeed> ranks;  // empty where the plan is too large to be simulated
   };
-  absl::Status Play(PlayedPlan& played, PlanCandidate& candidate) const;
+  absl::Status Play(SimulatedPlan& simulated, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
-  double FastestOf(const std::vector<PlayedPlan>& played) const;
-  bool Try(size_t index, std::vector<PlayedPlan>& played);
-  void TryVariants(std::vector<PlayedPlan>& played);
-  absl::Status TakeFastest(std::vector<PlayedPlan>& played);
+  double FastestOf(const std::vector<SimulatedPlan>& simulated) const;
+  bool Try(size_t index, std::vector<SimulatedPlan>& simulated);
+  void TryVariants(std::vector<SimulatedPlan>& simulated);
+  absl::Status TakeFastest(std::vector<SimulatedPlan>& simulated);
   absl::Status Choose();
   absl::StatusOr<SearchResult> Result();
 
@@ -168,19 +169,20 @@ absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
   return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
 }
 
-absl::Status Searcher::Play(PlayedPlan& played, PlanCandidate& candidate) const {
+absl::Status Searcher::Play(SimulatedPlan& simulated, PlanCandidate& candidate) const {
   PlayOptions options;
   options.global_batch = options_.global_batch;
   options.memory_limits = options_.memory_limits;
   options.process_bytes = options_.process_bytes;
-  WEFT_ASSIGN_OR_RETURN(PlanPlay play, PlayPlan(graph_, played.plan, cost_, options, evaluator_));
+  WEFT_ASSIGN_OR_RETURN(PlanSimulation play,
+                        SimulatePlan(graph_, simulated.plan, cost_, options, evaluator_));
   candidate.exact = true;
   candidate.step_seconds = play.step_seconds;
   candidate.compute_seconds = play.compute_seconds;
   candidate.communication_seconds = play.communication_seconds;
   candidate.bubble_seconds = play.bubble_seconds;
-  played.ranks = std::move(play.ranks);
-  SumMemory(played.ranks, candidate);
+  simulated.ranks = std::move(play.ranks);
+  SumMemory(simulated.ranks, candidate);
   return absl::OkStatus();
 }
 
@@ -199,13 +201,14 @@ void Searcher::SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& cand
   }
 }
 
-// Takes the fastest of `played` whose memory can be laid out within the limits. The others that
+// Takes the fastest of `simulated` whose memory can be laid out within the limits. The others that
 // were tried do not fit.
-absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
-  std::stable_sort(played.begin(), played.end(), [&](const PlayedPlan& a, const PlayedPlan& b) {
-    return candidates_[a.candidate].step_seconds < candidates_[b.candidate].step_seconds;
-  });
-  for (PlayedPlan& one : played) {
+absl::Status Searcher::TakeFastest(std::vector<SimulatedPlan>& simulated) {
+  std::stable_sort(
+      simulated.begin(), simulated.end(), [&](const SimulatedPlan& a, const SimulatedPlan& b) {
+        return candidates_[a.candidate].step_seconds < candidates_[b.candidate].step_seconds;
+      });
+  for (SimulatedPlan& one : simulated) {
     PlanCandidate& candidate = candidates_[one.candidate];
     WEFT_RETURN_IF_ERROR(LayOutArenas(one.ranks));
     if (!one.ranks.empty()) SumMemory(one.ranks, candidate);
@@ -214,45 +217,45 @@ absl::Status Searcher::TakeFastest(std::vector<PlayedPlan>& played) {
     plan_ = std::move(one.plan);
     break;
   }
-  played.clear();
+  simulated.clear();
   return absl::OkStatus();
 }
 
-double Searcher::FastestOf(const std::vector<PlayedPlan>& played) const {
+double Searcher::FastestOf(const std::vector<SimulatedPlan>& simulated) const {
   double fastest = std::numeric_limits<double>::infinity();
-  for (const PlayedPlan& one : played) {
+  for (const SimulatedPlan& one : simulated) {
     fastest = std::min(fastest, candidates_[one.candidate].step_seconds);
   }
   return fastest;
 }
 
-// Plays it where it is small enough, and adds it where it fits. False where it is not possible.
-bool Searcher::Try(size_t index, std::vector<PlayedPlan>& played) {
+// Simulates it where it is small enough, and adds it where it fits. False where it is not possible.
+bool Searcher::Try(size_t index, std::vector<SimulatedPlan>& simulated) {
   PlanCandidate& candidate = candidates_[index];
   absl::StatusOr<Plan> plan = PlanOf(index);
   absl::Status possible = plan.status();
-  const bool play = plan.ok() && plans_->IsPlayed(plan->mesh);
-  PlayedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
+  const bool play = plan.ok() && plans_->IsSimulated(plan->mesh);
+  SimulatedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
   if (play) possible = Play(one, candidate);
   if (!possible.ok()) {
     candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
     candidate.fits = false;
     return false;
   }
-  if (candidate.fits) played.push_back(std::move(one));
+  if (candidate.fits) simulated.push_back(std::move(one));
   return true;
 }
 
-// Of the mesh that is the fastest, the next best by coarse figures are played too: they cannot tell
-// schedules and numbers of micro-batches apart by a few percent.
-void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
-  const auto fastest =
-      std::min_element(played.begin(), played.end(), [&](const PlayedPlan& a, const PlayedPlan& b) {
+// Of the mesh that is the fastest, the next best by coarse estimates are simulated too: they cannot
+// tell schedules and numbers of micro-batches apart by a few percent.
+void Searcher::TryVariants(std::vector<SimulatedPlan>& simulated) {
+  const auto fastest = std::min_element(
+      simulated.begin(), simulated.end(), [&](const SimulatedPlan& a, const SimulatedPlan& b) {
         return candidates_[a.candidate].step_seconds < candidates_[b.candidate].step_seconds;
       });
-  if (fastest == played.end() || !candidates_[fastest->candidate].exact) return;
+  if (fastest == simulated.end() || !candidates_[fastest->candidate].exact) return;
   const PlanChoice best = candidates_[fastest->candidate].choice;
-  const double too_slow = kTooSlowToPlay * FastestOf(played);
+  const double too_slow = kTooSlowToSimulate * FastestOf(simulated);
   int tried = 0;
   for (size_t i = 0; i < candidates_.size() && tried < kVariantsOfTheBest; ++i) {
     const PlanCandidate& candidate = candidates_[i];
@@ -260,37 +263,37 @@ void Searcher::TryVariants(std::vector<PlayedPlan>& played) {
     const PlanChoice& choice = candidate.choice;
     if (candidate.exact || choice.mesh != best.mesh || choice.workers != best.workers) continue;
     if (candidate.step_seconds >= too_slow) break;
-    if (Try(i, played)) ++tried;
+    if (Try(i, simulated)) ++tried;
   }
 }
 
-// The best few of different meshes are played exactly. A plan that turns out not to be possible
+// The best few of different meshes are simulated exactly. A plan that turns out not to be possible
 // makes room for the next.
 absl::Status Searcher::Choose() {
   int tried = 0;
   bool are_enough = false;
-  std::vector<PlayedPlan> played;                        // those that may fit
+  std::vector<SimulatedPlan> simulated;                  // those that may fit
   std::set<std::tuple<std::string, size_t, bool>> seen;  // variants of one mesh take long alike
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const PlanCandidate& candidate = candidates_[i];
     if (!candidate.fits) break;
-    if (are_enough || candidate.step_seconds >= kTooSlowToPlay * FastestOf(played)) {
-      TryVariants(played);
-      WEFT_RETURN_IF_ERROR(TakeFastest(played));
+    if (are_enough || candidate.step_seconds >= kTooSlowToSimulate * FastestOf(simulated)) {
+      TryVariants(simulated);
+      WEFT_RETURN_IF_ERROR(TakeFastest(simulated));
       if (chosen_.has_value()) break;
     }
     const PlanChoice& choice = candidate.choice;
     const std::tuple variant(choice.mesh.ToString(), choice.workers.size(), choice.zero > 0);
     if (!seen.insert(variant).second) continue;
-    if (Try(i, played)) {
+    if (Try(i, simulated)) {
       are_enough = ++tried >= options_.exact_plans || !candidate.exact;
     } else {
       seen.erase(variant);
     }
   }
   if (!chosen_.has_value()) {
-    TryVariants(played);
-    WEFT_RETURN_IF_ERROR(TakeFastest(played));
+    TryVariants(simulated);
+    WEFT_RETURN_IF_ERROR(TakeFastest(simulated));
   }
   return absl::OkStatus();
 }
@@ -312,15 +315,15 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   const auto mesh_of = [](const PlanCandidate& one) {
     return MeshOnWorkers(one.choice.mesh.ToString(), one.choice.workers.size());
   };
-  std::set<MeshOnWorkers> played;
+  std::set<MeshOnWorkers> simulated;
   for (const PlanCandidate& one : candidates_) {
-    if (one.exact && one.fits) played.insert(mesh_of(one));
+    if (one.exact && one.fits) simulated.insert(mesh_of(one));
   }
-  // Coarse figures are not put beside exact ones of the same mesh.
+  // Coarse estimates are not put beside exact ones of the same mesh.
   std::set<MeshOnWorkers> meshes;
   std::vector<PlanCandidate> others;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    const bool is_known = candidates_[i].exact || !played.contains(mesh_of(candidates_[i]));
+    const bool is_known = candidates_[i].exact || !simulated.contains(mesh_of(candidates_[i]));
     if (i != *chosen_ && is_known) others.push_back(candidates_[i]);
   }
   std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) {
@@ -330,7 +333,7 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   meshes.insert(mesh_of(result.chosen));
   for (PlanCandidate& other : others) {
     const bool is_new = meshes.insert(mesh_of(other)).second;
-    if (!is_new || result.rejected.size() >= kMostRejected) continue;
+    if (!is_new || result.rejected.size() >= kMaxRejected) continue;
     if (other.reason.empty()) {
       const PlanCandidate& chosen = other.exact ? result.chosen : coarse;
       other.reason = other.fits ? WhySlower(other, chosen) : DoesNotFit(other);

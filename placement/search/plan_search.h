@@ -27,7 +27,7 @@ struct PlanCandidate {
   int64_t memory_bytes = 0;  // of the rank that is nearest to its limit
   int64_t memory_limit = 0;  // 0 = none
   bool fits = true;
-  bool exact = false;  // its partitions were played, not the coarse figures
+  bool exact = false;  // its partitions were simulated, not the coarse estimates
   std::string reason;  // why it was not chosen; empty for the chosen one
 };
 

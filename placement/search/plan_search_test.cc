@@ -8,9 +8,9 @@
 #include "graph/schedule/memory_plan.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
-#include "placement/partitioner.h"
+#include "placement/partition/partitioner.h"
 #include "placement/search/plan_evaluator.h"
-#include "placement/search/plan_play.h"
+#include "placement/search/plan_simulation.h"
 #include "placement/search/plan_space.h"
 #include "placement/search/search_strategy.h"
 #include "placement/search/testing/layers.h"
@@ -61,7 +61,7 @@ TEST_F(PlanSearchTest, SameInputSamePlan) {
 
 TEST_F(PlanSearchTest, IsAsGoodAsTheBestOfAllPlans) {
   options_.exact_plans = 0;  // compare what the strategies compare
-  options_.most_units = 8;
+  options_.max_units = 8;
   for (const double link : {1.25e6, 1.25e8, 1e10}) {
     for (const int64_t width : {32, 256}) {
       const Layers model(6, width);
@@ -95,7 +95,7 @@ TEST_F(PlanSearchTest, TheIntegerProgramsPlanIsAsGoodAndCanBePartitioned) {
     for (const int64_t width : {64, 1024}) {
       const Layers model(4, width);
       options_.global_batch = 16;
-      options_.most_units = 8;
+      options_.max_units = 8;
       const ClusterSpec cluster = ClusterOf(1, 4, link);
       options_.strategy = "dp";
       const SearchResult beam = Search(model.graph(), cluster).value();
@@ -179,9 +179,9 @@ bool FitAll(const std::vector<RankNeed>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(), [](const RankNeed& one) { return one.fits(); });
 }
 
-// What is alive at once decides which plans are played. Of those whose arenas take more than the
-// limit the next fastest takes the place: here of a plan that was played alone, then of one that
-// was played with others.
+// What is alive at once decides which plans are simulated. Of those whose arenas take more than the
+// limit the next fastest takes the place: here of a plan that was simulated alone, then of one that
+// was simulated with others.
 TEST_F(PlanSearchTest, TheNextFastestPlanIsTakenWhereAnArenaHasNoRoom) {
   const Layers model(6, 32, ValuesWithGapsBetween(256));
   options_.global_batch = 1024;
@@ -195,8 +195,8 @@ TEST_F(PlanSearchTest, TheNextFastestPlanIsTakenWhereAnArenaHasNoRoom) {
   PlayOptions options;
   options.global_batch = 1024;
   options.memory_limits = {limit, limit};
-  auto play = PlayPlan(model.graph(), fastest, CostModel::OfSpec(cluster).value(), options,
-                       CpuNodeEvaluator());
+  auto play = SimulatePlan(model.graph(), fastest, CostModel::OfSpec(cluster).value(), options,
+                           CpuNodeEvaluator());
   ASSERT_TRUE(play.ok()) << play.status();
   ASSERT_TRUE(FitAll(play->ranks)) << "what is alive at once";
   ASSERT_TRUE(LayOutArenas(play->ranks).ok());

@@ -11,8 +11,8 @@ namespace {
 
 // Micro-batches of a replica at most; a micro-batch is at least one sample. A long pipeline of
 // large stages needs many: they fill it, and are small.
-constexpr int kMostPerReplica = 1024;
-constexpr int kMostChunks = 4;
+constexpr int kMaxPerReplica = 1024;
+constexpr int kMaxChunks = 4;
 constexpr int kSegments[] = {1, 2, 4, 8};
 
 // Fewer workers than all, from few to many: each number while they are few, then doublings.
@@ -26,7 +26,7 @@ std::vector<int> FewerWorkers(int all) {
 
 // Sums over shards have other bits than sums on one worker.
 int MostTensor(const SearchOptions& options) {
-  return options.given.strict ? 1 : options.most_tensor;
+  return options.given.strict ? 1 : options.max_tensor;
 }
 
 }  // namespace
@@ -73,10 +73,10 @@ void PlanSpace::AddMeshes(int workers) {
       PlanChoice choice;
       choice.mesh = {workers / pipeline / tensor, tensor, pipeline};
       choice.workers.assign(order_.begin(), order_.begin() + workers);
-      const int64_t most_replicas = evaluator_.options().fixed_micro_batches
-                                        ? evaluator_.options().given.micro_batches
-                                        : evaluator_.options().global_batch;
-      if (choice.mesh.data > most_replicas || !KeepsTensorInHosts(choice)) continue;
+      const int64_t max_replicas = evaluator_.options().fixed_micro_batches
+                                       ? evaluator_.options().given.micro_batches
+                                       : evaluator_.options().global_batch;
+      if (choice.mesh.data > max_replicas || !KeepsTensorInHosts(choice)) continue;
       meshes_.push_back(std::move(choice));
     }
   }
@@ -87,7 +87,7 @@ std::vector<int> PlanSpace::EqualCounts(const PlanChoice& mesh) const {
   std::vector<int> counts;
   if (batch % mesh.mesh.data != 0) return counts;
   const int64_t samples = batch / mesh.mesh.data;
-  for (int own = 1; own <= std::min<int64_t>(samples, kMostPerReplica); ++own) {
+  for (int own = 1; own <= std::min<int64_t>(samples, kMaxPerReplica); ++own) {
     if (samples % own == 0) counts.push_back(own);
   }
   return counts;
@@ -100,7 +100,7 @@ std::vector<int> PlanSpace::MicroBatchCounts(const PlanChoice& mesh) const {
   if (options.fixed_micro_batches) return {options.given.micro_batches};
   const std::vector<int> equal = EqualCounts(mesh);
   std::vector<int> counts;
-  for (int own = 1; own <= kMostPerReplica; own *= 2) {
+  for (int own = 1; own <= kMaxPerReplica; own *= 2) {
     int taken = own;
     if (const auto next = std::lower_bound(equal.begin(), equal.end(), own); next != equal.end()) {
       taken = *next;
@@ -168,7 +168,7 @@ std::vector<PlanChoice> PlanSpace::WithSchedules(const PlanChoice& choice) const
     result.push_back(choice);
     result.back().schedule = schedule;
   }
-  for (int chunks = 2; chunks <= kMostChunks; chunks *= 2) {
+  for (int chunks = 2; chunks <= kMaxChunks; chunks *= 2) {
     if (choice.mesh.pipeline * chunks > evaluator_.layout().size()) break;
     result.push_back(choice);
     result.back().schedule = "interleaved";

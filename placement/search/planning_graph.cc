@@ -11,11 +11,11 @@
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "placement/search/kernel_fusion.h"
 #include "placement/search/local_node_view.h"
 #include "placement/search/node_classes.h"
-#include "placement/sharding_propagation.h"
+#include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -78,7 +78,7 @@ class PlanningGraphMaker {
   int64_t LocalBytes(ValueId value) const;
   void PlaceForward();
   void PlaceVariables();
-  int WishOfBackward(const Node& node) const;
+  int HintOfBackward(const Node& node) const;
   void PlaceBackward();
   void PlaceStep();
   void FindAwaited();
@@ -157,7 +157,7 @@ void PlanningGraphMaker::PlaceVariables() {
   }
 }
 
-int PlanningGraphMaker::WishOfBackward(const Node& node) const {
+int PlanningGraphMaker::HintOfBackward(const Node& node) const {
   if (const auto forward = graph_.FindNode(node.origin.forward_node)) {
     if (IsForward(graph_.node(*forward))) return unit_[forward->value];
   }
@@ -176,7 +176,7 @@ void PlanningGraphMaker::PlaceBackward() {
   for (const NodeId id : order_) {
     const Node& node = graph_.node(id);
     if (!IsBackward(node)) continue;
-    int unit = WishOfBackward(node);
+    int unit = HintOfBackward(node);
     for (const ValueId input : node.inputs) {
       const NodeId producer = ProducerOf(input);
       if (!producer.valid() || !IsBackward(graph_.node(producer))) continue;
@@ -465,11 +465,11 @@ absl::StatusOr<PlanningGraph> MakePlanningGraph(const Graph& graph, int64_t samp
                                                 const PlanningOptions& options) {
   PropagationOptions propagation;
   propagation.shards = options.shards;
-  propagation.wishes = options.tensor_shardings;
+  propagation.hints = options.tensor_shardings;
   std::optional<Graph> expanded;
   if (options.shards > 1) {
     expanded = graph.Clone();
-    WEFT_RETURN_IF_ERROR(ExpandForWishes(*expanded, propagation));
+    WEFT_RETURN_IF_ERROR(ExpandForHints(*expanded, propagation));
   }
   const Graph& laid_out = expanded.has_value() ? *expanded : graph;
   WEFT_ASSIGN_OR_RETURN(ShardingDecisions shardings, PropagateShardings(laid_out, propagation));

@@ -12,7 +12,7 @@ namespace weft {
 
 struct SearchOptions {
   int64_t global_batch = 1;
-  // Threads, strictness, bucket size and wished shardings of parameters are taken from here; and
+  // Threads, strictness, bucket size and hinted shardings of parameters are taken from here; and
   // its micro-batches where they are fixed.
   Plan given;
   // The micro-batches belong to the job: results depend on them.
@@ -22,7 +22,7 @@ struct SearchOptions {
   // "dp", "ilp", "anneal" or "exhaustive" (NewSearchStrategy).
   std::string strategy = "dp";
   // Shards of the tensor axis at most; strict jobs have one.
-  int most_tensor = 16;
+  int max_tensor = 16;
   // By worker: what a rank on it may take; 0 or beyond the end = any amount.
   std::vector<int64_t> memory_limits;
   // By worker: its threads; 0 or beyond the end = as `given` says. SearchPlan fills it in from the
@@ -31,14 +31,14 @@ struct SearchOptions {
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
   // Nodes cost what a framework with fused kernels takes for them (kernel_fusion.h): for comparing
-  // with one. Weft's kernels do not fuse, so such plans are not played from their partitions.
+  // with one. Weft's kernels do not fuse, so such plans are not simulated from their partitions.
   bool fused_kernels = false;
   // The forward pass is cut into so many units at most.
-  int most_units = 192;
+  int max_units = 192;
   // So many choices are looked at closely at most.
-  int most_evaluations = 1500;
-  // Of the best plans, of different meshes, so many are partitioned and played rank by rank, where
-  // nodes times ranks are no more than `exact_work`.
+  int max_evaluations = 1500;
+  // Of the best plans, of different meshes, so many are partitioned and simulated rank by rank,
+  // where nodes times ranks are no more than `exact_work`.
   int exact_plans = 6;
   int64_t exact_work = 6000;
 };

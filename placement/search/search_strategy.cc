@@ -20,7 +20,7 @@ namespace {
 // Of the best choices of different meshes so many are refined, in so many rounds at most.
 constexpr size_t kRefined = 4;
 constexpr int kRounds = 16;
-// Figures of a step that are this much apart may change places when it is played exactly.
+// Figures of a step that are this much apart may change places when it is simulated exactly.
 constexpr double kAboutAsGood = 1.2;
 
 struct Bounded {
@@ -74,7 +74,7 @@ class BoundedWalk {
     }
   }
 
-  bool IsFull() const { return evaluator_.evaluated() >= evaluator_.options().most_evaluations; }
+  bool IsFull() const { return evaluator_.evaluated() >= evaluator_.options().max_evaluations; }
 
   absl::StatusOr<const EvaluatedChoice*> Evaluate(const PlanChoice& choice) {
     WEFT_ASSIGN_OR_RETURN(EvaluatedChoice evaluated, evaluator_.Evaluate(choice));
@@ -105,10 +105,10 @@ class BoundedWalk {
            whole->second * LeastRounds(interleaved) < kAboutAsGood * best_;
   }
 
-  // Where the best few are played exactly, those that are about as good are wanted too.
+  // Where the best few are simulated exactly, those that are about as good are wanted too.
   absl::StatusOr<double> WantedBound(const PlanChoice& choice) {
     WEFT_ASSIGN_OR_RETURN(const double close, evaluator_.CloseBound(choice));
-    if (!evaluator_.IsPlayed(choice.mesh)) return close;
+    if (!evaluator_.IsSimulated(choice.mesh)) return close;
     return close / kAboutAsGood;
   }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-double SlowestSeconds(const StageFigures& figures, const StagePlace& place, int first, int last) {
+double SlowestSeconds(const StageCosts& figures, const StagePlace& place, int first, int last) {
   double seconds = 0;
   for (const int device : place.devices) {
     seconds = std::max(seconds, figures.MicroBatchSeconds(first, last, device));
@@ -19,11 +19,11 @@ double SlowestSeconds(const StageFigures& figures, const StagePlace& place, int 
 }
 
 // What the stage does once per step.
-double OnceSeconds(const StageFigures& figures, const StagePlace& place, int first, int last) {
+double OnceSeconds(const StageCosts& figures, const StagePlace& place, int first, int last) {
   const double bytes = static_cast<double>(figures.GradientBytes(first, last));
   double once = 0;
   for (const int device : place.devices) {
-    const StageFigure figure = figures.Figure(first, last, device);
+    const StageSeconds figure = figures.Seconds(first, last, device);
     const double beside = figure.backward + figure.weight_gradient;
     once =
         std::max(once, figure.update + std::max(0.0, place.sum_seconds_per_byte * bytes - beside));
@@ -37,7 +37,7 @@ struct StageSeconds {
   double whole = 0;  // of all units at the place
 };
 
-StageCost CostOf(const StageFigures& figures, const StagePlace& place, int micro_batches, int first,
+StageCost CostOf(const StageCosts& figures, const StagePlace& place, int micro_batches, int first,
                  int last, const StageSeconds& seconds) {
   const double once = place.counts_once ? OnceSeconds(figures, place, first, last) : 0;
   double pace = seconds.stage;
@@ -86,7 +86,7 @@ void Add(const Partial& one, Frontier& frontier) {
 
 class StageCutter {
  public:
-  StageCutter(const StageFigures& figures, const std::vector<StagePlace>& places, int micro_batches)
+  StageCutter(const StageCosts& figures, const std::vector<StagePlace>& places, int micro_batches)
       : figures_(figures),
         places_(places),
         micro_batches_(micro_batches),
@@ -98,7 +98,7 @@ class StageCutter {
     for (const StagePlace& place : places_) {
       whole_.push_back(SlowestSeconds(figures_, place, 0, units_));
     }
-    least_passing_ = LeastPassing();
+    min_passing_ = LeastPassing();
     const std::vector<int> points = GoodPoints();
     const StageCut rough = CutRoughly(points);
     SetPoints(points);
@@ -193,7 +193,7 @@ class StageCutter {
 
   StageCut CutNoLonger(double seconds) {
     const double longest = seconds * (1 + kRounding);
-    return CutWithin(longest - least_passing_.front(), longest);
+    return CutWithin(longest - min_passing_.front(), longest);
   }
 
   // Begins with stages as short as they may be.
@@ -203,7 +203,7 @@ class StageCutter {
     for (const double seconds : whole_) speed += 1 / std::max(1e-12, seconds);
     // As if units could be divided at will, and some more.
     double most = kLoose * (micro_batches_ - 1) / speed;
-    const double passing = least_passing_.front();
+    const double passing = min_passing_.front();
     while (true) {
       const StageCut cut = CutWithin(most, kNever);
       if (cut.begins.empty()) {
@@ -292,11 +292,11 @@ class StageCutter {
     double step = 0;
   };
 
-  // All stages that end at `last` and begin in [least, most_first].
-  void AddStages(int stage, int last, int least, int most_first, const Limits& limits) {
+  // All stages that end at `last` and begin in [least, max_first].
+  void AddStages(int stage, int last, int least, int max_first, const Limits& limits) {
     const StagePlace& place = places_[stage];
-    const double rest = least_passing_[points_[last]];
-    for (int first = most_first; first >= least; --first) {
+    const double rest = min_passing_[points_[last]];
+    for (int first = max_first; first >= least; --first) {
       // More units only take longer.
       const double seconds = Seconds(stage, first, last);
       if ((micro_batches_ - 1) * seconds > limits.repeated) break;
@@ -334,20 +334,20 @@ class StageCutter {
     return cut;
   }
 
-  const StageFigures& figures_;
+  const StageCosts& figures_;
   const std::vector<StagePlace>& places_;
   const int micro_batches_;
   const int units_;
   const int stages_;
   std::vector<double> whole_;  // by place
-  std::vector<double> least_passing_;
+  std::vector<double> min_passing_;
   std::vector<int> points_;    // units that a stage may begin with; 0 and units_
   std::vector<int> class_of_;  // the first place that is alike, by place of the pipeline
   std::vector<std::vector<StageCost>> costs_;  // of each class: by last and first place
   std::vector<std::vector<Frontier>> best_;    // by stages, then places
 };
 
-void TryAll(const StageFigures& figures, const std::vector<StagePlace>& places, int micro_batches,
+void TryAll(const StageCosts& figures, const std::vector<StagePlace>& places, int micro_batches,
             std::vector<int>& begins, Partial so_far, StageCut& best) {
   const size_t stage = begins.size() - 1;
   const int first = begins.back();
@@ -372,24 +372,24 @@ void TryAll(const StageFigures& figures, const std::vector<StagePlace>& places, 
 
 }  // namespace
 
-StageCost CostOfStage(const StageFigures& figures, const StagePlace& place, int micro_batches,
+StageCost CostOfStage(const StageCosts& figures, const StagePlace& place, int micro_batches,
                       int first, int last) {
   return CostOf(figures, place, micro_batches, first, last,
                 {SlowestSeconds(figures, place, first, last),
                  SlowestSeconds(figures, place, 0, figures.units())});
 }
 
-bool StageFits(const StageFigures& figures, const StagePlace& place, int first, int last) {
+bool StageFits(const StageCosts& figures, const StagePlace& place, int first, int last) {
   return place.memory_limit == 0 ||
          figures.Memory(first, last, place.in_flight).total() <= place.memory_limit;
 }
 
-StageCut CutStages(const StageFigures& figures, const std::vector<StagePlace>& places,
+StageCut CutStages(const StageCosts& figures, const std::vector<StagePlace>& places,
                    int micro_batches) {
   return StageCutter(figures, places, micro_batches).Run();
 }
 
-StageCut CutStagesExhaustively(const StageFigures& figures, const std::vector<StagePlace>& places,
+StageCut CutStagesExhaustively(const StageCosts& figures, const std::vector<StagePlace>& places,
                                int micro_batches) {
   if (static_cast<int>(places.size()) > figures.units()) return {};
   std::vector<int> begins = {0};

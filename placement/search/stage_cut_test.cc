@@ -50,7 +50,7 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCuts) {
     const int stages = 2 + static_cast<int>(seed % 3);
     const PlanningGraph graph = RandomGraph(9, seed);
     const PlanChoice choice = PipelineOf(stages);
-    const StageFigures figures(graph, choice, collectives_);
+    const StageCosts figures(graph, choice, collectives_);
     std::vector<StagePlace> places(stages);
     for (int stage = 0; stage < stages; ++stage) {
       places[stage].devices = {stage % 2};
@@ -79,7 +79,7 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
       unit.forward = {unit.forward[0] + 6e-3, unit.forward[1] + 12e-3};
     }
     const PlanChoice choice = PipelineOf(stages);
-    const StageFigures figures(graph, choice, collectives_);
+    const StageCosts figures(graph, choice, collectives_);
     std::vector<StagePlace> places(stages);
     for (int stage = 0; stage < stages; ++stage) {
       places[stage].devices = {static_cast<int>(seed / 4 + stage) % 2};
@@ -96,7 +96,7 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
 }
 
 // Parameters with fewer rows than there are replicas stay whole.
-TEST_F(StageCutTest, FiguresCountWhatZeroSplits) {
+TEST_F(StageCutTest, CostsCountWhatZeroSplits) {
   PlanningGraph graph = RandomGraph(3, 1);
   graph.units[0].variables = {{1, 100, 200, true}, {8, 1000, 2000, true}};
   graph.units[1].variables = {{4, 400, 800, true}, {8, 50, 0, false}};
@@ -105,7 +105,7 @@ TEST_F(StageCutTest, FiguresCountWhatZeroSplits) {
   choice.mesh = {4, 1, 1};
   choice.zero = 1;
   choice.workers = {0, 1, 2, 3};
-  const StageFigures figures(graph, choice, collectives_);
+  const StageCosts figures(graph, choice, collectives_);
   EXPECT_EQ(figures.Parameters(0, 3), 4);
   EXPECT_EQ(figures.SplitParameters(0, 3), 2);
   EXPECT_EQ(figures.SplitParameters(1, 3), 1);
@@ -120,7 +120,7 @@ TEST_F(StageCutTest, ASlowDeviceGetsLess) {
     unit.forward = unit.backward = unit.weight_gradient = {1, 2};
     unit.update = {0, 0};
   }
-  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  const StageCosts figures(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = {0};
   places[1].devices = {1};
@@ -137,21 +137,21 @@ TEST_F(StageCutTest, WhatIsDoneOncePerStepCountsWhereThePipelineDoesNotHideIt) {
     unit.forward = unit.backward = unit.weight_gradient = {1, 1};
     unit.update = {0, 0};
   }
-  const StageFigures equal(graph, PipelineOf(2), collectives_);
+  const StageCosts equal(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};
   EXPECT_EQ(CutStages(equal, places, 4).begins, (std::vector<int>{0, 4, 8}));
   // The last unit's update is hidden while the first stage drains and fills the pipeline.
   graph.units[7].update = {12, 12};
-  const StageFigures hidden(graph, PipelineOf(2), collectives_);
+  const StageCosts hidden(graph, PipelineOf(2), collectives_);
   EXPECT_EQ(CutStages(hidden, places, 4).begins, (std::vector<int>{0, 4, 8}));
   graph.units[7].update = {30, 30};
-  const StageFigures exposed(graph, PipelineOf(2), collectives_);
+  const StageCosts exposed(graph, PipelineOf(2), collectives_);
   EXPECT_EQ(CutStages(exposed, places, 4).begins, (std::vector<int>{0, 5, 8}));
   // For the first stage's own update all wait.
   graph.units[7].update = {0, 0};
   graph.units[3].update = {20, 20};
-  const StageFigures first(graph, PipelineOf(2), collectives_);
+  const StageCosts first(graph, PipelineOf(2), collectives_);
   EXPECT_EQ(CutStages(first, places, 4).begins, (std::vector<int>{0, 3, 8}));
 }
 
@@ -162,7 +162,7 @@ TEST_F(StageCutTest, SumsOverReplicasAreHiddenByTheBackwardPass) {
     unit.update = {0, 0};
     unit.variables = {{8, 10, 0, true}};
   }
-  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  const StageCosts figures(graph, PipelineOf(2), collectives_);
   StagePlace place;
   place.devices = {0};
   place.sum_seconds_per_byte = 0.2;
@@ -179,7 +179,7 @@ TEST_F(StageCutTest, MemoryIsAHardLimit) {
     unit.variables = {{8, 100, 0, true}};
     unit.kept_bytes = unit.transient_bytes = 0;
   }
-  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  const StageCosts figures(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};
   places[0].memory_limit = 200;  // one unit: parameter and gradient
@@ -198,7 +198,7 @@ TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
   graph.cuts[1] = {500, 1, 500, 1};
   graph.cuts[2] = {5, 1, 5, 1};
   graph.cuts[3] = {50, 1, 50, 1};
-  const StageFigures figures(graph, PipelineOf(2), collectives_);
+  const StageCosts figures(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};
   places[1].link_seconds_per_byte = 1e-6;
@@ -210,23 +210,23 @@ TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
 TEST_F(StageCutTest, EveryMicroBatchButTheFirstAddsItsGradients) {
   PlanningGraph graph = RandomGraph(4, 5);
   PlanChoice choice = PipelineOf(2);
-  const double without = StageFigures(graph, choice, collectives_).Figure(0, 4, 0).Total();
+  const double without = StageCosts(graph, choice, collectives_).Seconds(0, 4, 0).Total();
   for (PlanningUnit& unit : graph.units) unit.accumulation = {1, 1};
-  EXPECT_NEAR(StageFigures(graph, choice, collectives_).Figure(0, 4, 0).Total() - without,
+  EXPECT_NEAR(StageCosts(graph, choice, collectives_).Seconds(0, 4, 0).Total() - without,
               4 * 3.0 / 4, 1e-12);
   choice.micro_batches = 1;
-  EXPECT_NEAR(StageFigures(graph, choice, collectives_).Figure(0, 4, 0).Total(), without, 1e-12);
+  EXPECT_NEAR(StageCosts(graph, choice, collectives_).Seconds(0, 4, 0).Total(), without, 1e-12);
 }
 
 TEST_F(StageCutTest, RecomputationKeepsLessAndRunsLonger) {
   const PlanningGraph graph = RandomGraph(8, 4);
   PlanChoice choice = PipelineOf(2);
-  const StageFigures kept(graph, choice, collectives_);
+  const StageCosts kept(graph, choice, collectives_);
   choice.recompute_segments = 4;
-  const StageFigures again(graph, choice, collectives_);
+  const StageCosts again(graph, choice, collectives_);
   EXPECT_LT(again.Memory(0, 8, 4).activations, kept.Memory(0, 8, 4).activations);
-  EXPECT_NEAR(again.Figure(0, 4, 0).Total() - kept.Figure(0, 4, 0).Total(),
-              kept.Figure(0, 4, 0).forward, 1e-12);
+  EXPECT_NEAR(again.Seconds(0, 4, 0).Total() - kept.Seconds(0, 4, 0).Total(),
+              kept.Seconds(0, 4, 0).forward, 1e-12);
 }
 
 // What enters the last unit is large: it is kept where a segment begins there, and not where the
@@ -239,7 +239,7 @@ TEST_F(StageCutTest, ALastStageOfManyUnitsMayNeedLessThanItsEnd) {
   graph.cuts[7].forward_bytes = 100000;
   PlanChoice choice = PipelineOf(1);
   choice.recompute_segments = 2;
-  const StageFigures figures(graph, choice, collectives_);
+  const StageCosts figures(graph, choice, collectives_);
   std::vector<StagePlace> places(1);
   places[0].devices = {0};
   places[0].memory_limit = figures.Memory(0, 8, 1).total();
@@ -252,9 +252,9 @@ TEST_F(StageCutTest, MoreSegmentsThanUnitsKeepNoMoreThanUnits) {
   PlanningGraph graph = RandomGraph(8, 2);
   PlanChoice choice = PipelineOf(1);
   choice.recompute_segments = 4;
-  const int64_t as_many = StageFigures(graph, choice, collectives_).Memory(0, 4, 1).activations;
+  const int64_t as_many = StageCosts(graph, choice, collectives_).Memory(0, 4, 1).activations;
   choice.recompute_segments = 16;
-  const int64_t more = StageFigures(graph, choice, collectives_).Memory(0, 4, 1).activations;
+  const int64_t more = StageCosts(graph, choice, collectives_).Memory(0, 4, 1).activations;
   EXPECT_EQ(as_many, more);
 }
 

@@ -4,16 +4,16 @@
 
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
-#include "placement/name_pattern.h"
 #include "placement/search/local_node_view.h"
 #include "placement/search/node_classes.h"
 #include "platform/status_macros.h"
+#include "platform/text/name_pattern.h"
 
 namespace weft {
 namespace {
 
 // Up to so many blocks of a dimension are looked at.
-constexpr int64_t kMostBlocks = 8;
+constexpr int64_t kMaxBlocks = 8;
 // A backward pass costs about two forward passes where a gradient flows.
 constexpr double kPassesWithGradient = 3;
 // What an update reads and writes, per byte of a parameter, and how many micro-batches share it.
@@ -89,7 +89,7 @@ absl::Status TensorCosts::FindBlocks() {
     for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) {
       for (const OperandFactors& operand : rule.inputs) {
         const auto split = ShardingOfFactor(rule, operand, factor, shards_);
-        if (split.has_value() && split->is_split() && split->blocks <= kMostBlocks) {
+        if (split.has_value() && split->is_split() && split->blocks <= kMaxBlocks) {
           blocks_.insert(split->blocks);
         }
       }
@@ -130,15 +130,15 @@ bool TensorCosts::CanHold(ValueId value, const AxisSharding& sharding) const {
 const NodeSharding& TensorCosts::Decide(
     const Node& node, const std::vector<NodeSharding>& candidates,
     const std::vector<AxisSharding>& current,
-    const std::vector<std::optional<AxisSharding>>& wishes) const {
+    const std::vector<std::optional<AxisSharding>>& hints) const {
   ShardingScore best = {std::numeric_limits<double>::infinity()};
   size_t chosen = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    std::vector<AxisSharding> wished = candidates[i].outputs;
-    for (size_t output = 0; output < wishes.size(); ++output) {
-      if (wishes[output].has_value()) wished[output] = *wishes[output];
+    std::vector<AxisSharding> hinted = candidates[i].outputs;
+    for (size_t output = 0; output < hints.size(); ++output) {
+      if (hints[output].has_value()) hinted[output] = *hints[output];
     }
-    const ShardingScore score = scorer_.Score(node, candidates[i], current, wished);
+    const ShardingScore score = scorer_.Score(node, candidates[i], current, hinted);
     if (score >= best) continue;
     best = score;
     chosen = i;
@@ -169,7 +169,8 @@ double TensorCosts::BackwardSeconds(ValueId value, const AxisSharding& from, con
   if (!to.is_split()) return 0;
   // The gradient of a slice is gathered: of a variable once per step.
   const double seconds =
-      collectives_.Seconds({CollectiveKind::kRing, bytes}, options_.workers) / Readers(value);
+      collectives_.Seconds({CollectiveKind::kGatherOrScatter, bytes}, options_.workers) /
+      Readers(value);
   const bool once = graph_.value(value).source == ValueSource::kVariable;
   return once ? seconds / kMicroBatchesPerUpdate : seconds;
 }
@@ -183,7 +184,7 @@ double TensorCosts::KeepingSeconds(ValueId variable, const AxisSharding& shardin
   return seconds / kMicroBatchesPerUpdate + options_.seconds_per_byte * local;
 }
 
-double TensorCosts::WishSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to) {
+double TensorCosts::HintSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to) {
   std::optional<CollectiveKind> kind = CollectiveOfConversion(from, to);
   if (from == to) return 0;
   const int64_t bytes = BytesOf(graph_, value);
@@ -196,7 +197,8 @@ double TensorCosts::WishSeconds(ValueId value, const AxisSharding& from, const A
   if (!has_gradient_[value.value]) return seconds;
   if (from.is_split()) return 2 * seconds;
   if (!to.is_split()) return seconds;
-  return seconds + collectives_.Seconds({CollectiveKind::kRing, bytes}, options_.workers);
+  return seconds +
+         collectives_.Seconds({CollectiveKind::kGatherOrScatter, bytes}, options_.workers);
 }
 
 double TensorCosts::NodeSeconds(const GraphNodeView& view, const NodeSharding& sharding,
@@ -217,10 +219,10 @@ double TensorCosts::NodeSeconds(const GraphNodeView& view, const NodeSharding& s
   return seconds + once * (gradient ? kPassesWithGradient : 1);
 }
 
-absl::StatusOr<double> TensorCosts::SecondsOf(const std::map<std::string, AxisSharding>& wishes) {
+absl::StatusOr<double> TensorCosts::SecondsOf(const std::map<std::string, AxisSharding>& hints) {
   PropagationOptions propagation;
   propagation.shards = shards_;
-  propagation.wishes = wishes;
+  propagation.hints = hints;
   WEFT_ASSIGN_OR_RETURN(const ShardingDecisions decisions, PropagateShardings(graph_, propagation));
   double seconds = 0;
   std::vector<bool> is_counted(graph_.value_capacity());
@@ -241,7 +243,7 @@ absl::StatusOr<double> TensorCosts::SecondsOf(const std::map<std::string, AxisSh
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId output = node.outputs[i];
       if (!output.valid()) continue;
-      seconds += WishSeconds(output, sharding.outputs[i], decisions.values[output.value]);
+      seconds += HintSeconds(output, sharding.outputs[i], decisions.values[output.value]);
     }
   }
   return seconds;

@@ -16,10 +16,10 @@
 #include "graph/graph.h"
 #include "graph/sharding.h"
 #include "placement/cost/cost_model.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "placement/search/collective_costs.h"
-#include "placement/sharding_choice.h"
-#include "placement/sharding_propagation.h"
+#include "placement/sharding/sharding_choice.h"
+#include "placement/sharding/sharding_propagation.h"
 
 namespace weft {
 
@@ -29,7 +29,7 @@ struct TensorSplitOptions {
   // How parameters (by name or pattern) and other values (by name) lie that are given.
   std::map<std::string, AxisSharding> given;
   // The graph before its samples were counted; null: not known. A value that nodes make is not
-  // wished to be split along an axis that has no number there: a last, shorter batch could not be.
+  // hinted to be split along an axis that has no number there: a last, shorter batch could not be.
   const Graph* uncounted = nullptr;
   // States that dynamic programming keeps from node to node.
   int beam = 64;
@@ -38,14 +38,14 @@ struct TensorSplitOptions {
   double seconds_per_byte = 0;
 };
 
-// A choice of wishes (Plan::tensor_shardings) for the variables that forward nodes of a graph read
+// A choice of hints (Plan::tensor_shardings) for the variables that forward nodes of a graph read
 // and for what these make.
 struct TensorSplit {
   std::map<std::string, AxisSharding> shardings;  // of variables those that are split
   // Of a micro-batch on one rank: compute, and collectives forward and backward.
   double seconds = 0;
   // No choice that was there to make takes less; 0 = not known.
-  double least_seconds = 0;
+  double min_seconds = 0;
 };
 
 // Borrows its arguments; the graph is a training graph with concrete shapes. Not thread-safe: it
@@ -77,23 +77,23 @@ class TensorCosts {
   // Nodes of equal text can be split in the same ways at the same cost where inputs lie alike.
   std::string ClassOf(const Node& node) const;
   const AxisSharding* GivenFor(ValueId variable) const;
-  // Whether a value may be wished to lie so: each rank has a row.
+  // Whether a value may be hinted to lie so: each rank has a row.
   bool CanHold(ValueId value, const AxisSharding& sharding) const;
 
   // What PropagateShardings does with a node whose inputs lie as `current`, of its candidates.
-  // `wishes`, by output: what it is wished to be; empty = nothing is.
+  // `hints`, by output: what it is hinted to be; empty = nothing is.
   const NodeSharding& Decide(const Node& node, const std::vector<NodeSharding>& candidates,
                              const std::vector<AxisSharding>& current,
-                             const std::vector<std::optional<AxisSharding>>& wishes = {}) const;
+                             const std::vector<std::optional<AxisSharding>>& hints = {}) const;
   // Of one node whose inputs lie as `current`.
   double NodeSeconds(const GraphNodeView& view, const NodeSharding& sharding,
                      const std::vector<AxisSharding>& current);
-  // Of a value that is made as `from` and wished to be `to`.
-  double WishSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to);
+  // Of a value that is made as `from` and hinted to be `to`.
+  double HintSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to);
   // Of a parameter: its update, and what its bytes cost by the options.
   double KeepingSeconds(ValueId variable, const AxisSharding& sharding) const;
-  // All of that for the forward nodes as PropagateShardings splits them by these wishes.
-  absl::StatusOr<double> SecondsOf(const std::map<std::string, AxisSharding>& wishes);
+  // All of that for the forward nodes as PropagateShardings splits them by these hints.
+  absl::StatusOr<double> SecondsOf(const std::map<std::string, AxisSharding>& hints);
 
  private:
   TensorCosts(const Graph& graph, const CostModel& cost, const TensorSplitOptions& options);

@@ -20,14 +20,14 @@ namespace {
 constexpr int kClosed = -1;
 // More would drown what takes microseconds in the solver's tolerances. A megabyte that is kept then
 // counts like a second, far more than to send it.
-constexpr double kMostSecondsPerByte = 1e-6;
+constexpr double kMaxSecondsPerByte = 1e-6;
 
 class TensorProgram {
  public:
   TensorProgram(TensorCosts& costs, const TensorProgramLimits& limits)
       : costs_(costs),
         graph_(costs.graph()),
-        maker_(costs, limits.most_operand_ways),
+        maker_(costs, limits.max_operand_ways),
         question_of_(graph_.value_capacity(), kClosed),
         layouts_(graph_.value_capacity()) {}
 
@@ -39,7 +39,7 @@ class TensorProgram {
   const ChoiceProblem& problem() const { return problem_; }
   bool leaves_ways_out() const { return leaves_ways_out_; }
   // What preferences make of an answer's cost at most.
-  double most_preference() const { return most_preference_; }
+  double max_preference() const { return max_preference_; }
   TensorSplit SplitOf(const std::vector<int>& answers) const;
 
  private:
@@ -68,7 +68,7 @@ class TensorProgram {
   std::map<std::string, std::vector<AxisSharding>> known_ways_;
   std::map<std::string, std::shared_ptr<const NodeChoices>> known_;
   bool leaves_ways_out_ = false;
-  double most_preference_ = 0;
+  double max_preference_ = 0;
 };
 
 void TensorProgram::Ask(ValueId value) {
@@ -176,7 +176,7 @@ void TensorProgram::AddTable(const Member& member) {
     table.costs.push_back(row.cost());
     preference = std::max(preference, row.preference);
   }
-  most_preference_ += preference;
+  max_preference_ += preference;
   problem_.tables.push_back(std::move(table));
 }
 
@@ -206,7 +206,7 @@ TensorSplit TensorProgram::SplitOf(const std::vector<int>& answers) const {
         continue;
       }
       const bool is_made = graph_.value(value).producer == member.node;
-      if (is_made && row.is_wished) split.shardings[graph_.value(value).name] = layout;
+      if (is_made && row.is_hinted) split.shardings[graph_.value(value).name] = layout;
     }
     split.seconds += row.seconds;
   }
@@ -220,12 +220,12 @@ TensorSplit TensorProgram::SplitOf(const std::vector<int>& answers) const {
 }
 
 // What is given for values that nodes make.
-void AddGiven(const TensorCosts& costs, std::map<std::string, AxisSharding>& wishes) {
+void AddGiven(const TensorCosts& costs, std::map<std::string, AxisSharding>& hints) {
   for (const auto& [name, sharding] : costs.options().given) {
     const std::optional<ValueId> value = costs.graph().FindValue(name);
     const bool is_made =
         value.has_value() && costs.graph().value(*value).source == ValueSource::kNode;
-    if (is_made) wishes[name] = sharding;
+    if (is_made) hints[name] = sharding;
   }
 }
 
@@ -235,7 +235,7 @@ absl::StatusOr<TensorSplit> SolveTensorSplit(const Graph& graph, const CostModel
                                              const TensorSplitOptions& options,
                                              const TensorProgramLimits& limits) {
   TensorSplitOptions bounded = options;
-  bounded.seconds_per_byte = std::min(options.seconds_per_byte, kMostSecondsPerByte);
+  bounded.seconds_per_byte = std::min(options.seconds_per_byte, kMaxSecondsPerByte);
   WEFT_ASSIGN_OR_RETURN(const auto costs, TensorCosts::Create(graph, cost, bounded));
   TensorProgram program(*costs, limits);
   WEFT_RETURN_IF_ERROR(program.Build());
@@ -250,9 +250,9 @@ absl::StatusOr<TensorSplit> SolveTensorSplit(const Graph& graph, const CostModel
   split.seconds = std::numeric_limits<double>::infinity();
   if (!answer->answers.empty()) split = program.SplitOf(answer->answers);
   AddGiven(*costs, split.shardings);
-  const bool is_proven = !answer->answers.empty() && answer->least_cost == answer->cost;
+  const bool is_proven = !answer->answers.empty() && answer->min_cost == answer->cost;
   if (is_proven && !program.leaves_ways_out()) {
-    split.least_seconds = split.seconds;
+    split.min_seconds = split.seconds;
     return split;
   }
   WEFT_ASSIGN_OR_RETURN(TensorSplit other, FindTensorSplit(graph, cost, bounded));
@@ -260,7 +260,7 @@ absl::StatusOr<TensorSplit> SolveTensorSplit(const Graph& graph, const CostModel
   WEFT_ASSIGN_OR_RETURN(other.seconds, costs->SecondsOf(other.shardings));
   if (other.seconds < split.seconds) split = std::move(other);
   if (!program.leaves_ways_out()) {
-    split.least_seconds = std::max(0.0, answer->least_cost - program.most_preference());
+    split.min_seconds = std::max(0.0, answer->min_cost - program.max_preference());
   }
   return split;
 }

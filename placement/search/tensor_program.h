@@ -14,20 +14,20 @@ struct TensorProgramLimits {
   ChoiceLimits choices;
   // Combinations of ways in which the operands of one node can lie. Of a node with more of them
   // only those are looked at that a split of the node reads as they are.
-  int64_t most_operand_ways = 2048;
+  int64_t max_operand_ways = 2048;
 };
 
 // The sharding of a training graph with concrete shapes along the tensor axis as an integer
 // program, after Alpa's intra-operator pass (Zheng et al., 2022). Each variable has one layout, and
-// each value that forward nodes make one: as PropagateShardings makes it, or as the plan wishes it.
-// A node's choice is how its operands lie and what is wished of its results; how it then splits
+// each value that forward nodes make one: as PropagateShardings makes it, or as the plan hints it.
+// A node's choice is how its operands lie and what is hinted of its results; how it then splits
 // itself, and at what cost (TensorCosts), follows. So what is chosen is exactly what a plan can say
-// (Plan::tensor_shardings), and PropagateShardings gives it. Of several results all are wished as
-// one split of the node makes them, or all whole. A wish is made only where it saves something.
+// (Plan::tensor_shardings), and PropagateShardings gives it. Of several results all are hinted as
+// one split of the node makes them, or all whole. A hint is made only where it saves something.
 //
-// `least_seconds` of the answer equals `seconds` where the answer is proven to be the best; where
-// the program stops before (ChoiceLimits::most_nodes) or leaves ways out, FindTensorSplit's answer
-// is taken if it is better, and least_seconds is 0 if nothing is known of what was left out.
+// `min_seconds` of the answer equals `seconds` where the answer is proven to be the best; where
+// the program stops before (ChoiceLimits::max_nodes) or leaves ways out, FindTensorSplit's answer
+// is taken if it is better, and min_seconds is 0 if nothing is known of what was left out.
 // Deterministic. ResourceExhausted, with the limit, when the program is too large for it; else the
 // errors of the ops' rules.
 absl::StatusOr<TensorSplit> SolveTensorSplit(const Graph& graph, const CostModel& cost,

@@ -35,8 +35,8 @@ TensorSplitOptions OptionsFor(int shards) {
 }
 
 double SecondsOf(const Graph& graph, const CostModel& cost, const TensorSplitOptions& options,
-                 const std::map<std::string, AxisSharding>& wishes) {
-  return TensorCosts::Create(graph, cost, options).value()->SecondsOf(wishes).value();
+                 const std::map<std::string, AxisSharding>& hints) {
+  return TensorCosts::Create(graph, cost, options).value()->SecondsOf(hints).value();
 }
 
 // Some nodes over square matrices, of which each reads what is there already, and two weights.
@@ -84,22 +84,22 @@ class RandomGraph {
   std::vector<std::string> made_;
 };
 
-// The least that any wishes for these names cost, each tried with all others.
-double LeastOfAllWishes(TensorCosts& costs, const std::vector<std::string>& names, size_t from,
-                        std::map<std::string, AxisSharding>& wishes) {
-  if (from == names.size()) return costs.SecondsOf(wishes).value();
-  double least = LeastOfAllWishes(costs, names, from + 1, wishes);
-  for (const AxisSharding& wish :
+// The least that any hints for these names cost, each tried with all others.
+double LeastOfAllHints(TensorCosts& costs, const std::vector<std::string>& names, size_t from,
+                       std::map<std::string, AxisSharding>& hints) {
+  if (from == names.size()) return costs.SecondsOf(hints).value();
+  double least = LeastOfAllHints(costs, names, from + 1, hints);
+  for (const AxisSharding& hint :
        {AxisSharding::Replicated(), AxisSharding::Split(0), AxisSharding::Split(1)}) {
-    wishes[names[from]] = wish;
-    least = std::min(least, LeastOfAllWishes(costs, names, from + 1, wishes));
+    hints[names[from]] = hint;
+    least = std::min(least, LeastOfAllHints(costs, names, from + 1, hints));
   }
-  wishes.erase(names[from]);
+  hints.erase(names[from]);
   return least;
 }
 
-TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllWishes) {
-  int wished = 0;
+TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllHints) {
+  int hinted = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const RandomGraph random(seed);
     for (const CostModel& cost : {Gpus(2), CostModel::OfSpec(ClusterSpec::Local(2, 1)).value()}) {
@@ -107,20 +107,20 @@ TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllWishes) {
       const auto costs = TensorCosts::Create(random.graph(), cost, options).value();
       std::vector<std::string> names = random.made();
       names.insert(names.end(), {"v", "w"});
-      std::map<std::string, AxisSharding> wishes;
-      const double least = LeastOfAllWishes(*costs, names, 0, wishes);
+      std::map<std::string, AxisSharding> hints;
+      const double least = LeastOfAllHints(*costs, names, 0, hints);
       const TensorSplit split = SolveTensorSplit(random.graph(), cost, options).value();
       EXPECT_NEAR(split.seconds, least, 1e-8) << "seed " << seed;
-      EXPECT_EQ(split.least_seconds, split.seconds) << "seed " << seed;
+      EXPECT_EQ(split.min_seconds, split.seconds) << "seed " << seed;
       EXPECT_NEAR(costs->SecondsOf(split.shardings).value(), split.seconds, 1e-12);
-      for (const std::string& name : random.made()) wished += split.shardings.contains(name);
+      for (const std::string& name : random.made()) hinted += split.shardings.contains(name);
     }
   }
-  EXPECT_GT(wished, 0) << "no graph needs a wish for what a node makes";
+  EXPECT_GT(hinted, 0) << "no graph needs a hint for what a node makes";
 }
 
 // Shoeybi et al. 2019: columns, then rows, in attention and in the feed-forward layer.
-TEST(TensorProgramTest, FindsTheSplitOfMegatronAndWishesForNothingElse) {
+TEST(TensorProgramTest, FindsTheSplitOfMegatronAndHintsForNothingElse) {
   const Graph model = TransformerGraph(2);
   const TensorSplit split = SolveTensorSplit(model, Gpus(2), OptionsFor(2)).value();
   for (const std::string block : {"block0", "block1"}) {
@@ -140,7 +140,7 @@ TEST(TensorProgramTest, ABlockNeedsTwoAllReducesForwardAndNothingElse) {
     const TensorSplit split = SolveTensorSplit(model, Gpus(shards), OptionsFor(shards)).value();
     PropagationOptions options;
     options.shards = shards;
-    options.wishes = split.shardings;
+    options.hints = split.shardings;
     const ShardingDecisions decisions = PropagateShardings(model, options).value();
     std::set<std::pair<ValueId, std::string>> converted;
     for (const NodeId id : model.node_ids()) {
@@ -169,7 +169,7 @@ TEST(TensorProgramTest, CostsNoMoreThanWhatTheBeamFinds) {
         const TensorSplit beam = FindTensorSplit(model, cost, options).value();
         const TensorSplit split = SolveTensorSplit(model, cost, options).value();
         EXPECT_LE(split.seconds, beam.seconds * (1 + 1e-9));
-        EXPECT_EQ(split.least_seconds, split.seconds);
+        EXPECT_EQ(split.min_seconds, split.seconds);
         EXPECT_NEAR(SecondsOf(model, cost, options, split.shardings), split.seconds,
                     1e-9 * split.seconds);
         EXPECT_NEAR(SecondsOf(model, cost, options, beam.shardings), beam.seconds,
@@ -179,14 +179,14 @@ TEST(TensorProgramTest, CostsNoMoreThanWhatTheBeamFinds) {
   }
 }
 
-TEST(TensorProgramTest, SameInputSameWishesMergedOrNot) {
+TEST(TensorProgramTest, SameInputSameHintsMergedOrNot) {
   const Graph model = TransformerGraph(2);
   const CostModel cost = Gpus(2);
   const TensorSplit split = SolveTensorSplit(model, cost, OptionsFor(2)).value();
   EXPECT_EQ(SolveTensorSplit(model, cost, OptionsFor(2))->shardings, split.shardings);
   for (const int64_t rows : {500, 50, 0}) {
     TensorProgramLimits limits;
-    limits.choices.most_rows = rows;
+    limits.choices.max_rows = rows;
     EXPECT_NEAR(SolveTensorSplit(model, cost, OptionsFor(2), limits)->seconds, split.seconds,
                 1e-9 * split.seconds);
   }
@@ -194,8 +194,8 @@ TEST(TensorProgramTest, SameInputSameWishesMergedOrNot) {
 
 TEST(TensorProgramTest, AProgramThatIsTooLargeIsRefused) {
   TensorProgramLimits limits;
-  limits.choices.most_rows = 10;
-  limits.choices.most_joined_rows = 10;
+  limits.choices.max_rows = 10;
+  limits.choices.max_joined_rows = 10;
   const absl::Status status =
       SolveTensorSplit(TransformerGraph(1), Gpus(2), OptionsFor(2), limits).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -209,9 +209,9 @@ TEST(TensorProgramTest, WhatIsLeftOutIsSaid) {
   const Graph model = TransformerGraph(1);
   const CostModel cost = Gpus(2);
   TensorProgramLimits limits;
-  limits.most_operand_ways = 4;
+  limits.max_operand_ways = 4;
   const TensorSplit split = SolveTensorSplit(model, cost, OptionsFor(2), limits).value();
-  EXPECT_EQ(split.least_seconds, 0);
+  EXPECT_EQ(split.min_seconds, 0);
   EXPECT_LE(split.seconds, FindTensorSplit(model, cost, OptionsFor(2))->seconds * (1 + 1e-9));
 }
 

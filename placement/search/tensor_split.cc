@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "placement/search/tensor_costs.h"
-#include "placement/sharding_candidates.h"
+#include "placement/sharding/sharding_candidates.h"
 #include "platform/status_macros.h"
 
 namespace weft {

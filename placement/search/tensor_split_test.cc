@@ -6,7 +6,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "placement/search/collective_costs.h"
-#include "placement/sharding_propagation.h"
+#include "placement/sharding/sharding_propagation.h"
 #include "placement/testing/transformer_graph.h"
 
 namespace weft {
@@ -40,7 +40,7 @@ std::map<CollectiveKind, int> Collectives(const Graph& graph, const TensorSplit&
                                           int shards) {
   PropagationOptions options;
   options.shards = shards;
-  options.wishes = split.shardings;
+  options.hints = split.shardings;
   const ShardingDecisions decisions = PropagateShardings(graph, options).value();
   std::set<std::pair<ValueId, std::string>> seen;
   std::map<CollectiveKind, int> collectives;
@@ -182,7 +182,7 @@ TEST(TensorSplitTest, TheGradientOfASliceIsGathered) {
   CollectiveCosts collectives(cost);
   const int64_t bytes = layers.BetweenBytes();
   const double sum = collectives.Seconds({CollectiveKind::kAllReduce, bytes}, {0, 1});
-  const double gather = collectives.Seconds({CollectiveKind::kRing, bytes}, {0, 1});
+  const double gather = collectives.Seconds({CollectiveKind::kGatherOrScatter, bytes}, {0, 1});
   const double whole = layers.Seconds(cost, AxisSharding::Replicated(), AxisSharding::Replicated());
   const double sliced = layers.Seconds(cost, AxisSharding::Replicated(), AxisSharding::Split(0));
   EXPECT_NEAR((sliced - whole) / (sum + gather), 1, 0.1);

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "graph/node_class.h"
-#include "placement/graph_node_view.h"
-#include "placement/side_nodes.h"
+#include "placement/graph_views/graph_node_view.h"
+#include "placement/pipeline/off_path_nodes.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -56,7 +56,7 @@ void AddCrossing(const Graph& graph, Chain& chain) {
 
 absl::StatusOr<Chain> MakeChain(const Graph& graph, const CostModel& cost) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
-  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfSideNodes(graph));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfOffPathNodes(graph));
   std::vector<double> seconds(graph.node_capacity());  // with those of side nodes, at their leaders
   double total = 0;
   for (const NodeId id : order) {

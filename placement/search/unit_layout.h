@@ -17,7 +17,7 @@ namespace weft {
 struct UnitLayout {
   // Names of each unit's forward nodes. Cheap nodes that read no other node's output are in none:
   // they follow their readers, as in AssignStages; nodes that nothing of a micro-batch needs lie
-  // with what they read (placement/side_nodes.h).
+  // with what they read (placement/pipeline/off_path_nodes.h).
   std::vector<std::vector<std::string>> nodes;
   std::map<std::string, int> unit_of;  // by name
 

@@ -9,14 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "placement/nearest_name.h"
-#include "placement/units.h"
 #include "platform/status_macros.h"
+#include "platform/text/nearest_name.h"
+#include "platform/text/units.h"
 
 namespace weft {
 namespace {
 
-constexpr int kMostWorkers = 1 << 16;
+constexpr int kMaxWorkers = 1 << 16;
 
 const std::vector<std::string>& Keys() {
   static const auto* const keys =
@@ -70,9 +70,9 @@ class Rebuilder {
   absl::StatusOr<int> Count(const std::string& key) const {
     int count = 0;
     const std::string& value = *Find(key);
-    if (absl::SimpleAtoi(value, &count) && count >= 1 && count <= kMostWorkers) return count;
+    if (absl::SimpleAtoi(value, &count) && count >= 1 && count <= kMaxWorkers) return count;
     return Error(
-        text_, absl::StrCat(key, " is '", value, "', not a whole number from 1 to ", kMostWorkers));
+        text_, absl::StrCat(key, " is '", value, "', not a whole number from 1 to ", kMaxWorkers));
   }
   void Add(WorkerSpec worker, const std::string& host) {
     worker.host = host;

@@ -14,7 +14,7 @@ namespace weft {
 //   workers  so many on each host, each as its first one
 //   link     bandwidth between hosts ("/s" may be left out); latency likewise
 //   memory   of each worker
-//   model    of each worker's device, with published figures
+//   model    of each worker's device, with published specs
 // InvalidArgument naming the key, with a suggestion, or the value.
 absl::StatusOr<ClusterSpec> ClusterWhatIf(const ClusterSpec& cluster, const std::string& text);
 

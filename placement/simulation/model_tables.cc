@@ -5,15 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/schedule/all_reduce_choice.h"
-#include "placement/graph_node_view.h"
-#include "placement/partition_credits.h"
+#include "placement/graph_views/graph_node_view.h"
+#include "placement/partition/partition_credits.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// Larger groups are counted by formulas instead of played.
-constexpr size_t kMostPlayed = 32;
+// Larger groups are counted by formulas instead of simulated.
+constexpr size_t kMaxSimulated = 32;
 
 int64_t ElementsOf(const Graph& graph, ValueId value) {
   return value.valid() ? ShapeOf(graph, value).num_elements() : 0;
@@ -71,7 +71,7 @@ absl::StatusOr<int32_t> ModelTables::ChannelOf(const Channel& channel, int64_t b
   if (!is_new) return entry->second;
   if (!ranks_.contains(channel.from) || !ranks_.contains(channel.to)) {
     return absl::InternalError(absl::StrCat("channel ", channel.id.value, " of '", channel.value,
-                                            "' leads to a rank that is not played"));
+                                            "' leads to a rank that is not simulated"));
   }
   const int from = WorkerOf(channel.from);
   const int to = WorkerOf(channel.to);
@@ -119,8 +119,8 @@ double ModelTables::SecondsOf(const Graph& graph, const Node& node,
                               const std::vector<int>& workers) const {
   const int64_t element_bytes = DTypeBytes(members.front().dtype, 1);
   const double bytes = static_cast<double>(element_bytes);
-  if (workers.size() > kMostPlayed) {
-    if (node.op == "AllReduce" && node.attributes.String("algorithm", "") != "tree_ordered") {
+  if (workers.size() > kMaxSimulated) {
+    if (node.op == "AllReduce" && node.attributes.String("algorithm", "") != "ordered_tree") {
       AllReduceTask task;
       task.members = static_cast<int>(workers.size());
       for (const int worker : workers) task.hosts.push_back(costs_.host(worker));

@@ -14,7 +14,7 @@ namespace weft {
 
 struct PartitionModelOptions {
   // An instruction per node, with its name. Else successive ones are one, without a name: ranks
-  // share more, and the play is shorter.
+  // share more, and the simulation is shorter.
   bool per_node = false;
 };
 
@@ -22,8 +22,8 @@ struct PartitionModelOptions {
 // cost model's seconds: nodes and the copies and sums between them on the compute stream, the
 // all-reduces of complete sums on the communication stream, messages on the links between their
 // workers' hosts (one link per pair of workers within a host) with the credits of
-// placement/partition_credits.h. Partitions are those of all ranks, by rank, or of some: the
-// model's ranks are these. Others are taken to be at a collective when the last of these is; a
+// placement/partition/partition_credits.h. Partitions are those of all ranks, by rank, or of some:
+// the model's ranks are these. Others are taken to be at a collective when the last of these is; a
 // channel that leads to one is Internal. `workers` is the cluster's worker of every rank
 // (Plan::workers). Errors as of CollectiveOfNode and ActionNodes, and
 // InvalidArgument when a worker is not the cost model's.

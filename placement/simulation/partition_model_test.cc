@@ -8,12 +8,12 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
-#include "placement/partitioner.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/partition/partitioner.h"
+#include "placement/partition/traffic_prediction.h"
 #include "placement/simulation/plan_prediction.h"
 #include "placement/simulation/simulator.h"
 #include "placement/testing/regression_graph.h"
-#include "placement/traffic_prediction.h"
 
 namespace weft {
 namespace {
@@ -183,13 +183,13 @@ TEST_F(StepOfRegression, WantsAWorkerForEachRank) {
       "worker 2 has no costs: there are 2 workers");
 }
 
-TEST_F(StepOfRegression, APipelineIsPlayedWhole) {
+TEST_F(StepOfRegression, APipelineIsSimulatedWhole) {
   Cut(1, 1, 2, 4);
   partitions_.pop_back();
   const auto model = ModelOfPartitions(partitions_, plan_.workers, CostsOf(ProfileOf(2, 1e9)));
   EXPECT_EQ(model.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(model.status().message()),
-              ::testing::HasSubstr("leads to a rank that is not played"));
+              ::testing::HasSubstr("leads to a rank that is not simulated"));
 }
 
 TEST_F(StepOfRegression, ThePredictionIsTheSimulatedStep) {

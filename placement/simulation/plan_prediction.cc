@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/partition/partition_summary.h"
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"

@@ -9,7 +9,7 @@
 #include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/action_nodes.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "platform/status_macros.h"
 
 namespace weft {

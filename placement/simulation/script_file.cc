@@ -4,15 +4,15 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "placement/nearest_name.h"
-#include "placement/units.h"
-#include "placement/yaml_reader.h"
+#include "placement/files/yaml_reader.h"
 #include "platform/status_macros.h"
+#include "platform/text/nearest_name.h"
+#include "platform/text/units.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kMostSteps = 1 << 30;
+constexpr int64_t kMaxSteps = 1 << 30;
 
 class ScriptReader {
  public:
@@ -59,7 +59,7 @@ class ScriptReader {
       return source_.Error(map.node(), "a change needs either 'at' (a time) or 'step'");
     }
     WEFT_RETURN_IF_ERROR(map.Quantity("at", ParseSeconds, change.at_seconds));
-    return map.Int("step", 0, kMostSteps, change.at_step);
+    return map.Int("step", 0, kMaxSteps, change.at_step);
   }
 
   absl::Status ReadKind(const YamlMap& map, ScriptedChange& change) const {

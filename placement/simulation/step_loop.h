@@ -9,14 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "placement/simulation/event_queue.h"
-#include "placement/simulation/play_record.h"
-#include "placement/simulation/simulator.h"
+#include "placement/simulation/simulation.h"
+#include "placement/simulation/simulation_record.h"
 #include "placement/simulation/speed_over_time.h"
 
 namespace weft {
 
-// One play of a model. Everything that ends a wait goes through the queue, so that what happens at
-// one time happens in the order in which it was caused.
+// One simulation of a model. Everything that ends a wait goes through the queue, so that what
+// happens at one time happens in the order in which it was caused.
 class StepLoop {
  public:
   // REQUIRES model.Check() and a script whose indices are in range.
@@ -164,7 +164,7 @@ class StepLoop {
 
   const StepModel& model_;
   const SimulationOptions& options_;
-  PlayRecord record_;
+  SimulationRecord record_;
   EventQueue queue_;
   double now_ = 0;
   std::vector<RankState> ranks_;

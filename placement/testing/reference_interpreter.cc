@@ -13,7 +13,7 @@
 #include "graph/schedule/action_nodes.h"
 #include "graph/schedule/collective_schedule.h"
 #include "ops/node_runner.h"
-#include "placement/tensor_shard.h"
+#include "placement/sharding/tensor_shard.h"
 #include "placement/testing/tensor_arithmetic.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<Tensor>> ReduceTree(const Exchange::Meeting& meeting,
 absl::StatusOr<std::vector<Tensor>> RunCollective(const Exchange::Meeting& meeting,
                                                   const Node& node, int rank) {
   const std::vector<int64_t> group = node.attributes.Ints("group");
-  if (node.attributes.String("algorithm", "") == "tree_ordered") {
+  if (node.attributes.String("algorithm", "") == "ordered_tree") {
     return ReduceTree(meeting, group, node.outputs.size());
   }
   std::vector<Tensor> results;

@@ -5,8 +5,8 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
-#include "placement/partition_check.h"
-#include "placement/partitioner.h"
+#include "placement/partition/partition_check.h"
+#include "placement/partition/partitioner.h"
 #include "placement/testing/regression_graph.h"
 
 namespace weft::testing {

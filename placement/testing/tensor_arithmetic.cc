@@ -10,9 +10,9 @@ namespace weft::testing {
 namespace {
 
 void FillPlacements(const Graph& graph, const std::vector<ValueId>& values,
-                    const std::vector<Shape>& shapes, std::vector<OperandPlacement>& placements) {
+                    const std::vector<Shape>& shapes, std::vector<OperandSlice>& placements) {
   for (size_t i = 0; i < values.size(); ++i) {
-    OperandPlacement placement{shapes[i], std::vector<int64_t>(shapes[i].rank(), 0)};
+    OperandSlice placement{shapes[i], std::vector<int64_t>(shapes[i].rank(), 0)};
     if (values[i].valid() && graph.value(values[i]).placement.has_value()) {
       placement.global_shape = graph.value(values[i]).placement->global_shape;
       placement.offset = graph.value(values[i]).placement->offset;

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/model_file.h"
-#include "tools/graph_runner/model_check.h"
+#include "tools/reports/model_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);

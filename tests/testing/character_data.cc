@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 

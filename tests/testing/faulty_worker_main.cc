@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "distributed/process/worker_process.h"
 #include "distributed/testing/fault_injecting_transport.h"
-#include "distributed/worker_process.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "tensor/cpu_device.h"
-#include "tools/graph_runner/version.h"
-#include "training/job.h"
+#include "tools/console/version.h"
+#include "training/job/job.h"
 
 int main(int argc, char** argv) {
   weft::WorkerProcessOptions options;

@@ -7,17 +7,17 @@
 
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
-#include "distributed/local_cluster.h"
+#include "distributed/process/local_cluster.h"
 #include "graph/cluster_spec.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
-#include "tools/graph_runner/version.h"
-#include "training/data_set.h"
-#include "training/job.h"
-#include "training/trainer.h"
+#include "tools/console/version.h"
+#include "training/data/data_set.h"
+#include "training/job/job.h"
+#include "training/job/trainer.h"
 
 namespace weft::testing {
 

@@ -14,9 +14,9 @@
 #include "platform/process.h"
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
-#include "training/traffic_comparison.h"
-#include "training/trainer.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
+#include "training/job/traffic_comparison.h"
+#include "training/job/trainer.h"
 
 namespace weft::testing {
 

@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <utility>
 
-#include "distributed/worker_process.h"
+#include "distributed/process/worker_process.h"
 #include "graph/cluster_spec.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
-#include "training/trainer.h"
+#include "training/job/trainer.h"
 
 namespace weft {
 namespace {

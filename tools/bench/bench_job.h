@@ -11,10 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
-#include "distributed/local_cluster.h"
+#include "distributed/process/local_cluster.h"
 #include "distributed/worker.h"
 #include "graph/plan.h"
-#include "training/job.h"
+#include "training/job/job.h"
 
 namespace weft {
 

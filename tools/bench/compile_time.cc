@@ -18,22 +18,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "executor/planned_memory.h"
+#include "executor/program/planned_memory.h"
 #include "graph/pass.h"
 #include "graph/schedule/memory_plan.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
 #include "ops/node_runner.h"
-#include "placement/partition_memory.h"
-#include "placement/partitioner.h"
-#include "placement/plan_file.h"
-#include "placement/planner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/files/plan_file.h"
+#include "placement/partition/partition_memory.h"
+#include "placement/partition/partitioner.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
 #include "tools/bench/gpt_block.h"
 #include "tools/bench/lenet.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft {
 namespace {
@@ -91,7 +91,7 @@ ClusterSpec ClusterOf(int workers) {
 struct Arenas {
   int64_t partition = 0;
   int64_t program = 0;
-  int64_t program_least = 0;
+  int64_t program_min = 0;
 };
 
 absl::Status Measure(const Graph& graph, const Settings& settings, int micro_batches) {
@@ -125,13 +125,13 @@ absl::Status Measure(const Graph& graph, const Settings& settings, int micro_bat
     most.partition = std::max(most.partition, arena.arena_bytes);
     if (memory.arena_bytes > most.program) {
       most.program = memory.arena_bytes;
-      most.program_least = memory.lower_bound_bytes;
+      most.program_min = memory.lower_bound_bytes;
     }
   }
   std::printf("%6d %8zu %10.3f %10.3f %10.3f %10.3f %14lld %14lld %14lld\n", micro_batches, buffers,
               partitioned - begin, layout, lowering, compiling,
               static_cast<long long>(most.partition), static_cast<long long>(most.program),
-              static_cast<long long>(most.program_least));
+              static_cast<long long>(most.program_min));
   std::fflush(stdout);
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #include "graph/graph_builder.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 
 namespace weft {
 namespace {

@@ -11,7 +11,7 @@
 #include "graph/graph.h"
 #include "graph/sharding.h"
 #include "tensor/dtype.h"
-#include "training/data_set.h"
+#include "training/data/data_set.h"
 
 namespace weft {
 

@@ -7,8 +7,8 @@
 #include "onnx_import/trainable.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
-#include "tools/graph_runner/example_models.h"
-#include "training/data_file.h"
+#include "tools/models/example_models.h"
+#include "training/data/data_file.h"
 
 namespace weft {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
-#include "training/data_set.h"
+#include "training/data/data_set.h"
 
 namespace weft {
 

@@ -6,7 +6,7 @@
 #include "ops/node_runner.h"
 #include "platform/status_macros.h"
 #include "tools/bench/gpt_block.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft {
 namespace {
@@ -119,7 +119,7 @@ PlanChoice MegatronPlan(const MegatronRun& run) {
 MegatronJob::MegatronJob(const MegatronRun& run, Graph graph, ClusterSpec cluster, CostModel cost)
     : run_(run), graph_(std::move(graph)), cluster_(std::move(cluster)), cost_(std::move(cost)) {
   options_.global_batch = run.batch;
-  options_.most_units = 4 * run.layers;
+  options_.max_units = 4 * run.layers;
   options_.fused_kernels = true;
   options_.process_bytes = kProcessBytes;
   options_.given.tensor_shardings = HandMadeShardings();

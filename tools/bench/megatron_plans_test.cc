@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr double kMostOff = 0.1;
+constexpr double kMaxOff = 0.1;
 
 std::string NameOf(const MegatronRun& run) {
   std::string name = run.name;
@@ -29,7 +29,7 @@ TEST_P(MegatronPlansTest, TakeAsLongAsPublished) {
   ASSERT_TRUE(hand.ok()) << hand.status();
   EXPECT_TRUE(hand->fits) << hand->memory_bytes << " bytes";
   const double attained = MegatronUtilisation(run, hand->step_seconds) / MegatronPublished(run);
-  EXPECT_LE(std::abs(attained - 1), kMostOff) << "simulated / published is " << attained;
+  EXPECT_LE(std::abs(attained - 1), kMaxOff) << "simulated / published is " << attained;
 }
 
 INSTANTIATE_TEST_SUITE_P(Table1, MegatronPlansTest,
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Table1, MegatronPlansTest,
                          [](const auto& info) { return NameOf(info.param); });
 
 // The larger ones take a search of half a minute each: `megatron_table --searched` has them too.
-constexpr int kMostGpus = 1536;
+constexpr int kMaxGpus = 1536;
 
 class MegatronSearchTest : public ::testing::TestWithParam<MegatronRun> {};
 
@@ -59,7 +59,7 @@ TEST_P(MegatronSearchTest, FindsAPlanThatIsAsGoodAsTheHandMadeOne) {
 std::vector<MegatronRun> QuickRuns() {
   std::vector<MegatronRun> runs;
   for (const MegatronRun& run : MegatronRuns()) {
-    if (run.gpus <= kMostGpus) runs.push_back(run);
+    if (run.gpus <= kMaxGpus) runs.push_back(run);
   }
   return runs;
 }

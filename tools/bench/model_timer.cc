@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "executor/forward_runner.h"
+#include "executor/program/forward_runner.h"
 #include "onnx_import/importer.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
-#include "tools/graph_runner/named_files.h"
+#include "tools/flags/named_files.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // How long the search for a plan takes, what memory, and which plan it finds: transformers on
-// clusters of A100s by published figures: `bazel run //tools/bench:plan_search [-- CASE...]`.
+// clusters of A100s by published specs: `bazel run //tools/bench:plan_search [-- CASE...]`.
 // `--search=ilp` or another strategy instead of dp; `--sweep` instead of cases: many small
 // clusters. Times are the process's own (of the CPU) and by the clock: only the first hold on a
 // busy machine. The peak of the memory is that of the process: of the largest case so far.
@@ -21,7 +21,7 @@
 #include "placement/cost/cost_model.h"
 #include "platform/status_macros.h"
 #include "tools/bench/gpt_block.h"
-#include "training/training_graph.h"
+#include "training/graph/training_graph.h"
 
 namespace weft {
 namespace {
@@ -168,7 +168,7 @@ absl::StatusOr<double> Measure(const SearchCase& one, const std::string& strateg
       result.evaluated, PeakMebibytes(), graph_mebibytes,
       ParallelText(result.chosen.choice).c_str(), result.chosen.step_seconds,
       result.chosen.compute_seconds, result.chosen.communication_seconds,
-      result.chosen.exact ? "played from its partitions" : "by coarse figures");
+      result.chosen.exact ? "simulated from its partitions" : "by coarse estimates");
   std::fflush(stdout);
   return seconds;
 }

@@ -75,13 +75,13 @@ class Bench:
 
     def predict(self, model, plan, ledger):
         common, parallel = self.placed(model, plan)
-        said = self.run("plan", *common, *parallel, "--calibration", self.profile(model, plan), "--ledger", ledger, "--output", "json")
+        said = self.run("plan", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", ledger, "--output", "json")
         return json.loads(said)["predicted_step_seconds"]
 
     def train(self, model, plan, ledger, steps):
         """The ledger's entry of the run, and whether each rank sent what was predicted."""
         common, parallel = self.placed(model, plan)
-        report = json.loads(self.run("train", *common, *parallel, "--calibration", self.profile(model, plan), "--ledger", ledger,
+        report = json.loads(self.run("train", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", ledger,
                                      "--steps", str(steps), "--output", "json"))
         with open(ledger) as lines:
             entry = json.loads(lines.readlines()[-1])

@@ -11,7 +11,7 @@
 #include "placement/cost/cluster_profile.h"
 #include "platform/clock.h"
 #include "training/calibration/probe_session.h"
-#include "training/job.h"
+#include "training/job/job.h"
 
 namespace weft {
 

@@ -16,10 +16,10 @@
 #include "ops/testing/test_tensors.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/calibration/solo_partition.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 
 namespace weft {
 namespace {

@@ -15,13 +15,13 @@
 namespace weft {
 namespace {
 
-// What is summed: 2 MiB, or as much as a slow link moves while kMostProducts are computed.
+// What is summed: 2 MiB, or as much as a slow link moves while kMaxProducts are computed.
 constexpr int64_t kSummedElements = 524'288;
-constexpr int64_t kLeastElements = 4096;
+constexpr int64_t kMinElements = 4096;
 constexpr double kSumSeconds = 0.03;
 constexpr int64_t kSide = 256;           // of the products
 constexpr double kProductsPerSum = 1.2;  // in time, so that the sum has somewhere to hide
-constexpr double kMostProducts = 128;
+constexpr double kMaxProducts = 128;
 
 constexpr char kProducts[] = "calibrate/products";
 constexpr char kSum[] = "calibrate/sum";
@@ -57,7 +57,7 @@ class MemberProgram {
     const ValueId sum = builder.WeftOp("AllReduce", {*partition_.end.FindValue("gradient/sum")},
                                        {{"axis", std::string("data")},
                                         {"group", std::vector<int64_t>{a, b}},
-                                        {"algorithm", std::string("quickest")}});
+                                        {"algorithm", std::string("auto")}});
     status_.Update(builder.status());
     if (sum.valid()) partition_.end.AddOutput(sum);
   }
@@ -117,7 +117,7 @@ int ProductsBeside(double sum_seconds, const DeviceProfile& device) {
   const double rate = curve == device.contraction.end() ? 0 : curve->second.At(flops);
   if (!(rate > 0)) return 1;
   return static_cast<int>(
-      std::clamp(std::ceil(kProductsPerSum * sum_seconds * rate / flops), 1.0, kMostProducts));
+      std::clamp(std::ceil(kProductsPerSum * sum_seconds * rate / flops), 1.0, kMaxProducts));
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ absl::StatusOr<double> ProbeContention(ProbeSession& session, int a, int b,
                                        const DeviceProfile& device,
                                        double exchange_bytes_per_second, double seconds) {
   const auto elements = static_cast<int64_t>(std::clamp(kSumSeconds * exchange_bytes_per_second / 4,
-                                                        static_cast<double>(kLeastElements),
+                                                        static_cast<double>(kMinElements),
                                                         static_cast<double>(kSummedElements)));
   const auto measure = [&](const std::string& name, int products,
                            bool sums) -> absl::StatusOr<double> {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 

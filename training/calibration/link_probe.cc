@@ -87,7 +87,7 @@ class RankProgram {
     const ValueId sum = builder.WeftOp("AllReduce", {value},
                                        {{"axis", std::string("data")},
                                         {"group", std::vector<int64_t>{a, b}},
-                                        {"algorithm", std::string("quickest")}});
+                                        {"algorithm", std::string("auto")}});
     status_.Update(builder.status());
     return sum;
   }

@@ -7,10 +7,10 @@
 #include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 #include "platform/status_macros.h"
 #include "training/calibration/solo_partition.h"
-#include "training/optimizer.h"
+#include "training/graph/optimizer.h"
 
 namespace weft {
 namespace {

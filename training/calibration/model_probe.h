@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "placement/cost/cluster_profile.h"
 #include "training/calibration/probe_session.h"
-#include "training/job.h"
+#include "training/job/job.h"
 
 namespace weft {
 

@@ -13,11 +13,11 @@ namespace weft {
 namespace {
 
 constexpr int kWarmUpSteps = 2;
-constexpr int64_t kMostSteps = 2000;  // of a round
+constexpr int64_t kMaxSteps = 2000;  // of a round
 // Where single steps take long, rounds are left out until a measurement takes no more than so many
 // times what it was given; some remain.
 constexpr double kPatience = 10;
-constexpr int kLeastRounds = 2;
+constexpr int kMinRounds = 2;
 
 const ProgramStatistics* Find(const std::vector<ProgramStatistics>& programs,
                               const std::string& name) {
@@ -85,7 +85,7 @@ absl::Status ProbeSession::Begin(const std::vector<ProbeProgram>& programs, cons
                                  const std::map<std::string, Tensor>& values, int64_t data_steps) {
   std::random_device random;
   JobMembership membership;
-  membership.epoch = (uint64_t{random()} << 32) | random();
+  membership.job_id = (uint64_t{random()} << 32) | random();
   membership.addresses = addresses_;
   membership.version = version_;
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
@@ -135,11 +135,10 @@ absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(
     step_seconds = std::max(step_seconds, now->seconds - old->seconds);
   }
   const double fitting = seconds / (2 * rounds * std::max(step_seconds, 1e-6));
-  const auto steps =
-      static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMostSteps)));
+  const auto steps = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMaxSteps)));
   const double patient = kPatience * seconds / (2 * std::max(step_seconds, 1e-6));
   const int pairs = static_cast<int>(
-      std::clamp(patient, static_cast<double>(kLeastRounds), static_cast<double>(rounds)));
+      std::clamp(patient, static_cast<double>(kMinRounds), static_cast<double>(rounds)));
   std::vector<RankRounds> ranks(after.size());
   for (int round = 0; round < 2 * pairs; ++round) {
     before = std::move(after);

@@ -12,13 +12,13 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "training/data/csv_table.h"
-#include "training/data/data_error.h"
+#include "training/data/data_file.h"
 #include "training/data/example_column.h"
 #include "training/data/image_folder.h"
 #include "training/data/npz_file.h"
 #include "training/data/ragged_column.h"
 #include "training/data/vocabulary.h"
-#include "training/data_file.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {

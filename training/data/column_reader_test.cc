@@ -10,9 +10,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/testing/fake_file_system.h"
-#include "training/data/little_endian.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
 #include "training/records/example.pb.h"
+#include "training/records/little_endian.h"
 #include "training/records/record_file.h"
 
 namespace weft {

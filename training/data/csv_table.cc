@@ -12,14 +12,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
 #include "training/data/ragged_column.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-constexpr size_t kMostClasses = 65536;
+constexpr size_t kMaxClasses = 65536;
 constexpr size_t kColumnsShown = 20;
 constexpr size_t kCellShown = 40;
 
@@ -247,9 +247,9 @@ class CsvReader {
     if (options_.classes.empty()) {
       WEFT_RETURN_IF_ERROR(ForEachRow([&](const std::vector<std::string>& cells, int64_t line) {
         found.insert(cells[column]);
-        if (!cells[column].empty() && found.size() <= kMostClasses) return absl::OkStatus();
+        if (!cells[column].empty() && found.size() <= kMaxClasses) return absl::OkStatus();
         return BadCell(cells[column], column, line,
-                       absl::StrCat("a class, of at most ", kMostClasses));
+                       absl::StrCat("a class, of at most ", kMaxClasses));
       }));
       rows_ = 0;
     }

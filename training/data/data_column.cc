@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/checksum.h"
-#include "training/data/data_error.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {

@@ -33,10 +33,10 @@ constexpr std::array<AugmentationName, 4> kAugmentations = {{
     {"cutout", Augmentation::Kind::kCutout, 1, 1 << 12},
 }};
 constexpr std::array<const char*, 3> kShares = {"all", "training", "validation"};
-constexpr int kMostPrefetch = 1000;
-constexpr size_t kMostLengths = 64;
+constexpr int kMaxPrefetch = 1000;
+constexpr size_t kMaxLengths = 64;
 constexpr int64_t kLongestPadded = std::numeric_limits<int32_t>::max();
-constexpr int kMostThreads = 1000;
+constexpr int kMaxThreads = 1000;
 
 absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view text) {
   std::vector<double> numbers;
@@ -82,10 +82,10 @@ absl::StatusOr<std::vector<int64_t>> ParsePadLengths(const std::string& text) {
     int64_t step = 0, longest = 0;
     const bool fits = absl::SimpleAtoi(range[0], &step) && absl::SimpleAtoi(range[1], &longest) &&
                       IsPadLength(step) && IsPadLength(longest) && step <= longest &&
-                      longest / step < static_cast<int64_t>(kMostLengths);
+                      longest / step < static_cast<int64_t>(kMaxLengths);
     if (!fits) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "': expected STEP..LONGEST, at most ", kMostLengths, " lengths"));
+          absl::StrCat("'", text, "': expected STEP..LONGEST, at most ", kMaxLengths, " lengths"));
     }
     for (int64_t length = step; length < longest; length += step) lengths.push_back(length);
     lengths.push_back(longest);
@@ -95,10 +95,10 @@ absl::StatusOr<std::vector<int64_t>> ParsePadLengths(const std::string& text) {
     const int64_t before = lengths.empty() ? 0 : lengths.back();
     int64_t& length = lengths.emplace_back();
     if (!absl::SimpleAtoi(word, &length) || !IsPadLength(length) || length <= before ||
-        lengths.size() > kMostLengths) {
+        lengths.size() > kMaxLengths) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", text, "': expected one length or several, ascending, at most ",
-                       kMostLengths, ": 64 or 16,32,64 or 16..64"));
+                       kMaxLengths, ": 64 or 16,32,64 or 16..64"));
     }
   }
   return lengths;
@@ -221,7 +221,7 @@ class Fields {
   absl::Status status_;
 };
 
-constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 absl::StatusOr<DataSpec::File> ReadFile(const Json& json) {
   DataSpec::File file;
@@ -238,7 +238,7 @@ absl::StatusOr<DataSpec::File> ReadFile(const Json& json) {
   fields.Take("mask_of", file.mask_of);
   int64_t before = 0;
   for (const int64_t length : file.padding.lengths) {
-    if (!IsPadLength(length) || length <= before || file.padding.lengths.size() > kMostLengths) {
+    if (!IsPadLength(length) || length <= before || file.padding.lengths.size() > kMaxLengths) {
       fields.Fail("'pad_lengths' are not ascending lengths");
     }
     before = length;
@@ -371,15 +371,15 @@ absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
   fields.Take("share", share);
   const auto known = std::find(kShares.begin(), kShares.end(), share);
   if (known == kShares.end()) fields.Fail("'share' is unknown");
-  fields.TakeInteger("sequence_length", 1, kMostElements, spec.sequence_length);
-  fields.TakeInteger("stride", 0, kMostElements, spec.stride);
-  fields.TakeInteger("document_end", -1, kMostElements, spec.document_end);
+  fields.TakeInteger("sequence_length", 1, kMaxElements, spec.sequence_length);
+  fields.TakeInteger("stride", 0, kMaxElements, spec.stride);
+  fields.TakeInteger("document_end", -1, kMaxElements, spec.document_end);
   fields.Take("group_lengths", spec.group_lengths);
   fields.Take("vocabulary", spec.vocabulary);
   fields.TakeList("image_shape", spec.image_shape);
   fields.TakeList("classes", spec.classes);
-  fields.TakeInteger("prefetch", -1, kMostPrefetch, spec.prefetch);
-  fields.TakeInteger("reader_threads", 1, kMostThreads, spec.reader_threads);
+  fields.TakeInteger("prefetch", -1, kMaxPrefetch, spec.prefetch);
+  fields.TakeInteger("reader_threads", 1, kMaxThreads, spec.reader_threads);
   WEFT_RETURN_IF_ERROR(fields.status());
   spec.share = static_cast<DataShare>(known - kShares.begin());
   return spec;

@@ -8,9 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
 #include "training/data/image_decoder.h"
 #include "training/data/ragged_column.h"
+#include "training/records/data_error.h"
 #include "training/records/example.pb.h"
 #include "training/records/record_file.h"
 

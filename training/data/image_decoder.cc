@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {
 
 // A header may promise more than any image has.
-constexpr int64_t kMostPixels = int64_t{1} << 26;
+constexpr int64_t kMaxPixels = int64_t{1} << 26;
 constexpr size_t kSignatureBytes = 12;  // that Leptonica looks at
 
 struct PixDeleter {
@@ -72,9 +72,9 @@ absl::StatusOr<Shape> ReadImageShape(std::string_view bytes, const std::string& 
                                                  &height, &bits, &samples, &has_map) != 0) {
     return UnreadableData(name, "is no image that we decode (PNG, JPEG, BMP, PNM, TIFF, WebP)");
   }
-  if (width < 1 || height < 1 || int64_t{width} * height > kMostPixels) {
+  if (width < 1 || height < 1 || int64_t{width} * height > kMaxPixels) {
     return UnreadableData(name, absl::StrCat("an image of ", SizeText(height, width),
-                                             " pixels, expected 1 to ", kMostPixels));
+                                             " pixels, expected 1 to ", kMaxPixels));
   }
   return Shape{3, height, width};
 }

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
 #include "training/data/testing/exercise_column.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr char kCorpus[] = "training/data/testing/corpus";
 // Places tried in a file; the longer ones are mostly alike.
-constexpr size_t kMostPlaces = 600;
+constexpr size_t kMaxPlaces = 600;
 
 TEST(MutationTest, EveryFileOfTheCorpusCutAndChanged) {
   const auto names = RealFileSystem().ListDirectory(kCorpus);
@@ -19,10 +20,10 @@ TEST(MutationTest, EveryFileOfTheCorpusCutAndChanged) {
   ASSERT_GE(names->size(), 15u);
   int runs = 0;
   for (const std::string& name : *names) {
-    const auto bytes = RealFileSystem().ReadFile(std::string(kCorpus) + "/" + name);
+    const auto bytes = RealFileSystem().ReadFile(absl::StrCat(kCorpus, "/", name));
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     testing::ExerciseColumn(*bytes);
-    const size_t stride = bytes->size() / kMostPlaces + 1;
+    const size_t stride = bytes->size() / kMaxPlaces + 1;
     for (size_t at = 0; at < bytes->size(); at += stride) {
       testing::ExerciseColumn(bytes->substr(0, at));
       for (const char change : {'\x01', '\x80', '\xff'}) {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
-#include "training/data_file.h"
+#include "training/data/data_file.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {

@@ -130,8 +130,8 @@ int64_t PrefetchingSource::held_bytes() const {
   return bytes;
 }
 
-int64_t PrefetchingSource::most_bytes() const {
-  return rows_->most_bytes() + (options_.depth + 1) * options_.batch_bytes;
+int64_t PrefetchingSource::max_bytes() const {
+  return rows_->max_bytes() + (options_.depth + 1) * options_.batch_bytes;
 }
 
 }  // namespace weft

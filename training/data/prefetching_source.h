@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "executor/input_source.h"
+#include "executor/interfaces/input_source.h"
 #include "platform/mutex.h"
 
 namespace weft {
@@ -43,7 +43,7 @@ class PrefetchingSource final : public InputSource {
   absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
                     void* target) override;
   int64_t held_bytes() const override;
-  int64_t most_bytes() const override;
+  int64_t max_bytes() const override;
 
  private:
   struct Request {

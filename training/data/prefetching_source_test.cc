@@ -170,11 +170,11 @@ TEST_F(PrefetchingSourceTest, EndsWhileRowsAreRead) {
 TEST_F(PrefetchingSourceTest, CountsItsMemory) {
   Start(/*depth=*/2, /*threads=*/1);
   EXPECT_EQ(source_->held_bytes(), 100);
-  EXPECT_EQ(source_->most_bytes(), 100 + 3 * 1000);
+  EXPECT_EQ(source_->max_bytes(), 100 + 3 * 1000);
   for (int64_t step = 0; step < 4; ++step) RunStep(step);
   rows_->AwaitCall(5, "labels", 1);  // so what comes before it was read
   EXPECT_GT(source_->held_bytes(), 100);
-  EXPECT_LE(source_->held_bytes(), source_->most_bytes());
+  EXPECT_LE(source_->held_bytes(), source_->max_bytes());
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
 #include "training/data/element_conversion.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {

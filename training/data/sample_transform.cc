@@ -33,7 +33,7 @@ absl::StatusOr<SampleTransform> SampleTransform::Create(const DataSpec::File& fi
                                                         const Shape& shape, double most) {
   SampleTransform transform;
   transform.augmentations_ = file.augmentations;
-  transform.most_ = static_cast<float>(most);
+  transform.max_ = static_cast<float>(most);
   const auto channels = static_cast<size_t>(NormalizedChannels(shape));
   const size_t means = file.normalization.mean.size();
   if (means > 1 && means != channels) {
@@ -123,7 +123,7 @@ void SampleTransform::Apply(std::span<float> sample, const RandomKey& key,
       const auto factor = static_cast<float>(1 + augmentation.amount * (2 * Uniform(random) - 1));
       for (float& value : sample) {
         value *= factor;
-        if (most_ > 0) value = std::min(value, most_);
+        if (max_ > 0) value = std::min(value, max_);
       }
     }
   }

@@ -44,7 +44,7 @@ class SampleTransform {
   int64_t planes_ = 1;
   int64_t height_ = 1;
   int64_t width_ = 1;
-  float most_ = 0;
+  float max_ = 0;
 };
 
 // Entries of axis 0 that have a mean of their own: those of [F] and [C,H,W], one for all else.

@@ -7,12 +7,12 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
-#include "training/data/data_error.h"
+#include "training/records/data_error.h"
 
 namespace weft {
 namespace {
 
-constexpr size_t kMostTokens = size_t{1} << 24;
+constexpr size_t kMaxTokens = size_t{1} << 24;
 constexpr size_t kLongestToken = 256;
 constexpr char kUnknown[] = "<unk>";
 
@@ -75,8 +75,8 @@ absl::Status Vocabulary::Add(const std::string& token, const std::string& name) 
     return UnreadableData(name, absl::StrCat(at(), " is a token of ", token.size(),
                                              " bytes, expected 1 to ", kLongestToken));
   }
-  if (numbers_.size() == kMostTokens) {
-    return UnreadableData(name, absl::StrCat("has more than ", kMostTokens, " tokens"));
+  if (numbers_.size() == kMaxTokens) {
+    return UnreadableData(name, absl::StrCat("has more than ", kMaxTokens, " tokens"));
   }
   if (!numbers_.emplace(token, number).second) {
     return UnreadableData(

@@ -1,9 +1,9 @@
 #include "training/records/record_file.h"
 
 #include "absl/strings/str_cat.h"
-#include "training/data/data_error.h"
-#include "training/data/little_endian.h"
 #include "training/records/crc32c.h"
+#include "training/records/data_error.h"
+#include "training/records/little_endian.h"
 
 namespace weft {
 namespace {

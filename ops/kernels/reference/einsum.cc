@@ -1,7 +1,7 @@
 // Reference kernel of Einsum: every combination of indices, one by one.
 #include <algorithm>
 
-#include "ops/defs/einsum_equation.h"
+#include "ops/defs/linear/einsum_equation.h"
 #include "ops/kernels/reference/reference.h"
 #include "platform/status_macros.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/defs/resize_axis.h"
-#include "ops/defs/transposed_window.h"
+#include "ops/defs/conv/transposed_window.h"
+#include "ops/defs/image/resize_axis.h"
 #include "ops/kernels/reference/reference.h"
 #include "ops/kernels/reference/window_walk.h"
 #include "platform/status_macros.h"

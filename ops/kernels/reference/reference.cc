@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "tensor/host_memory.h"
 #include "tensor/tensor.h"
 
 namespace weft::cpu {

@@ -25,7 +25,7 @@ struct ReferenceOperand {
   bool present = false;
   DType dtype = DType::kInvalid;
   Shape shape;
-  OperandPlacement placement;
+  OperandSlice placement;
   std::vector<double> values;
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }

@@ -1,10 +1,10 @@
-// The optimizers' rules as ops/defs/update.cc states them, element by element in double.
+// The optimizers' rules as ops/defs/optimizer/update.cc states them, element by element in double.
 #include <algorithm>
 #include <cmath>
 
-#include "ops/defs/update_operands.h"
+#include "ops/defs/optimizer/rate_schedule.h"
+#include "ops/defs/optimizer/update_operands.h"
 #include "ops/kernels/reference/reference.h"
-#include "ops/rate_schedule.h"
 
 namespace weft::cpu {
 namespace {

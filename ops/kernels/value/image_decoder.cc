@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 // A header may promise more than any image has: 2^28 pixels take a gibibyte.
-constexpr int64_t kMostPixels = int64_t{1} << 28;
+constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
 struct PixDeleter {
   void operator()(Pix* pix) const { pixDestroy(&pix); }
@@ -30,9 +30,9 @@ absl::StatusOr<PixPointer> Decode(ValueContext& context, std::span<const uint8_t
                        &has_map) != 0) {
     return PixPointer();
   }
-  if (int64_t{width} * height > kMostPixels) {
+  if (int64_t{width} * height > kMaxPixels) {
     return context.InvalidArgument(absl::StrCat("an image of ", width, " x ", height,
-                                                " pixels is more than the ", kMostPixels,
+                                                " pixels is more than the ", kMaxPixels,
                                                 " that are decoded"));
   }
   const PixPointer decoded(pixReadMem(stream.data(), stream.size()));

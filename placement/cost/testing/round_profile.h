@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/op_key.h"
-#include "placement/graph_node_view.h"
+#include "placement/graph_views/graph_node_view.h"
 
 namespace weft {
 

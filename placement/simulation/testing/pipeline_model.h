@@ -11,7 +11,7 @@
 
 namespace weft::testing {
 
-// What PlaySchedule plays with the same lists and `options` (costs, latency, credits; chain of
+// What PlaySchedule simulates with the same lists and `options` (costs, latency, credits; chain of
 // channels): one rank per list, a message "activation" or "gradient" between neighbouring stages
 // and the micro-batch's next. `bytes` of each message over a link of its own.
 StepModel PipelineModel(const std::vector<ActionList>& lists, const PlayOptions& options,

@@ -1,0 +1,78 @@
+#include "distributed/memory_requirement.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/byte_quantity.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMinNamed = int64_t{64} << 10;
+
+}  // namespace
+
+int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit) {
+  const int64_t ahead = std::min(limit, unexpected_bytes);
+  return kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
+}
+
+std::string DescribeMemory(const MemoryRequirement& requirement) {
+  std::vector<std::pair<const char*, int64_t>> parts = {
+      {"variables", requirement.variable_bytes},    {"arena", requirement.arena_bytes},
+      {"constants", requirement.constant_bytes},    {"packed weights", requirement.packed_bytes},
+      {"staging", requirement.staging_bytes},       {"data", requirement.input_bytes},
+      {"checkpoint", requirement.checkpoint_bytes}, {"transport", requirement.transport_bytes},
+      {"process", requirement.process_bytes},       {"loading", requirement.loading_bytes}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> texts;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes >= kMinNamed) texts.push_back(absl::StrCat(name, " ", ByteQuantity(bytes)));
+  }
+  return absl::StrCat(ByteQuantity(requirement.total()), texts.empty() ? "" : ": ",
+                      absl::StrJoin(texts, ", "));
+}
+
+absl::Status CheckFits(const std::string& worker, const MemoryRequirement& requirement,
+                       const MemoryLimit& limit) {
+  if (limit.bytes <= 0 || requirement.total() <= limit.bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      worker, " may have ", ByteQuantity(limit.bytes), " of memory (", limit.source, ") and needs ",
+      DescribeMemory(requirement),
+      "; the job was refused before its first step: give it more workers (pp or tp split the "
+      "model, zero=1, 2 or 3 over dp what lives between steps), a smaller --batch or more "
+      "--micro-batches, or raise the limit"));
+}
+
+absl::Status CheckFitTogether(const std::string& host, const std::vector<WorkerMemory>& workers) {
+  struct Share {
+    int64_t limit = 0;
+    int64_t need = 0;
+    std::vector<std::string> needs;
+  };
+  std::map<std::string, Share> shares;  // by source
+  for (const WorkerMemory& worker : workers) {
+    Share& share = shares[worker.limit.source];
+    share.limit = worker.limit.bytes;
+    share.need += worker.requirement.total();
+    share.needs.push_back(
+        absl::StrCat(worker.worker, " needs ", DescribeMemory(worker.requirement)));
+  }
+  for (const auto& [source, share] : shares) {
+    if (share.limit <= 0 || share.need <= share.limit) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the ", share.needs.size(), " workers of host '", host, "' may have ",
+        ByteQuantity(share.limit), " of memory together (", source, ") and need ",
+        ByteQuantity(share.need), ": ", absl::StrJoin(share.needs, "; "),
+        "; the job was refused before its first step: use more hosts, zero=1, 2 or 3, a smaller "
+        "--batch or more --micro-batches"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,90 @@
+// MemoryRequirement: what a worker process needs at most, known before the first step.
+#ifndef WEFT_DISTRIBUTED_MEMORY_REQUIREMENT_H_
+#define WEFT_DISTRIBUTED_MEMORY_REQUIREMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/process_memory.h"
+
+namespace weft {
+
+// Of one rank, for all programs that it was given. All in bytes; the parts add up to the total.
+// Programs (training step, short last batch, evaluation) share variables, arena, data and
+// transport; their constants, packed weights and staging memory add up. What is passed on in parts
+// of 1 MiB (variables that are written and read) needs nothing beyond it. Pages of files that the
+// system may drop at any time (data files, once read) are counted as far as the process is charged
+// for them when the program is compiled.
+struct MemoryRequirement {
+  // Exact: parameters and optimizer state of this rank, each rounded up to 64 bytes.
+  int64_t variable_bytes = 0;
+  // Exact: everything steps make (activations, gradients, buckets and scratch of collectives,
+  // workspaces of kernels), by lifetime, for the program that needs most.
+  int64_t arena_bytes = 0;
+  // Exact: constants of the programs' graphs.
+  int64_t constant_bytes = 0;
+  // Exact: weights that kernels keep in a layout of their own.
+  int64_t packed_bytes = 0;
+  // Exact: host memory where the host cannot reach the device's.
+  int64_t staging_bytes = 0;
+  // Exact: the data set, and the order of its samples.
+  int64_t input_bytes = 0;
+  // Exact: the copy of variables that a checkpoint is written from.
+  int64_t checkpoint_bytes = 0;
+  // A bound: messages that come before the step asks for them, and the connections to peers.
+  int64_t transport_bytes = 0;
+  // Measured when the program had been compiled: program, libraries, heaps, stacks, the graphs and
+  // prepared kernels; and an allowance for their growth (kProcessGrowthBytes).
+  int64_t process_bytes = 0;
+  // Measured: what reading the data set and compiling took for a while, as far as that was more
+  // than all of the above, which is taken later.
+  int64_t loading_bytes = 0;
+
+  // Of the arena, so not added: the largest workspace of a kernel.
+  int64_t workspace_bytes = 0;
+
+  int64_t total() const {
+    return variable_bytes + arena_bytes + constant_bytes + packed_bytes + staging_bytes +
+           input_bytes + checkpoint_bytes + transport_bytes + process_bytes + loading_bytes;
+  }
+  friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
+};
+
+// What stacks, heaps, page tables, oneDNN's own allocations and gRPC's messages of trained values
+// grow by from compiling to the end: measured as 1 to 8 MiB.
+inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
+// What gRPC, the kernel and the inbox's spare buffers hold for the two streams between a pair of
+// workers; and what gRPC may hold, beyond that, of messages that are under way. It is never more
+// than there are: its window grows with them, measured up to this.
+inline constexpr int64_t kConnectionBytes = int64_t{3} << 20;
+inline constexpr int64_t kWindowBytes = int64_t{16} << 20;
+
+// A bound of what a connection to a peer takes: `unexpected_bytes` may come from it before the step
+// asks for them (executor/memory/unexpected_messages.h), of which the inbox takes `limit` at most.
+int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit);
+
+// What a worker said it needs, and may have.
+struct WorkerMemory {
+  std::string worker;  // "worker:1"
+  MemoryLimit limit;
+  MemoryRequirement requirement;  // of the programs added so far
+};
+
+// "412 MiB: variables 300 MiB, arena 80.5 MiB, process 24 MiB, transport 8 MiB": the total and the
+// parts that are 64 KiB or more, largest first.
+std::string DescribeMemory(const MemoryRequirement& requirement);
+
+// ResourceExhausted unless the need of `worker` is within the limit: names the worker, the need in
+// its parts, the limit and whose it is, and what to do.
+absl::Status CheckFits(const std::string& worker, const MemoryRequirement& requirement,
+                       const MemoryLimit& limit);
+
+// The same for workers on one host that nobody gave a limit of their own: those whose limit has the
+// same source (a control group, the machine) share it.
+absl::Status CheckFitTogether(const std::string& host, const std::vector<WorkerMemory>& workers);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_MEMORY_REQUIREMENT_H_

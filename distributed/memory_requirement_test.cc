@@ -1,0 +1,72 @@
+#include "distributed/memory_requirement.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+MemoryRequirement Example() {
+  MemoryRequirement requirement;
+  requirement.variable_bytes = 300 * kMebibyte;
+  requirement.arena_bytes = 80 * kMebibyte + kMebibyte / 2;
+  requirement.workspace_bytes = 5 * kMebibyte;
+  requirement.process_bytes = 24 * kMebibyte;
+  requirement.transport_bytes = 8 * kMebibyte;
+  return requirement;
+}
+
+TEST(MemoryRequirement, TotalIsTheSumOfTheParts) {
+  MemoryRequirement requirement = Example();
+  EXPECT_EQ(requirement.total(), 412 * kMebibyte + kMebibyte / 2);
+  requirement.constant_bytes = 1;
+  requirement.packed_bytes = 2;
+  requirement.staging_bytes = 4;
+  requirement.input_bytes = 8;
+  requirement.loading_bytes = 16;
+  EXPECT_EQ(requirement.total(), 412 * kMebibyte + kMebibyte / 2 + 31);
+}
+
+TEST(MemoryRequirement, IsDescribedLargestPartFirst) {
+  EXPECT_EQ(DescribeMemory(Example()),
+            "412 MiB: variables 300 MiB, arena 80.5 MiB, process 24 MiB, transport 8 MiB");
+  EXPECT_EQ(DescribeMemory({}), "0 B");
+}
+
+TEST(CheckFits, TakesWhatIsWithinTheLimitAndWhatHasNone) {
+  EXPECT_TRUE(CheckFits("worker:0", Example(), {Example().total(), "the cluster spec"}).ok());
+  EXPECT_TRUE(CheckFits("worker:0", Example(), {0, ""}).ok());
+}
+
+TEST(CheckFits, RefusesNamingWorkerNeedLimitAndWhatToDo) {
+  const absl::Status status =
+      CheckFits("worker:3", Example(), {Example().total() - 1, "the cluster spec"});
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::StartsWith("worker:3 may have 412 MiB of memory (the cluster spec) and "
+                                    "needs 412 MiB: variables 300 MiB, arena 80.5 MiB, process 24 "
+                                    "MiB, transport 8 MiB; the job was refused before its first "
+                                    "step: give it more workers"));
+}
+
+TEST(CheckFitTogether, AddsUpThoseThatShareALimit) {
+  const MemoryLimit machine = {800 * kMebibyte, "this machine's memory"};
+  const MemoryLimit own = {500 * kMebibyte, "control group /jobs/1"};
+  EXPECT_TRUE(
+      CheckFitTogether("local", {{"worker:0", machine, Example()}, {"worker:1", own, Example()}})
+          .ok());
+  const absl::Status status = CheckFitTogether(
+      "local", {{"worker:0", machine, Example()}, {"worker:1", machine, Example()}});
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::StartsWith("the 2 workers of host 'local' may have 800 MiB of memory "
+                                    "together (this machine's memory) and need 825 MiB: worker:0 "
+                                    "needs 412 MiB: variables 300 MiB"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,233 @@
+#include "distributed/process/local_cluster.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "distributed/grpc/grpc_client.h"
+#include "platform/openmp_wait.h"
+#include "platform/status_macros.h"
+#include "platform/system_error.h"
+
+namespace weft {
+namespace {
+
+// How long a worker may take to end when it is asked to.
+constexpr absl::Duration kEndTimeout = absl::Seconds(2);
+// How long the end of a process may come after that of its connections.
+constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
+
+// Connects to all at once; the errors of those that failed, joined. `waited` is for the message.
+absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
+    const std::vector<std::string>& addresses, bool insecure_network, absl::Duration timeout,
+    absl::Duration waited) {
+  const absl::Time deadline = absl::Now() + timeout;
+  std::vector<std::unique_ptr<WorkerClient>> clients(addresses.size());
+  std::vector<absl::Status> errors(addresses.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    threads.emplace_back([&, i] {
+      GrpcClientOptions options;
+      options.address = addresses[i];
+      options.rank = RankId(static_cast<int32_t>(i));
+      options.insecure_network = insecure_network;
+      options.connect_deadline = deadline;
+      absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
+      if (client.ok()) {
+        clients[i] = *std::move(client);
+      } else {
+        errors[i] = client.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> texts;
+  absl::StatusCode code = absl::StatusCode::kOk;
+  for (const absl::Status& error : errors) {
+    if (error.ok()) continue;
+    code = error.code();
+    texts.emplace_back(error.message());
+  }
+  if (texts.empty()) return clients;
+  return absl::Status(
+      code, absl::StrCat(texts.size(), " of ", addresses.size(), " workers cannot be used (waited ",
+                         absl::FormatDuration(waited), "): ", absl::StrJoin(texts, "; ")));
+}
+
+std::vector<WorkerClient*> Pointers(const std::vector<std::unique_ptr<WorkerClient>>& clients) {
+  std::vector<WorkerClient*> pointers;
+  for (const auto& client : clients) pointers.push_back(client.get());
+  return pointers;
+}
+
+class RemoteCluster final : public WorkerCluster {
+ public:
+  RemoteCluster(std::vector<std::string> addresses,
+                std::vector<std::unique_ptr<WorkerClient>> clients)
+      : addresses_(std::move(addresses)), clients_(std::move(clients)) {}
+  std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+  absl::Status Explain(const absl::Status& error) override { return error; }
+
+ private:
+  const std::vector<std::string> addresses_;
+  const std::vector<std::unique_ptr<WorkerClient>> clients_;
+};
+
+class LocalCluster final : public WorkerCluster {
+ public:
+  ~LocalCluster() override;
+  absl::Status Start(ProcessLauncher& launcher, const LocalClusterOptions& options);
+
+  std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+  absl::Status Explain(const absl::Status& error) override;
+
+ private:
+  absl::Status StartProcess(ProcessLauncher& launcher, const LocalClusterOptions& options, int i);
+  absl::Status Connect(absl::Duration timeout);
+  // "worker:1 (pid 4711)".
+  std::string Name(size_t i) const {
+    return absl::StrCat("worker:", i, " (pid ", processes_[i]->id(), ")");
+  }
+  // "worker:1 (pid 4711) was killed by signal 9 (Killed)" for the first that has ended.
+  std::optional<std::string> FirstEnd();
+  // "worker:1 (pid 4711) does not answer: ..." for the first that a signal has stopped.
+  std::optional<std::string> FirstStop();
+
+  std::string folder_;
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<WorkerClient>> clients_;
+};
+
+absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOptions& options) {
+  if (options.workers < 1 || options.command.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
+  }
+  std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return SystemError(errno, "create the folder", folder);
+  folder_ = folder;
+  for (int i = 0; i < options.workers; ++i) {
+    WEFT_RETURN_IF_ERROR(StartProcess(launcher, options, i));
+  }
+  return Connect(options.start_timeout);
+}
+
+absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
+                                        const LocalClusterOptions& options, int i) {
+  addresses_.push_back(absl::StrCat("unix:", folder_, "/", i));
+  ProcessOptions process;
+  process.arguments = options.command;
+  for (const std::string& argument :
+       {std::string("--listen"), addresses_.back(), std::string("--ends-with-parent"),
+        absl::StrCat(CurrentProcessId())}) {
+    process.arguments.push_back(argument);
+  }
+  process.environment = OpenMpWait();
+  process.standard_error = options.standard_error;
+  process.own_process_group = true;  // Ctrl-C is the coordinator's to handle
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Process> started, launcher.Start(process));
+  processes_.push_back(std::move(started));
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Connect(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> clients =
+      absl::UnavailableError("not tried");
+  // In slices: a worker that ends at once is reported at once.
+  while (true) {
+    const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
+    clients = ConnectToAll(addresses_, false, slice, timeout);
+    if (clients.ok()) break;
+    if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
+      return absl::UnavailableError(absl::StrCat(*end,
+                                                 " before it answered; its messages are "
+                                                 "above"));
+    }
+    if (absl::Now() >= deadline) return clients.status();
+  }
+  clients_ = *std::move(clients);
+  return absl::OkStatus();
+}
+
+std::optional<std::string> LocalCluster::FirstEnd() {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const std::optional<ExitStatus> end = processes_[i]->Poll();
+    if (!end.has_value()) continue;
+    return absl::StrCat(Name(i), end->signal != 0 ? " was " : " ended with ", end->DebugString());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> LocalCluster::FirstStop() {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_[i]->IsStopped()) continue;
+    return absl::StrCat(Name(i), " does not answer: a signal has stopped it (SIGSTOP?)");
+  }
+  return std::nullopt;
+}
+
+absl::Status LocalCluster::Explain(const absl::Status& error) {
+  if (!absl::IsUnavailable(error) && !absl::IsAborted(error) && !absl::IsCancelled(error) &&
+      !absl::IsDeadlineExceeded(error)) {
+    return error;
+  }
+  const absl::Time deadline = absl::Now() + kExplainTimeout;
+  std::optional<std::string> end = FirstEnd();
+  if (!end.has_value()) end = FirstStop();
+  while (!end.has_value() && absl::Now() < deadline) {
+    processes_.front()->WaitUntil(absl::Now() + absl::Milliseconds(20));
+    end = FirstEnd();
+  }
+  if (!end.has_value()) return error;
+  return absl::UnavailableError(absl::StrCat(*end, "; ", error.message()));
+}
+
+LocalCluster::~LocalCluster() {
+  std::vector<bool> stopped;  // such a one hears nothing
+  for (const auto& process : processes_) stopped.push_back(process->IsStopped());
+  for (size_t i = 0; i < clients_.size(); ++i) {
+    const bool runs = !processes_[i]->Poll().has_value() && !stopped[i];
+    if (clients_[i] != nullptr && runs) ShutDownWorker(*clients_[i]);
+  }
+  const bool asked = !clients_.empty();
+  clients_.clear();  // the leases break
+  const absl::Time deadline = absl::Now() + kEndTimeout;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (asked && !stopped[i]) processes_[i]->WaitUntil(deadline);
+  }
+  processes_.clear();  // kills what is left, and waits
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
+    ProcessLauncher& launcher, const LocalClusterOptions& options) {
+  auto cluster = std::make_unique<LocalCluster>();
+  WEFT_RETURN_IF_ERROR(cluster->Start(launcher, options));
+  return std::unique_ptr<WorkerCluster>(std::move(cluster));
+}
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
+    const RemoteClusterOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorkerClient>> clients,
+                        ConnectToAll(options.addresses, options.insecure_network,
+                                     options.start_timeout, options.start_timeout));
+  return std::unique_ptr<WorkerCluster>(
+      std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));
+}
+
+}  // namespace weft

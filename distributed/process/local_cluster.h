@@ -1,0 +1,57 @@
+// Worker processes and the clients a coordinator has of them.
+#ifndef WEFT_DISTRIBUTED_PROCESS_LOCAL_CLUSTER_H_
+#define WEFT_DISTRIBUTED_PROCESS_LOCAL_CLUSTER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "distributed/worker_client.h"
+#include "platform/process.h"
+
+namespace weft {
+
+// The clients of a job's workers, by rank. Destroyed after the coordinator.
+class WorkerCluster {
+ public:
+  virtual ~WorkerCluster() = default;
+  virtual std::vector<WorkerClient*> clients() const = 0;
+  // The address of each rank's data streams.
+  virtual const std::vector<std::string>& addresses() const = 0;
+  // The error a job ended with, with what is known of the processes: when one was lost and its
+  // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first;
+  // when one is stopped by a signal, that. Other errors stay as they are.
+  virtual absl::Status Explain(const absl::Status& error) = 0;
+};
+
+struct LocalClusterOptions {
+  // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
+  // PID.
+  std::vector<std::string> command;  // {"/path/of/graph_runner", "worker"}
+  int workers = 1;
+  absl::Duration start_timeout = absl::Seconds(60);
+  ProcessOutput standard_error = {};
+};
+
+// Starts worker processes on this machine, on unix sockets in a folder (0700) of their own, and
+// ends them when it is destroyed. The thread that calls Start must outlive the cluster (the workers
+// die with it). Unavailable naming the workers that did not answer in time, or how one ended.
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
+    ProcessLauncher& launcher, const LocalClusterOptions& options);
+
+struct RemoteClusterOptions {
+  std::vector<std::string> addresses;  // by rank: "host:port" or "unix:/path"
+  bool insecure_network = false;
+  absl::Duration start_timeout = absl::Seconds(60);
+};
+
+// Connects to workers that others started. Unavailable naming those that did not answer in time.
+absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
+    const RemoteClusterOptions& options);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_PROCESS_LOCAL_CLUSTER_H_

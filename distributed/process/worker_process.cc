@@ -1,0 +1,60 @@
+#include "distributed/process/worker_process.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "distributed/grpc/address.h"
+#include "distributed/grpc/grpc_server.h"
+#include "platform/clock.h"
+#include "platform/process_memory.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// How long a call may take to end by itself. One whose coordinator is there but no longer reads
+// does not: gRPC goes on with the write until the connection breaks.
+constexpr absl::Duration kStopPatience = absl::Seconds(1);
+
+}  // namespace
+
+absl::Status ServeWorker(const WorkerProcessOptions& options) {
+  KeepHeapSmall();
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                        GrpcServer::Start({options.listen, options.insecure_network}));
+  if (!IsLocalAddress(server->address())) {
+    std::cerr << "warning: listening on " << server->address()
+              << " WITHOUT encryption or authentication (--insecure-network): whoever reaches this "
+                 "address can read and change the job\n";
+  }
+  WorkerEnvironment environment;
+  environment.device = options.device;
+  environment.clock = &RealClock();
+  environment.open_input = options.open_input;
+  environment.version = options.version;
+  environment.open_transport =
+      [&](const JobMembership& membership) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, server->OpenTransport(membership));
+    if (options.decorate_transport == nullptr) return transport;
+    return options.decorate_transport(std::move(transport));
+  };
+  Worker worker(std::move(environment));
+  server->control().SetWorker(&worker, options.version);
+  if (options.on_listening != nullptr) options.on_listening(server->address());
+  server->control().AwaitEnd(RealClock(), absl::InfiniteFuture(), options.ends_with_coordinator);
+  // The worker ends before the server that its transport is made of.
+  if (!server->control().Stop(absl::Now() + kStopPatience)) {
+    if (options.ends_with_coordinator) {
+      std::cerr << "worker: the coordinator is lost, and a call of it does not end; so the process "
+                   "does\n";
+      std::_Exit(EXIT_FAILURE);
+    }
+    server->control().Stop();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// A worker process: what `graph_runner worker --listen ADDRESS` is.
+#ifndef WEFT_DISTRIBUTED_PROCESS_WORKER_PROCESS_H_
+#define WEFT_DISTRIBUTED_PROCESS_WORKER_PROCESS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "distributed/transport.h"
+#include "distributed/worker.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+struct WorkerProcessOptions {
+  std::string listen;             // "unix:/path" or "host:port"; port 0 = any free one
+  bool insecure_network = false;  // --insecure-network: other addresses than loopback
+  // End when the coordinator's lease breaks (workers that --local started); otherwise wait for the
+  // next one.
+  bool ends_with_coordinator = false;
+  std::string version;
+  Device* device = nullptr;  // borrowed
+  InputSourceFactory open_input;
+  // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
+  std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
+  // Called once it listens, with the address (and the port that was found); may be null.
+  std::function<void(const std::string& address)> on_listening;
+};
+
+// Serves jobs, one after the other, until it is told to end (Shutdown, or the coordinator's loss if
+// so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it).
+absl::Status ServeWorker(const WorkerProcessOptions& options);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_PROCESS_WORKER_PROCESS_H_

@@ -1,0 +1,67 @@
+// The buffers of a step while it is being lowered: who lives where, and for how long.
+#ifndef WEFT_EXECUTOR_LOWERING_BUFFER_TABLE_H_
+#define WEFT_EXECUTOR_LOWERING_BUFFER_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/schedule/memory_plan.h"
+
+namespace weft {
+
+using BufferIndex = int;
+inline constexpr BufferIndex kNoBuffer = -1;
+
+// Buffers by index. Buffers may be merged (a view, an update in place): they then share memory and
+// the union of their lifetimes. Fixed buffers (variables, constants, scalars) have an address of
+// their own; the others get one from the arena.
+class BufferTable {
+ public:
+  BufferIndex AddArena(int64_t bytes, int group = -1);
+  BufferIndex AddFixed(void* address, int64_t bytes, bool writable);
+
+  // Of a fixed buffer whose memory comes later than it.
+  void SetAddress(BufferIndex buffer, void* address) { records_[buffer].address = address; }
+
+  // Instruction `position` touches the buffer.
+  void Touch(BufferIndex buffer, int position);
+  // `view` becomes another name of `base`. REQUIRES: view is an arena buffer without a group that
+  // nothing has been merged into.
+  void Merge(BufferIndex view, BufferIndex base);
+  // The buffer that stands for all merged with `buffer`.
+  BufferIndex Root(BufferIndex buffer) const;
+
+  bool is_fixed(BufferIndex buffer) const { return records_[Root(buffer)].fixed; }
+  bool is_writable(BufferIndex buffer) const { return records_[Root(buffer)].writable; }
+  bool in_group(BufferIndex buffer) const { return records_[Root(buffer)].group >= 0; }
+  int64_t bytes(BufferIndex buffer) const { return records_[buffer].bytes; }
+  int first(BufferIndex buffer) const { return records_[Root(buffer)].first; }
+  int last(BufferIndex buffer) const { return records_[Root(buffer)].last; }
+  int size() const { return static_cast<int>(records_.size()); }
+
+  // Plans the arena; afterwards AddressIn says where a buffer is when the arena begins at `arena`.
+  // ResourceExhausted, in next to no time, where more than `max_bytes` are alive at once.
+  absl::StatusOr<MemoryPlan> PlanArena(int64_t max_bytes = std::numeric_limits<int64_t>::max());
+  void* AddressIn(BufferIndex buffer, void* arena) const;
+
+ private:
+  struct Record {
+    int64_t bytes = 0;
+    bool fixed = false;
+    bool writable = true;
+    void* address = nullptr;
+    int64_t offset = 0;
+    int group = -1;
+    int first = -1;
+    int last = -1;
+    BufferIndex parent = kNoBuffer;  // merged into
+  };
+  std::vector<Record> records_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_BUFFER_TABLE_H_

@@ -1,0 +1,37 @@
+// What a program on one device works with.
+#ifndef WEFT_EXECUTOR_LOWERING_EXECUTOR_ENVIRONMENT_H_
+#define WEFT_EXECUTOR_LOWERING_EXECUTOR_ENVIRONMENT_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "executor/interfaces/communicator.h"
+#include "executor/interfaces/input_source.h"
+#include "executor/memory/arena.h"
+#include "executor/variables/variable_store.h"
+#include "ops/kernel.h"
+#include "platform/clock.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+class BodyRunner;
+
+// Borrowed; all outlive the program.
+struct ExecutorEnvironment {
+  Device* device = nullptr;
+  VariableStore* variables = nullptr;
+  Communicator* communicator = nullptr;
+  InputSource* input = nullptr;  // may be null when the partition has no data inputs
+  Clock* clock = nullptr;
+  const KernelRegistry* kernels = nullptr;  // null = KernelRegistry::Global()
+  Arena* arena = nullptr;                   // null = the program has one of its own
+  // Runs bodies of If, Loop and the like; null = the program makes one.
+  BodyRunner* bodies = nullptr;
+  // CompileStep is ResourceExhausted, before it lays out an arena, where more is alive at one time.
+  int64_t max_arena_bytes = std::numeric_limits<int64_t>::max();
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_EXECUTOR_ENVIRONMENT_H_

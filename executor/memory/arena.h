@@ -1,0 +1,38 @@
+// Arena: the memory that the programs of one rank use in turn.
+#ifndef WEFT_EXECUTOR_MEMORY_ARENA_H_
+#define WEFT_EXECUTOR_MEMORY_ARENA_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "tensor/buffer.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// What a step makes, it makes anew in the next: nothing in the arena outlives a step. So programs
+// of which one runs at a time share one arena, as large as the largest needs. Programs reserve when
+// they are compiled; the memory comes when one is about to run. Not synchronized.
+class Arena {
+ public:
+  explicit Arena(Device& device) : device_(device) {}
+
+  // A program will want this many bytes.
+  void Reserve(int64_t bytes);
+  // At least what was reserved, 64-byte aligned; null when that is nothing. Allocates, and touches
+  // all of it where the host can, when there is less: pointers into what was there are void then.
+  absl::StatusOr<void*> Memory();
+
+  int64_t reserved_bytes() const { return reserved_bytes_; }
+  int64_t allocated_bytes() const;
+
+ private:
+  Device& device_;
+  int64_t reserved_bytes_ = 0;
+  std::shared_ptr<Buffer> memory_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_MEMORY_ARENA_H_

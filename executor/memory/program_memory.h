@@ -1,0 +1,23 @@
+// The memory that a program needs.
+#ifndef WEFT_EXECUTOR_MEMORY_PROGRAM_MEMORY_H_
+#define WEFT_EXECUTOR_MEMORY_PROGRAM_MEMORY_H_
+
+#include <cstdint>
+
+namespace weft {
+
+// What one rank's compile found a program to need, in bytes, each exact. Nothing of it but the
+// constants and what kernels keep is allocated before Prepare.
+struct ProgramMemory {
+  int64_t arena_bytes = 0;        // everything that a step makes; programs share the largest
+  int64_t workspace_bytes = 0;    // of the arena: the largest scratch memory of a kernel
+  int64_t lower_bound_bytes = 0;  // of the arena: the most alive at any one instruction
+  int64_t variable_bytes = 0;     // all variables of the rank, not only the program's
+  int64_t constant_bytes = 0;     // constants of its graphs, and copies of them for the device
+  int64_t packed_bytes = 0;       // what kernels keep from run to run (Kernel::retained_bytes)
+  int64_t staging_bytes = 0;      // host memory for a device whose memory the host cannot reach
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_MEMORY_PROGRAM_MEMORY_H_

@@ -1,0 +1,77 @@
+// StepProgram: a Partition compiled for one device (executor/program/compile_step.h): a flat list
+// of prepared instructions per stream.
+//
+//   WEFT_ASSIGN_OR_RETURN(auto program, CompileStep(partition, environment));
+//   WEFT_ASSIGN_OR_RETURN(StepResult result, program->Run({.step = 7, .scalars = {...}}));
+//
+#ifndef WEFT_EXECUTOR_PROGRAM_STEP_PROGRAM_H_
+#define WEFT_EXECUTOR_PROGRAM_STEP_PROGRAM_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "executor/memory/program_memory.h"
+#include "graph/graph.h"
+#include "tensor/value.h"
+
+namespace weft {
+
+struct StepOptions {
+  int64_t step = 0;
+  // Values of InputRole::kStep inputs, by name (learning rate, step number).
+  std::map<std::string, double> scalars;
+  // Look at every float output after every instruction, and fail with the first node that made a
+  // NaN or an infinity. Slow; no variable changes.
+  bool check_numerics = false;
+};
+
+struct StepResult {
+  std::map<std::string, Tensor> reports;  // outputs named in Partition::reports, host
+  // Those of them that were made at run time: any kind, any size.
+  std::map<std::string, Value> values;
+  // Of the step's time: the compute thread waited for peers, and played collectives with them.
+  double waited_seconds = 0;
+  // Computed once per step, whatever the micro-batches: all after the last of them (updates above
+  // all). 0 on a device whose memory the host cannot reach, where nobody waits for it.
+  double update_seconds = 0;
+};
+
+// Time and calls per node since the program was made.
+struct NodeStatistics {
+  std::string node;
+  std::string op;
+  Phase phase = Phase::kForward;
+  int64_t calls = 0;
+  int64_t nanoseconds = 0;
+};
+
+// Immutable after compile but for its memory: one step at a time, also of programs that share an
+// arena. In the steady state RunInto allocates nothing of our own and takes no lock on the compute
+// path, but for nodes whose operands' sizes or kinds only the run shows.
+class StepProgram {
+ public:
+  virtual ~StepProgram() = default;
+  // Gives the program its memory and its addresses, where it has not got them or another program
+  // has made the arena grow. RunInto does so too; before it, the first step takes no longer.
+  virtual absl::Status Prepare() = 0;
+  // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable
+  // changes and the error is OutOfRange ("loss is nan ..."); the caller may run again with
+  // check_numerics. The first error of any instruction aborts the communicator and is returned with
+  // node name, op and shapes.
+  absl::StatusOr<StepResult> Run(const StepOptions& options);
+  // The same for a caller that keeps its result from step to step: entries and tensors of it that
+  // nobody else holds are written anew, so nothing is allocated.
+  virtual absl::Status RunInto(const StepOptions& options, StepResult& result) = 0;
+  virtual const ProgramMemory& memory() const = 0;
+  // Turns timing per node on (two clock reads an instruction).
+  virtual void EnableStatistics(bool enabled) = 0;
+  virtual std::vector<NodeStatistics> statistics() const = 0;
+  // One line per instruction, stable.
+  virtual std::string DebugString() const = 0;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_PROGRAM_STEP_PROGRAM_H_

@@ -1,0 +1,121 @@
+#include "executor/program/value_slots.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "ops/value_node.h"
+#include "platform/status_macros.h"
+#include "tensor/host_memory.h"
+
+namespace weft {
+namespace {
+
+constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
+
+// The value, with copies of what lies in memory that was only borrowed to its node.
+absl::StatusOr<Value> Owned(Value value, const std::vector<const Buffer*>& borrowed) {
+  if (borrowed.empty()) return value;
+  switch (value.kind()) {
+    case ValueKind::kTensor: {
+      const Tensor& tensor = value.tensor();
+      if (std::find(borrowed.begin(), borrowed.end(), tensor.buffer().get()) == borrowed.end()) {
+        return value;
+      }
+      WEFT_ASSIGN_OR_RETURN(Tensor copy, tensor.Clone());
+      return Value(std::move(copy));
+    }
+    case ValueKind::kSequence: {
+      std::vector<Value> elements;
+      for (const Value& element : value.elements()) {
+        WEFT_ASSIGN_OR_RETURN(elements.emplace_back(), Owned(element, borrowed));
+      }
+      return Value::Sequence(std::move(elements));
+    }
+    case ValueKind::kOptional: {
+      if (!value.has_value()) return value;
+      WEFT_ASSIGN_OR_RETURN(Value element, Owned(value.value(), borrowed));
+      return Value::Optional(std::make_shared<const Value>(std::move(element)));
+    }
+  }
+  return value;
+}
+
+}  // namespace
+
+void ValueSlots::Reset(const std::vector<Value>& initial) {
+  if (!initial.empty() || !slots_.empty()) slots_ = initial;
+}
+
+absl::Status ValueSlots::Execute(const Instruction& instruction,
+                                 const std::vector<FeedInput>& feeds, Stream& stream) {
+  if (instruction.code == OpCode::kTakeValue) {
+    WEFT_ASSIGN_OR_RETURN(slots_[instruction.results[0]],
+                          input_->TakeValue(feeds[instruction.feed]));
+  } else if (instruction.code == OpCode::kLoad) {
+    WEFT_RETURN_IF_ERROR(Load(instruction, stream));
+  } else {
+    WEFT_RETURN_IF_ERROR(RunNode(instruction, stream));
+  }
+  for (const SlotIndex slot : instruction.releases) slots_[slot] = Value();
+  return absl::OkStatus();
+}
+
+absl::Status ValueSlots::Load(const Instruction& instruction, Stream& stream) {
+  const ValueOperand& operand = instruction.operands[0];
+  const Value& value = slots_[operand.slot];
+  const bool fits = value.kind() == ValueKind::kTensor && value.tensor().valid() &&
+                    value.tensor().dtype() == operand.dtype &&
+                    value.tensor().shape() == operand.shape;
+  if (!fits) {
+    return absl::InternalError(
+        absl::StrCat("its kernel made ", value.ToString(), ", which its shape function says is ",
+                     std::string(DTypeName(operand.dtype)), operand.shape.ToString()));
+  }
+  const Tensor& tensor = value.tensor();
+  if (tensor.bytes() == 0) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(
+      device_.CopyFromHost(stream, tensor.raw_data(), instruction.outputs[0], tensor.bytes()));
+  return device_.info().host_accessible ? absl::OkStatus() : stream.Synchronize(kDeviceTimeout);
+}
+
+absl::StatusOr<Tensor> ValueSlots::TensorOf(const ValueOperand& operand, const void* data,
+                                            Stream& stream) {
+  const auto bytes = static_cast<size_t>(DTypeBytes(operand.dtype, operand.shape.num_elements()));
+  if (device_.info().host_accessible && bytes > 0) {
+    return Tensor(operand.dtype, operand.shape, AdoptHostMemory(data, bytes, nullptr));
+  }
+  WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(operand.dtype, operand.shape));
+  if (bytes == 0) return tensor;
+  WEFT_RETURN_IF_ERROR(device_.CopyToHost(stream, data, tensor.raw_data(), bytes));
+  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  return tensor;
+}
+
+absl::Status ValueSlots::RunNode(const Instruction& instruction, Stream& stream) {
+  std::vector<Value> inputs;
+  std::vector<const Buffer*> borrowed;
+  inputs.reserve(instruction.operands.size());
+  for (const ValueOperand& operand : instruction.operands) {
+    if (operand.slot != kNoSlot) {
+      inputs.push_back(slots_[operand.slot]);
+    } else if (operand.input >= 0) {
+      WEFT_ASSIGN_OR_RETURN(Tensor tensor,
+                            TensorOf(operand, instruction.inputs[operand.input], stream));
+      if (device_.info().host_accessible) borrowed.push_back(tensor.buffer().get());
+      inputs.emplace_back(std::move(tensor));
+    } else {
+      inputs.emplace_back();
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<Value> outputs, instruction.value_node->Run(std::move(inputs)));
+  for (size_t i = 0; i < instruction.results.size(); ++i) {
+    if (instruction.results[i] == kNoSlot) continue;
+    WEFT_ASSIGN_OR_RETURN(slots_[instruction.results[i]], Owned(std::move(outputs[i]), borrowed));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// ValueSlots: the values of a running step that have no place in the arena, and the instructions
+// that work on them. Internal to executor/.
+#ifndef WEFT_EXECUTOR_PROGRAM_VALUE_SLOTS_H_
+#define WEFT_EXECUTOR_PROGRAM_VALUE_SLOTS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "executor/lowering/executor_environment.h"
+#include "executor/program/instruction.h"
+#include "tensor/value.h"
+
+namespace weft {
+
+// One per program, used by its compute thread. Values are on the host: what a device's buffer holds
+// is copied where the host cannot read it, and borrowed else, for as long as the instruction runs.
+class ValueSlots {
+ public:
+  // Borrows what the environment points to.
+  explicit ValueSlots(const ExecutorEnvironment& environment)
+      : device_(*environment.device), input_(environment.input) {}
+
+  // As a step begins.
+  void Reset(const std::vector<Value>& initial);
+  // REQUIRES: the code is kValues, kTakeValue or kLoad.
+  absl::Status Execute(const Instruction& instruction, const std::vector<FeedInput>& feeds,
+                       Stream& stream);
+  const Value& at(SlotIndex slot) const { return slots_[slot]; }
+
+ private:
+  absl::Status Load(const Instruction& instruction, Stream& stream);
+  absl::Status RunNode(const Instruction& instruction, Stream& stream);
+  // A view of a buffer of the arena, or a copy where the host cannot read it.
+  absl::StatusOr<Tensor> TensorOf(const ValueOperand& operand, const void* data, Stream& stream);
+
+  Device& device_;
+  InputSource* const input_;
+  std::vector<Value> slots_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_PROGRAM_VALUE_SLOTS_H_

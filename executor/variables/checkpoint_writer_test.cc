@@ -1,0 +1,142 @@
+#include "executor/variables/checkpoint_writer.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "graph/graph.h"
+#include "gtest/gtest.h"
+#include "platform/checksum.h"
+#include "platform/testing/fake_file_system.h"
+#include "tensor/cpu_device.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using State = CheckpointWrite::State;
+
+VariableShard ShardOf(const std::string& name, DType dtype, const Shape& shape) {
+  VariableShard shard;
+  shard.name = name;
+  shard.dtype = dtype;
+  shard.global_shape = shape;
+  shard.local_shape = shape;
+  shard.is_primary = true;
+  return shard;
+}
+
+class CheckpointWriterTest : public ::testing::Test {
+ protected:
+  CheckpointWriterTest() : store_(CpuDevice()), writer_(files_, RealClock(), store_, RankId(3)) {
+    EXPECT_TRUE(files_.CreateDirectories("/c").ok());
+    EXPECT_TRUE(
+        store_
+            .Add({ShardOf("w", DType::kFloat32, Shape({2})), ShardOf("n", DType::kInt64, Shape())})
+            .ok());
+    Put(1.5f, 7);
+  }
+
+  void Put(float w, int64_t n) {
+    ASSERT_TRUE(store_.Write("w", Tensor::Of<float>({2}, {w, -w})).ok());
+    ASSERT_TRUE(store_.Write("n", Tensor::Scalar<int64_t>(n)).ok());
+  }
+  // The bytes of a tensor in the file.
+  template <typename T>
+  T At(const std::string& path, const std::string& name) {
+    const std::string file = *files_.ReadFile(path);
+    const auto layout = ParseSafetensors(std::as_bytes(std::span(file)), path);
+    EXPECT_TRUE(layout.ok()) << layout.status();
+    for (const SafetensorsEntry& entry : layout->tensors) {
+      if (entry.name != name) continue;
+      T value;
+      std::memcpy(&value, file.data() + entry.offset, sizeof(T));
+      return value;
+    }
+    ADD_FAILURE() << "no tensor " << name;
+    return T();
+  }
+
+  testing::FakeFileSystem files_;
+  VariableStore store_;
+  CheckpointWriter writer_;
+};
+
+TEST_F(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
+  ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
+  EXPECT_EQ(writer_.Poll(true).state, State::kNone);
+  writer_.Save("/c");
+  Put(99, 99);  // the next step
+  const CheckpointWrite write = writer_.Poll(/*wait=*/true);
+  EXPECT_EQ(write.state, State::kDone);
+  ASSERT_TRUE(write.status.ok()) << write.status;
+  EXPECT_EQ(write.file, "rank-00003.safetensors");
+  const std::string path = "/c/rank-00003.safetensors";
+  EXPECT_EQ(At<float>(path, "w"), 1.5f);
+  EXPECT_EQ(At<int64_t>(path, "n"), 7);
+  const std::string file = *files_.ReadFile(path);
+  EXPECT_EQ(write.bytes, static_cast<int64_t>(file.size()));
+  EXPECT_EQ(write.checksum, Checksum(std::as_bytes(std::span(file))));
+  const int64_t seven = 7;
+  EXPECT_EQ(write.tensors.at("n"), Checksum(std::as_bytes(std::span(&seven, 1))));
+}
+
+TEST_F(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
+  ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
+  ASSERT_TRUE(files_.CreateDirectories("/d").ok());
+  writer_.Save("/c");
+  Put(2, 8);
+  writer_.Save("/d");
+  EXPECT_EQ(writer_.Poll(true).folder, "/d");
+  EXPECT_EQ(At<float>("/c/rank-00003.safetensors", "w"), 1.5f);
+  EXPECT_EQ(At<float>("/d/rank-00003.safetensors", "w"), 2.0f);
+}
+
+TEST_F(CheckpointWriterTest, AFullDiskIsToldAndTheNextOneIsTried) {
+  ASSERT_TRUE(writer_.Add({"w"}).ok());
+  files_.InjectError(testing::FakeFileSystem::Operation::kWrite, ENOSPC);
+  writer_.Save("/c");
+  const CheckpointWrite failed = writer_.Poll(true);
+  EXPECT_EQ(failed.state, State::kDone);
+  EXPECT_EQ(failed.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(files_.Exists("/c/rank-00003.safetensors"));
+  writer_.Save("/c");
+  EXPECT_TRUE(writer_.Poll(true).status.ok());
+}
+
+TEST_F(CheckpointWriterTest, ARankThatOwnsNothingWritesNoFile) {
+  EXPECT_EQ(writer_.bytes(), 0);
+  writer_.Save("/c");
+  const CheckpointWrite write = writer_.Poll(true);
+  EXPECT_EQ(write.state, State::kDone);
+  EXPECT_TRUE(write.status.ok());
+  EXPECT_EQ(write.file, "");
+  EXPECT_THAT(*files_.ListDirectory("/c"), ElementsAre());
+}
+
+TEST_F(CheckpointWriterTest, UnknownVariablesAreRefused) {
+  const absl::Status status = writer_.Add({"x"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'x'"));
+}
+
+TEST(CheckpointedVariables, AreThoseThatChangeAndAreOursToSave) {
+  Partition partition;
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim(2)})};
+  const auto add = [&](const std::string& name, bool primary, bool updated) {
+    const ValueId value = partition.end.AddVariable(name, type, Tensor(), true);
+    if (updated) partition.end.SetVariableUpdate(name, value);
+    VariableShard shard = ShardOf(name, DType::kFloat32, Shape({2}));
+    shard.is_primary = primary;
+    partition.variables.push_back(shard);
+  };
+  add("frozen", true, false);
+  add("ours", true, true);
+  add("theirs", false, true);
+  EXPECT_THAT(CheckpointedVariables(partition), ElementsAre("ours"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,63 @@
+// VariableStore: the values of a rank's variables, across steps and programs.
+#ifndef WEFT_EXECUTOR_VARIABLES_VARIABLE_STORE_H_
+#define WEFT_EXECUTOR_VARIABLES_VARIABLE_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/partition.h"
+#include "tensor/device.h"
+#include "tensor/tensor.h"
+
+namespace weft {
+
+// Owns one device buffer per variable shard. All programs of a rank share it; their instructions
+// hold its pointers, which never move. A variable has no memory before it is first written, read or
+// pointed at, so that what will be needed is known before it is taken. Not synchronized: between
+// steps only.
+class VariableStore {
+ public:
+  explicit VariableStore(Device& device) : device_(device) {}
+  // Adds variables that are not there yet (zeros); InvalidArgument if one is there with another
+  // shape.
+  absl::Status Add(const std::vector<VariableShard>& shards);
+  // Host copies of the local shard.
+  absl::Status Write(const std::string& name, const Tensor& local);
+  absl::StatusOr<Tensor> Read(const std::string& name);
+  // The same in parts, without a copy of the whole: the bytes from `offset` on. OutOfRange beyond
+  // the variable's end.
+  absl::Status WritePart(const std::string& name, int64_t offset, std::span<const std::byte> part);
+  absl::Status ReadPart(const std::string& name, int64_t offset, std::span<std::byte> part);
+  absl::StatusOr<void*> DevicePointer(const std::string& name);
+  const VariableShard* Find(const std::string& name) const;
+  std::vector<std::string> names() const;
+  // Of all variables, each rounded up to kAlignment; and of those that have memory by now.
+  int64_t bytes() const;
+  int64_t allocated_bytes() const;
+
+ private:
+  struct Entry {
+    VariableShard shard;
+    Tensor tensor;  // in device memory; not valid before the first use
+  };
+  // The entry, with memory. NotFound for an unknown name.
+  absl::StatusOr<Entry*> Use(const std::string& name);
+  absl::Status Allocate(Entry& entry);
+
+  Device& device_;
+  std::map<std::string, Entry> entries_;
+};
+
+// The part of a global tensor that a shard owns, and the inverse. Host tensors.
+absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard);
+absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tensor& global);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_VARIABLES_VARIABLE_STORE_H_

@@ -1,0 +1,40 @@
+// Tensor payloads that lie in files beside the model (ONNX's external data).
+#ifndef WEFT_ONNX_IMPORT_CODEC_EXTERNAL_DATA_H_
+#define WEFT_ONNX_IMPORT_CODEC_EXTERNAL_DATA_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "platform/file_system.h"
+#include "tensor/buffer.h"
+
+namespace weft {
+
+namespace onnx {
+class TensorProto;
+}
+
+// The folder that the `location` entries of one model are relative to. Every file is mapped once
+// and nothing outside the folder can be named (FileSystem::MapFileBeneath). Not thread-safe.
+class ExternalData {
+ public:
+  // Borrows the file system for its lifetime.
+  ExternalData(FileSystem& file_system, std::string folder)
+      : file_system_(file_system), folder_(std::move(folder)) {}
+
+  // The mapped bytes of a tensor with data_location EXTERNAL, not copied and perhaps not aligned.
+  // `bytes` is what dtype and dims ask for. InvalidArgument when location, offset or length are
+  // missing, malformed, outside the file, or disagree with `bytes`; NotFound when there is no file.
+  absl::StatusOr<std::shared_ptr<Buffer>> Map(const onnx::TensorProto& tensor, size_t bytes);
+
+ private:
+  FileSystem& file_system_;
+  const std::string folder_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_CODEC_EXTERNAL_DATA_H_

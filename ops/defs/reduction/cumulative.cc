@@ -1,0 +1,75 @@
+// CumSum and CumProd along an axis that is an operand.
+#include "absl/strings/str_cat.h"
+#include "ops/defs/rules/gradients.h"
+#include "ops/defs/rules/rules.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status InferCumulative(InferenceContext& context) {
+  const std::optional<Shape> axis = context.InputShape(1).ToConcrete();
+  if (axis.has_value() && axis->num_elements() != 1) {
+    return context.Error(
+        absl::StrCat("the axis has the shape ", axis->ToString(), ", expected one element"));
+  }
+  return InferLikeFirstInput(context);
+}
+
+OpSchema Cumulative(std::string name) {
+  return OpSchema::Onnx(std::move(name))
+      .Input("x", kNumericTypes)
+      .Input("axis", kIndexTypes)
+      .NeverLearnable()
+      .Output("y")
+      .Attr("exclusive", AttributeType::kInt)
+      .Attr("reverse", AttributeType::kInt)
+      .Infer(InferCumulative)
+      .CostOf(FlopsPerElement(1));
+}
+
+// An element counts in all sums from its own on: the sums of dy in the other direction.
+absl::Status CumSumGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const Attributes& attributes = context.node().attributes;
+  const int64_t reverse = attributes.Int("reverse", 0) == 0 ? 1 : 0;
+  context.SetInputGradient(
+      0, b.Op("CumSum", {dy, context.Input(1)},
+              {{"exclusive", attributes.Int("exclusive", 0)}, {"reverse", reverse}}));
+  return b.status();
+}
+
+WEFT_REGISTER_OP(Cumulative("CumSum").Gradient(CumSumGradient));
+absl::Status CumProdGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  context.SetInputGradient(
+      0, context.builder().WeftOp("CumProdGrad", {dy, context.Input(0), context.Input(1)},
+                                  context.node().attributes));
+  return context.builder().status();
+}
+
+WEFT_REGISTER_OP(Cumulative("CumProd").Gradient(CumProdGradient));
+
+absl::Status InferCumProdGrad(InferenceContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
+  context.SetOutput(0, context.InputType(1));
+  return absl::OkStatus();
+}
+
+// dx[k] = (product of x before k) * s[k], where s[k] = dy[k] + x[k + 1] s[k + 1]; in an exclusive
+// product s[k] = dy[k + 1] + x[k + 1] s[k + 1]. Nothing is divided: zeros do no harm.
+WEFT_REGISTER_OP(OpSchema::Weft("CumProdGrad")
+                     .Input("dy", kFloatTypes)
+                     .Input("x", kFloatTypes)
+                     .Input("axis", kIndexTypes)
+                     .Output("dx")
+                     .Attr("exclusive", AttributeType::kInt)
+                     .Attr("reverse", AttributeType::kInt)
+                     .Infer(InferCumProdGrad)
+                     .CostOf(FlopsPerElement(4)));
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,52 @@
+// RandomDraws: the random numbers of a node, by the place of an element in the whole tensor.
+#ifndef WEFT_OPS_KERNELS_CPU_RANDOM_RANDOM_DRAWS_H_
+#define WEFT_OPS_KERNELS_CPU_RANDOM_RANDOM_DRAWS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "ops/kernel.h"
+#include "platform/random.h"
+
+namespace weft::cpu {
+
+// The key of a node's numbers in a step: of its seed (0 without one) and its name in the model.
+RandomKey KeyOfNode(const PrepareContext& context);
+
+// Where the numbers of a micro-batch begin: each sample of the step's batch has its share of a
+// tensor of this global shape, so that no two micro-batches share numbers and, where axis 0 are the
+// samples, a sample's numbers do not depend on how the batch is cut.
+inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
+  if (run.samples == 0) return 0;
+  return run.first_sample * ((global_shape.num_elements() + run.samples - 1) / run.samples);
+}
+
+// Calls fn(first element of the output at hand, its place in the step, count) for runs of at most
+// `most` elements that lie side by side in both, in order.
+template <typename Fn>
+void ForEachGlobalRun(const KernelContext& context, const Shape& shape,
+                      const OperandSlice& placement, int64_t most, Fn fn) {
+  const int rank = shape.rank();
+  const int64_t base = FirstPlace(context, placement.global_shape);
+  const int64_t run = rank == 0 ? 1 : shape.dim(rank - 1);
+  const int64_t rows = run == 0 ? 0 : shape.num_elements() / run;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t rest = row;
+    int64_t place = rank == 0 ? 0 : placement.offset[rank - 1];
+    int64_t stride = rank == 0 ? 1 : placement.global_shape.dim(rank - 1);
+    for (int d = rank - 2; d >= 0; --d) {
+      place += (placement.offset[d] + rest % shape.dim(d)) * stride;
+      rest /= shape.dim(d);
+      stride *= placement.global_shape.dim(d);
+    }
+    for (int64_t i = 0; i < run; i += most) {
+      fn(row * run + i, base + place + i, std::min(most, run - i));
+    }
+  }
+}
+
+}  // namespace weft::cpu
+
+#endif  // WEFT_OPS_KERNELS_CPU_RANDOM_RANDOM_DRAWS_H_

@@ -1,0 +1,24 @@
+// What a rank's step holds in memory.
+#ifndef WEFT_PLACEMENT_PARTITION_PARTITION_MEMORY_H_
+#define WEFT_PLACEMENT_PARTITION_PARTITION_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/partition.h"
+#include "graph/schedule/memory_plan.h"
+
+namespace weft {
+
+// Of everything that is made in the course of a step, in the order of its actions: an instruction
+// is one run of a node. Variables and constants are not in it. Errors are those of an action list
+// that names nodes that are not there.
+absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(const Partition& partition);
+
+// Of the rank's shards of all variables.
+int64_t VariableBytes(const Partition& partition);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_PARTITION_PARTITION_MEMORY_H_

@@ -1,0 +1,42 @@
+// What a partition costs its rank, as numbers for people.
+#ifndef WEFT_PLACEMENT_PARTITION_PARTITION_SUMMARY_H_
+#define WEFT_PLACEMENT_PARTITION_PARTITION_SUMMARY_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/ids.h"
+#include "graph/partition.h"
+
+namespace weft {
+
+// Sums over a partition for `plan` output: what runs where, bytes per channel and step, memory.
+struct RankSummary {
+  RankId rank;
+  int nodes = 0;
+  int64_t parameters = 0;       // elements of trainable shards
+  double flops = 0;             // per step
+  double recomputed_flops = 0;  // of these: what runs a second time
+  int64_t variable_bytes = 0;
+  int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
+  int64_t sent_bytes = 0;   // payload per step, exactly what the executor sends
+};
+absl::StatusOr<RankSummary> Summarize(const Partition& partition);
+
+// An op whose nodes run whole on every rank of the tensor axis, since it has no sharding rule or a
+// body (If, Loop, Scan); what a rank spends on it in a step.
+struct ReplicatedOp {
+  std::string op;               // "Range", "ai.weft::Name"
+  std::set<std::string> nodes;  // names
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+// The most FLOPs first; empty where nothing is tensor-parallel.
+std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_PARTITION_PARTITION_SUMMARY_H_

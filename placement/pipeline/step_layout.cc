@@ -1,0 +1,422 @@
+#include "placement/pipeline/step_layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/node_class.h"
+#include "graph/node_description.h"
+#include "graph/step_guard.h"
+#include "graph/verifier.h"
+#include "placement/graph_views/evaluation_step.h"
+#include "placement/pipeline/recomputation.h"
+#include "placement/pipeline/stage_assignment.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+bool IsMicro(const Node& node) {
+  return !IsBoundary(node) && (node.phase == Phase::kForward || node.phase == Phase::kBackward);
+}
+
+// When the node's stage comes in a micro-batch: forward from stage to stage, then back.
+std::pair<Phase, int> TurnOf(const Node& node) {
+  const bool is_forward = node.phase == Phase::kForward;
+  return {node.phase, is_forward ? node.stage.value : -node.stage.value};
+}
+
+// The shapes of all data inputs for `samples` samples.
+absl::StatusOr<Specialization> ShapesFor(const Graph& graph, int64_t samples) {
+  Specialization specialization;
+  for (const ValueId id : graph.inputs()) {
+    const ValueDef& input = graph.value(id);
+    if (graph.input_role(id) != InputRole::kData) continue;
+    Shape shape({samples});
+    bool concrete = input.type.shape.has_rank() && input.type.shape.rank() >= 1;
+    for (int axis = 1; concrete && axis < input.type.shape.rank(); ++axis) {
+      concrete = input.type.shape.dim(axis).is_known();
+      if (concrete) shape.AddDim(input.type.shape.dim(axis).size());
+    }
+    if (!concrete) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data input '", input.name, "' is ", input.type.ToString(),
+                       "; every axis but the first, which counts the samples, must have a size"));
+    }
+    specialization.input_shapes[input.name] = shape;
+  }
+  return specialization;
+}
+
+// What runs again lies as it did.
+void CopyShardings(const RecomputedNode& node, SizedGraph& sized) {
+  const Graph& graph = sized.graph;
+  sized.shardings.nodes.resize(graph.node_capacity());
+  sized.shardings.values.resize(graph.value_capacity());
+  sized.shardings.nodes[node.copy.value] = sized.shardings.nodes[node.original.value];
+  const std::vector<ValueId>& from = graph.node(node.original).outputs;
+  const std::vector<ValueId>& to = graph.node(node.copy).outputs;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].valid()) sized.shardings.values[to[i].value] = sized.shardings.values[from[i].value];
+  }
+}
+
+class StepPlanner {
+ public:
+  StepPlanner(const Plan& plan, const StepShape& shape, NodeEvaluator& evaluator)
+      : evaluator_(evaluator) {
+    layout_.plan = &plan;
+    layout_.shape = shape;
+  }
+
+  absl::StatusOr<StepLayout> Run(const Graph& graph) {
+    WEFT_RETURN_IF_ERROR(Prepare(graph));
+    for (const int64_t samples : layout_.split.sizes) WEFT_RETURN_IF_ERROR(AddSize(samples));
+    WEFT_RETURN_IF_ERROR(FindReports());
+    WEFT_RETURN_IF_ERROR(OrderStep());
+    AddBeginEdges();
+    AddEndEdges();
+    WEFT_RETURN_IF_ERROR(ShardData());
+    NumberChannels();
+    return std::move(layout_);
+  }
+
+ private:
+  const Plan& plan() const { return *layout_.plan; }
+  absl::Status Prepare(const Graph& graph);
+  absl::Status AddSize(int64_t samples);
+  absl::Status OrderMicroNodes(SizedGraph& sized) const;
+  PropagationOptions Options() const;
+  absl::Status AddMicroEdges(SizedGraph& sized) const;
+  absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
+  absl::Status FindReports();
+  absl::Status OrderStep();
+  std::vector<bool> AncestorsOfGuard() const;
+  void AddBeginEdges();
+  void AddEndEdges();
+  void AddEndEdge(ValueId value, int to);
+  absl::Status ShardData();
+  void NumberChannels();
+
+  NodeEvaluator& evaluator_;
+  Graph logical_;
+  RecomputedSegments recomputed_;
+  StepLayout layout_;
+};
+
+absl::Status StepPlanner::Prepare(const Graph& graph) {
+  VerifyOptions options;
+  options.training = true;
+  WEFT_RETURN_IF_ERROR(VerifyGraph(graph, options));
+  if (const std::vector<std::string> names = ValueInputsOf(graph); !names.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the values of the inputs ",
+                                                   absl::StrJoin(names, ", "),
+                                                   " decide shapes; fix them before partitioning"));
+  }
+  WEFT_ASSIGN_OR_RETURN(layout_.split,
+                        SplitBatch(layout_.shape.global_batch, plan().micro_batches));
+  logical_ = graph.Clone();
+  if (!layout_.shape.training) WEFT_RETURN_IF_ERROR(KeepEvaluation(logical_));
+  if (plan().mesh.tensor > 1 && layout_.shape.training) {
+    WEFT_RETURN_IF_ERROR(CheckShardingHints(graph, plan().tensor_shardings));
+  }
+  WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
+  for (auto& [name, owner] : layout_.owner) owner = layout_.PlaceOf(StageId(owner));
+  if (layout_.shape.training && !plan().recompute.empty()) {
+    WEFT_ASSIGN_OR_RETURN(recomputed_, FindRecomputedSegments(logical_, plan()));
+  }
+  return absl::OkStatus();
+}
+
+PropagationOptions StepPlanner::Options() const {
+  PropagationOptions options;
+  options.shards = plan().mesh.tensor;
+  options.hints = plan().tensor_shardings;
+  if (!layout_.sizes.empty()) options.accumulated = layout_.step().shardings.accumulated;
+  return options;
+}
+
+absl::Status StepPlanner::AddSize(int64_t samples) {
+  WEFT_ASSIGN_OR_RETURN(const Specialization shapes, ShapesFor(logical_, samples));
+  SizedGraph sized;
+  sized.samples = samples;
+  WEFT_ASSIGN_OR_RETURN(sized.graph, Specialize(logical_, shapes, evaluator_));
+  const PropagationOptions options = Options();
+  if (options.shards > 1) WEFT_RETURN_IF_ERROR(ExpandForHints(sized.graph, options));
+  WEFT_ASSIGN_OR_RETURN(sized.shardings, PropagateShardings(sized.graph, options));
+  WEFT_RETURN_IF_ERROR(OrderMicroNodes(sized));
+  WEFT_RETURN_IF_ERROR(AddMicroEdges(sized));
+  layout_.sizes.push_back(std::move(sized));
+  return absl::OkStatus();
+}
+
+absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) const {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+    for (const NodeId id : order) {
+      const Node& node = sized.graph.node(id);
+      if (IsMicro(node) && node.phase == phase) sized.micro_nodes.push_back(id);
+    }
+  }
+  std::stable_sort(sized.micro_nodes.begin(), sized.micro_nodes.end(), [&](NodeId a, NodeId b) {
+    return TurnOf(sized.graph.node(a)) < TurnOf(sized.graph.node(b));
+  });
+  if (recomputed_.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::vector<RecomputedNode> copies,
+                        AddRecomputation(sized.graph, recomputed_));
+  for (const RecomputedNode& node : copies) CopyShardings(node, sized);
+  sized.micro_nodes = PlaceRecomputed(sized.graph, sized.micro_nodes, copies);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Phase> StepPlanner::PhaseOfEdge(const SizedGraph& sized, ValueId value, int from,
+                                               int to) const {
+  const Node& producer = sized.graph.node(sized.graph.value(value).producer);
+  if (producer.phase == Phase::kForward && from < to) return Phase::kForward;
+  if (from > to) return Phase::kBackward;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", sized.graph.value(value).name, "', made by ", DescribeNode(producer),
+                   " in the backward pass on stage ", from, ", is read on the later stage ", to,
+                   "; the backward pass goes from late stages to early ones"));
+}
+
+absl::Status StepPlanner::AddMicroEdges(SizedGraph& sized) const {
+  for (const NodeId id : sized.micro_nodes) {
+    const Node& node = sized.graph.node(id);
+    for (const ValueId input : node.inputs) {
+      if (!input.valid() || sized.graph.value(input).source != ValueSource::kNode) continue;
+      const Node& producer = sized.graph.node(sized.graph.value(input).producer);
+      if (!IsMicro(producer)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(DescribeNode(node), " runs per micro-batch but reads '",
+                         sized.graph.value(input).name, "', which is made once per step"));
+      }
+      if (producer.stage == node.stage) continue;
+      WEFT_ASSIGN_OR_RETURN(const Phase phase,
+                            PhaseOfEdge(sized, input, producer.stage.value, node.stage.value));
+      const int from = layout_.PlaceOf(producer.stage);
+      const int to = layout_.PlaceOf(node.stage);
+      if (from != to) sized.edges.Add(input, from, to, phase);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlanner::FindReports() {
+  const Graph& graph = layout_.step().graph;
+  for (const ValueId id : graph.outputs()) {
+    const ValueDef& value = graph.value(id);
+    const bool is_step = value.source == ValueSource::kNode && !IsMicro(graph.node(value.producer));
+    if (!is_step) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("graph output '", value.name,
+                       "' is no value of the step; a value of a micro-batch becomes one through "
+                       "Accumulate"));
+    }
+    if (std::find(layout_.reports.begin(), layout_.reports.end(), id) == layout_.reports.end()) {
+      layout_.reports.push_back(id);
+    }
+  }
+  if (!layout_.shape.training) return absl::OkStatus();
+  for (const ValueId id : layout_.reports) {
+    const ValueDef& value = graph.value(id);
+    const bool is_scalar = IsFloatingPoint(value.type.dtype) &&
+                           value.type.shape.ToConcrete().value_or(Shape{0}).num_elements() == 1;
+    if (is_scalar && (!layout_.guard.valid() || value.name == "loss")) layout_.guard = id;
+  }
+  for (const ValueId id : layout_.reports) {
+    if (graph.value(id).name == kStepGuard) layout_.guard = id;
+  }
+  return absl::OkStatus();
+}
+
+// By ValueId: what the guard is computed from.
+std::vector<bool> StepPlanner::AncestorsOfGuard() const {
+  const Graph& graph = layout_.step().graph;
+  std::vector<bool> needed(graph.value_capacity());
+  std::vector<ValueId> pending = {layout_.guard};
+  while (!pending.empty()) {
+    const ValueId id = pending.back();
+    pending.pop_back();
+    if (!id.valid() || needed[id.value]) continue;
+    needed[id.value] = true;
+    const ValueDef& value = graph.value(id);
+    if (value.source != ValueSource::kNode) continue;
+    const Node& producer = graph.node(value.producer);
+    if (IsBoundary(producer)) continue;
+    pending.insert(pending.end(), producer.inputs.begin(), producer.inputs.end());
+  }
+  return needed;
+}
+
+absl::Status StepPlanner::OrderStep() {
+  const SizedGraph& sized = layout_.step();
+  std::vector<int> position(sized.graph.node_capacity(), -1);  // in the micro-batch
+  for (size_t i = 0; i < sized.micro_nodes.size(); ++i) {
+    position[sized.micro_nodes[i].value] = static_cast<int>(i);
+  }
+  const std::vector<bool> for_guard = AncestorsOfGuard();
+  const auto is_for_guard = [&](const Node& node) {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId id) { return id.valid() && for_guard[id.value]; });
+  };
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  std::vector<std::pair<int, NodeId>> later;
+  for (const NodeId id : order) {
+    const Node& node = sized.graph.node(id);
+    if (IsMicro(node)) continue;
+    if (!IsBoundary(node)) {
+      (is_for_guard(node) ? layout_.guard_nodes : layout_.step_nodes).push_back(id);
+      continue;
+    }
+    const NodeId producer = sized.graph.value(node.inputs[0]).producer;
+    const bool is_backward =
+        producer.valid() && sized.graph.node(producer).phase == Phase::kBackward;
+    if (is_for_guard(node) || !is_backward) {
+      layout_.first_sums.push_back(id);
+    } else {
+      later.push_back({position[producer.value], id});
+    }
+  }
+  std::sort(later.begin(), later.end());
+  for (const auto& [when, id] : later) layout_.later_sums.push_back(id);
+  return absl::OkStatus();
+}
+
+// Variables that a stage reads and another one owns.
+void StepPlanner::AddBeginEdges() {
+  const auto add = [this](const SizedGraph& sized, ValueId value, int to) {
+    if (!value.valid() || sized.graph.value(value).source != ValueSource::kVariable) return;
+    const int from = layout_.HomeOf(sized, value);
+    if (from == to) return;
+    // Ids of variables' values differ between the sizes' graphs: the first graph's are used.
+    const std::optional<ValueId> id = layout_.step().graph.FindValue(sized.graph.value(value).name);
+    if (id.has_value()) layout_.begin_edges.Add(*id, from, to, Phase::kBegin);
+  };
+  for (const SizedGraph& sized : layout_.sizes) {
+    for (const NodeId id : sized.graph.node_ids()) {
+      const Node& node = sized.graph.node(id);
+      for (const ValueId input : node.inputs) add(sized, input, layout_.PlaceOf(node.stage));
+    }
+  }
+  for (const Variable& variable : layout_.step().graph.variables()) {
+    add(layout_.step(), variable.update, layout_.owner.at(variable.name));
+  }
+}
+
+void StepPlanner::AddEndEdge(ValueId value, int to) {
+  if (!value.valid() || layout_.step().graph.value(value).source != ValueSource::kNode) return;
+  const int from = layout_.HomeOf(layout_.step(), value);
+  if (from != to) layout_.end_edges.Add(value, from, to, Phase::kUpdate);
+}
+
+void StepPlanner::AddEndEdges() {
+  const Graph& graph = layout_.step().graph;
+  for (const std::vector<NodeId>* nodes : {&layout_.guard_nodes, &layout_.step_nodes}) {
+    for (const NodeId id : *nodes) {
+      for (const ValueId input : graph.node(id).inputs) {
+        AddEndEdge(input, layout_.PlaceOf(graph.node(id).stage));
+      }
+    }
+  }
+  for (const ValueId report : layout_.reports) {
+    for (int place = 0; place < plan().mesh.pipeline; ++place) AddEndEdge(report, place);
+  }
+  for (const Variable& variable : graph.variables()) {
+    AddEndEdge(variable.update, layout_.owner.at(variable.name));
+  }
+}
+
+absl::Status StepPlanner::ShardData() {
+  const SizedGraph& step = layout_.step();
+  const auto find = layout_.shape.training ? FindDataShardings : FindStoredShardings;
+  layout_.data = find(step.graph, plan(), step.shardings.variables);
+  for (const auto& [id, by_rows] : layout_.data.nodes) {
+    const Node& node = step.graph.node(id);
+    for (const ValueId input : node.inputs) {
+      if (!input.valid() || step.graph.value(input).source != ValueSource::kVariable) continue;
+      if (layout_.HomeOf(step, input) == layout_.PlaceOf(node.stage)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "zero=", plan().zero, ": ", DescribeNode(node), " on place ", layout_.PlaceOf(node.stage),
+          " of the pipeline updates '", step.graph.value(input).name, "' of place ",
+          layout_.HomeOf(step, input), "; both must be on one place"));
+    }
+  }
+  ExtendToInputs(step.graph, step.shardings, layout_.data);
+  if (plan().zero < 2 || plan().reduction != Reduction::kUnordered) return absl::OkStatus();
+  const auto uses = step.graph.BuildUses();
+  for (const NodeId sum : layout_.later_sums) {
+    const ValueId output = step.graph.node(sum).outputs[0];
+    if (layout_.end_edges.From(output).empty() &&
+        ReadsRowsOnly(step.graph, uses[output.value], output, step.shardings, layout_.data)) {
+      layout_.scattered_sums.insert(sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void StepPlanner::NumberChannels() {
+  const int per_edge = plan().mesh.data * plan().mesh.tensor;
+  int next = layout_.begin_edges.NumberChannels(0, per_edge);
+  for (SizedGraph& sized : layout_.sizes) next = sized.edges.NumberChannels(next, per_edge);
+  layout_.end_edges.NumberChannels(next, per_edge);
+}
+
+}  // namespace
+
+void StageEdges::Add(ValueId value, int from, int to, Phase phase) {
+  const auto [it, is_new] = index_.try_emplace({value, to}, edges_.size());
+  if (!is_new) {
+    StageEdge& edge = edges_[it->second];
+    edge.phase = std::min(edge.phase, phase);
+    return;
+  }
+  edges_.push_back({value, from, to, phase, 0});
+}
+
+const StageEdge* StageEdges::Find(ValueId value, int to) const {
+  const auto it = index_.find({value, to});
+  return it == index_.end() ? nullptr : &edges_[it->second];
+}
+
+std::vector<const StageEdge*> StageEdges::From(ValueId value) const {
+  std::vector<const StageEdge*> found;
+  for (auto it = index_.lower_bound({value, -1}); it != index_.end() && it->first.first == value;
+       ++it) {
+    found.push_back(&edges_[it->second]);
+  }
+  return found;
+}
+
+int StageEdges::NumberChannels(int first, int per_edge) {
+  for (StageEdge& edge : edges_) {
+    edge.first_channel = first;
+    first += per_edge;
+  }
+  return first;
+}
+
+bool StepLayout::HasRows(const Variable& variable) const {
+  if (!variable.slot_of.empty()) return data.parameters.contains(variable.slot_of);
+  return plan->zero == 3 && data.parameters.contains(variable.name);
+}
+
+int StepLayout::HomeOf(const SizedGraph& sized, ValueId value) const {
+  const ValueDef& def = sized.graph.value(value);
+  switch (def.source) {
+    case ValueSource::kNode:
+      return PlaceOf(sized.graph.node(def.producer).stage);
+    case ValueSource::kVariable:
+      return owner.at(sized.graph.VariableOf(value)->name);
+    default:
+      return -1;
+  }
+}
+
+absl::StatusOr<StepLayout> LayOutStep(const Graph& graph, const Plan& plan, const StepShape& shape,
+                                      NodeEvaluator& evaluator) {
+  return StepPlanner(plan, shape, evaluator).Run(graph);
+}
+
+}  // namespace weft

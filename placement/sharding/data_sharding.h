@@ -1,0 +1,58 @@
+// Which parameters, optimizer states and updates are split over the data axis (ZeRO: Rajbhandari et
+// al. 2020). Internal to placement/.
+#ifndef WEFT_PLACEMENT_SHARDING_DATA_SHARDING_H_
+#define WEFT_PLACEMENT_SHARDING_DATA_SHARDING_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/sharding.h"
+#include "placement/sharding/sharding_propagation.h"
+
+namespace weft {
+
+// Each replica has its rows (axis 0) of what is split: of the tensor shard, as
+// AxisSharding::Split(0) over Mesh::data. The first replicas get the extra row.
+struct DataShardings {
+  // Parameters whose optimizer state is split, and which are themselves when Plan::zero is 3.
+  std::set<std::string> parameters;
+  // The parameters that stay whole on every replica, each with the reason.
+  std::map<std::string, std::string> replicated;
+  // Nodes that each replica runs for its rows only: for each input whether it reads its rows of it
+  // (else all). It makes its rows of all outputs.
+  std::map<NodeId, std::vector<bool>> nodes;
+
+  bool empty() const { return parameters.empty(); }
+};
+
+// How variables lie along the tensor axis, by name; missing = replicated.
+using VariableShardings = std::map<std::string, AxisSharding>;
+
+// For a training graph: asks the schemas of all nodes between a parameter with its state and their
+// new values whether they can run on rows. Reasons in Plan::zero_replicated are kept. Empty unless
+// the plan shards state over several replicas.
+DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
+                                const VariableShardings& tensor_shardings);
+
+// Adds the nodes whose rows only such nodes read (the scaling of a gradient), as far as they stay
+// on one stage and keep their sharding along the tensor axis.
+void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, DataShardings& data);
+
+// All `uses` of the value are by such nodes, which read their rows of it as it lies along the
+// tensor axis.
+bool ReadsRowsOnly(const Graph& graph, const std::vector<Graph::Use>& uses, ValueId value,
+                   const ShardingDecisions& shardings, const DataShardings& data);
+
+// For an evaluation graph, which has no updates: the parameters that a job of this plan keeps
+// split.
+DataShardings FindStoredShardings(const Graph& graph, const Plan& plan,
+                                  const VariableShardings& tensor_shardings);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SHARDING_DATA_SHARDING_H_

@@ -1,0 +1,63 @@
+#include "placement/sharding/derived_shardings.h"
+
+#include <optional>
+#include <vector>
+
+#include "placement/graph_views/graph_for_samples.h"
+#include "placement/graph_views/graph_node_view.h"
+#include "placement/sharding/sharding_propagation.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+bool IsConcrete(const Graph& graph) {
+  for (const NodeId id : graph.node_ids()) {
+    for (const std::vector<ValueId>* values : {&graph.node(id).inputs, &graph.node(id).outputs}) {
+      for (const ValueId value : *values) {
+        if (value.valid() && !graph.value(value).type.shape.ToConcrete().has_value()) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// How all forward readers read the variable; Replicated unless they agree on a split with a row for
+// each rank.
+AxisSharding ReadAs(const Graph& graph, const Variable& variable,
+                    const std::vector<Graph::Use>& uses, const ShardingDecisions& decisions,
+                    int shards) {
+  std::optional<AxisSharding> common;
+  for (const Graph::Use& use : uses) {
+    if (graph.node(use.node).phase != Phase::kForward) continue;
+    const AxisSharding& sharding = decisions.nodes[use.node.value].inputs[use.input_index];
+    if (common.has_value() && *common != sharding) return AxisSharding::Replicated();
+    common = sharding;
+  }
+  if (!common.has_value() || !common->is_split()) return AxisSharding::Replicated();
+  const int64_t rows = ShapeOf(graph, variable.value).dim(common->axis) / common->blocks;
+  return rows >= shards ? *common : AxisSharding::Replicated();
+}
+
+}  // namespace
+
+absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
+                             std::map<std::string, AxisSharding>& shardings) {
+  absl::StatusOr<Graph> sized = GraphForSamples(graph, samples);
+  if (!sized.ok() || !IsConcrete(*sized)) return absl::OkStatus();
+  PropagationOptions options;
+  options.shards = shards;
+  options.hints = shardings;
+  WEFT_RETURN_IF_ERROR(ExpandForHints(*sized, options));
+  WEFT_ASSIGN_OR_RETURN(const ShardingDecisions decisions, PropagateShardings(*sized, options));
+  const std::vector<std::vector<Graph::Use>> uses = sized->BuildUses();
+  for (const Variable& variable : sized->variables()) {
+    if (!variable.trainable || shardings.contains(variable.name)) continue;
+    const AxisSharding sharding =
+        ReadAs(*sized, variable, uses[variable.value.value], decisions, shards);
+    if (sharding.is_split()) shardings[variable.name] = sharding;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

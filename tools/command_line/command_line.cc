@@ -1,0 +1,191 @@
+#include "tools/command_line/command_line.h"
+
+#include <algorithm>
+#include <new>
+#include <ostream>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ops/custom/op_library.h"
+#include "platform/file_system.h"
+#include "platform/text/nearest_name.h"
+#include "tools/command_line/help_text.h"
+#include "tools/console/version.h"
+#include "tools/flags/job_file.h"
+#include "tools/flags/options.h"
+
+namespace weft {
+namespace {
+
+// An error is a paragraph. What quotes a file at length keeps its beginning and its end.
+std::string AsParagraph(const std::string& text) {
+  constexpr size_t kHead = 2400;
+  constexpr size_t kTail = 800;
+  if (text.size() <= kHead + kTail) return text;
+  return absl::StrCat(text.substr(0, kHead), " [", text.size() - kHead - kTail,
+                      " characters left out] ", text.substr(text.size() - kTail));
+}
+
+int Fail(const absl::Status& status, const std::string& hint, Console& console) {
+  *console.err << "error: " << AsParagraph(Printable(std::string(status.message()))) << "\n"
+               << hint;
+  console.err->flush();
+  return static_cast<int>(ExitCodeOf(status));
+}
+
+int FailUsage(const std::string& message, const std::string& command, Console& console) {
+  const std::string hint =
+      absl::StrCat("  help: graph_runner ", command, command.empty() ? "" : " ", "--help\n");
+  return Fail(WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage), hint, console);
+}
+
+// "--input" of "--input=x", "-o" of "-o"; empty for what is no flag (a number, a path, "-").
+std::string FlagName(const std::string& argument) {
+  if (argument.size() < 2 || argument[0] != '-') return "";
+  if (argument[1] == '-') return argument.substr(0, argument.find('='));
+  const bool is_number = argument[1] == '.' || (argument[1] >= '0' && argument[1] <= '9');
+  return is_number ? "" : argument.substr(0, 2);
+}
+
+// The first flag that the command does not know, with the one that may be meant; empty when all are
+// known.
+std::string UnknownFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    const std::string flag = FlagName(argument);
+    if (flag.empty() || app.get_option_no_throw(flag) != nullptr) continue;
+    std::vector<std::string> known;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+    return absl::StrCat("unknown option '", flag, "'", DidYouMean(flag, known));
+  }
+  return "";
+}
+
+// "--help" and its kin among the arguments, or nothing.
+enum class HelpRequest { kNone, kShort, kAll };
+HelpRequest RequestedHelp(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument == "--help=all") return HelpRequest::kAll;
+    if (argument == "--help" || argument == "-h") return HelpRequest::kShort;
+  }
+  return HelpRequest::kNone;
+}
+
+// Fills the command's members from the flags; the text of what is wrong, or "".
+std::string Parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  std::string unknown = UnknownFlag(app, arguments);
+  if (!unknown.empty()) return unknown;
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+int RunCommand(Command& command, const std::vector<std::string>& arguments, Console& console) {
+  CLI::App app;
+  app.set_help_flag();
+  app.option_defaults()->group(kMainOptions);
+  command.AddOptions(app);
+  std::vector<std::string> op_libraries;
+  if (command.reads_models()) {
+    app.add_option("--op_library,--op-library", op_libraries,
+                   "a shared library of custom ops (docs/custom-ops.md); may come several times")
+        ->type_name("FILE.so")
+        ->group("custom operators");
+  }
+  bool print_job = false;
+  if (command.reads_models()) AddJobFile(app, print_job);
+  const HelpRequest help = RequestedHelp(arguments);
+  if (help != HelpRequest::kNone) {
+    *console.out << (help == HelpRequest::kAll ? FullHelp(command, app) : ShortHelp(command, app));
+    return 0;
+  }
+  const std::string wrong = Parse(app, arguments);
+  if (!wrong.empty()) return FailUsage(wrong, command.name(), console);
+  if (print_job) {
+    *console.out << JobFileText(app);
+    return 0;
+  }
+  for (const std::string& path : op_libraries) {
+    const auto library = LoadOpLibrary(RealFileSystem(), path);
+    if (!library.ok()) return Fail(WithExitCode(library.status(), ExitCode::kPlan), "", console);
+  }
+  const absl::StatusOr<ExitCode> result = command.Run(console);
+  console.out->flush();
+  if (!result.ok()) {
+    const bool usage = ExitCodeOf(result.status()) == ExitCode::kUsage;
+    const std::string hint = absl::StrCat("  help: graph_runner ", command.name(), " --help\n");
+    return Fail(result.status(), usage ? hint : "", console);
+  }
+  if (!*console.out) {
+    return Fail(
+        WithExitCode(absl::UnknownError("standard output cannot be written: is the disk full?"),
+                     ExitCode::kDisk),
+        "", console);
+  }
+  return static_cast<int>(*result);
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(NewExampleCommand());
+  commands.push_back(NewInspectCommand());
+  commands.push_back(NewCheckCommand());
+  commands.push_back(NewPlanCommand());
+  commands.push_back(NewSimulateCommand());
+  commands.push_back(NewCalibrateCommand());
+  commands.push_back(NewVerifyCommand());
+  commands.push_back(NewTrainCommand());
+  commands.push_back(NewEvalCommand());
+  commands.push_back(NewCkptCommand());
+  commands.push_back(NewRunCommand());
+  commands.push_back(NewWorkerCommand());
+  commands.push_back(NewConformanceCommand());
+  commands.push_back(NewOpsCommand());
+  commands.push_back(NewOpCommand());
+  return commands;
+}
+
+int RunCommandLine(const std::vector<std::string>& arguments, Console& console) {
+  const std::vector<std::unique_ptr<Command>> commands = AllCommands();
+  if (arguments.empty()) {
+    *console.err << OverviewHelp(commands);
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const std::string& name = arguments.front();
+  if (name == "--help" || name == "-h" || name == "--help=all" || name == "help") {
+    *console.out << OverviewHelp(commands);
+    return 0;
+  }
+  if (name == "--version") {
+    *console.out << kVersion << "\n";
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const auto& command : commands) {
+    if (command->name() != name) {
+      names.push_back(command->name());
+      continue;
+    }
+    try {
+      return RunCommand(*command, {arguments.begin() + 1, arguments.end()}, console);
+    } catch (const std::bad_alloc&) {
+      return Fail(absl::ResourceExhaustedError("this machine has no more memory to give"), "",
+                  console);
+    }
+  }
+  const std::string kind = absl::StartsWith(name, "-") ? "option" : "command";
+  return FailUsage(absl::StrCat("unknown ", kind, " '", name, "'", DidYouMean(name, names)), "",
+                   console);
+}
+
+}  // namespace weft

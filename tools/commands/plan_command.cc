@@ -1,0 +1,249 @@
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "ops/node_runner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/files/plan_file.h"
+#include "placement/graph_views/absent_names.h"
+#include "placement/graph_views/graph_digest.h"
+#include "placement/partition/partitioner.h"
+#include "placement/search/plan_search.h"
+#include "placement/search/what_if.h"
+#include "placement/simulation/plan_prediction.h"
+#include "platform/file_system.h"
+#include "platform/status_macros.h"
+#include "tools/commands/command.h"
+#include "tools/flags/job_flags.h"
+#include "tools/flags/options.h"
+#include "tools/jobs/planned_step.h"
+#include "tools/reports/model_plan.h"
+#include "tools/reports/plan_explanation.h"
+#include "tools/reports/plan_picture.h"
+#include "tools/reports/plan_report.h"
+#include "training/job/job_search.h"
+
+namespace weft {
+namespace {
+
+class PlanCommand final : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string summary() const override {
+    return "Says what of a training step would run where, and what it would send";
+  }
+  std::string usage() const override {
+    return "MODEL.onnx [--local N|--cluster FILE] [--parallel dp=2,pp=2] [-o PLAN.yaml]";
+  }
+  std::vector<std::string> examples() const override {
+    return {
+        "graph_runner plan model.onnx --local 2 --optimizer adam --batch 128",
+        "graph_runner plan model.onnx --local 4 --parallel dp=2,pp=2 -o plan.yaml",
+        "graph_runner plan model.onnx --cluster c.yaml --explain --what-if nodes=16,link=25Gbit"};
+  }
+
+  void AddOptions(CLI::App& app) override {
+    flags_.AddModel(app);
+    flags_.AddData(app, /*required=*/false);
+    flags_.AddLoss(app);
+    flags_.AddOptimizer(app);
+    flags_.AddPlacement(app);
+    flags_.DefaultToPlanSearch();
+    flags_.AddPrediction(app);
+    app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
+        ->type_name("DIR");
+    app.add_option("-o,--out", plan_path_, "write the plan")->type_name("PLAN.yaml");
+    app.add_option("--annotate-plan", annotated_path_,
+                   "write the model with the plan in it, as ONNX's multi-device annotations; train "
+                   "then takes it from there")
+        ->type_name("MODEL.onnx")
+        ->group("results");
+    app.add_flag("--explain", explain_, "the best plan, its time in parts, why others are not");
+    app.add_option("--what-if", what_if_,
+                   "ask about a changed cluster: nodes, workers (of each node), link, latency, "
+                   "memory, model (of devices)")
+        ->type_name("nodes=16,link=25Gbit")
+        ->group("placement");
+    app.add_option("--picture", picture_path_,
+                   "draw the plan: the graph by stages, who does what when")
+        ->type_name("FILE.html|FILE.dot")
+        ->group("results");
+    AddOutputFormat(app, format_)->group("results");
+  }
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
+    if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training));
+    std::optional<SearchResult> found;
+    auto plan = ChoosePlan(graph, spec, training, found, console);
+    if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
+    if (found.has_value() && !IsSmall(graph, *plan)) {
+      WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, {}, console), ExitCode::kDisk));
+      WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
+      return Explain(*found, spec.cluster, console);
+    }
+    const auto partitions =
+        PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
+    if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
+    WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan));
+    std::vector<Partition> kept;  // what it would be without recomputation
+    if (!plan->recompute.empty()) {
+      Plan without = *plan;
+      without.recompute.clear();
+      WEFT_ASSIGN_OR_RETURN(
+          kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
+    }
+    WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, *partitions, console), ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
+    WEFT_RETURN_IF_ERROR(
+        WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
+    if (format_ == "json") {
+      WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(*plan, spec.cluster, *partitions));
+      if (!kept.empty()) {
+        WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(*partitions, kept));
+      }
+      if (explain_ && found.has_value()) {
+        json["explanation"] = ExplanationJson(*found, spec.cluster);
+      }
+      *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    } else {
+      if (explain_ && found.has_value()) {
+        *console.out << Printable(ExplanationText(*found, spec.cluster)) << "\n";
+      }
+      WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(*plan, spec.cluster, *partitions));
+      *console.out << Printable(text);
+      if (!kept.empty()) {
+        WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(*partitions, kept));
+        *console.out << Printable(again);
+      }
+    }
+    return ExitCode::kOk;
+  }
+
+ private:
+  // Larger plans are explained without what each rank does.
+  static constexpr int64_t kMaxWork = 40000;
+
+  static bool IsSmall(const Graph& graph, const Plan& plan) {
+    return int64_t{graph.num_nodes()} * plan.mesh.size() <= kMaxWork;
+  }
+
+  absl::StatusOr<JobSpec> Spec() const {
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    if (explain_ && !flags_.searches()) {
+      return WithExitCode(
+          absl::InvalidArgumentError("--explain says why a plan was found: leave out --plan and "
+                                     "--pin, and give no --parallel but auto or all"),
+          ExitCode::kUsage);
+    }
+    if (explain_) spec.search.wanted = true;
+    if (what_if_.empty()) return spec;
+    if (spec.costs != nullptr) {
+      return WithExitCode(
+          absl::InvalidArgumentError("--what-if asks of another cluster than the one that was "
+                                     "calibrated: leave out --calibration"),
+          ExitCode::kUsage);
+    }
+    spec.history.clear();
+    auto cluster = ClusterWhatIf(spec.cluster, what_if_);
+    if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kUsage);
+    spec.cluster = *std::move(cluster);
+    spec.search.wanted = flags_.searches();
+    spec.search.host_memory = 0;  // of another machine
+    return spec;
+  }
+
+  absl::StatusOr<Plan> ChoosePlan(const Graph& graph, const JobSpec& spec,
+                                  const TrainingSpec& training, std::optional<SearchResult>& found,
+                                  Console& console) const {
+    if (spec.search.wanted && !training.model_training_info) {
+      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
+      auto result = SearchJobPlan(graph, spec, costs, flags_.batch());
+      if (result.ok()) {
+        const std::string note = NoteOnFewerWorkers(graph, spec, costs, flags_.batch(), *result);
+        if (!note.empty()) *console.err << "note: " << note << "\n";
+        found = *std::move(result);
+        return found->plan;
+      }
+      const bool is_final =
+          explain_ || spec.search.demanded || absl::IsResourceExhausted(result.status());
+      if (is_final) return result.status();
+      *console.err << "note: no plan was searched for: "
+                   << Printable(std::string(result.status().message())) << "\n";
+    }
+    Plan given = spec.plan;
+    if (spec.drop_absent_names) DropAbsentNames(graph, given);
+    return CompletePlan(graph, spec.cluster, std::move(given), flags_.batch());
+  }
+
+  // Of a plan that is too large to show rank by rank.
+  ExitCode Explain(const SearchResult& found, const ClusterSpec& cluster, Console& console) const {
+    if (format_ == "json") {
+      const nlohmann::ordered_json json = {{"explanation", ExplanationJson(found, cluster)}};
+      *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    } else {
+      *console.out << Printable(ExplanationText(found, cluster));
+    }
+    return ExitCode::kOk;
+  }
+
+  absl::Status Draw(const Graph& graph, const Plan& plan, const JobSpec& spec,
+                    const std::vector<Partition>& partitions, Console& console) const {
+    if (picture_path_.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
+    WEFT_ASSIGN_OR_RETURN(const std::string picture,
+                          absl::EndsWith(picture_path_, ".dot")
+                              ? PlanDot(graph, plan)
+                              : PlanHtml(graph, plan, partitions, costs));
+    WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(picture_path_, picture));
+    *console.err << "picture written to " << Printable(picture_path_) << "\n";
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(const Plan& plan, const std::vector<Partition>& partitions,
+                     Console& console) const {
+    if (!plan_path_.empty()) {
+      WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(plan_path_, PlanToYaml(plan)));
+      *console.err << "plan written to " << Printable(plan_path_) << "\n";
+    }
+    if (!dump_folder_.empty()) {
+      WEFT_ASSIGN_OR_RETURN(const int files,
+                            DumpPartitions(RealFileSystem(), dump_folder_, partitions));
+      *console.err << files << " graphs written to " << Printable(dump_folder_) << "\n";
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Annotate(const ImportedModel& model, const Plan& plan, const ClusterSpec& cluster,
+                        Console& console) const {
+    if (annotated_path_.empty()) return absl::OkStatus();
+    const absl::Status written =
+        WriteAnnotatedModel(RealFileSystem(), annotated_path_, model, plan, cluster);
+    if (!written.ok()) {
+      const bool is_plan = absl::IsInvalidArgument(written);
+      return WithExitCode(written, is_plan ? ExitCode::kPlan : ExitCode::kDisk);
+    }
+    *console.err << "model with the plan written to " << Printable(annotated_path_) << "\n";
+    return absl::OkStatus();
+  }
+
+  JobFlags flags_;
+  std::string annotated_path_;
+  std::string dump_folder_;
+  std::string plan_path_;
+  bool explain_ = false;
+  std::string what_if_;
+  std::string picture_path_;
+  std::string format_ = "text";
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPlanCommand() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace weft

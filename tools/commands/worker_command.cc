@@ -1,0 +1,72 @@
+#include <ostream>
+
+#include "distributed/process/worker_process.h"
+#include "platform/file_system.h"
+#include "platform/process.h"
+#include "platform/status_macros.h"
+#include "tensor/device.h"
+#include "tools/commands/command.h"
+#include "tools/console/version.h"
+#include "tools/flags/options.h"
+#include "training/job/job.h"
+
+namespace weft {
+namespace {
+
+class WorkerCommand final : public Command {
+ public:
+  std::string name() const override { return "worker"; }
+  std::string summary() const override { return "Serves as a worker of jobs that others start"; }
+  std::string usage() const override { return "--listen ADDRESS"; }
+  std::vector<std::string> examples() const override {
+    return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
+            "graph_runner worker --listen 127.0.0.1:4000",
+            "graph_runner worker --listen 10.0.0.7:4000 --insecure-network"};
+  }
+
+  void AddOptions(CLI::App& app) override {
+    app.add_option("--listen", listen_, "unix:/path or host:port")
+        ->type_name("ADDRESS")
+        ->required();
+    app.add_flag("--insecure-network", insecure_network_,
+                 "allow addresses beyond this machine, without encryption or authentication");
+    app.add_option("--ends-with-parent", parent_,
+                   "end when this process, which started this one, or its job ends")
+        ->type_name("PID")
+        ->check(AtLeastOne);
+  }
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    if (parent_ > 0) WEFT_RETURN_IF_ERROR(DieWithParent(parent_));
+    WorkerProcessOptions options;
+    options.listen = listen_;
+    options.insecure_network = insecure_network_;
+    options.ends_with_coordinator = parent_ > 0;
+    options.version = kVersion;
+    options.device = &CpuDevice();
+    options.open_input = NewDataSetFactory(RealFileSystem());
+    if (insecure_network_) {
+      *console.err
+          << "warning: --insecure-network: whoever reaches this address can read and change "
+             "the job\n";
+    }
+    if (parent_ == 0) {
+      options.on_listening = [&console](const std::string& address) {
+        *console.err << "listening on " << Printable(address) << "\n" << std::flush;
+      };
+    }
+    WEFT_RETURN_IF_ERROR(WithExitCode(ServeWorker(options), ExitCode::kPlan));
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string listen_;
+  bool insecure_network_ = false;
+  int64_t parent_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewWorkerCommand() { return std::make_unique<WorkerCommand>(); }
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// Exit codes of graph_runner: part of its contract.
+#ifndef WEFT_TOOLS_CONSOLE_EXIT_CODE_H_
+#define WEFT_TOOLS_CONSOLE_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+enum class ExitCode : int {
+  kOk = 0,
+  kInternal =
+      1,  // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value differs
+  kUsage = 2,       // flags and arguments
+  kModel = 3,       // model rejected
+  kPlan = 4,        // cluster, plan or configuration rejected
+  kData = 5,        // data files
+  kMemory = 6,      // out of memory
+  kDisk = 7,        // outputs and checkpoints
+  kNumerics = 8,    // NaN or infinity
+  kRefused = 9,     // authentication, version, a peer that says no
+  kStalled = 10,    // a wait ran out
+  kStopped = 11,    // SIGINT or SIGTERM: what was trained until then is saved
+  kTryAgain = 138,  // workers lost beyond the budget
+};
+
+// The same error, to end with `code`. An error that has a code already keeps it: who is nearer to
+// the cause knows better. OK stays OK.
+absl::Status WithExitCode(absl::Status status, ExitCode code);
+
+// The code that WithExitCode set, else one by the status code: Internal is our bug, Unavailable and
+// Aborted mean lost workers, ResourceExhausted memory, and so on.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_CONSOLE_EXIT_CODE_H_

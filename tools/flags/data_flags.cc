@@ -1,0 +1,389 @@
+#include "tools/flags/data_flags.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "platform/file_system.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/flags/options.h"
+#include "training/data/column_reader.h"
+#include "training/graph/training_graph.h"
+
+namespace weft {
+namespace {
+
+constexpr char kDataOptions[] = "data";
+constexpr size_t kClassesShown = 20;
+constexpr size_t kNumbersShown = 8;
+
+absl::Status Usage(const std::string& text) {
+  return WithExitCode(absl::InvalidArgumentError(text), ExitCode::kUsage);
+}
+
+std::string Numbers(const std::vector<double>& numbers) {
+  std::vector<std::string> texts;
+  for (const double number : numbers) texts.push_back(absl::StrFormat("%.6g", number));
+  const bool cut = texts.size() > kNumbersShown;
+  if (cut) texts.resize(kNumbersShown);
+  return absl::StrCat(absl::StrJoin(texts, ","), cut ? ",..." : "");
+}
+
+std::string FromZeroToOne(const std::string& text) {
+  double value = 0;
+  if (absl::SimpleAtod(text, &value) && value >= 0 && value < 1) return "";
+  return absl::StrCat("'", text, "' is no number from 0 to less than 1");
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> Open(const DataSpec& spec) {
+  auto data = DataSet::Open(RealFileSystem(), spec);
+  if (!data.ok()) return WithExitCode(data.status(), ExitCode::kData);
+  return data;
+}
+
+// The masks that training has, of inputs that have other files now.
+void AddTrainingMasks(const DataSpec& training, DataSpec& spec) {
+  const auto find = [&spec](const std::string& input) {
+    return std::find_if(spec.files.begin(), spec.files.end(),
+                        [&](const DataSpec::File& file) { return file.input == input; });
+  };
+  for (DataSpec::File mask : training.files) {
+    if (mask.mask_of.empty() || find(mask.input) != spec.files.end()) continue;
+    const auto masked = find(mask.mask_of);
+    if (masked == spec.files.end()) continue;
+    mask.path = masked->path;
+    mask.checksum = 0;
+    spec.files.push_back(std::move(mask));
+  }
+}
+
+}  // namespace
+
+void DataFlags::AddFiles(CLI::App& app, bool required) {
+  app.add_option("--data", data_, "graph inputs and their data: arrays, CSV, text, images, records")
+      ->type_name("NAME=FILE[:PART]")
+      ->required(required);
+  app.add_option("--labels", labels_, "the labels, one for each sample; may be the same file")
+      ->type_name("FILE[:PART]")
+      ->required(required);
+  app.add_option("--batch", batch_, "samples of a global batch (128)")
+      ->type_name("N")
+      ->check(AtLeastOne);
+  app.add_flag("--no-scale", no_scale_,
+               "keep bytes 0 to 255 for a float input, instead of byte / 255")
+      ->group(kDataOptions);
+  app.add_option("--format", formats_,
+                 absl::StrCat("of all files or of one input's, where the name does not tell: ",
+                              absl::StrJoin(DataFormats(), ", ")))
+      ->type_name("[NAME=]FORMAT")
+      ->group(kDataOptions);
+  app.add_option("--sequence-length", sequence_length_,
+                 "tokens of a sample of a text or token file (128); labels are the next tokens")
+      ->type_name("T")
+      ->check(AtLeastOne)
+      ->group(kDataOptions);
+  app.add_option("--stride", stride_, "tokens from the start of a sample to the next one's (T)")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group(kDataOptions);
+  app.add_option("--vocabulary", vocabulary_,
+                 "tokens of a text: bytes, characters (those of the text, sorted by code), or a "
+                 "file with a token in each line (bytes)")
+      ->type_name("bytes|characters|FILE")
+      ->group(kDataOptions);
+  app.add_option("--image-shape", image_shape_,
+                 "channels, height and width that images are scaled to (those of the first)")
+      ->type_name("3xHxW")
+      ->group(kDataOptions);
+  app.add_option("--classes", classes_,
+                 "texts or folders that are the classes 0, 1, ... (those found, sorted)")
+      ->type_name("A,B,...")
+      ->delimiter(',')
+      ->group(kDataOptions);
+  app.add_option("--pad", paddings_,
+                 "make the samples of an input N long, with VALUE (0) behind; of several lengths "
+                 "N,N,... or STEP..N, a step gets the least that its samples fit; :cut shortens "
+                 "what is longer than all")
+      ->type_name("NAME=N[,N...][:VALUE][:cut]")
+      ->group(kDataOptions);
+  app.add_option("--mask", masks_,
+                 "feed input NAME with 1 where the samples of INPUT have elements, and with 0 "
+                 "where they are padded")
+      ->type_name("NAME=INPUT")
+      ->group(kDataOptions);
+  app.add_option("--document-end", document_end_,
+                 "token that ends each document of a token file; a document is a sample then")
+      ->type_name("TOKEN")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->group(kDataOptions);
+  app.add_option("--normalize", normalizations_,
+                 "(x - mean) / deviation, after byte / 255: x=0.13/0.31, a number for each channel "
+                 "x=0.5,0.4,0.4/0.2,0.2,0.2, or those of the training samples x=auto")
+      ->type_name("NAME=MEAN/DEV|auto")
+      ->group(kDataOptions);
+  app.add_option("--validation-split", validation_split_,
+                 "hold out this part of the samples: train leaves it out, eval takes it alone")
+      ->type_name("0.1")
+      ->check(CLI::Validator(FromZeroToOne, ""))
+      ->group(kDataOptions);
+  app.add_option("--prefetch", prefetch_,
+                 "steps that samples are read ahead (2 where they are decoded, mapped or changed)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000).description(""))
+      ->group(kDataOptions);
+  app.add_option("--reader-threads", reader_threads_, "threads of a worker that read ahead (2)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->group(kDataOptions);
+}
+
+void DataFlags::AddTraining(CLI::App& app) {
+  app.add_option("--seed", seed_, "of the order of the samples, of --augment and --lora (0)")
+      ->type_name("S")
+      ->group(kDataOptions);
+  app.add_flag("--drop-last", drop_last_, "leave out the short batch at the end of an epoch")
+      ->group(kDataOptions);
+  app.add_flag("--group-lengths", group_lengths_,
+               "shuffle so that a batch has samples of like lengths, for --pad of several lengths")
+      ->group(kDataOptions);
+  app.add_option("--augment", augmentations_,
+                 "random changes of an image input, others in each epoch: flip, crop:PIXELS, "
+                 "brightness:PART, cutout:PIXELS")
+      ->type_name("NAME=flip,crop:4,...")
+      ->group(kDataOptions);
+}
+
+absl::Status DataFlags::ForInput(DataSpec& spec, const std::string& flag, const std::string& text,
+                                 DataSpec::File*& file, std::string& value) const {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    return Usage(absl::StrCat(flag, " ", text, ": expected NAME=VALUE, with the name of an input"));
+  }
+  const std::string name = text.substr(0, equals);
+  value = text.substr(equals + 1);
+  const auto found = std::find_if(spec.files.begin(), spec.files.end(),
+                                  [&](const DataSpec::File& f) { return f.input == name; });
+  if (found == spec.files.end()) {
+    return Usage(absl::StrCat(flag, " ", text, ": there is no --data ", name, "=FILE"));
+  }
+  file = &*found;
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddFormats(DataSpec& spec) const {
+  const std::vector<std::string> known = DataFormats();
+  for (const std::string& text : formats_) {
+    std::string format = text;
+    DataSpec::File* file = nullptr;
+    if (text.find('=') != std::string::npos) {
+      WEFT_RETURN_IF_ERROR(ForInput(spec, "--format", text, file, format));
+    }
+    if (std::find(known.begin(), known.end(), format) == known.end()) {
+      return Usage(absl::StrCat("--format ", text, ": there are ", absl::StrJoin(known, ", ")));
+    }
+    for (DataSpec::File& each : spec.files) {
+      if (file == nullptr || file == &each) each.format = format;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddPadding(DataSpec& spec) const {
+  for (const std::string& text : paddings_) {
+    DataSpec::File* file = nullptr;
+    std::string value;
+    WEFT_RETURN_IF_ERROR(ForInput(spec, "--pad", text, file, value));
+    auto padding = ParsePadding(value);
+    if (!padding.ok()) {
+      return WithExitCode(Annotate(padding.status(), absl::StrCat("--pad ", file->input)),
+                          ExitCode::kUsage);
+    }
+    file->padding = *std::move(padding);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddMasks(DataSpec& spec) const {
+  for (const std::string& text : masks_) {
+    const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.size() != 2 || parts[0].empty()) {
+      return Usage(absl::StrCat("--mask ", text, ": expected NAME=INPUT"));
+    }
+    const auto masked = std::find_if(spec.files.begin(), spec.files.end(), [&](const auto& file) {
+      return file.input == parts[1] && file.mask_of.empty();
+    });
+    if (masked == spec.files.end() || masked->padding.empty()) {
+      return Usage(absl::StrCat("--mask ", text, ": there is no --pad ", parts[1],
+                                "=N, so nothing is padded"));
+    }
+    DataSpec::File mask;
+    mask.input = parts[0];
+    mask.path = masked->path;
+    mask.padding = masked->padding;
+    mask.mask_of = parts[1];
+    spec.files.push_back(std::move(mask));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddChanges(DataSpec& spec) const {
+  for (const std::string& text : normalizations_) {
+    DataSpec::File* file = nullptr;
+    std::string value;
+    WEFT_RETURN_IF_ERROR(ForInput(spec, "--normalize", text, file, value));
+    auto normalization = ParseNormalization(value);
+    if (!normalization.ok()) {
+      return WithExitCode(Annotate(normalization.status(), "--normalize"), ExitCode::kUsage);
+    }
+    file->normalization = *std::move(normalization);
+  }
+  for (const std::string& text : augmentations_) {
+    DataSpec::File* file = nullptr;
+    std::string value;
+    WEFT_RETURN_IF_ERROR(ForInput(spec, "--augment", text, file, value));
+    auto augmentations = ParseAugmentations(value);
+    if (!augmentations.ok()) {
+      return WithExitCode(Annotate(augmentations.status(), "--augment"), ExitCode::kUsage);
+    }
+    file->augmentations = *std::move(augmentations);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataFlags::AddImageShape(DataSpec& spec) const {
+  if (image_shape_.empty()) return absl::OkStatus();
+  for (const absl::string_view word : absl::StrSplit(image_shape_, 'x')) {
+    if (!absl::SimpleAtoi(word, &spec.image_shape.emplace_back())) spec.image_shape.clear();
+    if (spec.image_shape.empty()) break;
+  }
+  if (spec.image_shape.size() == 3) return absl::OkStatus();
+  return Usage(absl::StrCat("--image-shape ", image_shape_,
+                            ": expected channels, height and width, for example 3x32x32"));
+}
+
+absl::StatusOr<DataSpec> DataFlags::Spec() const {
+  const auto named = ParseNamedFiles(data_, "--data");
+  if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
+  DataSpec spec;
+  for (const NamedFile& file : *named) {
+    spec.files.emplace_back().input = file.name;
+    SplitPart(RealFileSystem(), file.path, spec.files.back());
+  }
+  if (!labels_.empty()) {
+    spec.files.emplace_back().input = kLabelsInput;
+    spec.files.back().is_labels = true;
+    SplitPart(RealFileSystem(), labels_, spec.files.back());
+  }
+  spec.batch = batch_;
+  spec.seed = seed_;
+  spec.scale_bytes = !no_scale_;
+  spec.validation_split = validation_split_;
+  spec.sequence_length = sequence_length_;
+  spec.stride = stride_;
+  spec.document_end = document_end_;
+  spec.vocabulary = vocabulary_;
+  spec.classes = classes_;
+  spec.prefetch = prefetch_;
+  spec.reader_threads = reader_threads_;
+  WEFT_RETURN_IF_ERROR(AddFormats(spec));
+  WEFT_RETURN_IF_ERROR(AddPadding(spec));
+  WEFT_RETURN_IF_ERROR(AddMasks(spec));
+  WEFT_RETURN_IF_ERROR(AddChanges(spec));
+  WEFT_RETURN_IF_ERROR(AddImageShape(spec));
+  return spec;
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle) const {
+  WEFT_ASSIGN_OR_RETURN(DataSpec spec, Spec());
+  spec.shuffle = shuffle;
+  spec.group_lengths = group_lengths_ && shuffle;
+  spec.drop_last = drop_last_;
+  spec.share = has_validation() ? DataShare::kTraining : DataShare::kAll;
+  return Open(spec);
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenValidation() const {
+  WEFT_ASSIGN_OR_RETURN(DataSpec spec, Spec());
+  for (DataSpec::File& file : spec.files) file.augmentations.clear();
+  spec.share = has_validation() ? DataShare::kValidation : DataShare::kAll;
+  return Open(spec);
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(
+    const DataSpec& training, const std::vector<NamedFile>& files, const std::string& labels) {
+  DataSpec spec = training;
+  spec.shuffle = false;
+  spec.group_lengths = false;
+  spec.drop_last = false;
+  for (DataSpec::File& file : spec.files) file.augmentations.clear();
+  if (files.empty() && labels.empty()) {
+    if (training.validation_split == 0) {
+      return Usage("there are no samples to measure with; give some files, or --validation-split");
+    }
+    spec.share = DataShare::kValidation;
+    return Open(spec);
+  }
+  spec.share = DataShare::kAll;
+  std::vector<NamedFile> all = files;
+  if (!labels.empty()) all.push_back({kLabelsInput, labels});
+  spec.files.clear();
+  for (const NamedFile& other : all) {
+    DataSpec::File file;
+    for (const DataSpec::File& trained : training.files) {
+      if (trained.input == other.name) file = trained;
+    }
+    file.input = other.name;
+    file.is_labels = other.name == kLabelsInput;
+    file.augmentations.clear();
+    file.checksum = 0;
+    const std::string part = file.part;
+    SplitPart(RealFileSystem(), other.path, file);
+    if (file.part.empty()) file.part = part;
+    file.mask_of.clear();
+    spec.files.push_back(std::move(file));
+  }
+  AddTrainingMasks(training, spec);
+  return Open(spec);
+}
+
+std::string DataNotes(const DataSet& data) {
+  std::string text;
+  const DataSpec& spec = data.spec();
+  std::vector<int64_t> lengths;
+  for (const BatchShape& shape : data.shapes()) {
+    if (shape.length > 0 && (lengths.empty() || lengths.back() != shape.length)) {
+      lengths.push_back(shape.length);
+    }
+  }
+  if (!lengths.empty()) {
+    absl::StrAppend(&text, "length samples of a step are padded to ", absl::StrJoin(lengths, ", "),
+                    "; programs for each: ", data.shapes().size(), "\n");
+  }
+  if (spec.share != DataShare::kAll) {
+    absl::StrAppend(&text, "share  ", spec.share == DataShare::kTraining ? "without" : "only",
+                    " what --validation-split ", spec.validation_split, " holds out\n");
+  }
+  for (const DataSpec::File& file : spec.files) {
+    const std::vector<std::string>& names = data.Find(file.input)->info().class_names;
+    for (size_t i = 0; i < std::min(names.size(), kClassesShown); ++i) {
+      absl::StrAppend(&text, i == 0 ? absl::StrCat("class  ", file.input, ": ") : ", ", i, " = ",
+                      names[i]);
+    }
+    if (names.size() > kClassesShown) absl::StrAppend(&text, ", ... ", names.size(), " in all");
+    if (!names.empty()) text += "\n";
+    if (!file.normalization.mean.empty()) {
+      absl::StrAppend(&text, "change --normalize ", file.input, "=",
+                      Numbers(file.normalization.mean), "/", Numbers(file.normalization.deviation),
+                      "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,85 @@
+// DataFlags: which samples, in what order, and what is done to them.
+#ifndef WEFT_TOOLS_FLAGS_DATA_FLAGS_H_
+#define WEFT_TOOLS_FLAGS_DATA_FLAGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "tools/flags/named_files.h"
+#include "training/data/data_set.h"
+
+namespace weft {
+
+// Binds flags to itself (so it must outlive the parser's use of it) and turns them into a data
+// set. All errors carry their exit code.
+class DataFlags {
+ public:
+  // Files, and what the samples of training and of evaluation have in common. `required`: --data
+  // and --labels are.
+  void AddFiles(CLI::App& app, bool required);
+  // What training alone has.
+  void AddTraining(CLI::App& app);
+
+  bool has_data() const { return !data_.empty(); }
+  bool has_validation() const { return validation_split_ > 0; }
+  int64_t batch() const { return batch_; }
+  uint64_t seed() const { return seed_; }
+
+  // The training samples, in a new order each epoch if `shuffle`.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenTraining(bool shuffle) const;
+  // The samples that --validation-split holds out, or all where it was not given; in the order of
+  // the files, not augmented. Mean and deviation of --normalize x=auto are those of the training
+  // samples.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenValidation() const;
+
+ private:
+  absl::StatusOr<DataSpec> Spec() const;
+  // The file of an input that a flag INPUT=VALUE names.
+  absl::Status ForInput(DataSpec& spec, const std::string& flag, const std::string& text,
+                        DataSpec::File*& file, std::string& value) const;
+  absl::Status AddFormats(DataSpec& spec) const;
+  absl::Status AddPadding(DataSpec& spec) const;
+  absl::Status AddMasks(DataSpec& spec) const;
+  absl::Status AddChanges(DataSpec& spec) const;
+  absl::Status AddImageShape(DataSpec& spec) const;
+
+  std::vector<std::string> data_;
+  std::string labels_;
+  int64_t batch_ = 128;
+  uint64_t seed_ = 0;
+  bool no_scale_ = false;
+  bool drop_last_ = false;
+  std::vector<std::string> formats_;
+  int64_t sequence_length_ = 128;
+  int64_t stride_ = 0;
+  std::string vocabulary_ = "bytes";
+  std::string image_shape_;
+  std::vector<std::string> classes_;
+  std::vector<std::string> paddings_;
+  std::vector<std::string> masks_;
+  int64_t document_end_ = -1;
+  bool group_lengths_ = false;
+  std::vector<std::string> normalizations_;
+  std::vector<std::string> augmentations_;
+  double validation_split_ = 0;
+  int prefetch_ = -1;
+  int reader_threads_ = 2;
+};
+
+// Samples to measure a training on: those of other `files` (NAME=FILE[:PART] taken apart) and
+// `labels`, read, numbered and normalized as `training` (a data set's own spec) does the files of
+// the same inputs; without any, those that its validation_split holds out. Errors carry their exit
+// code.
+absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(
+    const DataSpec& training, const std::vector<NamedFile>& files, const std::string& labels);
+
+// Lines for people: held-out samples, classes by number, means and deviations. May be empty.
+std::string DataNotes(const DataSet& data);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_FLAGS_DATA_FLAGS_H_

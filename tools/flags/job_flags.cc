@@ -1,0 +1,286 @@
+#include "tools/flags/job_flags.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "onnx_import/training_info.h"
+#include "placement/cost/profile_file.h"
+#include "placement/files/plan_file.h"
+#include "placement/search/search_strategy.h"
+#include "platform/cpu_info.h"
+#include "platform/file_system.h"
+#include "platform/process_memory.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "platform/text/units.h"
+#include "tools/console/exit_code.h"
+#include "tools/flags/options.h"
+#include "training/graph/model_initialization.h"
+
+namespace weft {
+namespace {
+
+constexpr char kPlacementOptions[] = "placement";
+// Of --parallel: the fastest plan that fits, of any workers and of all.
+constexpr char kAuto[] = "auto";
+constexpr char kAll[] = "all";
+// Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
+constexpr int kStrictMicroBatches = 4;
+
+// What every worker can have that does not say its threads: what is left to each where its host's
+// workers share `cores` (of this machine: the others are taken to be like it).
+int ThreadsOf(const ClusterSpec& cluster, int cores) {
+  std::map<std::string, int> workers_on;
+  for (const WorkerSpec& worker : cluster.workers) ++workers_on[worker.host];
+  int least = cores;
+  for (const WorkerSpec& worker : cluster.workers) {
+    if (worker.threads > 0) continue;
+    least = std::min(least, ThreadBudget(cores, workers_on[worker.host]));
+  }
+  return least;
+}
+
+// "" for a strategy that there is.
+std::string CheckStrategy(const std::string& text) {
+  const auto strategy = NewSearchStrategy(text);
+  return strategy.ok() ? "" : std::string(strategy.status().message());
+}
+
+}  // namespace
+
+bool JobFlags::searches() const {
+  return plan_file_.empty() && pins_.empty() &&
+         (parallel_.empty() || parallel_ == kAuto || parallel_ == kAll);
+}
+
+void JobFlags::AddModel(CLI::App& app) {
+  app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
+}
+
+void JobFlags::AddPlacement(CLI::App& app) {
+  CLI::Option* const local =
+      app.add_option("--local", local_workers_, "start N worker processes on this machine")
+          ->type_name("N")
+          ->check(AtLeastOne);
+  app.add_option("--cluster", cluster_file_, "use the workers of a cluster spec")
+      ->type_name("FILE.yaml")
+      ->excludes(local);
+  CLI::Option* const parallel =
+      app.add_option(
+             "--parallel", parallel_,
+             "the mesh: data, tensor and pipeline parallelism; zero=1, 2 or 3 splits optimizer "
+             "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
+             "whose activations are computed anew instead of kept (all: each stage is one; or "
+             "patterns of nodes joined by +); shares=2:1 gives replicas unequal parts of the "
+             "micro-batches. auto: the fastest plan that fits, which may leave workers out; all: "
+             "of those that use all workers (train, plan and simulate: auto; others: dp over all)")
+          ->type_name("auto|all|dp=2,tp=1,pp=2,zero=1")
+          ->group(kPlacementOptions);
+  app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
+      ->type_name("FILE.yaml")
+      ->excludes(parallel)
+      ->group(kPlacementOptions);
+  app.add_option("--search", search_,
+                 "how the plan is looked for: dp, ilp (tensor axis by integer program), anneal, or "
+                 "exhaustive for small models (dp)")
+      ->type_name("STRATEGY")
+      ->check(CLI::Validator(CheckStrategy, ""))
+      ->group(kPlacementOptions);
+  app.add_option("--pin", pins_,
+                 "nodes ('*', '?') that must run on this worker's pipeline stage, as "
+                 "'conv3/*=worker:1'")
+      ->type_name("PATTERN=WORKER")
+      ->group(kPlacementOptions);
+  app.add_flag("--strict", strict_, "the same bits on any number of workers, at some speed")
+      ->group(kPlacementOptions);
+  app.add_option("--micro-batches", micro_batches_,
+                 "parts that a global batch is cut into (4 if strict)")
+      ->type_name("V")
+      ->check(AtLeastOne)
+      ->group(kPlacementOptions);
+  app.add_option(
+         "--memory-per-worker", memory_per_worker_,
+         "what a worker may have where the cluster spec does not say; a job that needs more "
+         "is refused (what the machine allows)")
+      ->type_name("512MiB")
+      ->group(kPlacementOptions);
+  app.add_flag("--insecure-network", insecure_network_,
+               "allow addresses beyond this machine, without encryption or authentication")
+      ->group(kPlacementOptions);
+  app.add_option("--stall-timeout", stall_timeout_seconds_,
+                 "longest wait for a peer, in seconds (60)")
+      ->type_name("S")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group(kPlacementOptions);
+}
+
+void JobFlags::AddCalibration(CLI::App& app) {
+  app.add_option("--calibration", calibration_,
+                 "predict steps from what graph_runner calibrate has measured on this cluster")
+      ->type_name("PROFILE.yaml")
+      ->group(kPlacementOptions);
+}
+
+void JobFlags::AddPrediction(CLI::App& app) {
+  AddCalibration(app);
+  has_history_ =
+      app.add_option(
+             "--run-history", history_,
+             "predicted and measured steps of all runs: corrects predictions, and each run adds "
+             "a line (PROFILE.history.jsonl with --calibration, else none; '' = none)")
+          ->type_name("FILE.jsonl")
+          ->group(kPlacementOptions);
+}
+
+std::string JobFlags::history() const {
+  if (has_history_ == nullptr) return "";
+  if (has_history_->count() > 0) return history_;
+  if (calibration_.empty()) return "";
+  return absl::StrCat(std::string(absl::StripSuffix(calibration_, ".yaml")), ".history.jsonl");
+}
+
+absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
+  if (!calibration_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(calibration_));
+    WEFT_ASSIGN_OR_RETURN(ClusterProfile profile, ParseProfileFile(text, calibration_));
+    WEFT_RETURN_IF_ERROR(Annotate(CheckProfileFits(profile, spec.cluster),
+                                  absl::StrCat("--calibration ", calibration_)));
+    WEFT_ASSIGN_OR_RETURN(CostModel costs, CostModel::Create(std::move(profile)));
+    spec.costs = std::make_shared<const CostModel>(std::move(costs));
+  }
+  if (history().empty() || !RealFileSystem().Exists(history())) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(history()));
+  WEFT_ASSIGN_OR_RETURN(spec.history, ParseRunHistory(text, history()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters) const {
+  WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
+  auto model = optimizer_.model_training_info() ? ImportOwnStep()
+                                                : ImportModelFile(RealFileSystem(), model_);
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+  WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
+  if (optimizer_.model_training_info()) return model;
+  const auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
+  if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
+  if (!lora.has_value()) return model;
+  auto added = AddAdapters(model->graph, *lora, data_.seed());
+  if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
+  if (adapters != nullptr) *adapters = *std::move(added);
+  return model;
+}
+
+absl::StatusOr<ImportedModel> JobFlags::ImportOwnStep() const {
+  WEFT_ASSIGN_OR_RETURN(const ModelFile file, ModelFile::Load(RealFileSystem(), model_));
+  return ImportTrainingStep(file);
+}
+
+absl::Status JobFlags::Initialize(ImportedModel& model) const {
+  if (!optimizer_.initialize()) return absl::OkStatus();
+  const absl::StatusOr<int> set = InitializeModel(model);
+  if (!set.ok()) return set.status();
+  if (*set > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--initialize: model '", model_,
+                   "' has no initialization of its own (a training_info with an "
+                   "initialization_binding)"));
+}
+
+absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {
+  if (cluster_file_.empty()) {
+    const int workers = local_workers_ > 0 ? local_workers_ : 1;
+    return ClusterSpec::Local(workers, ThreadBudget(AvailableCores(RealFileSystem()), workers));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(cluster_file_));
+  return ParseClusterFile(text, cluster_file_);
+}
+
+absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
+  if (!plan_file_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
+    return ParsePlanFile(text, plan_file_);
+  }
+  Plan plan;
+  if (!parallel_.empty() && parallel_ != kAuto && parallel_ != kAll) {
+    WEFT_ASSIGN_OR_RETURN(plan, ParseParallel(parallel_));
+  }
+  plan.threads_per_worker = ThreadsOf(cluster, AvailableCores(RealFileSystem()));
+  return plan;
+}
+
+absl::Status JobFlags::AddPins(Plan& plan) const {
+  for (const std::string& pin : pins_) {
+    const size_t equals = pin.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pin.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--pin ", pin, ": expected PATTERN=WORKER, for example 'conv3/*=worker:1'"));
+    }
+    const std::string pattern = pin.substr(0, equals);
+    const std::string worker = pin.substr(equals + 1);
+    const auto [entry, is_new] = plan.pins.try_emplace(pattern, worker);
+    if (is_new || entry->second == worker) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pin ", pin, ": '", pattern, "' is already pinned to ", entry->second));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobSpec> JobFlags::Job() const {
+  JobSpec spec;
+  auto cluster = Cluster();
+  if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kPlan);
+  spec.cluster = *std::move(cluster);
+  auto plan = GivenPlan(spec.cluster);
+  if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
+  spec.plan = *std::move(plan);
+  WEFT_RETURN_IF_ERROR(WithExitCode(AddPins(spec.plan), ExitCode::kUsage));
+  if (strict_) spec.plan.strict = true;
+  if (micro_batches_ > 0) {
+    spec.plan.micro_batches = micro_batches_;
+  } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {
+    spec.plan.micro_batches = kStrictMicroBatches;
+  }
+  spec.stall_timeout_seconds = stall_timeout_seconds_;
+  spec.search.may_leave_out = searches() && parallel_ != kAll;
+  spec.search.demanded = searches() && !parallel_.empty();
+  spec.search.wanted = spec.search.demanded ||
+                       (searches() && searches_unless_told_ && spec.cluster.workers.size() > 1);
+  spec.search.keep_micro_batches = micro_batches_ > 0;
+  spec.search.strategy = search_;
+  if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
+  WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
+  if (!memory_per_worker_.empty()) {
+    const auto bytes = ParseBytes(memory_per_worker_);
+    if (!bytes.ok() || *bytes == 0) {
+      return WithExitCode(
+          Annotate(bytes.ok() ? absl::InvalidArgumentError("no memory is too little for any job")
+                              : bytes.status(),
+                   "--memory-per-worker"),
+          ExitCode::kUsage);
+    }
+    spec.memory_per_worker = *bytes;
+  }
+  return spec;
+}
+
+absl::Status CheckDataFitsGraph(Graph graph, const DataSet& data) {
+  WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(graph, data), ExitCode::kData));
+  for (const ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    const ValueDef& input = graph.value(id);
+    FeedInput feed{input.name, InputRole::kData, input.type.dtype, {}};
+    const bool has_file = data.Find(input.name) != nullptr;
+    for (int i = 1; has_file && i < input.type.shape.rank(); ++i) {
+      feed.sample_shape.AddDim(input.type.shape.dim(i).is_known() ? input.type.shape.dim(i).size()
+                                                                  : 1);
+    }
+    WEFT_RETURN_IF_ERROR(WithExitCode(CheckInputFits(data, feed), ExitCode::kData));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

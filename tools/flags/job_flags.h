@@ -1,0 +1,108 @@
+// JobFlags: what train, eval and plan have in common: model, data, loss, optimizer, placement.
+#ifndef WEFT_TOOLS_FLAGS_JOB_FLAGS_H_
+#define WEFT_TOOLS_FLAGS_JOB_FLAGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
+#include "onnx_import/trainable.h"
+#include "tools/flags/data_flags.h"
+#include "tools/flags/optimizer_flags.h"
+#include "training/data/data_set.h"
+#include "training/graph/training_graph.h"
+#include "training/job/job.h"
+
+namespace weft {
+
+// Binds flags to itself (so it must outlive the parser's use of it) and turns them into specs. All
+// errors carry their exit code.
+class JobFlags {
+ public:
+  void AddModel(CLI::App& app);
+  // `required`: --data and --labels are.
+  void AddData(CLI::App& app, bool required) { data_.AddFiles(app, required); }
+  void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
+  void AddOptimizer(CLI::App& app) {
+    optimizer_.AddOptimizer(app);
+    data_.AddTraining(app);
+  }
+  void AddPlacement(CLI::App& app);
+  // Without a word, several workers are used as --parallel auto would; else by data parallelism.
+  void DefaultToPlanSearch() { searches_unless_told_ = true; }
+  // What steps are predicted from: --calibration, and --history too where runs are compared.
+  void AddCalibration(CLI::App& app);
+  void AddPrediction(CLI::App& app);
+
+  const std::string& model() const { return model_; }
+  bool initializes() const { return optimizer_.initialize(); }
+  bool has_data() const { return data_.has_data(); }
+  int64_t batch() const { return data_.batch(); }
+  // Whether workers are processes of their own: started by us (--local) or by others (--cluster).
+  bool starts_processes() const { return local_workers_ > 0; }
+  bool connects() const { return !cluster_file_.empty(); }
+  bool insecure_network() const { return insecure_network_; }
+  // Whether the plan may be searched for: nothing given, or --parallel auto or all.
+  bool searches() const;
+  // Whether the flags say nothing of it at all.
+  bool names_no_plan() const { return searches() && parallel_.empty(); }
+  // Whether a plan was given, whole or in part.
+  bool has_plan() const { return !searches(); }
+  // The file of --history, or the one beside that of --calibration; "" = none.
+  std::string history() const;
+
+  absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
+  absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
+  // The model with its trainable variables marked; with the adapters of --lora, if any. With
+  // --optimizer model, a step of its own training.
+  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr) const;
+  // The training samples, in a new order each epoch if `shuffle`.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
+    return data_.OpenTraining(shuffle);
+  }
+  // The samples to evaluate on: what --validation-split holds out, else all.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenValidation() const {
+    return data_.OpenValidation();
+  }
+  bool has_validation() const { return data_.has_validation(); }
+  // Cluster, the plan as far as it was given, the stall timeout, and what predictions rest on.
+  absl::StatusOr<JobSpec> Job() const;
+
+ private:
+  absl::StatusOr<ImportedModel> ImportOwnStep() const;
+  absl::Status Initialize(ImportedModel& model) const;
+  absl::StatusOr<ClusterSpec> Cluster() const;
+  absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
+  absl::Status AddPins(Plan& plan) const;
+  absl::Status ReadCosts(JobSpec& spec) const;
+
+  std::string model_;
+  OptimizerFlags optimizer_;
+  DataFlags data_;
+  int local_workers_ = 0;
+  std::string cluster_file_;
+  std::string plan_file_;
+  std::string parallel_;
+  bool searches_unless_told_ = false;
+  std::string search_ = "dp";
+  std::vector<std::string> pins_;
+  bool strict_ = false;
+  int micro_batches_ = 0;
+  bool insecure_network_ = false;
+  double stall_timeout_seconds_ = 60;
+  std::string memory_per_worker_;
+  std::string calibration_;
+  std::string history_;
+  const CLI::Option* has_history_ = nullptr;  // the parser's
+};
+
+// Whether the data can feed the inputs of a training or evaluation graph; exit code 5 when not.
+absl::Status CheckDataFitsGraph(Graph graph, const DataSet& data);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_FLAGS_JOB_FLAGS_H_

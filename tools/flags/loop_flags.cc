@@ -1,0 +1,180 @@
+#include "tools/flags/loop_flags.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/file_system.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/flags/data_flags.h"
+#include "tools/flags/named_files.h"
+#include "tools/flags/options.h"
+
+namespace weft {
+namespace {
+
+constexpr char kCheckpointOptions[] = "checkpoints";
+constexpr char kEvaluationOptions[] = "evaluation";
+constexpr char kDefaultEvery[] = "300s";
+constexpr char kAccuracy[] = "accuracy";
+constexpr char kLoss[] = "loss";
+
+absl::Status Usage(const std::string& message) {
+  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
+}
+
+}  // namespace
+
+absl::StatusOr<Interval> ParseInterval(const std::string& text, bool allows_seconds) {
+  Interval interval;
+  const std::string number = text.substr(0, text.size() - (text.empty() ? 0 : 1));
+  const char unit = text.empty() ? '\0' : text.back();
+  bool good = false;
+  if (unit == 's' && allows_seconds) {
+    good = absl::SimpleAtod(number, &interval.seconds) && interval.seconds > 0 &&
+           interval.seconds < 1e9;
+  } else if (unit == 'e') {
+    good = absl::SimpleAtoi(number, &interval.epochs) && interval.epochs > 0 &&
+           interval.epochs < (int64_t{1} << 31);
+  } else {
+    good = absl::SimpleAtoi(text, &interval.steps) && interval.steps > 0;
+  }
+  if (good) return interval;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no interval; expected N (steps), Ne (epochs)",
+                   allows_seconds ? " or Ns (seconds)" : ""));
+}
+
+void LoopFlags::Add(CLI::App& app) {
+  const auto checkpoints = [](CLI::Option* option) { option->group(kCheckpointOptions); };
+  const auto evaluation = [](CLI::Option* option) { option->group(kEvaluationOptions); };
+  checkpoints(app.add_option("--checkpoint", folder_, "a folder to save the state of the job to")
+                  ->type_name("DIR"));
+  checkpoints(app.add_option("--checkpoint-every", every_,
+                             "how often: steps, seconds (300s) or epochs; and at the end")
+                  ->type_name("N|Ns|Ne"));
+  checkpoints(app.add_option("--keep", keep_, "checkpoints that are kept (3)")
+                  ->type_name("N")
+                  ->check(AtLeastOne));
+  checkpoints(app.add_flag("--resume", resume_,
+                           "go on with the newest one that is whole, on these workers and this "
+                           "plan; from the beginning if there is none"));
+  evaluation(app.add_option("--eval-every", eval_every_, "measure the model: steps or epochs")
+                 ->type_name("N|Ne"));
+  evaluation(
+      app.add_option("--eval-data", eval_data_,
+                     "graph inputs and their files, as --data (what --validation-split holds "
+                     "out)")
+          ->type_name("NAME=FILE[,...]"));
+  evaluation(
+      app.add_option("--eval-labels", eval_labels_, "file of their labels")->type_name("FILE"));
+  evaluation(app.add_option("--eval-metric", eval_metrics_,
+                            "what to measure (accuracy and loss; loss where there are no classes)")
+                 ->type_name("NAME[,NAME]")
+                 ->delimiter(','));
+  evaluation(app.add_flag("--eval-ema", eval_averages_,
+                          "measure the averages that --ema keeps, and write them to --best"));
+  evaluation(
+      app.add_option("--until", until_, "end once it is so: 'accuracy>=0.95'")->type_name("RULE"));
+  evaluation(app.add_option("--patience", patience_,
+                            "end after N evaluations in a row without a better first metric")
+                 ->type_name("N")
+                 ->check(AtLeastOne));
+  evaluation(app.add_option("--best", best_output_, "the model with the best first metric")
+                 ->type_name("OUT.onnx"));
+  app.add_flag("--rebalance", rebalance_,
+               "give a replica whose workers become slower fewer of the micro-batches, between two "
+               "steps; --micro-batches says how finely they can be parted")
+      ->group("placement");
+  app.add_flag("--check-numerics", check_numerics_,
+               "look for NaN and infinity in what every node makes, in every step; slow")
+      ->group("results");
+}
+
+absl::Status LoopFlags::Check(bool averages) const {
+  if (folder_.empty() && (resume_ || !every_.empty())) {
+    return Usage(
+        absl::StrCat(resume_ ? "--resume" : "--checkpoint-every", " needs --checkpoint DIR"));
+  }
+  if (!every_.empty()) {
+    const auto every = ParseInterval(every_, /*allows_seconds=*/true);
+    if (!every.ok()) return Usage(absl::StrCat("--checkpoint-every ", every.status().message()));
+  }
+  const bool asks = !until_.empty() || patience_ > 0 || !best_output_.empty() ||
+                    !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty() ||
+                    eval_averages_;
+  if (eval_averages_ && !averages) return Usage("--eval-ema needs --ema DECAY, as --ema 0.999");
+  if (!evaluates()) {
+    return asks ? Usage("an evaluation needs --eval-every N") : absl::OkStatus();
+  }
+  const auto every = ParseInterval(eval_every_, /*allows_seconds=*/false);
+  if (!every.ok()) return Usage(absl::StrCat("--eval-every ", every.status().message()));
+  if (until_.empty()) return absl::OkStatus();
+  const auto rule = ParseStopRule(until_);
+  return rule.ok() ? absl::OkStatus() : Usage(absl::StrCat("--until ", rule.status().message()));
+}
+
+CheckpointOptions LoopFlags::Checkpoints(const DataSet& data) const {
+  const Interval every = *ParseInterval(every_.empty() ? kDefaultEvery : every_, true);
+  return {every.StepsOf(data), every.seconds, keep_};
+}
+
+std::vector<std::string> LoopFlags::Metrics(const LossSpec& loss) const {
+  std::vector<std::string> metrics = eval_metrics_;
+  if (metrics.empty() && loss.kind == LossSpec().kind) metrics.push_back(kAccuracy);
+  if (metrics.empty() || eval_metrics_.empty()) metrics.push_back(kLoss);
+  const auto rule = ParseStopRule(until_);
+  if (rule.ok() && std::find(metrics.begin(), metrics.end(), rule->metric) == metrics.end()) {
+    metrics.push_back(rule->metric);
+  }
+  return metrics;
+}
+
+EvaluationOptions LoopFlags::Evaluation(const DataSet& data, const LossSpec& loss) const {
+  EvaluationOptions options;
+  options.every = ParseInterval(eval_every_, false)->StepsOf(data);
+  if (!until_.empty()) options.until = *ParseStopRule(until_);
+  options.patience = patience_;
+  options.metric = Metrics(loss).front();
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> LoopFlags::OpenEvaluationData(
+    const DataSpec& training) const {
+  const auto named = ParseNamedFiles(eval_data_, "--eval-data");
+  if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
+  return weft::OpenEvaluationData(training, *named, eval_labels_);
+}
+
+std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
+  // Where it runs, what is written, and when it ends may differ; the contents of model and data
+  // files are compared, not their paths.
+  static const auto* const free_groups = new std::set<std::string>{
+      kCheckpointOptions, kEvaluationOptions, "placement", "results", "custom operators"};
+  static const auto* const free_flags = new std::set<std::string>{
+      "data", "labels", "local", "cluster", "steps", "epochs", "out", "config", "print-config"};
+  std::map<std::string, std::string> given;
+  bool strict = false;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_lnames().empty()) continue;
+    const std::string name = option->get_lnames().front();
+    strict = strict || name == "strict";
+    const bool is_free = free_groups->contains(option->get_group()) || free_flags->contains(name);
+    if (is_free && name != "strict") continue;
+    given["--" + name] = absl::StrJoin(option->results(), ",");
+  }
+  // Of a strict job the bits depend on it.
+  const CLI::Option* const micro_batches = app.get_option_no_throw("--micro-batches");
+  if (strict && micro_batches != nullptr && micro_batches->count() > 0) {
+    given["--micro-batches"] = absl::StrJoin(micro_batches->results(), ",");
+  }
+  return given;
+}
+
+}  // namespace weft

@@ -1,0 +1,83 @@
+// LoopFlags: what `train` does besides steps: checkpoints, evaluations, early ends.
+#ifndef WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_
+#define WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "training/checkpoint/checkpointer.h"
+#include "training/data/data_set.h"
+#include "training/graph/training_graph.h"
+#include "training/job/periodic_evaluation.h"
+
+namespace weft {
+
+// "100" steps, "30s" seconds, "2e" epochs.
+struct Interval {
+  int64_t steps = 0;
+  double seconds = 0;
+  int64_t epochs = 0;
+  int64_t StepsOf(const DataSet& data) const {
+    return epochs > 0 ? epochs * data.steps_per_epoch() : steps;
+  }
+};
+// InvalidArgument showing the text. Seconds only where `allows_seconds`.
+absl::StatusOr<Interval> ParseInterval(const std::string& text, bool allows_seconds);
+
+// Binds flags to itself, so it must outlive the parser's use of it. All errors carry their exit
+// code.
+class LoopFlags {
+ public:
+  void Add(CLI::App& app);
+  // What the parser cannot see: values, and flags that need others.
+  // `averages`: the job keeps averages of its parameters.
+  absl::Status Check(bool averages) const;
+
+  bool saves() const { return !folder_.empty(); }
+  bool resumes() const { return resume_; }
+  bool evaluates() const { return !eval_every_.empty(); }
+  bool evaluates_averages() const { return eval_averages_; }
+  bool check_numerics() const { return check_numerics_; }
+  bool rebalances() const { return rebalance_; }
+  const std::string& folder() const { return folder_; }
+  const std::string& best_output() const { return best_output_; }
+
+  // REQUIRES: Check.
+  CheckpointOptions Checkpoints(const DataSet& data) const;
+  EvaluationOptions Evaluation(const DataSet& data, const LossSpec& loss) const;
+  // Of an evaluation; the first is the one that is looked at for the best.
+  std::vector<std::string> Metrics(const LossSpec& loss) const;
+  // The data of evaluations: what the training data's spec says of batch and scale.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(const DataSpec& training) const;
+
+  // The flags that were given and that change what is computed, with their values: what a resumed
+  // run must have, too.
+  static std::map<std::string, std::string> GivenFlags(const CLI::App& app);
+
+ private:
+  std::string folder_;
+  std::string every_;
+  int keep_ = 3;
+  bool resume_ = false;
+  std::string eval_every_;
+  std::vector<std::string> eval_data_;
+  std::string eval_labels_;
+  std::vector<std::string> eval_metrics_;
+  bool eval_averages_ = false;
+  std::string until_;
+  int64_t patience_ = 0;
+  std::string best_output_;
+  bool check_numerics_ = false;
+  bool rebalance_ = false;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_

@@ -1,0 +1,313 @@
+#include "tools/flags/optimizer_flags.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/flags/options.h"
+
+namespace weft {
+namespace {
+
+constexpr char kModelTrainingInfo[] = "model";
+constexpr char kLossOptions[] = "loss";
+constexpr char kOptimizerOptions[] = "optimizer";
+constexpr char kScheduleOptions[] = "learning rate schedule";
+constexpr char kPrecisionOptions[] = "precision";
+constexpr char kOutputLoss[] = "output:";
+
+// A number for all parameters, and numbers for those with a name.
+struct GroupNumbers {
+  double base = 0;
+  bool has_base = false;
+  std::map<std::string, double> by_pattern;
+};
+
+absl::StatusOr<GroupNumbers> ParseGroups(const char* flag, const std::vector<std::string>& texts) {
+  GroupNumbers numbers;
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    const bool has_pattern = equals != std::string::npos;
+    double number = 0;
+    if (!absl::SimpleAtod(has_pattern ? text.substr(equals + 1) : text, &number)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " ", text, ": expected a number or PATTERN=NUMBER"));
+    }
+    if (has_pattern) {
+      numbers.by_pattern[text.substr(0, equals)] = number;
+    } else if (numbers.has_base) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " ", text, ": there is a number for all parameters already, ",
+                       numbers.base, "; for some of them give PATTERN=", text));
+    } else {
+      numbers.base = number;
+      numbers.has_base = true;
+    }
+  }
+  return numbers;
+}
+
+}  // namespace
+
+void OptimizerFlags::AddLoss(CLI::App& app) {
+  app.add_option("--loss", loss_, "softmax_cross_entropy, mse, mae, huber, ... or output:NAME")
+      ->type_name("LOSS");
+  app.add_option(
+         "--loss-output", loss_options_.output,
+         absl::StrCat("the model's output that loss and metrics look at (the first). Losses: ",
+                      absl::StrJoin(LossKinds(), ", ")))
+      ->type_name("NAME")
+      ->group(kLossOptions);
+  app.add_option("--class-axis", loss_options_.class_axis,
+                 "axis of the classes in that output; negative counts from the end (-1)")
+      ->type_name("N")
+      ->group(kLossOptions);
+  app.add_option("--label-smoothing", loss_options_.label_smoothing,
+                 "share of the target that all classes get alike, as 0.1 (0)")
+      ->type_name("X")
+      ->group(kLossOptions);
+  app.add_option("--ignore-index", loss_options_.ignore_index,
+                 "labels of this class count nowhere, as -100 for padding")
+      ->type_name("CLASS")
+      ->group(kLossOptions);
+  app.add_option("--class-weights", loss_options_.class_weights, "a weight for each class (1)")
+      ->type_name("X,X,...")
+      ->delimiter(',')
+      ->group(kLossOptions);
+  app.add_flag("--soft-labels", loss_options_.soft_labels,
+               "labels are a number for each class (one-hot, probabilities), not a class")
+      ->group(kLossOptions);
+  app.add_option("--huber-delta", loss_options_.huber_delta,
+                 "of huber: from where an error counts straight, not squared (1)")
+      ->type_name("X")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group(kLossOptions);
+}
+
+void OptimizerFlags::AddOptimizer(CLI::App& app) {
+  app.add_option("--optimizer", optimizer_.kind,
+                 "sgd, momentum, adam, adamw, lamb, lion, ...; model: its own (sgd)")
+      ->type_name("NAME");
+  app.add_option("--lr", learning_rates_, "learning rate; 'head/*=1e-2' is that of some, by name")
+      ->type_name("X|PATTERN=X")
+      ->allow_extra_args(false);
+  app.add_flag("--initialize", initialize_,
+               "begin with the weights that the model's own initialization makes (its "
+               "training_info), not with those that it holds")
+      ->group(kOptimizerOptions);
+  AddOptimizerNumbers(app);
+  AddGroups(app);
+  AddSchedule(app);
+  AddPrecision(app);
+}
+
+void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
+  const auto number = [&app](const char* name, auto& value, const char* description) {
+    app.add_option(name, value, description)->type_name("X")->group(kOptimizerOptions);
+  };
+  number("--momentum", optimizer_.momentum, "of momentum, nesterov and lars (0.9), rmsprop (0)");
+  number("--dampening", optimizer_.dampening, "of momentum: how little a new gradient counts (0)");
+  number("--beta1", optimizer_.beta1, "of adam, adamw, amsgrad, lamb and lion (0.9)");
+  number("--beta2", optimizer_.beta2, "of adam, adamw, amsgrad, lamb (0.999) and lion (0.99)");
+  number("--epsilon", optimizer_.epsilon,
+         "what keeps divisors from zero (1e-8; adagrad 1e-10; adadelta, lamb 1e-6)");
+  number("--alpha", optimizer_.alpha, "of rmsprop: what stays of the mean square (0.99)");
+  app.add_flag("--centered", optimizer_.centered,
+               "rmsprop divides by the spread of the gradients, not by their size")
+      ->group(kOptimizerOptions);
+  number("--rho", optimizer_.rho, "of adadelta: what stays of the mean squares (0.9)");
+  number("--lr-decay", optimizer_.rate_decay, "of adagrad: rate / (1 + steps * X) (0)");
+  number("--initial-accumulator", optimizer_.initial_accumulator,
+         "of adagrad: what its sums of squares start with (0)");
+  number("--trust-coefficient", optimizer_.trust,
+         "of lars: length of a step by length of the weights (0.001)");
+  CLI::Option* const norm =
+      app.add_option(
+             "--clip-norm", clip_norm_,
+             "shorten the gradients of a step so that together they are no longer than this")
+          ->type_name("X")
+          ->group(kOptimizerOptions);
+  app.add_option("--clip-value", clip_value_, "the largest magnitude of an element of a gradient")
+      ->type_name("X")
+      ->excludes(norm)
+      ->group(kOptimizerOptions);
+  number("--ema", average_decay_,
+         "keep averages of the parameters, of which each step leaves this share, as 0.999; see "
+         "--ema-out, --eval-ema");
+}
+
+void OptimizerFlags::AddGroups(CLI::App& app) {
+  app.add_option("--weight-decay", weight_decays_,
+                 "weight decay (0); 'head/*=0.1' sets that of parameters by name; may come several "
+                 "times")
+      ->type_name("X|PATTERN=X")
+      ->allow_extra_args(false)
+      ->group(kOptimizerOptions);
+  app.add_option("--no-decay", undecayed_, "parameters without weight decay ('*', '?')")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_flag("--no-decay-vectors", undecayed_vectors_,
+               "no weight decay for parameters of rank 0 and 1: biases, scales of normalizations")
+      ->group(kOptimizerOptions);
+  app.add_option("--freeze", trainable_.freeze, "parameters that shall not train ('*', '?')")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_option("--trainable", trainable_.trainable,
+                 "parameters that shall train though the rules leave them out")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+  app.add_option("--lora", lora_,
+                 "train products of two small matrices beside the weights (rank=8, alpha=rank, "
+                 "match=* by name of weight or node), and train=PATTERN itself; merged where the "
+                 "model is written: rank=8,alpha=16,match=*attn*")
+      ->type_name("KEY=VALUE,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kOptimizerOptions);
+  app.add_option("--train-mode", train_mode_,
+                 "BatchNormalization and Dropout nodes that shall train though the model was "
+                 "exported for inference ('*': all)")
+      ->type_name("PATTERN")
+      ->group(kOptimizerOptions);
+}
+
+void OptimizerFlags::AddSchedule(CLI::App& app) {
+  app.add_option("--schedule", schedule_.kind,
+                 absl::StrCat(absl::StrJoin(RateScheduleKinds(), ", "), " (constant)"))
+      ->type_name("NAME")
+      ->group(kScheduleOptions);
+  app.add_option("--warmup", schedule_.warmup, "steps in which the rate climbs to its value (0)")
+      ->type_name("N")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->group(kScheduleOptions);
+  app.add_option("--schedule-steps", schedule_.total,
+                 "steps of the schedule, warm-up included (those of the run)")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group(kScheduleOptions);
+  app.add_option("--lr-end", last_rate_,
+                 "of cosine, linear and polynomial: the rate after the last step (0)")
+      ->type_name("X")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->group(kScheduleOptions);
+  app.add_option("--lr-gamma", schedule_.gamma,
+                 "of step and exponential: what a rate is multiplied with (0.1)")
+      ->type_name("X")
+      ->group(kScheduleOptions);
+  app.add_option("--lr-every", schedule_.every, "of step: the number of steps at one rate (1)")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group(kScheduleOptions);
+  app.add_option("--lr-power", schedule_.power, "of polynomial (1)")
+      ->type_name("X")
+      ->group(kScheduleOptions);
+}
+
+void OptimizerFlags::AddPrecision(CLI::App& app) {
+  app.add_option("--precision", precision_,
+                 "what products are computed in: fp32, bf16 or fp16; weights stay float32 (fp32)")
+      ->type_name("NAME")
+      ->group(kPrecisionOptions);
+  app.add_option("--loss-scale", loss_scale_.initial,
+                 "of fp16: what the loss is multiplied with at first; it then halves whenever "
+                 "gradients overflow (65536)")
+      ->type_name("X")
+      ->group(kPrecisionOptions);
+  app.add_option("--loss-scale-window", loss_scale_.growth_interval,
+                 "of fp16: good steps in a row after which it doubles (2000)")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group(kPrecisionOptions);
+}
+
+absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
+  auto loss = ParseLoss(loss_);
+  if (!loss.ok()) return WithExitCode(loss.status(), ExitCode::kUsage);
+  LossSpec spec = loss_options_;
+  spec.kind = loss->kind;
+  return spec;
+}
+
+absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
+  TrainingSpec spec;
+  spec.optimizer = optimizer_;
+  WEFT_ASSIGN_OR_RETURN(GroupNumbers rates, ParseGroups("--lr", learning_rates_));
+  WEFT_ASSIGN_OR_RETURN(GroupNumbers decays, ParseGroups("--weight-decay", weight_decays_));
+  spec.optimizer.learning_rate = rates.has_base ? rates.base : UsualLearningRate(optimizer_.kind);
+  if (!(spec.optimizer.learning_rate > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lr ", spec.optimizer.learning_rate, ": expected a number above 0"));
+  }
+  spec.optimizer.weight_decay = decays.base;
+  spec.groups.learning_rates = std::move(rates.by_pattern);
+  spec.groups.weight_decays = std::move(decays.by_pattern);
+  for (const std::string& pattern : undecayed_) spec.groups.weight_decays[pattern] = 0;
+  spec.groups.decay_vectors = !undecayed_vectors_;
+  spec.schedule = schedule_;
+  spec.schedule.end = last_rate_ / spec.optimizer.learning_rate;
+  spec.clip_norm = clip_norm_;
+  spec.clip_value = clip_value_;
+  spec.average_decay = average_decay_;
+  WEFT_ASSIGN_OR_RETURN(spec.precision, ParsePrecision(precision_));
+  spec.loss_scale = loss_scale_;
+  const LossScaleSpec usual;
+  const bool is_scaled =
+      loss_scale_.initial != usual.initial || loss_scale_.growth_interval != usual.growth_interval;
+  if (is_scaled && spec.precision != Precision::kFloat16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--loss-scale is of --precision fp16; ", precision_, " needs none"));
+  }
+  TrainingSpec checked = spec;
+  if (checked.schedule.total == 0) checked.schedule.total = std::numeric_limits<int64_t>::max();
+  WEFT_RETURN_IF_ERROR(ValidateTraining(checked));
+  return spec;
+}
+
+bool OptimizerFlags::model_training_info() const { return optimizer_.kind == kModelTrainingInfo; }
+
+absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
+  const bool given = !learning_rates_.empty() || !weight_decays_.empty() || !undecayed_.empty() ||
+                     undecayed_vectors_ || schedule_.kind != RateSchedule().kind ||
+                     clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || !lora_.empty() ||
+                     precision_ != "fp32" || !trainable_.freeze.empty() ||
+                     !trainable_.trainable.empty() || !train_mode_.empty();
+  if (given) {
+    return absl::InvalidArgumentError(
+        "--optimizer model: the model's own algorithm says what trains and how; leave out --lr, "
+        "--weight-decay, --schedule, --clip-norm, --freeze and the like");
+  }
+  TrainingSpec spec;
+  spec.model_training_info = true;
+  return spec;
+}
+
+absl::StatusOr<TrainingSpec> OptimizerFlags::Training() const {
+  WEFT_ASSIGN_OR_RETURN(const LossSpec loss, Loss());
+  auto spec = model_training_info() ? ModelTrainingInfo() : Assembled();
+  if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
+  spec->loss = loss;
+  spec->train_mode = train_mode_;
+  return spec;
+}
+
+absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
+  if (lora_.empty()) return std::nullopt;
+  auto spec = ParseLora(lora_);
+  if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
+  return std::optional<LoraSpec>(*std::move(spec));
+}
+
+TrainableOptions OptimizerFlags::Trainable() const {
+  TrainableOptions options = trainable_;
+  if (absl::StartsWith(loss_, kOutputLoss)) options.loss = loss_.substr(sizeof(kOutputLoss) - 1);
+  return options;
+}
+
+}  // namespace weft

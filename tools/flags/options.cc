@@ -1,0 +1,26 @@
+#include "tools/flags/options.h"
+
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+
+CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
+  return app.add_option("--output", format, "text, or json for programs")
+      ->type_name("text|json")
+      ->check([](const std::string& value) {
+        return value == "text" || value == "json"
+                   ? std::string()
+                   : absl::StrCat("'", value, "' is no format; it is text or json");
+      });
+}
+
+std::string AtLeastOne(const std::string& text) {
+  int64_t number = 0;
+  if (absl::SimpleAtoi(text, &number) && number >= 1) return "";
+  return absl::StrCat("'", text, "' is no whole number of at least 1");
+}
+
+}  // namespace weft

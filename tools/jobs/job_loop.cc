@@ -1,0 +1,284 @@
+#include "tools/jobs/job_loop.h"
+
+#include <filesystem>
+#include <ostream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "placement/files/plan_file.h"
+#include "platform/byte_quantity.h"
+#include "platform/checksum.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/folders.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "training/job/resume.h"
+
+namespace weft {
+namespace {
+
+// Whether both compute the same sums in the same order.
+bool SameBits(const Plan& a, const Plan& b) {
+  const bool same_parts = a.shares == b.shares || (a.strict && b.strict);
+  return a.mesh == b.mesh && a.micro_batches == b.micro_batches && same_parts &&
+         a.reduction == b.reduction && a.strict == b.strict &&
+         a.threads_per_worker == b.threads_per_worker && a.rank_threads == b.rank_threads &&
+         a.zero == b.zero && a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule &&
+         a.chunks == b.chunks && a.stages == b.stages && a.recompute == b.recompute &&
+         a.tensor_shardings == b.tensor_shardings;
+}
+
+// The shares that a job of this plan has come to, unless others are asked for.
+void AdoptShares(const Plan& saved, bool keep_micro_batches, Plan& plan) {
+  const bool fits = plan.mesh == Mesh() || plan.mesh == saved.mesh;
+  if (saved.shares.empty() || !plan.shares.empty() || !fits) return;
+  plan.mesh = saved.mesh;
+  plan.shares = saved.shares;
+  if (!plan.strict && !keep_micro_batches) plan.micro_batches = saved.micro_batches;
+}
+
+// "dp=2 x tp=1 x pp=1, shares 3:1".
+std::string PlanText(const Plan& plan) {
+  return absl::StrCat(plan.mesh.ToString(), plan.shares.empty() ? "" : ", shares ",
+                      absl::StrJoin(plan.shares, ":"));
+}
+
+double PercentOf(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+JobLoop::JobLoop(const LoopFlags& flags, Console& console) : flags_(flags), console_(console) {}
+
+void JobLoop::Note(const std::string& text) {
+  if (before_text_ != nullptr) before_text_();
+  *console_.err << Printable(text) << "\n" << std::flush;
+}
+
+absl::Status JobLoop::OpenFolder() {
+  if (!flags_.saves()) return absl::OkStatus();
+  // Workers may have other working folders.
+  std::error_code error;
+  const auto root = std::filesystem::absolute(flags_.folder(), error);
+  store_.emplace(RealFileSystem(), RealFolders(), error ? flags_.folder() : root.string());
+  const auto steps = store_->Steps();
+  if (!steps.ok()) return WithExitCode(Annotate(steps.status(), "--checkpoint"), ExitCode::kDisk);
+  if (!steps->empty() && !flags_.resumes()) {
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            "--checkpoint ", flags_.folder(), " has checkpoints up to step ", steps->back(),
+            "; give --resume to go on with the newest, or another folder")),
+        ExitCode::kUsage);
+  }
+  if (flags_.resumes()) {
+    std::vector<std::string> notes;
+    auto newest = store_->OpenNewest(notes);
+    for (const std::string& note : notes) Note(absl::StrCat("warning: ", note));
+    if (!newest.ok()) return WithExitCode(Annotate(newest.status(), "--resume"), ExitCode::kDisk);
+    checkpoint_ = *std::move(newest);
+    Note(
+        checkpoint_.has_value()
+            ? absl::StrCat("resume step ", checkpoint_->index().step, " of ", checkpoint_->folder())
+            : absl::StrCat("resume no checkpoint in ", store_->root(), ": from the beginning"));
+  }
+  const auto removed = store_->CleanUp();
+  if (!removed.ok()) {
+    Note(absl::StrCat("warning: --checkpoint: ", std::string(removed.status().message()),
+                      "; training goes on"));
+    return absl::OkStatus();
+  }
+  for (const std::string& path : *removed) {
+    Note(absl::StrCat("removed ", path, ", which was half written"));
+  }
+  return absl::OkStatus();
+}
+
+void JobLoop::MakeFolder() {
+  if (!flags_.saves()) return;
+  const absl::Status made = RealFileSystem().CreateDirectories(store_->root());
+  if (made.ok()) return;
+  Note(absl::StrCat("warning: --checkpoint: ", std::string(made.message()), "; training goes on"));
+}
+
+void JobLoop::AdoptPlan(JobSpec& spec) const {
+  if (!checkpoint_.has_value()) return;
+  const auto saved = ParsePlanFile(checkpoint_->index().job.plan, "the checkpoint's plan");
+  const int workers = static_cast<int>(spec.cluster.workers.size());
+  if (!saved.ok() || saved->mesh.size() > workers) return;
+  const bool uses_all = saved->mesh.size() == workers;
+  if (!uses_all && !spec.search.may_leave_out) return;
+  if (spec.search.wanted) {
+    // The plan that was found then: another one might have other bits.
+    const Plan given = std::exchange(spec.plan, *saved);
+    spec.search.wanted = false;
+    spec.plan.model_digest = spec.plan.cluster_digest = 0;
+    spec.plan.strict = given.strict;
+    if (given.strict || spec.search.keep_micro_batches) {
+      spec.plan.micro_batches = given.micro_batches;
+    }
+  }
+  if (flags_.rebalances()) AdoptShares(*saved, spec.search.keep_micro_batches, spec.plan);
+  for (WorkerSpec& worker : spec.cluster.workers) worker.threads = saved->threads_per_worker;
+  for (size_t rank = 0; rank < saved->rank_threads.size(); ++rank) {
+    const int worker = saved->workers[rank];
+    if (worker < workers) spec.cluster.workers[worker].threads = saved->rank_threads[rank];
+  }
+  spec.plan.threads_per_worker = saved->threads_per_worker;
+}
+
+absl::Status JobLoop::PrepareEvaluation(const ImportedModel& model, const LossSpec& loss,
+                                        const PreparedJob& job, const JobSpec& spec) {
+  if (!flags_.evaluates()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(auto data, flags_.OpenEvaluationData(job.data->spec()));
+  auto evaluation = PrepareEvaluationWithin(job, model.graph, loss, flags_.Metrics(loss), spec,
+                                            std::move(data), flags_.evaluates_averages());
+  if (!evaluation.ok()) {
+    return WithExitCode(Annotate(evaluation.status(), "--eval-every"), ExitCode::kPlan);
+  }
+  evaluation_ = *std::move(evaluation);
+  return absl::OkStatus();
+}
+
+absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& job,
+                                std::map<std::string, std::string> given_flags) {
+  if (!flags_.saves()) return absl::OkStatus();
+  const std::string_view bytes = model.file.bytes();
+  job_.model_checksum = Checksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
+  job_.weights_checksum = WeightsChecksum(job.graph);
+  job_.data = job.data->spec().ToJson();
+  job_.steps_per_epoch = job.data->steps_per_epoch();
+  job_.seed = job.data->spec().seed;
+  job_.flags = std::move(given_flags);
+  job_.workers = job.plan.mesh.size();
+  job_.plan = PlanToYaml(job.plan);
+  if (!checkpoint_.has_value()) return absl::OkStatus();
+  const CheckpointJob& saved = checkpoint_->index().job;
+  const std::vector<std::string> differences = JobDifferences(saved, job_);
+  if (!differences.empty()) {
+    return WithExitCode(
+        absl::FailedPreconditionError(absl::StrCat(
+            "--resume: this is not the job of ", checkpoint_->folder(), ": ",
+            absl::StrJoin(differences, "; "), "; give the same again, or another --checkpoint")),
+        ExitCode::kUsage);
+  }
+  const auto plan = ParsePlanFile(saved.plan, "the checkpoint's plan");
+  if (plan.ok() && SameBits(*plan, job.plan)) return absl::OkStatus();
+  Note(absl::StrCat("note: the checkpoint's plan was ", plan.ok() ? PlanText(*plan) : "other",
+                    ", this one is ", PlanText(job.plan),
+                    job.plan.strict ? "" : ": sums may round otherwise"));
+  return absl::OkStatus();
+}
+
+absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
+                            const PreparedJob& job, const LossSpec& loss,
+                            std::function<void()> before_text) {
+  before_text_ = std::move(before_text);
+  model_ = &model;
+  prepared_ = &job;
+  if (checkpoint_.has_value()) {
+    WEFT_RETURN_IF_ERROR(Restore(coordinator, job, *checkpoint_));
+  }
+  if (evaluation_.has_value()) {
+    periodic_.emplace(*evaluation_, flags_.Evaluation(*job.data, loss),
+                      [this](Coordinator& workers, const Measurement& measured) {
+                        return Measured(workers, measured);
+                      });
+    if (checkpoint_.has_value()) periodic_->LoadState(checkpoint_->index().loop);
+  }
+  if (store_.has_value()) {
+    checkpointer_.emplace(
+        *store_, job_, flags_.Checkpoints(*job.data), first_step(), RealClock(),
+        [this](const std::string& text) { Note(absl::StrCat("warning: ", text)); });
+  }
+  return absl::OkStatus();
+}
+
+void JobLoop::AddTo(TrainOptions& options) {
+  options.first_step = first_step();
+  options.check_numerics = flags_.check_numerics();
+  if (checkpointer_.has_value()) options.checkpointer = &*checkpointer_;
+  if (periodic_.has_value()) options.hooks.push_back(&*periodic_);
+}
+
+RebalancerOptions JobLoop::Rebalancing() {
+  RebalancerOptions options;
+  options.moves = flags_.rebalances();
+  options.say = [this](const std::string& line) { Note(line); };
+  options.on_plan = [this](const Plan& plan) {
+    if (checkpointer_.has_value()) checkpointer_->set_plan(PlanToYaml(plan));
+  };
+  return options;
+}
+
+int64_t JobLoop::first_step() const {
+  return checkpoint_.has_value() ? checkpoint_->index().step : 0;
+}
+
+absl::Status JobLoop::Measured(Coordinator& coordinator, const Measurement& measured) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : measured.metrics) {
+    texts.push_back(absl::StrFormat("%s %.6g", name, value));
+  }
+  Note(absl::StrCat("eval   step ", measured.step, ": ", absl::StrJoin(texts, ", "),
+                    measured.is_best ? " (best)" : ""));
+  last_metrics_ = measured.metrics;
+  if (listener_ != nullptr) listener_(measured);
+  if (!measured.is_best || flags_.best_output().empty()) return absl::OkStatus();
+  const auto read = flags_.evaluates_averages() ? ReadAverages : ReadTrained;
+  WEFT_ASSIGN_OR_RETURN(auto values, read(coordinator, *prepared_));
+  const auto saved = model_->Save(RealFileSystem(), flags_.best_output(), std::move(values));
+  if (!saved.ok()) {
+    Note(absl::StrCat("warning: --best: ", std::string(saved.status().message()),
+                      "; training goes on"));
+  }
+  return absl::OkStatus();
+}
+
+void JobLoop::Report(double step_seconds, Console& console) const {
+  if (periodic_.has_value() && periodic_->best().has_value()) {
+    *console.out << absl::StrFormat("best %.6g at step %d\n", *periodic_->best(),
+                                    periodic_->best_step());
+  }
+  if (!checkpointer_.has_value()) return;
+  const CheckpointSummary& summary = checkpointer_->summary();
+  if (summary.written + summary.failed == 0) return;
+  *console.out << "checkpoints " << summary.written << " written";
+  if (summary.failed > 0) *console.out << ", " << summary.failed << " failed";
+  if (summary.written > 0) {
+    const double pause = summary.pause_seconds / static_cast<double>(summary.written);
+    *console.out << absl::StrFormat(
+        ", the last of step %d: %s in %.3g ms, while steps went on; they waited %.3g ms, %.2g %% "
+        "of a step",
+        summary.last_step, ByteQuantity(summary.bytes), 1e3 * summary.write_seconds, 1e3 * pause,
+        PercentOf(pause, step_seconds));
+  }
+  *console.out << "\n";
+}
+
+void JobLoop::AddToReport(double step_seconds, nlohmann::ordered_json& report) const {
+  if (flags_.resumes()) report["first_step"] = first_step();
+  if (periodic_.has_value() && periodic_->best().has_value()) {
+    report["evaluation"] = {{"best", *periodic_->best()},
+                            {"best_step", periodic_->best_step()},
+                            {"last", last_metrics_}};
+  }
+  if (!checkpointer_.has_value()) return;
+  const CheckpointSummary& summary = checkpointer_->summary();
+  const double pause =
+      summary.written > 0 ? summary.pause_seconds / static_cast<double>(summary.written) : 0;
+  report["checkpoints"] = {{"written", summary.written},
+                           {"failed", summary.failed},
+                           {"last_step", summary.last_step},
+                           {"bytes", summary.bytes},
+                           {"write_seconds", summary.write_seconds},
+                           {"pause_seconds", pause},
+                           {"longest_pause_seconds", summary.longest_pause_seconds},
+                           {"pause_percent_of_step", PercentOf(pause, step_seconds)}};
+}
+
+}  // namespace weft

@@ -1,0 +1,99 @@
+// JobLoop: checkpoints, evaluations and early ends of one `train`, as its flags ask for them.
+#ifndef WEFT_TOOLS_JOBS_JOB_LOOP_H_
+#define WEFT_TOOLS_JOBS_JOB_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "distributed/coordinator.h"
+#include "nlohmann/json.hpp"
+#include "onnx_import/importer.h"
+#include "tools/console/console.h"
+#include "tools/flags/loop_flags.h"
+#include "tools/jobs/trained_model.h"
+#include "training/adaptation/rebalancer.h"
+#include "training/checkpoint/checkpoint_store.h"
+#include "training/checkpoint/checkpointer.h"
+#include "training/job/job.h"
+#include "training/job/periodic_evaluation.h"
+#include "training/job/trainer.h"
+
+namespace weft {
+
+// Goes through the methods in their order, each once; all errors carry their exit code. Borrows
+// flags and console. One thread.
+class JobLoop {
+ public:
+  JobLoop(const LoopFlags& flags, Console& console);
+
+  // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole. Makes
+  // no folder: the job may yet be refused.
+  absl::Status OpenFolder();
+  // Makes the folder of a job that has started; a warning now, and not only at the first
+  // checkpoint, where it cannot.
+  void MakeFolder();
+  // Takes what can change bits, and was left open, from the checkpoint's plan; with --rebalance the
+  // shares too, which the job had come to.
+  void AdoptPlan(JobSpec& spec) const;
+  // Prepares the evaluation within the job.
+  absl::Status PrepareEvaluation(const ImportedModel& model, const LossSpec& loss,
+                                 const PreparedJob& job, const JobSpec& spec);
+  // Compares the job with the checkpoint's: FailedPrecondition listing what differs.
+  absl::Status CheckSame(const ImportedModel& model, const PreparedJob& job,
+                         std::map<std::string, std::string> given_flags);
+  const PreparedJob* evaluation() const {
+    return evaluation_.has_value() ? &*evaluation_ : nullptr;
+  }
+  // The workers have started: hands them the checkpoint, and is ready for the loop. `before_text`
+  // is called before anything is written to the console (it ends a progress line).
+  absl::Status Begin(Coordinator& coordinator, const TrainedModel& model, const PreparedJob& job,
+                     const LossSpec& loss, std::function<void()> before_text);
+  void AddTo(TrainOptions& options);
+  // What is said of slow workers goes to the console, and a plan with other shares into the
+  // checkpoints. From Begin on.
+  RebalancerOptions Rebalancing();
+  // Is told of each evaluation. Before Begin.
+  void set_listener(std::function<void(const Measurement&)> listener) {
+    listener_ = std::move(listener);
+  }
+
+  // What evaluations measure; none without them.
+  std::vector<std::string> evaluated_metrics(const LossSpec& loss) const {
+    return flags_.evaluates() ? flags_.Metrics(loss) : std::vector<std::string>();
+  }
+  // Steps that were done before.
+  int64_t first_step() const;
+  // What came of it, a line each; `step_seconds` is what a step takes.
+  void Report(double step_seconds, Console& console) const;
+  // The same for programs: "checkpoints" and "evaluation", where there are any.
+  void AddToReport(double step_seconds, nlohmann::ordered_json& report) const;
+
+ private:
+  absl::Status Measured(Coordinator& coordinator, const Measurement& measured);
+  void Note(const std::string& text);
+
+  const LoopFlags& flags_;
+  Console& console_;
+  std::optional<CheckpointStore> store_;
+  std::optional<Checkpoint> checkpoint_;
+  CheckpointJob job_;
+  std::optional<PreparedJob> evaluation_;
+  std::optional<Checkpointer> checkpointer_;
+  std::optional<PeriodicEvaluation> periodic_;
+  std::function<void()> before_text_;
+  std::function<void(const Measurement&)> listener_;
+  const TrainedModel* model_ = nullptr;  // borrowed from Begin on
+  const PreparedJob* prepared_ = nullptr;
+  std::map<std::string, double> last_metrics_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_JOBS_JOB_LOOP_H_

@@ -1,0 +1,35 @@
+// TrainedModel: what is written of a training job.
+#ifndef WEFT_TOOLS_JOBS_TRAINED_MODEL_H_
+#define WEFT_TOOLS_JOBS_TRAINED_MODEL_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
+#include "platform/file_system.h"
+#include "tensor/tensor.h"
+#include "training/graph/lora.h"
+
+namespace weft {
+
+// A model file and what trains beside its weights. Borrows both.
+struct TrainedModel {
+  const ImportedModel& imported;
+  const std::vector<LoraAdapter>& adapters;
+
+  // Writes the file with these values of the job's variables: adapters are merged into their
+  // weights, everything else stays as it was. A note for people, or "".
+  absl::StatusOr<std::string> Save(FileSystem& files, const std::string& path,
+                                   std::map<std::string, Tensor> values) const;
+  // Writes the adapters alone as safetensors: "WEIGHT/lora_A" and "WEIGHT/lora_B", with the number
+  // "scale" that their products count, as metadata.
+  absl::Status SaveAdapters(FileSystem& files, const std::string& path,
+                            const std::map<std::string, Tensor>& values) const;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_JOBS_TRAINED_MODEL_H_

@@ -1,0 +1,100 @@
+#include "tools/jobs/worker_group.h"
+
+#include <ostream>
+#include <utility>
+
+#include "ops/custom/loaded_libraries.h"
+#include "platform/byte_quantity.h"
+#include "platform/file_system.h"
+#include "platform/process.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/console/version.h"
+
+namespace weft {
+namespace {
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(size_t workers) {
+  LocalClusterOptions options;
+  WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
+  options.command = {std::move(executable), "worker"};
+  for (const OpLibrary& library : LoadedOpLibraries()) {
+    options.command.insert(options.command.end(), {"--op_library", library.path});
+  }
+  options.workers = static_cast<int>(workers);
+  return StartLocalCluster(RealProcessLauncher(), options);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
+                                                       const ClusterSpec& cluster,
+                                                       const std::vector<int>& order) {
+  RemoteClusterOptions options;
+  options.insecure_network = flags.insecure_network();
+  for (const int worker : order) {
+    const WorkerSpec& entry = cluster.workers[worker];
+    if (entry.address.empty()) {
+      return WithExitCode(
+          absl::InvalidArgumentError("the cluster spec gives worker '" + entry.name +
+                                     "' no address: start graph_runner worker "
+                                     "--listen ADDRESS there and write it down"),
+          ExitCode::kPlan);
+    }
+    options.addresses.push_back(entry.address);
+  }
+  return ConnectToCluster(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags& flags,
+                                                                 const ClusterSpec& cluster,
+                                                                 const std::vector<int>& order,
+                                                                 Console& console) {
+  std::unique_ptr<WorkerGroup> group(new WorkerGroup());
+  std::vector<WorkerClient*> clients;
+  if (flags.starts_processes() || flags.connects()) {
+    *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
+                 << " worker processes, at most 60 s\n"
+                 << std::flush;
+    auto processes =
+        flags.connects() ? Connect(flags, cluster, order) : StartProcesses(order.size());
+    if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
+    group->processes_ = *std::move(processes);
+    clients = group->processes_->clients();
+  } else {
+    group->threads_ = std::make_unique<InProcessCluster>(
+        static_cast<int>(order.size()), NewDataSetFactory(RealFileSystem()), kVersion);
+    clients = group->threads_->clients();
+  }
+  group->coordinator_ = std::make_unique<Coordinator>(std::move(clients));
+  return group;
+}
+
+std::vector<std::string> WorkerGroup::addresses() const {
+  return processes_ != nullptr ? processes_->addresses() : std::vector<std::string>();
+}
+
+absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& flags,
+                                                                const JobSpec& spec,
+                                                                const PreparedJob& job,
+                                                                Console& console,
+                                                                const PreparedJob* evaluation) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
+                        Launch(flags, spec.cluster, job.plan.workers, console));
+  const absl::Status started =
+      StartJob(*group->coordinator_, job, spec, kVersion, group->addresses(), evaluation);
+  if (!started.ok()) return group->Explain(started);
+  for (const WorkerMemory& memory : group->coordinator_->memory()) {
+    *console.err << "memory " << memory.worker << " needs " << DescribeMemory(memory.requirement)
+                 << "; may have " << ByteQuantity(memory.limit.bytes) << " ("
+                 << Printable(memory.limit.source) << ")\n";
+  }
+  *console.err << std::flush;
+  return group;
+}
+
+absl::Status WorkerGroup::Explain(const absl::Status& error) {
+  return processes_ == nullptr || error.ok() ? error : processes_->Explain(error);
+}
+
+}  // namespace weft

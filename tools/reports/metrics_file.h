@@ -1,0 +1,68 @@
+// MetricsFile: what each step of a run gave, as CSV or as lines of JSON.
+#ifndef WEFT_TOOLS_REPORTS_METRICS_FILE_H_
+#define WEFT_TOOLS_REPORTS_METRICS_FILE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/file_system.h"
+
+namespace weft {
+
+struct StepMetrics {
+  int64_t step = 0;  // from 0
+  double loss = 0;   // of its batch, before its update
+  double learning_rate = 0;
+  double samples_per_second = 0;
+  double input_stall_seconds = 0;  // that it waited for data
+  int64_t bytes_sent = 0;          // between the workers
+  // Of a job with a loss scale: that of the step, and how many steps it has skipped so far.
+  double loss_scale = 0;
+  int64_t skipped_steps = 0;
+};
+
+// Columns, or keys where the file's name ends with .jsonl: those of StepMetrics, in its order (the
+// last two only in jobs with a loss scale), then
+// "eval_METRIC" of the evaluations, in the row of the step that they follow: other rows have empty
+// columns, or no such keys. Losses and metrics have 9 significant digits. Rows reach the system at
+// least every 64 steps, so that a killed run leaves them. One thread at a time.
+class MetricsFile {
+ public:
+  // Keeps the rows of steps before `first_step` that an earlier run has left (0: none). They may
+  // have had other columns.
+  static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(
+      FileSystem& files, const std::string& path, int64_t first_step = 0,
+      const std::vector<std::string>& evaluated = {}, bool has_loss_scale = false);
+  // Keeps the first error until Close.
+  void Add(const StepMetrics& metrics);
+  // Of an evaluation after the step that was added last.
+  void AddEvaluation(const std::map<std::string, double>& metrics);
+  absl::Status Close();
+
+ private:
+  MetricsFile(std::unique_ptr<WritableFile> file, bool json, std::vector<std::string> columns,
+              bool has_loss_scale)
+      : file_(std::move(file)),
+        json_(json),
+        columns_(std::move(columns)),
+        has_loss_scale_(has_loss_scale) {}
+
+  void WriteRow();
+
+  std::unique_ptr<WritableFile> file_;
+  const bool json_;
+  const std::vector<std::string> columns_;
+  const bool has_loss_scale_;
+  std::map<std::string, std::string> row_;  // by column, to be written; empty: none
+  absl::Status status_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_REPORTS_METRICS_FILE_H_

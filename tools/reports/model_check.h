@@ -1,0 +1,36 @@
+// The diagnosis of `check`: what stands in the way of running or training a model, with the repair.
+#ifndef WEFT_TOOLS_REPORTS_MODEL_CHECK_H_
+#define WEFT_TOOLS_REPORTS_MODEL_CHECK_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
+
+namespace weft {
+
+enum class Severity : uint8_t {
+  kError,    // it will not run, or not train where that was asked for
+  kWarning,  // it will, but perhaps not as meant
+  kNote,     // worth knowing
+};
+std::string_view SeverityName(Severity severity);  // "error", "warning", "note"
+
+struct CheckFinding {
+  Severity severity = Severity::kNote;
+  std::vector<std::string> nodes;  // "conv1 (Conv)"; the first few speak for `count`
+  int count = 1;
+  std::string what;
+  std::string repair;
+};
+
+// Errors first. With `trainable` also what concerns training: missing gradients, parameters that no
+// gradient reaches, normalization folded into convolutions, layers exported for inference, paths of
+// integers. Marks what trains in the model's graph.
+absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_REPORTS_MODEL_CHECK_H_

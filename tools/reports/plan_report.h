@@ -1,0 +1,41 @@
+// What `plan` says: what runs where.
+#ifndef WEFT_TOOLS_REPORTS_PLAN_REPORT_H_
+#define WEFT_TOOLS_REPORTS_PLAN_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/cluster_spec.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "nlohmann/json.hpp"
+#include "platform/file_system.h"
+
+namespace weft {
+
+// For people: a row per rank, one per channel and collective, the order of actions.
+absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
+                                     const std::vector<Partition>& partitions);
+// What runs whole on every tensor-parallel rank for want of a sharding rule, op by op, and what
+// that costs a rank; empty where nothing does.
+std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions);
+absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
+                                                const std::vector<Partition>& partitions);
+
+// What recomputation costs and saves: a row per rank. `kept` are the partitions of the same plan
+// without it.
+absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,
+                                              const std::vector<Partition>& kept);
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Partition>& partitions,
+                                                         const std::vector<Partition>& kept);
+
+// Writes each graph of each partition as rank_R.{begin,micro_M,end}.onnx; returns the number of
+// files.
+absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,
+                                   const std::vector<Partition>& partitions);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_REPORTS_PLAN_REPORT_H_

@@ -1,0 +1,130 @@
+#include "training/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "executor/variables/variable_store.h"
+#include "platform/checksum.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// A longer index is refused: some hundred thousand tensors fit.
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\" is damaged: ", what));
+}
+
+}  // namespace
+
+std::string Checkpoint::PathOf(int file) const {
+  return absl::StrCat(folder_, "/", index_.files[static_cast<size_t>(file)].name);
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(FileSystem& files, const std::string& folder) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = folder;
+  const std::string path = absl::StrCat(folder, "/", kCheckpointIndexName);
+  WEFT_ASSIGN_OR_RETURN(const auto index, files.MapFileBeneath(folder, kCheckpointIndexName));
+  if (index->size() > kMaxIndexBytes) {
+    return Damaged(path,
+                   absl::StrCat("it has ", index->size(), " bytes, the most is ", kMaxIndexBytes));
+  }
+  const std::string text(reinterpret_cast<const char*>(index->data()), index->size());
+  WEFT_ASSIGN_OR_RETURN(checkpoint.index_, CheckpointIndex::FromJson(text, path));
+  for (const CheckpointFile& file : checkpoint.index_.files) {
+    WEFT_RETURN_IF_ERROR(checkpoint.OpenFile(files, file));
+  }
+  for (const CheckpointTensor& tensor : checkpoint.index_.tensors) {
+    for (const CheckpointPart& part : tensor.parts) {
+      WEFT_RETURN_IF_ERROR(checkpoint.CheckPart(tensor, part));
+    }
+  }
+  return checkpoint;
+}
+
+absl::Status Checkpoint::OpenFile(FileSystem& files, const CheckpointFile& file) {
+  const std::string path = absl::StrCat(folder_, "/", file.name);
+  auto mapped = files.MapFileBeneath(folder_, file.name);
+  if (absl::IsNotFound(mapped.status())) return Damaged(path, "it is missing");
+  if (!mapped.ok()) return mapped.status();
+  if (static_cast<int64_t>((*mapped)->size()) != file.bytes) {
+    return Damaged(
+        path, absl::StrCat("it has ", (*mapped)->size(), " bytes, the index says ", file.bytes));
+  }
+  WEFT_ASSIGN_OR_RETURN(const SafetensorsLayout layout, ParseSafetensors((*mapped)->bytes(), path));
+  File& opened = files_.emplace_back();
+  opened.bytes = *std::move(mapped);
+  for (const SafetensorsEntry& entry : layout.tensors) opened.tensors[entry.name] = entry;
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::CheckPart(const CheckpointTensor& tensor,
+                                   const CheckpointPart& part) const {
+  WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(tensor, part));
+  const File& file = files_[static_cast<size_t>(part.file)];
+  const auto entry = file.tensors.find(tensor.name);
+  if (entry != file.tensors.end() && entry->second.dtype == shard.dtype &&
+      entry->second.shape == shard.local_shape) {
+    return absl::OkStatus();
+  }
+  return Damaged(PathOf(part.file),
+                 absl::StrCat("tensor '", tensor.name, "' is ",
+                              entry == file.tensors.end()
+                                  ? "missing"
+                                  : absl::StrCat(std::string(DTypeName(entry->second.dtype)),
+                                                 entry->second.shape.ToString()),
+                              ", the index says ", std::string(DTypeName(shard.dtype)),
+                              shard.local_shape.ToString()));
+}
+
+std::span<const std::byte> Checkpoint::BytesOf(const CheckpointTensor& tensor,
+                                               const CheckpointPart& part) const {
+  const File& file = files_[static_cast<size_t>(part.file)];
+  const SafetensorsEntry& entry = file.tensors.at(tensor.name);  // CheckPart has found it
+  return file.bytes->bytes().subspan(static_cast<size_t>(entry.offset),
+                                     static_cast<size_t>(entry.bytes()));
+}
+
+absl::Status Checkpoint::Verify() const {
+  for (const CheckpointTensor& tensor : index_.tensors) {
+    for (const CheckpointPart& part : tensor.parts) {
+      if (Checksum(BytesOf(tensor, part)) == part.checksum) continue;
+      return Damaged(PathOf(part.file),
+                     absl::StrCat("the contents of tensor '", tensor.name, "' have changed"));
+    }
+  }
+  // What is left is headers, and tensors that the index does not know.
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (Checksum(files_[i].bytes->bytes()) == index_.files[i].checksum) continue;
+    return Damaged(PathOf(static_cast<int>(i)), "its header has changed");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> Checkpoint::Read(const std::string& name) const {
+  const CheckpointTensor* const tensor = index_.Find(name);
+  if (tensor == nullptr) {
+    return absl::NotFoundError(absl::StrCat("checkpoint \"", absl::Utf8SafeCEscape(folder_),
+                                            "\" has no tensor '", name, "'"));
+  }
+  WEFT_ASSIGN_OR_RETURN(Tensor whole, Tensor::Allocate(tensor->dtype, tensor->shape));
+  for (const CheckpointPart& part : tensor->parts) {
+    WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(*tensor, part));
+    WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
+    const std::span<const std::byte> bytes = BytesOf(*tensor, part);
+    if (!bytes.empty()) std::memcpy(local.raw_data(), bytes.data(), bytes.size());
+    WEFT_RETURN_IF_ERROR(AssembleShard(local, shard, whole));
+  }
+  return whole;
+}
+
+}  // namespace weft

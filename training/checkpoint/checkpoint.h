@@ -1,0 +1,55 @@
+// Checkpoint: one that is there, read.
+#ifndef WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
+#define WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "executor/variables/safetensors.h"
+#include "platform/file_system.h"
+#include "tensor/tensor.h"
+#include "training/checkpoint/checkpoint_index.h"
+
+namespace weft {
+
+// Maps the files; holds no tensor. Immutable, so thread-safe. What it reads nobody needs to trust.
+class Checkpoint {
+ public:
+  // Reads index and headers, and checks that they agree with each other and with the files' sizes.
+  // Cheap. NotFound when there is none at `folder`; DataLoss naming file and tensor.
+  static absl::StatusOr<Checkpoint> Open(FileSystem& files, const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const CheckpointIndex& index() const { return index_; }
+
+  // Reads everything and compares the checksums. DataLoss naming file and tensor.
+  absl::Status Verify() const;
+  // The whole tensor, put together from its parts: a copy. NotFound for an unknown name.
+  absl::StatusOr<Tensor> Read(const std::string& name) const;
+
+ private:
+  struct File {
+    std::shared_ptr<const MappedFile> bytes;
+    std::map<std::string, SafetensorsEntry> tensors;  // by name
+  };
+
+  Checkpoint() = default;
+  std::string PathOf(int file) const;
+  absl::Status OpenFile(FileSystem& files, const CheckpointFile& file);
+  // Whether the file has the part that the index says.
+  absl::Status CheckPart(const CheckpointTensor& tensor, const CheckpointPart& part) const;
+  std::span<const std::byte> BytesOf(const CheckpointTensor& tensor,
+                                     const CheckpointPart& part) const;
+
+  std::string folder_;
+  CheckpointIndex index_;
+  std::vector<File> files_;  // as in the index
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_

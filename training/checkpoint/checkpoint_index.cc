@@ -1,0 +1,347 @@
+#include "training/checkpoint/checkpoint_index.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
+#include "platform/checksum.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "weft-checkpoint";
+// Before the checksum of all that comes before it.
+constexpr char kChecksumKey[] = ",\n\"checksum\": ";
+constexpr int64_t kMaxShards = int64_t{1} << 20;
+
+std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
+
+std::string Text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The end of an index whose text begins so.
+std::string Tail(const std::string& body) {
+  return absl::StrCat(kChecksumKey, "\"", Hex(Checksum(std::as_bytes(std::span(body)))), "\"\n}\n");
+}
+
+Json PartJson(const CheckpointPart& part) {
+  Json json = {{"file", part.file}, {"checksum", Hex(part.checksum)}};
+  if (part.shards > 1 || part.row_shards > 1) {
+    json["slice"] = {{"axis", part.sharding.axis},    {"blocks", part.sharding.blocks},
+                     {"shards", part.shards},         {"shard", part.shard},
+                     {"row_shards", part.row_shards}, {"row_shard", part.row_shard}};
+  }
+  return json;
+}
+
+Json TensorJson(const CheckpointTensor& tensor) {
+  Json json = {
+      {"name", tensor.name},
+      {"dtype", std::string(DTypeName(tensor.dtype))},
+      {"shape", std::vector<int64_t>(tensor.shape.dims().begin(), tensor.shape.dims().end())}};
+  if (tensor.trainable) json["trainable"] = true;
+  if (!tensor.slot_of.empty()) json["slot_of"] = tensor.slot_of;
+  json["parts"] = Json::array();
+  for (const CheckpointPart& part : tensor.parts) json["parts"].push_back(PartJson(part));
+  return json;
+}
+
+// Takes values out of JSON that nobody needs to trust. The first thing that is wrong sticks; from
+// then on values are empty.
+class Reader {
+ public:
+  explicit Reader(std::string name) : name_(std::move(name)) {}
+
+  const absl::Status& status() const { return status_; }
+  void Fail(const std::string& what) {
+    if (!status_.ok()) return;
+    status_ = absl::DataLossError(
+        absl::StrCat("\"", absl::Utf8SafeCEscape(name_), "\" is damaged: ", what));
+  }
+
+  Json Object(const Json& parent, const char* key) { return Of(parent, key, &Json::is_object); }
+  Json Array(const Json& parent, const char* key) { return Of(parent, key, &Json::is_array); }
+  std::string String(const Json& parent, const char* key) {
+    const Json value = Of(parent, key, &Json::is_string);
+    return value.is_string() ? value.get<std::string>() : std::string();
+  }
+  bool Bool(const Json& parent, const char* key) {
+    const Json value = Of(parent, key, &Json::is_boolean);
+    return value.is_boolean() && value.get<bool>();
+  }
+  uint64_t Unsigned(const Json& parent, const char* key,
+                    uint64_t most = std::numeric_limits<uint64_t>::max()) {
+    const Json value = Of(parent, key, &Json::is_number_unsigned);
+    if (!value.is_number_unsigned()) return 0;
+    const uint64_t number = value.get<uint64_t>();
+    if (number <= most) return number;
+    Fail(absl::StrCat("'", key, "' is ", number, ", the most is ", most));
+    return 0;
+  }
+  int64_t Int(const Json& parent, const char* key,
+              int64_t most = std::numeric_limits<int64_t>::max()) {
+    return static_cast<int64_t>(Unsigned(parent, key, static_cast<uint64_t>(most)));
+  }
+  uint64_t Hash(const Json& parent, const char* key) {
+    const std::string text = String(parent, key);
+    uint64_t value = 0;
+    if (text.size() != 16 || !absl::SimpleHexAtoi(text, &value)) {
+      Fail(absl::StrCat("'", key, "' is no checksum"));
+    }
+    return value;
+  }
+
+ private:
+  Json Of(const Json& parent, const char* key, bool (Json::*is)() const noexcept) {
+    if (parent.is_object() && parent.contains(key) && (parent[key].*is)()) return parent[key];
+    Fail(absl::StrCat("'", key, "' is missing, or of another type"));
+    return Json();
+  }
+
+  const std::string name_;
+  absl::Status status_;
+};
+
+CheckpointPart ReadPart(Reader& reader, const Json& json, size_t files) {
+  CheckpointPart part;
+  part.file = static_cast<int>(reader.Int(json, "file", kMaxShards));
+  if (static_cast<size_t>(part.file) >= files) {
+    reader.Fail(absl::StrCat("a part is in file ", part.file, " of ", files));
+  }
+  part.checksum = reader.Hash(json, "checksum");
+  if (!json.is_object() || !json.contains("slice")) return part;
+  const Json slice = reader.Object(json, "slice");
+  const auto axis = static_cast<int>(reader.Int(slice, "axis", kMaxRank));
+  part.shards = static_cast<int>(reader.Int(slice, "shards", kMaxShards));
+  part.shard = static_cast<int>(reader.Int(slice, "shard", kMaxShards));
+  part.row_shards = static_cast<int>(reader.Int(slice, "row_shards", kMaxShards));
+  part.row_shard = static_cast<int>(reader.Int(slice, "row_shard", kMaxShards));
+  const int64_t blocks = reader.Int(slice, "blocks", kMaxDim);
+  if (part.shards > 1) part.sharding = AxisSharding::Split(axis, blocks);
+  return part;
+}
+
+// InvalidArgument unless the parts make up the tensor, once.
+absl::Status CheckParts(const CheckpointTensor& tensor) {
+  const auto cut = [](const CheckpointPart& part) {
+    return std::make_tuple(part.sharding.axis, part.sharding.blocks, part.shards, part.row_shards);
+  };
+  std::set<std::pair<int, int>> places;
+  std::set<int> files;
+  int64_t elements = 0;
+  for (const CheckpointPart& part : tensor.parts) {
+    WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(tensor, part));
+    elements += shard.local_shape.num_elements();
+    const bool is_new = places.insert({part.shard, part.row_shard}).second;
+    if (!is_new || !files.insert(part.file).second || cut(part) != cut(tensor.parts.front())) {
+      return absl::InvalidArgumentError("its parts do not go together");
+    }
+  }
+  if (elements == tensor.shape.num_elements() && !tensor.parts.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("its parts have ", elements, " elements of ", tensor.shape.num_elements()));
+}
+
+CheckpointTensor ReadTensor(Reader& reader, const Json& json, size_t files) {
+  CheckpointTensor tensor;
+  tensor.name = reader.String(json, "name");
+  const std::string dtype = reader.String(json, "dtype");
+  const std::optional<DType> known = ParseDType(dtype);
+  if (known.has_value() && DTypeBits(*known) > 0) {
+    tensor.dtype = *known;
+  } else {
+    reader.Fail(absl::StrCat("tensor '", tensor.name, "' is of type '", dtype, "'"));
+  }
+  std::vector<int64_t> dims;
+  for (const Json& dim : reader.Array(json, "shape")) {
+    const bool good = dim.is_number_unsigned() && dim.get<uint64_t>() <= uint64_t{kMaxDim};
+    if (!good) reader.Fail(absl::StrCat("tensor '", tensor.name, "' has a bad shape"));
+    dims.push_back(good ? dim.get<int64_t>() : 0);
+  }
+  auto shape = Shape::Create(dims);
+  if (!shape.ok()) {
+    reader.Fail(absl::StrCat("tensor '", tensor.name, "': ", shape.status().message()));
+    return tensor;
+  }
+  tensor.shape = *std::move(shape);
+  tensor.trainable =
+      json.is_object() && json.contains("trainable") && reader.Bool(json, "trainable");
+  if (json.is_object() && json.contains("slot_of")) tensor.slot_of = reader.String(json, "slot_of");
+  for (const Json& part : reader.Array(json, "parts")) {
+    tensor.parts.push_back(ReadPart(reader, part, files));
+  }
+  if (!reader.status().ok()) return tensor;
+  if (const absl::Status parts = CheckParts(tensor); !parts.ok()) {
+    reader.Fail(absl::StrCat("tensor '", tensor.name, "': ", parts.message()));
+  }
+  return tensor;
+}
+
+CheckpointJob ReadJob(Reader& reader, const Json& json) {
+  CheckpointJob job;
+  const Json model = reader.Object(json, "model");
+  job.model_checksum = reader.Hash(model, "file_checksum");
+  job.weights_checksum = reader.Hash(model, "weights_checksum");
+  job.data = Text(reader.Object(json, "data"));
+  job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch");
+  job.seed = reader.Unsigned(reader.Object(json, "random"), "seed");
+  const Json flags = reader.Object(json, "flags");
+  for (const auto& [flag, value] : flags.items()) {
+    if (!value.is_string()) reader.Fail(absl::StrCat("flag '", flag, "' is no text"));
+    job.flags[flag] = value.is_string() ? value.get<std::string>() : std::string();
+  }
+  job.workers = static_cast<int>(reader.Int(json, "workers", kMaxShards));
+  job.plan = reader.String(json, "plan");
+  return job;
+}
+
+CheckpointFile ReadFile(Reader& reader, const Json& json) {
+  CheckpointFile file;
+  file.name = reader.String(json, "name");
+  if (file.name.empty() || file.name.find('/') != std::string::npos) {
+    reader.Fail(absl::StrCat("a file is called '", file.name, "'"));
+  }
+  file.bytes = reader.Int(json, "bytes");
+  file.checksum = reader.Hash(json, "checksum");
+  return file;
+}
+
+// The text without its checksum; nothing when that is not what it should be.
+std::optional<std::string> Body(const std::string& text) {
+  const size_t end = text.rfind(kChecksumKey);
+  if (end == std::string::npos) return std::nullopt;
+  std::string body = text.substr(0, end);
+  if (text.substr(end) != Tail(body)) return std::nullopt;
+  return body;
+}
+
+}  // namespace
+
+const CheckpointTensor* CheckpointIndex::Find(const std::string& name) const {
+  for (const CheckpointTensor& tensor : tensors) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+int64_t CheckpointIndex::bytes() const {
+  int64_t sum = 0;
+  for (const CheckpointFile& file : files) sum += file.bytes;
+  return sum;
+}
+
+std::string CheckpointIndex::ToJson() const {
+  std::vector<std::string> lines;
+  const auto add = [&lines](const char* key, const std::string& text) {
+    lines.push_back(absl::StrCat("\"", key, "\": ", text));
+  };
+  const auto list = [](const std::vector<std::string>& entries) {
+    return entries.empty() ? "[]" : absl::StrCat("[\n ", absl::StrJoin(entries, ",\n "), "\n]");
+  };
+  add("format", Text(kFormat));
+  add("version", absl::StrCat(kFormatVersion));
+  add("step", absl::StrCat(step));
+  const int64_t epoch_steps = std::max<int64_t>(job.steps_per_epoch, 1);
+  add("position", Text({{"epoch", step / epoch_steps},
+                        {"step_in_epoch", step % epoch_steps},
+                        {"steps_per_epoch", job.steps_per_epoch}}));
+  add("random",
+      Text({{"seed", job.seed}, {"step", step}, {"state", "a function of seed and step"}}));
+  add("model", Text({{"file_checksum", Hex(job.model_checksum)},
+                     {"weights_checksum", Hex(job.weights_checksum)}}));
+  add("data", job.data.empty() ? "{}" : job.data);
+  add("flags", Text(job.flags.empty() ? Json::object() : Json(job.flags)));
+  add("workers", absl::StrCat(job.workers));
+  add("plan", Text(job.plan));
+  add("loop", Text(loop.empty() ? Json::object() : Json(loop)));
+  std::vector<std::string> entries;
+  for (const CheckpointFile& file : files) {
+    entries.push_back(
+        Text({{"name", file.name}, {"bytes", file.bytes}, {"checksum", Hex(file.checksum)}}));
+  }
+  add("files", list(entries));
+  entries.clear();
+  for (const CheckpointTensor& tensor : tensors) entries.push_back(Text(TensorJson(tensor)));
+  add("tensors", list(entries));
+  const std::string body = absl::StrCat("{\n", absl::StrJoin(lines, ",\n"));
+  return body + Tail(body);
+}
+
+absl::StatusOr<CheckpointIndex> CheckpointIndex::FromJson(const std::string& text,
+                                                          const std::string& name) {
+  Reader reader(name);
+  const std::optional<std::string> body = Body(text);
+  if (!body.has_value()) {
+    reader.Fail("its text does not have the checksum at its end");
+    return reader.status();
+  }
+  const Json json = Json::parse(*body + "}", nullptr, /*allow_exceptions=*/false);
+  const int64_t version = reader.Int(json, "version");
+  if (reader.String(json, "format") != kFormat) reader.Fail("it is no index of a checkpoint");
+  if (reader.status().ok() && version != kFormatVersion) {
+    return absl::UnimplementedError(absl::StrCat("\"", absl::Utf8SafeCEscape(name),
+                                                 "\" has format version ", version,
+                                                 ", this program reads ", kFormatVersion));
+  }
+  CheckpointIndex index;
+  index.step = reader.Int(json, "step");
+  index.job = ReadJob(reader, json);
+  const Json loop = reader.Object(json, "loop");
+  for (const auto& [key, value] : loop.items()) {
+    if (!value.is_number()) reader.Fail(absl::StrCat("'", key, "' is no number"));
+    index.loop[key] = value.is_number() ? value.get<double>() : 0;
+  }
+  for (const Json& file : reader.Array(json, "files")) {
+    index.files.push_back(ReadFile(reader, file));
+  }
+  std::set<std::string> names;
+  for (const Json& tensor : reader.Array(json, "tensors")) {
+    index.tensors.push_back(ReadTensor(reader, tensor, index.files.size()));
+    if (!names.insert(index.tensors.back().name).second) reader.Fail("a tensor is there twice");
+  }
+  if (!reader.status().ok()) return reader.status();
+  return index;
+}
+
+absl::StatusOr<VariableShard> ShardOf(const CheckpointTensor& tensor, const CheckpointPart& part) {
+  VariableShard shard;
+  shard.name = tensor.name;
+  shard.dtype = tensor.dtype;
+  shard.global_shape = tensor.shape;
+  shard.tensor_sharding = part.sharding;
+  shard.tensor_shards = part.shards;
+  shard.tensor_index = part.shard;
+  shard.data_shards = part.row_shards;
+  shard.data_index = part.row_shard;
+  shard.local_shape = tensor.shape;
+  const bool in_range = part.shards >= 1 && part.shard < part.shards && part.row_shards >= 1 &&
+                        part.row_shard < part.row_shards && part.shard >= 0 && part.row_shard >= 0;
+  if (!in_range) return absl::InvalidArgumentError("a slice that there is not");
+  if (part.shards > 1) {
+    WEFT_RETURN_IF_ERROR(part.sharding.Validate(tensor.shape));
+    shard.local_shape = part.sharding.LocalShape(tensor.shape, part.shards, part.shard);
+  }
+  if (part.row_shards > 1) {
+    if (shard.local_shape.rank() == 0) return absl::InvalidArgumentError("rows of a scalar");
+    const int64_t rows = shard.local_shape.dim(0);
+    shard.local_shape.set_dim(
+        0, AxisSharding::ShardRange(rows, part.row_shards, part.row_shard).count);
+  }
+  return shard;
+}
+
+}  // namespace weft

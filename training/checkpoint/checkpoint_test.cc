@@ -1,0 +1,320 @@
+// Checkpoints as files: what is written is read, what was damaged is found, and whatever a killed
+// process leaves behind, the last good one is there.
+#include "training/checkpoint/checkpoint.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "executor/variables/safetensors.h"
+#include "executor/variables/variable_store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "platform/checksum.h"
+#include "platform/random.h"
+#include "platform/status_macros.h"
+#include "platform/testing/faulty_disk.h"
+#include "training/checkpoint/checkpoint_store.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+uint64_t ChecksumOf(const std::string& text) { return Checksum(std::as_bytes(std::span(text))); }
+
+Tensor Numbers(const Shape& shape, float first) {
+  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
+  return Tensor::Of<float>(shape, values);
+}
+
+// How a tensor is cut over the files: shards x row_shards parts, part k in file k.
+struct Cut {
+  std::string name;
+  Tensor whole;
+  AxisSharding sharding = {};
+  int shards = 1;
+  int row_shards = 1;
+};
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/weft-checkpoint-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  static std::vector<Cut> Tensors(float first) {
+    return {{"bias", Numbers(Shape({3}), first)},
+            {"fused", Numbers(Shape({2, 12}), first + 10), AxisSharding::Split(1, 3), 2},
+            {"uneven", Numbers(Shape({5, 2}), first + 50), {}, 1, 2},
+            {"both", Numbers(Shape({7, 4}), first + 70), AxisSharding::Split(1), 2, 2}};
+  }
+
+  // Writes the files to `folder` and returns the index.
+  static absl::StatusOr<CheckpointIndex> WriteFiles(FileSystem& files, const std::string& folder,
+                                                    int64_t step, const std::vector<Cut>& cuts) {
+    CheckpointIndex index;
+    index.step = step;
+    index.job.data = R"({"batch":4})";
+    index.job.flags = {{"--lr", "0.1"}};
+    index.job.plan = "mesh: {data: 2}\n";
+    index.loop = {{"best", 0.5}};
+    std::vector<std::vector<std::pair<SafetensorsEntry, Tensor>>> contents;
+    for (const Cut& cut : cuts) {
+      CheckpointTensor tensor{cut.name, cut.whole.dtype(), cut.whole.shape(), true, "", {}};
+      for (int part = 0; part < cut.shards * cut.row_shards; ++part) {
+        CheckpointPart entry{
+            part,           cut.sharding,          cut.shards, part / cut.row_shards,
+            cut.row_shards, part % cut.row_shards, 0};
+        WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(tensor, entry));
+        WEFT_ASSIGN_OR_RETURN(const Tensor local, SliceShard(cut.whole, shard));
+        entry.checksum = Checksum({static_cast<const std::byte*>(local.raw_data()), local.bytes()});
+        tensor.parts.push_back(entry);
+        if (contents.size() <= static_cast<size_t>(part)) contents.emplace_back();
+        contents[part].push_back({{cut.name, local.dtype(), local.shape(), 0}, local});
+      }
+      index.tensors.push_back(std::move(tensor));
+    }
+    for (size_t i = 0; i < contents.size(); ++i) {
+      std::vector<SafetensorsEntry> entries;
+      for (const auto& [entry, tensor] : contents[i]) entries.push_back(entry);
+      WEFT_ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(entries, {}));
+      std::string text = layout.header;
+      for (const SafetensorsEntry& entry : layout.tensors) {
+        for (const auto& [other, tensor] : contents[i]) {
+          if (other.name != entry.name) continue;
+          text.append(static_cast<const char*>(tensor.raw_data()), tensor.bytes());
+        }
+      }
+      const std::string name = absl::StrCat("rank-0000", i, ".safetensors");
+      WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(absl::StrCat(folder, "/", name), text));
+      index.files.push_back({name, static_cast<int64_t>(text.size()), ChecksumOf(text)});
+    }
+    return index;
+  }
+
+  absl::Status Save(FileSystem& files, Folders& folders, int64_t step, int keep = 3) {
+    CheckpointStore store(files, folders, root_);
+    WEFT_ASSIGN_OR_RETURN(const std::string folder, store.Begin(step, 0x1234));
+    WEFT_ASSIGN_OR_RETURN(const CheckpointIndex index,
+                          WriteFiles(files, folder, step, Tensors(static_cast<float>(step))));
+    WEFT_RETURN_IF_ERROR(store.Commit(folder, index));
+    return store.Prune(keep);
+  }
+  absl::Status Save(int64_t step, int keep = 3) {
+    return Save(RealFileSystem(), RealFolders(), step, keep);
+  }
+
+  static std::vector<std::string> NamesIn(const std::string& folder) {
+    return RealFileSystem().ListDirectory(folder).value();
+  }
+
+  CheckpointStore Store() { return {RealFileSystem(), RealFolders(), root_}; }
+  std::string PathOf(int64_t step) { return Store().PathOf(step); }
+
+  // The step of the newest that is whole, all its tensors compared; -1 for none.
+  int64_t NewestStep(std::vector<std::string>* notes = nullptr) {
+    std::vector<std::string> own;
+    CheckpointStore store = Store();
+    auto newest = store.OpenNewest(notes != nullptr ? *notes : own);
+    EXPECT_TRUE(newest.ok()) << newest.status();
+    if (!newest.ok() || !newest->has_value()) return -1;
+    const int64_t step = (*newest)->index().step;
+    for (const Cut& cut : Tensors(static_cast<float>(step))) {
+      const auto tensor = (*newest)->Read(cut.name);
+      EXPECT_TRUE(tensor.ok()) << tensor.status();
+      EXPECT_TRUE(BitwiseEqual(*tensor, cut.whole)) << cut.name;
+    }
+    return step;
+  }
+
+  std::string root_;
+};
+
+TEST_F(CheckpointTest, TensorsArePutTogetherFromTheirParts) {
+  ASSERT_TRUE(Save(100).ok());
+  EXPECT_EQ(NewestStep(), 100);
+  const auto checkpoint = Checkpoint::Open(RealFileSystem(), PathOf(100));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->index().files.size(), 4u);
+  EXPECT_EQ(checkpoint->index().job.flags.at("--lr"), "0.1");
+  EXPECT_EQ(checkpoint->index().loop.at("best"), 0.5);
+  const auto unknown = checkpoint->Read("nothing");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("'nothing'"));
+}
+
+TEST_F(CheckpointTest, TheIndexIsWhatItWas) {
+  ASSERT_TRUE(Save(7).ok());
+  const auto checkpoint = Checkpoint::Open(RealFileSystem(), PathOf(7));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const std::string text = *RealFileSystem().ReadFile(PathOf(7) + "/index.json");
+  EXPECT_EQ(checkpoint->index().ToJson(), text);
+  EXPECT_THAT(text, HasSubstr(R"("slice":{"axis":1,"blocks":3,"shards":2,"shard":1)"));
+}
+
+TEST_F(CheckpointTest, OldOnesArePruned) {
+  for (const int64_t step : {10, 20, 30, 40}) ASSERT_TRUE(Save(step, 2).ok());
+  EXPECT_THAT(*Store().Steps(), ElementsAre(30, 40));
+  EXPECT_THAT(NamesIn(root_), ElementsAre("step-00000030", "step-00000040"));
+}
+
+TEST_F(CheckpointTest, NoneWhereNoneIs) {
+  EXPECT_EQ(NewestStep(), -1);
+  std::filesystem::remove_all(root_);
+  EXPECT_THAT(*Store().Steps(), ElementsAre());
+}
+
+// Every byte of every file.
+TEST_F(CheckpointTest, EveryFlippedBitIsFound) {
+  ASSERT_TRUE(Save(1).ok());
+  RandomSequence random(RandomKey(5, "flips"));
+  int flips = 0;
+  for (const std::string& name : NamesIn(PathOf(1))) {
+    const std::string path = absl::StrCat(PathOf(1), "/", name);
+    const std::string whole = *RealFileSystem().ReadFile(path);
+    for (size_t at = 0; at < whole.size(); ++at, ++flips) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Below(8)));
+      ASSERT_TRUE(RealFileSystem().OpenEmpty(path).value()->Append(damaged).ok());
+      const auto checkpoint = Checkpoint::Open(RealFileSystem(), PathOf(1));
+      const absl::Status status = checkpoint.ok() ? checkpoint->Verify() : checkpoint.status();
+      ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << " byte " << at;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(name)) << "byte " << at;
+    }
+    ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, whole).ok());
+  }
+  EXPECT_GT(flips, 3000);
+  EXPECT_EQ(NewestStep(), 1);
+}
+
+TEST_F(CheckpointTest, DamageNamesFileAndTensor) {
+  ASSERT_TRUE(Save(1).ok());
+  const std::string path = PathOf(1) + "/rank-00000.safetensors";
+  std::string text = *RealFileSystem().ReadFile(path);
+  text.back() = static_cast<char>(text.back() ^ 1);
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, text).ok());
+  const auto checkpoint = Checkpoint::Open(RealFileSystem(), PathOf(1));
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_THAT(std::string(checkpoint->Verify().message()),
+              AllOf(HasSubstr("rank-00000.safetensors"), HasSubstr("contents of tensor 'uneven'")));
+}
+
+TEST_F(CheckpointTest, ADamagedOneIsSetAsideForTheOneBefore) {
+  for (const int64_t step : {1, 2, 3}) ASSERT_TRUE(Save(step).ok());
+  std::filesystem::resize_file(PathOf(3) + "/rank-00001.safetensors", 100);
+  std::filesystem::remove(PathOf(2) + "/rank-00000.safetensors");
+  std::vector<std::string> notes;
+  EXPECT_EQ(NewestStep(&notes), 1);
+  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("step 3"), HasSubstr("it has 100 bytes")),
+                                 AllOf(HasSubstr("step 2"), HasSubstr("it is missing"))));
+  EXPECT_THAT(*Store().Steps(), ElementsAre(1));
+  ASSERT_TRUE(Save(3).ok());
+  EXPECT_EQ(NewestStep(), 3);
+}
+
+TEST_F(CheckpointTest, AnIndexThatLiesIsRefused) {
+  ASSERT_TRUE(Save(1).ok());
+  const auto whole = Checkpoint::Open(RealFileSystem(), PathOf(1));
+  ASSERT_TRUE(whole.ok());
+  const auto error = [&](const std::function<void(CheckpointIndex&)>& change) {
+    CheckpointIndex index = whole->index();
+    change(index);
+    // With its checksum right.
+    const std::string path = PathOf(1) + "/index.json";
+    EXPECT_TRUE(RealFileSystem().WriteFileAtomically(path, index.ToJson()).ok());
+    const auto read = Checkpoint::Open(RealFileSystem(), PathOf(1));
+    const absl::Status status = read.ok() ? read->Verify() : read.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error([](auto& index) { index.files[0].name = "../x"; }), HasSubstr("'../x'"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[0].parts[0].file = 9; }),
+              HasSubstr("file 9 of 4"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[1].parts.pop_back(); }),
+              HasSubstr("its parts have 12 elements of 24"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[1].parts[1].shard = 0; }),
+              HasSubstr("do not go together"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[1].parts[0].sharding.axis = 7; }),
+              HasSubstr("axis 7"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[0].shape = Shape({kMaxDim}); }),
+              HasSubstr("'bias'"));
+  EXPECT_THAT(error([](auto& index) { index.tensors[0].dtype = DType::kInt32; }),
+              AllOf(HasSubstr("'bias' is float32[3]"), HasSubstr("int32[3]")));
+  EXPECT_THAT(error([](auto& index) { index.tensors[0].name = "other"; }),
+              HasSubstr("'other' is missing"));
+  EXPECT_THAT(error([](auto& index) { index.files[0].checksum ^= 1; }),
+              HasSubstr("its header has changed"));
+}
+
+TEST_F(CheckpointTest, ANewerFormatSaysSo) {
+  std::string text = CheckpointIndex().ToJson();
+  const std::string key = "\"version\": 1,";
+  text.replace(text.find(key), key.size(), "\"version\": 2,");
+  const std::string body = text.substr(0, text.rfind(",\n\"checksum\""));
+  text = absl::StrCat(body, ",\n\"checksum\": \"", absl::Hex(ChecksumOf(body), absl::kZeroPad16),
+                      "\"\n}\n");
+  const auto index = CheckpointIndex::FromJson(text, "i");
+  EXPECT_EQ(index.status().code(), absl::StatusCode::kUnimplemented) << index.status();
+  EXPECT_THAT(std::string(index.status().message()), HasSubstr("version 2, this program reads 1"));
+}
+
+// A process that is killed at any change to the disk, while it writes the third and prunes the
+// first: afterwards the second or the third is there, whole, and so is the next one.
+TEST_F(CheckpointTest, WhateverAKilledProcessLeavesTheLastGoodOneIsThere) {
+  int kills = 0;
+  for (bool finished = false; !finished; ++kills) {
+    TearDown();
+    SetUp();
+    ASSERT_TRUE(Save(1).ok());
+    ASSERT_TRUE(Save(2).ok());
+    testing::FaultyDisk disk;
+    disk.DieAt(kills);
+    finished = Save(disk.files(), disk.folders(), 3, /*keep=*/2).ok();
+    ASSERT_TRUE(Store().CleanUp().ok());
+    EXPECT_THAT(NewestStep(), AnyOf(2, 3)) << "killed at change " << kills;
+    for (const std::string& name : NamesIn(root_)) {
+      EXPECT_THAT(name, HasSubstr("step-0000000")) << "killed at change " << kills;
+    }
+    ASSERT_TRUE(Save(4).ok());
+    EXPECT_EQ(NewestStep(), 4);
+  }
+  EXPECT_GT(kills, 20);
+}
+
+TEST_F(CheckpointTest, AFullDiskLeavesTheOnesThatAreThere) {
+  ASSERT_TRUE(Save(1).ok());
+  for (const int error : {ENOSPC, EIO, EROFS}) {
+    testing::FaultyDisk disk;
+    disk.FailWith(error);
+    EXPECT_FALSE(Save(disk.files(), disk.folders(), 2).ok());
+    EXPECT_EQ(NewestStep(), 1);
+  }
+}
+
+TEST_F(CheckpointTest, FilesThatAreNotHereAreNotCommitted) {
+  CheckpointStore store = Store();
+  const std::string folder = *store.Begin(5, 1);
+  auto index = WriteFiles(RealFileSystem(), folder, 5, Tensors(5));
+  ASSERT_TRUE(index.ok());
+  std::filesystem::remove(folder + "/rank-00002.safetensors");
+  const absl::Status status = store.Commit(folder, *index);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank-00002.safetensors"), HasSubstr("hosts of all workers share")));
+  EXPECT_EQ(NewestStep(), -1);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,141 @@
+#include "training/graph/loss.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
+#include "platform/text/nearest_name.h"
+#include "training/graph/loss_parts.h"
+
+namespace weft {
+namespace {
+
+constexpr char kOutputPrefix[] = "output:";
+
+// Lets the schema's hook look at a node that is in the graph already.
+class NodeExpansion final : public ExpandContext {
+ public:
+  NodeExpansion(GraphBuilder& builder, NodeId node) : builder_(builder), node_(node) {}
+  const Node& node() const override { return builder_.graph().node(node_); }
+  const Graph& graph() const override { return builder_.graph(); }
+  GraphBuilder& builder() override { return builder_; }
+
+ private:
+  GraphBuilder& builder_;
+  const NodeId node_;
+};
+
+absl::StatusOr<MeanParts> PartsOf(GraphBuilder& builder, NodeId node) {
+  NodeExpansion expansion(builder, node);
+  WEFT_ASSIGN_OR_RETURN(MeanParts parts, builder.graph().node(node).schema->mean_loss()(expansion));
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return parts;
+}
+
+// A scalar that is some mean over the samples at hand.
+absl::StatusOr<MeanParts> PartsOfSampleMean(GraphBuilder& builder, ValueId loss) {
+  const Graph& graph = builder.graph();
+  for (ValueId input : graph.inputs()) {
+    if (graph.input_role(input) != InputRole::kData) continue;
+    const DType dtype = graph.value(loss).type.dtype;
+    const ValueId rows = builder.Op("Shape", {input}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
+    const ValueId scalar =
+        builder.Op("Squeeze", {builder.Op("Cast", {rows}, {{"to", static_cast<int64_t>(dtype)}})});
+    const ValueId flat = builder.Op("Reshape", {loss, builder.Ints({})});
+    const MeanParts parts{builder.Op("Mul", {flat, scalar}), scalar};
+    WEFT_RETURN_IF_ERROR(builder.status());
+    return parts;
+  }
+  return absl::InvalidArgumentError("the model has no data input to count the samples of");
+}
+
+absl::StatusOr<MeanParts> GraphLoss(GraphBuilder& builder, const std::string& name) {
+  Graph& graph = builder.graph();
+  const std::optional<ValueId> loss = graph.FindValue(name);
+  if (!loss) return absl::InvalidArgumentError(absl::StrCat("the model has no value '", name, "'"));
+  const ValueDef& value = graph.value(*loss);
+  const std::optional<Shape> shape = value.type.shape.ToConcrete();
+  if (!IsFloatingPoint(value.type.dtype) || !shape || shape->num_elements() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the loss '", name, "' is ", value.type.ToString(), ", expected one floating number"));
+  }
+  if (value.source == ValueSource::kNode && value.output_index == 0) {
+    const Node& node = graph.node(value.producer);
+    if (node.schema != nullptr && node.schema->mean_loss() &&
+        node.attributes.String("reduction", "mean") == "mean") {
+      return PartsOf(builder, node.id);
+    }
+  }
+  return PartsOfSampleMean(builder, *loss);
+}
+
+}  // namespace
+
+absl::StatusOr<ValueId> FindPrediction(const Graph& graph, const LossSpec& spec) {
+  if (spec.output.empty()) {
+    if (graph.outputs().empty()) return absl::InvalidArgumentError("the model has no outputs");
+    return graph.outputs().front();
+  }
+  for (ValueId output : graph.outputs()) {
+    if (graph.value(output).name == spec.output) return output;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model has no output '", spec.output, "' to compute the loss from"));
+}
+
+ValueId LabelsInput(Graph& graph, const ValueType& type) {
+  if (const std::optional<ValueId> known = graph.FindValue(kLabelsInput); known.has_value()) {
+    if (graph.value(*known).source == ValueSource::kInput) return *known;
+    graph.RenameValue(*known, absl::StrCat(kLabelsInput, "/model"));
+  }
+  return graph.AddInput(kLabelsInput, type);
+}
+
+ValueId LabelsLike(GraphBuilder& builder, ValueId prediction) {
+  return LabelsInput(builder.graph(), builder.type(prediction));
+}
+
+ValueId SumOfAll(GraphBuilder& builder, ValueId x) {
+  return builder.Op("ReduceSum", {x}, {{"keepdims", int64_t{0}}});
+}
+
+ValueId SampleCount(GraphBuilder& builder, ValueId x) {
+  const ValueId rows = builder.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
+  const DType dtype = builder.type(x).dtype;
+  return builder.Op("Squeeze", {builder.Op("Cast", {rows}, {{"to", static_cast<int64_t>(dtype)}})});
+}
+
+std::vector<std::string> LossKinds() {
+  std::vector<std::string> kinds = ElementwiseLossKinds();
+  kinds.push_back("sequence_cross_entropy");
+  kinds.push_back("softmax_cross_entropy");
+  std::sort(kinds.begin(), kinds.end());
+  return kinds;
+}
+
+absl::StatusOr<LossSpec> ParseLoss(const std::string& text) {
+  LossSpec spec;
+  spec.kind = text;
+  const std::vector<std::string> kinds = LossKinds();
+  if (std::find(kinds.begin(), kinds.end(), text) != kinds.end()) return spec;
+  if (absl::StartsWith(text, kOutputPrefix) && text.size() > sizeof(kOutputPrefix) - 1) return spec;
+  return absl::InvalidArgumentError(absl::StrCat("no loss '", text, "'", DidYouMean(text, kinds),
+                                                 "; there are ", absl::StrJoin(kinds, ", "),
+                                                 " and output:NAME"));
+}
+
+absl::StatusOr<MeanParts> AddLoss(GraphBuilder& builder, const LossSpec& spec) {
+  if (absl::StartsWith(spec.kind, kOutputPrefix)) {
+    return GraphLoss(builder, spec.kind.substr(sizeof(kOutputPrefix) - 1));
+  }
+  return IsClassification(spec) ? AddCrossEntropy(builder, spec)
+                                : AddElementwiseLoss(builder, spec);
+}
+
+}  // namespace weft

@@ -1,0 +1,181 @@
+// A model's own training: losses and state against the formulas of what it says.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/in_process_cluster.h"
+#include "gmock/gmock.h"
+#include "graph/verifier.h"
+#include "gtest/gtest.h"
+#include "onnx_import/testing/training_models.h"
+#include "onnx_import/training_info.h"
+#include "ops/testing/test_tensors.h"
+#include "platform/testing/fake_file_system.h"
+#include "training/data/data_file.h"
+#include "training/graph/model_initialization.h"
+#include "training/job/trainer.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSamples = 12;
+constexpr int64_t kBatch = 4;
+constexpr int64_t kSteps = 7;
+constexpr char kVersion[] = "test";
+
+struct State {
+  std::vector<double> w;
+  double b = 0;
+  std::vector<double> v;
+  std::vector<double> losses;
+};
+
+class ModelTrainingInfoTest : public ::testing::Test {
+ protected:
+  ModelTrainingInfoTest()
+      : x_(testing::RandomTensor({kSamples, 2}, 1)), t_(testing::RandomTensor({kSamples, 1}, 2)) {
+    Write("x", x_);
+    Write("t", t_);
+    data_spec_.batch = kBatch;
+    data_spec_.shuffle = false;
+  }
+
+  void Write(const std::string& input, const Tensor& tensor) {
+    const std::string path = "/" + input + ".npy";
+    ASSERT_TRUE(files_.WriteFileAtomically(path, *ToNpy(tensor)).ok());
+    data_spec_.files.push_back({input, path, 0});
+  }
+
+  static ImportedModel Step() {
+    const auto file = ModelFile::Parse(testing::RegressionThatTrainsItselfBytes(), "self.onnx");
+    EXPECT_TRUE(file.ok()) << file.status();
+    auto step = ImportTrainingStep(*file);
+    EXPECT_TRUE(step.ok()) << step.status();
+    return *std::move(step);
+  }
+
+  absl::StatusOr<TrainResult> TrainOn(const Graph& model, int workers, int micro_batches,
+                                      const std::string& loss = "softmax_cross_entropy") {
+    JobSpec spec;
+    spec.cluster = ClusterSpec::Local(workers, 1);
+    spec.plan.micro_batches = micro_batches;
+    const auto data = DataSet::Open(files_, data_spec_);
+    if (!data.ok()) return data.status();
+    TrainingSpec training;
+    training.model_training_info = true;
+    training.loss.kind = loss;
+    const auto job = PrepareTraining(model, training, spec, *data);
+    if (!job.ok()) return job.status();
+    InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
+    Coordinator coordinator(cluster.clients());
+    const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
+    if (!started.ok()) return started;
+    losses_.clear();
+    return Train(coordinator, *job, {0.01, kSteps},
+                 [this](const TrainProgress& progress) { losses_.push_back(progress.loss); });
+  }
+
+  // What the algorithm says, in double.
+  State Expected(std::vector<double> w, double b) const {
+    State state{std::move(w), b, {0, 0}, {}};
+    for (int64_t step = 0; step < kSteps; ++step) {
+      double loss = 0;
+      double dw[2] = {0, 0};
+      double db = 0;
+      for (int64_t i = 0; i < kBatch; ++i) {
+        const int64_t row = (step * kBatch + i) % kSamples;
+        const float* const x = x_.data<float>().data() + 2 * row;
+        const double difference = x[0] * state.w[0] + x[1] * state.w[1] + state.b -
+                                  t_.data<float>()[static_cast<size_t>(row)];
+        loss += difference * difference / kBatch;
+        for (int k = 0; k < 2; ++k) dw[k] += 2 * difference * x[k] / kBatch;
+        db += 2 * difference / kBatch;
+      }
+      for (int k = 0; k < 2; ++k) {
+        state.v[k] = 0.5 * state.v[k] + dw[k];
+        state.w[k] -= 0.1 * state.v[k];
+      }
+      state.b -= 0.1 * db;
+      state.losses.push_back(loss);
+    }
+    return state;
+  }
+
+  void ExpectState(const TrainResult& result, const State& expected, int64_t steps) const {
+    ASSERT_EQ(losses_.size(), expected.losses.size());
+    for (size_t i = 0; i < losses_.size(); ++i) {
+      EXPECT_NEAR(losses_[i], expected.losses[i], 1e-6) << i;
+    }
+    const auto values = [&](const char* name) {
+      return ToDoubles(result.parameters.at(name)).value();
+    };
+    for (size_t k = 0; k < 2; ++k) {
+      EXPECT_NEAR(values("w")[k], expected.w[k], 1e-6);
+      EXPECT_NEAR(values("v")[k], expected.v[k], 1e-6);
+    }
+    EXPECT_NEAR(values("b")[0], expected.b, 1e-6);
+    EXPECT_EQ(values("steps")[0], static_cast<double>(steps));
+  }
+
+  testing::FakeFileSystem files_;
+  DataSpec data_spec_;
+  const Tensor x_;
+  const Tensor t_;
+  std::vector<double> losses_;
+};
+
+TEST_F(ModelTrainingInfoTest, DoesInEachStepWhatItSays) {
+  const auto result = TrainOn(Step().graph, 1, 1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectState(*result, Expected({1, 2}, 0.5), 3 + kSteps);
+}
+
+TEST_F(ModelTrainingInfoTest, BeginsWithItsInitializationWhenAskedTo) {
+  ImportedModel step = Step();
+  const auto set = InitializeModel(step);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(*set, 2);
+  const auto result = TrainOn(step.graph, 1, 1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectState(*result, Expected({0.5, -0.25}, 0.5), kSteps);
+}
+
+TEST_F(ModelTrainingInfoTest, TheStepsGraphIsWhole) {
+  TrainingSpec training;
+  training.model_training_info = true;
+  const auto graph = BuildTrainingGraph(Step().graph, training);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_TRUE(VerifyGraph(*graph).ok()) << VerifyGraph(*graph);
+  ASSERT_EQ(graph->outputs().size(), 1u);
+  EXPECT_EQ(graph->value(graph->outputs()[0]).name, kLossOutput);
+}
+
+TEST_F(ModelTrainingInfoTest, TheLossCanBeChosen) {
+  const auto result = TrainOn(Step().graph, 1, 1, "output:square");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(losses_[0], Expected({1, 2}, 0.5).losses[0], 1e-6);  // a mean, as `error` is
+  const auto missing = TrainOn(Step().graph, 1, 1, "output:eror");
+  EXPECT_THAT(std::string(missing.status().message()),
+              HasSubstr("--loss output:eror: the model has no value of that name"));
+}
+
+TEST_F(ModelTrainingInfoTest, TakesWholeBatchesOnOneWorker) {
+  for (const auto& [workers, micro_batches] : {std::pair{2, 1}, std::pair{1, 2}}) {
+    const auto result = TrainOn(Step().graph, workers, micro_batches);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("whole batches on one worker"));
+  }
+}
+
+TEST_F(ModelTrainingInfoTest, AnUpdateThatDoesNotFitIsNamed) {
+  ImportedModel step = Step();
+  step.graph.SetVariableUpdate("w", *step.graph.FindValue("b_new"));
+  const auto result = TrainOn(step.graph, 1, 1);
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("update_binding of 'w' to 'b_new': 'w' is float32[2,1], its new value is "
+                        "float32[1]"));
+}
+
+}  // namespace
+}  // namespace weft

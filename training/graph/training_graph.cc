@@ -1,0 +1,205 @@
+#include "training/graph/training_graph.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/expansion.h"
+#include "graph/graph_builder.h"
+#include "graph/inference.h"
+#include "ops/node_runner.h"
+#include "platform/status_macros.h"
+#include "training/graph/autodiff.h"
+#include "training/graph/loss.h"
+#include "training/graph/metric.h"
+#include "training/graph/model_training_info.h"
+#include "training/graph/training_mode.h"
+#include "training/graph/update_region.h"
+
+namespace weft {
+namespace {
+
+// A kernel runs it, and a rule differentiates it or nothing can.
+bool RunsAndDifferentiates(const Node& node) {
+  return RunsNode(node) && node.schema->gradient_kind() != GradientKind::kMissing;
+}
+
+// The model with types and with the functions expanded that `keeps` does not know, so that what is
+// differentiated is what runs. A node that cannot be expanded stays: it may be dead, or fail later.
+absl::StatusOr<Graph> PrepareModel(const Graph& model, const RunsNodeFn& keeps) {
+  Graph graph = model.Clone();
+  WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  std::vector<absl::Status> refusals;
+  WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, keeps, &refusals).status());
+  return graph;
+}
+
+// A node of the step region that has no forward counterpart.
+GraphBuilder StepBuilder(Graph& graph, const std::string& prefix) {
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  builder.set_name_prefix(prefix);
+  return builder;
+}
+
+// The mean over the global batch, from the sums of all micro-batches. `weight` is returned
+// accumulated.
+struct GlobalMean {
+  ValueId mean;
+  ValueId weight;
+};
+
+absl::StatusOr<GlobalMean> AddGlobalMean(Graph& graph, const MeanParts& parts,
+                                         const std::string& name) {
+  // The model may have a value of that name: it keeps living under another.
+  if (const std::optional<ValueId> taken = graph.FindValue(name)) {
+    graph.RenameValue(*taken, absl::StrCat(name, "/micro_batch"));
+  }
+  GraphBuilder builder = StepBuilder(graph, absl::StrCat(name, "/"));
+  const ValueId sum = builder.WeftOp("Accumulate", {parts.sum});
+  const ValueId weight = builder.WeftOp("Accumulate", {parts.weight});
+  const ValueId mean = builder.Op("Div", {sum, weight});
+  builder.Name(mean, name);
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return GlobalMean{mean, weight};
+}
+
+// The same for a list: the numbers of all samples, in the place of a mean.
+absl::StatusOr<GlobalMean> AddGlobalList(Graph& graph, const MeanParts& parts,
+                                         const std::string& name) {
+  GraphBuilder builder = StepBuilder(graph, absl::StrCat(name, "/"));
+  const ValueId list = builder.WeftOp("Accumulate", {parts.sum});
+  const ValueId count = builder.WeftOp("Accumulate", {parts.weight});
+  builder.Name(list, name);
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return GlobalMean{list, count};
+}
+
+// Variables and inputs keep their names, which people and files know: none may have one of a step's
+// own. (Other values of the model step aside.)
+absl::Status CheckNames(const Graph& model) {
+  const std::set<std::string> reserved = {kLossOutput, "accuracy", kLearningRateInput, kStepInput,
+                                          kLossScale,  kGoodSteps, kSkippedSteps};
+  const auto check = [&](const char* what, const std::string& name) -> absl::Status {
+    const bool taken = reserved.contains(name) || (*what == 'w' && name == kLabelsInput);
+    if (!taken) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's ", what, " '", name,
+                     "' has a name that a training step uses for itself; rename it in the model"));
+  };
+  for (const Variable& variable : model.variables()) {
+    WEFT_RETURN_IF_ERROR(check("weight", variable.name));
+  }
+  for (const ValueId input : model.inputs()) {
+    WEFT_RETURN_IF_ERROR(check("input", model.value(input).name));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ValueId> TrainableValues(const Graph& graph) {
+  std::vector<ValueId> values;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.trainable) values.push_back(variable.value);
+  }
+  return values;
+}
+
+// The gradients of loss_sum, times `scale` if there is one.
+absl::StatusOr<std::map<ValueId, ValueId>> AddBackward(Graph& graph, ValueId loss_sum,
+                                                       const Variable* scale,
+                                                       const std::vector<ValueId>& wanted) {
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kBackward);
+  builder.set_name_prefix("grad/");
+  const ValueDef& sum = graph.value(loss_sum);
+  if (sum.source == ValueSource::kNode) {
+    builder.set_origin({graph.node(sum.producer).name, sum.name, true});
+  }
+  const ValueId seed = scale != nullptr ? scale->value : builder.Scalar(sum.type.dtype, 1.0);
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return AddGradients(graph, {{loss_sum, seed}}, wanted);
+}
+
+// Lower precision for what comes before the loss's sums.
+absl::Status AddPrecision(Graph& graph, const TrainingSpec& spec, const MeanParts& parts) {
+  if (spec.precision == Precision::kFloat32) return absl::OkStatus();
+  const bool is_half = spec.precision == Precision::kFloat16;
+  if (is_half) AddLossScale(graph, spec.loss_scale);
+  return LowerPrecision(graph, is_half ? DType::kFloat16 : DType::kBfloat16,
+                        {parts.sum, parts.weight});
+}
+
+}  // namespace
+
+absl::Status ValidateTraining(const TrainingSpec& spec) {
+  WEFT_RETURN_IF_ERROR(ValidateLossScale(spec.loss_scale));
+  WEFT_RETURN_IF_ERROR(ValidateOptimizer(spec.optimizer));
+  WEFT_RETURN_IF_ERROR(ValidateRateSchedule(spec.schedule));
+  const auto check = [](const char* what, double value, double limit) -> absl::Status {
+    if (value >= 0 && value < limit) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", value, ", expected a number in [0, ", limit, ")"));
+  };
+  WEFT_RETURN_IF_ERROR(check("the longest gradient", spec.clip_norm, 1e30));
+  WEFT_RETURN_IF_ERROR(check("the largest gradient", spec.clip_value, 1e30));
+  return check("the decay of the moving average", spec.average_decay, 1);
+}
+
+absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
+  if (spec.model_training_info) {
+    WEFT_RETURN_IF_ERROR(CheckNames(model));
+    return BuildOwnTrainingStep(model, spec.loss);
+  }
+  WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
+  WEFT_RETURN_IF_ERROR(CheckNames(model));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsAndDifferentiates));
+  const std::vector<ValueId> wanted = TrainableValues(graph);
+  if (wanted.empty()) {
+    return absl::InvalidArgumentError(
+        "nothing trains: the model has no floating-point weights that reach the loss and are not "
+        "frozen; `graph_runner inspect` lists them, --trainable PATTERN adds some");
+  }
+  WEFT_RETURN_IF_ERROR(EnterTraining(graph, spec.train_mode));
+  GraphBuilder builder(graph);
+  builder.set_name_prefix("loss/");
+  WEFT_ASSIGN_OR_RETURN(MeanParts parts, AddLoss(builder, spec.loss));
+  graph.SetOutputs({});
+  WEFT_RETURN_IF_ERROR(AddPrecision(graph, spec, parts));
+  WEFT_ASSIGN_OR_RETURN(auto gradients,
+                        AddBackward(graph, parts.sum, graph.FindVariable(kLossScale), wanted));
+  if (gradients.empty()) {
+    return absl::InvalidArgumentError(
+        "nothing trains: the loss depends on none of the model's trainable weights");
+  }
+  WEFT_ASSIGN_OR_RETURN(GlobalMean loss, AddGlobalMean(graph, parts, kLossOutput));
+  graph.SetOutputs({loss.mean});
+  WEFT_RETURN_IF_ERROR(AddUpdates(graph, spec, loss.weight, gradients));
+  return graph;
+}
+
+absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
+                                           const std::vector<std::string>& metrics, int64_t batch) {
+  WEFT_RETURN_IF_ERROR(CheckNames(model));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsNode));
+  WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
+  std::vector<ValueId> outputs;
+  for (const std::string& metric : metrics) {
+    GraphBuilder builder(graph);
+    builder.set_name_prefix(absl::StrCat(metric, "/"));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<MetricMean> means,
+                          AddMetric(builder, loss, metric, batch));
+    for (const MetricMean& part : means) {
+      const auto add = part.is_list ? AddGlobalList : AddGlobalMean;
+      WEFT_ASSIGN_OR_RETURN(GlobalMean mean, add(graph, part.parts, part.name));
+      graph.RenameValue(mean.weight, absl::StrCat(part.name, kWeightSuffix));
+      outputs.push_back(mean.mean);
+      outputs.push_back(mean.weight);
+    }
+  }
+  graph.SetOutputs(std::move(outputs));
+  return graph;
+}
+
+}  // namespace weft

@@ -1,0 +1,410 @@
+#include "training/job/job.h"
+
+#include <functional>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/pass.h"
+#include "ops/custom/loaded_libraries.h"
+#include "ops/node_runner.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/graph_views/absent_names.h"
+#include "placement/graph_views/graph_digest.h"
+#include "placement/partition/partitioner.h"
+#include "placement/simulation/plan_prediction.h"
+#include "platform/cpu_info.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "training/data/batch_reader.h"
+#include "training/graph/optimizer.h"
+#include "training/job/job_search.h"
+
+namespace weft {
+namespace {
+
+// "train/128", or "train/128x64".
+std::string ProgramName(const std::string& kind, const BatchShape& shape) {
+  return absl::StrCat(kind, "/", shape.batch,
+                      shape.length > 0 ? absl::StrCat("x", shape.length) : "");
+}
+
+// Dimensions of one sample of `input`: the graph's where it knows them, else the data's.
+absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataSet& data_set,
+                                            int64_t length) {
+  const DataColumn& data = *data_set.Find(input.name);
+  const Shape sample = data_set.SampleShape(input.name, length);
+  std::vector<Dim> from_data;
+  for (int64_t dim : sample.dims()) from_data.push_back(dim);
+  const SymbolicShape& shape = input.type.shape;
+  if (!shape.has_rank()) return from_data;
+  if (shape.rank() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input.name, "' is a scalar; it has no axis for samples"));
+  }
+  std::vector<Dim> dims(shape.dims().begin() + 1, shape.dims().end());
+  const bool same_rank = dims.size() == from_data.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].is_known()) continue;
+    if (!same_rank) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", input.name, "' is ", input.type.ToString(), " and the data ",
+                       data.shape().ToString(), ": dimension ", i + 1, " cannot be told"));
+    }
+    dims[i] = from_data[i];
+  }
+  return dims;
+}
+
+absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
+  for (ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    const ValueDef& input = graph.value(id);
+    FeedInput feed{input.name, InputRole::kData, input.type.dtype, {}};
+    if (data.Find(input.name) != nullptr) {
+      for (int i = 1; i < input.type.shape.rank(); ++i) {
+        feed.sample_shape.AddDim(input.type.shape.dim(i).size());
+      }
+    }
+    WEFT_RETURN_IF_ERROR(CheckInputFits(data, feed));
+  }
+  return absl::OkStatus();
+}
+
+// What to do where shapes in a model say for how many samples it was exported; "" where that is not
+// it. Annotates an error of a step of `batch` samples.
+std::string FixedBatchHint(const Graph& model, const Plan& plan, int64_t batch) {
+  for (const ValueId id : model.inputs()) {
+    const SymbolicShape& shape = model.value(id).type.shape;
+    const bool is_fixed = model.input_role(id) == InputRole::kData && shape.has_rank() &&
+                          shape.rank() > 0 && shape.dim(0).is_known();
+    if (!is_fixed) continue;
+    const int64_t samples = shape.dim(0).size();
+    if (samples < 1 || batch % samples != 0 || batch == samples * plan.micro_batches) return "";
+    return absl::StrCat("; the model was exported for a batch of ", samples,
+                        ", and shapes in it say so: add --micro-batches ", batch / samples,
+                        ", so that each micro-batch has as many");
+  }
+  return "";
+}
+
+// The graph of a step whose padded inputs have this length.
+using GraphOfLength = std::function<absl::StatusOr<Graph>(int64_t length)>;
+
+// A program for each shape of a step. What is computed from shapes is folded, so that each length
+// has a graph of its own; `graph` is that of the first, borrowed.
+absl::Status AddPrograms(PreparedJob& job, const Graph& model, const Graph* graph,
+                         const GraphOfLength& graph_of, const std::string& kind, bool training) {
+  const std::vector<BatchShape> shapes = job.data->shapes();
+  std::optional<Graph> other;
+  int64_t length = shapes.front().length;
+  for (const BatchShape& shape : shapes) {
+    if (shape.length != length) {
+      WEFT_ASSIGN_OR_RETURN(other, graph_of(shape.length));
+      graph = &*other;
+      length = shape.length;
+      WEFT_RETURN_IF_ERROR(CheckInputs(*graph, *job.data));
+    }
+    absl::StatusOr<std::vector<Partition>> partitions =
+        PartitionStep(*graph, job.plan, {training, shape.batch}, CpuNodeEvaluator());
+    if (!partitions.ok()) {
+      const std::string hint = FixedBatchHint(model, job.plan, shape.batch);
+      return Annotate({partitions.status().code(),
+                       absl::StrCat(std::string(partitions.status().message()), hint)},
+                      absl::StrCat("partitioning for a batch of ", shape.batch,
+                                   length > 0 ? absl::StrCat(" of length ", length) : ""));
+    }
+    job.programs.push_back({ProgramName(kind, shape), shape, *std::move(partitions)});
+  }
+  return absl::OkStatus();
+}
+
+// Borrows the arguments.
+GraphOfLength TrainingGraphs(const Graph& model, const TrainingSpec& training,
+                             const DataSet& data_set) {
+  return [&model, &data_set, training](int64_t length) -> absl::StatusOr<Graph> {
+    Graph bound = model.Clone();
+    WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTrainingGraph(bound, training));
+    WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
+    return graph;
+  };
+}
+
+absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const DataSet& data) {
+  Plan plan = spec.plan;
+  if (spec.drop_absent_names) DropAbsentNames(graph, plan);
+  if (plan.strict) {
+    plan.reduction = Reduction::kOrderedTree;
+    plan.threads_per_worker = 1;
+  }
+  return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+}
+
+// Searched for or completed; notes what people should know.
+absl::Status ChoosePlan(const JobSpec& spec, const TrainingSpec& training, PreparedJob& job) {
+  if (spec.search.wanted && !training.model_training_info) {
+    const int64_t batch = job.data->batch_of(0);
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
+    absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
+    if (found.ok()) {
+      job.plan = found->plan;
+      const std::string note = NoteOnFewerWorkers(job.graph, spec, costs, batch, *found);
+      if (!note.empty()) job.notes.push_back(note);
+      return absl::OkStatus();
+    }
+    const bool is_final = spec.search.demanded || absl::IsResourceExhausted(found.status());
+    if (is_final) return found.status();
+    job.notes.push_back(
+        absl::StrCat("no plan was searched for: ", std::string(found.status().message())));
+  }
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  return absl::OkStatus();
+}
+
+const WorkerSpec* WorkerOf(const JobSpec& spec, const Plan& plan, int rank) {
+  if (static_cast<size_t>(rank) >= plan.workers.size()) return nullptr;
+  const auto worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank)]);
+  return worker < spec.cluster.workers.size() ? &spec.cluster.workers[worker] : nullptr;
+}
+
+// By rank; 0 where nobody says.
+std::vector<int64_t> MemoryLimits(const JobSpec& spec, const Plan& plan, int ranks) {
+  std::vector<int64_t> limits;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
+    const bool said = worker != nullptr && worker->memory_bytes > 0;
+    limits.push_back(said ? worker->memory_bytes : spec.memory_per_worker);
+  }
+  return limits;
+}
+
+absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
+  const std::string data = job.data->spec().ToJson();
+  for (const JobProgram& program : job.programs) {
+    WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
+  }
+  return absl::OkStatus();
+}
+
+// Unimplemented unless both jobs have each variable in the same parts on the same ranks.
+absl::Status CheckSharedVariables(const PreparedJob& training, const PreparedJob& evaluation) {
+  const std::vector<Partition>& theirs = training.programs.front().partitions;
+  for (size_t rank = 0; rank < theirs.size(); ++rank) {
+    std::map<std::string, Shape> shapes;
+    for (const VariableShard& shard : theirs[rank].variables) {
+      shapes[shard.name] = shard.local_shape;
+    }
+    for (const VariableShard& shard : evaluation.programs.front().partitions[rank].variables) {
+      const auto shape = shapes.find(shard.name);
+      if (shape == shapes.end() || shape->second == shard.local_shape) continue;
+      return absl::UnimplementedError(
+          absl::StrCat("no evaluation within a job whose plan has ", shape->second.ToString(),
+                       " of variable '", shard.name, "' on worker:", rank,
+                       ", where a forward pass needs ", shard.local_shape.ToString(),
+                       "; train under another plan, or evaluate the trained model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The model reads the averages of the training job's parameters, and they lie as the job has them.
+absl::Status UseAverages(const Graph& training, Graph& model, Plan& plan) {
+  bool any = false;
+  const auto rename = [](auto& by_name, const std::string& from, const std::string& to) {
+    if (auto entry = by_name.extract(from); !entry.empty()) {
+      entry.key() = to;
+      by_name.insert(std::move(entry));
+    }
+  };
+  for (Variable& variable : model.mutable_variables()) {
+    const std::string average = MovingAverageOf(training, variable.name);
+    if (average.empty()) continue;
+    any = true;
+    rename(plan.tensor_shardings, variable.name, average);
+    rename(plan.zero_replicated, variable.name, average);
+    model.RenameValue(variable.value, average);
+    variable.name = average;
+  }
+  // They are split with the optimizer's state.
+  if (plan.zero > 0) plan.zero = 3;
+  if (any) return absl::OkStatus();
+  return absl::FailedPreconditionError("the job keeps no averages of its parameters");
+}
+
+// Those that nobody gave a limit share their host's.
+absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& spec,
+                        const Plan& plan) {
+  const auto limits = MemoryLimits(spec, plan, static_cast<int>(memory.size()));
+  std::map<std::string, std::vector<WorkerMemory>> hosts;
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    const WorkerSpec* const worker = WorkerOf(spec, plan, static_cast<int>(rank));
+    if (worker != nullptr && limits[rank] == 0) hosts[worker->host].push_back(memory[rank]);
+  }
+  for (const auto& [host, workers] : hosts) {
+    WEFT_RETURN_IF_ERROR(CheckFitTogether(host, workers));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length) {
+  for (ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    ValueDef& input = graph.value(id);
+    if (data.Find(input.name) == nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(std::vector<Dim> dims, SampleDims(input, data, length));
+    const SymbolicShape& old = input.type.shape;
+    Dim samples = Dim::Symbol("batch");
+    if (old.has_rank() && old.rank() > 0 && old.dim(0).is_symbol()) samples = old.dim(0);
+    dims.insert(dims.begin(), samples);
+    input.type.shape = SymbolicShape(std::move(dims));
+  }
+  // What exporters compute from constants may decide shapes.
+  PassPipeline passes;
+  passes.Add(NewInferShapesPass())
+      .Add(NewFoldConstantsPass(CpuNodeEvaluator()))
+      .Add(NewInferShapesPass());
+  return passes.Run(graph).status();
+}
+
+absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
+                                            const JobSpec& spec,
+                                            std::shared_ptr<const DataSet> data) {
+  PreparedJob job;
+  job.data = std::move(data);
+  TrainingSpec plain = training;
+  plain.report_gradients = false;
+  const GraphOfLength graph_of = TrainingGraphs(model, plain, *job.data);
+  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
+  WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
+  if (training.model_training_info && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model's own training algorithm takes whole batches on one worker, the plan is ",
+        job.plan.mesh.ToString(), " with ", job.plan.micro_batches,
+        " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
+        "another optimizer"));
+  }
+  WEFT_RETURN_IF_ERROR(
+      AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
+  WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
+  job.step_factor = costs.StepFactor(job.plan);
+  if (training.report_gradients) {
+    const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
+    WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
+    WEFT_RETURN_IF_ERROR(
+        AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true));
+  }
+  return job;
+}
+
+absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec& loss,
+                                              const std::vector<std::string>& metrics,
+                                              const JobSpec& spec,
+                                              std::shared_ptr<const DataSet> data) {
+  PreparedJob job;
+  job.data = std::move(data);
+  const auto graph_of = [&, &data_set = *job.data](int64_t length) -> absl::StatusOr<Graph> {
+    Graph bound = model.Clone();
+    WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));
+    WEFT_ASSIGN_OR_RETURN(Graph graph,
+                          BuildEvaluationGraph(bound, loss, metrics, data_set.batch_of(0)));
+    WEFT_RETURN_IF_ERROR(BindInputs(graph, data_set, length));
+    return graph;
+  };
+  WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
+  WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  WEFT_RETURN_IF_ERROR(
+      AddPrograms(job, model, &job.graph, graph_of, "evaluate", /*training=*/false));
+  return job;
+}
+
+absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training, const Graph& model,
+                                                    const LossSpec& loss,
+                                                    const std::vector<std::string>& metrics,
+                                                    const JobSpec& spec,
+                                                    std::shared_ptr<const DataSet> data,
+                                                    bool averages) {
+  JobSpec within = spec;
+  within.plan = training.plan;
+  within.plan.model_digest = 0;  // another graph
+  within.plan.recompute.clear();
+  Graph measured = model.Clone();
+  if (averages) WEFT_RETURN_IF_ERROR(UseAverages(training.graph, measured, within.plan));
+  WEFT_ASSIGN_OR_RETURN(PreparedJob job,
+                        PrepareEvaluation(measured, loss, metrics, within, std::move(data)));
+  WEFT_RETURN_IF_ERROR(CheckSharedVariables(training, job));
+  return job;
+}
+
+absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job,
+                                                          const Graph& model,
+                                                          const TrainingSpec& training,
+                                                          const Plan& plan,
+                                                          const std::string& kind) {
+  TrainingSpec plain = training;
+  plain.report_gradients = false;
+  PreparedJob other;
+  other.data = job.data;
+  other.plan = plan;
+  WEFT_RETURN_IF_ERROR(AddPrograms(other, model, &job.graph,
+                                   TrainingGraphs(model, plain, *job.data), kind,
+                                   /*training=*/true));
+  return std::move(other.programs);
+}
+
+std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
+                                  int64_t last, const std::map<std::string, double>& scalars) {
+  std::vector<StepRange> ranges;
+  for (int64_t step = first; step < last; ++step) {
+    std::string program = ProgramName(kind, data.shape_of(step));
+    if (ranges.empty() || ranges.back().program != program) {
+      ranges.push_back({std::move(program), step, 0, scalars});
+    }
+    ++ranges.back().count;
+  }
+  return ranges;
+}
+
+absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
+                      const std::string& version, std::vector<std::string> addresses,
+                      const PreparedJob* evaluation) {
+  std::random_device random;
+  JobMembership membership;
+  membership.job_id = (uint64_t{random()} << 32) | random();
+  membership.addresses = std::move(addresses);
+  membership.version = version;
+  membership.model_digest = job.plan.model_digest;
+  membership.plan_digest = job.plan.cluster_digest;
+  membership.strict = job.plan.strict;
+  membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
+  membership.op_libraries = OpLibraryIdentities();
+  membership.stall_timeout_seconds = spec.stall_timeout_seconds;
+  membership.checkpoints = spec.checkpoints;
+  WEFT_RETURN_IF_ERROR(
+      coordinator.Join(membership, MemoryLimits(spec, job.plan, coordinator.size())).status());
+  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
+  if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
+  WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
+  std::map<std::string, Tensor> initial;
+  for (const Variable& variable : job.graph.variables()) {
+    if (variable.initial.valid()) initial[variable.name] = variable.initial;
+  }
+  return coordinator.WriteVariables(initial);
+}
+
+InputSourceFactory NewDataSetFactory(FileSystem& files) {
+  return [&files](const std::string& text) -> absl::StatusOr<std::unique_ptr<InputSource>> {
+    WEFT_ASSIGN_OR_RETURN(DataSpec spec, DataSpec::FromJson(text));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const DataSet> data, DataSet::Open(files, spec));
+    return NewDataSetSource(std::move(data));
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+// A job: what is trained or evaluated, on what data, under which plan; and what each rank is to
+// run.
+#ifndef WEFT_TRAINING_JOB_JOB_H_
+#define WEFT_TRAINING_JOB_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "distributed/coordinator.h"
+#include "distributed/worker.h"
+#include "graph/cluster_spec.h"
+#include "graph/graph.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "placement/cost/cost_model.h"
+#include "placement/cost/run_history.h"
+#include "training/data/data_set.h"
+#include "training/graph/training_graph.h"
+#include "training/job/job_spec.h"
+
+namespace weft {
+
+// The kind of a training job's programs, as PrepareTraining names them.
+inline constexpr char kTrainingSteps[] = "train";
+
+// Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
+// again. `length`: of padded inputs, where they have several; 0 = the longest that occurs.
+// InvalidArgument naming input and file shape where they do not fit.
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length = 0);
+
+// Training graph, plan and partitions for all shapes that steps of the data set have; the plan is
+// made for the first. `model` has its trainable variables marked.
+absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
+                                            const JobSpec& spec,
+                                            std::shared_ptr<const DataSet> data);
+absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec& loss,
+                                              const std::vector<std::string>& metrics,
+                                              const JobSpec& spec,
+                                              std::shared_ptr<const DataSet> data);
+
+// The same for evaluations within a training job, on its workers and with its variables as they
+// are: under its plan, whatever `spec` says. Started with the job (StartJob). `averages`: of the
+// moving averages of the parameters, which the job keeps; FailedPrecondition if it keeps none.
+absl::StatusOr<PreparedJob> PrepareEvaluationWithin(const PreparedJob& training, const Graph& model,
+                                                    const LossSpec& loss,
+                                                    const std::vector<std::string>& metrics,
+                                                    const JobSpec& spec,
+                                                    std::shared_ptr<const DataSet> data,
+                                                    bool averages = false);
+
+// The programs of a training job's steps under another plan of its mesh, by the names `kind`/SHAPE.
+// `model` and `training` are what the job was prepared from.
+absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job,
+                                                          const Graph& model,
+                                                          const TrainingSpec& training,
+                                                          const Plan& plan,
+                                                          const std::string& kind);
+
+// The runs of equal steps that cover [first, last), for programs named `kind`/SHAPE.
+std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
+                                  int64_t last, const std::map<std::string, double>& scalars);
+
+// Joins the workers, hands out programs and the initial values of the graph's variables.
+// ResourceExhausted when the job does not fit: a worker into its memory, or those of one host
+// together into what they share. Nothing large has been allocated then.
+// The job has a new random number, its id; `addresses` are the ranks' data addresses (empty
+// in-process). `evaluation`, if any, is of PrepareEvaluationWithin.
+absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
+                      const std::string& version, std::vector<std::string> addresses,
+                      const PreparedJob* evaluation = nullptr);
+
+// The factory that workers open data sets with: DataSpec as JSON, files read through `files`.
+InputSourceFactory NewDataSetFactory(FileSystem& files);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_JOB_H_

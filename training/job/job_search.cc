@@ -1,0 +1,223 @@
+#include "training/job/job_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "distributed/memory_requirement.h"
+#include "executor/program/planned_memory.h"
+#include "executor/variables/checkpoint_writer.h"
+#include "graph/schedule/channel_credits.h"
+#include "ops/node_runner.h"
+#include "placement/partition/partitioner.h"
+#include "placement/search/alternatives.h"
+#include "platform/byte_quantity.h"
+#include "platform/status_macros.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "training/data/batch_reader.h"
+#include "training/data/data_set.h"
+
+namespace weft {
+namespace {
+
+// A worker process with its libraries takes more than the first, and with what it compiles less
+// than the second (measured: distributed/memory_requirement.h has the parts).
+constexpr int64_t kMinProcessBytes = int64_t{16} << 20;
+constexpr int64_t kUsualProcessBytes = int64_t{64} << 20;
+
+// By worker: what it was given, or its part of what its host has.
+std::vector<int64_t> MemoryLimits(const JobSpec& spec, const CostModel& costs) {
+  std::map<std::string, int64_t> workers_of_host;
+  for (const WorkerSpec& worker : spec.cluster.workers) ++workers_of_host[worker.host];
+  std::vector<int64_t> limits;
+  for (size_t i = 0; i < spec.cluster.workers.size(); ++i) {
+    const WorkerSpec& worker = spec.cluster.workers[i];
+    int64_t limit = worker.memory_bytes > 0 ? worker.memory_bytes : spec.memory_per_worker;
+    if (limit == 0) limit = costs.MemoryBytes(static_cast<int>(i));
+    if (limit == 0) limit = spec.search.host_memory / workers_of_host[worker.host];
+    limits.push_back(limit);
+  }
+  return limits;
+}
+
+SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel& costs,
+                        int64_t global_batch) {
+  SearchOptions options;
+  options.global_batch = global_batch;
+  options.given = spec.plan;
+  options.given.mesh = {};
+  options.given.workers.clear();
+  options.fixed_micro_batches = spec.plan.strict || spec.search.keep_micro_batches;
+  options.may_leave_out = spec.search.may_leave_out;
+  options.strategy = spec.search.strategy;
+  options.memory_limits = MemoryLimits(spec, costs);
+  options.process_bytes = kMinProcessBytes;
+  if (!options.fixed_micro_batches && DependsOnMicroBatches(graph)) {
+    options.fixed_micro_batches = true;
+    options.given.micro_batches =
+        static_cast<int>(std::min<int64_t>(global_batch, spec.cluster.workers.size()));
+  }
+  return options;
+}
+
+int64_t PlannedBytes(const ProgramMemory& memory) {
+  return memory.variable_bytes + memory.arena_bytes + memory.constant_bytes + memory.packed_bytes +
+         memory.staging_bytes;
+}
+
+// What each rank has beside its programs and its process, as its requirement counts it.
+class Surroundings {
+ public:
+  Surroundings(const PreparedJob& job, const JobSpec& spec)
+      : data_bytes_(NewDataSetSource(job.data)->max_bytes()), checkpoints_(spec.checkpoints) {}
+
+  // Data set and the copy that checkpoints are written from.
+  int64_t FixedBytes(const Partition& partition) const {
+    return data_bytes_ + (checkpoints_ ? SavedBytes(partition) : 0);
+  }
+  static int64_t TransportBytes(const std::map<RankId, int64_t>& unexpected_bytes, RankId own,
+                                int ranks) {
+    int64_t bytes = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto early = unexpected_bytes.find(RankId(rank));
+      if (RankId(rank) == own) continue;
+      bytes += ConnectionBytes(early == unexpected_bytes.end() ? 0 : early->second,
+                               static_cast<int64_t>(kInbox.bytes));
+    }
+    return bytes;
+  }
+
+ private:
+  static int64_t SavedBytes(const Partition& partition) {
+    const std::vector<std::string> names = CheckpointedVariables(partition);
+    const std::set<std::string> saved(names.begin(), names.end());
+    int64_t bytes = 0;
+    for (const VariableShard& shard : partition.variables) {
+      if (saved.contains(shard.name)) {
+        bytes += DTypeBytes(shard.dtype, shard.local_shape.num_elements());
+      }
+    }
+    return bytes;
+  }
+
+  const int64_t data_bytes_;
+  const bool checkpoints_;
+};
+
+// By rank, all but the process. ResourceExhausted where a rank's limit does not leave
+// `process_bytes`.
+absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
+                                                  const SearchOptions& options,
+                                                  const Surroundings& surroundings) {
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<Partition> partitions,
+      PartitionStep(graph, plan, {/*training=*/true, options.global_batch}, CpuNodeEvaluator()));
+  std::vector<int64_t> bytes;
+  for (const Partition& partition : partitions) {
+    const int64_t limit = options.memory_limits[plan.workers[partition.rank.value]];
+    const int64_t fixed = surroundings.FixedBytes(partition);
+    const int64_t most = limit == 0 ? std::numeric_limits<int64_t>::max()
+                                    : std::max<int64_t>(0, limit - options.process_bytes - fixed);
+    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, CpuDevice(), most));
+    bytes.push_back(PlannedBytes(program.memory) + fixed +
+                    Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
+                                                 static_cast<int>(partitions.size())));
+  }
+  return bytes;
+}
+
+std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
+  const int64_t batch = job.programs.front().shape.batch;
+  SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
+  options.process_bytes = kUsualProcessBytes;
+  if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
+  const Surroundings surroundings(job, spec);
+  const MemoryOfPlanFn memory_of = [&](const Plan& plan) {
+    return MemoryOfPlan(job.graph, plan, options, surroundings);
+  };
+  const std::vector<Alternative> found = FindAlternatives(job.graph, spec.cluster, costs, job.plan,
+                                                          options, memory_of, CpuNodeEvaluator());
+  if (!found.empty()) return AlternativesText(found);
+  return "; no other plan on these workers would fit: use more workers, a smaller --batch or more "
+         "memory";
+}
+
+}  // namespace
+
+absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest) {
+  CostCorrections corrections = CorrectionsOf(spec.history, spec.cluster.Digest(), model_digest);
+  if (spec.costs != nullptr) return spec.costs->With(std::move(corrections));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostModel::OfSpec(spec.cluster));
+  return costs.With(std::move(corrections));
+}
+
+absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
+                                           const CostModel& costs, int64_t global_batch) {
+  return SearchPlan(graph, spec.cluster, costs, OptionsOf(graph, spec, costs, global_batch),
+                    CpuNodeEvaluator());
+}
+
+std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const CostModel& costs,
+                               int64_t global_batch, const SearchResult& result) {
+  const size_t all = spec.cluster.workers.size();
+  if (spec.search.may_leave_out || all < 2) return "";
+  SearchOptions options = OptionsOf(graph, spec, costs, global_batch);
+  options.may_leave_out = true;
+  options.exact_plans = std::max(1, options.exact_plans);
+  const absl::StatusOr<SearchResult> fewer =
+      SearchPlan(graph, spec.cluster, costs, options, CpuNodeEvaluator());
+  if (!fewer.ok() || fewer->plan.workers.size() == all ||
+      fewer->chosen.exact != result.chosen.exact) {
+    return "";
+  }
+  const double factor = result.chosen.step_seconds / std::max(1e-12, fewer->chosen.step_seconds);
+  if (factor < 1.1) return "";
+  return absl::StrFormat(
+      "%d of %d workers would be %.1f times as fast (predicted): --parallel auto leaves the others "
+      "out",
+      fewer->plan.workers.size(), all, factor);
+}
+
+absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
+  const std::vector<int64_t> limits = MemoryLimits(spec, costs);
+  const Surroundings surroundings(job, spec);
+  for (const JobProgram& program : job.programs) {
+    for (const Partition& partition : program.partitions) {
+      const int worker = job.plan.workers[partition.rank.value];
+      const int64_t limit = limits[worker];
+      if (limit == 0) continue;
+      const auto planned = PlanProgram(partition, CpuDevice(), std::numeric_limits<int64_t>::max());
+      // What this machine has no kernel for, the worker says.
+      if (!planned.ok()) continue;
+      const ProgramMemory& memory = planned->memory;
+      const int64_t besides = surroundings.FixedBytes(partition) +
+                              Surroundings::TransportBytes(planned->unexpected_bytes,
+                                                           partition.rank, job.plan.mesh.size());
+      const int64_t need = PlannedBytes(memory) + besides + kMinProcessBytes;
+      if (need <= limit) continue;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
+          " of memory and needs at least ", ByteQuantity(need), ": variables ",
+          ByteQuantity(memory.variable_bytes), ", what a step makes ",
+          ByteQuantity(memory.arena_bytes), ", its process ", ByteQuantity(kMinProcessBytes),
+          ", its data, checkpoints and messages that come early ", ByteQuantity(besides),
+          "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddAlternatives(const absl::Status& error, const PreparedJob& job, const JobSpec& spec,
+                             const CostModel& costs) {
+  if (!absl::IsResourceExhausted(error)) return error;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(error.message(), AlternativesOf(job, spec, costs)));
+}
+
+}  // namespace weft

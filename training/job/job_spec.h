@@ -1,0 +1,75 @@
+// A job as data: how its steps are made, and what every rank runs in them.
+#ifndef WEFT_TRAINING_JOB_JOB_SPEC_H_
+#define WEFT_TRAINING_JOB_JOB_SPEC_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/cluster_spec.h"
+#include "graph/graph.h"
+#include "graph/partition.h"
+#include "graph/plan.h"
+#include "placement/cost/cost_model.h"
+#include "placement/cost/run_history.h"
+#include "training/data/data_set.h"
+
+namespace weft {
+
+// Whether and how a training job's plan is searched for (training/job/job_search.h).
+struct PlanSearch {
+  bool wanted = false;
+  // It may use fewer workers than there are.
+  bool may_leave_out = false;
+  // Where it cannot search, that is an error. Else the plan is then completed as it was given.
+  bool demanded = false;
+  // Plan::micro_batches was given.
+  bool keep_micro_batches = false;
+  std::string strategy = "dp";  // SearchOptions::strategy
+  // What workers of a host share that nobody gave a limit; 0 = any amount.
+  int64_t host_memory = 0;
+};
+
+// How steps are made of a data set: everything but the graph.
+struct JobSpec {
+  ClusterSpec cluster;
+  // As the user gave it (mesh all 1 = nothing given); completed by Prepare.
+  Plan plan;
+  // The plan comes from the model's file: names of it that the graph does not have are left out.
+  bool drop_absent_names = false;
+  PlanSearch search = {};
+  // What searches and predictions rest on; null: the cluster spec's figures.
+  std::shared_ptr<const CostModel> costs = nullptr;
+  double stall_timeout_seconds = 60;
+  // What a worker may have where the cluster does not say; 0 = what its machine allows.
+  int64_t memory_per_worker = 0;
+  // The loop will ask for checkpoints.
+  bool checkpoints = false;
+  // Earlier runs, from which the costs of its model are corrected (CostsOf).
+  std::vector<RunHistoryEntry> history = {};
+};
+
+// One kind of step and what every rank runs in it.
+struct JobProgram {
+  // "train/128" or "train/128x64": kind, samples of the global batch, length of padded inputs.
+  std::string name;
+  BatchShape shape;
+  std::vector<Partition> partitions;  // by rank
+};
+
+struct PreparedJob {
+  Graph graph;  // the logical one
+  Plan plan;    // complete
+  // What people should know of the plan, a line each.
+  std::vector<std::string> notes;
+  // CostModel::StepFactor that is in the plan's predicted step.
+  double step_factor = 1;
+  std::vector<JobProgram> programs;
+  std::shared_ptr<const DataSet> data;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_JOB_SPEC_H_

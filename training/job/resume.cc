@@ -1,0 +1,135 @@
+#include "training/job/resume.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "executor/variables/checkpoint_writer.h"
+#include "nlohmann/json.hpp"
+#include "platform/checksum.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+// So many names are told.
+constexpr size_t kMaxNames = 5;
+
+// The text without the paths of files, which may have moved.
+Json WithoutPaths(Json json) {
+  if (json.is_object()) json.erase("path");
+  if (json.is_structured()) {
+    for (Json& value : json) value = WithoutPaths(std::move(value));
+  }
+  return json;
+}
+
+Json ParseData(const std::string& text) {
+  return WithoutPaths(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+}
+
+std::string Shown(const Json& json, const std::string& key) {
+  return json.is_object() && json.contains(key)
+             ? json[key].dump(-1, ' ', false, Json::error_handler_t::replace)
+             : "nothing";
+}
+
+void AddDataDifferences(const CheckpointJob& saved, const CheckpointJob& now,
+                        std::vector<std::string>& lines) {
+  const Json before = ParseData(saved.data), after = ParseData(now.data);
+  std::set<std::string> keys;
+  for (const Json* json : {&before, &after}) {
+    for (const auto& [key, value] : json->items()) keys.insert(key);
+  }
+  for (const std::string& key : keys) {
+    const std::string was = Shown(before, key), is = Shown(after, key);
+    if (was != is) lines.push_back(absl::StrCat("the data's ", key, " was ", was, ", is ", is));
+  }
+}
+
+std::string NamesText(const std::set<std::string>& names) {
+  std::vector<std::string> shown(names.begin(), names.end());
+  const size_t count = shown.size();
+  shown.resize(std::min(count, kMaxNames));
+  return absl::StrCat("'", absl::StrJoin(shown, "', '"), "'",
+                      count > kMaxNames ? absl::StrCat(" and ", count - kMaxNames, " more") : "");
+}
+
+std::set<std::string> Missing(const std::set<std::string>& wanted,
+                              const std::set<std::string>& there) {
+  std::set<std::string> missing;
+  std::set_difference(wanted.begin(), wanted.end(), there.begin(), there.end(),
+                      std::inserter(missing, missing.begin()));
+  return missing;
+}
+
+}  // namespace
+
+std::vector<std::string> JobDifferences(const CheckpointJob& saved, const CheckpointJob& now) {
+  std::vector<std::string> lines;
+  if (saved.model_checksum != now.model_checksum) lines.push_back("the model file has changed");
+  if (saved.weights_checksum != now.weights_checksum) {
+    lines.push_back("the model's weights have changed");
+  }
+  AddDataDifferences(saved, now, lines);
+  std::set<std::string> flags;
+  for (const auto& [flag, value] : saved.flags) flags.insert(flag);
+  for (const auto& [flag, value] : now.flags) flags.insert(flag);
+  for (const std::string& flag : flags) {
+    const auto was = saved.flags.find(flag), is = now.flags.find(flag);
+    if (is == now.flags.end()) {
+      lines.push_back(absl::StrCat(flag, " was ", was->second, ", is not given"));
+    } else if (was == saved.flags.end()) {
+      lines.push_back(absl::StrCat(flag, " was not given, is ", is->second));
+    } else if (was->second != is->second) {
+      lines.push_back(absl::StrCat(flag, " was ", was->second, ", is ", is->second));
+    }
+  }
+  return lines;
+}
+
+uint64_t WeightsChecksum(const Graph& graph) {
+  std::map<std::string, uint64_t> sums;
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.initial.valid()) continue;
+    sums[variable.name] = Checksum(
+        {static_cast<const std::byte*>(variable.initial.raw_data()), variable.initial.bytes()});
+  }
+  std::string text;
+  for (const auto& [name, sum] : sums)
+    absl::StrAppend(&text, name.size(), ":", name, "=", sum, ";");
+  return Checksum(std::as_bytes(std::span(text)));
+}
+
+absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
+                     const Checkpoint& checkpoint) {
+  std::set<std::string> wanted, there;
+  for (const JobProgram& program : job.programs) {
+    for (const Partition& partition : program.partitions) {
+      for (const std::string& name : CheckpointedVariables(partition)) wanted.insert(name);
+    }
+  }
+  for (const CheckpointTensor& tensor : checkpoint.index().tensors) there.insert(tensor.name);
+  const std::set<std::string> missing = Missing(wanted, there), unknown = Missing(there, wanted);
+  if (!missing.empty() || !unknown.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint '", checkpoint.folder(), "' is of another job: ",
+                     missing.empty() ? "" : absl::StrCat("it lacks ", NamesText(missing)),
+                     missing.empty() || unknown.empty() ? "" : ", and ",
+                     unknown.empty() ? "" : absl::StrCat("the job has no ", NamesText(unknown))));
+  }
+  for (const CheckpointTensor& tensor : checkpoint.index().tensors) {
+    WEFT_ASSIGN_OR_RETURN(Tensor whole, checkpoint.Read(tensor.name));
+    WEFT_RETURN_IF_ERROR(coordinator.WriteVariables({{tensor.name, std::move(whole)}}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

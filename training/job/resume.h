@@ -1,0 +1,30 @@
+// Going on from a checkpoint.
+#ifndef WEFT_TRAINING_JOB_RESUME_H_
+#define WEFT_TRAINING_JOB_RESUME_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "distributed/coordinator.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/job/job.h"
+
+namespace weft {
+
+// What the job that goes on with a checkpoint has otherwise, a line each: "--lr was 0.1, is 0.01".
+// Workers, plan and the paths of data files may differ.
+std::vector<std::string> JobDifferences(const CheckpointJob& saved, const CheckpointJob& now);
+
+// XXH3-64 over the names and contents of the graph's variables that begin with given values.
+uint64_t WeightsChecksum(const Graph& graph);
+
+// Hands the checkpoint's tensors to the workers of a job that has started, cut for its plan: one
+// whole tensor at a time is held here. FailedPrecondition naming what the checkpoint lacks, or has
+// beyond the job.
+absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
+                     const Checkpoint& checkpoint);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_RESUME_H_

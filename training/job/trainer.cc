@@ -1,0 +1,287 @@
+#include "training/job/trainer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "platform/mutex.h"
+#include "platform/status_macros.h"
+#include "training/graph/loss_scale.h"
+#include "training/graph/metric.h"
+#include "training/graph/optimizer.h"
+
+namespace weft {
+namespace {
+
+constexpr char kGradientPrefix[] = "gradient/";
+// The workers run on their own for about so long; then the loop looks up.
+constexpr double kStretchSeconds = 0.5;
+// A stretch has at most so many times the steps of the one before, whose time was measured.
+constexpr int64_t kStretchGrowth = 8;
+// The first steps touch their memory for the first time.
+constexpr int64_t kStepsBeforeTimed = 5;
+
+double ScalarOf(const StepReport& report, const std::string& name) {
+  const auto value = report.values.find(name);
+  if (value == report.values.end()) return 0;
+  const absl::StatusOr<std::vector<double>> numbers = ToDoubles(value->second);
+  return numbers.ok() && !numbers->empty() ? numbers->front() : 0;
+}
+
+TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
+  TrainProgress progress;
+  progress.step = report.step;
+  progress.loss = ScalarOf(report, kLossOutput);
+  progress.samples = data.batch_of(report.step);
+  progress.length = data.length_of(report.step);
+  progress.seconds = report.seconds;
+  progress.input_seconds = report.input_seconds;
+  progress.loss_scale = ScalarOf(report, kLossScaleOutput);
+  progress.skipped_steps = static_cast<int64_t>(ScalarOf(report, kSkippedStepsOutput));
+  return progress;
+}
+
+std::vector<std::string> TrainedNames(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Variable& variable : graph.variables()) {
+    const bool is_trained = variable.update.valid() && variable.slot_of.empty();
+    if (is_trained && !IsLossScaleState(variable.name)) names.push_back(variable.name);
+  }
+  return names;
+}
+
+// One run: stretches of steps, and what happens between them.
+class Loop {
+ public:
+  Loop(Coordinator& coordinator, const PreparedJob& job, const TrainOptions& options,
+       const std::function<void(const TrainProgress&)>& progress)
+      : coordinator_(coordinator),
+        job_(job),
+        options_(options),
+        progress_(progress),
+        clock_(options.clock != nullptr ? *options.clock : RealClock()),
+        done_(options.first_step) {}
+
+  absl::StatusOr<TrainResult> Run();
+
+ private:
+  // The steps [first, last), each by its program.
+  std::vector<StepRange> Ranges(int64_t first, int64_t last) const;
+  // Where the next stretch must end at the latest.
+  int64_t StretchEnd() const;
+  // The ranges up to `end`, with the checkpoint that is due in between. May bring `end` nearer.
+  absl::StatusOr<std::vector<StepRange>> StretchRanges(int64_t& end);
+  // A range without steps that saves the state as it is.
+  StepRange Snapshot(const std::string& folder) const;
+  absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
+  absl::Status RunRanges(const std::vector<StepRange>& ranges);
+  absl::Status CallHooks();
+  absl::Status SaveLast();
+  std::map<std::string, double> HookState() const;
+  void Take(const StepReport& report, const std::string& program);
+
+  Coordinator& coordinator_;
+  const PreparedJob& job_;
+  const TrainOptions& options_;
+  const std::function<void(const TrainProgress&)>& progress_;
+  Clock& clock_;
+  int64_t done_;  // steps
+  int64_t stretch_ = 1;
+  std::string kind_ = kTrainingSteps;  // of the programs that steps run
+  // Held while somebody outside is told of a step.
+  Mutex mutex_;
+  TrainResult result_;
+};
+
+std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
+  const std::map<std::string, double> scalars = {{kLearningRateInput, options_.learning_rate}};
+  const int64_t reporting = options_.report_gradients ? 1 : 0;
+  std::vector<StepRange> ranges =
+      StepRanges(*job_.data, "gradients", first, std::min(last, reporting), scalars);
+  const int64_t timed = options_.first_step + kStepsBeforeTimed;
+  const int64_t after = timed + options_.timed_steps;
+  const auto add = [&](int64_t from, int64_t to, bool statistics) {
+    from = std::max({from, first, reporting});
+    for (StepRange& range : StepRanges(*job_.data, kind_, from, std::min(to, last), scalars)) {
+      range.statistics = statistics;
+      ranges.push_back(std::move(range));
+    }
+  };
+  add(first, timed, false);
+  add(timed, after, true);
+  add(after, last, false);
+  for (StepRange& range : ranges) range.check_numerics = options_.check_numerics;
+  return ranges;
+}
+
+int64_t Loop::StretchEnd() const {
+  // Workers wait for each other where a stretch ends, so there is only one where none need end.
+  const bool may_end =
+      options_.stop != nullptr || options_.checkpointer != nullptr || options_.watch != nullptr;
+  int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
+  for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
+  return end;
+}
+
+std::map<std::string, double> Loop::HookState() const {
+  std::map<std::string, double> state;
+  for (const LoopHook* hook : options_.hooks) hook->SaveState(state);
+  return state;
+}
+
+StepRange Loop::Snapshot(const std::string& folder) const {
+  StepRange range;
+  range.program = job_.programs.front().name;
+  range.first_step = done_;
+  range.checkpoint = folder;
+  return range;
+}
+
+absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
+  if (options_.checkpointer == nullptr) return Ranges(done_, end);
+  const std::optional<int64_t> due = options_.checkpointer->Due(done_, end);
+  if (!due.has_value()) return Ranges(done_, end);
+  // One in a stretch.
+  end = std::min(end, options_.checkpointer->DueAfter(*due));
+  WEFT_ASSIGN_OR_RETURN(const std::string folder,
+                        options_.checkpointer->Begin(coordinator_, *due, HookState()));
+  if (folder.empty()) return Ranges(done_, end);
+  std::vector<StepRange> ranges = Ranges(done_, *due);
+  if (ranges.empty()) ranges.push_back(Snapshot(folder));
+  ranges.back().checkpoint = folder;
+  for (StepRange& range : Ranges(*due, end)) ranges.push_back(std::move(range));
+  return ranges;
+}
+
+void Loop::Take(const StepReport& report, const std::string& program) {
+  TrainProgress done = ProgressOf(report, *job_.data);
+  done.program = program;
+  done.learning_rate = options_.learning_rate;
+  result_.last_loss = done.loss;
+  result_.loss_scale = done.loss_scale;
+  result_.skipped_steps = done.skipped_steps;
+  for (const auto& [name, value] : report.values) {
+    if (absl::StartsWith(name, kGradientPrefix)) {
+      result_.gradients[name.substr(sizeof(kGradientPrefix) - 1)] = value;
+    }
+  }
+  progress_(done);
+}
+
+absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
+  auto range = ranges.begin();
+  const auto report = [&](const StepReport& done) {
+    while (range->first_step + range->count <= done.step) ++range;
+    MutexLock lock(mutex_);
+    Take(done, range->program);
+  };
+  if (options_.watch == nullptr) return coordinator_.RunSteps(ranges, report);
+  return coordinator_.RunSteps(ranges, report, [this](int rank, const StepReport& done) {
+    MutexLock lock(mutex_);
+    options_.watch->Observe(rank, done);
+  });
+}
+
+absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
+  const int64_t begin = clock_.MonotonicNanos();
+  WEFT_RETURN_IF_ERROR(RunRanges(ranges));
+  const int64_t steps = end - done_;
+  const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
+  const double fitting = seconds > 0 ? static_cast<double>(steps) * kStretchSeconds / seconds : 0;
+  const int64_t most = kStretchGrowth * std::max(steps, stretch_);
+  stretch_ = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(most)));
+  done_ = end;
+  return absl::OkStatus();
+}
+
+absl::Status Loop::CallHooks() {
+  for (LoopHook* hook : options_.hooks) {
+    if (hook->NextCall(done_ - 1) != done_) continue;
+    WEFT_ASSIGN_OR_RETURN(const std::string end, hook->Call(coordinator_, done_));
+    if (result_.end.empty()) result_.end = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop::SaveLast() {
+  Checkpointer* const checkpointer = options_.checkpointer;
+  if (checkpointer == nullptr) return absl::OkStatus();
+  if (checkpointer->last_step() < done_) {
+    WEFT_ASSIGN_OR_RETURN(const std::string folder,
+                          checkpointer->Begin(coordinator_, done_, HookState()));
+    if (!folder.empty()) WEFT_RETURN_IF_ERROR(RunStretch({Snapshot(folder)}, done_));
+  }
+  return checkpointer->Poll(coordinator_, /*wait=*/true);
+}
+
+absl::StatusOr<TrainResult> Loop::Run() {
+  while (done_ < options_.steps && result_.end.empty()) {
+    if (options_.stop != nullptr && options_.stop()) {
+      result_.stopped = true;
+      break;
+    }
+    if (options_.watch != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(kind_, options_.watch->ChooseProgram(coordinator_, done_));
+    }
+    int64_t end = StretchEnd();
+    WEFT_ASSIGN_OR_RETURN(const std::vector<StepRange> ranges, StretchRanges(end));
+    WEFT_RETURN_IF_ERROR(RunStretch(ranges, end));
+    WEFT_RETURN_IF_ERROR(CallHooks());
+    if (options_.checkpointer != nullptr) {
+      WEFT_RETURN_IF_ERROR(options_.checkpointer->Poll(coordinator_, /*wait=*/false));
+    }
+  }
+  WEFT_RETURN_IF_ERROR(SaveLast());
+  result_.steps = done_;
+  WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.MeasureMemory());
+  WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
+  WEFT_ASSIGN_OR_RETURN(result_.averages, ReadAverages(coordinator_, job_));
+  return std::move(result_);
+}
+
+}  // namespace
+
+absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
+                                  const TrainOptions& options,
+                                  const std::function<void(const TrainProgress&)>& progress) {
+  return Loop(coordinator, job, options, progress).Run();
+}
+
+absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
+                                                          const PreparedJob& job) {
+  return coordinator.ReadVariables(TrainedNames(job.graph));
+}
+
+absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
+                                                           const PreparedJob& job) {
+  std::vector<std::string> names = TrainedNames(job.graph), stored;
+  bool any = false;
+  for (const std::string& name : names) {
+    const std::string average = MovingAverageOf(job.graph, name);
+    any = any || !average.empty();
+    stored.push_back(average.empty() ? name : average);
+  }
+  std::map<std::string, Tensor> averages;
+  if (!any) return averages;
+  WEFT_ASSIGN_OR_RETURN(const auto values, coordinator.ReadVariables(stored));
+  for (size_t i = 0; i < names.size(); ++i) averages[names[i]] = values.at(stored[i]);
+  return averages;
+}
+
+absl::StatusOr<std::map<std::string, double>> Evaluate(
+    Coordinator& coordinator, const PreparedJob& job,
+    const std::function<void(const TrainProgress&)>& progress) {
+  MetricTotals totals;
+  const std::vector<StepRange> ranges =
+      StepRanges(*job.data, "evaluate", 0, job.data->steps_per_epoch(), {});
+  WEFT_RETURN_IF_ERROR(coordinator.RunSteps(ranges, [&](const StepReport& report) {
+    totals.Add(report.values);
+    progress(ProgressOf(report, *job.data));
+  }));
+  return totals.Values();
+}
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// The loop: runs a prepared job on started workers.
+#ifndef WEFT_TRAINING_JOB_TRAINER_H_
+#define WEFT_TRAINING_JOB_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "distributed/coordinator.h"
+#include "platform/clock.h"
+#include "training/checkpoint/checkpointer.h"
+#include "training/job/job.h"
+
+namespace weft {
+
+// What happens between steps, but for checkpoints. Called by the loop's thread while no step runs.
+class LoopHook {
+ public:
+  virtual ~LoopHook() = default;
+  // The first number of steps after `step` at which it wants to be called.
+  virtual int64_t NextCall(int64_t step) const = 0;
+  // `step` steps are done. Why the run shall end here, or "".
+  virtual absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) = 0;
+  // What it must know again in a run that is resumed here.
+  virtual void SaveState(std::map<std::string, double>&) const {}
+};
+
+// Watches what steps take on the ranks, and may have them run by other programs.
+class StepWatch {
+ public:
+  virtual ~StepWatch() = default;
+  // What a step has taken on a rank: each rank's in order, from several threads, one at a time and
+  // not while progress is told. Those of rank 0 have values.
+  virtual void Observe(int rank, const StepReport& report) = 0;
+  // Called by the loop's thread while no step runs; may add programs to the workers. The kind of
+  // those that run from here on, with `step` steps done: "train" for programs named train/SHAPE.
+  virtual absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) = 0;
+};
+
+struct TrainOptions {
+  double learning_rate = 0.01;
+  int64_t steps = 0;  // at which the run ends, those before a resume included
+  // Run the first step with the program that reports gradients (PrepareTraining was asked for it).
+  bool report_gradients = false;
+  int64_t first_step = 0;       // steps that a resumed run has done
+  bool check_numerics = false;  // look at every node of every step
+  // Time every node in so many steps, soon after the first (Coordinator::ReadStatistics).
+  int64_t timed_steps = 0;
+  // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
+  Checkpointer* checkpointer = nullptr;
+  std::vector<LoopHook*> hooks = {};  // borrowed
+  StepWatch* watch = nullptr;         // borrowed; null: nobody watches
+  // Asked between stretches of half a second, or of a step that takes longer; true ends the run.
+  std::function<bool()> stop = nullptr;
+  Clock* clock = nullptr;  // null: the machine's
+};
+
+struct TrainProgress {
+  int64_t step = 0;     // 0-based, just done
+  std::string program;  // that it ran, on all workers
+  double loss = 0;      // of its batch, before its update
+  int64_t samples = 0;  // of its batch
+  int64_t length = 0;   // that its padded inputs had, where they have several
+  double seconds = 0;
+  double input_seconds = 0;
+  double learning_rate = 0;
+  double loss_scale = 0;      // that the step has used; 0 = the job has none
+  int64_t skipped_steps = 0;  // so far, since the job began
+};
+
+struct TrainResult {
+  std::map<std::string, Tensor> parameters;  // trained values by name, global
+  // Averages of the trained values, where the job keeps them (TrainingSpec::average_decay), by the
+  // same names; what has none (running statistics) is as it is. Empty: it keeps none.
+  std::map<std::string, Tensor> averages;
+  std::map<std::string, Tensor> gradients;  // of the first step, by parameter, when asked for
+  double last_loss = 0;
+  double loss_scale = 0;              // of the last step; 0 = the job has none
+  int64_t skipped_steps = 0;          // since the job began, since their gradients overflowed
+  std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
+  int64_t steps = 0;                  // that are done
+  bool stopped = false;               // by TrainOptions::stop
+  std::string end;                    // why a hook ended the run; "" = none did
+};
+
+// `progress` is called after each step, from another thread, in order. A loss that is not finite
+// ends the run with OutOfRange that names the first node that made a NaN. At the end of the run,
+// also an early one, the state is checkpointed.
+absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
+                                  const TrainOptions& options,
+                                  const std::function<void(const TrainProgress&)>& progress);
+
+// Trained values by name, global: the job's variables that are updated, but for optimizer state.
+absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
+                                                          const PreparedJob& job);
+// TrainResult::averages.
+absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
+                                                           const PreparedJob& job);
+
+// Metrics over one pass of the data.
+absl::StatusOr<std::map<std::string, double>> Evaluate(
+    Coordinator& coordinator, const PreparedJob& job,
+    const std::function<void(const TrainProgress&)>& progress);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_TRAINER_H_
