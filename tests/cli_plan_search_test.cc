@@ -34,18 +34,6 @@ TEST(PlanSearchCommand, WithoutAWordIsAsAuto) {
   EXPECT_EQ(PlanMlp({"--local", "2", "--output", "json"}).out, said.out);
 }
 
-// The solver of integer programs writes to standard output unless it is told not to.
-TEST(PlanSearchCommand, AnIntegerProgramIsSolvedInSilenceAndTheSameEachTime) {
-  const std::vector<std::string> flags = {"--local",  "4",   "--parallel", "all",
-                                          "--search", "ilp", "--output",   "json"};
-  const CommandResult plan = PlanMlp(flags);
-  ASSERT_EQ(plan.exit_code, 0) << plan.err;
-  const auto parsed = nlohmann::json::parse(plan.out, nullptr, false);
-  ASSERT_FALSE(parsed.is_discarded()) << plan.out;
-  EXPECT_EQ(parsed["ranks"].size(), 4u);
-  EXPECT_EQ(PlanMlp(flags).out, plan.out);
-}
-
 TEST(PlanSearchCommand, MayLeaveWorkersOutUnlessAllAreAskedFor) {
   const std::string path = TestPath("plan.yaml");
   const std::vector<std::string> flags = {
@@ -113,7 +101,7 @@ TEST(PlanSearchCommand, MistakesAreUsageErrors) {
   EXPECT_THAT(both.err, HasSubstr("--explain says why a plan was found"));
   const CommandResult strategy = PlanMlp({"--local", "2", "--search", "guess"});
   EXPECT_EQ(strategy.exit_code, static_cast<int>(ExitCode::kUsage));
-  EXPECT_THAT(strategy.err, HasSubstr("there are dp, ilp, anneal, exhaustive"));
+  EXPECT_THAT(strategy.err, HasSubstr("there are dp, anneal, exhaustive"));
 }
 
 TEST(PlanSearchCommand, ThePictureIsOnePage) {

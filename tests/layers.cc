@@ -69,7 +69,7 @@ const std::vector<Fence>& Fences() {
        {"cuda", "cublas", "cudnn", "nccl", "curand", "cusparse"},
        "cuda",
        {"tensor/cuda_", "ops/kernels/cuda/", "distributed/nccl_"}},
-      {"the solver of integer programs", {"coin/"}, "cbc", {"placement/search/choice_program"}},
+      {"the solver of integer programs", {"coin/"}, "cbc", {"placement/search/testing/choice_program"}},
       {"the command line parser", {"CLI/"}, "cli11", {"tools/"}},
   };
   return *fences;

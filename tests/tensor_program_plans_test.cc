@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "placement/graph_views/graph_for_samples.h"
-#include "placement/search/tensor_program.h"
+#include "placement/search/testing/tensor_program.h"
 #include "placement/search/tensor_split.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"

@@ -8,20 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "placement/graph_views/graph_for_samples.h"
 #include "placement/search/coarse_model.h"
-#include "placement/search/tensor_program.h"
 #include "placement/search/tensor_split.h"
 #include "placement/simulation/plan_prediction.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
 
 namespace weft {
-namespace {
-
-// A byte that a rank holds counts like so many seconds when the fastest split of a degree is to
-// split nothing: then the split that saves most memory is taken.
-constexpr double kSecondsPerKeptByte = 1;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<PlanEvaluator>> PlanEvaluator::Create(const Graph& graph,
                                                                      const CostModel& cost,
@@ -82,22 +74,7 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
   split.threads = threads_[group.front()];
   split.given = options_.given.tensor_shardings;
   split.uncounted = &graph_;
-  const auto find = [&] {
-    return options_.strategy == "ilp" ? SolveTensorSplit(sized, cost_, split)
-                                      : FindTensorSplit(sized, cost_, split);
-  };
-  WEFT_ASSIGN_OR_RETURN(TensorSplit best, find());
-  if (best.shardings.empty()) {
-    split.seconds_per_byte = kSecondsPerKeptByte;
-    WEFT_ASSIGN_OR_RETURN(best, find());
-  }
-  // Other values lie as they are hinted to.
-  for (const auto& [name, sharding] : split.given) {
-    const std::optional<ValueId> value = sized.FindValue(name);
-    const bool is_made = value.has_value() && sized.value(*value).source == ValueSource::kNode;
-    if (is_made) best.shardings[name] = sharding;
-  }
-  return std::move(best.shardings);
+  return ChooseTensorShardings(sized, cost_, std::move(split));
 }
 
 // The middle of the first and the last place's counts for all.

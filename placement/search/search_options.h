@@ -19,7 +19,7 @@ struct SearchOptions {
   bool fixed_micro_batches = false;
   // Whether the plan may use fewer workers than there are.
   bool may_leave_out = false;
-  // "dp", "ilp", "anneal" or "exhaustive" (NewSearchStrategy).
+  // "dp", "anneal" or "exhaustive" (NewSearchStrategy).
   std::string strategy = "dp";
   // Shards of the tensor axis at most; strict jobs have one.
   int max_tensor = 16;

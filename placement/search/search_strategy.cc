@@ -34,7 +34,7 @@ struct Bounded {
   }
 };
 
-// The best-first walk of "dp" and "ilp".
+// The best-first walk of "dp".
 class BoundedWalk {
  public:
   BoundedWalk(const PlanSpace& space, PlanEvaluator& evaluator)
@@ -274,11 +274,11 @@ class AnnealingSearch final : public SearchStrategy {
 
 }  // namespace
 
-std::vector<std::string> SearchStrategyNames() { return {"dp", "ilp", "anneal", "exhaustive"}; }
+std::vector<std::string> SearchStrategyNames() { return {"dp", "anneal", "exhaustive"}; }
 
 absl::StatusOr<std::unique_ptr<SearchStrategy>> NewSearchStrategy(const std::string& name) {
   // They differ in what the evaluator does.
-  if (name == "dp" || name == "ilp") return std::make_unique<BoundedSearch>();
+  if (name == "dp") return std::make_unique<BoundedSearch>();
   if (name == "anneal") return std::make_unique<AnnealingSearch>();
   if (name == "exhaustive") return std::make_unique<ExhaustiveSearch>();
   return absl::InvalidArgumentError(absl::StrCat("there is no search '", name, "'; there are ",

@@ -27,8 +27,6 @@ std::vector<std::string> SearchStrategyNames();
 // "dp": choices by their lower bound, stages by dynamic programming, until no bound is below the
 //   best; what takes less memory only on meshes on which nothing fast fits; then steps from the
 //   best plans of some meshes to neighbouring ones, while they are better.
-// "ilp": the walk of "dp"; how tensors lie along the tensor axis comes from an integer program
-//   (SolveTensorSplit) instead of from dynamic programming with a beam.
 // "exhaustive": every choice, every cut of stages. For small jobs: the reference for the others.
 // "anneal": a random walk (simulated annealing: Kirkpatrick et al., 1983) with a fixed seed.
 // InvalidArgument, naming them, for another name.

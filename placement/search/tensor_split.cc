@@ -12,6 +12,10 @@
 namespace weft {
 namespace {
 
+// A byte that a rank holds counts like so many seconds when the fastest split of a degree is to
+// split nothing: then the split that saves most memory is taken.
+constexpr double kSecondsPerKeptByte = 1;
+
 using Variables = std::vector<std::pair<int, AxisSharding>>;  // by input of a node
 
 // One way to run a node.
@@ -238,6 +242,22 @@ absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel&
                                             const TensorSplitOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const auto costs, TensorCosts::Create(graph, cost, options));
   return SplitSearch(*costs).Run();
+}
+
+absl::StatusOr<std::map<std::string, AxisSharding>> ChooseTensorShardings(
+    const Graph& graph, const CostModel& cost, TensorSplitOptions options) {
+  WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(graph, cost, options));
+  if (best.shardings.empty()) {
+    options.seconds_per_byte = kSecondsPerKeptByte;
+    WEFT_ASSIGN_OR_RETURN(best, FindTensorSplit(graph, cost, options));
+  }
+  // Other values lie as their hints say.
+  for (const auto& [name, sharding] : options.given) {
+    const std::optional<ValueId> value = graph.FindValue(name);
+    const bool is_made = value.has_value() && graph.value(*value).source == ValueSource::kNode;
+    if (is_made) best.shardings[name] = sharding;
+  }
+  return std::move(best.shardings);
 }
 
 }  // namespace weft

@@ -2,8 +2,12 @@
 #ifndef WEFT_PLACEMENT_SEARCH_TENSOR_SPLIT_H_
 #define WEFT_PLACEMENT_SEARCH_TENSOR_SPLIT_H_
 
+#include <map>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "graph/sharding.h"
 #include "placement/cost/cost_model.h"
 #include "placement/search/tensor_costs.h"
 
@@ -15,6 +19,11 @@ namespace weft {
 // PropagateShardings would. Deterministic. Errors are those of the ops' rules.
 absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel& cost,
                                             const TensorSplitOptions& options);
+
+// The hints of the fastest split; where splitting nothing is fastest, those of the split that keeps
+// the fewest bytes on a rank. Empty where no variable can be split. Given shardings are kept.
+absl::StatusOr<std::map<std::string, AxisSharding>> ChooseTensorShardings(
+    const Graph& graph, const CostModel& cost, TensorSplitOptions options);
 
 }  // namespace weft
 

@@ -1,6 +1,6 @@
 // How long the search for a plan takes, what memory, and which plan it finds: transformers on
 // clusters of A100s by published specs: `bazel run //tools/bench:plan_search [-- CASE...]`.
-// `--search=ilp` or another strategy instead of dp; `--sweep` instead of cases: many small
+// `--search=anneal` or another strategy instead of dp; `--sweep` instead of cases: many small
 // clusters. Times are the process's own (of the CPU) and by the clock: only the first hold on a
 // busy machine. The peak of the memory is that of the process: of the largest case so far.
 #include "placement/search/plan_search.h"

@@ -13,6 +13,7 @@
 #include "tools/console/quantity.h"
 #include "tools/console/version.h"
 #include "tools/flags/job_flags.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/worker_group.h"
 #include "training/calibration/calibration.h"
 
@@ -50,6 +51,7 @@ class CalibrateCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Console& console) override {
     const int64_t begin = RealClock().MonotonicNanos();
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     std::vector<PreparedJob> jobs;
     if (!flags_.model().empty()) {
       WEFT_ASSIGN_OR_RETURN(jobs, Jobs(spec));

@@ -8,6 +8,7 @@
 #include "tools/commands/command.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/worker_group.h"
 #include "tools/reports/progress_line.h"
 #include "training/graph/metric.h"
@@ -52,6 +53,7 @@ class EvalCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenValidation());
     *console.err << Printable(DataNotes(*data));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, loss, spec, data));
     WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
     ProgressLine progress(console, RealClock(), {"eval", "images", /*loss=*/false},

@@ -9,6 +9,7 @@
 #include "placement/graph_views/absent_names.h"
 #include "placement/graph_views/graph_digest.h"
 #include "placement/partition/partitioner.h"
+#include "placement/search/given_plan.h"
 #include "placement/search/plan_search.h"
 #include "placement/search/what_if.h"
 #include "placement/simulation/plan_prediction.h"
@@ -17,6 +18,7 @@
 #include "tools/commands/command.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/model_plan.h"
 #include "tools/reports/plan_explanation.h"
@@ -76,6 +78,8 @@ class PlanCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
+    const std::string note = NoteOnClusterDevices(spec.cluster);
+    if (!note.empty()) *console.err << Printable(note) << "\n";
     if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training));
     std::optional<SearchResult> found;
@@ -178,7 +182,9 @@ class PlanCommand final : public Command {
     }
     Plan given = spec.plan;
     if (spec.drop_absent_names) DropAbsentNames(graph, given);
-    return CompletePlan(graph, spec.cluster, std::move(given), flags_.batch());
+    WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
+    return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given), flags_.batch(),
+                             CpuNodeEvaluator());
   }
 
   // Of a plan that is too large to show rank by rank.

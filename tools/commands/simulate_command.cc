@@ -9,6 +9,7 @@
 #include "tools/commands/command.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/simulation_report.h"
 
@@ -51,6 +52,8 @@ class SimulateCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const PlannedStep step, PlanStep(flags_));
+    const std::string note = NoteOnClusterDevices(step.spec.cluster);
+    if (!note.empty()) *console.err << Printable(note) << "\n";
     const PartitionModelOptions detail{.per_node = !timeline_path_.empty()};
     WEFT_ASSIGN_OR_RETURN(
         const StepModel model,

@@ -18,6 +18,7 @@
 #include "tools/flags/job_flags.h"
 #include "tools/flags/loop_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/job_loop.h"
 #include "tools/jobs/trained_model.h"
 #include "tools/jobs/worker_group.h"
@@ -132,6 +133,7 @@ class TrainCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(!no_shuffle_));
     if (training.schedule.total == 0) training.schedule.total = Steps(*data);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     JobLoop loop(loop_flags_, console);
     WEFT_RETURN_IF_ERROR(loop.OpenFolder());

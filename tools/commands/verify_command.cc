@@ -9,6 +9,7 @@
 #include "tools/commands/command.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/cluster_devices.h"
 #include "tools/reports/model_plan.h"
 #include "training/verification/plan_verification.h"
 
@@ -52,6 +53,7 @@ class VerifyCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const auto given, flags_.OpenData(/*shuffle=*/false));
     WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(given));
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     auto planned = PrepareTraining(model.graph, training, spec, data);
     if (!planned.ok()) return WithExitCode(planned.status(), ExitCode::kPlan);

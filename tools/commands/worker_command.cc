@@ -4,7 +4,7 @@
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
-#include "tensor/device.h"
+#include "tensor/device_lookup.h"
 #include "tools/commands/command.h"
 #include "tools/console/version.h"
 #include "tools/flags/options.h"
@@ -43,7 +43,7 @@ class WorkerCommand final : public Command {
     options.insecure_network = insecure_network_;
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
-    options.device = &CpuDevice();
+    WEFT_ASSIGN_OR_RETURN(options.device, FindDevice(DeviceKind::kCpu, 0));
     options.open_input = NewDataSetFactory(RealFileSystem());
     if (insecure_network_) {
       *console.err

@@ -85,8 +85,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->excludes(parallel)
       ->group(kPlacementOptions);
   app.add_option("--search", search_,
-                 "how the plan is looked for: dp, ilp (tensor axis by integer program), anneal, or "
-                 "exhaustive for small models (dp)")
+                 "how the plan is searched: dp (dynamic programming), anneal, or exhaustive for small "
+                 "models (dp)")
       ->type_name("STRATEGY")
       ->check(CLI::Validator(CheckStrategy, ""))
       ->group(kPlacementOptions);

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "ops/node_runner.h"
-#include "placement/completion/plan_completion.h"
 #include "placement/graph_views/graph_digest.h"
 #include "placement/partition/partitioner.h"
+#include "placement/search/given_plan.h"
 #include "placement/simulation/plan_prediction.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
@@ -24,7 +24,7 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
       return found.status();
     }
   }
-  return CompletePlan(graph, spec.cluster, spec.plan, batch);
+  return CompleteGivenPlan(graph, spec.cluster, costs, spec.plan, batch, CpuNodeEvaluator());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "placement/graph_views/absent_names.h"
 #include "placement/graph_views/graph_digest.h"
 #include "placement/partition/partitioner.h"
+#include "placement/search/given_plan.h"
 #include "placement/simulation/plan_prediction.h"
 #include "platform/cpu_info.h"
 #include "platform/status.h"
@@ -140,7 +141,11 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
     plan.reduction = Reduction::kOrderedTree;
     plan.threads_per_worker = 1;
   }
-  return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+  const bool splits_tensors = plan.mesh.tensor > 1 && plan.tensor_shardings.empty();
+  if (!splits_tensors) return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
+  return CompleteGivenPlan(graph, spec.cluster, costs, std::move(plan), data.batch_of(0),
+                           CpuNodeEvaluator());
 }
 
 // Searched for or completed; notes what people should know.

@@ -18,7 +18,7 @@
 #include "placement/search/alternatives.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
-#include "tensor/device.h"
+#include "tensor/device_lookup.h"
 #include "tensor/dtype.h"
 #include "training/data/batch_reader.h"
 #include "training/data/data_set.h"
@@ -113,6 +113,7 @@ class Surroundings {
 // By rank, all but the process. ResourceExhausted where a rank's limit does not leave
 // `process_bytes`.
 absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
+                                                  const ClusterSpec& cluster,
                                                   const SearchOptions& options,
                                                   const Surroundings& surroundings) {
   WEFT_ASSIGN_OR_RETURN(
@@ -124,7 +125,9 @@ absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan
     const int64_t fixed = surroundings.FixedBytes(partition);
     const int64_t most = limit == 0 ? std::numeric_limits<int64_t>::max()
                                     : std::max<int64_t>(0, limit - options.process_bytes - fixed);
-    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, CpuDevice(), most));
+    const WorkerSpec& worker = cluster.workers[plan.workers[partition.rank.value]];
+    WEFT_ASSIGN_OR_RETURN(Device* const device, FindDevice(worker.device, worker.device_index));
+    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, *device, most));
     bytes.push_back(PlannedBytes(program.memory) + fixed +
                     Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
                                                  static_cast<int>(partitions.size())));
@@ -139,7 +142,7 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
   const Surroundings surroundings(job, spec);
   const MemoryOfPlanFn memory_of = [&](const Plan& plan) {
-    return MemoryOfPlan(job.graph, plan, options, surroundings);
+    return MemoryOfPlan(job.graph, plan, spec.cluster, options, surroundings);
   };
   const std::vector<Alternative> found = FindAlternatives(job.graph, spec.cluster, costs, job.plan,
                                                           options, memory_of, CpuNodeEvaluator());
@@ -192,8 +195,11 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       const int worker = job.plan.workers[partition.rank.value];
       const int64_t limit = limits[worker];
       if (limit == 0) continue;
-      const auto planned = PlanProgram(partition, CpuDevice(), std::numeric_limits<int64_t>::max());
-      // What this machine has no kernel for, the worker says.
+      const WorkerSpec& entry = spec.cluster.workers[worker];
+      // What this machine has no device or kernel for, the worker says.
+      const auto device = FindDevice(entry.device, entry.device_index);
+      if (!device.ok()) continue;
+      const auto planned = PlanProgram(partition, **device, std::numeric_limits<int64_t>::max());
       if (!planned.ok()) continue;
       const ProgramMemory& memory = planned->memory;
       const int64_t besides = surroundings.FixedBytes(partition) +

@@ -1,7 +1,7 @@
 // Questions with a few answers each, and what combinations of answers cost. Internal to
 // placement/search/.
-#ifndef WEFT_PLACEMENT_SEARCH_CHOICE_PROBLEM_H_
-#define WEFT_PLACEMENT_SEARCH_CHOICE_PROBLEM_H_
+#ifndef WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROBLEM_H_
+#define WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROBLEM_H_
 
 #include <vector>
 
@@ -21,4 +21,4 @@ struct ChoiceProblem {
 
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_CHOICE_PROBLEM_H_
+#endif  // WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROBLEM_H_

@@ -1,4 +1,4 @@
-#include "placement/search/choice_program.h"
+#include "placement/search/testing/choice_program.h"
 
 #include <algorithm>
 #include <random>

@@ -1,7 +1,7 @@
 // NodeChoices: what one node can do along the tensor axis, as rows of an integer program. Internal
 // to placement/search/.
-#ifndef WEFT_PLACEMENT_SEARCH_NODE_CHOICES_H_
-#define WEFT_PLACEMENT_SEARCH_NODE_CHOICES_H_
+#ifndef WEFT_PLACEMENT_SEARCH_TESTING_NODE_CHOICES_H_
+#define WEFT_PLACEMENT_SEARCH_TESTING_NODE_CHOICES_H_
 
 #include <cstdint>
 #include <optional>
@@ -84,4 +84,4 @@ class NodeChoiceMaker {
 
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_NODE_CHOICES_H_
+#endif  // WEFT_PLACEMENT_SEARCH_TESTING_NODE_CHOICES_H_

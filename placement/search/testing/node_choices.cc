@@ -1,4 +1,4 @@
-#include "placement/search/node_choices.h"
+#include "placement/search/testing/node_choices.h"
 
 #include <algorithm>
 #include <map>

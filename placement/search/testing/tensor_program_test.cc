@@ -1,4 +1,4 @@
-#include "placement/search/tensor_program.h"
+#include "placement/search/testing/tensor_program.h"
 
 #include <random>
 #include <set>

@@ -1,7 +1,7 @@
 // ChoiceMerging: makes a problem of choices smaller without changing its best answer. Internal to
 // choice_program.
-#ifndef WEFT_PLACEMENT_SEARCH_CHOICE_MERGING_H_
-#define WEFT_PLACEMENT_SEARCH_CHOICE_MERGING_H_
+#ifndef WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_MERGING_H_
+#define WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_MERGING_H_
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "placement/search/choice_problem.h"
+#include "placement/search/testing/choice_problem.h"
 
 namespace weft {
 
@@ -60,4 +60,4 @@ class ChoiceMerging {
 
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_CHOICE_MERGING_H_
+#endif  // WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_MERGING_H_

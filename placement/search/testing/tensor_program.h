@@ -1,11 +1,11 @@
 // How parameters and values lie along the tensor axis: an integer program.
-#ifndef WEFT_PLACEMENT_SEARCH_TENSOR_PROGRAM_H_
-#define WEFT_PLACEMENT_SEARCH_TENSOR_PROGRAM_H_
+#ifndef WEFT_PLACEMENT_SEARCH_TESTING_TENSOR_PROGRAM_H_
+#define WEFT_PLACEMENT_SEARCH_TESTING_TENSOR_PROGRAM_H_
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "placement/cost/cost_model.h"
-#include "placement/search/choice_program.h"
+#include "placement/search/testing/choice_program.h"
 #include "placement/search/tensor_costs.h"
 
 namespace weft {
@@ -36,4 +36,4 @@ absl::StatusOr<TensorSplit> SolveTensorSplit(const Graph& graph, const CostModel
 
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_TENSOR_PROGRAM_H_
+#endif  // WEFT_PLACEMENT_SEARCH_TESTING_TENSOR_PROGRAM_H_

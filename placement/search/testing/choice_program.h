@@ -1,14 +1,14 @@
 // Questions with a few answers each, and tables that say what combinations of answers cost: which
 // answers cost least together. Internal to placement/search/.
-#ifndef WEFT_PLACEMENT_SEARCH_CHOICE_PROGRAM_H_
-#define WEFT_PLACEMENT_SEARCH_CHOICE_PROGRAM_H_
+#ifndef WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROGRAM_H_
+#define WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROGRAM_H_
 
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "placement/search/choice_problem.h"
+#include "placement/search/testing/choice_problem.h"
 
 namespace weft {
 
@@ -39,4 +39,4 @@ absl::StatusOr<ChoiceAnswer> SolveChoices(const ChoiceProblem& problem, const Ch
 
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_CHOICE_PROGRAM_H_
+#endif  // WEFT_PLACEMENT_SEARCH_TESTING_CHOICE_PROGRAM_H_

@@ -1,4 +1,4 @@
-#include "placement/search/choice_program.h"
+#include "placement/search/testing/choice_program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "coin/CbcModel.hpp"
 #include "coin/CoinPackedMatrix.hpp"
 #include "coin/OsiClpSolverInterface.hpp"
-#include "placement/search/choice_merging.h"
+#include "placement/search/testing/choice_merging.h"
 #include "platform/status_macros.h"
 
 namespace weft {

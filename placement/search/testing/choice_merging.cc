@@ -1,4 +1,4 @@
-#include "placement/search/choice_merging.h"
+#include "placement/search/testing/choice_merging.h"
 
 #include <algorithm>
 

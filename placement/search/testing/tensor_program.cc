@@ -1,4 +1,4 @@
-#include "placement/search/tensor_program.h"
+#include "placement/search/testing/tensor_program.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "placement/search/node_choices.h"
+#include "placement/search/testing/node_choices.h"
 #include "placement/search/tensor_split.h"
 #include "platform/status_macros.h"
 

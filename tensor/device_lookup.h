@@ -1,0 +1,21 @@
+// Finds a device of this process by what a cluster file or a flag says.
+#ifndef WEFT_TENSOR_DEVICE_LOOKUP_H_
+#define WEFT_TENSOR_DEVICE_LOOKUP_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// "cpu:0", "cuda:1".
+std::string DeviceName(DeviceKind kind, int index);
+
+// The device, which lives for ever; never another one instead. Unimplemented where this build has
+// no device of the kind, naming it. Thread-safe.
+absl::StatusOr<Device*> FindDevice(DeviceKind kind, int index);
+
+}  // namespace weft
+
+#endif  // WEFT_TENSOR_DEVICE_LOOKUP_H_

@@ -1,0 +1,38 @@
+#include "tools/jobs/cluster_devices.h"
+
+#include "absl/strings/str_cat.h"
+#include "tensor/device_lookup.h"
+#include "tools/console/exit_code.h"
+
+namespace weft {
+
+absl::Status CheckClusterDevices(const ClusterSpec& cluster) {
+  for (const WorkerSpec& worker : cluster.workers) {
+    const auto device = FindDevice(worker.device, worker.device_index);
+    if (device.ok()) continue;
+    return WithExitCode(
+        absl::Status(
+            device.status().code(),
+            absl::StrCat("worker '", worker.name, "' on host '", worker.host,
+                         "': ", std::string(device.status().message()),
+                         "; say 'device: cpu' in the cluster file, or use a build with that "
+                         "device (plan and simulate can price it)")),
+        ExitCode::kPlan);
+  }
+  return absl::OkStatus();
+}
+
+std::string NoteOnClusterDevices(const ClusterSpec& cluster) {
+  int missing = 0;
+  const WorkerSpec* first = nullptr;
+  for (const WorkerSpec& worker : cluster.workers) {
+    if (FindDevice(worker.device, worker.device_index).ok()) continue;
+    if (missing++ == 0) first = &worker;
+  }
+  if (missing == 0) return "";
+  return absl::StrCat("note: this build can price but not run ", missing, " of ",
+                      cluster.workers.size(), " workers: '", first->name, "' on host '",
+                      first->host, "' has ", DeviceName(first->device, first->device_index));
+}
+
+}  // namespace weft
