@@ -39,6 +39,27 @@ AxisSharding ReadAs(const Graph& graph, const Variable& variable,
   return rows >= shards ? *common : AxisSharding::Replicated();
 }
 
+// Adds the gradient of each split variable that a node would make whole though it costs nothing to
+// make only the rank's part: of an embedding split by columns, dense rows of zeros. What is hinted
+// is made so where that sends no more bytes.
+void AddGradients(const Graph& graph, const ShardingDecisions& decisions,
+                  std::map<std::string, AxisSharding>& shardings) {
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.op != "Accumulate" || node.domain != kWeftDomain) continue;
+    const ValueDef& gradient = graph.value(node.inputs[0]);
+    if (gradient.source != ValueSource::kNode) continue;
+    const Origin& origin = graph.node(gradient.producer).origin;
+    if (!origin.is_gradient) continue;
+    const auto variable = shardings.find(origin.logical_value);
+    if (variable == shardings.end() || !variable->second.is_split()) continue;
+    const AxisSharding& made = decisions.values[gradient.id.value];
+    if (made.is_split() || shardings.contains(gradient.name)) continue;
+    const AxisSharding sharding = variable->second;
+    shardings[gradient.name] = sharding;
+  }
+}
+
 }  // namespace
 
 absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
@@ -57,6 +78,7 @@ absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
         ReadAs(*sized, variable, uses[variable.value.value], decisions, shards);
     if (sharding.is_split()) shardings[variable.name] = sharding;
   }
+  AddGradients(*sized, decisions, shardings);
   return absl::OkStatus();
 }
 

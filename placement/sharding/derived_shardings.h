@@ -15,9 +15,10 @@ namespace weft {
 // Adds to `shardings` (names of variables and node outputs) each trainable variable that it does
 // not name and that all its forward readers read split in one and the same way: the bias of a layer
 // whose weight is split by columns. Kept whole it would cost its memory on every rank, a gather of
-// its gradient, and could not be split over the data axis too. Looks at micro-batches of `samples`;
-// nothing is added where their shapes are not known. InvalidArgument for a sharding that does not
-// fit.
+// its gradient, and could not be split over the data axis too. Then the gradients of split
+// variables that a rank would else make whole (an embedding's). Looks at micro-batches of
+// `samples`; nothing is added where their shapes are not known. InvalidArgument for a sharding that
+// does not fit.
 absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
                              std::map<std::string, AxisSharding>& shardings);
 

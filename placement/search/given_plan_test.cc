@@ -1,0 +1,60 @@
+#include "placement/search/given_plan.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+#include "placement/partition/partition_summary.h"
+#include "placement/partition/partitioner.h"
+#include "placement/search/testing/layers.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 16;
+
+absl::StatusOr<Plan> Complete(const Graph& graph, const Plan& plan) {
+  const ClusterSpec cluster = ClusterSpec::Local(plan.mesh.size(), 1);
+  const CostModel cost = CostModel::OfSpec(cluster).value();
+  return CompleteGivenPlan(graph, cluster, cost, plan, kBatch, CpuNodeEvaluator());
+}
+
+// `--parallel tp=2` alone once split nothing: both ranks did all the work and sent no byte.
+TEST(GivenPlanTest, ATensorAxisWithoutHintsIsSplit) {
+  constexpr int64_t kWidth = 64;
+  const Layers model(4, kWidth);
+  Plan given;
+  given.mesh = {1, 2, 1};
+  const Plan plan = Complete(model.graph(), given).value();
+  EXPECT_EQ(plan.mesh, given.mesh);
+  const std::vector<Partition> partitions =
+      PartitionStep(model.graph(), plan, {/*training=*/true, kBatch}, CpuNodeEvaluator()).value();
+  for (const Partition& partition : partitions) {
+    const RankSummary summary = Summarize(partition).value();
+    EXPECT_EQ(summary.parameters, 4 * kWidth * kWidth / 2);
+    EXPECT_GT(summary.sent_bytes, 0);
+  }
+}
+
+TEST(GivenPlanTest, GivenHintsAreKept) {
+  const Layers model(2, 8);
+  Plan given;
+  given.mesh = {1, 2, 1};
+  given.tensor_shardings["w1"] = AxisSharding::Split(0);
+  EXPECT_EQ(Complete(model.graph(), given)->tensor_shardings, given.tensor_shardings);
+}
+
+TEST(GivenPlanTest, WhereNothingCanBeSplitTheReasonIsSaid) {
+  const Layers model(2, 1);  // weights of one element
+  Plan given;
+  given.mesh = {1, 2, 1};
+  const absl::Status status = Complete(model.graph(), given).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tp=2 splits nothing: no parameter"));
+}
+
+}  // namespace
+}  // namespace weft
