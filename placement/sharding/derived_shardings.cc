@@ -49,9 +49,8 @@ void AddGradients(const Graph& graph, const ShardingDecisions& decisions,
     if (node.op != "Accumulate" || node.domain != kWeftDomain) continue;
     const ValueDef& gradient = graph.value(node.inputs[0]);
     if (gradient.source != ValueSource::kNode) continue;
-    const Origin& origin = graph.node(gradient.producer).origin;
-    if (!origin.is_gradient) continue;
-    const auto variable = shardings.find(origin.logical_value);
+    if (!node.origin.is_gradient) continue;
+    const auto variable = shardings.find(node.origin.logical_value);
     if (variable == shardings.end() || !variable->second.is_split()) continue;
     const AxisSharding& made = decisions.values[gradient.id.value];
     if (made.is_split() || shardings.contains(gradient.name)) continue;

@@ -56,7 +56,7 @@ class EvalCommand final : public Command {
     WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, loss, spec, data));
     WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
-    ProgressLine progress(console, RealClock(), {"eval", "images", /*loss=*/false},
+    ProgressLine progress(console, RealClock(), {"eval", "samples", /*loss=*/false},
                           data->steps_per_epoch());
     const auto values = Evaluate(workers->coordinator(), job, [&](const TrainProgress& done) {
       progress.Step(done.step, 0, done.samples);

@@ -300,7 +300,7 @@ class TrainCommand final : public Command {
     options.timed_steps = kTimedSteps;
     const StopSignals signals;
     options.stop = [&signals] { return signals.signal() != 0; };
-    ProgressLine progress(console, RealClock(), {"train", "images", true}, options.steps);
+    ProgressLine progress(console, RealClock(), {"train", "samples", true}, options.steps);
     InputStall stall;
     loop.set_listener([=](const Measurement& measured) {
       if (metrics != nullptr) metrics->AddEvaluation(measured.metrics);
@@ -338,6 +338,7 @@ class TrainCommand final : public Command {
            rate, done.input_seconds, sent.at(done.program), done.loss_scale, done.skipped_steps});
     });
     progress.Finish();
+    rebalancer.Finish();
     absl::Status closed = metrics == nullptr ? absl::OkStatus() : metrics->Close();
     if (board != nullptr) closed.Update(board->Close());
     if (!result.ok()) return workers.Explain(result.status());
@@ -477,7 +478,7 @@ class TrainCommand final : public Command {
                                       result.steps, DurationText(progress.seconds()));
     }
     if (progress.rate() > 0) {
-      *console.out << absl::StrFormat(", %.0f images/s", progress.rate());
+      *console.out << absl::StrFormat(", %.0f samples/s", progress.rate());
     }
     *console.out << "\n" << ScaleText(result) << SentText(traffic);
     if (!result.end.empty()) *console.out << "ended early, " << Printable(result.end) << "\n";

@@ -17,7 +17,7 @@ class ProgressLine {
  public:
   struct Labels {
     std::string verb;             // "train"
-    std::string unit = "images";  // what is counted per second
+    std::string unit = "samples";  // what is counted per second
     bool loss = true;             // show it
   };
   // Borrows console and clock.

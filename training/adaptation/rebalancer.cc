@@ -44,6 +44,7 @@ Rebalancer::Rebalancer(PreparedJob& job, const Coordinator& coordinator, Reparti
       repartition_(std::move(repartition)),
       options_(std::move(options)),
       watch_(PeersOf(job.plan.mesh)),
+      log_(options_.clock != nullptr ? *options_.clock : RealClock(), options_.say),
       plan_(job.plan),
       kind_(kTrainingSteps) {
   kinds_[MicroBatches()] = kind_;
@@ -78,6 +79,7 @@ void Rebalancer::Observe(int rank, const StepReport& report) {
   rows_.erase(report.step);
   const std::string text = absl::StrCat(shape.batch, "x", shape.length);
   for (const SpeedChange& change : watch_.Add(report.step, text, ranks)) Tell(change);
+  log_.Update();
 }
 
 void Rebalancer::Tell(const SpeedChange& change) {
@@ -86,15 +88,18 @@ void Rebalancer::Tell(const SpeedChange& change) {
   const std::string when =
       absl::StrCat("since step ", change.since + 1, ", seen after step ", change.step + 1);
   if (change.kind == SpeedChange::Kind::kRecovered) {
-    options_.say(absl::StrCat("speed  ", name, " works as fast as before again, ", when, ": ",
-                              Milliseconds(change.seconds), " of each step"));
+    log_.Add(change, name,
+             absl::StrCat("speed  ", name, " works as fast as before again, ", when, ": ",
+                          Milliseconds(change.seconds), " of each step"));
     return;
   }
   const bool own = change.kind == SpeedChange::Kind::kSlower;
-  options_.say(absl::StrCat(
-      "slow   ", name, absl::StrFormat(" works %.1f times slower than ", change.factor),
-      own ? "before" : "the others on the same", ", ", when, ": ", Milliseconds(change.seconds),
-      " of each step instead of ", Milliseconds(change.usual), Advice()));
+  log_.Add(change, name,
+           absl::StrCat("slow   ", name,
+                        absl::StrFormat(" works %.1f times slower than ", change.factor),
+                        own ? "before" : "the others on the same", ", ", when, ": ",
+                        Milliseconds(change.seconds), " of each step instead of ",
+                        Milliseconds(change.usual), Advice()));
 }
 
 std::string Rebalancer::WhyNothingMoves(const Plan& plan) {

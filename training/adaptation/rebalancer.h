@@ -14,6 +14,7 @@
 #include "graph/plan.h"
 #include "placement/completion/balanced_shares.h"
 #include "training/adaptation/straggler_detector.h"
+#include "training/adaptation/straggler_log.h"
 #include "training/job/job.h"
 #include "training/job/trainer.h"
 
@@ -23,10 +24,13 @@ struct RebalancerOptions {
   // Moves micro-batches between replicas; otherwise says only who is slow, and what moving would
   // do.
   bool moves = false;
-  // Is told lines for people: "slow    worker:1 (...) works 2.1 times slower than before ...".
+  // Is told lines for people: "slow    worker:1 (...) works 2.1 times slower than before ...". Few:
+  // StragglerLog says when.
   std::function<void(const std::string& line)> say;
   // Is told the plan that the following steps run under; may be null.
   std::function<void(const Plan& plan)> on_plan;
+  // By which a slow worker is seen to last; null: RealClock().
+  Clock* clock = nullptr;
 };
 
 // Adds the programs of other shares to the job and to its workers. Variables stay where they are,
@@ -48,6 +52,9 @@ class Rebalancer final : public StepWatch {
 
   // Why nothing can be moved under this plan, with what to do; "" = something can.
   static std::string WhyNothingMoves(const Plan& plan);
+
+  // No more steps come: says what is left to say of stragglers.
+  void Finish() { log_.Finish(); }
 
   // That the following steps run under.
   const Plan& plan() const { return plan_; }
@@ -80,6 +87,7 @@ class Rebalancer final : public StepWatch {
   const Repartition repartition_;
   const RebalancerOptions options_;
   StragglerDetector watch_;
+  StragglerLog log_;
   Plan plan_;
   std::string kind_;
   std::map<std::vector<int>, std::string> kinds_;  // that the workers have, by shares

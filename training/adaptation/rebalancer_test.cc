@@ -15,6 +15,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
+#include "platform/testing/fake_clock.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/data/data_file.h"
 
@@ -56,8 +57,10 @@ Graph Model() {
 class ScriptedTimes final : public StepWatch {
  public:
   // `seconds(rank, step)`: of one micro-batch.
-  ScriptedTimes(Rebalancer& rebalancer, std::function<double(int, int64_t)> seconds)
-      : rebalancer_(rebalancer), seconds_(std::move(seconds)) {}
+  // The clock goes as long as rank 0 says that it took.
+  ScriptedTimes(Rebalancer& rebalancer, testing::FakeClock& clock,
+                std::function<double(int, int64_t)> seconds)
+      : rebalancer_(rebalancer), clock_(clock), seconds_(std::move(seconds)) {}
   void Observe(int rank, const StepReport& report) override {
     EXPECT_GE(report.seconds, report.waited_seconds + report.update_seconds);
     EXPECT_EQ(report.values.empty(), rank != 0);
@@ -70,6 +73,7 @@ class ScriptedTimes final : public StepWatch {
     told.update_seconds = 0.001;
     told.waited_seconds = 0.5;
     told.seconds = 0.501 + count * seconds_(rank, report.step);
+    if (rank == 0) clock_.Advance(absl::Seconds(told.seconds));
     rebalancer_.Observe(rank, told);
   }
   absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) override {
@@ -81,6 +85,7 @@ class ScriptedTimes final : public StepWatch {
 
  private:
   Rebalancer& rebalancer_;
+  testing::FakeClock& clock_;
   const std::function<double(int, int64_t)> seconds_;
   std::vector<std::string> kinds_;
 };
@@ -125,7 +130,9 @@ class RebalancerTest : public ::testing::Test {
     const absl::Status started = StartJob(coordinator, job_, spec, kVersion, {});
     EXPECT_TRUE(started.ok()) << started;
     const Graph model = Model();
+    testing::FakeClock clock;
     RebalancerOptions options;
+    options.clock = &clock;
     options.moves = moves_;
     options.say = [this](const std::string& line) { lines_.push_back(line); };
     options.on_plan = [this](const Plan& plan) { plans_.push_back(plan.shares); };
@@ -135,7 +142,7 @@ class RebalancerTest : public ::testing::Test {
           return PartitionTraining(job_, model, training, plan, kind);
         },
         options);
-    ScriptedTimes times(rebalancer, seconds);
+    ScriptedTimes times(rebalancer, clock, seconds);
     TrainOptions train;
     train.learning_rate = 0.01;
     train.steps = kSteps;
@@ -148,6 +155,7 @@ class RebalancerTest : public ::testing::Test {
       programs_.insert(progress.program);
     });
     EXPECT_TRUE(result.ok()) << result.status();
+    rebalancer.Finish();
     kinds_ = times.kinds();
     traffic_ = coordinator.ReadTraffic().value();
     return *std::move(result);
@@ -180,7 +188,8 @@ TEST_F(RebalancerTest, ASlowWorkerGetsFewerMicroBatchesAndNoBitChanges) {
   const TrainResult disturbed = Train(ForEver);
   EXPECT_THAT(kinds_, ElementsAre("train", "train@6:2"));
   EXPECT_THAT(plans_, ElementsAre(ElementsAre(6, 2)));
-  ASSERT_THAT(lines_, SizeIs(2));
+  ASSERT_THAT(lines_, SizeIs(3));
+  EXPECT_THAT(lines_[2], HasSubstr("worker:1 (in this process) in all: slower than usual 1 time"));
   EXPECT_THAT(lines_[0], AllOf(HasSubstr("slow   worker:1 (in this process) works 3.0 times slower "
                                          "than before, since step 21, seen after step 23"),
                                HasSubstr("241 ms of each step instead of 81 ms"),
@@ -204,7 +213,7 @@ TEST_F(RebalancerTest, WhenItRecoversTheFirstProgramsRunAgain) {
   const TrainResult undisturbed = Train(nullptr);
   const TrainResult disturbed = Train(ForAWhile);
   EXPECT_THAT(kinds_, ElementsAre("train", "train@6:2", "train"));
-  ASSERT_THAT(lines_, SizeIs(4));
+  ASSERT_THAT(lines_, SizeIs(5));
   EXPECT_THAT(lines_[2], HasSubstr("works as fast as before again, since step 151"));
   EXPECT_THAT(lines_[3], HasSubstr("micro-batches 4:4 instead of 6:2"));
   for (const auto& [name, value] : undisturbed.parameters) {
@@ -259,7 +268,7 @@ TEST_F(RebalancerTest, WithoutTheFlagItSaysWhatTheFlagWouldDo) {
   moves_ = false;
   Train(ForEver);
   EXPECT_THAT(kinds_, ElementsAre("train"));
-  ASSERT_THAT(lines_, SizeIs(1));
+  ASSERT_THAT(lines_, SizeIs(2));
   EXPECT_THAT(lines_[0],
               HasSubstr("; --rebalance would part the 8 micro-batches 6:2, and a step takes about "
                         "121 ms of work instead of 241 ms"));
@@ -269,7 +278,7 @@ TEST_F(RebalancerTest, ItSaysWhyNothingCanBeMoved) {
   plan_.micro_batches = 2;
   Train(ForEver);
   EXPECT_THAT(kinds_, ElementsAre("train"));
-  ASSERT_THAT(lines_, SizeIs(1));
+  ASSERT_THAT(lines_, SizeIs(2));
   EXPECT_THAT(lines_[0],
               HasSubstr("each of the 2 replicas has one micro-batch; --micro-batches 8"));
   Plan pipeline;
