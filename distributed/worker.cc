@@ -361,7 +361,11 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
   if (saves) checkpoints_->Prepare().IgnoreError();
   for (const StepRange& range : ranges) {
     WEFT_RETURN_IF_ERROR(RunRange(range, report));
-    if (!range.checkpoint.empty()) checkpoints_->Save(range.checkpoint);
+    if (range.checkpoint.empty()) continue;
+    const absl::Status saved = checkpoints_->Save(range.checkpoint);
+    if (saved.ok()) continue;
+    failed_ = true;
+    return Annotate(saved, absl::StrCat(Name(), ", after step ", range.first_step + range.count));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
 #include "onnx_import/codec/quote.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
+#include "tensor/special_values.h"
 
 namespace weft {
 namespace {
@@ -116,6 +118,18 @@ int64_t ElementsOf(const ValueType& type) {
   return shape ? shape->num_elements() : 0;
 }
 
+// Why no element of a tensor is a parameter's: it masks others, or is broken. Training would add 0
+// times an infinity to it, which is NaN. "" for an ordinary tensor.
+std::string SpecialValue(const Tensor& initial) {
+  if (!initial.valid()) return "";
+  const int64_t index = FindNonFiniteOrLowest(initial);
+  // A tensor that lies in a mapped file was only looked at.
+  ReleaseMappedPages({static_cast<const std::byte*>(initial.raw_data()), initial.bytes()});
+  if (index < 0) return "";
+  return absl::StrCat("holds ", ElementText(initial, index), " (element ", index,
+                      "), as masks do and parameters do not");
+}
+
 Verdict Judge(const std::string& name, const ValueType& type, const Use& use, bool is_loss,
               const TrainableOptions& options) {
   const std::optional<std::string> frozen = MatchOf(options.freeze, name);
@@ -154,6 +168,16 @@ absl::Status CheckPatterns(const Graph& graph, const std::vector<std::string>& p
         " float tensors", example, "; graph_runner inspect lists them"));
   }
   return absl::OkStatus();
+}
+
+// A pattern may match such a tensor among others; a name asks for it.
+absl::Status CheckNotNamed(const std::string& name, const std::string& special,
+                           const TrainableOptions& options) {
+  const std::vector<std::string>& asked = options.trainable;
+  if (std::find(asked.begin(), asked.end(), name) == asked.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--trainable ", Quoted(name), ": the tensor ",
+                                                 special,
+                                                 "; it cannot train. Give it finite values first"));
 }
 
 absl::StatusOr<std::vector<ValueId>> LossValues(const Graph& graph, const std::string& loss) {
@@ -208,8 +232,12 @@ absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
     if (!variable.slot_of.empty()) continue;
     const ValueDef& value = graph.value(variable.value);
     const bool is_loss = walk.reached(variable.value) && walk.use(variable.value).node == nullptr;
-    const Verdict verdict =
-        Judge(variable.name, value.type, walk.use(variable.value), is_loss, options);
+    Verdict verdict = Judge(variable.name, value.type, walk.use(variable.value), is_loss, options);
+    const std::string special = verdict.trainable ? SpecialValue(variable.initial) : "";
+    if (!special.empty()) {
+      WEFT_RETURN_IF_ERROR(CheckNotNamed(variable.name, special, options));
+      verdict = {false, true, special};
+    }
     variable.trainable = verdict.trainable;
     decisions.push_back({variable.name, value.type, verdict.trainable, verdict.reason});
     const bool updated = variable.update.valid() || !variable.initial.valid();

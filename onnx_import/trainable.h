@@ -34,12 +34,14 @@ struct ParameterDecision {
 // Sets Variable::trainable for the variables that ImportModel made, and says why. A float tensor
 // trains when it reaches the loss, along inputs through which gradients flow, and enters either at
 // a port that its operator's schema calls learnable or as an ordinary operand with more than one
-// element. Operators without a schema are taken to let gradients through.
+// element. Operators without a schema are taken to let gradients through. A tensor that holds an
+// infinity, a NaN or its type's lowest value (a causal mask) never trains.
 //
-// What can never be a parameter (one element, "const." names, unused) becomes a constant, so that
-// it can be folded; frozen variables and running statistics stay variables. Variables with a
-// `slot_of` are left alone. One decision per variable, in the graph's order; none trainable is no
-// error here. InvalidArgument for a pattern that matches no variable and for an unknown loss.
+// What can never be a parameter (one element, a mask, "const." names, unused) becomes a constant,
+// so that it can be folded; frozen variables and running statistics stay variables. Variables with
+// a `slot_of` are left alone. One decision per variable, in the graph's order; none trainable is no
+// error here. InvalidArgument for a pattern that matches no variable, for an unknown loss, and
+// where `trainable` names a tensor that never trains.
 absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
                                                              const TrainableOptions& options = {});
 

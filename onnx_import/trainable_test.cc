@@ -1,5 +1,6 @@
 #include "onnx_import/trainable.h"
 
+#include <limits>
 #include <map>
 #include <string>
 
@@ -81,6 +82,31 @@ TEST_F(MarkTrainableTest, AsksTheSchemaAboutPorts) {
   EXPECT_FALSE(Trains("z"));
   EXPECT_THAT(decisions_["z"].reason, HasSubstr("decides a shape at Norm.sizes"));
   EXPECT_EQ(graph_.FindVariable("z"), nullptr);
+}
+
+// A causal mask of -inf trained: 0 x -inf made the exported file NaN after one step.
+TEST_F(MarkTrainableTest, MasksNeverTrain) {
+  Load(
+      "agraph (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] mask = {0, 3}, "
+      "float[2] low = {0, 3}, float[2] broken = {0, 3}> {"
+      "  a = test.Plus (x, w)  b = test.Plus (a, mask)  c = test.Plus (b, low)"
+      "  y = test.Plus (c, broken) }");
+  const auto set = [&](const char* name, float value) {
+    for (Variable& variable : graph_.mutable_variables()) {
+      if (variable.name == name) variable.initial = Tensor::Of<float>({2}, {0, value});
+    }
+  };
+  set("mask", -std::numeric_limits<float>::infinity());
+  set("low", std::numeric_limits<float>::lowest());
+  set("broken", std::numeric_limits<float>::quiet_NaN());
+  const Graph given = graph_.Clone();
+  Mark({.trainable = {"*"}});
+  EXPECT_TRUE(Trains("w"));
+  for (const char* const name : {"mask", "low", "broken"}) EXPECT_FALSE(Trains(name)) << name;
+  EXPECT_EQ(decisions_["mask"].reason, "holds -inf (element 1), as masks do and parameters do not");
+  Graph named = given.Clone();
+  EXPECT_THAT(std::string(MarkTrainable(named, {.trainable = {"mask"}}).status().message()),
+              HasSubstr("--trainable 'mask': the tensor holds -inf"));
 }
 
 TEST_F(MarkTrainableTest, FollowsGradientsThroughOperators) {

@@ -93,13 +93,23 @@ absl::Status CheckpointWriter::Copy() {
   return absl::OkStatus();
 }
 
-void CheckpointWriter::Save(const std::string& folder) {
+absl::Status CheckpointWriter::CheckFinite() const {
+  for (const SafetensorsEntry& entry : layout_.tensors) {
+    const Tensor tensor(entry.dtype, entry.shape, image_.buffer(),
+                        image_.offset() + static_cast<size_t>(entry.offset));
+    WEFT_RETURN_IF_ERROR(CheckVariableFinite(entry.name, tensor));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointWriter::Save(const std::string& folder) {
   const int64_t begin = clock_.MonotonicNanos();
   Poll(/*wait=*/true);
   CheckpointWrite write;
   write.folder = folder;
   write.state = CheckpointWrite::State::kDone;
   if (bytes() > 0) write.status = Copy();
+  if (bytes() > 0 && write.status.ok()) WEFT_RETURN_IF_ERROR(CheckFinite());
   if (bytes() > 0 && write.status.ok()) {
     write.state = CheckpointWrite::State::kRunning;
     if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
@@ -108,6 +118,7 @@ void CheckpointWriter::Save(const std::string& folder) {
   MutexLock lock(mutex_);
   write_ = std::move(write);
   changed_.NotifyAll();
+  return absl::OkStatus();
 }
 
 CheckpointWrite CheckpointWriter::Poll(bool wait) {

@@ -58,13 +58,17 @@ class CheckpointWriter {
   // Takes the memory of the copy, so that Save need not. Save does it otherwise.
   absl::Status Prepare();
   // Copies the variables as they are now, and begins to write them to `folder`, which is there.
-  // Waits for the write before it. Errors are told by Poll. REQUIRES: no step is running.
-  void Save(const std::string& folder);
+  // Waits for the write before it. OutOfRange, and nothing is written, where a variable holds an
+  // infinity or a NaN: such a state is not worth keeping. Other errors are told by Poll. REQUIRES:
+  // no step is running.
+  absl::Status Save(const std::string& folder);
   // The newest write; after it has ended, if `wait`.
   CheckpointWrite Poll(bool wait);
 
  private:
   absl::Status Copy();
+  // Of the copy.
+  absl::Status CheckFinite() const;
   // Of the writing thread.
   void Run();
   void Write(CheckpointWrite& write);

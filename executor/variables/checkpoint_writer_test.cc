@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -67,7 +68,7 @@ class CheckpointWriterTest : public ::testing::Test {
 TEST_F(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
   ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
   EXPECT_EQ(writer_.Poll(true).state, State::kNone);
-  writer_.Save("/c");
+  ASSERT_TRUE(writer_.Save("/c").ok());
   Put(99, 99);  // the next step
   const CheckpointWrite write = writer_.Poll(/*wait=*/true);
   EXPECT_EQ(write.state, State::kDone);
@@ -86,9 +87,9 @@ TEST_F(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
 TEST_F(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
   ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
   ASSERT_TRUE(files_.CreateDirectories("/d").ok());
-  writer_.Save("/c");
+  ASSERT_TRUE(writer_.Save("/c").ok());
   Put(2, 8);
-  writer_.Save("/d");
+  ASSERT_TRUE(writer_.Save("/d").ok());
   EXPECT_EQ(writer_.Poll(true).folder, "/d");
   EXPECT_EQ(At<float>("/c/rank-00003.safetensors", "w"), 1.5f);
   EXPECT_EQ(At<float>("/d/rank-00003.safetensors", "w"), 2.0f);
@@ -97,18 +98,31 @@ TEST_F(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
 TEST_F(CheckpointWriterTest, AFullDiskIsToldAndTheNextOneIsTried) {
   ASSERT_TRUE(writer_.Add({"w"}).ok());
   files_.InjectError(testing::FakeFileSystem::Operation::kWrite, ENOSPC);
-  writer_.Save("/c");
+  ASSERT_TRUE(writer_.Save("/c").ok());
   const CheckpointWrite failed = writer_.Poll(true);
   EXPECT_EQ(failed.state, State::kDone);
   EXPECT_EQ(failed.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(files_.Exists("/c/rank-00003.safetensors"));
-  writer_.Save("/c");
+  ASSERT_TRUE(writer_.Save("/c").ok());
+  EXPECT_TRUE(writer_.Poll(true).status.ok());
+}
+
+// 0 x -inf once made a weight NaN that the loss did not show; it was saved, with exit code 0.
+TEST_F(CheckpointWriterTest, AStateThatIsNotFiniteIsNotSaved) {
+  ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
+  Put(std::numeric_limits<float>::quiet_NaN(), 7);
+  const absl::Status status = writer_.Save("/c");
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("variable 'w' has become nan (element 0)"));
+  EXPECT_FALSE(files_.Exists("/c/rank-00003.safetensors"));
+  Put(2, 7);
+  ASSERT_TRUE(writer_.Save("/c").ok());
   EXPECT_TRUE(writer_.Poll(true).status.ok());
 }
 
 TEST_F(CheckpointWriterTest, ARankThatOwnsNothingWritesNoFile) {
   EXPECT_EQ(writer_.bytes(), 0);
-  writer_.Save("/c");
+  ASSERT_TRUE(writer_.Save("/c").ok());
   const CheckpointWrite write = writer_.Poll(true);
   EXPECT_EQ(write.state, State::kDone);
   EXPECT_TRUE(write.status.ok());

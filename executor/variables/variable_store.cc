@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "tensor/special_values.h"
 
 namespace weft {
 namespace {
@@ -233,6 +234,15 @@ int64_t VariableStore::allocated_bytes() const {
     if (entry.tensor.valid()) bytes += BytesOf(entry.shard);
   }
   return bytes;
+}
+
+absl::Status CheckVariableFinite(const std::string& name, const Tensor& value) {
+  const int64_t index = FindNonFinite(value);
+  if (index < 0) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "variable '", name, "' has become ", ElementText(value, index), " (element ", index,
+      ") though the loss was finite; nothing of this state was kept. A smaller learning rate or "
+      "clipping may help; --check-numerics names the node that makes it"));
 }
 
 absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard) {

@@ -54,6 +54,9 @@ class VariableStore {
   std::map<std::string, Entry> entries_;
 };
 
+// OutOfRange, naming the element, where a variable on the host holds an infinity or a NaN.
+absl::Status CheckVariableFinite(const std::string& name, const Tensor& value);
+
 // The part of a global tensor that a shard owns, and the inverse. Host tensors.
 absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard);
 absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tensor& global);

@@ -7,7 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "executor/variables/variable_store.h"
 #include "platform/mutex.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "training/graph/loss_scale.h"
 #include "training/graph/metric.h"
@@ -239,6 +241,12 @@ absl::StatusOr<TrainResult> Loop::Run() {
   WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.MeasureMemory());
   WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
   WEFT_ASSIGN_OR_RETURN(result_.averages, ReadAverages(coordinator_, job_));
+  for (const auto* const variables : {&result_.parameters, &result_.averages}) {
+    for (const auto& [name, value] : *variables) {
+      WEFT_RETURN_IF_ERROR(
+          Annotate(CheckVariableFinite(name, value), absl::StrCat("after step ", done_)));
+    }
+  }
   return std::move(result_);
 }
 

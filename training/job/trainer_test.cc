@@ -164,7 +164,7 @@ class TrainerTest : public ::testing::Test {
     Start(workers);
     const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {});
     if (!started.ok()) return started;
-    return Train(*coordinator_, *job, {kRate, steps, report_gradients_},
+    return Train(*coordinator_, *job, {rate_, steps, report_gradients_},
                  [this](const TrainProgress& progress) {
                    EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
                    losses_.push_back(progress.loss);
@@ -177,6 +177,7 @@ class TrainerTest : public ::testing::Test {
   std::map<std::string, Tensor> tensors_;
   JobSpec spec_;
   bool report_gradients_ = false;
+  double rate_ = kRate;
   double average_decay_ = 0;
   std::unique_ptr<InProcessCluster> cluster_;
   std::unique_ptr<Coordinator> coordinator_;
@@ -348,6 +349,17 @@ TEST_F(TrainerTest, NanInTheDataNamesTheFirstNodeThatMadeOne) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
     EXPECT_THAT(Message(result.status()),
                 AllOf(HasSubstr("loss is nan at step 1"), HasSubstr("node 'Tanh'")));
+    EXPECT_EQ(losses_.size(), 1u);
+  }
+}
+
+// The loss of the last step does not show what its update has made.
+TEST_F(TrainerTest, AnUpdateThatIsNotFiniteIsNotKept) {
+  rate_ = std::numeric_limits<double>::infinity();
+  for (const int workers : {1, 2}) {
+    const auto result = TrainOn(workers, 1);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+    EXPECT_THAT(Message(result.status()), HasSubstr("after step 1: variable 'b' has become "));
     EXPECT_EQ(losses_.size(), 1u);
   }
 }
