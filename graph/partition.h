@@ -30,6 +30,10 @@
 
 namespace weft {
 
+// The output of a training graph (a floating scalar) that must be finite before any variable
+// changes. A graph without one is guarded by its loss.
+inline constexpr char kStepGuard[] = "weft.guard";
+
 // One entry of a pipeline schedule on a rank. Text form: "F0", "B2", "W1", "F0.1", "Begin", "U".
 struct Action {
   // Where a list has weight gradients (W), its backwards (B) run what other stages wait for, and

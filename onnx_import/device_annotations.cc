@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "onnx_import/codec/model_validator.h"
 #include "onnx_import/codec/quote.h"
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/testing/test_models.h"
-#include "onnx_import/wire.pb.h"
 
 namespace weft::testing {
 namespace {

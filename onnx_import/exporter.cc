@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/tensor_codec.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/codec/wire_reader.h"
-#include "onnx_import/wire.pb.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 

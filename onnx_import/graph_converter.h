@@ -17,9 +17,9 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "onnx_import/codec/tensor_codec.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/function_table.h"
 #include "onnx_import/import_options.h"
-#include "onnx_import/wire.pb.h"
 
 namespace weft {
 

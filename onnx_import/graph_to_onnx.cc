@@ -9,8 +9,8 @@
 #include "onnx_import/codec/attribute_codec.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/type_codec.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/graph_wire.h"
-#include "onnx_import/wire.pb.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -8,8 +8,8 @@
 #include "gmock/gmock.h"
 #include "graph/node_bodies.h"
 #include "gtest/gtest.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/testing/test_models.h"
-#include "onnx_import/wire.pb.h"
 #include "platform/testing/fake_file_system.h"
 
 namespace weft::testing {

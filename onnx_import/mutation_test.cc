@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/testing/mutate.h"
 #include "onnx_import/testing/test_models.h"
-#include "onnx_import/wire.pb.h"
 #include "platform/file_system.h"
 
 namespace weft::testing {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/codec/wire_reader.h"
 #include "onnx_import/device_annotations.h"
-#include "onnx_import/wire.pb.h"
 #include "platform/status_macros.h"
 
 namespace weft {

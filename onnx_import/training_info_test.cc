@@ -5,10 +5,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/testing/test_models.h"
 #include "onnx_import/testing/training_models.h"
-#include "onnx_import/wire.pb.h"
 
 namespace weft::testing {
 namespace {

@@ -1,9 +1,12 @@
 #include "tests/layers.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -47,6 +50,30 @@ const std::vector<Layer>& Layers() {
   return *layers;
 }
 
+// The rooms inside the folders, each list from the bottom up: what lies in a room may use it and
+// those before it. A file is in the room with the longest path that its own begins with. Tests may
+// use all.
+const std::vector<std::vector<std::string>>& Rooms() {
+  static const auto* const rooms = new std::vector<std::vector<std::string>>{
+      {"platform/", "platform/text/"},
+      {"graph/", "graph/schedule/", "graph/passes/"},
+      {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
+       "ops/testing/", "ops/custom/"},
+      {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/"},
+      {"placement/conversions/", "placement/graph_views/", "placement/files/", "placement/cost/",
+       "placement/sharding/", "placement/pipeline/", "placement/completion/",
+       "placement/partition/", "placement/simulation/", "placement/search/"},
+      {"executor/interfaces/", "executor/variables/", "executor/memory/", "executor/lowering/",
+       "executor/program/"},
+      {"distributed/", "distributed/grpc/", "distributed/process/"},
+      {"training/records/", "training/data/", "training/graph/", "training/checkpoint/",
+       "training/job/", "training/adaptation/", "training/calibration/", "training/verification/"},
+      {"tools/console/", "tools/flags/", "tools/jobs/", "tools/reports/", "tools/models/",
+       "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
+  };
+  return *rooms;
+}
+
 // A library that only some places may see. An entry of `headers` that ends in '/' is a folder, one
 // that begins with '*' an ending, any other the begin of a header's path.
 struct Fence {
@@ -69,7 +96,10 @@ const std::vector<Fence>& Fences() {
        {"cuda", "cublas", "cudnn", "nccl", "curand", "cusparse"},
        "cuda",
        {"tensor/cuda_", "ops/kernels/cuda/", "distributed/nccl_"}},
-      {"the solver of integer programs", {"coin/"}, "cbc", {"placement/search/testing/choice_program"}},
+      {"the solver of integer programs",
+       {"coin/"},
+       "cbc",
+       {"placement/search/testing/choice_program"}},
       {"the command line parser", {"CLI/"}, "cli11", {"tools/"}},
   };
   return *fences;
@@ -134,6 +164,32 @@ std::optional<std::string> ForbiddenFolder(const Layer& from, const std::string&
       ", not ", to, "/");
 }
 
+// The place of a path's room in its list; -1 where it has none.
+int RoomOf(const std::vector<std::string>& rooms, const std::string& path) {
+  int found = -1;
+  size_t longest = 0;
+  for (size_t i = 0; i < rooms.size(); ++i) {
+    if (!absl::StartsWith(path, rooms[i]) || rooms[i].size() <= longest) continue;
+    longest = rooms[i].size();
+    found = static_cast<int>(i);
+  }
+  return found;
+}
+
+// Why a file may not include a header of the same top folder; nothing when it may.
+std::optional<std::string> ForbiddenRoom(const std::string& path, const std::string& header) {
+  for (const std::vector<std::string>& rooms : Rooms()) {
+    const int from = RoomOf(rooms, path);
+    const int to = RoomOf(rooms, header);
+    if (from < 0 || to < 0 || to <= from) continue;
+    return absl::StrCat(rooms[from], " may use ",
+                        from == 0 ? "no other room of its folder"
+                                  : absl::StrJoin(rooms.begin(), rooms.begin() + from, ", "),
+                        ", not ", rooms[to], " (tests/layers.cc lists rooms from the bottom up)");
+  }
+  return std::nullopt;
+}
+
 // Why `path` may not see a library of a fence; nothing when it may. tests/ may see all of them.
 std::optional<std::string> Fenced(const Fence& fence, const std::string& path) {
   if (StartsWithOneOf(path, fence.allowed)) return std::nullopt;
@@ -195,6 +251,7 @@ std::optional<std::string> CheckInclude(const Layer& layer, const std::string& p
     if (absl::StrContains(include.header, "/testing/") && !IsTestFile(path) && !layer.everything) {
       return std::string("only tests may use testing/");
     }
+    if (folder == layer.folder && !IsTestFile(path)) return ForbiddenRoom(path, include.header);
     return ForbiddenFolder(layer, folder, IsTestFile(path));
   }
   const std::string library = LibraryOf(include.header);
@@ -293,6 +350,75 @@ std::vector<std::string> CheckBuildFile(const std::string& path, std::string_vie
     }
   }
   return violations;
+}
+
+namespace {
+
+// "graph/pass" of "graph/pass.h" and "graph/pass.cc".
+std::string SubjectOf(const std::string& path) {
+  absl::string_view subject = path;
+  for (const char* const ending : {".h", ".cc", "-inl"}) absl::ConsumeSuffix(&subject, ending);
+  return std::string(subject);
+}
+
+// Finds the rings of a graph of names by walking it depth first.
+class RingFinder {
+ public:
+  explicit RingFinder(const std::map<std::string, std::set<std::string>>& edges) : edges_(edges) {}
+
+  std::vector<std::string> Run() {
+    for (const auto& [name, next] : edges_) Visit(name);
+    return std::move(rings_);
+  }
+
+ private:
+  void Visit(const std::string& name) {
+    const auto on_path = std::find(path_.begin(), path_.end(), name);
+    if (on_path != path_.end()) {
+      rings_.push_back(absl::StrCat(absl::StrJoin(on_path, path_.end(), " -> "), " -> ", name));
+      return;
+    }
+    const auto next = edges_.find(name);
+    if (next == edges_.end() || !done_.insert(name).second) return;
+    path_.push_back(name);
+    for (const std::string& to : next->second) Visit(to);
+    path_.pop_back();
+  }
+
+  const std::map<std::string, std::set<std::string>>& edges_;
+  std::vector<std::string> path_;
+  std::set<std::string> done_;
+  std::vector<std::string> rings_;
+};
+
+}  // namespace
+
+std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources) {
+  std::map<std::string, std::set<std::string>> edges;
+  for (const auto& [path, text] : sources) {
+    if (IsTestFile(path)) continue;
+    for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
+      const std::optional<Include> include = ParseInclude(line);
+      if (!include.has_value() || !include->quoted || !sources.contains(include->header)) continue;
+      const std::string from = SubjectOf(path), to = SubjectOf(include->header);
+      if (from != to) edges[from].insert(to);
+    }
+  }
+  return RingFinder(edges).Run();
+}
+
+std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths) {
+  std::map<std::string, std::set<std::string>> subjects;
+  for (const std::string& path : paths) {
+    const bool is_ours = absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cc");
+    if (!is_ours || absl::EndsWith(path, "_test.cc") || absl::EndsWith(path, "_benchmark.cc")) {
+      continue;
+    }
+    subjects[path.substr(0, path.rfind('/'))].insert(SubjectOf(path));
+  }
+  std::map<std::string, int> counts;
+  for (const auto& [folder, names] : subjects) counts[folder] = static_cast<int>(names.size());
+  return counts;
 }
 
 }  // namespace weft::testing

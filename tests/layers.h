@@ -1,6 +1,7 @@
 #ifndef WEFT_TESTS_LAYERS_H_
 #define WEFT_TESTS_LAYERS_H_
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,13 @@ namespace weft::testing {
 // What a C++ file breaks, one text per violation ("graph/pass.cc:7: ..."); empty when it is clean.
 // `path` is relative to the repository root.
 std::vector<std::string> CheckSource(const std::string& path, std::string_view text);
+
+// The rings of files that include each other, each as "a/b -> a/c -> a/b"; a header and its source
+// are one. `sources`: texts by path. Tests and testing/ are left out.
+std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources);
+
+// How many subjects (a header and its source count once, tests not) lie in each folder itself.
+std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths);
 
 // The same for the labels in a BUILD.bazel file. Reads the usual layout: a rule begins with "name("
 // and ends with ")", each alone at the begin of a line.

@@ -130,6 +130,42 @@ TEST(CheckBuildFile, WantsFoldersVisibleToTheirUsersOnly) {
       IsEmpty());
 }
 
+TEST(FindRings, SaysWhoIncludesWhom) {
+  const std::map<std::string, std::string> sources = {
+      {"graph/a.h", ""},
+      {"graph/a.cc", "#include \"graph/a.h\"\n#include \"graph/b.h\"\n"},
+      {"graph/b.h", "#include \"graph/c.h\"\n"},
+      {"graph/c.h", ""},
+      {"graph/c.cc", "#include \"graph/a.h\"\n"},
+      {"graph/d.h", "#include \"graph/a.h\"\n"}};
+  EXPECT_THAT(FindRings(sources), ElementsAre("graph/a -> graph/b -> graph/c -> graph/a"));
+}
+
+TEST(FindRings, AHeaderAndItsSourceAreOne) {
+  EXPECT_THAT(FindRings({{"graph/a.h", ""}, {"graph/a.cc", "#include \"graph/a.h\"\n"}}),
+              ElementsAre());
+}
+
+TEST(CountSubjects, CountsHeaderAndSourceOnceAndNoTests) {
+  const std::map<std::string, int> counts =
+      CountSubjects({"graph/a.h", "graph/a.cc", "graph/a_test.cc", "graph/b.cc",
+                     "graph/passes/c.cc", "README.md"});
+  EXPECT_EQ(counts.at("graph"), 2);
+  EXPECT_EQ(counts.at("graph/passes"), 1);
+}
+
+TEST(CheckSource, KeepsTheOrderOfRooms) {
+  const std::string include = "#include \"placement/search/plan_search.h\"\n";
+  EXPECT_THAT(CheckSource("placement/sharding/x.cc", include),
+              ElementsAre("placement/sharding/x.cc:1: includes placement/search/plan_search.h: "
+                          "placement/sharding/ may use placement/conversions/, "
+                          "placement/graph_views/, placement/files/, placement/cost/, not "
+                          "placement/search/ (tests/layers.cc lists rooms from the bottom up)"));
+  EXPECT_THAT(CheckSource("placement/sharding/x_test.cc", include), ElementsAre());
+  EXPECT_THAT(CheckSource("ops/defs/conv/x.cc", "#include \"ops/defs/movement/y.h\"\n"),
+              ElementsAre());
+}
+
 // The tree itself. The test's own files lead to it: they are links into the repository.
 class Tree : public ::testing::Test {
  protected:
@@ -177,6 +213,20 @@ TEST_F(Tree, IncludesFollowTheLayers) {
     for (const std::string& violation : CheckSource(path, Read(path))) ADD_FAILURE() << violation;
   }
   EXPECT_GT(seen, 20);
+}
+
+TEST_F(Tree, NoFilesIncludeEachOtherInARing) {
+  std::map<std::string, std::string> sources;
+  for (const std::string& path : Files()) {
+    if (IsSource(path)) sources[path] = Read(path);
+  }
+  EXPECT_THAT(FindRings(sources), ElementsAre());
+}
+
+TEST_F(Tree, NoRoomIsCrowded) {
+  for (const auto& [folder, subjects] : CountSubjects(Files())) {
+    EXPECT_LE(subjects, 25) << folder << "/: make rooms inside it";
+  }
 }
 
 TEST_F(Tree, DependenciesFollowTheLayers) {

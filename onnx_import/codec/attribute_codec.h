@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "graph/attribute.h"
 #include "onnx_import/codec/tensor_codec.h"
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 
 namespace weft {
 

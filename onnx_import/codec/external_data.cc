@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "onnx_import/codec/quote.h"
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tensor/host_memory.h"

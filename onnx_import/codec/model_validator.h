@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 
 namespace weft {
 

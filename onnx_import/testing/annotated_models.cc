@@ -1,7 +1,7 @@
 #include "onnx_import/testing/annotated_models.h"
 
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/testing/test_models.h"
-#include "onnx_import/wire.pb.h"
 
 namespace weft::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_import/wire.pb.h"
+#include "onnx_import/codec/wire.pb.h"
 
 namespace weft::testing {
 

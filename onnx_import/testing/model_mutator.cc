@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/testing/mutate.h"
-#include "onnx_import/wire.pb.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

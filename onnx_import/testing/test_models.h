@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/wire.pb.h"
 
 namespace weft::testing {
 

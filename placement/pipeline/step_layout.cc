@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/step_guard.h"
+#include "graph/partition.h"
 #include "graph/verifier.h"
 #include "placement/graph_views/evaluation_step.h"
 #include "placement/pipeline/recomputation.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "graph/step_guard.h"
+#include "graph/partition.h"
 #include "platform/status_macros.h"
 
 namespace weft {
