@@ -94,6 +94,7 @@ TEST_F(CoordinatorLossTest, WorkersThatWereStartedByHandServeTheNextOne) {
   const absl::Time deadline = In(10);
   RemoteClusterOptions options;
   options.addresses = addresses_;
+  options.token = testing::kTestToken;
   auto cluster = ConnectToCluster(options);
   // The one before is attended to until its stream has broken.
   while (!cluster.ok() && absl::Now() < deadline) cluster = ConnectToCluster(options);

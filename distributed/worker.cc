@@ -105,6 +105,9 @@ class Worker::Impl {
   // Of the programs and of `added`, which is not one of them yet.
   MemoryRequirement Certify(const Program& added) const;
   int64_t TransportBytes(const Program& added) const;
+  FileSystem& CheckpointFiles() const {
+    return environment_.checkpoint_files != nullptr ? *environment_.checkpoint_files : files();
+  }
   FileSystem& files() const {
     return environment_.files != nullptr ? *environment_.files : RealFileSystem();
   }
@@ -176,8 +179,8 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   arena_ = std::make_unique<Arena>(*environment_.device);
   variables_ = std::make_unique<VariableStore>(*environment_.device);
   if (membership.checkpoints) {
-    checkpoints_ = std::make_unique<CheckpointWriter>(files(), *environment_.clock, *variables_,
-                                                      membership.rank);
+    checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointFiles(), *environment_.clock,
+                                                      *variables_, membership.rank);
   }
   ForgetPeakMemory();
   memory_limit_ = ProcessMemoryLimit(files());

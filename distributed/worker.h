@@ -38,6 +38,8 @@ struct WorkerEnvironment {
   std::string version;
   // That tell of the process's memory, and that checkpoints are written to; null = the real ones.
   FileSystem* files = nullptr;
+  // That checkpoints are written through; null: `files`.
+  FileSystem* checkpoint_files = nullptr;
 };
 
 // Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,

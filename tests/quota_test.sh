@@ -38,6 +38,7 @@ make_group() {
 }
 
 cd "$(mktemp -d)" || exit 1
+export HOME=$PWD  # where workers and jobs find their token
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 workers=()
@@ -64,7 +65,7 @@ awk -v n=$batch 'BEGIN { for (i = 0; i < n; i++) printf "%c", 1 + (i * 7) % 9 }'
 within() { exec bash -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$(group "$1")" "${@:2}"; }
 host() { printf '  - name: %s\n    workers:\n      - {address: "unix:%s", threads: 1}\n' "$1" "$PWD/$1"; }
 for name in whole half; do
-  within $name "$runner" worker --listen "unix:$PWD/$name" 2> "$name.worker.log" &
+  within $name "$runner" worker --allow-path / --listen "unix:$PWD/$name" 2> "$name.worker.log" &
   workers+=($!)
   { echo "hosts:"; host $name; } > $name.yaml
 done

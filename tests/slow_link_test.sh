@@ -10,6 +10,7 @@ PATH=$PATH:/usr/sbin:/sbin
 command -v ip > /dev/null && command -v tc > /dev/null || skip "there is no ip or tc (Debian's iproute2)"
 
 cd "$(mktemp -d)" || exit 1
+export HOME=$PWD  # where workers and jobs find their token
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 space() { echo "weft-link-$$-$1"; }
@@ -42,7 +43,7 @@ awk 'BEGIN { for (i = 0; i < 512 * 784; i++) { s = (s * 1103515245 + 12345) % 21
 awk 'BEGIN { for (i = 0; i < 512; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(512,)' > labels.npy
 "$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
 for i in 0 1; do
-  ip netns exec "$(space $i)" "$runner" worker --listen "10.99.0.$((i + 1)):4000" --insecure-network 2> "worker$i.log" &
+  ip netns exec "$(space $i)" "$runner" worker --allow-path / --listen "10.99.0.$((i + 1)):4000" --insecure-network 2> "worker$i.log" &
   workers+=($!)
 done
 cat > cluster.yaml <<'YAML'

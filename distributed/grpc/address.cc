@@ -1,7 +1,9 @@
 #include "distributed/grpc/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -83,10 +85,27 @@ absl::Status ProbeSocketFile(const std::string& address) {
 
 }  // namespace
 
+// 127.0.0.0/8 in numbers; a name that begins so ("127.example.org") is one of the network.
+static bool IsLoopbackNumber(const std::string& host) {
+  in_addr parsed = {};
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && (ntohl(parsed.s_addr) >> 24) == 127;
+}
+
+absl::Status KeepSocketPrivate(const std::string& address) {
+  if (!absl::StartsWith(address, kUnixPrefix)) return absl::OkStatus();
+  const std::string path = SocketPath(address);
+  if (chmod(path.c_str(), 0600) != 0) return SystemError(errno, "make private", path);
+  return absl::OkStatus();
+}
+
+void RemoveSocket(const std::string& address) {
+  if (absl::StartsWith(address, kUnixPrefix)) unlink(SocketPath(address).c_str());
+}
+
 bool IsLocalAddress(const std::string& address) {
   if (absl::StartsWith(address, kUnixPrefix)) return true;
   const std::string host = Split(address).host;
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  return host == "localhost" || host == "::1" || IsLoopbackNumber(host);
 }
 
 absl::Status CheckAddress(const std::string& address, bool insecure_network) {

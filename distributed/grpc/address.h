@@ -20,6 +20,12 @@ bool IsLocalAddress(const std::string& address);
 // otherwise the system's error. Removes a socket file that nobody listens on.
 absl::Status ProbeListen(const std::string& address);
 
+// A unix socket that is listened on: only this user may connect to it. Does nothing to others.
+absl::Status KeepSocketPrivate(const std::string& address);
+
+// Removes the file of a unix socket that is no longer listened on.
+void RemoveSocket(const std::string& address);
+
 }  // namespace weft
 
 #endif  // WEFT_DISTRIBUTED_GRPC_ADDRESS_H_

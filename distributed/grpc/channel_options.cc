@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "distributed/job_token.h"
+
 namespace weft {
 namespace {
 
@@ -51,6 +53,17 @@ void PrepareGrpc() {
     return true;
   }();
   static_cast<void>(prepared);
+}
+
+absl::Status CheckToken(const grpc::ServerContextBase& context, const std::string& token) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kTokenKey);
+  if (found != metadata.end() && SameToken({found->second.data(), found->second.size()}, token)) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(
+      "the caller does not have this worker's token: start the worker and the job with the same "
+      "--token-file");
 }
 
 }  // namespace weft

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace weft {
 
 // A message is at most a part of 1 MiB and its header; control messages are smaller than that.
@@ -18,6 +20,12 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
 // Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages, and
 // does not share its port.
 void SetServerOptions(grpc::ServerBuilder& builder);
+
+// The key of the metadata in which every call and stream carries the job's token.
+inline constexpr char kTokenKey[] = "weft-token";
+
+// Unauthenticated unless the call carries this token.
+absl::Status CheckToken(const grpc::ServerContextBase& context, const std::string& token);
 
 // Comes before the first use of gRPC in the process: its own messages on standard error are turned
 // off (every error reaches our callers as a status), and its polling is chosen unless the

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/status_codec.h"
@@ -23,6 +24,20 @@ constexpr size_t kMaxReportsAtOnce = 256;
 constexpr size_t kLongestProgramBytes = size_t{1} << 31;
 // How long after it has begun to listen a process may take to serve.
 constexpr absl::Duration kStartPatience = absl::Seconds(10);
+
+absl::Status CheckRanges(const rpc::RunStepsRequest& request) {
+  constexpr int64_t kMaxSteps = int64_t{1} << 40;
+  for (const rpc::StepRange& range : request.ranges()) {
+    if (range.first_step() >= 0 && range.first_step() <= kMaxSteps && range.count() >= 0 &&
+        range.count() <= kMaxSteps) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("a range of ", range.count(),
+                                                   " steps from step ", range.first_step(),
+                                                   " on; expected 0 to ", kMaxSteps, " of both"));
+  }
+  return absl::OkStatus();
+}
 
 // Gathers the reports of several steps into one message.
 class ReportSender {
@@ -55,7 +70,9 @@ class ReportSender {
 
 class ControlService::Call {
  public:
-  explicit Call(ControlService& service) : service_(service) {
+  Call(ControlService& service, const grpc::ServerContext& context) : service_(service) {
+    status_ = CheckToken(context, service_.token_);
+    if (!status_.ok()) return;
     MutexLock lock(service_.mutex_);
     if (service_.worker_ == nullptr) {
       status_ = absl::UnavailableError("the worker does not serve");
@@ -150,6 +167,9 @@ void ControlService::AbortWorker(const absl::Status& reason) {
 grpc::Status ControlService::Attend(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) {
+  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
+    return AnswerWith(*context, known);
+  }
   rpc::AttendReply hello;
   {
     MutexLock lock(mutex_);
@@ -192,7 +212,7 @@ grpc::Status ControlService::Attend(
 
 grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
                                   rpc::JoinReply* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const absl::StatusOr<WorkerInfo> info = call.worker().Join(Decode(*request));
   if (!info.ok()) return AnswerWith(*context, info.status());
@@ -203,7 +223,7 @@ grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinR
 grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
                                         grpc::ServerReader<rpc::ProgramChunk>* reader,
                                         rpc::MemoryRequirement* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   rpc::ProgramChunk chunk;
   std::string program, data, bytes;
@@ -233,7 +253,7 @@ grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
 grpc::Status ControlService::WriteVariable(grpc::ServerContext* context,
                                            grpc::ServerReader<rpc::VariableChunk>* reader,
                                            rpc::Empty*) {
-  Call call(*this);
+  Call call(*this, *context);
   absl::Status status = call.status();
   VariableParts parts;
   rpc::VariableChunk chunk;
@@ -258,7 +278,7 @@ absl::Status ControlService::WritePart(Worker& worker, VariableParts& parts,
 grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
                                           const rpc::ReadVariableRequest* request,
                                           grpc::ServerWriter<rpc::VariableChunk>* writer) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const absl::StatusOr<VariableShard> shard = call.worker().FindVariable(request->name());
   if (!shard.ok()) return AnswerWith(*context, shard.status());
@@ -282,6 +302,7 @@ grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
 
 absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                                       grpc::ServerWriter<rpc::StepReports>& writer) {
+  WEFT_RETURN_IF_ERROR(CheckRanges(request));
   if (!request.report()) return worker.RunSteps(Decode(request), nullptr);
   ReportSender sender(writer);
   const absl::Status status =
@@ -293,7 +314,7 @@ absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest
 grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
                                       const rpc::RunStepsRequest* request,
                                       grpc::ServerWriter<rpc::StepReports>* writer) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   {
     MutexLock lock(mutex_);
@@ -308,7 +329,7 @@ grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
 
 grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc::Empty*,
                                          rpc::WorkerTraffic* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const absl::StatusOr<WorkerTraffic> traffic = call.worker().ReadTraffic();
   if (!traffic.ok()) return AnswerWith(*context, traffic.status());
@@ -318,7 +339,7 @@ grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc
 
 grpc::Status ControlService::ReadStatistics(grpc::ServerContext* context, const rpc::Empty*,
                                             rpc::WorkerStatistics* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const auto statistics = call.worker().ReadStatistics();
   if (!statistics.ok()) return AnswerWith(*context, statistics.status());
@@ -328,7 +349,7 @@ grpc::Status ControlService::ReadStatistics(grpc::ServerContext* context, const 
 
 grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const rpc::Empty*,
                                            rpc::ProcessMemory* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   *reply = Encode(call.worker().MeasureMemory());
   return grpc::Status::OK;
@@ -337,7 +358,7 @@ grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const r
 grpc::Status ControlService::PollCheckpoint(grpc::ServerContext* context,
                                             const rpc::PollCheckpointRequest* request,
                                             rpc::CheckpointWrite* reply) {
-  Call call(*this);
+  Call call(*this, *context);
   if (!call.status().ok()) return AnswerWith(*context, call.status());
   const absl::StatusOr<CheckpointWrite> write = call.worker().PollCheckpoint(request->wait());
   if (!write.ok()) return AnswerWith(*context, write.status());
@@ -345,13 +366,20 @@ grpc::Status ControlService::PollCheckpoint(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Abort(grpc::ServerContext*, const rpc::AbortRequest* request,
+grpc::Status ControlService::Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
                                    rpc::Empty*) {
+  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
+    return AnswerWith(*context, known);
+  }
   AbortWorker(absl::Status(static_cast<absl::StatusCode>(request->code()), request->reason()));
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Shutdown(grpc::ServerContext*, const rpc::Empty*, rpc::Empty*) {
+grpc::Status ControlService::Shutdown(grpc::ServerContext* context, const rpc::Empty*,
+                                      rpc::Empty*) {
+  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
+    return AnswerWith(*context, known);
+  }
   RequestStop();
   return grpc::Status::OK;
 }

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -27,8 +28,12 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
 // worker aborts what it does. Methods are called by gRPC's threads.
+//
+// Every call must carry the token; others are Unauthenticated before anything of them is read, and
+// change nothing.
 class ControlService final : public rpc::Control::Service {
  public:
+  explicit ControlService(std::string token) : token_(std::move(token)) {}
   // `worker` is borrowed until Stop; null: not serving.
   void SetWorker(Worker* worker, const std::string& version);
   // Waits for Shutdown, or the loss of the coordinator when `ends_with_coordinator`, or
@@ -82,6 +87,7 @@ class ControlService final : public rpc::Control::Service {
   // Ends the coordinator's calls, so that nothing waits for it to read.
   void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::string token_;
   // gRPC calls on any of its threads. Steps all run on one, whose helper threads wait for them:
   // OpenMP makes a team for each calling thread, and where teams outnumber cores its threads sleep
   // between any two loops.

@@ -56,7 +56,10 @@ class GrpcClient final : public WorkerClient {
  private:
   // Says every kLeaseInterval that this coordinator is there.
   void KeepLease();
-  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+  // Every call's: the token, and how long it may take.
+  void Prepare(grpc::ClientContext& context, absl::Duration timeout = absl::InfiniteDuration()) {
+    context.AddMetadata(kTokenKey, options_.token);
+    if (timeout == absl::InfiniteDuration()) return;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }
   // What a call that ended so means: the worker's own error, or its loss while it was `doing`.
@@ -97,6 +100,7 @@ absl::Status GrpcClient::Connect() {
     return absl::UnavailableError(
         absl::StrCat(name(), " did not answer in time; is it running, and is the address right?"));
   }
+  Prepare(lease_context_);
   lease_ = stub_->Attend(&lease_context_);
   rpc::AttendReply hello;
   if (!lease_->Read(&hello)) {
@@ -141,14 +145,14 @@ GrpcClient::~GrpcClient() {
 
 bool GrpcClient::ShutDown() {
   grpc::ClientContext context;
-  SetDeadline(context, kAbortTimeout);
+  Prepare(context, kAbortTimeout);
   rpc::Empty reply;
   return stub_->Shutdown(&context, rpc::Empty(), &reply).ok();
 }
 
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::JoinReply reply;
   const grpc::Status status = stub_->Join(&context, Encode(membership), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "joining the job"));
@@ -160,7 +164,7 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
                                                          const std::string& data) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodePartition(partition));
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::MemoryRequirement reply;
   const auto writer = stub_->AddProgram(&context, &reply);
   for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
@@ -181,7 +185,7 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
 
 absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& local) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::Empty reply;
   const auto writer = stub_->WriteVariable(&context, &reply);
   WriteVariableChunks(name, local,
@@ -192,7 +196,7 @@ absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& lo
 
 absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::ReadVariableRequest request;
   request.set_name(name);
   const auto reader = stub_->ReadVariable(&context, request);
@@ -211,6 +215,7 @@ absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
 absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
                                   const std::function<void(const StepReport&)>& report) {
   grpc::ClientContext context;  // without a deadline: keepalive and the peers' stall timeouts guard
+  Prepare(context);
   rpc::RunStepsRequest request = Encode(ranges);
   request.set_report(report != nullptr);
   const auto reader = stub_->RunSteps(&context, request);
@@ -232,7 +237,7 @@ absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
 
 absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::WorkerTraffic reply;
   const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
@@ -241,7 +246,7 @@ absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
 
 absl::StatusOr<std::vector<ProgramStatistics>> GrpcClient::ReadStatistics() {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::WorkerStatistics reply;
   const grpc::Status status = stub_->ReadStatistics(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what its nodes took"));
@@ -250,7 +255,7 @@ absl::StatusOr<std::vector<ProgramStatistics>> GrpcClient::ReadStatistics() {
 
 absl::StatusOr<CheckpointWrite> GrpcClient::PollCheckpoint(bool wait) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::PollCheckpointRequest request;
   request.set_wait(wait);
   rpc::CheckpointWrite reply;
@@ -261,7 +266,7 @@ absl::StatusOr<CheckpointWrite> GrpcClient::PollCheckpoint(bool wait) {
 
 absl::StatusOr<ProcessMemory> GrpcClient::MeasureMemory() {
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  Prepare(context, options_.call_timeout);
   rpc::ProcessMemory reply;
   const grpc::Status status = stub_->MeasureMemory(&context, rpc::Empty(), &reply);
   WEFT_RETURN_IF_ERROR(Explain(context, status, "measuring its memory"));
@@ -270,7 +275,7 @@ absl::StatusOr<ProcessMemory> GrpcClient::MeasureMemory() {
 
 void GrpcClient::Abort(const absl::Status& reason) {
   grpc::ClientContext context;
-  SetDeadline(context, kAbortTimeout);
+  Prepare(context, kAbortTimeout);
   rpc::AbortRequest request;
   request.set_code(static_cast<int>(reason.code()));
   request.set_reason(std::string(reason.message().substr(0, kLongestErrorText)));

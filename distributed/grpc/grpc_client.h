@@ -15,6 +15,7 @@ struct GrpcClientOptions {
   std::string address;
   RankId rank;                    // for messages
   bool insecure_network = false;  // allow other addresses than loopback
+  std::string token = {};         // that the worker wants
   // Until when the worker must have answered. Unavailable naming it if it has not.
   absl::Time connect_deadline = absl::InfiniteFuture();
   // Longest time of one call, but for RunSteps.

@@ -28,7 +28,7 @@ absl::Status GrpcServer::Build() {
   builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&control_);
   thread_ = std::make_unique<CompletionThread>(builder.AddCompletionQueue());
-  incoming_ = std::make_unique<IncomingStreams>(*thread_);
+  incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token);
   builder.RegisterAsyncGenericService(&incoming_->service());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
@@ -37,6 +37,7 @@ absl::Status GrpcServer::Build() {
                      ": the address is in use by another process, or not one of this machine's"));
   }
   address_ = options_.address;
+  WEFT_RETURN_IF_ERROR(KeepSocketPrivate(address_));
   if (!absl::StartsWith(address_, "unix:")) {
     address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
   }
@@ -50,7 +51,8 @@ absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
   for (const std::string& address : membership.addresses) {
     WEFT_RETURN_IF_ERROR(CheckAddress(address, options_.insecure_network));
   }
-  const GrpcTransport::Job job{membership.job_id, membership.rank, membership.addresses};
+  const GrpcTransport::Job job{membership.job_id, membership.rank, membership.addresses,
+                               options_.token};
   return std::make_unique<GrpcTransport>(*thread_, *incoming_, job);
 }
 
@@ -61,6 +63,7 @@ void GrpcServer::Stop() {
   incoming_->AwaitEnd();
   thread_.reset();
   server_.reset();
+  RemoveSocket(address_);
 }
 
 GrpcServer::~GrpcServer() { Stop(); }

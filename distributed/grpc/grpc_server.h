@@ -20,6 +20,7 @@ namespace weft {
 struct GrpcServerOptions {
   std::string address;            // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // allow other addresses than loopback
+  std::string token = {};         // of every caller and peer
 };
 
 // Serves control calls to the worker it is given (none yet: Unavailable) and data streams to the
@@ -40,7 +41,8 @@ class GrpcServer {
   void Stop();
 
  private:
-  explicit GrpcServer(GrpcServerOptions options) : options_(std::move(options)) {}
+  explicit GrpcServer(GrpcServerOptions options)
+      : options_(std::move(options)), control_(options_.token) {}
   absl::Status Build();
 
   const GrpcServerOptions options_;

@@ -31,6 +31,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
     uint64_t job_id = 0;
     RankId rank;
     std::vector<std::string> addresses;  // by rank
+    std::string token = {};              // that peers want
   };
   GrpcTransport(CompletionThread& thread, IncomingStreams& incoming, const Job& job);
   // Ends what is still under way with Aborted, and says goodbye to the peers; a second at most.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/frame.h"
 #include "distributed/grpc/outbox.h"
 #include "distributed/grpc/status_codec.h"
@@ -143,6 +144,8 @@ void IncomingStreams::Call::OnAccepted(bool ok) {
 }
 
 absl::Status IncomingStreams::Call::Accept() {
+  // Strangers are not told which job this is.
+  if (const absl::Status known = CheckToken(context_, owner_.token_); !known.ok()) return known;
   if (context_.method() != kDataMethod) {
     return absl::UnimplementedError(absl::StrCat("no method ", context_.method()));
   }
@@ -220,7 +223,8 @@ void IncomingStreams::Call::StreamBroke() {
                                   : "is lost: its connection broke (did its process end?)"));
 }
 
-IncomingStreams::IncomingStreams(CompletionThread& thread) : thread_(thread) {}
+IncomingStreams::IncomingStreams(CompletionThread& thread, std::string token)
+    : thread_(thread), token_(std::move(token)) {}
 
 IncomingStreams::~IncomingStreams() = default;
 

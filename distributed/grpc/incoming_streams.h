@@ -39,7 +39,7 @@ class IncomingJob {
 class IncomingStreams {
  public:
   // Borrows the thread. `service` was registered with the server.
-  explicit IncomingStreams(CompletionThread& thread);
+  IncomingStreams(CompletionThread& thread, std::string token);
   ~IncomingStreams();
 
   grpc::AsyncGenericService& service() { return service_; }
@@ -61,6 +61,7 @@ class IncomingStreams {
   void EndCalls(IncomingJob& job, const absl::Status& status);
 
   CompletionThread& thread_;
+  const std::string token_;  // of every peer
   grpc::AsyncGenericService service_;
   // Of the completion thread.
   IncomingJob* job_ = nullptr;

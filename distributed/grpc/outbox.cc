@@ -46,6 +46,7 @@ void Outbox::OpenLocked() {
   state_ = State::kStarting;
   channel_ = NewChannel(route_.address);
   stub_ = std::make_unique<grpc::GenericStub>(channel_);
+  context_.AddMetadata(kTokenKey, route_.token);
   context_.AddMetadata(kJobIdKey, absl::StrCat(route_.job_id));
   context_.AddMetadata(kRankKey, absl::StrCat(route_.from.value));
   call_ = stub_->PrepareCall(&context_, kDataMethod, &thread_.queue());

@@ -33,7 +33,8 @@ struct Route {
   uint64_t job_id = 0;
   RankId from;
   RankId to;
-  std::string address;  // of `to`
+  std::string address;     // of `to`
+  std::string token = {};  // that the peer wants
 };
 
 // How a stream ended, for the transport.

@@ -245,6 +245,16 @@ absl::StatusOr<Partition> DecodePartition(const std::string& bytes) {
     return Bad(absl::StrCat("rank ", proto.rank(), " of a mesh of ", mesh.data, " x ", mesh.tensor,
                             " x ", mesh.pipeline));
   }
+  constexpr int kMaxThreads = 4096;
+  constexpr int64_t kMaxBatch = int64_t{1} << 40;
+  if (proto.threads() < 1 || proto.threads() > kMaxThreads) {
+    return Bad(absl::StrCat(proto.threads(), " threads; expected 1 to ", kMaxThreads));
+  }
+  if (proto.global_batch() < 0 || proto.global_batch() > kMaxBatch ||
+      proto.total_micro_batches() < 0 || proto.total_micro_batches() > kMaxBatch) {
+    return Bad(absl::StrCat("a batch of ", proto.global_batch(), " samples in ",
+                            proto.total_micro_batches(), " micro-batches"));
+  }
   partition.training = proto.training();
   partition.strict = proto.strict();
   partition.threads = proto.threads();

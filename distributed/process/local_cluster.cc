@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/grpc_client.h"
+#include "distributed/job_token.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
@@ -27,8 +28,8 @@ constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
 
 // Connects to all at once; the errors of those that failed, joined. `waited` is for the message.
 absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
-    const std::vector<std::string>& addresses, bool insecure_network, absl::Duration timeout,
-    absl::Duration waited) {
+    const std::vector<std::string>& addresses, bool insecure_network, const std::string& token,
+    absl::Duration timeout, absl::Duration waited) {
   const absl::Time deadline = absl::Now() + timeout;
   std::vector<std::unique_ptr<WorkerClient>> clients(addresses.size());
   std::vector<absl::Status> errors(addresses.size());
@@ -39,6 +40,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
       options.address = addresses[i];
       options.rank = RankId(static_cast<int32_t>(i));
       options.insecure_network = insecure_network;
+      options.token = token;
       options.connect_deadline = deadline;
       absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
       if (client.ok()) {
@@ -103,7 +105,10 @@ class LocalCluster final : public WorkerCluster {
   // "worker:1 (pid 4711) does not answer: ..." for the first that a signal has stopped.
   std::optional<std::string> FirstStop();
 
+  std::string TokenFile() const { return absl::StrCat(folder_, "/token"); }
+
   std::string folder_;
+  std::string token_;
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<WorkerClient>> clients_;
@@ -117,6 +122,8 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
   std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return SystemError(errno, "create the folder", folder);
   folder_ = folder;
+  WEFT_ASSIGN_OR_RETURN(token_, NewJobToken());
+  WEFT_RETURN_IF_ERROR(WriteTokenFile(TokenFile(), token_));
   for (int i = 0; i < options.workers; ++i) {
     WEFT_RETURN_IF_ERROR(StartProcess(launcher, options, i));
   }
@@ -130,7 +137,8 @@ absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
   process.arguments = options.command;
   for (const std::string& argument :
        {std::string("--listen"), addresses_.back(), std::string("--ends-with-parent"),
-        absl::StrCat(CurrentProcessId())}) {
+        absl::StrCat(CurrentProcessId()), std::string("--token-file"), TokenFile(),
+        std::string("--allow-path"), std::string("/")}) {
     process.arguments.push_back(argument);
   }
   process.environment = OpenMpWait();
@@ -148,7 +156,7 @@ absl::Status LocalCluster::Connect(absl::Duration timeout) {
   // In slices: a worker that ends at once is reported at once.
   while (true) {
     const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
-    clients = ConnectToAll(addresses_, false, slice, timeout);
+    clients = ConnectToAll(addresses_, false, token_, slice, timeout);
     if (clients.ok()) break;
     if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
       return absl::UnavailableError(absl::StrCat(*end,
@@ -224,7 +232,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
     const RemoteClusterOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorkerClient>> clients,
-                        ConnectToAll(options.addresses, options.insecure_network,
+                        ConnectToAll(options.addresses, options.insecure_network, options.token,
                                      options.start_timeout, options.start_timeout));
   return std::unique_ptr<WorkerCluster>(
       std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));

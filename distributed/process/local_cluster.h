@@ -29,7 +29,8 @@ class WorkerCluster {
 
 struct LocalClusterOptions {
   // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
-  // PID.
+  // PID --token-file FILE --allow-path /. The token is a new one, in a file of the cluster's
+  // folder.
   std::vector<std::string> command;  // {"/path/of/graph_runner", "worker"}
   int workers = 1;
   absl::Duration start_timeout = absl::Seconds(60);
@@ -45,6 +46,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 struct RemoteClusterOptions {
   std::vector<std::string> addresses;  // by rank: "host:port" or "unix:/path"
   bool insecure_network = false;
+  std::string token;  // that the workers want
   absl::Duration start_timeout = absl::Seconds(60);
 };
 

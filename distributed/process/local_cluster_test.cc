@@ -16,6 +16,7 @@
 #include "distributed/coordinator.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/grpc/grpc_server.h"
+#include "distributed/job_token.h"
 #include "distributed/testing/sum_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -35,6 +36,11 @@ bool IsAlive(int64_t process) { return kill(static_cast<pid_t>(process), 0) == 0
 
 class LocalClusterTest : public ::testing::Test {
  protected:
+  // What the launcher has given to the workers.
+  std::string TokenOfTheCluster() const {
+    const std::string socket = cluster_->addresses()[0].substr(5);  // "unix:"
+    return ReadTokenFile(socket.substr(0, socket.rfind('/')) + "/token").value();
+  }
   absl::Status Start(int workers, std::vector<std::string> command = {kWorkerProgram, "worker"},
                      absl::Duration timeout = absl::Seconds(60)) {
     LocalClusterOptions options;
@@ -253,9 +259,23 @@ TEST_F(LocalClusterTest, ASecondCoordinatorIsRefused) {
   options.address = cluster_->addresses()[0];
   options.rank = RankId(0);
   options.connect_deadline = absl::Now() + absl::Seconds(10);
+  options.token = TokenOfTheCluster();
   const absl::Status status = ConnectToWorker(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(Text(status), HasSubstr("attended by another coordinator"));
+}
+
+TEST_F(LocalClusterTest, AStrangerIsRefusedAndTheJobGoesOn) {
+  StartJob(1);
+  GrpcClientOptions options;
+  options.address = cluster_->addresses()[0];
+  options.rank = RankId(0);
+  options.connect_deadline = absl::Now() + absl::Seconds(10);
+  options.token = "not the token";
+  const absl::Status status = ConnectToWorker(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
+  EXPECT_THAT(Text(status), HasSubstr("--token-file"));
+  EXPECT_TRUE(coordinator_->MeasureMemory().ok());
 }
 
 TEST(RemoteClusterTest, ListsWorkersThatAreNotThere) {

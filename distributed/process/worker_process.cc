@@ -10,6 +10,7 @@
 #include "distributed/grpc/grpc_server.h"
 #include "platform/clock.h"
 #include "platform/process_memory.h"
+#include "platform/restricted_files.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -22,18 +23,22 @@ constexpr absl::Duration kStopPatience = absl::Seconds(1);
 }  // namespace
 
 absl::Status ServeWorker(const WorkerProcessOptions& options) {
+  if (options.token.empty()) return absl::InvalidArgumentError("a worker needs a token");
   KeepHeapSmall();
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
-                        GrpcServer::Start({options.listen, options.insecure_network}));
+  WEFT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<GrpcServer> server,
+      GrpcServer::Start({options.listen, options.insecure_network, options.token}));
   if (!IsLocalAddress(server->address())) {
     std::cerr << "warning: listening on " << server->address()
-              << " WITHOUT encryption or authentication (--insecure-network): whoever reaches this "
-                 "address can read and change the job\n";
+              << " WITHOUT encryption (--insecure-network): whoever can read this network can read "
+                 "the job and its token\n";
   }
   WorkerEnvironment environment;
   environment.device = options.device;
   environment.clock = &RealClock();
-  environment.open_input = options.open_input;
+  RestrictedFiles files(RealFileSystem(), options.allowed_folders);
+  environment.checkpoint_files = &files;
+  if (options.open_input != nullptr) environment.open_input = options.open_input(files);
   environment.version = options.version;
   environment.open_transport =
       [&](const JobMembership& membership) -> absl::StatusOr<std::unique_ptr<Transport>> {

@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "distributed/transport.h"
 #include "distributed/worker.h"
+#include "platform/file_system.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -19,9 +21,14 @@ struct WorkerProcessOptions {
   // End when the coordinator's lease breaks (workers that --local started); otherwise wait for the
   // next one.
   bool ends_with_coordinator = false;
+  // That every caller and peer must have (distributed/job_token.h); not empty.
+  std::string token;
+  // Data are read and checkpoints written below these alone; "/" is any folder.
+  std::vector<std::string> allowed_folders;
   std::string version;
   Device* device = nullptr;  // borrowed
-  InputSourceFactory open_input;
+  // Makes the factory of input sources, which read through `files`.
+  std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
   // Called once it listens, with the address (and the port that was found); may be null.
@@ -29,7 +36,8 @@ struct WorkerProcessOptions {
 };
 
 // Serves jobs, one after the other, until it is told to end (Shutdown, or the coordinator's loss if
-// so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it).
+// so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
+// InvalidArgument without a token.
 absl::Status ServeWorker(const WorkerProcessOptions& options);
 
 }  // namespace weft

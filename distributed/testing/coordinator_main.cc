@@ -16,6 +16,7 @@ namespace {
 absl::Status Run(std::vector<std::string> addresses) {
   RemoteClusterOptions options;
   options.addresses = addresses;
+  options.token = testing::kTestToken;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerCluster> cluster, ConnectToCluster(options));
   Coordinator coordinator(cluster->clients());
   JobMembership membership;

@@ -12,6 +12,9 @@
 
 namespace weft::testing {
 
+// The token of workers that tests start by hand.
+inline constexpr char kTestToken[] = "0123456789abcdef0123456789abcdef";
+
 inline constexpr int64_t kSumJobWidth = 3;
 
 // Data-parallel partitions of `ranks`: sample r is (r + 1) x (1, 2, 3); sum = all-reduced 2 x

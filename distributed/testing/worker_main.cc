@@ -1,4 +1,5 @@
-// The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID.
+// The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
+// --token-file FILE (without: kTestToken).
 // WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen.
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "distributed/testing/sum_job.h"
 #include "platform/process.h"
@@ -15,10 +17,14 @@
 int main(int argc, char** argv) {
   weft::WorkerProcessOptions options;
   options.version = getenv("WEFT_TEST_VERSION") != nullptr ? getenv("WEFT_TEST_VERSION") : "test";
-  options.open_input = weft::testing::OpenSumJobInput;
+  options.open_input = [](weft::FileSystem&) -> weft::InputSourceFactory {
+    return weft::testing::OpenSumJobInput;
+  };
+  options.token = weft::testing::kTestToken;
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--listen") options.listen = argv[i + 1];
+    if (flag == "--token-file") options.token = weft::ReadTokenFile(argv[i + 1]).value_or("");
     int64_t parent = 0;
     if (flag == "--ends-with-parent" && absl::SimpleAtoi(argv[i + 1], &parent)) {
       if (!weft::DieWithParent(parent).ok()) return 1;

@@ -1,5 +1,6 @@
-// A worker process with a fault: as `graph_runner worker --listen ADDRESS --ends-with-parent PID`,
-// but its transport has the faults of WEFT_TRANSPORT_FAULTS (ParseTransportFaults).
+// A worker process with a fault: as `graph_runner worker --listen ADDRESS --ends-with-parent PID
+// --token-file FILE`, but its transport has the faults of WEFT_TRANSPORT_FAULTS
+// (ParseTransportFaults).
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "distributed/testing/fault_injecting_transport.h"
 #include "platform/file_system.h"
@@ -18,12 +20,14 @@
 int main(int argc, char** argv) {
   weft::WorkerProcessOptions options;
   options.version = weft::kVersion;
-  options.open_input = weft::NewDataSetFactory(weft::RealFileSystem());
+  options.open_input = [](weft::FileSystem& files) { return weft::NewDataSetFactory(files); };
+  options.allowed_folders = {"/"};
   options.device = &weft::CpuDevice();
   options.ends_with_coordinator = true;
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--listen") options.listen = argv[i + 1];
+    if (flag == "--token-file") options.token = weft::ReadTokenFile(argv[i + 1]).value_or("");
     int64_t parent = 0;
     if (flag == "--ends-with-parent" && absl::SimpleAtoi(argv[i + 1], &parent)) {
       if (!weft::DieWithParent(parent).ok()) return 1;

@@ -1,5 +1,8 @@
 #include <ostream>
+#include <string>
+#include <vector>
 
+#include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
@@ -29,7 +32,16 @@ class WorkerCommand final : public Command {
         ->type_name("ADDRESS")
         ->required();
     app.add_flag("--insecure-network", insecure_network_,
-                 "allow addresses beyond this machine, without encryption or authentication");
+                 "allow addresses beyond this machine, without encryption");
+    app.add_option("--token-file", token_file_,
+                   "a file of mode 0600 with the token that jobs must have (~/.weft/token, made if "
+                   "it is missing)")
+        ->type_name("FILE");
+    app.add_option(
+           "--allow-path", allowed_,
+           "a folder below which jobs may read data and write checkpoints; may come several "
+           "times (the working folder)")
+        ->type_name("FOLDER");
     app.add_option("--ends-with-parent", parent_,
                    "end when this process, which started this one, or its job ends")
         ->type_name("PID")
@@ -44,11 +56,15 @@ class WorkerCommand final : public Command {
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
     WEFT_ASSIGN_OR_RETURN(options.device, FindDevice(DeviceKind::kCpu, 0));
-    options.open_input = NewDataSetFactory(RealFileSystem());
+    options.open_input = [](FileSystem& files) { return NewDataSetFactory(files); };
+    auto token = token_file_.empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(token_file_);
+    if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);
+    options.token = *std::move(token);
+    options.allowed_folders = allowed_.empty() ? std::vector<std::string>{"."} : allowed_;
     if (insecure_network_) {
       *console.err
-          << "warning: --insecure-network: whoever reaches this address can read and change "
-             "the job\n";
+          << "warning: --insecure-network: whoever can read this network can read the job and its "
+             "token\n";
     }
     if (parent_ == 0) {
       options.on_listening = [&console](const std::string& address) {
@@ -62,6 +78,8 @@ class WorkerCommand final : public Command {
  private:
   std::string listen_;
   bool insecure_network_ = false;
+  std::string token_file_;
+  std::vector<std::string> allowed_;
   int64_t parent_ = 0;
 };
 

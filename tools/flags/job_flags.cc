@@ -84,9 +84,10 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("FILE.yaml")
       ->excludes(parallel)
       ->group(kPlacementOptions);
-  app.add_option("--search", search_,
-                 "how the plan is searched: dp (dynamic programming), anneal, or exhaustive for small "
-                 "models (dp)")
+  app.add_option(
+         "--search", search_,
+         "how the plan is searched: dp (dynamic programming), anneal, or exhaustive for small "
+         "models (dp)")
       ->type_name("STRATEGY")
       ->check(CLI::Validator(CheckStrategy, ""))
       ->group(kPlacementOptions);
@@ -109,7 +110,11 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("512MiB")
       ->group(kPlacementOptions);
   app.add_flag("--insecure-network", insecure_network_,
-               "allow addresses beyond this machine, without encryption or authentication")
+               "allow addresses beyond this machine, without encryption")
+      ->group(kPlacementOptions);
+  app.add_option("--token-file", token_file_,
+                 "the file with the token of the cluster's workers (~/.weft/token)")
+      ->type_name("FILE")
       ->group(kPlacementOptions);
   app.add_option("--stall-timeout", stall_timeout_seconds_,
                  "longest wait for a peer, in seconds (60)")

@@ -46,6 +46,8 @@ class JobFlags {
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
+  // Empty: the default one (distributed/job_token.h).
+  const std::string& token_file() const { return token_file_; }
   // Whether the plan may be searched for: nothing given, or --parallel auto or all.
   bool searches() const;
   // Whether the flags say nothing of it at all.
@@ -93,6 +95,7 @@ class JobFlags {
   bool strict_ = false;
   int micro_batches_ = 0;
   bool insecure_network_ = false;
+  std::string token_file_;
   double stall_timeout_seconds_ = 60;
   std::string memory_per_worker_;
   std::string calibration_;

@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include "distributed/job_token.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/byte_quantity.h"
 #include "platform/file_system.h"
@@ -30,6 +31,10 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
                                                        const std::vector<int>& order) {
   RemoteClusterOptions options;
   options.insecure_network = flags.insecure_network();
+  auto token =
+      flags.token_file().empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(flags.token_file());
+  if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);
+  options.token = *std::move(token);
   for (const int worker : order) {
     const WorkerSpec& entry = cluster.workers[worker];
     if (entry.address.empty()) {

@@ -16,9 +16,9 @@ namespace weft {
 class ProgressLine {
  public:
   struct Labels {
-    std::string verb;             // "train"
+    std::string verb;              // "train"
     std::string unit = "samples";  // what is counted per second
-    bool loss = true;             // show it
+    bool loss = true;              // show it
   };
   // Borrows console and clock.
   ProgressLine(Console& console, Clock& clock, Labels labels, int64_t steps);
