@@ -147,8 +147,8 @@ class Graph {
     std::string op;
     Attributes attributes;
     std::vector<ValueId> inputs;
-    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty_outputs`, else a
-    // made-up name.
+    // One name per output; "" as ONNX's "not wanted" gives kNoValue when `keep_empty_outputs`, else
+    // a made-up name.
     std::vector<std::string> outputs;
     bool keep_empty_outputs = false;
     Phase phase = Phase::kForward;

@@ -1,6 +1,6 @@
-// What most of our sources include of the standard library and Abseil, compiled once for all of them. It holds
-// no header of ours, so it changes only with the compiler or the packages. Sources still include what they
-// use: Clang compiles them without this file.
+// What most of our sources include of the standard library and Abseil, compiled once for all of
+// them. It holds no header of ours, so it changes only with the compiler or the packages. Sources
+// still include what they use: Clang compiles them without this file.
 
 #include <algorithm>
 #include <array>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "placement/search/testing/node_choices.h"
 #include "placement/search/tensor_split.h"
+#include "placement/search/testing/node_choices.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -5,8 +5,8 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "placement/cost/cost_model.h"
-#include "placement/search/testing/choice_program.h"
 #include "placement/search/tensor_costs.h"
+#include "placement/search/testing/choice_program.h"
 
 namespace weft {
 
