@@ -77,18 +77,43 @@ def weft_test(name, size = "small", copts = [], deps = [], gtest = "//third_part
         **kwargs
     )
 
-def weft_tests(name, srcs, **kwargs):
+def weft_tests(name, srcs, also_avx2 = False, deps = [], **kwargs):
     """A weft_test for each source, named after it, and a test_suite of them all.
 
     Args:
       name: the test_suite.
       srcs: sources of one test each.
+      also_avx2: each also runs as <name>_avx2_test, with kernels limited to AVX2 (DNNL_MAX_CPU_ISA), so
+        that a machine with more tests both.
+      deps: libraries under test.
       **kwargs: as for weft_test.
     """
-    names = [source[:-len(".cc")] for source in srcs]
+    tests = []
     for source in srcs:
-        weft_test(name = source[:-len(".cc")], srcs = [source], **kwargs)
-    native.test_suite(name = name, tests = names)
+        test = source[:-len(".cc")]
+        tests.append(test)
+        if not also_avx2:
+            weft_test(name = test, srcs = [source], deps = deps, **kwargs)
+            continue
+        cases = test + "_cases"
+        weft_library(
+            name = cases,
+            testonly = True,
+            srcs = [source],
+            deps = deps + ["//third_party:gtest"],
+            alwayslink = 1,
+        )
+        weft_test(name = test, srcs = [], deps = [":" + cases], **kwargs)
+        limited = test[:-len("_test")] + "_avx2_test"
+        tests.append(limited)
+        weft_test(
+            name = limited,
+            srcs = [],
+            env = {"DNNL_MAX_CPU_ISA": "AVX2"},
+            deps = [":" + cases],
+            **kwargs
+        )
+    native.test_suite(name = name, tests = tests)
 
 def weft_proto_library(name, src, deps = [], grpc = False, visibility = None):
     """A .proto file as a C++ library: `#include "folder/NAME_OF_SRC.pb.h"`.

@@ -12,7 +12,8 @@ namespace {
 
 class StepLifetimes {
  public:
-  explicit StepLifetimes(const Partition& partition) : partition_(partition) {}
+  StepLifetimes(const Partition& partition, const WorkspaceBytesFn& workspace)
+      : partition_(partition), workspace_(workspace) {}
 
   absl::StatusOr<std::vector<BufferLifetime>> Find() {
     std::vector<std::vector<int>> buffers(partition_.micro_batches.size());
@@ -46,6 +47,7 @@ class StepLifetimes {
       for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
         for (const ValueId value : *values) Touch(graph, value, bytes, buffers);
       }
+      if (workspace_ != nullptr) lifetimes_.push_back({workspace_(graph, node), now_, now_, -1});
       ++now_;
     }
   }
@@ -66,6 +68,7 @@ class StepLifetimes {
   }
 
   const Partition& partition_;
+  const WorkspaceBytesFn& workspace_;
   std::vector<BufferLifetime> lifetimes_;
   std::map<const Graph*, std::vector<int64_t>> bytes_;  // by ValueId; -1: not known yet
   int now_ = 0;
@@ -73,8 +76,9 @@ class StepLifetimes {
 
 }  // namespace
 
-absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(const Partition& partition) {
-  return StepLifetimes(partition).Find();
+absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(const Partition& partition,
+                                                            const WorkspaceBytesFn& workspace) {
+  return StepLifetimes(partition, workspace).Find();
 }
 
 int64_t VariableBytes(const Partition& partition) {

@@ -3,18 +3,25 @@
 #define WEFT_PLACEMENT_PARTITION_PARTITION_MEMORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/graph.h"
 #include "graph/partition.h"
 #include "graph/schedule/memory_plan.h"
 
 namespace weft {
 
+// The scratch memory that the kernel of a node takes while it runs, in bytes. It differs between
+// processors: where a product has no instructions for an operand as it lies, it packs a copy of it.
+using WorkspaceBytesFn = std::function<int64_t(const Graph& graph, const Node& node)>;
+
 // Of everything that is made in the course of a step, in the order of its actions: an instruction
-// is one run of a node. Variables and constants are not in it. Errors are those of an action list
-// that names nodes that are not there.
-absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(const Partition& partition);
+// is one run of a node. Variables and constants are not in it, and workspaces where `workspace` is
+// null. Errors are those of an action list that names nodes that are not there.
+absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(
+    const Partition& partition, const WorkspaceBytesFn& workspace = nullptr);
 
 // Of the rank's shards of all variables.
 int64_t VariableBytes(const Partition& partition);

@@ -57,7 +57,8 @@ void ForEachGraph(const Partition& partition, Fn fn) {
 
 }  // namespace
 
-absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
+absl::StatusOr<RankSummary> Summarize(const Partition& partition,
+                                      const WorkspaceBytesFn& workspace) {
   RankSummary summary;
   summary.rank = partition.rank;
   std::map<int, int> runs;  // of each micro graph
@@ -75,7 +76,8 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
     if (shard.trainable) summary.parameters += shard.local_shape.num_elements();
   }
   summary.variable_bytes = VariableBytes(partition);
-  WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes, LifetimesOfStep(partition));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes,
+                        LifetimesOfStep(partition, workspace));
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(lifetimes));
   summary.arena_bytes = arena.arena_bytes;
   return summary;

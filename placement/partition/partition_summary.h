@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "graph/ids.h"
 #include "graph/partition.h"
+#include "placement/partition/partition_memory.h"
 
 namespace weft {
 
@@ -24,7 +25,9 @@ struct RankSummary {
   int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
   int64_t sent_bytes = 0;   // payload per step, exactly what the executor sends
 };
-absl::StatusOr<RankSummary> Summarize(const Partition& partition);
+// `workspace`: of kernels, where it is known; without it arena_bytes counts none.
+absl::StatusOr<RankSummary> Summarize(const Partition& partition,
+                                      const WorkspaceBytesFn& workspace = nullptr);
 
 // An op whose nodes run whole on every rank of the tensor axis, since it has no sharding rule or a
 // body (If, Loop, Scan); what a rank spends on it in a step.
