@@ -104,6 +104,32 @@ TEST(PlanSearchCommand, MistakesAreUsageErrors) {
   EXPECT_THAT(strategy.err, HasSubstr("there are dp, anneal, exhaustive"));
 }
 
+TEST(PlanSearchCommand, AFlagsFormerNameIsRefusedWithTheNewOne) {
+  const CommandResult former = PlanMlp({"--local", "2", "--ledger", "runs.jsonl"});
+  EXPECT_EQ(former.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(former.err, HasSubstr("option '--ledger' is now called --run-history"));
+}
+
+// 0.107 ms were predicted of a step that took 4.27, and nobody said on what that rested.
+TEST(PlanSearchCommand, AnUncalibratedPredictionSaysThatItIsOne) {
+  const CommandResult plan = PlanMlp({"--local", "2"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: the predicted times rest on published figures"));
+}
+
+// Both ranks did all the work, sent nothing, and nobody was told.
+TEST(PlanSearchCommand, ATensorAxisAloneIsSplit) {
+  const CommandResult plan = PlanMlp({"--local", "2", "--parallel", "tp=2", "--output", "json"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const auto json = nlohmann::json::parse(plan.out);
+  const CommandResult whole = PlanMlp({"--local", "1", "--parallel", "dp=1", "--output", "json"});
+  const int64_t parameters =
+      nlohmann::json::parse(whole.out)["ranks"][0]["parameters"].get<int64_t>();
+  for (const auto& rank : json["ranks"]) {
+    EXPECT_LT(rank["parameters"].get<int64_t>(), 0.6 * static_cast<double>(parameters));
+  }
+}
+
 TEST(PlanSearchCommand, ThePictureIsOnePage) {
   const std::string path = TestPath("plan.html");
   const CommandResult plan = PlanMlp({"--local", "2", "--parallel", "pp=2", "--picture", path});

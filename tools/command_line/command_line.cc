@@ -1,6 +1,7 @@
 #include "tools/command_line/command_line.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <ostream>
 #include <utility>
@@ -49,6 +50,14 @@ std::string FlagName(const std::string& argument) {
   return is_number ? "" : argument.substr(0, 2);
 }
 
+// Flags that have another name now.
+std::string RenamedTo(const std::string& flag) {
+  static const auto* const renamed =
+      new std::map<std::string, std::string>{{"--ledger", "--run-history"}};
+  const auto found = renamed->find(flag);
+  return found == renamed->end() ? "" : found->second;
+}
+
 // The first flag that the command does not know, with the one that may be meant; empty when all are
 // known.
 std::string UnknownFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -56,6 +65,9 @@ std::string UnknownFlag(const CLI::App& app, const std::vector<std::string>& arg
     if (argument == "--") break;
     const std::string flag = FlagName(argument);
     if (flag.empty() || app.get_option_no_throw(flag) != nullptr) continue;
+    if (const std::string now = RenamedTo(flag); !now.empty()) {
+      return absl::StrCat("option '", flag, "' is now called ", now);
+    }
     std::vector<std::string> known;
     for (const CLI::Option* option : app.get_options()) {
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);

@@ -121,6 +121,7 @@ class PlanCommand final : public Command {
       }
       WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(*plan, spec.cluster, *partitions));
       *console.out << Printable(text);
+      if (spec.costs == nullptr) *console.out << kUncalibrated;
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(*partitions, kept));
         *console.out << Printable(again);

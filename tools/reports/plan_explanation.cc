@@ -60,11 +60,12 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
       "found      --parallel ", ParallelText(chosen.choice), " on ",
       WorkersText(chosen.choice, cluster), ", the best of ", result.evaluated,
       " plans that were looked at\n", "step       ", DurationText(step), " predicted, ",
-      chosen.exact ? "played rank by rank" : "played with coarse estimates", ": compute ",
+      chosen.exact ? "simulated rank by rank" : "simulated with coarse estimates", ": compute ",
       PartText(chosen.compute_seconds, step), ", exposed communication ",
       PartText(chosen.communication_seconds, step), ", bubble ",
       PartText(chosen.bubble_seconds, step), "\n", "memory     ", MemoryText(chosen),
-      " on the fullest rank\n");
+      " on the fullest rank: variables, what a step makes, 16 MiB of process; a worker "
+      "requires that and its data, messages and libraries (train prints it)\n");
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");
   size_t width = 0;

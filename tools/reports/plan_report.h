@@ -15,6 +15,12 @@
 
 namespace weft {
 
+// What people must know of a prediction that rests on no measurement (docs/placement.md has how far
+// such predictions were off).
+inline constexpr char kUncalibrated[] =
+    "uncalibrated: the predicted times rest on published figures and are often several times too "
+    "short, for small models 10 to 40 times; graph_runner calibrate measures this cluster\n";
+
 // For people: a row per rank, one per channel and collective, the order of actions.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions);
