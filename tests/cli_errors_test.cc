@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -159,7 +160,11 @@ TEST(BadFlag, MemoryIsANumberWithAUnit) {
   }
 }
 
+// Where a worker keeps its token when none is named.
+void SetHome() { setenv("HOME", ::testing::TempDir().c_str(), /*overwrite=*/1); }
+
 TEST(Worker, PortThatIsTaken) {
+  SetHome();
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -174,8 +179,16 @@ TEST(Worker, PortThatIsTaken) {
 }
 
 TEST(Worker, OtherAddressesNeedAWord) {
+  SetHome();
   ExpectError(RunCommand({"worker", "--listen", "10.0.0.7:4000"}), ExitCode::kPlan,
               {"10.0.0.7:4000", "--insecure-network"});
+}
+
+TEST(Worker, ATokenFileThatOthersCanReadIsRefused) {
+  const std::string path = TestPath("token");
+  WriteTestFile(path, "0123456789abcdef0123456789abcdef\n");
+  ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--token-file", path}),
+              ExitCode::kUsage, {path, "chmod 600"});
 }
 
 }  // namespace

@@ -336,9 +336,8 @@ TEST_F(RecomputationMemory, FallsByTheMicroBatchesInFlight) {
   }
 }
 
-// Blocks of attention, whose kernels write in place, which the plan knows nothing of. Workspaces
-// differ between processors: with AVX2 alone products pack weights that others read as they lie,
-// and a plan that left workspaces out was 12 % off there.
+// Blocks of attention, whose kernels write in place and take workspaces, which differ between
+// processors. A plan that knew neither was 12 % off on one with AVX2 alone.
 TEST(TransformerMemory, FallsInTheExecutorAsPlanned) {
   const auto model = BuildEquivalenceModel("gpt", 1);
   ASSERT_TRUE(model.ok()) << model.status();
@@ -350,7 +349,7 @@ TEST(TransformerMemory, FallsInTheExecutorAsPlanned) {
   const StepMemory memory = MeasureStep(*graph, "recompute=block*", 2, WorkspaceOf);
   const double planned = static_cast<double>(kept.planned - memory.planned);
   EXPECT_GT(planned, 0.3 * static_cast<double>(kept.planned));
-  EXPECT_NEAR(static_cast<double>(kept.measured - memory.measured), planned, 0.1 * planned);
+  EXPECT_NEAR(static_cast<double>(kept.measured - memory.measured), planned, 0.01 * planned);
 }
 
 TEST_F(RecomputationMemory, OneSegmentAtTheEndOfThePipelineSavesNothingAndCostsNothing) {

@@ -14,12 +14,14 @@
 namespace weft {
 
 // The scratch memory that the kernel of a node takes while it runs, in bytes. It differs between
-// processors: where a product has no instructions for an operand as it lies, it packs a copy of it.
+// processors.
 using WorkspaceBytesFn = std::function<int64_t(const Graph& graph, const Node& node)>;
 
 // Of everything that is made in the course of a step, in the order of its actions: an instruction
-// is one run of a node. Variables and constants are not in it, and workspaces where `workspace` is
-// null. Errors are those of an action list that names nodes that are not there.
+// is one run of a node. Variables and constants are not in it. Without `workspace` it is an upper
+// bound but for workspaces. With it, outputs that the executor writes over their inputs lie there
+// (OpSchema::in_place), as in the executor. Errors are those of an action list that names nodes
+// that are not there.
 absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(
     const Partition& partition, const WorkspaceBytesFn& workspace = nullptr);
 

@@ -5,8 +5,8 @@
 
 CORPORA is the folder that WEFT_CORPORA names. Each model is calibrated once for one process and once for two, as `calibrate`
 does it by itself: without a run of any plan. The first table has a row per set-up: the step that was predicted before the
-set-up's first run, with an empty ledger, and the median of that run's steps; then the same again after `--runs` runs have
-gone into the ledger; and whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of
+set-up's first run, with an empty history, and the median of that run's steps; then the same again after `--runs` runs have
+gone into the history; and whether the bytes that each rank sent are exactly those predicted. The second table has ten plans of
 one model by their predicted step, the rank correlation (Spearman's) of predicted and measured steps, and what the plan that the
 search finds takes beside them. All are predicted first, and then measured in turns, since the machine drifts: three runs of
 each, and the median of their medians.
@@ -30,7 +30,7 @@ RANKED_PLANS = [
     "dp=2,micro=2", "dp=2,micro=4", "dp=2,micro=8", "dp=2,micro=16", "tp=2,micro=1",
     "tp=2,micro=2", "pp=2,micro=2", "pp=2,micro=4", "pp=2,micro=8", "pp=2,micro=16",
 ]
-LEARNING_STEPS = 60  # of the runs that only go into the ledger
+LEARNING_STEPS = 60  # of the runs that only go into the history
 TURNS = 3  # runs of each ranked plan
 
 
@@ -73,24 +73,24 @@ class Bench:
             self.profiles[key] = path
         return self.profiles[key]
 
-    def predict(self, model, plan, ledger):
+    def predict(self, model, plan, history):
         common, parallel = self.placed(model, plan)
-        said = self.run("plan", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", ledger, "--output", "json")
+        said = self.run("plan", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", history, "--output", "json")
         return json.loads(said)["predicted_step_seconds"]
 
-    def train(self, model, plan, ledger, steps):
-        """The ledger's entry of the run, and whether each rank sent what was predicted."""
+    def train(self, model, plan, history, steps):
+        """The history's entry of the run, and whether each rank sent what was predicted."""
         common, parallel = self.placed(model, plan)
-        report = json.loads(self.run("train", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", ledger,
+        report = json.loads(self.run("train", *common, *parallel, "--calibration", self.profile(model, plan), "--run-history", history,
                                      "--steps", str(steps), "--output", "json"))
-        with open(ledger) as lines:
+        with open(history) as lines:
             entry = json.loads(lines.readlines()[-1])
         return entry, all(rank["bytes"] == rank["predicted_bytes"] for rank in report["sent"])
 
-    def measure(self, model, plan, ledger):
+    def measure(self, model, plan, history):
         """Predicts, then runs; returns both steps in milliseconds, and whether all bytes were as predicted."""
-        predicted = self.predict(model, plan, ledger)
-        entry, exact = self.train(model, plan, ledger, self.arguments.steps)
+        predicted = self.predict(model, plan, history)
+        entry, exact = self.train(model, plan, history, self.arguments.steps)
         if abs(entry["predicted"]["step_seconds"] / predicted - 1) > 1e-9:
             raise RuntimeError("train predicts %r and plan %r" % (entry["predicted"]["step_seconds"], predicted))
         if self.arguments.parts:
@@ -115,15 +115,15 @@ def table_of_setups(bench, setups, runs):
     before, after, all_exact = [], [], True
     for setup in setups:
         model, plan = setup.split(":")
-        ledger = os.path.join(bench.folder, setup.replace(":", "-") + ".jsonl")
+        history = os.path.join(bench.folder, setup.replace(":", "-") + ".jsonl")
         try:
-            predicted, measured, exact = bench.measure(model, plan, ledger)
+            predicted, measured, exact = bench.measure(model, plan, history)
             before.append(error(predicted, measured))
             row = "| %s | %s | %.3f | %.3f | %+.1f %% |" % (model, plan, predicted, measured, before[-1])
             if runs > 0:
                 for _ in range(runs - 1):
-                    exact = bench.train(model, plan, ledger, LEARNING_STEPS)[1] and exact
-                predicted, measured, still_exact = bench.measure(model, plan, ledger)
+                    exact = bench.train(model, plan, history, LEARNING_STEPS)[1] and exact
+                predicted, measured, still_exact = bench.measure(model, plan, history)
                 exact = exact and still_exact
                 after.append(error(predicted, measured))
                 row += " %.3f | %.3f | %+.1f %% |" % (predicted, measured, after[-1])
@@ -134,7 +134,7 @@ def table_of_setups(bench, setups, runs):
         except RuntimeError as failure:
             print("| %s | %s | %s | | | | | | |" % (model, plan, failure), flush=True)
     if before:
-        print("\n%d set-ups with an empty ledger: %s." % (len(before), summary(before)))
+        print("\n%d set-ups with an empty history: %s." % (len(before), summary(before)))
     if after:
         print("After %d runs: %s." % (runs, summary(after)))
     print("Bytes sent are %s those predicted.\n" % ("exactly" if all_exact else "NOT"), flush=True)
@@ -157,8 +157,8 @@ def table_of_ranks(bench, model, plans):
             print("%s %s: %s" % (model, plan, failure), flush=True)
     for turn in range(TURNS):
         for plan in predicted:
-            ledger = os.path.join(bench.folder, "turn-%d-%s.jsonl" % (turn, plan))
-            entry, _ = bench.train(model, plan, ledger, bench.arguments.steps)
+            history = os.path.join(bench.folder, "turn-%d-%s.jsonl" % (turn, plan))
+            entry, _ = bench.train(model, plan, history, bench.arguments.steps)
             measured[plan].append(1e3 * entry["measured"]["step_seconds"])
     rows = sorted((predicted[plan], statistics.median(measured[plan]), plan) for plan in predicted if plan != "auto")
     print("| %s | predicted ms | measured ms | of the runs | error |\n|---|---|---|---|---|" % model)
@@ -183,7 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora")
     parser.add_argument("--steps", type=int, default=250, help="of a run that is compared")
-    parser.add_argument("--runs", type=int, default=10, help="that go into the ledger; 0 = no second prediction")
+    parser.add_argument("--runs", type=int, default=10, help="that go into the history; 0 = no second prediction")
     parser.add_argument("--only", help="set-ups, as mlp_mnist:dp=2;gpt_char:1")
     parser.add_argument("--rank", default=RANKED_MODEL, metavar="MODEL", help="whose ten plans are ranked")
     parser.add_argument("--no-rank", action="store_true")

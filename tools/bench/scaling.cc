@@ -38,9 +38,9 @@ absl::Status Measure() {
     doubles.push_back(both);
     efficiencies.push_back(both / (2 * single));
   }
-  PrintMedian("images/s with 1 worker", singles);
-  PrintMedian("images/s with 2 workers", doubles);
-  PrintMedian("images/s(2) / (2 x images/s(1))", efficiencies);
+  PrintMedian("samples/s with 1 worker", singles);
+  PrintMedian("samples/s with 2 workers", doubles);
+  PrintMedian("samples/s(2) / (2 x samples/s(1))", efficiencies);
   std::filesystem::remove_all(folder);
   return absl::OkStatus();
 }

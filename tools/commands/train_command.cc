@@ -27,6 +27,7 @@
 #include "tools/reports/model_plan.h"
 #include "tools/reports/plan_report.h"
 #include "tools/reports/progress_line.h"
+#include "tools/reports/training_report.h"
 #include "training/adaptation/rebalancer.h"
 #include "training/job/job_search.h"
 #include "training/job/prediction_record.h"
@@ -146,8 +147,8 @@ class TrainCommand final : public Command {
     }
     WEFT_RETURN_IF_ERROR(loop.CheckSame(model, job, std::move(given)));
     WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(model, training.loss, job, spec));
-    Echo(training, model.graph, adapters, *data, job, console);
-    *console.err << Printable(DataNotes(*data));
+    Echo({flags_.model(), model.graph, adapters, training, job, !no_shuffle_}, console);
+    *console.err << Printable(DataNotes(*data)) << std::flush;
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
     WEFT_RETURN_IF_ERROR(CheckPlanFits(job, spec, costs));
     auto started = WorkerGroup::Start(flags_, spec, job, console, loop.evaluation());
@@ -230,63 +231,12 @@ class TrainCommand final : public Command {
     }
   }
 
-  // What a step of the model's own algorithm changes.
-  static std::string StateText(const Graph& graph) {
-    int count = 0;
-    double elements = 0;
-    for (const Variable& variable : graph.variables()) {
-      if (!variable.update.valid()) continue;
-      ++count;
-      const auto shape = graph.value(variable.value).type.shape.ToConcrete();
-      if (shape.has_value()) elements += static_cast<double>(shape->num_elements());
-    }
-    return absl::StrCat(count, " tensors by its own algorithm, ", Quantity(elements), " numbers");
-  }
-
   // The effective options, for people.
-  void Echo(const TrainingSpec& training, const Graph& graph,
-            const std::vector<LoraAdapter>& adapters, const DataSet& data, const PreparedJob& job,
-            Console& console) const {
-    int trained = 0;
-    double elements = 0;
-    for (const Variable& variable : graph.variables()) {
-      if (!variable.trainable) continue;
-      ++trained;
-      if (const auto shape = graph.value(variable.value).type.shape.ToConcrete()) {
-        elements += static_cast<double>(shape->num_elements());
-      }
-    }
-    const std::string trains =
-        training.model_training_info
-            ? StateText(job.graph)
-            : absl::StrCat(trained, " parameters, ", Quantity(elements), " numbers");
-    *console.err << "train  " << Printable(flags_.model()) << ": " << trains << LoraText(adapters)
-                 << "\n"
-                 << "data   " << data.samples() << " samples, " << data.steps_per_epoch()
-                 << " steps of " << data.spec().batch << " per epoch, "
-                 << (no_shuffle_ ? "in the order of the files" : "shuffled") << "\n"
-                 << LossText(training) << "plan   " << job.plan.mesh.ToString() << ", "
-                 << job.plan.micro_batches << " micro-batches, " << ThreadsText(job.plan)
-                 << (job.plan.strict ? ", strict\n" : "\n")
-                 << Printable(ReplicationText(job.plan, job.programs.front().partitions));
-    if (loop_flags_.rebalances()) {
-      const std::string why = Rebalancer::WhyNothingMoves(job.plan);
-      if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
-    }
-    for (const std::string& note : job.notes) *console.err << "note   " << Printable(note) << "\n";
-    *console.err << std::flush;
-  }
-
-  static std::string LoraText(const std::vector<LoraAdapter>& adapters) {
-    if (adapters.empty()) return "";
-    return absl::StrCat(", with adapters of ", adapters.size(), " weights");
-  }
-
-  static std::string LossText(const TrainingSpec& training) {
-    if (training.model_training_info) return "";
-    return absl::StrCat("loss   ", Printable(training.loss.kind), ", ", training.optimizer.kind,
-                        ", learning rate ", training.optimizer.learning_rate, ", ",
-                        std::string(PrecisionName(training.precision)), "\n");
+  void Echo(const TrainingSetup& setup, Console& console) const {
+    *console.err << TrainingSetupText(setup);
+    if (!loop_flags_.rebalances()) return;
+    const std::string why = Rebalancer::WhyNothingMoves(setup.job.plan);
+    if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
   }
 
   absl::StatusOr<ExitCode> TrainAndSave(const TrainedModel& model, const TrainingSpec& training,
@@ -346,7 +296,19 @@ class TrainCommand final : public Command {
     if (!traffic.ok()) return workers.Explain(traffic.status());
     WEFT_RETURN_IF_ERROR(WithExitCode(closed, ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(WithExitCode(Save(model, *result, console), ExitCode::kDisk));
-    ReportMemory(*result, workers.coordinator().memory(), console);
+    const TrainingOutcome outcome = {
+        .result = *result,
+        .first_step = options.first_step,
+        .needed = workers.coordinator().memory(),
+        .traffic = *traffic,
+        .input_stall = stall.part(),
+        .seconds = progress.seconds(),
+        .samples_per_second = progress.rate(),
+        .shares = rebalancer.moves() > 0 ? rebalancer.plan().shares : std::vector<int>(),
+        .model = output_,
+        .averages = averages_output_,
+        .metrics = metrics_};
+    *console.err << MemoryPeaksText(outcome);
     *console.err << stall.Text();
     if (rebalancer.moves() == 0) {
       WEFT_RETURN_IF_ERROR(
@@ -355,8 +317,7 @@ class TrainCommand final : public Command {
       *console.err << "step   not compared with its prediction: micro-batches have moved\n";
     }
     const int64_t steps = result->steps - options.first_step;
-    Report(*result, workers.coordinator().memory(), *traffic, stall, loop, rebalancer,
-           step_seconds / static_cast<double>(std::max<int64_t>(steps, 1)), progress, console);
+    Report(outcome, loop, step_seconds / static_cast<double>(std::max<int64_t>(steps, 1)), console);
     if (!result->stopped) return ExitCode::kOk;
     *console.err << "stopped by " << signals.name() << " after step " << result->steps << " of "
                  << options.steps << "\n";
@@ -397,19 +358,6 @@ class TrainCommand final : public Command {
     return sent;
   }
 
-  // What was predicted against what was needed, a line per worker.
-  static void ReportMemory(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
-                           Console& console) {
-    for (size_t rank = 0; rank < predicted.size(); ++rank) {
-      const auto need = static_cast<double>(predicted[rank].requirement.total());
-      const auto peak = static_cast<double>(result.memory[rank].peak_bytes);
-      *console.err << absl::StrFormat("memory worker:%d peak %s, %.0f %% of the %s predicted\n",
-                                      rank, ByteQuantity(result.memory[rank].peak_bytes),
-                                      100 * peak / need,
-                                      ByteQuantity(predicted[rank].requirement.total()));
-    }
-  }
-
   // What each rank has sent; nothing where there is one alone.
   static absl::StatusOr<std::vector<RankTraffic>> Traffic(WorkerGroup& workers,
                                                           const PreparedJob& job) {
@@ -445,93 +393,17 @@ class TrainCommand final : public Command {
     return model.SaveAdapters(RealFileSystem(), adapters_output_, result.parameters);
   }
 
-  void Report(const TrainResult& result, const std::vector<WorkerMemory>& predicted,
-              const std::vector<RankTraffic>& traffic, const InputStall& stall, const JobLoop& loop,
-              const Rebalancer& rebalancer, double step_seconds, const ProgressLine& progress,
+  void Report(const TrainingOutcome& outcome, const JobLoop& loop, double step_seconds,
               Console& console) const {
     if (format_ == "json") {
-      nlohmann::ordered_json report = {{"steps", result.steps},
-                                       {"last_loss", result.last_loss},
-                                       {"seconds", progress.seconds()},
-                                       {"samples_per_second", progress.rate()},
-                                       {"input_stall", stall.part()},
-                                       {"memory", MemoryJson(result, predicted)},
-                                       {"model", output_},
-                                       {"ema_model", averages_output_},
-                                       {"metrics", metrics_},
-                                       {"sent", SentJson(traffic)}};
-      if (!result.end.empty()) report["ended"] = result.end;
-      if (result.stopped) report["stopped"] = true;
-      if (rebalancer.moves() > 0) report["shares"] = rebalancer.plan().shares;
-      if (result.loss_scale > 0) {
-        report["loss_scale"] = result.loss_scale;
-        report["skipped_steps"] = result.skipped_steps;
-      }
+      nlohmann::ordered_json report = TrainingOutcomeJson(outcome);
       loop.AddToReport(step_seconds, report);
       *console.out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       return;
     }
-    if (result.steps == loop.first_step()) {
-      *console.out << "no step was left to train after step " << result.steps;
-    } else {
-      *console.out << absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss,
-                                      result.steps, DurationText(progress.seconds()));
-    }
-    if (progress.rate() > 0) {
-      *console.out << absl::StrFormat(", %.0f samples/s", progress.rate());
-    }
-    *console.out << "\n" << ScaleText(result) << SentText(traffic);
-    if (!result.end.empty()) *console.out << "ended early, " << Printable(result.end) << "\n";
+    *console.out << TrainingOutcomeText(outcome);
     loop.Report(step_seconds, console);
-    if (!output_.empty()) *console.out << "model " << Printable(output_) << "\n";
-    if (!averages_output_.empty()) {
-      *console.out << "averages " << Printable(averages_output_) << "\n";
-    }
-  }
-
-  static nlohmann::ordered_json MemoryJson(const TrainResult& result,
-                                           const std::vector<WorkerMemory>& predicted) {
-    nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-    for (size_t rank = 0; rank < predicted.size(); ++rank) {
-      memory.push_back({{"rank", rank},
-                        {"predicted_bytes", predicted[rank].requirement.total()},
-                        {"variable_bytes", predicted[rank].requirement.variable_bytes},
-                        {"arena_bytes", predicted[rank].requirement.arena_bytes},
-                        {"limit_bytes", predicted[rank].limit.bytes},
-                        {"peak_bytes", result.memory[rank].peak_bytes}});
-    }
-    return memory;
-  }
-
-  static nlohmann::ordered_json SentJson(const std::vector<RankTraffic>& traffic) {
-    nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-    for (const RankTraffic& rank : traffic) {
-      ranks.push_back({{"rank", rank.rank.value},
-                       {"steps", rank.steps},
-                       {"bytes", rank.measured_bytes},
-                       {"predicted_bytes", rank.predicted_bytes},
-                       {"header_bytes", rank.header_bytes}});
-    }
-    return ranks;
-  }
-
-  static std::string ScaleText(const TrainResult& result) {
-    if (!(result.loss_scale > 0)) return "";
-    return absl::StrFormat("loss scale %.6g; %d of %d steps skipped, their gradients overflowed\n",
-                           result.loss_scale, result.skipped_steps, result.steps);
-  }
-
-  static std::string SentText(const std::vector<RankTraffic>& traffic) {
-    std::string text;
-    for (const RankTraffic& rank : traffic) {
-      const double steps = static_cast<double>(std::max<int64_t>(rank.steps, 1));
-      absl::StrAppendFormat(&text,
-                            "rank %d sent %.10g bytes per step, predicted %.10g; headers %.10g\n",
-                            rank.rank.value, static_cast<double>(rank.measured_bytes) / steps,
-                            static_cast<double>(rank.predicted_bytes) / steps,
-                            static_cast<double>(rank.header_bytes) / steps);
-    }
-    return text;
+    *console.out << TrainingFilesText(outcome);
   }
 
   JobFlags flags_;

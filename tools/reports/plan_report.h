@@ -19,7 +19,7 @@ namespace weft {
 // such predictions were off).
 inline constexpr char kUncalibrated[] =
     "uncalibrated: the predicted times rest on published figures and are often several times too "
-    "short, for small models 10 to 40 times; graph_runner calibrate measures this cluster\n";
+    "short (40 times for one step of 4 ms); graph_runner calibrate measures this cluster\n";
 
 // For people: a row per rank, one per channel and collective, the order of actions.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,

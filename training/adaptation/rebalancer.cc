@@ -166,6 +166,7 @@ absl::StatusOr<std::string> Rebalancer::ChooseProgram(Coordinator& coordinator, 
   ++moves_;
   watch_.BeginProgram();
   if (options_.on_plan != nullptr) options_.on_plan(plan_);
+  log_.SayWhoIsSlow();
   options_.say(absl::StrCat("moved  micro-batches ", absl::StrJoin(plan_.shares, ":"),
                             " instead of ", absl::StrJoin(before, ":"), " from step ", step + 1,
                             " on: a step takes about ", Milliseconds(then), " of work instead of ",

@@ -49,6 +49,12 @@ void StragglerLog::Update() {
   }
 }
 
+void StragglerLog::SayWhoIsSlow() {
+  for (auto& [rank, worker] : workers_) {
+    if (worker.is_slow && !worker.was_said && !worker.pending.empty()) Say(worker);
+  }
+}
+
 void StragglerLog::Finish() {
   for (auto& [rank, worker] : workers_) {
     if (worker.is_slow && !worker.pending.empty()) Say(worker);

@@ -30,6 +30,8 @@ class StragglerLog {
   void Add(const SpeedChange& change, const std::string& worker, std::string line);
   // Time has passed: says what is due. Called after each step.
   void Update();
+  // Something is done about workers that are slow now: says who they are, if nobody has heard yet.
+  void SayWhoIsSlow();
   // The run has ended.
   void Finish();
 

@@ -91,6 +91,13 @@ TEST_F(StragglerLogTest, WhoIsSlowWhenTheRunEndsIsNamed) {
   EXPECT_THAT(lines_, ElementsAre("slow since the last step but one"));
 }
 
+TEST_F(StragglerLogTest, WhoIsRelievedIsNamedAtOnce) {
+  Slower("slow");
+  log_.SayWhoIsSlow();
+  log_.SayWhoIsSlow();
+  EXPECT_THAT(lines_, ElementsAre("slow"));
+}
+
 TEST_F(StragglerLogTest, RecoveryIsSaidOfThoseThatWereNamed) {
   Slower("slow");
   Pass(StragglerLog::kLasting);

@@ -1,0 +1,169 @@
+#include "tools/reports/training_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "placement/completion/plan_completion.h"
+#include "platform/byte_quantity.h"
+#include "tools/console/console.h"
+#include "tools/console/quantity.h"
+#include "tools/reports/plan_report.h"
+
+namespace weft {
+namespace {
+
+double ElementsOf(const Graph& graph, const Variable& variable) {
+  const auto shape = graph.value(variable.value).type.shape.ToConcrete();
+  return shape.has_value() ? static_cast<double>(shape->num_elements()) : 0;
+}
+
+// What trains; of a model with its own algorithm, what a step of that changes.
+std::string TrainsText(const TrainingSetup& setup) {
+  const bool own = setup.training.model_training_info;
+  const Graph& graph = own ? setup.job.graph : setup.graph;
+  int count = 0;
+  double elements = 0;
+  for (const Variable& variable : graph.variables()) {
+    if (own ? !variable.update.valid() : !variable.trainable) continue;
+    ++count;
+    elements += ElementsOf(graph, variable);
+  }
+  return absl::StrCat(count, own ? " tensors by its own algorithm, " : " parameters, ",
+                      Quantity(elements), " numbers");
+}
+
+std::string LossText(const TrainingSpec& training) {
+  if (training.model_training_info) return "";
+  return absl::StrCat("loss   ", Printable(training.loss.kind), ", ", training.optimizer.kind,
+                      ", learning rate ", training.optimizer.learning_rate, ", ",
+                      std::string(PrecisionName(training.precision)), "\n");
+}
+
+nlohmann::ordered_json MemoryJson(const TrainingOutcome& outcome) {
+  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < outcome.needed.size(); ++rank) {
+    const WorkerMemory& worker = outcome.needed[rank];
+    memory.push_back({{"rank", rank},
+                      {"predicted_bytes", worker.requirement.total()},
+                      {"variable_bytes", worker.requirement.variable_bytes},
+                      {"arena_bytes", worker.requirement.arena_bytes},
+                      {"limit_bytes", worker.limit.bytes},
+                      {"peak_bytes", outcome.result.memory[rank].peak_bytes}});
+  }
+  return memory;
+}
+
+nlohmann::ordered_json SentJson(const std::vector<RankTraffic>& traffic) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankTraffic& rank : traffic) {
+    ranks.push_back({{"rank", rank.rank.value},
+                     {"steps", rank.steps},
+                     {"bytes", rank.measured_bytes},
+                     {"predicted_bytes", rank.predicted_bytes},
+                     {"header_bytes", rank.header_bytes}});
+  }
+  return ranks;
+}
+
+std::string ScaleText(const TrainResult& result) {
+  if (!(result.loss_scale > 0)) return "";
+  return absl::StrFormat("loss scale %.6g; %d of %d steps skipped, their gradients overflowed\n",
+                         result.loss_scale, result.skipped_steps, result.steps);
+}
+
+std::string SentText(const std::vector<RankTraffic>& traffic) {
+  std::string text;
+  for (const RankTraffic& rank : traffic) {
+    const double steps = static_cast<double>(std::max<int64_t>(rank.steps, 1));
+    absl::StrAppendFormat(&text,
+                          "rank %d sent %.10g bytes per step, predicted %.10g; headers %.10g\n",
+                          rank.rank.value, static_cast<double>(rank.measured_bytes) / steps,
+                          static_cast<double>(rank.predicted_bytes) / steps,
+                          static_cast<double>(rank.header_bytes) / steps);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string TrainingSetupText(const TrainingSetup& setup) {
+  const DataSet& data = *setup.job.data;
+  const Plan& plan = setup.job.plan;
+  std::string text = absl::StrCat("train  ", Printable(setup.model), ": ", TrainsText(setup));
+  if (!setup.adapters.empty()) {
+    absl::StrAppend(&text, ", with adapters of ", setup.adapters.size(), " weights");
+  }
+  absl::StrAppend(
+      &text, "\ndata   ", data.samples(), " samples, ", data.steps_per_epoch(), " steps of ",
+      data.spec().batch, " per epoch, ", setup.shuffled ? "shuffled" : "in the order of the files",
+      "\n", LossText(setup.training), "plan   ", plan.mesh.ToString(), ", ", plan.micro_batches,
+      " micro-batches, ", ThreadsText(plan), plan.strict ? ", strict\n" : "\n",
+      Printable(ReplicationText(plan, setup.job.programs.front().partitions)));
+  for (const std::string& note : setup.job.notes) {
+    absl::StrAppend(&text, "note   ", Printable(note), "\n");
+  }
+  return text;
+}
+
+std::string TrainingOutcomeText(const TrainingOutcome& outcome) {
+  const TrainResult& result = outcome.result;
+  std::string text;
+  if (result.steps == outcome.first_step) {
+    text = absl::StrCat("no step was left to train after step ", result.steps);
+  } else {
+    text = absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss, result.steps,
+                           DurationText(outcome.seconds));
+  }
+  if (outcome.samples_per_second > 0) {
+    absl::StrAppendFormat(&text, ", %.0f samples/s", outcome.samples_per_second);
+  }
+  absl::StrAppend(&text, "\n", ScaleText(result), SentText(outcome.traffic));
+  if (!result.end.empty()) absl::StrAppend(&text, "ended early, ", Printable(result.end), "\n");
+  return text;
+}
+
+std::string TrainingFilesText(const TrainingOutcome& outcome) {
+  std::string text;
+  if (!outcome.model.empty()) absl::StrAppend(&text, "model ", Printable(outcome.model), "\n");
+  if (!outcome.averages.empty()) {
+    absl::StrAppend(&text, "averages ", Printable(outcome.averages), "\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
+  const TrainResult& result = outcome.result;
+  nlohmann::ordered_json report = {{"steps", result.steps},
+                                   {"last_loss", result.last_loss},
+                                   {"seconds", outcome.seconds},
+                                   {"samples_per_second", outcome.samples_per_second},
+                                   {"input_stall", outcome.input_stall},
+                                   {"memory", MemoryJson(outcome)},
+                                   {"model", outcome.model},
+                                   {"ema_model", outcome.averages},
+                                   {"metrics", outcome.metrics},
+                                   {"sent", SentJson(outcome.traffic)}};
+  if (!result.end.empty()) report["ended"] = result.end;
+  if (result.stopped) report["stopped"] = true;
+  if (!outcome.shares.empty()) report["shares"] = outcome.shares;
+  if (result.loss_scale > 0) {
+    report["loss_scale"] = result.loss_scale;
+    report["skipped_steps"] = result.skipped_steps;
+  }
+  return report;
+}
+
+std::string MemoryPeaksText(const TrainingOutcome& outcome) {
+  std::string text;
+  for (size_t rank = 0; rank < outcome.needed.size(); ++rank) {
+    const int64_t need = outcome.needed[rank].requirement.total();
+    const int64_t peak = outcome.result.memory[rank].peak_bytes;
+    absl::StrAppendFormat(
+        &text, "memory worker:%d peak %s, %.0f %% of the %s predicted\n", rank, ByteQuantity(peak),
+        100 * static_cast<double>(peak) / static_cast<double>(need), ByteQuantity(need));
+  }
+  return text;
+}
+
+}  // namespace weft
