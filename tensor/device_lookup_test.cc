@@ -20,5 +20,24 @@ TEST(DeviceLookupTest, WhatThisBuildDoesNotHaveIsRefusedByName) {
   EXPECT_EQ(FindDevice(DeviceKind::kCpu, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(DeviceLookupTest, NamesAreRead) {
+  EXPECT_EQ(ParseDevice("cpu").value(), (DeviceId{DeviceKind::kCpu, 0}));
+  EXPECT_EQ(ParseDevice("cuda").value(), (DeviceId{DeviceKind::kCuda, 0}));
+  EXPECT_EQ(ParseDevice("cuda:3").value(), (DeviceId{DeviceKind::kCuda, 3}));
+}
+
+TEST(DeviceLookupTest, OtherNamesAreRefusedWithWhatIsExpected) {
+  for (const char* text : {"", "tpu", "fake", "CUDA:1", ":1"}) {
+    const auto device = ParseDevice(text);
+    ASSERT_EQ(device.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(device.status().message()), HasSubstr("expected cpu, cuda")) << text;
+  }
+  for (const char* text : {"cuda:", "cuda:-1", "cuda:x", "cuda:1024", "cuda:1:2"}) {
+    const auto device = ParseDevice(text);
+    ASSERT_EQ(device.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(device.status().message()), HasSubstr("goes its number")) << text;
+  }
+}
+
 }  // namespace
 }  // namespace weft

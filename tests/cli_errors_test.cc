@@ -191,5 +191,13 @@ TEST(Worker, ATokenFileThatOthersCanReadIsRefused) {
               ExitCode::kUsage, {path, "chmod 600"});
 }
 
+TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
+  SetHome();
+  ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--device", "tpu"}),
+              ExitCode::kUsage, {"--device", "'tpu' is not a device", "cuda:NUMBER"});
+  ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--device", "cpu:1"}),
+              ExitCode::kPlan, {"there is no device cpu:1"});
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -115,6 +115,10 @@ class LocalCluster final : public WorkerCluster {
 };
 
 absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOptions& options) {
+  if (!options.devices.empty() && options.devices.size() != static_cast<size_t>(options.workers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.workers, " workers have ", options.devices.size(), " devices"));
+  }
   if (options.workers < 1 || options.command.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
@@ -140,6 +144,10 @@ absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
         absl::StrCat(CurrentProcessId()), std::string("--token-file"), TokenFile(),
         std::string("--allow-path"), std::string("/")}) {
     process.arguments.push_back(argument);
+  }
+  if (!options.devices.empty()) {
+    process.arguments.push_back("--device");
+    process.arguments.push_back(options.devices[static_cast<size_t>(i)]);
   }
   process.environment = OpenMpWait();
   process.standard_error = options.standard_error;

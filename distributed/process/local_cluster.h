@@ -29,10 +29,12 @@ class WorkerCluster {
 
 struct LocalClusterOptions {
   // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
-  // PID --token-file FILE --allow-path /. The token is a new one, in a file of the cluster's
-  // folder.
+  // PID --token-file FILE --allow-path / [--device DEVICE]. The token is a new one, in a file of
+  // the cluster's folder.
   std::vector<std::string> command;  // {"/path/of/graph_runner", "worker"}
   int workers = 1;
+  // By worker, "cpu:0": given to its process as --device; empty: not given.
+  std::vector<std::string> devices = {};
   absl::Duration start_timeout = absl::Seconds(60);
   ProcessOutput standard_error = {};
 };

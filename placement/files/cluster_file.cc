@@ -10,12 +10,13 @@
 #include "placement/files/yaml_reader.h"
 #include "platform/status_macros.h"
 #include "platform/text/units.h"
+#include "tensor/device_lookup.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kMaxThreads = 4096;
-constexpr int64_t kMaxDeviceIndex = 1023;
+constexpr int64_t kMaxRails = 1023;
 constexpr char kAnyHost[] = "*";
 
 // "unix:/path" or "host:port".
@@ -34,24 +35,6 @@ absl::Status CheckAddress(const std::string& address) {
       absl::StrCat("'", address,
                    "' is not an address; expected HOST:PORT with a port from 1 to 65535, or "
                    "unix:PATH"));
-}
-
-// "cpu", "cuda" or "cuda:1".
-absl::Status ParseDevice(const std::string& text, WorkerSpec& worker) {
-  const std::string kind = text.substr(0, text.find(':'));
-  int64_t index = 0;
-  if (kind.size() < text.size() && (!absl::SimpleAtoi(text.substr(kind.size() + 1), &index) ||
-                                    index < 0 || index > kMaxDeviceIndex)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is not a device; after the colon goes its number, as in cuda:1"));
-  }
-  if (kind != "cpu" && kind != "cuda") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a device; expected cpu, cuda or cuda:NUMBER"));
-  }
-  worker.device = kind == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda;
-  worker.device_index = static_cast<int>(index);
-  return absl::OkStatus();
 }
 
 class ClusterReader {
@@ -103,9 +86,10 @@ class ClusterReader {
     WEFT_RETURN_IF_ERROR(map.Text("address", worker.address));
     std::string device = "cpu";
     WEFT_RETURN_IF_ERROR(map.Text("device", device));
-    if (absl::Status status = ParseDevice(device, worker); !status.ok()) {
-      return map.KeyError("device", std::string(status.message()));
-    }
+    const absl::StatusOr<DeviceId> id = ParseDevice(device);
+    if (!id.ok()) return map.KeyError("device", std::string(id.status().message()));
+    worker.device = id->kind;
+    worker.device_index = id->index;
     WEFT_RETURN_IF_ERROR(map.Text("model", worker.model));
     WEFT_RETURN_IF_ERROR(map.Quantity("memory", ParseBytes, worker.memory_bytes));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, worker.threads));
@@ -138,7 +122,7 @@ class ClusterReader {
     LinkSpec link;
     WEFT_RETURN_IF_ERROR(ReadEnds(map, link));
     WEFT_RETURN_IF_ERROR(map.Text("kind", link.kind));
-    WEFT_RETURN_IF_ERROR(map.Int("rails", 1, kMaxDeviceIndex, link.rails));
+    WEFT_RETURN_IF_ERROR(map.Int("rails", 1, kMaxRails, link.rails));
     WEFT_RETURN_IF_ERROR(
         map.Quantity("bandwidth", ParseBandwidth, link.bandwidth_bytes_per_second));
     WEFT_RETURN_IF_ERROR(map.Quantity("latency", ParseSeconds, link.latency_seconds));

@@ -109,7 +109,8 @@ class PlanCommand final : public Command {
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(*plan, spec.cluster, *partitions));
       if (!kept.empty()) {
-        WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(*partitions, kept));
+        WEFT_ASSIGN_OR_RETURN(json["recomputation"],
+                              RecomputationJson(*plan, spec.cluster, *partitions, kept));
       }
       if (explain_ && found.has_value()) {
         json["explanation"] = ExplanationJson(*found, spec.cluster);
@@ -123,7 +124,8 @@ class PlanCommand final : public Command {
       *console.out << Printable(text);
       if (spec.costs == nullptr) *console.out << kUncalibrated;
       if (!kept.empty()) {
-        WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(*partitions, kept));
+        WEFT_ASSIGN_OR_RETURN(const std::string again,
+                              RecomputationText(*plan, spec.cluster, *partitions, kept));
         *console.out << Printable(again);
       }
     }

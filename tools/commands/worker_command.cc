@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "platform/file_system.h"
@@ -31,6 +33,8 @@ class WorkerCommand final : public Command {
     app.add_option("--listen", listen_, "unix:/path or host:port")
         ->type_name("ADDRESS")
         ->required();
+    app.add_option("--device", device_, "what it computes on: cpu, cuda or cuda:NUMBER (cpu)")
+        ->type_name("DEVICE");
     app.add_flag("--insecure-network", insecure_network_,
                  "allow addresses beyond this machine, without encryption");
     app.add_option("--token-file", token_file_,
@@ -55,7 +59,7 @@ class WorkerCommand final : public Command {
     options.insecure_network = insecure_network_;
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
-    WEFT_ASSIGN_OR_RETURN(options.device, FindDevice(DeviceKind::kCpu, 0));
+    WEFT_ASSIGN_OR_RETURN(options.device, Device());
     options.open_input = [](FileSystem& files) { return NewDataSetFactory(files); };
     auto token = token_file_.empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(token_file_);
     if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);
@@ -76,7 +80,20 @@ class WorkerCommand final : public Command {
   }
 
  private:
+  absl::StatusOr<weft::Device*> Device() const {
+    const absl::StatusOr<DeviceId> id = ParseDevice(device_);
+    if (!id.ok()) {
+      return WithExitCode(absl::InvalidArgumentError(
+                              absl::StrCat("--device: ", std::string(id.status().message()))),
+                          ExitCode::kUsage);
+    }
+    const auto device = FindDevice(id->kind, id->index);
+    if (!device.ok()) return WithExitCode(device.status(), ExitCode::kPlan);
+    return *device;
+  }
+
   std::string listen_;
+  std::string device_ = "cpu";
   bool insecure_network_ = false;
   std::string token_file_;
   std::vector<std::string> allowed_;

@@ -9,20 +9,26 @@
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
+#include "tensor/device_lookup.h"
 #include "tools/console/exit_code.h"
 #include "tools/console/version.h"
 
 namespace weft {
 namespace {
 
-absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(size_t workers) {
+absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec& cluster,
+                                                              const std::vector<int>& order) {
   LocalClusterOptions options;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
   for (const OpLibrary& library : LoadedOpLibraries()) {
     options.command.insert(options.command.end(), {"--op_library", library.path});
   }
-  options.workers = static_cast<int>(workers);
+  options.workers = static_cast<int>(order.size());
+  for (const int worker : order) {
+    const WorkerSpec& spec = cluster.workers[static_cast<size_t>(worker)];
+    options.devices.push_back(DeviceName(spec.device, spec.device_index));
+  }
   return StartLocalCluster(RealProcessLauncher(), options);
 }
 
@@ -62,13 +68,19 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags&
                  << " worker processes, at most 60 s\n"
                  << std::flush;
     auto processes =
-        flags.connects() ? Connect(flags, cluster, order) : StartProcesses(order.size());
+        flags.connects() ? Connect(flags, cluster, order) : StartProcesses(cluster, order);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
   } else {
-    group->threads_ = std::make_unique<InProcessCluster>(
-        static_cast<int>(order.size()), NewDataSetFactory(RealFileSystem()), kVersion);
+    std::vector<Device*> devices;
+    for (const int worker : order) {
+      const WorkerSpec& spec = cluster.workers[static_cast<size_t>(worker)];
+      WEFT_ASSIGN_OR_RETURN(Device* const device, FindDevice(spec.device, spec.device_index));
+      devices.push_back(device);
+    }
+    group->threads_ =
+        std::make_unique<InProcessCluster>(devices, NewDataSetFactory(RealFileSystem()), kVersion);
     clients = group->threads_->clients();
   }
   group->coordinator_ = std::make_unique<Coordinator>(std::move(clients));

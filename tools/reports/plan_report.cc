@@ -13,8 +13,8 @@
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/traffic_prediction.h"
 #include "platform/status_macros.h"
-#include "tensor/device.h"
 #include "tools/console/quantity.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -63,10 +63,14 @@ std::string BubbleText(const SchedulePlay& play) {
   return absl::StrCat(text, "\n");
 }
 
-// With the memory that the rank's own compile would find, where this program has kernels for all.
-absl::StatusOr<RankSummary> SummaryOf(const Partition& partition) {
+// With the memory that the rank's own compile would find, where this build has its device and
+// kernels for all nodes; else with an upper bound of it.
+absl::StatusOr<RankSummary> SummaryOf(const Plan& plan, const ClusterSpec& cluster,
+                                      const Partition& partition) {
   WEFT_ASSIGN_OR_RETURN(RankSummary summary, Summarize(partition));
-  const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, CpuDevice());
+  const absl::StatusOr<Device*> device = DeviceOfRank(cluster, plan, partition.rank);
+  if (!device.ok()) return summary;
+  const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, **device);
   if (memory.ok()) {
     summary.variable_bytes = memory->variable_bytes;
     summary.arena_bytes = memory->arena_bytes;
@@ -166,7 +170,7 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
                         "worker", "stage", "replica", "shard", "nodes", "params", "FLOPs",
                         "variables", "arena", "sends/step");
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     absl::StrAppendFormat(&text, "%5d %-14s %6d %8d %6d %6d %9s %9s %12s %12s %12s\n",
                           partition.rank.value, WorkerName(plan, cluster, partition.rank),
@@ -188,7 +192,7 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                                                 const std::vector<Partition>& partitions) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     ranks.push_back({{"rank", partition.rank.value},
                      {"worker", WorkerName(plan, cluster, partition.rank)},
@@ -245,12 +249,13 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"collectives", std::move(collectives)}};
 }
 
-absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,
+absl::StatusOr<std::string> RecomputationText(const Plan& plan, const ClusterSpec& cluster,
+                                              const std::vector<Partition>& partitions,
                                               const std::vector<Partition>& kept) {
   std::string text = "recomputation\n";
   for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(kept[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(plan, cluster, partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(plan, cluster, kept[rank]));
     const double share = without.flops == 0 ? 0 : with.recomputed_flops / without.flops;
     absl::StrAppendFormat(
         &text, "  rank %d runs %s FLOPs again (+%.1f %%), activations %s instead of %s\n",
@@ -260,12 +265,14 @@ absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& part
   return text;
 }
 
-absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Partition>& partitions,
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
+                                                         const ClusterSpec& cluster,
+                                                         const std::vector<Partition>& partitions,
                                                          const std::vector<Partition>& kept) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(kept[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(plan, cluster, partitions[rank]));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(plan, cluster, kept[rank]));
     ranks.push_back({{"rank", partitions[rank].rank.value},
                      {"recomputed_flops", with.recomputed_flops},
                      {"arena_bytes", with.arena_bytes},

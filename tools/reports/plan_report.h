@@ -32,9 +32,12 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
 
 // What recomputation costs and saves: a row per rank. `kept` are the partitions of the same plan
 // without it.
-absl::StatusOr<std::string> RecomputationText(const std::vector<Partition>& partitions,
+absl::StatusOr<std::string> RecomputationText(const Plan& plan, const ClusterSpec& cluster,
+                                              const std::vector<Partition>& partitions,
                                               const std::vector<Partition>& kept);
-absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const std::vector<Partition>& partitions,
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
+                                                         const ClusterSpec& cluster,
+                                                         const std::vector<Partition>& partitions,
                                                          const std::vector<Partition>& kept);
 
 // Writes each graph of each partition as rank_R.{begin,micro_M,end}.onnx; returns the number of

@@ -10,7 +10,7 @@
 #include "executor/program/planned_memory.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
-#include "tensor/device.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -204,8 +204,10 @@ absl::Status Rebalancer::CheckMemory(const std::vector<JobProgram>& programs) co
     int64_t arena = worker.requirement.arena_bytes, more = kProcessGrowthBytes;
     for (const JobProgram& program : programs) {
       const Partition& partition = program.partitions[static_cast<size_t>(rank)];
-      const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, CpuDevice());
-      // What this machine has no kernel for, the worker has compiled before.
+      // What this machine has no device or kernel for, the worker has compiled before.
+      const absl::StatusOr<Device*> device = DeviceOfRank(job_.cluster, job_.plan, partition.rank);
+      if (!device.ok()) continue;
+      const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, **device);
       if (!memory.ok()) continue;
       arena = std::max(arena, memory->arena_bytes);
       more += memory->constant_bytes + memory->packed_bytes + memory->staging_bytes;

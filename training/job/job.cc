@@ -281,6 +281,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
                                             std::shared_ptr<const DataSet> data) {
   PreparedJob job;
   job.data = std::move(data);
+  job.cluster = spec.cluster;
   TrainingSpec plain = training;
   plain.report_gradients = false;
   const GraphOfLength graph_of = TrainingGraphs(model, plain, *job.data);
@@ -314,6 +315,7 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
                                               std::shared_ptr<const DataSet> data) {
   PreparedJob job;
   job.data = std::move(data);
+  job.cluster = spec.cluster;
   const auto graph_of = [&, &data_set = *job.data](int64_t length) -> absl::StatusOr<Graph> {
     Graph bound = model.Clone();
     WEFT_RETURN_IF_ERROR(BindInputs(bound, data_set, length));

@@ -18,10 +18,10 @@
 #include "placement/search/alternatives.h"
 #include "platform/byte_quantity.h"
 #include "platform/status_macros.h"
-#include "tensor/device_lookup.h"
 #include "tensor/dtype.h"
 #include "training/data/batch_reader.h"
 #include "training/data/data_set.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -125,8 +125,7 @@ absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan
     const int64_t fixed = surroundings.FixedBytes(partition);
     const int64_t most = limit == 0 ? std::numeric_limits<int64_t>::max()
                                     : std::max<int64_t>(0, limit - options.process_bytes - fixed);
-    const WorkerSpec& worker = cluster.workers[plan.workers[partition.rank.value]];
-    WEFT_ASSIGN_OR_RETURN(Device* const device, FindDevice(worker.device, worker.device_index));
+    WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfRank(cluster, plan, partition.rank));
     WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, *device, most));
     bytes.push_back(PlannedBytes(program.memory) + fixed +
                     Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
@@ -195,9 +194,8 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       const int worker = job.plan.workers[partition.rank.value];
       const int64_t limit = limits[worker];
       if (limit == 0) continue;
-      const WorkerSpec& entry = spec.cluster.workers[worker];
       // What this machine has no device or kernel for, the worker says.
-      const auto device = FindDevice(entry.device, entry.device_index);
+      const auto device = DeviceOfRank(spec.cluster, job.plan, partition.rank);
       if (!device.ok()) continue;
       const auto planned = PlanProgram(partition, **device, std::numeric_limits<int64_t>::max());
       if (!planned.ok()) continue;

@@ -60,8 +60,9 @@ struct JobProgram {
 };
 
 struct PreparedJob {
-  Graph graph;  // the logical one
-  Plan plan;    // complete
+  Graph graph;          // the logical one
+  Plan plan;            // complete
+  ClusterSpec cluster;  // whose workers the plan names
   // What people should know of the plan, a line each.
   std::vector<std::string> notes;
   // CostModel::StepFactor that is in the plan's predicted step.
