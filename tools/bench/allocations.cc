@@ -214,12 +214,13 @@ absl::Status Serve(const std::vector<std::string>& arguments) {
   void* frame = nullptr;
   backtrace(&frame, 1);  // loads what it needs
   const std::string worker = "worker " + arguments[2].substr(arguments[2].rfind('/') + 1);
-  const InputSourceFactory open = NewDataSetFactory(RealFileSystem());
-  return ServeBenchWorker(
-      arguments, [=](const std::string& data) -> absl::StatusOr<std::unique_ptr<InputSource>> {
-        WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, open(data));
-        return std::make_unique<CountedSource>(std::move(source), worker);
-      });
+  return ServeBenchWorker(arguments, [worker](FileSystem& files) -> InputSourceFactory {
+    return [open = NewDataSetFactory(files),
+            worker](const std::string& data) -> absl::StatusOr<std::unique_ptr<InputSource>> {
+      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, open(data));
+      return std::make_unique<CountedSource>(std::move(source), worker);
+    };
+  });
 }
 
 absl::Status Measure() {

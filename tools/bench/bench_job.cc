@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "graph/cluster_spec.h"
 #include "platform/clock.h"
-#include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
@@ -22,12 +22,16 @@ constexpr char kVersion[] = "bench";
 }  // namespace
 
 absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
-                              InputSourceFactory open_input) {
+                              std::function<InputSourceFactory(FileSystem& files)> open_input) {
   WorkerProcessOptions options;
+  options.allowed_folders = {"/"};
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] == "--listen") options.listen = arguments[i + 1];
     if (arguments[i] == "--ends-with-parent") {
       WEFT_RETURN_IF_ERROR(DieWithParent(std::atoll(arguments[i + 1].c_str())));
+    }
+    if (arguments[i] == "--token-file") {
+      WEFT_ASSIGN_OR_RETURN(options.token, ReadTokenFile(arguments[i + 1]));
     }
   }
   options.ends_with_coordinator = true;
@@ -72,8 +76,7 @@ absl::StatusOr<double> TrainSteps(BenchJob& job, int64_t steps) {
 int BenchMain(int argc, char** argv, const std::function<absl::Status()>& measure) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool worker = !arguments.empty() && arguments.front() == "worker";
-  const absl::Status status =
-      worker ? ServeBenchWorker(arguments, NewDataSetFactory(RealFileSystem())) : measure();
+  const absl::Status status = worker ? ServeBenchWorker(arguments, NewDataSetFactory) : measure();
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -14,13 +14,14 @@
 #include "distributed/process/local_cluster.h"
 #include "distributed/worker.h"
 #include "graph/plan.h"
+#include "platform/file_system.h"
 #include "training/job/job.h"
 
 namespace weft {
 
 // What `PROGRAM worker ...` does: `arguments` are those after the program's name.
 absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
-                              InputSourceFactory open_input);
+                              std::function<InputSourceFactory(FileSystem& files)> open_input);
 
 // Workers live as long as it.
 struct BenchJob {
