@@ -26,6 +26,10 @@ def _precompiled(name):
         "//conditions:default": [_PRECOMPILED + name],
     })
 
+def _header_of_package():
+    """The precompiled header of a product library or program of this package."""
+    return "for_tools" if native.package_name().startswith("tools") else "for_libraries"
+
 def weft_library(name, copts = [], deps = [], testonly = None, openmp = False, **kwargs):
     """A cc_library of ours: all warnings are errors, common headers are precompiled.
 
@@ -37,7 +41,7 @@ def weft_library(name, copts = [], deps = [], testonly = None, openmp = False, *
       openmp: its loops are parallel by OpenMP's directives.
       **kwargs: as for cc_library.
     """
-    header = "for_tests" if testonly else ("for_openmp" if openmp else "for_libraries")
+    header = "for_tests" if testonly else ("for_openmp" if openmp else _header_of_package())
     if openmp:
         copts = ["-fopenmp"] + copts
         deps = deps + ["//third_party:openmp"]
@@ -51,10 +55,11 @@ def weft_library(name, copts = [], deps = [], testonly = None, openmp = False, *
 
 def weft_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary of ours."""
+    header = _header_of_package()
     native.cc_binary(
         name = name,
-        copts = WEFT_COPTS + _begin_with("for_libraries") + copts,
-        deps = deps + _precompiled("for_libraries"),
+        copts = WEFT_COPTS + _begin_with(header) + copts,
+        deps = deps + _precompiled(header),
         **kwargs
     )
 
