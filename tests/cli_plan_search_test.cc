@@ -114,7 +114,7 @@ TEST(PlanSearchCommand, AFlagsFormerNameIsRefusedWithTheNewOne) {
 TEST(PlanSearchCommand, AnUncalibratedPredictionSaysThatItIsOne) {
   const CommandResult plan = PlanMlp({"--local", "2"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
-  EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: the predicted times rest on published figures"));
+  EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: the predicted times rest on published specs"));
 }
 
 // Both ranks did all the work, sent nothing, and nobody was told.

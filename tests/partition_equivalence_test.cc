@@ -1,4 +1,4 @@
-// More than data parallelism holds: for every mesh, the partitions of all ranks, played together by
+// More than data parallelism holds: for every mesh, the partitions of all ranks, run together by
 // the naive interpreter in float64, make the same loss and the same new weights as the logical
 // graph.
 #include <optional>

@@ -158,7 +158,7 @@ class PlanQualityTest : public ::testing::TestWithParam<std::tuple<Model, Cluste
   std::string spec_;
 };
 
-// The search once played one step alone, and took a pipeline for a sixth slower than it is.
+// The search once simulated one step alone, and took a pipeline for a sixth slower than it is.
 TEST_P(PlanQualityTest, ExplainsTheStepThatItPredicts) {
   const absl::StatusOr<nlohmann::json> plan = Plan({"--explain"});
   ASSERT_TRUE(plan.ok()) << plan.status();

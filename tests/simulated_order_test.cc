@@ -1,6 +1,6 @@
-// The simulator and the executor do the same in the same order (architecture, law 11): for plans
-// drawn by a seed, the instructions of each stream of each rank, and the messages of each channel,
-// are those of a run on fake devices.
+// The simulator and the executor do the same in the same order (law 11 of docs/architecture.md):
+// for plans drawn by a seed, the instructions of each stream of each rank, and the messages of each
+// channel, are those of a run on fake devices.
 //
 // WEFT_PLANS: how many seeds (24).
 #include <cstdlib>
@@ -352,12 +352,12 @@ TEST_P(SimulatedOrder, IsThatOfTheExecutor) {
     EXPECT_EQ(Simulated(partition, StreamKind::kCommunication, 0),
               ProgramLines(partition, programs_[rank], "communication"))
         << where;
-    const Lines played = Simulated(partition, StreamKind::kCompute, -1);
-    EXPECT_EQ(WithoutLocal(played), records_[rank].compute) << where;
+    const Lines simulated = Simulated(partition, StreamKind::kCompute, -1);
+    EXPECT_EQ(WithoutLocal(simulated), records_[rank].compute) << where;
     EXPECT_EQ(Simulated(partition, StreamKind::kCommunication, -1), records_[rank].communication)
         << where;
-    EXPECT_EQ(MessagesOf(played, "send"), records_[rank].sent) << where;
-    EXPECT_EQ(MessagesOf(played, "receive"), records_[rank].received) << where;
+    EXPECT_EQ(MessagesOf(simulated, "send"), records_[rank].sent) << where;
+    EXPECT_EQ(MessagesOf(simulated, "receive"), records_[rank].received) << where;
   }
 }
 

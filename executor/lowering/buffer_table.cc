@@ -61,7 +61,7 @@ absl::StatusOr<MemoryPlan> BufferTable::PlanArena(int64_t max_bytes) {
         {record.bytes, std::max(record.first, 0), std::max(record.last, 0), record.group});
     planned.push_back(i);
   }
-  WEFT_ASSIGN_OR_RETURN(const int64_t least, LeastArenaBytes(lifetimes));
+  WEFT_ASSIGN_OR_RETURN(const int64_t least, MinArenaBytes(lifetimes));
   if (least > max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a step has ", least, " bytes at one time; there may be ", max_bytes, " of them"));

@@ -108,7 +108,7 @@ int ChunksOf(const ActionList& actions) {
   return chunks;
 }
 
-int MostInFlight(const ActionList& actions) {
+int MaxInFlight(const ActionList& actions) {
   const Action::Kind last =
       SplitsBackward(actions) ? Action::Kind::kWeightGradient : Action::Kind::kBackward;
   int now = 0;
@@ -125,7 +125,7 @@ int MostInFlight(const ActionList& actions) {
 
 int MicroBatchesHeld(const ActionList& actions) {
   const int chunks = ChunksOf(actions);
-  return std::max(1, (MostInFlight(actions) + chunks - 1) / chunks);
+  return std::max(1, (MaxInFlight(actions) + chunks - 1) / chunks);
 }
 
 ActionList GpipeActions(int stages, int stage, int micro_batches) {

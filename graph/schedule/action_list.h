@@ -1,5 +1,5 @@
 // Pipeline schedules as data: lists of actions per stage, with a text form and a printable grid.
-// How long they take, and whether they end, is played in schedule_player.h.
+// How long they take, and whether they end, is simulated in schedule_simulator.h.
 #ifndef WEFT_GRAPH_SCHEDULE_ACTION_LIST_H_
 #define WEFT_GRAPH_SCHEDULE_ACTION_LIST_H_
 
@@ -28,7 +28,7 @@ bool SplitsBackward(const ActionList& actions);
 int ChunksOf(const ActionList& actions);
 // Most micro-batches (times chunks) whose forward has begun and whose backward, W included, has not
 // ended. 0 without a backward pass: nothing is kept for one.
-int MostInFlight(const ActionList& actions);
+int MaxInFlight(const ActionList& actions);
 // Of so many micro-batches the rank holds the activations of all of its chunks at once, rounded up;
 // at least 1.
 int MicroBatchesHeld(const ActionList& actions);

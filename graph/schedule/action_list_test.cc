@@ -37,15 +37,15 @@ TEST(ActionListTest, OneForwardOneBackwardWarmsUpByTheStagesBehind) {
 
 TEST(ActionListTest, OneForwardOneBackwardKeepsFewMicroBatches) {
   for (int stage = 0; stage < 4; ++stage) {
-    EXPECT_EQ(MostInFlight(*MakeActions("1f1b", 4, stage, 16, true)), 4 - stage);
+    EXPECT_EQ(MaxInFlight(*MakeActions("1f1b", 4, stage, 16, true)), 4 - stage);
   }
 }
 
 TEST(ActionListTest, MicroBatchesAreInFlightFromForwardToTheLastOfTheBackwardPass) {
-  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F1 B0 F2 B1 B2 U")), 2);
-  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 B0 F1 B1 W0 W1 U")), 2);
-  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F0.1 B0.1 B0 U")), 2);
-  EXPECT_EQ(MostInFlight(*ParseActionList("Begin F0 F1 U")), 0);  // an evaluation keeps nothing
+  EXPECT_EQ(MaxInFlight(*ParseActionList("Begin F0 F1 B0 F2 B1 B2 U")), 2);
+  EXPECT_EQ(MaxInFlight(*ParseActionList("Begin F0 B0 F1 B1 W0 W1 U")), 2);
+  EXPECT_EQ(MaxInFlight(*ParseActionList("Begin F0 F0.1 B0.1 B0 U")), 2);
+  EXPECT_EQ(MaxInFlight(*ParseActionList("Begin F0 F1 U")), 0);  // an evaluation keeps nothing
   EXPECT_EQ(MicroBatchesHeld(*ParseActionList("Begin F0 F1 U")), 1);
   EXPECT_EQ(MicroBatchesHeld(*ParseActionList("Begin F0 F1 B0 B1 U")), 2);
   // Three halves of a micro-batch.

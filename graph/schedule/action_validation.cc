@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -70,16 +70,16 @@ absl::Status CheckRank(const ActionList& actions, int rank, const Wanted& wanted
 
 }  // namespace
 
-absl::Status ValidateActions(const std::vector<ActionList>& ranks, const PlayOptions& options) {
+absl::Status ValidateActions(const std::vector<ActionList>& ranks, const ScheduleOptions& options) {
   const Wanted wanted = WantedOf(ranks, options.micro_batches);
   for (size_t r = 0; r < ranks.size(); ++r) {
     WEFT_RETURN_IF_ERROR(CheckRank(ranks[r], static_cast<int>(r), wanted));
   }
-  return PlaySchedule(ranks, options).status();
+  return SimulateSchedule(ranks, options).status();
 }
 
 absl::Status ValidateActions(const std::vector<ActionList>& ranks, int micro_batches) {
-  PlayOptions options;
+  ScheduleOptions options;
   options.micro_batches = micro_batches;
   return ValidateActions(ranks, options);
 }

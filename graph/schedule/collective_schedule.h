@@ -1,5 +1,5 @@
 // Collective algorithms as data: what each member of a group sends, receives, adds and copies, in
-// rounds. The runtime plays it, the simulator times it, a test proves it.
+// rounds. The runtime executes it, the simulator times it, a test proves it.
 #ifndef WEFT_GRAPH_SCHEDULE_COLLECTIVE_SCHEDULE_H_
 #define WEFT_GRAPH_SCHEDULE_COLLECTIVE_SCHEDULE_H_
 
@@ -46,11 +46,11 @@ CollectiveSchedule HierarchicalAllReduce(const std::vector<int>& hosts, int memb
                                          int64_t elements);
 
 // The sum in the order of one binary tree over leaves 0..total_leaves-1, whatever the members
-// (law 10). Member m holds the sums of some aligned blocks of leaves, `blocks[m]`, each a [first,
-// last) range; the blocks of all members tile [0, total_leaves) in order. Buffer 0 holds this
-// member's blocks one after the other (`elements` each); the result ends up in its first
-// `elements`. Owner k of n collects slice k of every block, adds in tree order, and gives the slice
-// to all.
+// (law 10 of docs/architecture.md). Member m holds the sums of some aligned blocks of leaves,
+// `blocks[m]`, each a [first, last) range; the blocks of all members tile [0, total_leaves) in
+// order. Buffer 0 holds this member's blocks one after the other (`elements` each); the result ends
+// up in its first `elements`. Owner k of n collects slice k of every block, adds in tree order, and
+// gives the slice to all.
 struct LeafRange {
   int first = 0;
   int last = 0;
@@ -81,7 +81,7 @@ CollectiveSchedule TreeBroadcast(int members, int member, int root, int64_t elem
 // (Pairwise exchange: Thakur, Rabenseifner and Gropp, 2005, section 4.4.)
 CollectiveSchedule PairwiseAllToAll(const std::vector<std::vector<int64_t>>& counts, int member);
 
-// Plays all members' schedules together; InvalidArgument on a receive that is never sent to, sizes
+// Runs all members' schedules together; InvalidArgument on a receive that is never sent to, sizes
 // that differ, or a range outside its buffer.
 absl::Status ValidateSchedules(const std::vector<CollectiveSchedule>& members);
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "gmock/gmock.h"
-#include "graph/schedule/testing/numeric_player.h"
+#include "graph/schedule/testing/numeric_executor.h"
 #include "gtest/gtest.h"
 
 namespace weft {
@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::kSizes;
-using testing::NumericPlayer;
+using testing::NumericExecutor;
 using testing::RandomIntegers;
 using testing::SumOf;
 
@@ -34,7 +34,7 @@ TEST(RingAllReduceTest, EveryMemberGetsTheExactSum) {
       for (int m = 0; m < members; ++m) schedules.push_back(RingAllReduce(members, m, elements));
       ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
       const auto data = RandomIntegers(members, elements, 3);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+      for (const auto& result : NumericExecutor<int64_t>(schedules, data).Run()) {
         EXPECT_EQ(result, SumOf(data));
       }
     }
@@ -66,7 +66,7 @@ TEST(RingAllGatherTest, EveryMemberGetsEveryShard) {
       expected.insert(expected.end(), counts[m], 100 + m);
     }
     ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
-    for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+    for (const auto& result : NumericExecutor<int64_t>(schedules, data).Run()) {
       EXPECT_EQ(result, expected);
     }
   }
@@ -85,7 +85,7 @@ TEST(RingReduceScatterTest, EveryMemberGetsTheSumOfItsShard) {
     ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
     const auto data = RandomIntegers(members, total, 5);
     const std::vector<int64_t> sum = SumOf(data);
-    const auto results = NumericPlayer<int64_t>(schedules, data).Play();
+    const auto results = NumericExecutor<int64_t>(schedules, data).Run();
     int64_t first = 0;
     for (int m = 0; m < members; ++m) {
       for (int64_t i = first; i < first + counts[m]; ++i) EXPECT_EQ(results[m][i], sum[i]);
@@ -180,7 +180,7 @@ class OrderedTreeTest : public ::testing::Test {
       }
     }
     ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
-    for (const auto& result : NumericPlayer<float>(schedules, data).Play()) {
+    for (const auto& result : NumericExecutor<float>(schedules, data).Run()) {
       for (int64_t i = 0; i < kElements; ++i) {
         const float expected = ReferenceTreeSum(leaves_[i], 0, total);
         EXPECT_EQ(std::memcmp(&result[i], &expected, sizeof expected), 0)

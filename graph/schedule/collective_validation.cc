@@ -1,4 +1,4 @@
-// ValidateSchedules: plays all members' schedules together without data.
+// ValidateSchedules: runs all members' schedules together without data.
 #include <deque>
 #include <map>
 
@@ -11,12 +11,12 @@ namespace {
 
 using Kind = CollectiveStep::Kind;
 
-class SchedulePlayer {
+class ScheduleValidator {
  public:
-  explicit SchedulePlayer(const std::vector<CollectiveSchedule>& members)
+  explicit ScheduleValidator(const std::vector<CollectiveSchedule>& members)
       : members_(members), next_(members.size(), 0) {}
 
-  absl::Status Play() {
+  absl::Status Run() {
     bool moved = true;
     while (moved) {
       moved = false;
@@ -118,7 +118,7 @@ class SchedulePlayer {
 }  // namespace
 
 absl::Status ValidateSchedules(const std::vector<CollectiveSchedule>& members) {
-  return SchedulePlayer(members).Play();
+  return ScheduleValidator(members).Run();
 }
 
 }  // namespace weft

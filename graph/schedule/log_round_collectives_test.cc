@@ -1,4 +1,4 @@
-// All-reduces other than the ring, trees and all-to-all: played on numbers, and held against the
+// All-reduces other than the ring, trees and all-to-all: run on numbers, and held against the
 // published numbers of bytes.
 #include <functional>
 #include <random>
@@ -6,14 +6,14 @@
 
 #include "gmock/gmock.h"
 #include "graph/schedule/collective_schedule.h"
-#include "graph/schedule/testing/numeric_player.h"
+#include "graph/schedule/testing/numeric_executor.h"
 #include "gtest/gtest.h"
 
 namespace weft {
 namespace {
 
 using testing::kSizes;
-using testing::NumericPlayer;
+using testing::NumericExecutor;
 using testing::RandomIntegers;
 using testing::SumOf;
 
@@ -40,7 +40,7 @@ void ExpectSums(const Generator& generate) {
       const auto schedules = SchedulesOf(generate, members, elements);
       ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
       const auto data = RandomIntegers(members, elements, 3);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+      for (const auto& result : NumericExecutor<int64_t>(schedules, data).Run()) {
         EXPECT_EQ(result, SumOf(data));
       }
     }
@@ -124,7 +124,7 @@ TEST(TreeReduceTest, AnyRootGetsTheSumAndTheOthersSendOnce) {
           13);
       ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
       const auto data = RandomIntegers(members, 13, 4);
-      EXPECT_EQ(NumericPlayer<int64_t>(schedules, data).Play()[root], SumOf(data));
+      EXPECT_EQ(NumericExecutor<int64_t>(schedules, data).Run()[root], SumOf(data));
       for (int m = 0; m < members; ++m) {
         EXPECT_EQ(schedules[m].elements_sent(), m == root ? 0 : 13);
       }
@@ -144,7 +144,7 @@ TEST(TreeBroadcastTest, EveryRootReachesEveryMember) {
       for (const CollectiveSchedule& schedule : schedules) sent += schedule.elements_sent();
       EXPECT_EQ(sent, 5 * (members - 1));
       const auto data = RandomIntegers(members, 5, 9);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+      for (const auto& result : NumericExecutor<int64_t>(schedules, data).Run()) {
         EXPECT_EQ(result, data[root]);
       }
     }
@@ -176,7 +176,7 @@ TEST(PairwiseAllToAllTest, EveryPieceReachesItsReceiver) {
       EXPECT_EQ(schedules[m].elements_sent(), given);
     }
     ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
-    EXPECT_EQ(NumericPlayer<int64_t>(schedules, data, /*data_buffer=*/1).Play(), expected);
+    EXPECT_EQ(NumericExecutor<int64_t>(schedules, data, /*data_buffer=*/1).Run(), expected);
   }
 }
 
@@ -212,7 +212,7 @@ TEST(HierarchicalAllReduceTest, EveryMemberGetsTheExactSumOnAnyHosts) {
           static_cast<int>(hosts.size()), elements);
       ASSERT_TRUE(ValidateSchedules(schedules).ok()) << ValidateSchedules(schedules);
       const auto data = RandomIntegers(static_cast<int>(hosts.size()), elements, 5);
-      for (const auto& result : NumericPlayer<int64_t>(schedules, data).Play()) {
+      for (const auto& result : NumericExecutor<int64_t>(schedules, data).Run()) {
         EXPECT_EQ(result, SumOf(data));
       }
     }

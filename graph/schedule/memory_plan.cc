@@ -184,7 +184,7 @@ int64_t EnoughBytes(size_t blocks, int64_t lower_bound) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> LeastArenaBytes(const std::vector<BufferLifetime>& buffers) {
+absl::StatusOr<int64_t> MinArenaBytes(const std::vector<BufferLifetime>& buffers) {
   absl::StatusOr<Blocks> made = MakeBlocks(buffers);
   if (!made.ok()) return made.status();
   return LowerBound(made->blocks);

@@ -36,7 +36,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const std::vector<BufferLifetime>& buffers
                                       int64_t enough_bytes = 0);
 
 // MemoryPlan::lower_bound_bytes alone, which takes next to no time. Errors as above.
-absl::StatusOr<int64_t> LeastArenaBytes(const std::vector<BufferLifetime>& buffers);
+absl::StatusOr<int64_t> MinArenaBytes(const std::vector<BufferLifetime>& buffers);
 
 }  // namespace weft
 

@@ -143,9 +143,9 @@ TEST(MemoryPlanTest, TheLeastArenaIsTheLowerBound) {
   std::mt19937 random(20);
   for (int round = 0; round < 50; ++round) {
     const std::vector<BufferLifetime> buffers = RandomBuffers(random);
-    EXPECT_EQ(*LeastArenaBytes(buffers), BruteForceLowerBound(buffers));
+    EXPECT_EQ(*MinArenaBytes(buffers), BruteForceLowerBound(buffers));
   }
-  EXPECT_FALSE(LeastArenaBytes({{-1, 0, 0}}).ok());
+  EXPECT_FALSE(MinArenaBytes({{-1, 0, 0}}).ok());
 }
 
 TEST(MemoryPlanTest, StopsAtAnArenaThatIsSmallEnough) {
@@ -191,7 +191,7 @@ TEST(MemoryPlanTest, MicroBatchesInTurnNeedNoMoreThanOne) {
   EXPECT_GT(promoted, 10);  // the first try was not the best: otherwise this would say nothing
 }
 
-// A step as GPipe plays it: what all forward passes keep is alive at once. Comparing each buffer
+// A step as GPipe runs it: what all forward passes keep is alive at once. Comparing each buffer
 // with each took more than a minute.
 TEST(MemoryPlanTest, TensOfThousandsOfBuffersAreSoonLaidOut) {
   constexpr int kMicroBatches = 4000;

@@ -1,4 +1,4 @@
-// The collective that a node of a rank's graph stands for: what the executor plays, and from which
+// The collective that a node of a rank's graph stands for: what the executor runs, and from which
 // the planner counts what will be sent. One function for both, so that they cannot differ.
 #ifndef WEFT_GRAPH_SCHEDULE_NODE_COLLECTIVE_H_
 #define WEFT_GRAPH_SCHEDULE_NODE_COLLECTIVE_H_

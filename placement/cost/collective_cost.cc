@@ -32,10 +32,10 @@ CollectiveLink LinkBetween(const ClusterProfile& profile, int from, int to) {
 
 // Simulates the members' schedules in virtual time: always the member that is earliest and can go
 // on.
-class CollectivePlay {
+class CollectiveSimulation {
  public:
-  CollectivePlay(const ClusterProfile& profile, std::span<const CollectiveSchedule> schedules,
-                 int64_t element_bytes, std::span<const int> workers)
+  CollectiveSimulation(const ClusterProfile& profile, std::span<const CollectiveSchedule> schedules,
+                       int64_t element_bytes, std::span<const int> workers)
       : profile_(profile),
         schedules_(schedules),
         element_bytes_(static_cast<double>(element_bytes)),
@@ -216,7 +216,7 @@ struct HostGroups {
 double CostModel::CollectiveSeconds(std::span<const CollectiveSchedule> schedules,
                                     int64_t element_bytes, std::span<const int> workers) const {
   if (workers.size() < 2) return 0;
-  return CollectivePlay(*profile_, schedules, element_bytes, workers).Run();
+  return CollectiveSimulation(*profile_, schedules, element_bytes, workers).Run();
 }
 
 double CostModel::AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const {

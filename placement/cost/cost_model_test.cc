@@ -144,7 +144,7 @@ TEST(CollectiveSecondsTest, AMemberThatNobodySendsToWaitsForEver) {
 }
 
 // Groups beyond 16 members are counted and not simulated: both ways agree where both can be had.
-TEST(CollectiveSecondsTest, LargeGroupsAreCountedAsSmallOnesArePlayed) {
+TEST(CollectiveSecondsTest, LargeGroupsAreCountedAsSmallOnesAreSimulated) {
   ClusterProfile profile = RoundProfile(std::vector<int>(32, 0));
   const CostModel model = ModelOf(profile);
   std::vector<int> workers;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "graph/verifier.h"
 #include "placement/partition/partition_credits.h"
 #include "platform/status.h"
@@ -167,14 +167,14 @@ class PipelineChannels {
 
 }  // namespace
 
-// Every pipeline is played once, with its channels and their credits.
+// Every pipeline is simulated once, with its channels and their credits.
 absl::Status CheckPipelines(const std::vector<Partition>& partitions, const InboxLimits& inbox) {
   const Mesh& mesh = partitions.front().mesh;
   const std::map<int32_t, int> credits = CreditsOfChannels(partitions, inbox);
   for (int replica = 0; replica < mesh.data; ++replica) {
     std::vector<ActionList> lists;
     PipelineChannels channels;
-    PlayOptions options;
+    ScheduleOptions options;
     for (int place = 0; place < mesh.pipeline; ++place) {
       const Partition& partition =
           partitions[mesh.RankOf({.data = replica, .tensor = 0, .pipeline = place}).value];

@@ -53,7 +53,7 @@ int PlanChoice::MicroBatchesOf(int replica) const {
          plan.FirstMicroBatch(replica, micro_batches);
 }
 
-int PlanChoice::MostMicroBatches() const {
+int PlanChoice::MaxMicroBatches() const {
   // Equal shares differ by one at most.
   if (shares.empty()) return (micro_batches + mesh.data - 1) / mesh.data;
   const Plan plan = WithTheRule(*this);
@@ -66,8 +66,8 @@ int PlanChoice::MostMicroBatches() const {
   return most;
 }
 
-double LeastRounds(const PlanChoice& choice) {
-  const double own = std::max(1, choice.MostMicroBatches());
+double MinRounds(const PlanChoice& choice) {
+  const double own = std::max(1, choice.MaxMicroBatches());
   const double waits = choice.mesh.pipeline - 1;
   if (choice.schedule == "interleaved") return own + waits / choice.chunks;
   // Only the forward pass and the part of the backward pass that others wait for.
@@ -76,7 +76,7 @@ double LeastRounds(const PlanChoice& choice) {
 }
 
 double MicroBatchesInFlight(const PlanChoice& choice, int place) {
-  const int own = choice.MostMicroBatches();
+  const int own = choice.MaxMicroBatches();
   const int ranks = choice.mesh.pipeline;
   if (choice.num_stages() == 1) return 1;
   if (choice.schedule == "1f1b") return std::min(own, ranks - place);

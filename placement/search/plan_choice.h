@@ -22,7 +22,7 @@ struct PlanChoice {
   int num_stages() const { return mesh.pipeline * chunks; }
   // Of replica `replica`.
   int MicroBatchesOf(int replica) const;
-  int MostMicroBatches() const;  // of any replica
+  int MaxMicroBatches() const;  // of any replica
   int WorkerAt(int replica, int shard, int place) const {
     return workers[mesh.RankOf({replica, shard, place}).value];
   }
@@ -36,7 +36,7 @@ PlanChoice ChoiceOf(const Plan& plan, int segments);
 
 // At least so many rounds, of a micro-batch there and back on every rank, does the choice's
 // schedule take: its micro-batches, and what ranks wait while the pipeline fills and drains.
-double LeastRounds(const PlanChoice& choice);
+double MinRounds(const PlanChoice& choice);
 
 // Most micro-batches whose activations a place of the pipeline holds at once, times the share of
 // the place's stages that each is (its chunks): what kept activations are multiplied by.

@@ -116,8 +116,8 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
 double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
   double speed = 0;  // whole batches per second
   for (const int worker : choice.workers) speed += 1 / WorkerSeconds(worker);
-  const double own = std::max(1, choice.MostMicroBatches());
-  return cost_.corrections().step * LeastRounds(choice) / own / speed;
+  const double own = std::max(1, choice.MaxMicroBatches());
+  return cost_.corrections().step * MinRounds(choice) / own / speed;
 }
 
 PlanEvaluator::GraphSeconds PlanEvaluator::SecondsOf(const PlanningGraph& graph,
@@ -157,12 +157,12 @@ absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
   WEFT_ASSIGN_OR_RETURN(const PlanningGraph* const graph, GraphOf(choice));
   const GraphSeconds seconds = SecondsOf(*graph, choice);
   const double places = choice.mesh.pipeline;
-  const double own = std::max(1, choice.MostMicroBatches());
+  const double own = std::max(1, choice.MaxMicroBatches());
   const int segments = choice.recompute_segments;
   // The last segment may not run again; while a pipeline fills nothing does.
   const double again = segments > 0 ? seconds.forward * (segments - 1) / segments : 0;
   const double busy = (own * (seconds.once + again) + (own - 1) * seconds.accumulation) / places;
-  const double idle = (LeastRounds(choice) - own) * seconds.once / places;
+  const double idle = (MinRounds(choice) - own) * seconds.once / places;
   return cost_.corrections().step * (busy + idle);
 }
 
@@ -315,7 +315,7 @@ absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice
   std::vector<StagePlace> places = Places(choice, figures);
   const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
   // As of the replica that has most; each chunk is a round of its own.
-  const int rounds = std::max(1, choice.MostMicroBatches()) * choice.chunks;
+  const int rounds = std::max(1, choice.MaxMicroBatches()) * choice.chunks;
   StageCut cut = cut_stages(figures, places, rounds);
   if (cut.begins.empty()) {
     result.fits = false;

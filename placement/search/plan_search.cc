@@ -127,7 +127,7 @@ class Searcher {
     Plan plan;
     std::vector<RankNeed> ranks;  // empty where the plan is too large to be simulated
   };
-  absl::Status Play(SimulatedPlan& simulated, PlanCandidate& candidate) const;
+  absl::Status Simulate(SimulatedPlan& simulated, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
   double FastestOf(const std::vector<SimulatedPlan>& simulated) const;
   bool Try(size_t index, std::vector<SimulatedPlan>& simulated);
@@ -169,19 +169,19 @@ absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
   return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
 }
 
-absl::Status Searcher::Play(SimulatedPlan& simulated, PlanCandidate& candidate) const {
-  PlayOptions options;
+absl::Status Searcher::Simulate(SimulatedPlan& simulated, PlanCandidate& candidate) const {
+  PlanSimulationOptions options;
   options.global_batch = options_.global_batch;
   options.memory_limits = options_.memory_limits;
   options.process_bytes = options_.process_bytes;
-  WEFT_ASSIGN_OR_RETURN(PlanSimulation play,
+  WEFT_ASSIGN_OR_RETURN(PlanSimulation simulation,
                         SimulatePlan(graph_, simulated.plan, cost_, options, evaluator_));
   candidate.exact = true;
-  candidate.step_seconds = play.step_seconds;
-  candidate.compute_seconds = play.compute_seconds;
-  candidate.communication_seconds = play.communication_seconds;
-  candidate.bubble_seconds = play.bubble_seconds;
-  simulated.ranks = std::move(play.ranks);
+  candidate.step_seconds = simulation.step_seconds;
+  candidate.compute_seconds = simulation.compute_seconds;
+  candidate.communication_seconds = simulation.communication_seconds;
+  candidate.bubble_seconds = simulation.bubble_seconds;
+  simulated.ranks = std::move(simulation.ranks);
   SumMemory(simulated.ranks, candidate);
   return absl::OkStatus();
 }
@@ -234,9 +234,9 @@ bool Searcher::Try(size_t index, std::vector<SimulatedPlan>& simulated) {
   PlanCandidate& candidate = candidates_[index];
   absl::StatusOr<Plan> plan = PlanOf(index);
   absl::Status possible = plan.status();
-  const bool play = plan.ok() && plans_->IsSimulated(plan->mesh);
+  const bool simulation = plan.ok() && plans_->IsSimulated(plan->mesh);
   SimulatedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
-  if (play) possible = Play(one, candidate);
+  if (simulation) possible = Simulate(one, candidate);
   if (!possible.ok()) {
     candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
     candidate.fits = false;

@@ -169,15 +169,15 @@ TEST_F(PlanSearchTest, TheNextFastestPlanIsTakenWhereAnArenaHasNoRoom) {
   const auto arenas = MemoryOfPlan(model.graph(), fastest, 1024, CpuNodeEvaluator());
   ASSERT_TRUE(arenas.ok()) << arenas.status();
   const int64_t limit = *std::max_element(arenas->begin(), arenas->end()) - 1;
-  PlayOptions options;
+  PlanSimulationOptions options;
   options.global_batch = 1024;
   options.memory_limits = {limit, limit};
-  auto play = SimulatePlan(model.graph(), fastest, CostModel::OfSpec(cluster).value(), options,
-                           CpuNodeEvaluator());
-  ASSERT_TRUE(play.ok()) << play.status();
-  ASSERT_TRUE(FitAll(play->ranks)) << "what is alive at once";
-  ASSERT_TRUE(LayOutArenas(play->ranks).ok());
-  ASSERT_FALSE(FitAll(play->ranks)) << "the arenas";
+  auto simulation = SimulatePlan(model.graph(), fastest, CostModel::OfSpec(cluster).value(),
+                                 options, CpuNodeEvaluator());
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  ASSERT_TRUE(FitAll(simulation->ranks)) << "what is alive at once";
+  ASSERT_TRUE(LayOutArenas(simulation->ranks).ok());
+  ASSERT_FALSE(FitAll(simulation->ranks)) << "the arenas";
 
   options_.memory_limits = {limit, limit};
   const SearchResult result = Search(model.graph(), cluster).value();

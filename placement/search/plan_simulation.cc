@@ -30,7 +30,7 @@ Representatives AllRanks(const Mesh& mesh) {
   return all;
 }
 
-int64_t LimitOf(const PlayOptions& options, int worker) {
+int64_t LimitOf(const PlanSimulationOptions& options, int worker) {
   const auto index = static_cast<size_t>(worker);
   return index < options.memory_limits.size() ? options.memory_limits[index] : 0;
 }
@@ -38,7 +38,7 @@ int64_t LimitOf(const PlayOptions& options, int worker) {
 // Equal for replicas whose ranks do the same in the same time, but for rows of variables that do
 // not divide evenly: of these the first ones have one more.
 std::vector<double> KindOfReplica(const Plan& plan, const BatchSplit& split, const CostModel& cost,
-                                  const PlayOptions& options, int replica) {
+                                  const PlanSimulationOptions& options, int replica) {
   std::vector<double> kind;
   for (const MicroBatch& one : split.OfReplica(plan, replica)) {
     kind.push_back(static_cast<double>(one.samples));
@@ -66,7 +66,7 @@ std::vector<double> KindOfReplica(const Plan& plan, const BatchSplit& split, con
 
 // With a pipeline replicas share links; in ordered sums they have different parts.
 absl::StatusOr<Representatives> RanksToSimulate(const Plan& plan, const CostModel& cost,
-                                                const PlayOptions& options) {
+                                                const PlanSimulationOptions& options) {
   const Mesh& mesh = plan.mesh;
   if (mesh.data == 1 || mesh.pipeline > 1 || plan.reduction != Reduction::kUnordered) {
     return AllRanks(mesh);
@@ -105,7 +105,8 @@ std::vector<RankNeed>::iterator FindLike(std::vector<RankNeed>::iterator first,
 }
 
 absl::StatusOr<std::vector<RankNeed>> NeedsOf(const std::vector<Partition>& partitions,
-                                              const Plan& plan, const PlayOptions& options) {
+                                              const Plan& plan,
+                                              const PlanSimulationOptions& options) {
   std::vector<RankNeed> needs;
   for (const Partition& partition : partitions) {
     RankNeed need;
@@ -116,7 +117,7 @@ absl::StatusOr<std::vector<RankNeed>> NeedsOf(const std::vector<Partition>& part
     if (like != needs.end()) {
       need.arena_bytes = like->arena_bytes;
     } else {
-      WEFT_ASSIGN_OR_RETURN(need.arena_bytes, LeastArenaBytes(need.lifetimes));
+      WEFT_ASSIGN_OR_RETURN(need.arena_bytes, MinArenaBytes(need.lifetimes));
     }
     needs.push_back(std::move(need));
   }
@@ -126,7 +127,8 @@ absl::StatusOr<std::vector<RankNeed>> NeedsOf(const std::vector<Partition>& part
 }  // namespace
 
 absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan,
-                                            const CostModel& cost, const PlayOptions& options,
+                                            const CostModel& cost,
+                                            const PlanSimulationOptions& options,
                                             NodeEvaluator& evaluator) {
   WEFT_ASSIGN_OR_RETURN(const Representatives representatives,
                         RanksToSimulate(plan, cost, options));
@@ -134,22 +136,22 @@ absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan
                         PartitionRanks(graph, plan, {/*training=*/true, options.global_batch},
                                        representatives.ranks, evaluator));
   if (plan.mesh.pipeline > 1) WEFT_RETURN_IF_ERROR(CheckPipelines(partitions));
-  PlanSimulation play;
-  WEFT_ASSIGN_OR_RETURN(play.ranks, NeedsOf(partitions, plan, options));
+  PlanSimulation simulation;
+  WEFT_ASSIGN_OR_RETURN(simulation.ranks, NeedsOf(partitions, plan, options));
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost));
   SimulationOptions simulation_options;
   simulation_options.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulation_options));
   const double factor = cost.StepFactor(plan);
-  play.step_seconds = simulation.step_seconds * factor;
+  simulation.step_seconds = simulation.step_seconds * factor;
   for (size_t i = 0; i < simulation.ranks.size(); ++i) {
     const RankTime& time = simulation.ranks[i];
     const double share = factor * representatives.counts[i] / plan.mesh.size();
-    play.compute_seconds += time.compute * share;
-    play.communication_seconds += time.communication * share;
-    play.bubble_seconds += time.bubble * share;
+    simulation.compute_seconds += time.compute * share;
+    simulation.communication_seconds += time.communication * share;
+    simulation.bubble_seconds += time.bubble * share;
   }
-  return play;
+  return simulation;
 }
 
 absl::Status LayOutArenas(std::vector<RankNeed>& ranks) {

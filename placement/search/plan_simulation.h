@@ -15,7 +15,7 @@
 
 namespace weft {
 
-struct PlayOptions {
+struct PlanSimulationOptions {
   int64_t global_batch = 1;
   // As in SearchOptions.
   std::vector<int64_t> memory_limits;
@@ -46,7 +46,8 @@ struct PlanSimulation {
 // wait for nothing but each other: one of them is partitioned and simulated. The partitions' graphs
 // are not verified. Errors are those of PartitionStep.
 absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan,
-                                            const CostModel& cost, const PlayOptions& options,
+                                            const CostModel& cost,
+                                            const PlanSimulationOptions& options,
                                             NodeEvaluator& evaluator);
 
 // Lays out the ranks' arenas, as small as it takes for each to fit (PlanMemory).

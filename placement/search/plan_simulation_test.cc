@@ -47,7 +47,7 @@ CostModel UnequalCosts() {
   return *costs;
 }
 
-struct PlayCase {
+struct PlanCase {
   std::string name;
   Mesh mesh;
   int micro_batches = 8;
@@ -55,14 +55,14 @@ struct PlayCase {
   int zero = 0;
   bool strict = false;
   size_t simulated = 0;  // ranks
-  friend void PrintTo(const PlayCase& one, std::ostream* out) { *out << one.name; }
+  friend void PrintTo(const PlanCase& one, std::ostream* out) { *out << one.name; }
 };
 
-class PlanSimulationTest : public ::testing::TestWithParam<PlayCase> {};
+class PlanSimulationTest : public ::testing::TestWithParam<PlanCase> {};
 
 // One of those replicas that do the same says what all of them do.
 TEST_P(PlanSimulationTest, IsWhatAllRanksSay) {
-  const PlayCase& one = GetParam();
+  const PlanCase& one = GetParam();
   const Graph graph = testing::RegressionGraph();
   const CostModel costs = UnequalCosts();
   Plan plan;
@@ -75,12 +75,12 @@ TEST_P(PlanSimulationTest, IsWhatAllRanksSay) {
   for (int rank = 0; rank < plan.mesh.size(); ++rank) plan.workers.push_back(rank);
   if (plan.mesh.pipeline == 2) plan.stages = {{"fc1/*", 0}, {"fc2/*", 1}, {"loss/*", 1}};
 
-  PlayOptions options;
+  PlanSimulationOptions options;
   options.global_batch = kBatch;
   options.process_bytes = 1000;
-  const auto play = SimulatePlan(graph, plan, costs, options, CpuNodeEvaluator());
-  ASSERT_TRUE(play.ok()) << play.status();
-  EXPECT_THAT(play->ranks, SizeIs(one.simulated));
+  const auto simulation = SimulatePlan(graph, plan, costs, options, CpuNodeEvaluator());
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  EXPECT_THAT(simulation->ranks, SizeIs(one.simulated));
 
   const auto partitions = PartitionStep(graph, plan, {true, kBatch}, CpuNodeEvaluator());
   ASSERT_TRUE(partitions.ok()) << partitions.status();
@@ -90,33 +90,35 @@ TEST_P(PlanSimulationTest, IsWhatAllRanksSay) {
   simulated.steps = kPredictedSteps;
   const auto simulation = SimulateStep(*model, simulated);
   ASSERT_TRUE(simulation.ok()) << simulation.status();
-  EXPECT_DOUBLE_EQ(play->step_seconds, simulation->step_seconds);
+  EXPECT_DOUBLE_EQ(simulation->step_seconds, simulation->step_seconds);
   // Rows that do not divide evenly make replicas' own shares differ.
-  const double slack = 0.02 * play->step_seconds;
+  const double slack = 0.02 * simulation->step_seconds;
   double compute = 0;
   double bubble = 0;
   for (const RankTime& time : simulation->ranks) {
     compute += time.compute / plan.mesh.size();
     bubble += time.bubble / plan.mesh.size();
   }
-  EXPECT_NEAR(play->compute_seconds, compute, slack);
-  EXPECT_NEAR(play->bubble_seconds, bubble, slack);
-  EXPECT_NEAR(play->compute_seconds + play->communication_seconds + play->bubble_seconds,
-              play->step_seconds, slack);
+  EXPECT_NEAR(simulation->compute_seconds, compute, slack);
+  EXPECT_NEAR(simulation->bubble_seconds, bubble, slack);
+  EXPECT_NEAR(
+      simulation->compute_seconds + simulation->communication_seconds + simulation->bubble_seconds,
+      simulation->step_seconds, slack);
   int64_t most = 0;
   for (const Partition& partition : *partitions) {
     const auto lifetimes = LifetimesOfStep(partition);
     ASSERT_TRUE(lifetimes.ok()) << lifetimes.status();
-    const auto arena = LeastArenaBytes(*lifetimes);
+    const auto arena = MinArenaBytes(*lifetimes);
     ASSERT_TRUE(arena.ok()) << arena.status();
     most = std::max(most, options.process_bytes + VariableBytes(partition) + *arena);
   }
   int64_t max_simulated = 0;
-  for (const RankNeed& need : play->ranks) max_simulated = std::max(max_simulated, need.total());
+  for (const RankNeed& need : simulation->ranks)
+    max_simulated = std::max(max_simulated, need.total());
   EXPECT_EQ(max_simulated, most);
 }
 
-std::vector<PlayCase> Cases() {
+std::vector<PlanCase> Cases() {
   return {
       // The first host's two replicas, and the others.
       {"Data", {8, 1, 1}, 8, {}, 0, false, 2},
@@ -158,14 +160,14 @@ TEST(PlanSimulation, WorkersOfDifferentMemoryAreNotAlike) {
   plan.mesh = {2, 1, 1};
   plan.micro_batches = 2;
   plan.workers = {0, 1};
-  PlayOptions options;
+  PlanSimulationOptions options;
   options.global_batch = kBatch;
   options.memory_limits = {1 << 20, 1 << 10};
-  const auto play = SimulatePlan(graph, plan, UnequalCosts(), options, CpuNodeEvaluator());
-  ASSERT_TRUE(play.ok()) << play.status();
-  ASSERT_THAT(play->ranks, SizeIs(2));
-  EXPECT_EQ(play->ranks[0].limit, 1 << 20);
-  EXPECT_EQ(play->ranks[1].limit, 1 << 10);
+  const auto simulation = SimulatePlan(graph, plan, UnequalCosts(), options, CpuNodeEvaluator());
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  ASSERT_THAT(simulation->ranks, SizeIs(2));
+  EXPECT_EQ(simulation->ranks[0].limit, 1 << 20);
+  EXPECT_EQ(simulation->ranks[1].limit, 1 << 10);
 }
 
 }  // namespace

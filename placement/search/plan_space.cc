@@ -25,7 +25,7 @@ std::vector<int> FewerWorkers(int all) {
 }
 
 // Sums over shards have other bits than sums on one worker.
-int MostTensor(const SearchOptions& options) {
+int MaxTensor(const SearchOptions& options) {
   return options.given.strict ? 1 : options.max_tensor;
 }
 
@@ -67,7 +67,7 @@ bool PlanSpace::KeepsTensorInHosts(const PlanChoice& choice) const {
 void PlanSpace::AddMeshes(int workers) {
   for (int pipeline = 1; pipeline <= workers; ++pipeline) {
     if (workers % pipeline != 0 || pipeline > evaluator_.layout().size()) continue;
-    const int most = std::min(MostTensor(evaluator_.options()), workers / pipeline);
+    const int most = std::min(MaxTensor(evaluator_.options()), workers / pipeline);
     for (int tensor = 1; tensor <= most; ++tensor) {
       if (workers / pipeline % tensor != 0) continue;
       PlanChoice choice;

@@ -81,7 +81,7 @@ class BoundedWalk {
     if (IsPlan(evaluated)) {
       if (best_ == 0 || evaluated.step_seconds < best_) best_ = evaluated.step_seconds;
       if (choice.chunks == 1) {
-        const double seconds = evaluated.step_seconds / LeastRounds(choice);
+        const double seconds = evaluated.step_seconds / MinRounds(choice);
         const auto [known, is_new] = whole_stages_.try_emplace(PipelineOf(choice), seconds);
         known->second = std::min(known->second, seconds);
       }
@@ -102,7 +102,7 @@ class BoundedWalk {
   bool IsPromising(const PlanChoice& interleaved) const {
     const auto whole = whole_stages_.find(PipelineOf(interleaved));
     return whole != whole_stages_.end() &&
-           whole->second * LeastRounds(interleaved) < kAboutAsGood * best_;
+           whole->second * MinRounds(interleaved) < kAboutAsGood * best_;
   }
 
   // Where the best few are simulated exactly, those that are about as good are wanted too.

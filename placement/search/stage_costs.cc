@@ -24,7 +24,7 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
       replicas_(choice.mesh.data) {
   const size_t devices = graph.units.front().forward.size();
   // The first micro-batch has nothing to add to.
-  const double own = std::max(1, choice.MostMicroBatches());
+  const double own = std::max(1, choice.MaxMicroBatches());
   const double added = (own - 1) / own;
   for (size_t device = 0; device < devices; ++device) {
     const auto sum = [&](std::vector<double> PlanningUnit::*seconds) {

@@ -98,7 +98,7 @@ class StageCutter {
     for (const StagePlace& place : places_) {
       whole_.push_back(SlowestSeconds(figures_, place, 0, units_));
     }
-    min_passing_ = LeastPassing();
+    min_passing_ = MinPassing();
     const std::vector<int> points = GoodPoints();
     const StageCut rough = CutRoughly(points);
     SetPoints(points);
@@ -122,7 +122,7 @@ class StageCutter {
   static constexpr double kNear = 0.02;
 
   // Seconds of a micro-batch from each unit on, each unit where it is fastest.
-  std::vector<double> LeastPassing() const {
+  std::vector<double> MinPassing() const {
     std::vector<double> least(units_ + 1, 0);
     for (int unit = units_ - 1; unit >= 0; --unit) {
       double fastest = kNever;
@@ -256,7 +256,7 @@ class StageCutter {
       for (Frontier& frontier : of_stage) frontier.clear();
     }
     best_[0][0].push_back({});
-    const std::vector<int> least = LeastBegins(most);
+    const std::vector<int> least = MinBegins(most);
     int reached = 0;  // no stage so far ends later
     for (int stage = 0; stage < stages_; ++stage) {
       const int begin = reached;
@@ -274,7 +274,7 @@ class StageCutter {
   }
 
   // The first place where each stage can begin so that it and those after it have all the rest.
-  std::vector<int> LeastBegins(double most) const {
+  std::vector<int> MinBegins(double most) const {
     std::vector<int> begins(stages_ + 1, pieces());
     for (int stage = stages_ - 1; stage >= 0; --stage) {
       const int last = begins[stage + 1];

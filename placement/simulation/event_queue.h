@@ -13,7 +13,7 @@ struct PendingEvent {
     kStepBegins,       // of rank `index`: its overhead is over
     kInstructionEnds,  // of rank `index`
     kSent,             // rank `index` has handed its message to the link
-    kMessageThere,     // that rank `index` waits for
+    kMessageArrived,   // that rank `index` waits for
     kCreditFree,       // that rank `index` waits for
     kCollectiveEnds,   // collective `index`
   };

@@ -104,7 +104,7 @@ struct Simulation {
   std::vector<double> stage_utilisation;  // by pipeline place: share of compute, mean of its ranks
   std::vector<int64_t> link_bytes;        // by link, per step
   std::vector<int64_t> sent_bytes;        // by rank, per step
-  std::optional<SimulatedStall> stall;    // the steps before it are in all other figures
+  std::optional<SimulatedStall> stall;    // the steps before it are in all other values
   std::vector<TimelineSpan> timeline;     // in the order of their ends
   std::vector<SimulatedEvent> events;
 };

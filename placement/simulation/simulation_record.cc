@@ -42,26 +42,26 @@ void CountBytes(const StepModel& model, Simulation& result) {
   for (const StepRoutine& routine : model.routines) uses.push_back(UsesOf(model, routine));
   for (size_t r = 0; r < model.ranks.size(); ++r) {
     const StepRank& rank = model.ranks[r];
-    const Uses& of_rank = uses[rank.routine];
-    for (size_t entry = 0; entry < of_rank.sends.size(); ++entry) {
-      if (of_rank.sends[entry] == 0) continue;
+    const Uses& rank_uses = uses[rank.routine];
+    for (size_t entry = 0; entry < rank_uses.sends.size(); ++entry) {
+      if (rank_uses.sends[entry] == 0) continue;
       const StepChannel& channel = model.channels[rank.channels[entry]];
-      const int64_t bytes = of_rank.sends[entry] * channel.bytes;
+      const int64_t bytes = rank_uses.sends[entry] * channel.bytes;
       if (channel.link >= 0) result.link_bytes[channel.link] += bytes;
       result.sent_bytes[r] += bytes;
     }
-    for (size_t entry = 0; entry < of_rank.collectives.size(); ++entry) {
-      if (of_rank.collectives[entry] == 0) continue;
+    for (size_t entry = 0; entry < rank_uses.collectives.size(); ++entry) {
+      if (rank_uses.collectives[entry] == 0) continue;
       const StepCollective& collective = model.collectives[rank.collectives[entry]];
       const std::vector<int32_t>& members = collective.members;
       const auto member = static_cast<size_t>(
           std::find(members.begin(), members.end(), static_cast<int32_t>(r)) - members.begin());
       if (member < collective.member_bytes.size()) {
-        result.sent_bytes[r] += of_rank.collectives[entry] * collective.member_bytes[member];
+        result.sent_bytes[r] += rank_uses.collectives[entry] * collective.member_bytes[member];
       }
       if (member != 0) continue;  // once a run
       for (const auto& [link, bytes] : collective.link_bytes) {
-        result.link_bytes[link] += of_rank.collectives[entry] * bytes;
+        result.link_bytes[link] += rank_uses.collectives[entry] * bytes;
       }
     }
   }

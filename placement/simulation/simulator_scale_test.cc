@@ -115,7 +115,7 @@ StepModel Gpt() {
   return model;
 }
 
-TEST(SimulatorScaleTest, PlaysAStepOfGpt3On1024DevicesInTime) {
+TEST(SimulatorScaleTest, SimulatesAStepOfGpt3On1024DevicesInTime) {
   const StepModel model = Gpt();
   const auto begin = std::chrono::steady_clock::now();
   const auto simulation = SimulateStep(model, {});

@@ -75,7 +75,7 @@ double BubbleShare(const Simulation& simulation) {
   return bubble / (simulation.step_seconds * static_cast<double>(simulation.ranks.size()));
 }
 
-// -- Pipelines, against theory and against the player of schedules.
+// -- Pipelines, against theory and against the schedule simulator.
 
 TEST(SimulatorTest, BubblesOfGpipeAndOneForwardOneBackwardEqualTheory) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -89,7 +89,7 @@ TEST(SimulatorTest, BubblesOfGpipeAndOneForwardOneBackwardEqualTheory) {
   }
 }
 
-TEST(SimulatorTest, PlaysPipelinesAsTheSchedulePlayerDoes) {
+TEST(SimulatorTest, AgreesWithTheScheduleSimulatorOnPipelines) {
   std::mt19937 random(7);
   const auto draw = [&](double most) {
     return std::uniform_real_distribution<double>(0, most)(random);
@@ -100,19 +100,19 @@ TEST(SimulatorTest, PlaysPipelinesAsTheSchedulePlayerDoes) {
     const auto& [schedule, chunks] = schedules[static_cast<size_t>(round) % schedules.size()];
     const int ranks = 2 + round % 5;
     const std::vector<ActionList> lists = PipelineLists(schedule, ranks, 1 + round % 11, chunks);
-    PlayOptions options;
+    ScheduleOptions options;
     options.micro_batches = 1 + round % 11;
     options.latency = draw(0.5);
     options.credits = round % 4;
     for (int stage = 0; stage < ranks * chunks; ++stage) {
       options.costs.push_back({draw(1), draw(2), draw(2), draw(2), draw(1)});
     }
-    const auto play = PlaySchedule(lists, options);
-    ASSERT_TRUE(play.ok()) << play.status();
+    const auto schedule = SimulateSchedule(lists, options);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
     const Simulation simulation = Simulate(PipelineModel(lists, options));
-    EXPECT_NEAR(simulation.step_seconds, play->makespan, kRounding) << schedule << " " << round;
+    EXPECT_NEAR(simulation.step_seconds, schedule->makespan, kRounding) << schedule << " " << round;
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_NEAR(simulation.ranks[rank].compute, play->busy[rank], kRounding);
+      EXPECT_NEAR(simulation.ranks[rank].compute, schedule->busy[rank], kRounding);
     }
   }
 }
@@ -208,7 +208,7 @@ TEST(SimulatorTest, JobsRunBesideTheComputeStreamOneAfterTheOther) {
 }
 
 TEST(SimulatorTest, ComputingAndACollectiveBesideItShareTheCores) {
-  const auto play = [](double seconds, double contention, int nodes) {
+  const auto simulate = [](double seconds, double contention, int nodes) {
     StepSegment segment = {Instruction::Signal(1)};
     for (int i = 0; i < nodes; ++i) segment.push_back(Instruction::Compute(seconds / nodes));
     StepModel model = OneAction({segment, segment}, {{0, 1}});
@@ -217,17 +217,17 @@ TEST(SimulatorTest, ComputingAndACollectiveBesideItShareTheCores) {
     return Simulate(model);
   };
   for (const int nodes : {1, 20}) {
-    EXPECT_NEAR(play(20, 0, nodes).step_seconds, 20, kRounding);
-    EXPECT_NEAR(play(20, 1, nodes).step_seconds, 25, kRounding);
-    EXPECT_NEAR(play(20, 0.5, nodes).step_seconds, 22.5, kRounding);
+    EXPECT_NEAR(simulate(20, 0, nodes).step_seconds, 20, kRounding);
+    EXPECT_NEAR(simulate(20, 1, nodes).step_seconds, 25, kRounding);
+    EXPECT_NEAR(simulate(20, 0.5, nodes).step_seconds, 22.5, kRounding);
     // Computing ends first.
-    EXPECT_NEAR(play(2, 0.5, nodes).step_seconds, 6, kRounding);
-    EXPECT_NEAR(play(2, 0.5, nodes).ranks[0].compute, 3, kRounding);
+    EXPECT_NEAR(simulate(2, 0.5, nodes).step_seconds, 6, kRounding);
+    EXPECT_NEAR(simulate(2, 0.5, nodes).ranks[0].compute, 3, kRounding);
   }
 }
 
 TEST(SimulatorTest, AMessageOnItsWayTakesFromWhatBothEndsCompute) {
-  const auto play = [](double sent_before, int nodes, double contention) {
+  const auto simulate = [](double sent_before, int nodes, double contention) {
     StepSegment sender = {Instruction::Send(0)};
     if (sent_before > 0) sender.insert(sender.begin(), Instruction::Compute(sent_before));
     StepSegment receiver;
@@ -247,17 +247,17 @@ TEST(SimulatorTest, AMessageOnItsWayTakesFromWhatBothEndsCompute) {
     return Simulate(model);
   };
   for (const int nodes : {1, 16}) {
-    EXPECT_NEAR(play(0, nodes, 0).step_seconds, 8, kRounding);
+    EXPECT_NEAR(simulate(0, nodes, 0).step_seconds, 8, kRounding);
     // In the four seconds that it is on its way, either side gets 4 / 1.5 seconds' work done.
     for (const double before : {0, 3}) {
-      const Simulation shared = play(before, nodes, 0.5);
+      const Simulation shared = simulate(before, nodes, 0.5);
       EXPECT_NEAR(shared.ranks[0].compute, before + 8 + 4 - 4 / 1.5, kRounding) << before;
       EXPECT_NEAR(shared.ranks[1].compute, 8 + 4 - 4 / 1.5, kRounding) << before;
     }
     // The receiver waits for it, and computes nothing that could take longer.
-    EXPECT_NEAR(play(8, nodes, 0.5).ranks[1].compute, 8, kRounding);
+    EXPECT_NEAR(simulate(8, nodes, 0.5).ranks[1].compute, 8, kRounding);
     // It ends while the receiver still computes, and the last of it does not.
-    EXPECT_NEAR(play(6, nodes, 0.5).ranks[1].compute, 9, kRounding);
+    EXPECT_NEAR(simulate(6, nodes, 0.5).ranks[1].compute, 9, kRounding);
   }
 }
 
@@ -281,7 +281,7 @@ TEST(SimulatorTest, ComputeCommunicationAndBubbleAddUpToTheStep) {
   std::mt19937 random(11);
   const auto draw = [&] { return std::uniform_real_distribution<double>(0, 2)(random); };
   for (int round = 0; round < 50; ++round) {
-    PlayOptions costs;
+    ScheduleOptions costs;
     costs.latency = draw();
     costs.credits = 1 + round % 3;
     for (int stage = 0; stage < 4; ++stage) {

@@ -13,8 +13,9 @@ using Event = PendingEvent::Kind;
 
 namespace {
 
-// How much longer computing takes that needs `seconds`, while a message is on its way so long.
-double Lost(double seconds, double message_seconds, double contention) {
+// The slowdown, in seconds, of a compute interval of `seconds` that overlaps a transfer of
+// `message_seconds`.
+double ContentionSlowdown(double seconds, double message_seconds, double contention) {
   return contention * std::min(seconds, message_seconds / (1 + contention));
 }
 
@@ -133,7 +134,7 @@ void StepLoop::Handle(const PendingEvent& event) {
       EnterLink(model_.ranks[index].channels[InstructionOf(index).index]);
       EndInstruction(index);
       break;
-    case Event::kMessageThere:
+    case Event::kMessageArrived:
       if (Take(index, state.waiting.on)) EndInstruction(index);
       break;
     case Event::kCreditFree: {
@@ -205,14 +206,14 @@ void StepLoop::EndStep(int32_t rank) {
 // -- Instructions.
 
 bool StepLoop::Begin(int32_t rank, const StepInstruction& instruction) {
-  const StepRank& of_rank = model_.ranks[rank];
+  const StepRank& rank_spec = model_.ranks[rank];
   int32_t index = instruction.index;
   int32_t name = instruction.name;
   if (instruction.kind == Kind::kSend || instruction.kind == Kind::kReceive) {
-    index = of_rank.channels[index];
+    index = rank_spec.channels[index];
     if (name < 0) name = model_.channels[index].name;
   } else if (instruction.kind == Kind::kCollective) {
-    index = of_rank.collectives[index];
+    index = rank_spec.collectives[index];
     if (name < 0) name = model_.collectives[index].name;
   }
   if (record_.wants_events()) {
@@ -249,7 +250,8 @@ bool StepLoop::BeginCompute(int32_t rank, const StepInstruction& instruction) {
     Contend(rank, state.job_waiting.on, std::min(end, state.collective_until) - now_);
   }
   if (state.messages_until > now_) {
-    state.messages_owed += Lost(end - now_, state.messages_until - now_, state.messages_contention);
+    state.messages_owed +=
+        ContentionSlowdown(end - now_, state.messages_until - now_, state.messages_contention);
   }
   record_.AddCompute(rank, end - now_);
   queue_.Add(end, Event::kInstructionEnds, rank);
@@ -278,32 +280,33 @@ bool StepLoop::SendNow(int32_t rank, int32_t channel) {
 }
 
 void StepLoop::EnterLink(int32_t channel) {
-  const StepChannel& of_model = model_.channels[channel];
+  const StepChannel& channel_spec = model_.channels[channel];
   ChannelState& state = channels_[channel];
-  double there = now_;
-  if (of_model.link >= 0) {
-    const StepLink& link = model_.links[of_model.link];
-    LinkState& line = links_[of_model.link];
+  double arrival = now_;
+  if (channel_spec.link >= 0) {
+    const StepLink& link = model_.links[channel_spec.link];
+    LinkState& line = links_[channel_spec.link];
     double& free = *std::min_element(line.free.begin(), line.free.end());
     const double start = std::max(now_, free);
     const double factor = line.speed.FactorAt(start);
-    const double transfer =
-        link.bytes_per_second > 0 ? static_cast<double>(of_model.bytes) / link.bytes_per_second : 0;
+    const double transfer = link.bytes_per_second > 0
+                                ? static_cast<double>(channel_spec.bytes) / link.bytes_per_second
+                                : 0;
     free = start + transfer * factor;
-    there = free + link.latency_seconds * factor;
+    arrival = free + link.latency_seconds * factor;
   }
   if (state.first == state.messages.size()) {
     state.messages.clear();
     state.first = 0;
   }
-  state.messages.push_back({now_ - of_model.send_seconds, there});
-  if (of_model.contention > 0) {
-    ContendWithMessage(of_model.from, of_model.contention, there);
-    ContendWithMessage(of_model.to, of_model.contention, there);
+  state.messages.push_back({now_ - channel_spec.send_seconds, arrival});
+  if (channel_spec.contention > 0) {
+    ContendWithMessage(channel_spec.from, channel_spec.contention, arrival);
+    ContendWithMessage(channel_spec.to, channel_spec.contention, arrival);
   }
   if (!state.receiver_waits) return;
   state.receiver_waits = false;
-  queue_.Add(there, Event::kMessageThere, of_model.to);
+  queue_.Add(arrival, Event::kMessageArrived, channel_spec.to);
 }
 
 bool StepLoop::BeginReceive(int32_t rank, int32_t channel) {
@@ -313,15 +316,15 @@ bool StepLoop::BeginReceive(int32_t rank, int32_t channel) {
     state.receiver_waits = true;
     return false;
   }
-  const double there = state.messages[state.first].there;
-  if (there <= now_) return Take(rank, channel);
-  queue_.Add(there, Event::kMessageThere, rank);
+  const double arrival = state.messages[state.first].arrival;
+  if (arrival <= now_) return Take(rank, channel);
+  queue_.Add(arrival, Event::kMessageArrived, rank);
   return false;
 }
 
 bool StepLoop::Take(int32_t rank, int32_t channel) {
   ChannelState& state = channels_[channel];
-  const StepChannel& of_model = model_.channels[channel];
+  const StepChannel& channel_spec = model_.channels[channel];
   const Message message = state.messages[state.first++];
   const Waiting waiting = std::exchange(ranks_[rank].waiting, {});
   CheckWait(rank, StreamKind::kCompute, waiting);
@@ -329,16 +332,17 @@ bool StepLoop::Take(int32_t rank, int32_t channel) {
   --state.in_flight;
   if (state.sender_waits) {
     state.sender_waits = false;
-    queue_.Add(now_, Event::kCreditFree, of_model.from);
+    queue_.Add(now_, Event::kCreditFree, channel_spec.from);
   }
   if (record_.wants_instructions()) {
     RecordSpan(rank, StreamKind::kCompute,
-               absl::StrCat("wait for ", NameOf("tensor", of_model.name, channel)), waiting.since);
+               absl::StrCat("wait for ", NameOf("tensor", channel_spec.name, channel)),
+               waiting.since);
     ranks_[rank].instruction_begin = now_;
   }
-  if (of_model.receive_seconds == 0) return true;
-  record_.AddCommunication(rank, of_model.receive_seconds);
-  queue_.Add(now_ + of_model.receive_seconds, Event::kInstructionEnds, rank);
+  if (channel_spec.receive_seconds == 0) return true;
+  record_.AddCommunication(rank, channel_spec.receive_seconds);
+  queue_.Add(now_ + channel_spec.receive_seconds, Event::kInstructionEnds, rank);
   return false;
 }
 
@@ -424,7 +428,8 @@ void StepLoop::ContendWithMessage(int32_t rank, double contention, double until)
   const double from = std::max(now_, state.messages_until);
   if (until <= from) return;
   if (state.computes_until > from) {
-    state.messages_owed += Lost(state.computes_until - from, until - from, contention);
+    state.messages_owed +=
+        ContentionSlowdown(state.computes_until - from, until - from, contention);
   }
   state.messages_until = until;
   state.messages_contention = contention;
@@ -442,7 +447,7 @@ bool StepLoop::RunsOn(int32_t collective) {
 void StepLoop::Join(int32_t collective) {
   CollectiveState& state = collectives_[collective];
   const std::vector<int32_t>& members = model_.collectives[collective].members;
-  if (++state.come < static_cast<int32_t>(members.size())) return;
+  if (++state.arrived < static_cast<int32_t>(members.size())) return;
   state.begun = now_;
   for (const int32_t member : members) {
     const StreamKind stream = StreamIn(member, collective);
@@ -480,7 +485,7 @@ void StepLoop::EndCollective(int32_t collective) {
     streams.push_back(StreamIn(member, collective));
     LeaveCollective(member, streams.back(), collective);
   }
-  collectives_[collective].come = 0;
+  collectives_[collective].arrived = 0;
   for (size_t m = 0; m < members.size(); ++m) {
     if (streams[m] == StreamKind::kCommunication) {
       EndJob(members[m]);
@@ -539,13 +544,13 @@ void StepLoop::RecordSpan(int32_t rank, StreamKind stream, std::string name, dou
 }
 
 std::string StepLoop::InstructionText(int32_t rank, const StepInstruction& instruction) const {
-  const StepRank& of_rank = model_.ranks[rank];
+  const StepRank& rank_spec = model_.ranks[rank];
   switch (instruction.kind) {
     case Kind::kCompute:
       return instruction.name >= 0 ? model_.names[instruction.name] : "compute";
     case Kind::kSend:
     case Kind::kReceive: {
-      const int32_t channel = of_rank.channels[instruction.index];
+      const int32_t channel = rank_spec.channels[instruction.index];
       return absl::StrCat(instruction.kind == Kind::kSend ? "send " : "receive ",
                           NameOf("tensor", model_.channels[channel].name, channel));
     }

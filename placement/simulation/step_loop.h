@@ -65,7 +65,7 @@ class StepLoop {
 
   struct Message {
     double sent = 0;
-    double there = 0;
+    double arrival = 0;
   };
   struct ChannelState {
     int32_t in_flight = 0;  // sent and not taken
@@ -75,7 +75,7 @@ class StepLoop {
     size_t first = 0;
   };
   struct CollectiveState {
-    int32_t come = 0;
+    int32_t arrived = 0;
     double begun = 0;  // when the last member came
   };
   struct LinkState {
@@ -122,7 +122,7 @@ class StepLoop {
   // The stream of a member that has come.
   StreamKind StreamIn(int32_t member, int32_t collective) const;
   bool AllHaveCome(int32_t collective) const {
-    return collectives_[collective].come ==
+    return collectives_[collective].arrived ==
            static_cast<int32_t>(model_.collectives[collective].members.size());
   }
 

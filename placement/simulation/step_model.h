@@ -1,5 +1,5 @@
 // StepModel: what every rank does in a step, and what it takes, as data. Made from partitions
-// (partition_model.h) or from coarser figures (by a search); simulated by simulator.h.
+// (partition_model.h) or from coarser estimates (by a search); simulated by simulator.h.
 //
 //   StepModel model;
 //   const int forward = model.AddSegment({StepInstruction::Compute(0.002), ...});

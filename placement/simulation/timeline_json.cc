@@ -20,11 +20,11 @@ std::string Quoted(const std::string& text) {
 int ThreadOf(StreamKind stream) { return stream == StreamKind::kCompute ? 0 : 1; }
 
 void AppendNames(const StepModel& model, int32_t rank, std::string& json) {
-  const StepRank& of_rank = model.ranks[rank];
+  const StepRank& rank_spec = model.ranks[rank];
   absl::StrAppendFormat(&json,
                         "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":"
                         "\"rank %d, stage %d, worker %d\"}},\n",
-                        rank, rank, of_rank.stage, of_rank.worker);
+                        rank, rank, rank_spec.stage, rank_spec.worker);
   for (const StreamKind stream : {StreamKind::kCompute, StreamKind::kCommunication}) {
     absl::StrAppendFormat(&json,
                           "{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":"

@@ -368,7 +368,7 @@ absl::StatusOr<Tensor> Rank::Variable(const std::string& name) const {
   return updated;
 }
 
-absl::Status PlayAll(std::vector<Rank>& ranks, Exchange& exchange) {
+absl::Status RunAll(std::vector<Rank>& ranks, Exchange& exchange) {
   for (bool moved = true; moved;) {
     moved = false;
     for (Rank& rank : ranks) WEFT_RETURN_IF_ERROR(rank.Advance(exchange, moved));
@@ -487,7 +487,7 @@ absl::StatusOr<StepOutcome> InterpretStep(const std::vector<Partition>& partitio
   for (const Partition& partition : partitions) ranks.emplace_back(partition, values, kernels);
   for (Rank& rank : ranks) WEFT_RETURN_IF_ERROR(rank.Begin());
   Exchange exchange;
-  WEFT_RETURN_IF_ERROR(PlayAll(ranks, exchange));
+  WEFT_RETURN_IF_ERROR(RunAll(ranks, exchange));
   StepOutcome outcome;
   WEFT_RETURN_IF_ERROR(CollectReports(partitions, ranks, outcome));
   WEFT_RETURN_IF_ERROR(CollectVariables(partitions, ranks, outcome));

@@ -29,7 +29,7 @@ struct StepOutcome {
   std::map<std::string, Tensor> variables;  // after the step, whole
 };
 
-// Plays the action lists of all ranks together. A send never waits; a receive and a collective wait
+// Runs the action lists of all ranks together. A send never waits; a receive and a collective wait
 // for the others. In the end graph what the guard depends on runs first, as in the executor.
 // Internal when ranks wait in a circle, naming what each waits for; when a message is left over;
 // when reports or replicas of a variable differ in a bit. `kernels`: null means the reference

@@ -52,7 +52,7 @@ PlanChoice MegatronPlan(const MegatronRun& run);
 class MegatronJob {
  public:
   static absl::StatusOr<std::unique_ptr<MegatronJob>> Create(const MegatronRun& run);
-  // The hand-made plan as the simulator plays it.
+  // The hand-made plan as the simulator runs it.
   absl::StatusOr<EvaluatedChoice> HandMade();
   // What the search finds for the same job: all GPUs, the tensor axis too is its own to split.
   absl::StatusOr<SearchResult> Searched() const;

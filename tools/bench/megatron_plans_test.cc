@@ -67,7 +67,7 @@ std::vector<MegatronRun> QuickRuns() {
 INSTANTIATE_TEST_SUITE_P(Table1, MegatronSearchTest, ::testing::ValuesIn(QuickRuns()),
                          [](const auto& info) { return NameOf(info.param); });
 
-// The paper's numbers of parameters and its formula agree with its table's aggregate figures.
+// The paper's numbers of parameters and its formula agree with its table's aggregate values.
 TEST(MegatronRunsTest, TheLargestStepHasTheFlopsOfThePaper) {
   const MegatronRun& run = MegatronRuns().back();
   // 1.008e12 parameters, 8 FLOPs for each and token, besides attention's products.

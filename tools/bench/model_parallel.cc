@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "platform/status_macros.h"
 #include "tools/bench/bench_job.h"
 #include "tools/bench/gpt_block.h"
@@ -79,7 +79,7 @@ absl::Status MeasureTensor(const std::string& folder) {
 
 // The schedule's makespan where each of two equal stages takes half of a step of one process.
 absl::StatusOr<double> CriticalPath(const Plan& plan, double single_seconds) {
-  PlayOptions options;
+  ScheduleOptions options;
   options.micro_batches = plan.micro_batches;
   const double pass = single_seconds / 2 / plan.micro_batches / 3;
   options.costs = {{0, pass, pass, pass, 0}, {0, pass, pass, pass, 0}};
@@ -88,8 +88,8 @@ absl::StatusOr<double> CriticalPath(const Plan& plan, double single_seconds) {
     WEFT_ASSIGN_OR_RETURN(lists.emplace_back(),
                           MakeActions(plan.schedule, 2, stage, plan.micro_batches, true));
   }
-  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, PlaySchedule(lists, options));
-  return play.makespan;
+  WEFT_ASSIGN_OR_RETURN(const ScheduleSimulation simulation, SimulateSchedule(lists, options));
+  return simulation.makespan;
 }
 
 absl::Status MeasurePipeline(const std::string& schedule, const std::string& folder) {

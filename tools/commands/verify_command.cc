@@ -117,7 +117,7 @@ class VerifyCommand final : public Command {
   }
 
   JobFlags flags_;
-  VerifyOptions options_;
+  PlanVerificationOptions options_;
   std::string format_ = "text";
 };
 

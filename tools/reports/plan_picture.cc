@@ -10,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "placement/pipeline/stage_assignment.h"
 #include "placement/search/plan_choice.h"
 #include "placement/simulation/partition_model.h"

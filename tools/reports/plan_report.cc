@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "executor/program/planned_memory.h"
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/completion/plan_completion.h"
 #include "placement/partition/partition_summary.h"
@@ -43,22 +43,22 @@ Pipeline PipelineOf(const Plan& plan, const std::vector<Partition>& partitions) 
 }
 
 // With stages of equal cost.
-absl::StatusOr<SchedulePlay> Play(const Pipeline& pipeline) {
-  PlayOptions options;
+absl::StatusOr<ScheduleSimulation> Simulate(const Pipeline& pipeline) {
+  ScheduleOptions options;
   options.micro_batches = pipeline.micro_batches;
-  return PlaySchedule(pipeline.lists, options);
+  return SimulateSchedule(pipeline.lists, options);
 }
 
-std::string BubbleText(const SchedulePlay& play) {
+std::string BubbleText(const ScheduleSimulation& simulation) {
   std::string text =
-      absl::StrFormat("bubble share %.1f %% with equal stages", 100 * play.BubbleShare());
-  for (size_t place = 0; place < play.bubble_share.size(); ++place) {
+      absl::StrFormat("bubble share %.1f %% with equal stages", 100 * simulation.BubbleShare());
+  for (size_t place = 0; place < simulation.bubble_share.size(); ++place) {
     absl::StrAppendFormat(&text, "%s %.1f %% on %d", place == 0 ? ":" : ",",
-                          100 * play.bubble_share[place], place);
+                          100 * simulation.bubble_share[place], place);
   }
   absl::StrAppend(&text, "; micro-batches in flight");
-  for (size_t place = 0; place < play.max_in_flight.size(); ++place) {
-    absl::StrAppend(&text, place == 0 ? " " : ", ", play.max_in_flight[place]);
+  for (size_t place = 0; place < simulation.max_in_flight.size(); ++place) {
+    absl::StrAppend(&text, place == 0 ? " " : ", ", simulation.max_in_flight[place]);
   }
   return absl::StrCat(text, "\n");
 }
@@ -182,9 +182,9 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
   absl::StrAppend(&text, ReplicationText(plan, partitions));
   WEFT_ASSIGN_OR_RETURN(const std::string traffic, TrafficText(partitions));
   const Pipeline pipeline = PipelineOf(plan, partitions);
-  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(pipeline));
+  WEFT_ASSIGN_OR_RETURN(const ScheduleSimulation simulation, Simulate(pipeline));
   absl::StrAppend(&text, traffic, "actions\n", ActionGrid(pipeline.lists, pipeline.micro_batches),
-                  BubbleText(play));
+                  BubbleText(simulation));
   return text;
 }
 
@@ -229,15 +229,16 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                           {"share", ShareOf(op.flops, replication.all_flops)},
                           {"bytes", op.bytes}});
   }
-  WEFT_ASSIGN_OR_RETURN(const SchedulePlay play, Play(PipelineOf(plan, partitions)));
+  WEFT_ASSIGN_OR_RETURN(const ScheduleSimulation simulation,
+                        Simulate(PipelineOf(plan, partitions)));
   return nlohmann::ordered_json{
       {"mesh",
        {{"data", plan.mesh.data}, {"tensor", plan.mesh.tensor}, {"pipeline", plan.mesh.pipeline}}},
       {"micro_batches", plan.micro_batches},
       {"schedule", plan.schedule},
       {"chunks", plan.chunks},
-      {"bubble_share", play.BubbleShare()},
-      {"in_flight", play.max_in_flight},
+      {"bubble_share", simulation.BubbleShare()},
+      {"in_flight", simulation.max_in_flight},
       {"strict", plan.strict},
       {"predicted_step_seconds", plan.prediction.step_seconds},
       {"predicted_compute_seconds", plan.prediction.compute_seconds},

@@ -18,7 +18,7 @@ namespace weft {
 // What people must know of a prediction that rests on no measurement (docs/placement.md has how far
 // such predictions were off).
 inline constexpr char kUncalibrated[] =
-    "uncalibrated: the predicted times rest on published figures and are often several times too "
+    "uncalibrated: the predicted times rest on published specs and are often several times too "
     "short (40 times for one step of 4 ms); graph_runner calibrate measures this cluster\n";
 
 // For people: a row per rank, one per channel and collective, the order of actions.

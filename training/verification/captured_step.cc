@@ -54,7 +54,7 @@ absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job
   CapturedStep step;
   job.programs.resize(1);
   for (Partition& partition : job.programs[0].partitions) {
-    step.ranks.push_back({TapPartition(partition), {}});
+    step.ranks.push_back({CaptureValues(partition), {}});
   }
   InProcessCluster cluster(static_cast<int>(step.ranks.size()), NewDataSetFactory(files), kVersion);
   std::vector<std::unique_ptr<WorkerClient>> keepers;

@@ -17,14 +17,14 @@ namespace weft {
 
 struct CapturedStep {
   struct Rank {
-    std::vector<ValueCapture> taps;
+    std::vector<ValueCapture> captures;
     std::map<std::string, Tensor> values;  // by ValueCapture::report
   };
   std::vector<Rank> ranks;
   std::map<std::string, Tensor> variables;  // after the step, whole
 };
 
-// Taps the first program of `job` and runs step 0.
+// Captures values of the first program of `job` and runs step 0.
 absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job,
                                              double learning_rate);
 

@@ -40,13 +40,13 @@ class Expectation {
       if (variable.initial.valid()) values_[{variable.name, -1}] = variable.initial;
     }
     const CapturedStep::Rank& rank = step.ranks[0];
-    for (const ValueCapture& tap : rank.taps) {
-      const std::string name = tap.kind == Kind::kSum ? SumName(tap.node) : tap.value;
+    for (const ValueCapture& capture : rank.captures) {
+      const std::string name = capture.kind == Kind::kSum ? SumName(capture.node) : capture.value;
       position_.try_emplace(name, static_cast<int>(position_.size()));
-      if (tap.kind == Kind::kSum) {
-        terms_[name] = tap.value;
+      if (capture.kind == Kind::kSum) {
+        terms_[name] = capture.value;
       } else {
-        values_[{name, tap.first}] = rank.values.at(tap.report);
+        values_[{name, capture.first}] = rank.values.at(capture.report);
       }
     }
   }
@@ -87,7 +87,7 @@ class Expectation {
 
 // A rank's value read as part of a logical one.
 struct Part {
-  const ValueCapture* tap = nullptr;
+  const ValueCapture* capture = nullptr;
   int rank = 0;
   std::string logical;
   AxisSharding sharding;
@@ -98,7 +98,7 @@ struct Part {
 class Verifier {
  public:
   Verifier(const PreparedJob& planned, const CapturedStep& actual, const Expectation& expected,
-           StepShardings shardings, const VerifyOptions& options)
+           StepShardings shardings, const PlanVerificationOptions& options)
       : mesh_(planned.plan.mesh),
         program_(planned.programs[0]),
         actual_(actual),
@@ -109,11 +109,11 @@ class Verifier {
   absl::StatusOr<VerifyReport> Run() {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       std::set<std::string> names;
-      for (const ValueCapture& tap : actual_.ranks[rank].taps) names.insert(tap.value);
-      const std::vector<ValueCapture>& taps = actual_.ranks[rank].taps;
-      for (size_t i = 0; i < taps.size(); ++i) {
-        Part part = ReadPart(taps[i], rank, names);
-        part.position = PositionOf(part, taps, i);
+      for (const ValueCapture& capture : actual_.ranks[rank].captures) names.insert(capture.value);
+      const std::vector<ValueCapture>& captures = actual_.ranks[rank].captures;
+      for (size_t i = 0; i < captures.size(); ++i) {
+        Part part = ReadPart(captures[i], rank, names);
+        part.position = PositionOf(part, captures, i);
         WEFT_RETURN_IF_ERROR(Visit(part));
       }
     }
@@ -126,9 +126,9 @@ class Verifier {
   // is made, received, converted.
   using Place = std::tuple<int, int, int, int>;
 
-  Part ReadPart(const ValueCapture& tap, int rank, const std::set<std::string>& names) const;
-  int PositionOf(const Part& part, const std::vector<ValueCapture>& taps, size_t index) const;
-  AxisSharding ShardingOf(const std::string& name, const ValueCapture& tap) const;
+  Part ReadPart(const ValueCapture& capture, int rank, const std::set<std::string>& names) const;
+  int PositionOf(const Part& part, const std::vector<ValueCapture>& captures, size_t index) const;
+  AxisSharding ShardingOf(const std::string& name, const ValueCapture& capture) const;
   absl::Status Visit(const Part& part);
   absl::StatusOr<Tensor> Whole(const Part& part) const;
   absl::StatusOr<Tensor> Held(const Part& part) const;
@@ -142,13 +142,13 @@ class Verifier {
   const CapturedStep& actual_;
   const Expectation& expected_;
   const StepShardings shardings_;
-  const VerifyOptions& options_;
+  const PlanVerificationOptions& options_;
   VerifyReport report_;
   std::optional<Place> first_;
 };
 
-AxisSharding Verifier::ShardingOf(const std::string& name, const ValueCapture& tap) const {
-  const auto size = shardings_.find(tap.kind == Kind::kMicro ? tap.samples : 0);
+AxisSharding Verifier::ShardingOf(const std::string& name, const ValueCapture& capture) const {
+  const auto size = shardings_.find(capture.kind == Kind::kMicro ? capture.samples : 0);
   if (size == shardings_.end()) return {};
   const auto value = size->second.find(name);
   return value == size->second.end() ? AxisSharding() : value->second;
@@ -157,13 +157,17 @@ AxisSharding Verifier::ShardingOf(const std::string& name, const ValueCapture& t
 // Partitioning names values after the logical ones: "x", converted "x@R" or "x@S(1)", and "x@shard"
 // where a conversion took the name; "recompute/x" where it is made a second time; "w@gathered" is a
 // variable of which each replica stores its rows.
-Part Verifier::ReadPart(const ValueCapture& tap, int rank,
+Part Verifier::ReadPart(const ValueCapture& capture, int rank,
                         const std::set<std::string>& names) const {
-  Part part{&tap, rank, tap.kind == Kind::kSum ? SumName(tap.node) : tap.value, {}, false};
-  part.sharding = ShardingOf(part.logical, tap);
+  Part part{&capture,
+            rank,
+            capture.kind == Kind::kSum ? SumName(capture.node) : capture.value,
+            {},
+            false};
+  part.sharding = ShardingOf(part.logical, capture);
   if (!expected_.Knows(part.logical) && part.logical.starts_with(kRecomputedPrefix)) {
     part.logical = part.logical.substr(std::string(kRecomputedPrefix).size());
-    part.sharding = ShardingOf(part.logical, tap);
+    part.sharding = ShardingOf(part.logical, capture);
     if (expected_.Knows(part.logical)) return part;
   }
   if (expected_.Knows(part.logical)) {
@@ -177,7 +181,7 @@ Part Verifier::ReadPart(const ValueCapture& tap, int rank,
   const auto parsed = AxisSharding::Parse(suffix);
   if (suffix == "shard" || suffix == "gathered") {
     part.logical = base;
-    part.sharding = ShardingOf(base, tap);
+    part.sharding = ShardingOf(base, capture);
   } else if (parsed.ok()) {
     part.logical = base;
     part.sharding = *parsed;
@@ -187,24 +191,24 @@ Part Verifier::ReadPart(const ValueCapture& tap, int rank,
 }
 
 // A variable is made nowhere; its conversion stands in front of its first reader.
-int Verifier::PositionOf(const Part& part, const std::vector<ValueCapture>& taps,
+int Verifier::PositionOf(const Part& part, const std::vector<ValueCapture>& captures,
                          size_t index) const {
   int position = expected_.Position(part.logical);
-  for (size_t i = index + 1; position < 0 && i < taps.size(); ++i) {
-    const ValueCapture& tap = taps[i];
-    if (tap.kind != part.tap->kind || tap.first != part.tap->first) continue;
-    position = expected_.Position(tap.value.substr(0, tap.value.rfind('@')));
+  for (size_t i = index + 1; position < 0 && i < captures.size(); ++i) {
+    const ValueCapture& capture = captures[i];
+    if (capture.kind != part.capture->kind || capture.first != part.capture->first) continue;
+    position = expected_.Position(capture.value.substr(0, capture.value.rfind('@')));
   }
   return position;
 }
 
 absl::StatusOr<Tensor> Verifier::Whole(const Part& part) const {
-  const ValueCapture& tap = *part.tap;
-  if (tap.kind == Kind::kSum) return expected_.Sum(part.logical, tap.first, tap.last);
-  if (tap.kind != Kind::kMicro && expected_.IsSum(part.logical)) {
+  const ValueCapture& capture = *part.capture;
+  if (capture.kind == Kind::kSum) return expected_.Sum(part.logical, capture.first, capture.last);
+  if (capture.kind != Kind::kMicro && expected_.IsSum(part.logical)) {
     return expected_.Sum(part.logical, 0, program_.partitions[0].total_micro_batches);
   }
-  const Tensor* value = expected_.Find(part.logical, tap.first);
+  const Tensor* value = expected_.Find(part.logical, capture.first);
   // Variables are the same in every micro-batch.
   if (value == nullptr) value = expected_.Find(part.logical, -1);
   return value == nullptr ? Tensor() : *value;
@@ -212,12 +216,12 @@ absl::StatusOr<Tensor> Verifier::Whole(const Part& part) const {
 
 // What the rank holds; where that is Partial, the sum over its tensor group.
 absl::StatusOr<Tensor> Verifier::Held(const Part& part) const {
-  const Tensor& own = actual_.ranks[part.rank].values.at(part.tap->report);
+  const Tensor& own = actual_.ranks[part.rank].values.at(part.capture->report);
   if (!part.sharding.is_partial()) return own;
   std::vector<double> sum(static_cast<size_t>(own.num_elements()), 0);
   for (const RankId rank : mesh_.Group(RankId(part.rank), MeshAxis::kTensor)) {
     const auto& values = actual_.ranks[rank.value].values;
-    const auto other = values.find(part.tap->report);
+    const auto other = values.find(part.capture->report);
     if (other == values.end()) return Tensor();
     WEFT_ASSIGN_OR_RETURN(const std::vector<double> more, ToDoubles(other->second));
     if (more.size() != sum.size()) return Tensor();
@@ -243,7 +247,7 @@ absl::Status Verifier::Visit(const Part& part) {
     WEFT_ASSIGN_OR_RETURN(whole, SliceShard(whole, shard));
   }
   WEFT_ASSIGN_OR_RETURN(whole, RowsLike(held, whole, part.rank));
-  if (!(held.shape() == whole.shape()) && part.tap->kind != Kind::kMicro) {
+  if (!(held.shape() == whole.shape()) && part.capture->kind != Kind::kMicro) {
     return LeaveOut(), absl::OkStatus();
   }
   Compare(part, held, whole, shape);
@@ -301,20 +305,20 @@ void Verifier::Compare(const Part& part, const Tensor& held, const Tensor& wante
   const Gap gap = GapOf(held, wanted, options_.tolerance);
   report_.worst = std::max(report_.worst, gap.largest / gap.allowed);
   if (gap.largest <= gap.allowed) return;
-  const ValueCapture& tap = *part.tap;
+  const ValueCapture& capture = *part.capture;
   ValueDifference difference;
-  difference.node = tap.kind == Kind::kSum ? part.logical : tap.node;
-  difference.op = tap.op;
+  difference.node = capture.kind == Kind::kSum ? part.logical : capture.node;
+  difference.op = capture.op;
   difference.value = part.logical;
   difference.rank = part.rank;
-  difference.micro_batch = tap.kind == Kind::kMicro ? tap.first : -1;
+  difference.micro_batch = capture.kind == Kind::kMicro ? capture.first : -1;
   difference.shape = absl::StrCat(held.shape().ToString(), " of ", whole.ToString());
   difference.largest = gap.largest;
   difference.allowed = gap.allowed;
   // A sum that a rank makes of its own micro-batches comes before the one over ranks.
-  int step = part.converted ? 3 : tap.received ? 2 : tap.kind == Kind::kSum ? 0 : 1;
+  int step = part.converted ? 3 : capture.received ? 2 : capture.kind == Kind::kSum ? 0 : 1;
   if (expected_.Position(part.logical) < 0) step = -1;
-  Note({part.position, step, tap.first, part.rank}, std::move(difference));
+  Note({part.position, step, capture.first, part.rank}, std::move(difference));
 }
 
 void Verifier::CompareVariables(const std::map<std::string, Tensor>& expected) {
@@ -348,7 +352,7 @@ absl::StatusOr<PreparedJob> PrepareSingle(const Graph& model, const TrainingSpec
 }
 
 absl::StatusOr<VerifyReport> VerifyPlan(FileSystem& files, PreparedJob planned, PreparedJob single,
-                                        const VerifyOptions& options) {
+                                        const PlanVerificationOptions& options) {
   WEFT_ASSIGN_OR_RETURN(
       StepShardings shardings,
       ShardingsOfStep(planned.graph, planned.plan, {true, planned.programs[0].shape.batch},

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-struct VerifyOptions {
+struct PlanVerificationOptions {
   double learning_rate = 0.01;
   // Two values are equal when no element differs by more than tolerance x the largest magnitude in
   // the expected tensor (+ 1e-6: sums that cancel to nothing).
@@ -54,7 +54,7 @@ absl::StatusOr<PreparedJob> PrepareSingle(const Graph& model, const TrainingSpec
 // plan has (an expansion) are seen through the next common value. Holds every value of one step in
 // memory.
 absl::StatusOr<VerifyReport> VerifyPlan(FileSystem& files, PreparedJob planned, PreparedJob single,
-                                        const VerifyOptions& options);
+                                        const PlanVerificationOptions& options);
 
 }  // namespace weft
 

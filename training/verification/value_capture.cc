@@ -16,14 +16,14 @@ class Capturer {
 
   std::vector<ValueCapture> Run() {
     const std::vector<Accumulation> own = partition_.accumulations;
-    TapBegin();
-    for (const MicroBatch& micro_batch : partition_.micro_batches) TapMicro(micro_batch);
+    CaptureBegin();
+    for (const MicroBatch& micro_batch : partition_.micro_batches) CaptureMicro(micro_batch);
     for (auto& [name, accumulation] : terms_) {
       partition_.accumulations.push_back(std::move(accumulation));
     }
-    for (const Accumulation& accumulation : own) TapSums(accumulation);
-    TapEnd();
-    return std::move(taps_);
+    for (const Accumulation& accumulation : own) CaptureSums(accumulation);
+    CaptureEnd();
+    return std::move(captures_);
   }
 
  private:
@@ -34,36 +34,36 @@ class Capturer {
     const std::vector<ValueId>& outputs = graph.outputs();
     if (std::find(outputs.begin(), outputs.end(), id) == outputs.end()) graph.AddOutput(id);
   }
-  static ValueCapture TapOf(ValueCapture::Kind kind, const Graph& graph, const Node& node,
-                            ValueId output) {
-    ValueCapture tap;
-    tap.kind = kind;
-    tap.value = graph.value(output).name;
-    tap.node = node.name;
-    tap.op = node.op;
-    tap.received = node.op == "Recv";
-    return tap;
+  static ValueCapture CaptureOf(ValueCapture::Kind kind, const Graph& graph, const Node& node,
+                                ValueId output) {
+    ValueCapture capture;
+    capture.kind = kind;
+    capture.value = graph.value(output).name;
+    capture.node = node.name;
+    capture.op = node.op;
+    capture.received = node.op == "Recv";
+    return capture;
   }
-  void Report(ValueCapture tap, ValueId end_value) {
-    tap.report = partition_.end.value(end_value).name;
+  void Report(ValueCapture capture, ValueId end_value) {
+    capture.report = partition_.end.value(end_value).name;
     Keep(partition_.end, end_value);
     std::vector<std::string>& reports = partition_.reports;
-    if (std::find(reports.begin(), reports.end(), tap.report) == reports.end()) {
-      reports.push_back(tap.report);
+    if (std::find(reports.begin(), reports.end(), capture.report) == reports.end()) {
+      reports.push_back(capture.report);
     }
-    taps_.push_back(std::move(tap));
+    captures_.push_back(std::move(capture));
   }
-  void TapBegin();
-  void TapMicro(const MicroBatch& micro_batch);
-  void TapSums(const Accumulation& accumulation);
-  void TapEnd();
+  void CaptureBegin();
+  void CaptureMicro(const MicroBatch& micro_batch);
+  void CaptureSums(const Accumulation& accumulation);
+  void CaptureEnd();
 
   Partition& partition_;
   std::map<std::string, Accumulation> terms_;  // by value
-  std::vector<ValueCapture> taps_;
+  std::vector<ValueCapture> captures_;
 };
 
-void Capturer::TapBegin() {
+void Capturer::CaptureBegin() {
   for (const ValueId id : partition_.begin.outputs()) {
     const ValueDef& value = partition_.begin.value(id);
     if (value.source != ValueSource::kNode || !IsCaptured(partition_.begin, id)) continue;
@@ -71,13 +71,13 @@ void Capturer::TapBegin() {
     if (!input.has_value()) {
       input = partition_.end.AddInput(value.name, value.type, InputRole::kStep);
     }
-    Report(TapOf(ValueCapture::Kind::kBegin, partition_.begin,
-                 partition_.begin.node(value.producer), id),
+    Report(CaptureOf(ValueCapture::Kind::kBegin, partition_.begin,
+                     partition_.begin.node(value.producer), id),
            *input);
   }
 }
 
-void Capturer::TapMicro(const MicroBatch& micro_batch) {
+void Capturer::CaptureMicro(const MicroBatch& micro_batch) {
   Graph& graph = partition_.micro[micro_batch.graph];
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
@@ -92,17 +92,17 @@ void Capturer::TapMicro(const MicroBatch& micro_batch) {
       term.micro_output = value.name;
       term.blocks.push_back(
           {partition_.end.value(input).name, micro_batch.index, micro_batch.index + 1});
-      ValueCapture tap = TapOf(ValueCapture::Kind::kMicro, graph, node, output);
-      tap.first = micro_batch.index;
-      tap.last = micro_batch.index + 1;
-      tap.samples = micro_batch.samples;
-      Report(std::move(tap), input);
+      ValueCapture capture = CaptureOf(ValueCapture::Kind::kMicro, graph, node, output);
+      capture.first = micro_batch.index;
+      capture.last = micro_batch.index + 1;
+      capture.samples = micro_batch.samples;
+      Report(std::move(capture), input);
     }
   }
 }
 
 // A copy of the sum: a reduction over ranks may overwrite the sum itself.
-void Capturer::TapSums(const Accumulation& accumulation) {
+void Capturer::CaptureSums(const Accumulation& accumulation) {
   for (const Accumulation::Block& block : accumulation.blocks) {
     const std::optional<ValueId> input = partition_.end.FindValue(block.end_input);
     const bool is_summed = input.has_value() && !partition_.micro_batches.empty();
@@ -112,31 +112,31 @@ void Capturer::TapSums(const Accumulation& accumulation) {
     Accumulation copied = accumulation;
     copied.blocks = {{partition_.end.value(copy).name, block.first, block.last}};
     partition_.accumulations.push_back(std::move(copied));
-    ValueCapture tap;
-    tap.kind = ValueCapture::Kind::kSum;
-    tap.value = accumulation.micro_output;
-    tap.node = block.end_input;
-    tap.op = "Accumulate";
+    ValueCapture capture;
+    capture.kind = ValueCapture::Kind::kSum;
+    capture.value = accumulation.micro_output;
+    capture.node = block.end_input;
+    capture.op = "Accumulate";
     // Together the blocks sum all micro-batches of the rank, whatever they say.
     const std::vector<MicroBatch>& rows = partition_.micro_batches;
-    tap.first = &block == &accumulation.blocks.front() ? rows.front().index : block.first;
-    tap.last = &block == &accumulation.blocks.back() ? rows.back().index + 1 : block.last;
-    Report(std::move(tap), copy);
+    capture.first = &block == &accumulation.blocks.front() ? rows.front().index : block.first;
+    capture.last = &block == &accumulation.blocks.back() ? rows.back().index + 1 : block.last;
+    Report(std::move(capture), copy);
   }
 }
 
-void Capturer::TapEnd() {
+void Capturer::CaptureEnd() {
   for (const NodeId id : partition_.end.node_ids()) {
     const Node& node = partition_.end.node(id);
     for (const ValueId output : node.outputs) {
       if (!IsCaptured(partition_.end, output)) continue;
-      Report(TapOf(ValueCapture::Kind::kStep, partition_.end, node, output), output);
+      Report(CaptureOf(ValueCapture::Kind::kStep, partition_.end, node, output), output);
     }
   }
 }
 
 }  // namespace
 
-std::vector<ValueCapture> TapPartition(Partition& partition) { return Capturer(partition).Run(); }
+std::vector<ValueCapture> CaptureValues(Partition& partition) { return Capturer(partition).Run(); }
 
 }  // namespace weft

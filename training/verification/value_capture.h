@@ -33,7 +33,7 @@ struct ValueCapture {
 // Every floating-point value becomes a report: those of a micro-batch as sums over it alone. The
 // numbers stay what they were; memory does not, since nothing is overwritten any more. In the order
 // in which the rank makes them, micro-batch by micro-batch.
-std::vector<ValueCapture> TapPartition(Partition& partition);
+std::vector<ValueCapture> CaptureValues(Partition& partition);
 
 }  // namespace weft
 

@@ -49,7 +49,7 @@ double CostOf(const ChoiceProblem& problem, const std::vector<int>& answers) {
   return cost;
 }
 
-double LeastOfAll(const ChoiceProblem& problem) {
+double MinOfAll(const ChoiceProblem& problem) {
   std::vector<int> answers(problem.answers.size(), 0);
   double least = std::numeric_limits<double>::infinity();
   for (;;) {
@@ -63,7 +63,7 @@ double LeastOfAll(const ChoiceProblem& problem) {
 TEST(ChoiceProgramTest, FindsTheBestOfAllCombinations) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const ChoiceProblem problem = RandomProblem(seed, 8, 12);
-    const double least = LeastOfAll(problem);
+    const double least = MinOfAll(problem);
     const auto answer = SolveChoices(problem, {});
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_NEAR(CostOf(problem, answer->answers), least, 1e-9) << "seed " << seed;
@@ -129,7 +129,7 @@ TEST(ChoiceProgramTest, SaysWhatIsProvenWhenItStopsEarly) {
   limits.max_nodes = 2;
   const auto stopped = SolveChoices(problem, limits);
   ASSERT_TRUE(stopped.ok()) << stopped.status();
-  const double least = LeastOfAll(problem);
+  const double least = MinOfAll(problem);
   EXPECT_LE(stopped->min_cost, least + 1e-9);
   EXPECT_GE(stopped->cost, least - 1e-9);
   EXPECT_LT(stopped->min_cost, stopped->cost);

@@ -85,14 +85,14 @@ class RandomGraph {
 };
 
 // The least that any hints for these names cost, each tried with all others.
-double LeastOfAllHints(TensorCosts& costs, const std::vector<std::string>& names, size_t from,
-                       std::map<std::string, AxisSharding>& hints) {
+double MinOfAllHints(TensorCosts& costs, const std::vector<std::string>& names, size_t from,
+                     std::map<std::string, AxisSharding>& hints) {
   if (from == names.size()) return costs.SecondsOf(hints).value();
-  double least = LeastOfAllHints(costs, names, from + 1, hints);
+  double least = MinOfAllHints(costs, names, from + 1, hints);
   for (const AxisSharding& hint :
        {AxisSharding::Replicated(), AxisSharding::Split(0), AxisSharding::Split(1)}) {
     hints[names[from]] = hint;
-    least = std::min(least, LeastOfAllHints(costs, names, from + 1, hints));
+    least = std::min(least, MinOfAllHints(costs, names, from + 1, hints));
   }
   hints.erase(names[from]);
   return least;
@@ -108,7 +108,7 @@ TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllHints) {
       std::vector<std::string> names = random.made();
       names.insert(names.end(), {"v", "w"});
       std::map<std::string, AxisSharding> hints;
-      const double least = LeastOfAllHints(*costs, names, 0, hints);
+      const double least = MinOfAllHints(*costs, names, 0, hints);
       const TensorSplit split = SolveTensorSplit(random.graph(), cost, options).value();
       EXPECT_NEAR(split.seconds, least, 1e-8) << "seed " << seed;
       EXPECT_EQ(split.min_seconds, split.seconds) << "seed " << seed;

@@ -13,8 +13,8 @@ using Kind = Action::Kind;
 
 class PipelineWriter {
  public:
-  PipelineWriter(const std::vector<ActionList>& lists, const PlayOptions& options, int64_t bytes,
-                 double bytes_per_second)
+  PipelineWriter(const std::vector<ActionList>& lists, const ScheduleOptions& options,
+                 int64_t bytes, double bytes_per_second)
       : lists_(lists), options_(options), bytes_(bytes), bytes_per_second_(bytes_per_second) {
     int chunks = 1;
     for (const ActionList& list : lists) chunks = std::max(chunks, ChunksOf(list));
@@ -68,8 +68,8 @@ class PipelineWriter {
 
   double CostOf(int rank, const Action& action) const {
     const int stage = action.chunk * static_cast<int>(lists_.size()) + rank;
-    const StageCosts costs =
-        options_.costs.empty() ? StageCosts() : options_.costs[static_cast<size_t>(stage)];
+    const StageDurations costs =
+        options_.costs.empty() ? StageDurations() : options_.costs[static_cast<size_t>(stage)];
     switch (action.kind) {
       case Kind::kBegin:
         return costs.begin;
@@ -103,7 +103,7 @@ class PipelineWriter {
   }
 
   const std::vector<ActionList>& lists_;
-  const PlayOptions& options_;
+  const ScheduleOptions& options_;
   const int64_t bytes_;
   const double bytes_per_second_;
   int stages_ = 0;
@@ -113,7 +113,7 @@ class PipelineWriter {
 
 }  // namespace
 
-StepModel PipelineModel(const std::vector<ActionList>& lists, const PlayOptions& options,
+StepModel PipelineModel(const std::vector<ActionList>& lists, const ScheduleOptions& options,
                         int64_t bytes, double bytes_per_second) {
   return PipelineWriter(lists, options, bytes, bytes_per_second).Write();
 }

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "graph/schedule/action_list.h"
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 #include "placement/simulation/step_model.h"
 
 namespace weft::testing {
 
-// What PlaySchedule simulates with the same lists and `options` (costs, latency, credits; chain of
-// channels): one rank per list, a message "activation" or "gradient" between neighbouring stages
+// What SimulateSchedule simulates with the same lists and `options` (costs, latency, credits; chain
+// of channels): one rank per list, a message "activation" or "gradient" between neighbouring stages
 // and the micro-batch's next. `bytes` of each message over a link of its own.
-StepModel PipelineModel(const std::vector<ActionList>& lists, const PlayOptions& options,
+StepModel PipelineModel(const std::vector<ActionList>& lists, const ScheduleOptions& options,
                         int64_t bytes = 0, double bytes_per_second = 0);
 
 // The lists of all ranks of a pipeline, by the schedule's name.

@@ -1,4 +1,4 @@
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 
 #include <algorithm>
 #include <numeric>
@@ -33,9 +33,9 @@ std::string ChannelText(const ScheduleChannel& channel) {
 
 // Every rank runs its list in order, so all times follow from those of earlier actions, in whatever
 // order the ranks are looked at.
-class Player {
+class ScheduleSimulator {
  public:
-  Player(const std::vector<ActionList>& ranks, const PlayOptions& options)
+  ScheduleSimulator(const std::vector<ActionList>& ranks, const ScheduleOptions& options)
       : lists_(ranks), options_(options), states_(ranks.size()) {
     int chunks = 1;
     for (const ActionList& list : ranks) {
@@ -49,7 +49,7 @@ class Player {
     }
     ends_.assign(3, std::vector<std::vector<double>>(
                         stages, std::vector<double>(options.micro_batches, kNever)));
-    play_.actions.resize(ranks.size());
+    simulation_.actions.resize(ranks.size());
     outgoing_.assign(3, std::vector<std::vector<size_t>>(stages));
     incoming_ = outgoing_;
     for (size_t c = 0; c < channels_.size(); ++c) {
@@ -60,7 +60,7 @@ class Player {
     }
   }
 
-  absl::StatusOr<SchedulePlay> Run() {
+  absl::StatusOr<ScheduleSimulation> Run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t r = 0; r < lists_.size(); ++r) {
@@ -69,7 +69,7 @@ class Player {
     }
     WEFT_RETURN_IF_ERROR(CheckEnd());
     Summarize();
-    return std::move(play_);
+    return std::move(simulation_);
   }
 
  private:
@@ -102,9 +102,9 @@ class Player {
 
   double CostOf(size_t rank, const Action& action) const {
     const int stage = StageOf(rank, action);
-    const StageCosts costs = stage < static_cast<int>(options_.costs.size())
-                                 ? options_.costs[static_cast<size_t>(stage)]
-                                 : StageCosts();
+    const StageDurations costs = stage < static_cast<int>(options_.costs.size())
+                                     ? options_.costs[static_cast<size_t>(stage)]
+                                     : StageDurations();
     switch (action.kind) {
       case Kind::kBegin:
         return costs.begin;
@@ -155,7 +155,7 @@ class Player {
       ends_[Row(action.kind)][stage][m] = start + CostOf(rank, action);
     }
     state.free = start + CostOf(rank, action);
-    play_.actions[rank].push_back({action, start, state.free});
+    simulation_.actions[rank].push_back({action, start, state.free});
     ++state.next;
     state.sending = InRange(action);
     state.unsent = 0;
@@ -217,42 +217,45 @@ class Player {
   }
 
   void Summarize() {
-    for (const RankState& state : states_) play_.makespan = std::max(play_.makespan, state.free);
+    for (const RankState& state : states_)
+      simulation_.makespan = std::max(simulation_.makespan, state.free);
     for (size_t r = 0; r < lists_.size(); ++r) {
       double busy = 0;
-      for (const PlayedAction& played : play_.actions[r]) busy += CostOf(r, played.action);
-      play_.busy.push_back(busy);
-      play_.bubble_share.push_back(play_.makespan > 0 ? 1 - busy / play_.makespan : 0);
-      play_.max_in_flight.push_back(MostInFlight(lists_[r]));
+      for (const SimulatedAction& simulated : simulation_.actions[r])
+        busy += CostOf(r, simulated.action);
+      simulation_.busy.push_back(busy);
+      simulation_.bubble_share.push_back(simulation_.makespan > 0 ? 1 - busy / simulation_.makespan
+                                                                  : 0);
+      simulation_.max_in_flight.push_back(MaxInFlight(lists_[r]));
     }
   }
 
   const std::vector<ActionList>& lists_;
-  const PlayOptions& options_;
+  const ScheduleOptions& options_;
   std::vector<bool> splits_backward_;  // by rank
   std::vector<ChannelState> channels_;
   std::vector<std::vector<std::vector<double>>> ends_;      // by kind, stage, micro-batch
   std::vector<std::vector<std::vector<size_t>>> outgoing_;  // by kind, stage: into channels_
   std::vector<std::vector<std::vector<size_t>>> incoming_;
   std::vector<RankState> states_;
-  SchedulePlay play_;
+  ScheduleSimulation simulation_;
 };
 
 }  // namespace
 
-double SchedulePlay::BubbleShare() const {
+double ScheduleSimulation::BubbleShare() const {
   if (bubble_share.empty()) return 0;
   return std::accumulate(bubble_share.begin(), bubble_share.end(), 0.0) /
          static_cast<double>(bubble_share.size());
 }
 
-absl::StatusOr<SchedulePlay> PlaySchedule(const std::vector<ActionList>& ranks,
-                                          const PlayOptions& options) {
-  return Player(ranks, options).Run();
+absl::StatusOr<ScheduleSimulation> SimulateSchedule(const std::vector<ActionList>& ranks,
+                                                    const ScheduleOptions& options) {
+  return ScheduleSimulator(ranks, options).Run();
 }
 
 std::string ActionGrid(const std::vector<ActionList>& ranks, int micro_batches) {
-  PlayOptions options;
+  ScheduleOptions options;
   options.micro_batches = micro_batches;
   int chunks = 1;
   size_t width = 1;
@@ -264,15 +267,16 @@ std::string ActionGrid(const std::vector<ActionList>& ranks, int micro_batches) 
   }
   const double weight_gradient = splits ? 1 : 0;  // B and W, or both as one B
   options.costs.assign(ranks.size() * static_cast<size_t>(chunks), {1, 1, 1, weight_gradient, 1});
-  const absl::StatusOr<SchedulePlay> play = PlaySchedule(ranks, options);
-  if (!play.ok()) return absl::StrCat(std::string(play.status().message()), "\n");
+  const absl::StatusOr<ScheduleSimulation> simulation = SimulateSchedule(ranks, options);
+  if (!simulation.ok()) return absl::StrCat(std::string(simulation.status().message()), "\n");
   std::string grid;
   for (size_t r = 0; r < ranks.size(); ++r) {
     std::string line = absl::StrCat("stage ", r);
     double now = 0;
-    for (const PlayedAction& played : play->actions[r]) {
-      for (; now < played.start; ++now) absl::StrAppend(&line, " .", std::string(width - 1, ' '));
-      const std::string text = ActionToString(played.action);
+    for (const SimulatedAction& simulated : simulation->actions[r]) {
+      for (; now < simulated.start; ++now)
+        absl::StrAppend(&line, " .", std::string(width - 1, ' '));
+      const std::string text = ActionToString(simulated.action);
       absl::StrAppend(&line, " ", text, std::string(width - text.size(), ' '));
       ++now;
     }

@@ -1,6 +1,6 @@
-// Plays collective schedules on numbers, for tests.
-#ifndef WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_PLAYER_H_
-#define WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_PLAYER_H_
+// Runs collective schedules on numbers, for tests.
+#ifndef WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_EXECUTOR_H_
+#define WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_EXECUTOR_H_
 
 #include <algorithm>
 #include <deque>
@@ -14,13 +14,13 @@
 
 namespace weft::testing {
 
-// Plays schedules on numbers: the truth that the runtime's player is measured by, too.
+// Runs schedules on numbers: the truth that the runtime is also compared with.
 template <typename T>
-class NumericPlayer {
+class NumericExecutor {
  public:
   // `data` lies in buffer `data_buffer` of each member.
-  NumericPlayer(std::vector<CollectiveSchedule> schedules, std::vector<std::vector<T>> data,
-                int data_buffer = 0)
+  NumericExecutor(std::vector<CollectiveSchedule> schedules, std::vector<std::vector<T>> data,
+                  int data_buffer = 0)
       : schedules_(std::move(schedules)) {
     for (size_t m = 0; m < schedules_.size(); ++m) {
       std::vector<std::vector<T>> buffers;
@@ -35,7 +35,7 @@ class NumericPlayer {
   }
 
   // Buffer 0 of every member afterwards.
-  std::vector<std::vector<T>> Play() {
+  std::vector<std::vector<T>> Run() {
     std::vector<size_t> next(schedules_.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
@@ -110,4 +110,4 @@ inline std::vector<int64_t> SumOf(const std::vector<std::vector<int64_t>>& data)
 
 }  // namespace weft::testing
 
-#endif  // WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_PLAYER_H_
+#endif  // WEFT_GRAPH_SCHEDULE_TESTING_NUMERIC_EXECUTOR_H_

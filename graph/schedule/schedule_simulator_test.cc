@@ -1,4 +1,4 @@
-#include "graph/schedule/schedule_player.h"
+#include "graph/schedule/schedule_simulator.h"
 
 #include <algorithm>
 #include <utility>
@@ -30,35 +30,37 @@ std::string MessageOf(const std::vector<std::string>& stages, int micro_batches)
   return std::string(ValidateActions(Parse(stages), micro_batches).message());
 }
 
-SchedulePlay Play(const std::string& schedule, int ranks, int micro_batches, int chunks = 1) {
-  PlayOptions options;
+ScheduleSimulation Simulate(const std::string& schedule, int ranks, int micro_batches,
+                            int chunks = 1) {
+  ScheduleOptions options;
   options.micro_batches = micro_batches;
-  const auto play = PlaySchedule(AllRanks(schedule, ranks, micro_batches, true, chunks), options);
-  EXPECT_TRUE(play.ok()) << play.status();
-  return play.ok() ? *play : SchedulePlay();
+  const auto simulation =
+      SimulateSchedule(AllRanks(schedule, ranks, micro_batches, true, chunks), options);
+  EXPECT_TRUE(simulation.ok()) << simulation.status();
+  return simulation.ok() ? *simulation : ScheduleSimulation();
 }
 
 // Issue: within two points; these are equal but for rounding.
 constexpr double kTolerance = 1e-9;
 
-TEST(SchedulePlayerTest, BubblesOfGpipeAndOneForwardOneBackwardEqualTheory) {
+TEST(ScheduleSimulatorTest, BubblesOfGpipeAndOneForwardOneBackwardEqualTheory) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     for (int ranks : {2, 4, 8}) {
       for (int m : {1, 2, 5, 8, 16, 32}) {
         const double theory = (ranks - 1.0) / (m + ranks - 1.0);
-        EXPECT_NEAR(Play(schedule, ranks, m).BubbleShare(), theory, kTolerance)
+        EXPECT_NEAR(Simulate(schedule, ranks, m).BubbleShare(), theory, kTolerance)
             << schedule << " " << ranks << " stages, " << m << " micro-batches";
       }
     }
   }
 }
 
-TEST(SchedulePlayerTest, InterleavedDividesTheBubbleByTheChunks) {
+TEST(ScheduleSimulatorTest, InterleavedDividesTheBubbleByTheChunks) {
   for (int ranks : {2, 4, 8}) {
     for (int chunks : {2, 3, 4}) {
       for (int m : {ranks, 2 * ranks, 4 * ranks}) {
         const double theory = (ranks - 1.0) / (chunks * m + ranks - 1.0);
-        EXPECT_NEAR(Play("interleaved", ranks, m, chunks).BubbleShare(), theory, kTolerance)
+        EXPECT_NEAR(Simulate("interleaved", ranks, m, chunks).BubbleShare(), theory, kTolerance)
             << ranks << " ranks, " << chunks << " chunks, " << m << " micro-batches";
       }
     }
@@ -66,36 +68,37 @@ TEST(SchedulePlayerTest, InterleavedDividesTheBubbleByTheChunks) {
 }
 
 // Idle (P - 1) (F + B - W) of Qi et al., table 2; F, B and W cost the same.
-TEST(SchedulePlayerTest, ZeroBubbleLeavesAThirdOfTheBubble) {
+TEST(ScheduleSimulatorTest, ZeroBubbleLeavesAThirdOfTheBubble) {
   for (int ranks : {2, 4, 8}) {
     for (int m : {ranks, 2 * ranks, 4 * ranks}) {
       const double theory = (ranks - 1.0) / (3 * m + ranks - 1.0);
-      EXPECT_NEAR(Play("zero_bubble", ranks, m).BubbleShare(), theory, kTolerance)
+      EXPECT_NEAR(Simulate("zero_bubble", ranks, m).BubbleShare(), theory, kTolerance)
           << ranks << " stages, " << m << " micro-batches";
     }
   }
 }
 
-TEST(SchedulePlayerTest, ZeroBubbleIsFasterWhereTheorySaysSo) {
+TEST(ScheduleSimulatorTest, ZeroBubbleIsFasterWhereTheorySaysSo) {
   int cases = 0;
   for (int ranks : {2, 4, 8}) {
     for (int m = ranks; m <= 4 * ranks; ++m) {
       const double theory = (3 * m + 3 * (ranks - 1.0)) / (3 * m + ranks - 1.0);
       if (theory < 1.2) continue;
       ++cases;
-      EXPECT_GE(Play("1f1b", ranks, m).makespan / Play("zero_bubble", ranks, m).makespan, 1.15)
+      EXPECT_GE(Simulate("1f1b", ranks, m).makespan / Simulate("zero_bubble", ranks, m).makespan,
+                1.15)
           << ranks << " stages, " << m << " micro-batches";
     }
   }
   EXPECT_GE(cases, 10);
 }
 
-TEST(SchedulePlayerTest, MicroBatchesInFlightAreThoseOfTheSchedule) {
+TEST(ScheduleSimulatorTest, MicroBatchesInFlightAreThoseOfTheSchedule) {
   for (int ranks : {2, 4, 8}) {
     for (int m : {1, 3, 8, 20}) {
-      const SchedulePlay gpipe = Play("gpipe", ranks, m);
-      const SchedulePlay one_one = Play("1f1b", ranks, m);
-      const SchedulePlay zero_bubble = Play("zero_bubble", ranks, m);
+      const ScheduleSimulation gpipe = Simulate("gpipe", ranks, m);
+      const ScheduleSimulation one_one = Simulate("1f1b", ranks, m);
+      const ScheduleSimulation zero_bubble = Simulate("zero_bubble", ranks, m);
       for (int r = 0; r < ranks; ++r) {
         EXPECT_EQ(gpipe.max_in_flight[r], m);
         EXPECT_EQ(one_one.max_in_flight[r], std::min(m, ranks - r));
@@ -104,40 +107,41 @@ TEST(SchedulePlayerTest, MicroBatchesInFlightAreThoseOfTheSchedule) {
       }
     }
   }
-  EXPECT_THAT(Play("interleaved", 4, 8, 2).max_in_flight, ElementsAre(11, 9, 7, 5));
+  EXPECT_THAT(Simulate("interleaved", 4, 8, 2).max_in_flight, ElementsAre(11, 9, 7, 5));
 }
 
-TEST(SchedulePlayerTest, CostsAndLatencyAreThoseGiven) {
-  PlayOptions options;
+TEST(ScheduleSimulatorTest, CostsAndLatencyAreThoseGiven) {
+  ScheduleOptions options;
   options.micro_batches = 1;
   options.latency = 0.5;
   options.costs = {{1, 2, 3, 4, 5}, {1, 20, 30, 40, 50}};
-  const auto play = PlaySchedule(Parse({"Begin F0 B0 W0 U", "Begin F0 B0 W0 U"}), options);
-  ASSERT_TRUE(play.ok()) << play.status();
+  const auto simulation =
+      SimulateSchedule(Parse({"Begin F0 B0 W0 U", "Begin F0 B0 W0 U"}), options);
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
   // Stage 1: Begin ends at 1, F0 comes at 3.5; stage 0: B0 comes at 54.
-  EXPECT_DOUBLE_EQ(play->actions[1][1].start, 3.5);
-  EXPECT_DOUBLE_EQ(play->actions[0][2].start, 54);
-  EXPECT_DOUBLE_EQ(play->actions[0].back().end, 54 + 3 + 4 + 5);
-  EXPECT_DOUBLE_EQ(play->makespan, 3.5 + 20 + 30 + 40 + 50);
-  EXPECT_DOUBLE_EQ(play->busy[0], 15);
-  EXPECT_DOUBLE_EQ(play->bubble_share[0], 1 - 15 / play->makespan);
+  EXPECT_DOUBLE_EQ(simulation->actions[1][1].start, 3.5);
+  EXPECT_DOUBLE_EQ(simulation->actions[0][2].start, 54);
+  EXPECT_DOUBLE_EQ(simulation->actions[0].back().end, 54 + 3 + 4 + 5);
+  EXPECT_DOUBLE_EQ(simulation->makespan, 3.5 + 20 + 30 + 40 + 50);
+  EXPECT_DOUBLE_EQ(simulation->busy[0], 15);
+  EXPECT_DOUBLE_EQ(simulation->bubble_share[0], 1 - 15 / simulation->makespan);
 }
 
-TEST(SchedulePlayerTest, ASenderWithoutCreditWaits) {
-  PlayOptions options;
+TEST(ScheduleSimulatorTest, ASenderWithoutCreditWaits) {
+  ScheduleOptions options;
   options.micro_batches = 3;
   options.costs = {{0, 1, 0, 0, 0}, {0, 10, 0, 0, 0}};
   const std::vector<ActionList> lists = Parse({"Begin F0 F1 F2 U", "Begin F0 F1 F2 U"});
-  EXPECT_DOUBLE_EQ(PlaySchedule(lists, options)->actions[0].back().end, 3);
+  EXPECT_DOUBLE_EQ(SimulateSchedule(lists, options)->actions[0].back().end, 3);
   options.credits = 1;
   // F1's message goes when stage 1 takes the first (1), F2's when it takes the second (11).
-  EXPECT_DOUBLE_EQ(PlaySchedule(lists, options)->actions[0].back().end, 11);
+  EXPECT_DOUBLE_EQ(SimulateSchedule(lists, options)->actions[0].back().end, 11);
 }
 
-TEST(SchedulePlayerTest, ACreditTooFewIsNamed) {
+TEST(ScheduleSimulatorTest, ACreditTooFewIsNamed) {
   const std::vector<ActionList> lists = Parse(
       {"Begin F0 F1 F2 B0 B1 B2 U", "Begin F0 F1 F2 B0 B1 B2 U", "Begin F0 F1 F2 B0 B1 B2 U"});
-  PlayOptions options;
+  ScheduleOptions options;
   options.micro_batches = 3;
   // The last stage takes what the first sends it only in the backward pass.
   options.channels = {{"h", 0, Action::Kind::kForward, 1, Action::Kind::kForward},
@@ -150,13 +154,13 @@ TEST(SchedulePlayerTest, ACreditTooFewIsNamed) {
   EXPECT_TRUE(ValidateActions(lists, options).ok()) << ValidateActions(lists, options);
 }
 
-TEST(SchedulePlayerTest, GeneratedSchedulesEndForAllSizesWithOneCredit) {
+TEST(ScheduleSimulatorTest, GeneratedSchedulesEndForAllSizesWithOneCredit) {
   for (const auto& [schedule, chunks] : std::vector<std::pair<std::string, int>>{
            {"gpipe", 1}, {"1f1b", 1}, {"zero_bubble", 1}, {"interleaved", 2}, {"interleaved", 3}}) {
     for (int ranks = 1; ranks <= 6; ++ranks) {
       for (int m = 0; m <= 13; ++m) {
         for (bool training : {true, false}) {
-          PlayOptions options;
+          ScheduleOptions options;
           options.micro_batches = m;
           options.credits = 1;
           const auto status =
