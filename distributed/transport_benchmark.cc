@@ -99,7 +99,7 @@ double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
     header.elements = header.bytes = source.size();
     return header;
   };
-  const auto play = [&](const std::function<void(int, TransferObserver&)>& post) {
+  const auto transfer = [&](const std::function<void(int, TransferObserver&)>& post) {
     std::deque<testing::AwaitedTransfer> transfers(count);
     for (int i = 0; i < count + kAhead; ++i) {
       if (i < count) post(i, transfers[i]);
@@ -108,11 +108,11 @@ double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
   };
   return Seconds([&] {
     std::thread sender([&] {
-      play([&](int i, TransferObserver& done) {
+      transfer([&](int i, TransferObserver& done) {
         cluster.transport(0).Send(RankId(1), header(i), source.data(), done);
       });
     });
-    play([&](int i, TransferObserver& done) {
+    transfer([&](int i, TransferObserver& done) {
       cluster.transport(1).Receive(RankId(0), header(i), target.data(), done);
     });
     sender.join();

@@ -252,8 +252,8 @@ void TransportCommunicator::PostReceive(OpenedCollective& collective, size_t ind
       *collective.receiving);
 }
 
-absl::Status TransportCommunicator::PlayStep(OpenedCollective& collective, size_t index,
-                                             MessageKey key, void* const* buffers) {
+absl::Status TransportCommunicator::RunStep(OpenedCollective& collective, size_t index,
+                                            MessageKey key, void* const* buffers) {
   const CollectiveStep& step = collective.spec.schedule.steps[index];
   const DType dtype = collective.spec.dtype;
   const auto at = [&](const BufferRange& range) {
@@ -294,7 +294,7 @@ absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, Messa
   OpenedCollective& collective = *collectives_[handle];
   const size_t count = collective.spec.schedule.steps.size();
   for (size_t i = 0; i < count; ++i) {
-    WEFT_RETURN_IF_ERROR(PlayStep(collective, i, key, buffers));
+    WEFT_RETURN_IF_ERROR(RunStep(collective, i, key, buffers));
   }
   // The caller may reuse the buffers.
   for (size_t i = 0; i < count; ++i) {

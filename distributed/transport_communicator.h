@@ -1,4 +1,4 @@
-// Communicator over any Transport: channels, and collectives played from their schedules.
+// Communicator over any Transport: channels, and collectives executed from their schedules.
 #ifndef WEFT_DISTRIBUTED_TRANSPORT_COMMUNICATOR_H_
 #define WEFT_DISTRIBUTED_TRANSPORT_COMMUNICATOR_H_
 
@@ -102,8 +102,8 @@ class TransportCommunicator final : public Communicator {
   bool MayReceiveBefore(OpenedCollective& collective, size_t index) const;
   void PostReceive(OpenedCollective& collective, size_t index, MessageKey key,
                    void* const* buffers);
-  absl::Status PlayStep(OpenedCollective& collective, size_t index, MessageKey key,
-                        void* const* buffers);
+  absl::Status RunStep(OpenedCollective& collective, size_t index, MessageKey key,
+                       void* const* buffers);
   // A send that still reads a part of `range` must be over before it is written.
   absl::Status WaitForReaders(OpenedCollective& collective, size_t index, const BufferRange& range,
                               MessageKey key);

@@ -56,11 +56,11 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
     return spec;
   }
 
-  // Plays the schedule kSteps times on each rank; `fill` sets buffer 0 before, `check` sees it
+  // Executes the schedule kSteps times on each rank; `fill` sets buffer 0 before, `check` sees it
   // after.
-  void Play(const std::function<CollectiveSchedule(int)>& schedule_of,
-            const std::function<void(int64_t, int, std::vector<float>&)>& fill,
-            const std::function<void(int64_t, int, const std::vector<float>&)>& check) {
+  void Execute(const std::function<CollectiveSchedule(int)>& schedule_of,
+               const std::function<void(int64_t, int, std::vector<float>&)>& fill,
+               const std::function<void(int64_t, int, const std::vector<float>&)>& check) {
     OnAllRanks([&](int rank) {
       const CollectiveSchedule schedule = schedule_of(rank);
       std::vector<std::vector<float>> buffers;
@@ -93,12 +93,12 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
 };
 
 TEST_P(CommunicatorTest, RingAllReduceGivesAllTheSum) {
-  Play([](int rank) { return RingAllReduce(ranks(), rank, kElements); }, FillWhole,
-       [](int64_t step, int rank, const std::vector<float>& buffer) {
-         for (int64_t i = 0; i < kElements; ++i) {
-           ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
-         }
-       });
+  Execute([](int rank) { return RingAllReduce(ranks(), rank, kElements); }, FillWhole,
+          [](int64_t step, int rank, const std::vector<float>& buffer) {
+            for (int64_t i = 0; i < kElements; ++i) {
+              ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
+            }
+          });
 }
 
 TEST_P(CommunicatorTest, EveryAllReduceGivesAllTheSum) {
@@ -108,43 +108,43 @@ TEST_P(CommunicatorTest, EveryAllReduceGivesAllTheSum) {
        {AllReduceAlgorithm::kRecursiveDoubling, AllReduceAlgorithm::kHalvingDoubling,
         AllReduceAlgorithm::kTree, AllReduceAlgorithm::kHierarchical}) {
     const AllReduceTask task{ranks(), hosts, kElements, sizeof(float)};
-    Play([&](int rank) { return AllReduceBy(algorithm, task, rank); }, FillWhole,
-         [](int64_t step, int rank, const std::vector<float>& buffer) {
-           for (int64_t i = 0; i < kElements; ++i) {
-             ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
-           }
-         });
+    Execute([&](int rank) { return AllReduceBy(algorithm, task, rank); }, FillWhole,
+            [](int64_t step, int rank, const std::vector<float>& buffer) {
+              for (int64_t i = 0; i < kElements; ++i) {
+                ASSERT_EQ(buffer[i], SumOf(step, i)) << "rank " << rank << ", element " << i;
+              }
+            });
   }
 }
 
 TEST_P(CommunicatorTest, BroadcastGivesAllTheRootsValues) {
-  Play([](int rank) { return TreeBroadcast(ranks(), rank, ranks() - 1, kElements); }, FillWhole,
-       [](int64_t step, int, const std::vector<float>& buffer) {
-         for (int64_t i = 0; i < kElements; ++i) {
-           ASSERT_EQ(buffer[i], ValueOf(step, ranks() - 1, i));
-         }
-       });
+  Execute([](int rank) { return TreeBroadcast(ranks(), rank, ranks() - 1, kElements); }, FillWhole,
+          [](int64_t step, int, const std::vector<float>& buffer) {
+            for (int64_t i = 0; i < kElements; ++i) {
+              ASSERT_EQ(buffer[i], ValueOf(step, ranks() - 1, i));
+            }
+          });
 }
 
 TEST_P(CommunicatorTest, AllGatherPutsShardsSideBySide) {
   const std::vector<int64_t> counts(ranks(), 41);
-  Play([&](int rank) { return RingAllGather(counts, rank); },
-       [](int64_t step, int rank, std::vector<float>& buffer) {
-         for (int i = 0; i < 41; ++i) buffer[rank * 41 + i] = ValueOf(step, rank, i);
-       },
-       [](int64_t step, int, const std::vector<float>& buffer) {
-         for (int rank = 0; rank < ranks(); ++rank) {
-           for (int i = 0; i < 41; ++i) ASSERT_EQ(buffer[rank * 41 + i], ValueOf(step, rank, i));
-         }
-       });
+  Execute([&](int rank) { return RingAllGather(counts, rank); },
+          [](int64_t step, int rank, std::vector<float>& buffer) {
+            for (int i = 0; i < 41; ++i) buffer[rank * 41 + i] = ValueOf(step, rank, i);
+          },
+          [](int64_t step, int, const std::vector<float>& buffer) {
+            for (int rank = 0; rank < ranks(); ++rank) {
+              for (int i = 0; i < 41; ++i) ASSERT_EQ(buffer[rank * 41 + i], ValueOf(step, rank, i));
+            }
+          });
 }
 
 TEST_P(CommunicatorTest, ReduceScatterLeavesEachItsShardOfTheSum) {
   const std::vector<int64_t> counts(ranks(), 41);
-  Play([&](int rank) { return RingReduceScatter(counts, rank); }, FillWhole,
-       [](int64_t step, int rank, const std::vector<float>& buffer) {
-         for (int i = rank * 41; i < (rank + 1) * 41; ++i) ASSERT_EQ(buffer[i], SumOf(step, i));
-       });
+  Execute([&](int rank) { return RingReduceScatter(counts, rank); }, FillWhole,
+          [](int64_t step, int rank, const std::vector<float>& buffer) {
+            for (int i = rank * 41; i < (rank + 1) * 41; ++i) ASSERT_EQ(buffer[i], SumOf(step, i));
+          });
 }
 
 float Leaf(int leaf, int64_t element) { return 1.0f / static_cast<float>(3 + leaf * 7 + element); }
@@ -164,17 +164,17 @@ TEST_P(CommunicatorTest, OrderedTreeGivesTheSameBitsForAnyNumberOfRanks) {
   for (int i = 0; i < ranks(); ++i) {
     blocks.push_back(AlignedBlocks(kLeaves * i / ranks(), kLeaves * (i + 1) / ranks(), kLeaves));
   }
-  Play([&](int rank) { return OrderedTreeAllReduce(blocks, rank, kLeaves, kWidth); },
-       [&](int64_t, int rank, std::vector<float>& buffer) {
-         for (size_t b = 0; b < blocks[rank].size(); ++b) {
-           for (int64_t i = 0; i < kWidth; ++i) {
-             buffer[b * kWidth + i] = TreeSum(blocks[rank][b].first, blocks[rank][b].last, i);
-           }
-         }
-       },
-       [](int64_t, int, const std::vector<float>& buffer) {
-         for (int64_t i = 0; i < kWidth; ++i) ASSERT_EQ(buffer[i], TreeSum(0, kLeaves, i));
-       });
+  Execute([&](int rank) { return OrderedTreeAllReduce(blocks, rank, kLeaves, kWidth); },
+          [&](int64_t, int rank, std::vector<float>& buffer) {
+            for (size_t b = 0; b < blocks[rank].size(); ++b) {
+              for (int64_t i = 0; i < kWidth; ++i) {
+                buffer[b * kWidth + i] = TreeSum(blocks[rank][b].first, blocks[rank][b].last, i);
+              }
+            }
+          },
+          [](int64_t, int, const std::vector<float>& buffer) {
+            for (int64_t i = 0; i < kWidth; ++i) ASSERT_EQ(buffer[i], TreeSum(0, kLeaves, i));
+          });
 }
 
 TEST_P(CommunicatorTest, ChannelsCarryMicroBatchesInOrder) {
@@ -319,7 +319,7 @@ TEST_P(CommunicatorTest, CountsWhatItSendsPerStream) {
 }
 
 TEST_P(CommunicatorTest, KnowsWhatAPeerMaySendAhead) {
-  if (ranks() != 2) GTEST_SKIP() << "the figures are those of two ranks";
+  if (ranks() != 2) GTEST_SKIP() << "the expected values are those of two ranks";
   TransportCommunicator& communicator = *communicators_[0];
   EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 0);
   const auto open = [&](CollectiveSchedule schedule, bool beside_compute) {

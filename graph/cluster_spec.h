@@ -20,7 +20,7 @@ struct WorkerSpec {
   int device_index = 0;
   int64_t memory_bytes = 0;  // 0 = not said
   int threads = 0;           // 0 = cores of the host / workers on it
-  // Of which figures are published: "A100-80GB"; empty = not said.
+  // Whose published specs apply: "A100-80GB"; empty = not said.
   std::string model = {};
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };
@@ -31,7 +31,7 @@ struct LinkSpec {
   std::string to;                         // "*" = every other host; empty: within `from`
   double bandwidth_bytes_per_second = 0;  // 0 = not said
   double latency_seconds = 0;
-  // Of which figures are published: "infiniband-hdr"; empty = not said.
+  // Whose published specs apply: "infiniband-hdr"; empty = not said.
   std::string kind = {};
   int rails = 0;  // network cards per host that work at once; 0 = not said: one
   friend bool operator==(const LinkSpec&, const LinkSpec&) = default;

@@ -163,8 +163,9 @@ class ExpandContext {
 };
 using ExpandFn = std::function<absl::StatusOr<std::vector<ValueId>>(ExpandContext&)>;
 
-// How a loss that is a mean is taken apart (law 14): adds nodes that compute, over the samples at
-// hand, the sum of the losses and the sum of the weights (the count): loss = sum / weight.
+// How a loss that is a mean is taken apart (law 14 of docs/architecture.md): adds nodes that
+// compute, over the samples at hand, the sum of the losses and the sum of the weights (the count):
+// loss = sum / weight.
 struct MeanParts {
   ValueId sum;
   ValueId weight;

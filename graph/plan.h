@@ -46,7 +46,7 @@ enum class Reduction : uint8_t {
   kOrderedTree,  // one fixed binary tree over the micro-batch index, whatever the ranks (strict)
 };
 
-// What the planner said it would cost (law 15).
+// What the planner said it would cost (law 15 of docs/architecture.md).
 struct Prediction {
   double step_seconds = 0;
   double compute_seconds = 0;

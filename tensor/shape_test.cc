@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
 absl::Status CreateStatus(std::vector<int64_t> dims) { return Shape::Create(dims).status(); }
 
@@ -48,7 +48,7 @@ TEST(ShapeTest, CreateRefusesHostileDimensions) {
   EXPECT_THAT(CreateStatus({2, -1}).message(), HasSubstr("dimension 1 of shape [2,-1]"));
   EXPECT_THAT(CreateStatus({kMaxDim + 1}).message(), HasSubstr("must be in 0..1099511627776"));
   EXPECT_FALSE(CreateStatus({std::numeric_limits<int64_t>::min()}).ok());
-  EXPECT_FALSE(CreateStatus({kMost}).ok());
+  EXPECT_FALSE(CreateStatus({kMaxInt64}).ok());
 }
 
 TEST(ShapeTest, CreateRefusesTooManyElements) {
@@ -66,10 +66,10 @@ TEST(ShapeTest, CreateRefusesTooHighRanks) {
 }
 
 TEST(ShapeTest, UncheckedProductsSaturate) {
-  const Shape shape{kMost, kMost, 2};
-  EXPECT_EQ(shape.num_elements(), kMost);
-  EXPECT_EQ(shape.Strides()[0], kMost);
-  EXPECT_EQ((Shape{kMost, kMost, 0}).num_elements(), 0);
+  const Shape shape{kMaxInt64, kMaxInt64, 2};
+  EXPECT_EQ(shape.num_elements(), kMaxInt64);
+  EXPECT_EQ(shape.Strides()[0], kMaxInt64);
+  EXPECT_EQ((Shape{kMaxInt64, kMaxInt64, 0}).num_elements(), 0);
 }
 
 TEST(ShapeTest, HashAgreesWithEquality) {

@@ -73,7 +73,7 @@ class Calibrate : public ::testing::Test {
   const std::string history_ = TestPath("profile.history.jsonl");  // of that profile
 };
 
-TEST_F(Calibrate, RunsGoIntoTheLedgerAndCorrectPredictions) {
+TEST_F(Calibrate, RunsGoIntoTheHistoryAndCorrectPredictions) {
   const CommandResult calibrated = Run("calibrate", {"-o", profile_});
   ASSERT_EQ(calibrated.exit_code, 0) << calibrated.err;
   EXPECT_THAT(calibrated.out, AllOf(HasSubstr("worker:0: products at most "),

@@ -59,7 +59,7 @@ class GrpcTransportTest : public ::testing::Test {
   std::vector<std::unique_ptr<GrpcServer>> servers_;
 };
 
-TEST_F(GrpcTransportTest, AStreamOfAnotherJobIsRefusedWithBothEpochs) {
+TEST_F(GrpcTransportTest, AStreamOfAnotherJobIsRefusedWithBothJobIds) {
   const auto current = Open(1, 1, 2222);
   float got[2] = {};
   AwaitedTransfer received, next, ended;
@@ -82,7 +82,7 @@ TEST_F(GrpcTransportTest, AStreamOfAnotherJobIsRefusedWithBothEpochs) {
   EXPECT_EQ(got[1], 4);
 }
 
-TEST_F(GrpcTransportTest, AMessageOfAnotherJobIsRefusedWithBothEpochs) {
+TEST_F(GrpcTransportTest, AMessageOfAnotherJobIsRefusedWithBothJobIds) {
   const auto receiver = Open(1, 1, 2222);
   const auto sender = Open(0, 0, 2222);
   const float data[2] = {3, 4};

@@ -39,8 +39,8 @@ void Inbox::Receive(const MessageHeader& header, void* data, TransferObserver& o
   {
     MutexLock lock(mutex_);
     Stream& stream = streams_[header.stream];
-    if (!stream.early.empty()) {
-      Deliver(stream.early.Pop(), operation);
+    if (!stream.unexpected.empty()) {
+      Deliver(stream.unexpected.Pop(), operation);
       ResumeIfHeld();
       return;
     }
@@ -65,7 +65,7 @@ void Inbox::FailLocked(const absl::Status& status) {
   // Messages that are here in whole may still be taken, unless the job is over.
   for (auto& [id, stream] : streams_) {
     while (!stream.posted.empty()) stream.posted.Pop().observer->Done(failure_);
-    while (absl::IsAborted(failure_) && !stream.early.empty()) stream.early.Pop();
+    while (absl::IsAborted(failure_) && !stream.unexpected.empty()) stream.unexpected.Pop();
   }
   if (arrival_.active && !copying_) {
     if (arrival_.operation.observer != nullptr) arrival_.operation.observer->Done(failure_);
@@ -134,14 +134,14 @@ bool Inbox::Begin(const Frame& frame) {
       held_ = true;
       return false;
     }
-    arrival.early = NewEarly(frame.header);
-    arrival.target = arrival.early->bytes.get();
+    arrival.unexpected = NewUnexpected(frame.header);
+    arrival.target = arrival.unexpected->bytes.get();
   }
   arrival_ = std::move(arrival);
   return true;
 }
 
-std::unique_ptr<Inbox::Early> Inbox::TakeSpare(uint64_t bytes) {
+std::unique_ptr<Inbox::Unexpected> Inbox::TakeSpare(uint64_t bytes) {
   auto best = spare_.end();
   for (auto spare = spare_.begin(); spare != spare_.end(); ++spare) {
     const uint64_t capacity = (*spare)->capacity;
@@ -150,40 +150,40 @@ std::unique_ptr<Inbox::Early> Inbox::TakeSpare(uint64_t bytes) {
   }
   if (best == spare_.end()) return nullptr;
   std::swap(*best, spare_.back());
-  std::unique_ptr<Early> early = std::move(spare_.back());
+  std::unique_ptr<Unexpected> unexpected = std::move(spare_.back());
   spare_.pop_back();
-  return early;
+  return unexpected;
 }
 
-std::unique_ptr<Inbox::Early> Inbox::NewEarly(const MessageHeader& header) {
+std::unique_ptr<Inbox::Unexpected> Inbox::NewUnexpected(const MessageHeader& header) {
   unexpected_bytes_ += header.bytes;
   ++unexpected_messages_;
   max_unexpected_bytes_ = std::max(max_unexpected_bytes_, unexpected_bytes_);
-  std::unique_ptr<Early> early = TakeSpare(header.bytes);
-  if (early == nullptr) {
+  std::unique_ptr<Unexpected> unexpected = TakeSpare(header.bytes);
+  if (unexpected == nullptr) {
     while (!spare_.empty() && capacity_ + header.bytes > max_unexpected_bytes_ + kSpareBytes) {
       capacity_ -= spare_.back()->capacity;
       spare_.pop_back();
     }
-    early = std::make_unique<Early>();
-    early->bytes = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-    early->capacity = header.bytes;
+    unexpected = std::make_unique<Unexpected>();
+    unexpected->bytes = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+    unexpected->capacity = header.bytes;
     capacity_ += header.bytes;
   }
-  early->header = header;
-  return early;
+  unexpected->header = header;
+  return unexpected;
 }
 
-void Inbox::Deliver(std::unique_ptr<Early> early, const Operation& operation) {
-  absl::Status status = CheckHeader(peer_, operation.header, early->header);
-  if (status.ok()) status = early->status;
-  if (status.ok() && early->header.bytes > 0) {
-    std::memcpy(operation.target, early->bytes.get(), early->header.bytes);
+void Inbox::Deliver(std::unique_ptr<Unexpected> unexpected, const Operation& operation) {
+  absl::Status status = CheckHeader(peer_, operation.header, unexpected->header);
+  if (status.ok()) status = unexpected->status;
+  if (status.ok() && unexpected->header.bytes > 0) {
+    std::memcpy(operation.target, unexpected->bytes.get(), unexpected->header.bytes);
   }
-  unexpected_bytes_ -= early->header.bytes;
+  unexpected_bytes_ -= unexpected->header.bytes;
   --unexpected_messages_;
-  early->status = absl::OkStatus();
-  spare_.push_back(std::move(early));
+  unexpected->status = absl::OkStatus();
+  spare_.push_back(std::move(unexpected));
   operation.observer->Done(status);
 }
 
@@ -231,17 +231,17 @@ Inbox::Next Inbox::Take(const Frame& frame, const std::vector<grpc::Slice>& slic
 
 void Inbox::Finish() {
   arrival_.active = false;
-  if (arrival_.early == nullptr) {
+  if (arrival_.unexpected == nullptr) {
     arrival_.operation.observer->Done(arrival_.status);
     return;
   }
-  arrival_.early->status = std::move(arrival_.status);
+  arrival_.unexpected->status = std::move(arrival_.status);
   arrival_.status = absl::OkStatus();
   Stream& stream = streams_[arrival_.header.stream];
   if (stream.posted.empty()) {
-    stream.early.Push(std::move(arrival_.early));
+    stream.unexpected.Push(std::move(arrival_.unexpected));
   } else {
-    Deliver(std::move(arrival_.early), stream.posted.Pop());
+    Deliver(std::move(arrival_.unexpected), stream.posted.Pop());
   }
 }
 

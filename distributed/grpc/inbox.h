@@ -63,7 +63,7 @@ class Inbox {
     TransferObserver* observer = nullptr;
   };
   // A message that came before its receiver.
-  struct Early {
+  struct Unexpected {
     MessageHeader header;
     std::unique_ptr<std::byte[]> bytes;
     uint64_t capacity = 0;
@@ -71,16 +71,16 @@ class Inbox {
   };
   struct Stream {
     Fifo<Operation> posted;
-    Fifo<std::unique_ptr<Early>> early;
+    Fifo<std::unique_ptr<Unexpected>> unexpected;
   };
   // The message whose parts are coming in.
   struct Arrival {
     bool active = false;
     MessageHeader header;
     uint64_t received = 0;
-    std::byte* target = nullptr;   // null: thrown away
-    Operation operation;           // whose slot it is, or none
-    std::unique_ptr<Early> early;  // or the buffer it is
+    std::byte* target = nullptr;             // null: thrown away
+    Operation operation;                     // whose slot it is, or none
+    std::unique_ptr<Unexpected> unexpected;  // or the buffer it is
     absl::Status status;
   };
 
@@ -89,12 +89,12 @@ class Inbox {
   bool Begin(const Frame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::unique_ptr<Early> NewEarly(const MessageHeader& header)
+  std::unique_ptr<Unexpected> NewUnexpected(const MessageHeader& header)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A kept buffer that fits, neither too small nor far too large, or null.
-  std::unique_ptr<Early> TakeSpare(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Unexpected> TakeSpare(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Copies to the receiver, tells it, and takes the buffer back.
-  void Deliver(std::unique_ptr<Early> early, const Operation& operation)
+  void Deliver(std::unique_ptr<Unexpected> unexpected, const Operation& operation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ResumeIfHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -108,7 +108,7 @@ class Inbox {
   uint64_t max_unexpected_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // so far
   uint64_t capacity_ ABSL_GUARDED_BY(mutex_) = 0;              // of all buffers, waiting and spare
   size_t unexpected_messages_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::unique_ptr<Early>> spare_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Unexpected>> spare_ ABSL_GUARDED_BY(mutex_);
   InboxSource* source_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool had_source_ ABSL_GUARDED_BY(mutex_) = false;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;

@@ -23,12 +23,10 @@ std::multimap<int64_t, TransportFault> ByMessage(const std::vector<TransportFaul
 }  // namespace
 
 absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::string& text) {
-  static const std::map<std::string, Kind> kKinds = {{"drop", Kind::kDrop},
-                                                     {"delay", Kind::kDelay},
-                                                     {"duplicate", Kind::kDuplicate},
-                                                     {"truncate", Kind::kTruncate},
-                                                     {"stale_epoch", Kind::kStaleEpoch},
-                                                     {"withhold_credit", Kind::kWithholdCredit}};
+  static const std::map<std::string, Kind> kKinds = {
+      {"drop", Kind::kDrop},           {"delay", Kind::kDelay},
+      {"duplicate", Kind::kDuplicate}, {"truncate", Kind::kTruncate},
+      {"stale_job", Kind::kStaleJob},  {"withhold_credit", Kind::kWithholdCredit}};
   std::vector<TransportFault> faults;
   for (const absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::ByAnyChar("@+"));
@@ -242,7 +240,7 @@ void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
     case Kind::kTruncate:
       changed.bytes /= 2;
       return inner_.Send(peer, changed, data, observer);
-    case Kind::kStaleEpoch:
+    case Kind::kStaleJob:
       --changed.job_id;
       return inner_.Send(peer, changed, data, observer);
     case Kind::kWithholdCredit: {

@@ -22,7 +22,7 @@ struct TransportFault {
     kDelay,           // goes on only after `later_sends` more messages of this rank
     kDuplicate,       // arrives twice
     kTruncate,        // arrives with half of its bytes
-    kStaleEpoch,      // says that it belongs to the job before
+    kStaleJob,        // says that it belongs to the job before
     kWithholdCredit,  // arrives, but its memory is never given back: a credit too few
   };
   Kind kind = Kind::kDrop;
@@ -30,7 +30,7 @@ struct TransportFault {
   int later_sends = 1;  // for kDelay
 };
 
-// "drop@7", "delay@3+2" (after 2 later sends), "duplicate@0", "truncate@1", "stale_epoch@4",
+// "drop@7", "delay@3+2" (after 2 later sends), "duplicate@0", "truncate@1", "stale_job@4",
 // "withhold_credit@5"; several with commas between.
 absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::string& text);
 

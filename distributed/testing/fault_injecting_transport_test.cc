@@ -123,8 +123,8 @@ TEST_P(FaultInjectingTransportTest, ATruncatedMessageIsRefused) {
   EXPECT_THAT(Text(status), HasSubstr("size is 16, expected 32"));
 }
 
-TEST_P(FaultInjectingTransportTest, AStaleEpochIsRefusedWithBothValues) {
-  Start("stale_epoch@0");
+TEST_P(FaultInjectingTransportTest, AStaleJobIsRefusedWithBothValues) {
+  Start("stale_job@0");
   ASSERT_TRUE(Send(0).ok());
   const absl::Status status = Receive(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;

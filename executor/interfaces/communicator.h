@@ -36,7 +36,7 @@ struct CollectiveSpec {
   DType dtype = DType::kFloat32;
   CollectiveSchedule schedule;  // of this rank
   std::string tensors = {};     // for messages: "tensor 'w@grad' and 3 more"
-  // Played by the communication thread, beside those of the compute thread.
+  // Executed by the communication thread while the compute thread runs its own.
   bool beside_compute = false;
 };
 
@@ -60,11 +60,11 @@ class Communicator {
   virtual absl::Status WaitSent(ChannelHandle channel) = 0;
   virtual absl::Status Receive(ChannelHandle channel, MessageKey key, void* data) = 0;
 
-  // Plays the schedule. `buffers[i]` is buffer i of the schedule, host memory. Blocks.
+  // Executes the schedule. `buffers[i]` is buffer i of the schedule, host memory. Blocks.
   virtual absl::Status RunCollective(CollectiveHandle collective, MessageKey key,
                                      void* const* buffers) = 0;
 
-  // Most bytes that it may hold of what `peer` sends in collectives before they are played here.
+  // Maximum of bytes that it may hold of what `peer` sends in collectives before they run here.
   virtual int64_t unexpected_collective_bytes(RankId peer) const {
     static_cast<void>(peer);
     return 0;

@@ -16,7 +16,7 @@ namespace weft {
 std::map<RankId, int64_t> UnexpectedChannelBytes(const Partition& partition);
 
 // A bound of the bytes that `peer` sends in these collectives of one rank before their receives are
-// posted. Those that the two share have one group, of n members. Each thread plays its own in
+// posted. Those that the two share have one group, of n members. Each thread runs its own in
 // order; for each the bound is the sum of
 //  * as many of the longest messages as the peer sends in a row to a rank that sends nothing
 //    between: from any of its collectives, since a peer that is ahead may be in the next one;

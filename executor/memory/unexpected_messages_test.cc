@@ -41,7 +41,7 @@ CollectiveSpec SpecOf(const Members& collective, int member, DType dtype = DType
   return spec;
 }
 
-// The bound for rank `member`, whose thread plays these, of one byte an element, one after another.
+// The bound for rank `member`, whose thread runs these, of one byte an element, one after another.
 int64_t BoundOf(const std::vector<Members>& collectives, int member, int peer) {
   std::vector<CollectiveSpec> specs;
   for (const Members& collective : collectives) specs.push_back(SpecOf(collective, member));
@@ -54,7 +54,7 @@ int64_t BoundOf(const std::vector<Members>& collectives, int member, int peer) {
 // far as they can, and what the peer has sent by then is held against the receives posted by then.
 class StoppedMember {
  public:
-  // All members play `collectives`, of the same group, in order.
+  // All members run `collectives`, of the same group, in order.
   StoppedMember(const std::vector<Members>& collectives, int stopped, int peer)
       : steps_(collectives[0].size()), stopped_(stopped), peer_(peer) {
     for (size_t c = 0; c < collectives.size(); ++c) {
@@ -67,7 +67,7 @@ class StoppedMember {
   }
 
   // Most elements that were not asked for.
-  int64_t MostEarly() const {
+  int64_t MaxUnexpected() const {
     int64_t most = 0;
     for (size_t stop = 0; stop <= steps_[stopped_].size(); ++stop) {
       most = std::max(most, SentWhenAt(stop) - PostedWhenAt(stop));
@@ -82,8 +82,8 @@ class StoppedMember {
     std::vector<size_t> next(steps_.size(), 0);
     std::map<std::tuple<int, int, int>, int> under_way;  // by collective, from, to
     int64_t sent = 0;
-    const auto play = [&](int m, const SimulatedStep& played) {
-      const auto& [collective, step] = played;
+    const auto run = [&](int m, const SimulatedStep& simulated) {
+      const auto& [collective, step] = simulated;
       if (step->kind == Kind::kSend) {
         ++under_way[{collective, m, step->peer}];
         if (m == peer_ && step->peer == stopped_) sent += step->source.count;
@@ -98,7 +98,7 @@ class StoppedMember {
       moved = false;
       for (int m = 0; m < static_cast<int>(steps_.size()); ++m) {
         const size_t end = m == stopped_ ? stop : steps_[m].size();
-        while (next[m] < end && play(m, steps_[m][next[m]])) {
+        while (next[m] < end && run(m, steps_[m][next[m]])) {
           ++next[m];
           moved = true;
         }
@@ -179,7 +179,7 @@ TEST(UnexpectedCollectiveBytesTest, TwoMembersThatExchangeAreOneMessageApart) {
   const Members all = Of(2, [](int m) { return RecursiveDoublingAllReduce(2, m, 100); });
   const CollectiveSpec spec = SpecOf(all, 0, DType::kFloat32);
   EXPECT_EQ(UnexpectedCollectiveBytes({&spec}, RankId(1)), 400);
-  EXPECT_EQ(StoppedMember({all, all, all}, 0, 1).MostEarly(), 100);
+  EXPECT_EQ(StoppedMember({all, all, all}, 0, 1).MaxUnexpected(), 100);
 }
 
 // Each thread is in one bucket at a time, and the peer at most in the next.
@@ -203,7 +203,7 @@ TEST(UnexpectedCollectiveBytesTest, BucketsCountByTheirLongestOnEachOfTheTwoThre
 TEST(UnexpectedCollectiveBytesTest, ARingsPredecessorIsAsFarAheadAsTheRingIsLong) {
   const Members all = Of(4, [](int m) { return RingAllReduce(4, m, 400); });
   EXPECT_EQ(BoundOf({all}, 0, 3), 400);
-  EXPECT_EQ(StoppedMember({all, all}, 0, 3).MostEarly(), 400);
+  EXPECT_EQ(StoppedMember({all, all}, 0, 3).MaxUnexpected(), 400);
   EXPECT_EQ(BoundOf({all}, 0, 1), 0);
   EXPECT_EQ(BoundOf({all}, 0, 2), 0);
 }
@@ -213,7 +213,7 @@ TEST(UnexpectedCollectiveBytesTest, ARingThatGathersPostsInTime) {
   const Members all = Of(4, [](int m) { return RingAllGather({10, 20, 30, 40}, m); });
   EXPECT_EQ(BoundOf({all}, 0, 3), 3 * 40);
   // At most before its first step: the shards of 3, 2 and 1.
-  EXPECT_EQ(StoppedMember({all, all}, 0, 3).MostEarly(), 40 + 30 + 20);
+  EXPECT_EQ(StoppedMember({all, all}, 0, 3).MaxUnexpected(), 40 + 30 + 20);
 }
 
 // Member 1 sends all to 0 and receives the sum in the same place, so not before its message has
@@ -222,7 +222,7 @@ TEST(UnexpectedCollectiveBytesTest, ARingThatGathersPostsInTime) {
 TEST(UnexpectedCollectiveBytesTest, ASumThatReplacesWhatWasSentIsAskedForLate) {
   const Members tree = Of(2, [](int m) { return TreeAllReduce(2, m, 100); });
   const Members exchange = Of(2, [](int m) { return RecursiveDoublingAllReduce(2, m, 100); });
-  EXPECT_EQ(StoppedMember({tree, exchange}, 1, 0).MostEarly(), 200);
+  EXPECT_EQ(StoppedMember({tree, exchange}, 1, 0).MaxUnexpected(), 200);
   EXPECT_EQ(BoundOf({tree, exchange}, 1, 0), 200);
 }
 
@@ -232,7 +232,7 @@ TEST(UnexpectedCollectiveBytesTest, ASumThatReplacesWhatWasSentIsAskedForLate) {
 // two. The bound has 2 in a row, one for the third member and a late one.
 TEST(UnexpectedCollectiveBytesTest, ResultsComeBehindTheBlocksOfAnOrderedSum) {
   const Members ordered = OrderedTree(3, 9, 48);
-  EXPECT_EQ(StoppedMember({ordered}, 0, 1).MostEarly(), 3 * 16);
+  EXPECT_EQ(StoppedMember({ordered}, 0, 1).MaxUnexpected(), 3 * 16);
   EXPECT_EQ(BoundOf({ordered}, 0, 1), (2 + 1 + 1) * 16);
 }
 
@@ -245,7 +245,7 @@ TEST(UnexpectedCollectiveBytesTest, AllBroadcastsOfAStepMayBeEarly) {
   const std::vector<Members> some = {broadcast(1), broadcast(2), broadcast(4), broadcast(8),
                                      broadcast(16)};
   for (const int member : {1, 2}) {
-    EXPECT_EQ(StoppedMember(some, member, 0).MostEarly(), 31);
+    EXPECT_EQ(StoppedMember(some, member, 0).MaxUnexpected(), 31);
     EXPECT_EQ(BoundOf(some, member, 0), 31);
   }
   EXPECT_EQ(BoundOf(some, 3, 2), 31);
@@ -317,7 +317,7 @@ TEST(UnexpectedCollectiveBytesTest, NoOrderOfEventsExceedsTheBound) {
     for (int member = 0; member < members; ++member) {
       for (int peer = 0; peer < members; ++peer) {
         if (peer == member) continue;
-        EXPECT_LE(StoppedMember(collectives, member, peer).MostEarly(),
+        EXPECT_LE(StoppedMember(collectives, member, peer).MaxUnexpected(),
                   BoundOf(collectives, member, peer))
             << "seed " << seed << ": rank " << member << " of " << members << ", from " << peer;
       }

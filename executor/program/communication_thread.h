@@ -1,4 +1,4 @@
-// Plays a step's asynchronous collectives beside the compute list.
+// Runs a step's asynchronous collectives while the compute list runs.
 #ifndef WEFT_EXECUTOR_PROGRAM_COMMUNICATION_THREAD_H_
 #define WEFT_EXECUTOR_PROGRAM_COMMUNICATION_THREAD_H_
 

@@ -63,9 +63,9 @@ class CompiledStep final : public StepProgram {
   absl::Status AddStaging(Instruction& instruction, const LoweredInstruction& lowered);
   void SetAddresses(Instruction& instruction, const LoweredInstruction& lowered, void* arena) const;
   absl::Status WriteScalars(const StepOptions& options);
-  absl::Status Play(const StepOptions& options);
-  absl::Status PlayPart(size_t first, size_t last, const StepOptions& options);
-  absl::Status PlayTimed(size_t first, size_t last, const StepOptions& options);
+  absl::Status RunActions(const StepOptions& options);
+  absl::Status RunPart(size_t first, size_t last, const StepOptions& options);
+  absl::Status RunTimed(size_t first, size_t last, const StepOptions& options);
   absl::Status Execute(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
@@ -458,19 +458,19 @@ absl::Status CompiledStep::WriteScalars(const StepOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CompiledStep::Play(const StepOptions& options) {
-  WEFT_RETURN_IF_ERROR(PlayPart(0, first_update_, options));
+absl::Status CompiledStep::RunActions(const StepOptions& options) {
+  WEFT_RETURN_IF_ERROR(RunPart(0, first_update_, options));
   const int64_t begin = environment_.clock->MonotonicNanos();
   const int64_t waited_before = waited_nanos_;
-  absl::Status status = PlayPart(first_update_, compute_.size(), options);
+  absl::Status status = RunPart(first_update_, compute_.size(), options);
   if (host_accessible_) {
     update_nanos_ = environment_.clock->MonotonicNanos() - begin - (waited_nanos_ - waited_before);
   }
   return status;
 }
 
-absl::Status CompiledStep::PlayPart(size_t first, size_t last, const StepOptions& options) {
-  if (statistics_enabled_ || options.check_numerics) return PlayTimed(first, last, options);
+absl::Status CompiledStep::RunPart(size_t first, size_t last, const StepOptions& options) {
+  if (statistics_enabled_ || options.check_numerics) return RunTimed(first, last, options);
   Stream& stream = *compute_stream_;
   for (size_t i = first; i < last; ++i) {
     Instruction& instruction = compute_[i];
@@ -481,7 +481,7 @@ absl::Status CompiledStep::PlayPart(size_t first, size_t last, const StepOptions
   return absl::OkStatus();
 }
 
-absl::Status CompiledStep::PlayTimed(size_t first, size_t last, const StepOptions& options) {
+absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions& options) {
   Clock& clock = *environment_.clock;
   for (size_t i = first; i < last; ++i) {
     Instruction& instruction = compute_[i];
@@ -545,7 +545,7 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
   WEFT_RETURN_IF_ERROR(WriteScalars(options));
   WEFT_RETURN_IF_ERROR(PlaceReports(result));
   if (communication_ != nullptr) communication_->StartStep();
-  absl::Status status = Play(options);
+  absl::Status status = RunActions(options);
   if (status.ok()) status = compute_stream_->Synchronize(kDeviceTimeout);
   // After a failed guard every rank stops at the same place and has signalled the same collectives,
   // so they are left to end; any other error ends them on all ranks.

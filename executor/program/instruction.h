@@ -1,4 +1,4 @@
-// Instruction: what a compiled step plays, with addresses bound. Internal to executor/.
+// Instruction: what a compiled step runs, with addresses bound. Internal to executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 #define WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// Plays schedules of one member: only additions and copies.
+// Executes schedules of one member: only additions and copies.
 class SoloCommunicator final : public Communicator {
  public:
   RankId rank() const override { return RankId(0); }

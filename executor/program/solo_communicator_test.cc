@@ -20,8 +20,8 @@ CollectiveSpec SpecOf(CollectiveSchedule schedule) {
 }
 
 // Runs the schedule on `data` (buffer 0), with scratch where it asks for it.
-absl::Status Play(Communicator& communicator, CollectiveSchedule schedule,
-                  std::vector<float>& data) {
+absl::Status Execute(Communicator& communicator, CollectiveSchedule schedule,
+                     std::vector<float>& data) {
   std::vector<std::vector<float>> scratch;
   for (int64_t elements : schedule.buffer_elements) scratch.emplace_back(elements);
   std::vector<void*> buffers = {data.data()};
@@ -34,10 +34,10 @@ absl::Status Play(Communicator& communicator, CollectiveSchedule schedule,
 TEST(SoloCommunicatorTest, CollectivesOfOneMemberKeepTheData) {
   const auto communicator = NewSoloCommunicator();
   std::vector<float> data = {1, 2, 3};
-  ASSERT_TRUE(Play(*communicator, RingAllReduce(1, 0, 3), data).ok());
-  ASSERT_TRUE(Play(*communicator, RingAllGather({3}, 0), data).ok());
-  ASSERT_TRUE(Play(*communicator, RingReduceScatter({3}, 0), data).ok());
-  ASSERT_TRUE(Play(*communicator, TreeBroadcast(1, 0, 0, 3), data).ok());
+  ASSERT_TRUE(Execute(*communicator, RingAllReduce(1, 0, 3), data).ok());
+  ASSERT_TRUE(Execute(*communicator, RingAllGather({3}, 0), data).ok());
+  ASSERT_TRUE(Execute(*communicator, RingReduceScatter({3}, 0), data).ok());
+  ASSERT_TRUE(Execute(*communicator, TreeBroadcast(1, 0, 0, 3), data).ok());
   EXPECT_THAT(data, ElementsAre(1, 2, 3));
 }
 
@@ -45,7 +45,7 @@ TEST(SoloCommunicatorTest, AnOrderedTreeSumsTheBlocksOfOneMember) {
   const auto communicator = NewSoloCommunicator();
   std::vector<float> data = {1, 2, 10, 20, 100, 200};
   const std::vector<LeafRange> blocks = {{0, 4}, {4, 6}, {6, 7}};
-  ASSERT_TRUE(Play(*communicator, OrderedTreeAllReduce({blocks}, 0, 7, 2), data).ok());
+  ASSERT_TRUE(Execute(*communicator, OrderedTreeAllReduce({blocks}, 0, 7, 2), data).ok());
   EXPECT_EQ(data[0], 111);
   EXPECT_EQ(data[1], 222);
 }

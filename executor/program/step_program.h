@@ -31,7 +31,7 @@ struct StepResult {
   std::map<std::string, Tensor> reports;  // outputs named in Partition::reports, host
   // Those of them that were made at run time: any kind, any size.
   std::map<std::string, Value> values;
-  // Of the step's time: the compute thread waited for peers, and played collectives with them.
+  // Of the step's time: the compute thread waited for peers, and ran collectives with them.
   double waited_seconds = 0;
   // Computed once per step, whatever the micro-batches: all after the last of them (updates above
   // all). 0 on a device whose memory the host cannot reach, where nobody waits for it.

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// Plays the parallel loops of custom kernels.
+// Runs the parallel loops of custom kernels.
 class LoopRunner {
  public:
   virtual ~LoopRunner() = default;

@@ -33,7 +33,7 @@ struct ClusterProfile {
 };
 
 // A profile without measurements: WorkerSpec::model and LinkSpec::kind are looked up in the
-// published specs (placement/cost/published_specs.h), figures that the spec gives itself go
+// published specs (placement/cost/published_specs.h), values that the spec gives itself go
 // before, and what nobody says is a common CPU, memory within a host and 10 Gbit/s Ethernet between
 // hosts. InvalidArgument for a model or kind that nobody has published, with those there are.
 absl::StatusOr<ClusterProfile> ProfileOfSpec(const ClusterSpec& cluster);

@@ -36,7 +36,7 @@ TEST(RateCurveTest, IsGeometricBetweenPointsAndFlatBeyond) {
   EXPECT_EQ(RateCurve().At(1), 0);
 }
 
-TEST(ProfileOfSpecTest, LooksPublishedFiguresUp) {
+TEST(ProfileOfSpecTest, LooksPublishedSpecsUp) {
   const auto profile = ProfileOfSpec(TwoGpuHosts());
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->devices.size(), 2u);
@@ -50,7 +50,7 @@ TEST(ProfileOfSpecTest, LooksPublishedFiguresUp) {
   EXPECT_EQ(profile->link(2, 1).rails, 8);
 }
 
-TEST(ProfileOfSpecTest, FiguresOfTheSpecGoBefore) {
+TEST(ProfileOfSpecTest, ValuesOfTheClusterFileGoBefore) {
   ClusterSpec cluster = TwoGpuHosts();
   cluster.workers[2].memory_bytes = 1000;
   cluster.links.push_back({"b", "a", 5e6, 1e-3, "", 0});
@@ -65,13 +65,15 @@ TEST(ProfileOfSpecTest, FiguresOfTheSpecGoBefore) {
 TEST(ProfileOfSpecTest, UnknownModelsAndKindsAreListed) {
   ClusterSpec cluster = TwoGpuHosts();
   cluster.workers[0].model = "A1000";
-  EXPECT_THAT(std::string(ProfileOfSpec(cluster).status().message()),
-              HasSubstr("worker 'a0': no figures of device model 'A1000' are built in; there are "
-                        "P100-16GB, V100-16GB"));
+  EXPECT_THAT(
+      std::string(ProfileOfSpec(cluster).status().message()),
+      HasSubstr("worker 'a0': no published specs of device model 'A1000' are built in; there are "
+                "P100-16GB, V100-16GB"));
   cluster = TwoGpuHosts();
   cluster.links[0].kind = "string";
-  EXPECT_THAT(std::string(ProfileOfSpec(cluster).status().message()),
-              HasSubstr("no figures of link kind 'string' are built in; there are nvlink2"));
+  EXPECT_THAT(
+      std::string(ProfileOfSpec(cluster).status().message()),
+      HasSubstr("no published specs of link kind 'string' are built in; there are nvlink2"));
 }
 
 TEST(ProfileOfSpecTest, LargeClustersShareDevices) {

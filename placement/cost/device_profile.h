@@ -65,7 +65,7 @@ struct MeasuredOp {
 // One kind of worker. Rates are what a worker gets while the other workers of its host work too.
 struct DeviceProfile {
   std::string name;    // "A100-80GB", "worker:0": unique in its profile
-  std::string source;  // where the figures come from: "measured", or a data sheet
+  std::string source;  // where the values come from: "measured", or a data sheet
   int threads = 1;     // with which the rates hold
   // Of contractions, in FLOP/s, by element type; types that are not here run as float32 does.
   std::map<DType, RateCurve> contraction;
@@ -93,7 +93,7 @@ struct DeviceProfile {
 
 // One direction between two workers of two hosts, or of one.
 struct LinkProfile {
-  std::string source;           // where the figures come from
+  std::string source;           // where the values come from
   double latency_seconds = 0;   // from Send to the end of Receive, of an empty message
   double bytes_per_second = 0;  // of one stream of messages, the others silent
   // Of each of both directions while both are busy, as in collectives; 0 = the same.

@@ -17,7 +17,7 @@ constexpr int64_t kGibibyte = int64_t{1} << 30;
 // Peaks without structured sparsity. `matrix` is of products of float32 as the device does them by
 // default (A100 and newer: TF32 tensor cores), `half` of float16 and bfloat16 with sums in float32
 // (0: float16 alone, or none), `vector` of elementwise float32.
-struct DeviceFigures {
+struct DeviceDataSheet {
   const char* name;
   double matrix;
   double float16;
@@ -29,7 +29,7 @@ struct DeviceFigures {
   const char* source;
 };
 
-constexpr DeviceFigures kGpus[] = {
+constexpr DeviceDataSheet kGpus[] = {
     {"P100-16GB", 10.6 * kTera, 21.2 * kTera, 0, 5.3 * kTera, 10.6 * kTera, 732 * kGiga,
      16 * kGibibyte, "NVIDIA Tesla P100 data sheet (SXM2), 2016"},
     {"V100-16GB", 15.7 * kTera, 125 * kTera, 0, 7.8 * kTera, 15.7 * kTera, 900 * kGiga,
@@ -75,7 +75,7 @@ constexpr RateCurve::Point kCpuBytes[] = {
 constexpr double kCpuElementwiseFlops = 8 * kGiga;
 constexpr char kCpuSource[] = "assumed: a thread of a common server processor";
 
-struct LinkFigures {
+struct LinkDataSheet {
   const char* name;
   double bytes_per_second;  // what a stream of large messages attains, one direction
   double latency_seconds;
@@ -85,7 +85,7 @@ struct LinkFigures {
 
 // GPU links: 80 % of the peak for NVLink, 85 % for PCI Express, 92 % for InfiniBand, which is about
 // what NCCL's tests attain with large messages.
-constexpr LinkFigures kLinks[] = {
+constexpr LinkDataSheet kLinks[] = {
     {"nvlink2", 0.8 * 150 * kGiga, 6e-6, 4e-6, "NVIDIA V100: 6 links of 25 GB/s a direction"},
     {"nvlink3", 0.8 * 300 * kGiga, 6e-6, 4e-6, "NVIDIA A100: 12 links of 25 GB/s a direction"},
     {"nvlink4", 0.8 * 450 * kGiga, 6e-6, 4e-6, "NVIDIA H100: 18 links of 25 GB/s a direction"},
@@ -112,30 +112,30 @@ RateCurve Scaled(const Points& shares, double peak) {
   return curve;
 }
 
-DeviceProfile ProfileOf(const DeviceFigures& figures) {
+DeviceProfile ProfileOf(const DeviceDataSheet& sheet) {
   DeviceProfile device;
-  device.name = figures.name;
-  device.source = absl::StrCat(figures.source, "; the share attained by size is assumed");
-  for (const auto& [dtype, peak] : {std::pair(DType::kFloat32, figures.matrix),
-                                    {DType::kFloat16, figures.float16},
-                                    {DType::kBfloat16, figures.bfloat16},
-                                    {DType::kFloat64, figures.float64}}) {
+  device.name = sheet.name;
+  device.source = absl::StrCat(sheet.source, "; the share attained by size is assumed");
+  for (const auto& [dtype, peak] : {std::pair(DType::kFloat32, sheet.matrix),
+                                    {DType::kFloat16, sheet.float16},
+                                    {DType::kBfloat16, sheet.bfloat16},
+                                    {DType::kFloat64, sheet.float64}}) {
     if (peak > 0) device.contraction[dtype] = Scaled(kGpuShares, peak);
   }
-  device.elementwise = Scaled(kGpuByteShares, figures.bytes_per_second);
+  device.elementwise = Scaled(kGpuByteShares, sheet.bytes_per_second);
   device.movement = device.elementwise;
-  device.elementwise_flops = 0.5 * figures.vector;
+  device.elementwise_flops = 0.5 * sheet.vector;
   device.product_exposed = kGpuProductExposed;
   device.node_seconds = kGpuLaunchSeconds;
   device.wake_seconds = 3e-5;
   device.step_seconds = 1e-4;
-  device.memory_bytes = figures.memory_bytes;
+  device.memory_bytes = sheet.memory_bytes;
   return device;
 }
 
 absl::Status UnknownName(const char* what, const std::string& name,
                          const std::vector<std::string>& names) {
-  return absl::InvalidArgumentError(absl::StrCat("no figures of ", what, " '", name,
+  return absl::InvalidArgumentError(absl::StrCat("no published specs of ", what, " '", name,
                                                  "' are built in; there are ",
                                                  absl::StrJoin(names, ", ")));
 }
@@ -143,9 +143,9 @@ absl::Status UnknownName(const char* what, const std::string& name,
 }  // namespace
 
 absl::StatusOr<DeviceProfile> PublishedDevice(const std::string& model) {
-  for (const DeviceFigures& figures : kGpus) {
-    if (absl::AsciiStrToLower(figures.name) == absl::AsciiStrToLower(model)) {
-      return ProfileOf(figures);
+  for (const DeviceDataSheet& sheet : kGpus) {
+    if (absl::AsciiStrToLower(sheet.name) == absl::AsciiStrToLower(model)) {
+      return ProfileOf(sheet);
     }
   }
   return UnknownName("device model", model, PublishedDeviceNames());
@@ -170,14 +170,14 @@ DeviceProfile CommonCpu(int threads) {
 }
 
 absl::StatusOr<LinkProfile> PublishedLink(const std::string& kind) {
-  for (const LinkFigures& figures : kLinks) {
-    if (figures.name != absl::AsciiStrToLower(kind)) continue;
+  for (const LinkDataSheet& sheet : kLinks) {
+    if (sheet.name != absl::AsciiStrToLower(kind)) continue;
     LinkProfile link;
-    link.source = figures.source;
-    link.latency_seconds = figures.latency_seconds;
-    link.bytes_per_second = figures.bytes_per_second;
-    link.send_seconds = figures.busy_seconds;
-    link.receive_seconds = figures.busy_seconds;
+    link.source = sheet.source;
+    link.latency_seconds = sheet.latency_seconds;
+    link.bytes_per_second = sheet.bytes_per_second;
+    link.send_seconds = sheet.busy_seconds;
+    link.receive_seconds = sheet.busy_seconds;
     return link;
   }
   return UnknownName("link kind", kind, PublishedLinkNames());
@@ -185,13 +185,13 @@ absl::StatusOr<LinkProfile> PublishedLink(const std::string& kind) {
 
 std::vector<std::string> PublishedDeviceNames() {
   std::vector<std::string> names;
-  for (const DeviceFigures& figures : kGpus) names.emplace_back(figures.name);
+  for (const DeviceDataSheet& sheet : kGpus) names.emplace_back(sheet.name);
   return names;
 }
 
 std::vector<std::string> PublishedLinkNames() {
   std::vector<std::string> names;
-  for (const LinkFigures& figures : kLinks) names.emplace_back(figures.name);
+  for (const LinkDataSheet& sheet : kLinks) names.emplace_back(sheet.name);
   return names;
 }
 

@@ -19,12 +19,12 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kNewest = 9;      // runs of a plan
 constexpr int64_t kMinSteps = 10;  // of a run that counts
 
-Json ToJson(const StepFigures& figures) {
-  return {{"step_seconds", figures.step_seconds},
-          {"compute_seconds", figures.compute_seconds},
-          {"communication_seconds", figures.communication_seconds},
-          {"bytes_sent", figures.bytes_sent},
-          {"memory_bytes", figures.memory_bytes}};
+Json ToJson(const StepCosts& costs) {
+  return {{"step_seconds", costs.step_seconds},
+          {"compute_seconds", costs.compute_seconds},
+          {"communication_seconds", costs.communication_seconds},
+          {"bytes_sent", costs.bytes_sent},
+          {"memory_bytes", costs.memory_bytes}};
 }
 
 // Fills members from an object; the first that has another type is remembered.
@@ -47,18 +47,18 @@ class ObjectReader {
     Read(key, text);
     if (!text.empty() && !absl::SimpleHexAtoi(text, &value) && wrong_.empty()) wrong_ = key;
   }
-  void ReadFigures(const char* key, StepFigures& figures) {
+  void ReadCosts(const char* key, StepCosts& costs) {
     const auto member = object_.find(key);
     if (member == object_.end() || !member->is_object()) {
       if (wrong_.empty()) wrong_ = key;
       return;
     }
     ObjectReader inner(*member);
-    inner.Read("step_seconds", figures.step_seconds);
-    inner.Read("compute_seconds", figures.compute_seconds);
-    inner.Read("communication_seconds", figures.communication_seconds);
-    inner.Read("bytes_sent", figures.bytes_sent);
-    inner.Read("memory_bytes", figures.memory_bytes);
+    inner.Read("step_seconds", costs.step_seconds);
+    inner.Read("compute_seconds", costs.compute_seconds);
+    inner.Read("communication_seconds", costs.communication_seconds);
+    inner.Read("bytes_sent", costs.bytes_sent);
+    inner.Read("memory_bytes", costs.memory_bytes);
     if (wrong_.empty() && !inner.wrong_.empty()) wrong_ = absl::StrCat(key, ".", inner.wrong_);
   }
   const std::string& wrong() const { return wrong_; }
@@ -90,8 +90,8 @@ absl::StatusOr<RunHistoryEntry> ParseEntry(const std::string& line) {
   reader.Read("steps", entry.steps);
   reader.Read("factor", entry.factor);
   reader.Read("input_seconds", entry.input_seconds);
-  reader.ReadFigures("predicted", entry.predicted);
-  reader.ReadFigures("measured", entry.measured);
+  reader.ReadCosts("predicted", entry.predicted);
+  reader.ReadCosts("measured", entry.measured);
   if (reader.wrong().empty()) return entry;
   return absl::InvalidArgumentError(
       absl::StrCat("'", reader.wrong(), "' is missing or of another type than a history has"));

@@ -13,13 +13,13 @@
 namespace weft {
 
 // Of one step: predicted, or the median of those that were run.
-struct StepFigures {
+struct StepCosts {
   double step_seconds = 0;
   double compute_seconds = 0;         // in nodes, on the rank that needs longest
   double communication_seconds = 0;   // of that rank's step, besides: handling and waiting
   std::vector<int64_t> bytes_sent;    // per rank
   std::vector<int64_t> memory_bytes;  // per rank
-  friend bool operator==(const StepFigures&, const StepFigures&) = default;
+  friend bool operator==(const StepCosts&, const StepCosts&) = default;
 };
 
 // One run of one plan.
@@ -30,10 +30,10 @@ struct RunHistoryEntry {
   uint64_t cluster_digest = 0;
   std::string plan;  // PlanSignature
   int64_t steps = 0;
-  StepFigures predicted;
+  StepCosts predicted;
   // CostModel::StepFactor that is in the predicted step.
   double factor = 1;
-  StepFigures measured;
+  StepCosts measured;
   double input_seconds = 0;  // of a measured step: waiting for data
   friend bool operator==(const RunHistoryEntry&, const RunHistoryEntry&) = default;
 };

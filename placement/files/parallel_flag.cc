@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int kMost = 1 << 16;  // ranks, micro-batches
+constexpr int kMaxCount = 1 << 16;  // ranks, micro-batches
 
 const std::vector<std::string>& Keys() {
   static const auto* const keys = new std::vector<std::string>{
@@ -36,12 +36,12 @@ absl::Status SetRecompute(const std::string& text, const std::string& value, Pla
   }
   const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
   if (is_number) {
-    if (absl::SimpleAtoi(value, &plan.recompute_segments) && plan.recompute_segments <= kMost) {
+    if (absl::SimpleAtoi(value, &plan.recompute_segments) && plan.recompute_segments <= kMaxCount) {
       return absl::OkStatus();
     }
     return Error(text,
                  absl::StrCat("recompute is '", value, "', not all, a number of segments up to ",
-                              kMost, " or a pattern of nodes"));
+                              kMaxCount, " or a pattern of nodes"));
   }
   for (const std::string& pattern : std::vector<std::string>(absl::StrSplit(value, '+'))) {
     if (pattern.empty())
@@ -55,9 +55,9 @@ absl::Status SetRecompute(const std::string& text, const std::string& value, Pla
 absl::Status SetShares(const std::string& text, const std::string& value, Plan& plan) {
   for (const std::string& item : std::vector<std::string>(absl::StrSplit(value, ':'))) {
     int share = 0;
-    if (!absl::SimpleAtoi(item, &share) || share < 1 || share > kMost) {
+    if (!absl::SimpleAtoi(item, &share) || share < 1 || share > kMaxCount) {
       return Error(text, absl::StrCat("shares is '", value, "', not whole numbers from 1 to ",
-                                      kMost, " as in 2:1"));
+                                      kMaxCount, " as in 2:1"));
     }
     plan.shares.push_back(share);
   }
@@ -88,8 +88,10 @@ absl::Status SetKey(const std::string& text, const std::string& key, const std::
   if (target == nullptr) {
     return Error(text, absl::StrCat("unknown key '", key, "'", DidYouMean(key, Keys())));
   }
-  if (absl::SimpleAtoi(value, target) && *target >= 1 && *target <= kMost) return absl::OkStatus();
-  return Error(text, absl::StrCat(key, " is '", value, "', not a whole number from 1 to ", kMost));
+  if (absl::SimpleAtoi(value, target) && *target >= 1 && *target <= kMaxCount)
+    return absl::OkStatus();
+  return Error(text,
+               absl::StrCat(key, " is '", value, "', not a whole number from 1 to ", kMaxCount));
 }
 
 }  // namespace
@@ -117,7 +119,7 @@ absl::StatusOr<Plan> ParseParallel(const std::string& text) {
     return Error(text,
                  absl::StrCat("there are ", plan.shares.size(), " shares for dp=", plan.mesh.data));
   }
-  if (ranks > kMost) {
+  if (ranks > kMaxCount) {
     return Error(text, absl::StrCat(ranks, " ranks are more than there can be"));
   }
   return plan;

@@ -26,7 +26,7 @@ using testing::OpCase;
 constexpr size_t kGuard = 256;  // bytes on each side of an output; keeps its alignment
 constexpr unsigned char kFills[] = {0xA5, 0x5A};
 
-// Plays each loop in pieces, one after the other: cut at random places, in a random order. Looks at
+// Runs each loop in pieces, one after the other: cut at random places, in a random order. Looks at
 // what each piece writes.
 class ShuffledLoops final : public LoopRunner {
  public:

@@ -35,7 +35,7 @@ struct OpCheckResult {
 //   shapes    the shape function says the same for symbols as for the sizes they stand for
 //   memory    the kernel writes every element of the outputs, none beside them, and not what the
 //             memory held before; the same inputs give the same bits
-//   loops     its parallel loops, cut at random and played in seeded orders, give the same bits,
+//   loops     its parallel loops, cut at random and run in seeded orders, give the same bits,
 //   and
 //             no two iterations write the same element
 //   gradient  the rule against numeric differentiation: in float64 where the op allows it, else in

@@ -99,11 +99,11 @@ absl::StatusOr<ModelProbe> ProbeModel(ProbeSession& session, const PreparedJob& 
   probe.partitions = std::move(programs[0].partitions);
   for (size_t rank = 0; rank < times.size(); ++rank) {
     const Partition& partition = probe.partitions[rank];
-    RankProbe& of_rank = probe.ranks.emplace_back();
-    WEFT_ASSIGN_OR_RETURN(of_rank.ops, OpCollection(partition, times[rank]).Collect());
-    of_rank.step_seconds = times[rank].step_seconds;
-    of_rank.input_bytes = InputBytes(partition);
-    of_rank.input_seconds = times[rank].input_seconds;
+    RankProbe& rank_probe = probe.ranks.emplace_back();
+    WEFT_ASSIGN_OR_RETURN(rank_probe.ops, OpCollection(partition, times[rank]).Collect());
+    rank_probe.step_seconds = times[rank].step_seconds;
+    rank_probe.input_bytes = InputBytes(partition);
+    rank_probe.input_seconds = times[rank].input_seconds;
   }
   return probe;
 }

@@ -18,7 +18,7 @@
 
 namespace weft {
 
-// The loss of one micro-batch as sum / weight (law 14: means belong to the whole).
+// The loss of one micro-batch as sum / weight (law 14 of docs/architecture.md).
 // The returned graph has data inputs (the model's and, unless the graph computes the loss,
 // "labels"), step inputs kLearningRateInput and, where an update or the schedule reads it,
 // kStepInput, one output kLossOutput (the mean over the whole global batch) and an update for every

@@ -1,4 +1,4 @@
-// Training graphs in float64, played by hand: micro-batches one by one, their sums, the end.
+// Training graphs in float64, run by hand: micro-batches one by one, their sums, the end.
 #include "training/graph/training_graph.h"
 
 #include <cmath>
@@ -53,7 +53,8 @@ Tensor Samples() { return testing::RandomTensor({kSamples, 4}, 3, -1, 1, DType::
 Tensor Labels() { return Tensor::Of<int64_t>({kSamples}, {0, 1, 2, 1, 1, 0, 2}); }
 
 // What a step reports when the batch is cut into micro-batches of these sizes.
-std::map<std::string, std::vector<double>> Play(const Graph& graph, const std::vector<int>& sizes) {
+std::map<std::string, std::vector<double>> RunSteps(const Graph& graph,
+                                                    const std::vector<int>& sizes) {
   std::vector<ValueId> leaves, sums;
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
@@ -116,7 +117,7 @@ TEST(TrainingGraphTest, UnevenMicroBatchesGiveTheWholeBatchsMean) {
   const std::vector<double> b = *ToDoubles(model.FindVariable("b")->initial);
   for (const std::vector<int>& sizes :
        std::vector<std::vector<int>>{{7}, {3, 4}, {6, 1}, {1, 1, 1, 1, 1, 1, 1}, {2, 5, 0}}) {
-    const auto reports = Play(*graph, sizes);
+    const auto reports = RunSteps(*graph, sizes);
     EXPECT_NEAR(reports.at("loss")[0], MeanLoss(w, b), 1e-12);
     const std::vector<double>& gradient = reports.at("gradient/w");
     ASSERT_EQ(gradient.size(), 12u);
@@ -199,7 +200,7 @@ TEST(TrainingGraphTest, AModelValueNamedLossDoesNotGetInTheWay) {
   EXPECT_EQ(graph->value(graph->outputs()[0]).name, "loss");
   const std::vector<double> w = *ToDoubles(model.FindVariable("w")->initial);
   const std::vector<double> b = *ToDoubles(model.FindVariable("b")->initial);
-  EXPECT_NEAR(Play(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
+  EXPECT_NEAR(RunSteps(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
 }
 
 TEST(TrainingGraphTest, AModelValueNamedLabelsDoesNotGetInTheWay) {
@@ -210,7 +211,7 @@ TEST(TrainingGraphTest, AModelValueNamedLabelsDoesNotGetInTheWay) {
   EXPECT_EQ(graph->value(*graph->FindValue("labels")).source, ValueSource::kInput);
   const std::vector<double> w = *ToDoubles(model.FindVariable("w")->initial);
   const std::vector<double> b = *ToDoubles(model.FindVariable("b")->initial);
-  EXPECT_NEAR(Play(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
+  EXPECT_NEAR(RunSteps(*graph, {4, 3}).at("loss")[0], MeanLoss(w, b), 1e-12);
 }
 
 TEST(TrainingGraphTest, WeightsAndInputsMayNotHaveTheNamesOfAStep) {
@@ -265,8 +266,8 @@ TEST(EvaluationGraphTest, MetricsAreMeansOverAllSamples) {
   const Graph model = Model();
   const auto graph = BuildEvaluationGraph(model, {}, {"accuracy", "loss"});
   ASSERT_TRUE(graph.ok()) << graph.status();
-  const auto whole = Play(*graph, {7});
-  const auto uneven = Play(*graph, {1, 4, 2});
+  const auto whole = RunSteps(*graph, {7});
+  const auto uneven = RunSteps(*graph, {1, 4, 2});
   EXPECT_EQ(whole.at("accuracy/weight")[0], kSamples);
   EXPECT_EQ(whole.at("loss/weight")[0], kSamples);
   EXPECT_EQ(whole.at("accuracy"), uneven.at("accuracy"));

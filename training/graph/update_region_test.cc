@@ -42,7 +42,7 @@ struct Step {
 
 // The step number `step` (1 for the first), in which the sum of the gradients of w is (12, 0, 0, 0)
 // and that of b (16, 0), over a weight of 4: means (3, 0, 0, 0) and (4, 0), of norm 5.
-absl::StatusOr<Step> Play(const TrainingSpec& spec, int64_t step = 1) {
+absl::StatusOr<Step> TryStep(const TrainingSpec& spec, int64_t step = 1) {
   TrainingSpec mse = spec;
   mse.loss.kind = "mse";
   auto graph = BuildTrainingGraph(Model(), mse);
@@ -83,8 +83,8 @@ absl::StatusOr<Step> Play(const TrainingSpec& spec, int64_t step = 1) {
   return made;
 }
 
-Step Played(const TrainingSpec& spec, int64_t step = 1) {
-  const auto made = Play(spec, step);
+Step RunStep(const TrainingSpec& spec, int64_t step = 1) {
+  const auto made = TryStep(spec, step);
   EXPECT_TRUE(made.ok()) << made.status();
   return made.value_or(Step());
 }
@@ -93,38 +93,38 @@ constexpr double kRate = 0.5;
 const OptimizerSpec kSgd = {.kind = "sgd", .learning_rate = kRate};
 
 TEST(UpdateRegionTest, GradientsAreMeans) {
-  const Step step = Played({.optimizer = kSgd});
+  const Step step = RunStep({.optimizer = kSgd});
   EXPECT_THAT(step.variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
   EXPECT_THAT(step.variables.at("head/b"), ElementsAre(-1, 1));
 }
 
 TEST(UpdateRegionTest, TheNormIsThatOfAllGradientsTogether) {
-  const Step step = Played({.optimizer = kSgd, .clip_norm = 1});
+  const Step step = RunStep({.optimizer = kSgd, .clip_norm = 1});
   const double share = 1 / (5 + 1e-6);
   EXPECT_NEAR(step.variables.at("head/w")[0], -kRate * 3 * share, 1e-12);
   EXPECT_NEAR(step.variables.at("head/b")[0], 1 - kRate * 4 * share, 1e-12);
 }
 
 TEST(UpdateRegionTest, ShortGradientsAreNotStretched) {
-  const Step step = Played({.optimizer = kSgd, .clip_norm = 6});
+  const Step step = RunStep({.optimizer = kSgd, .clip_norm = 6});
   EXPECT_THAT(step.variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
 }
 
 TEST(UpdateRegionTest, ElementsAreClipped) {
-  const Step step = Played({.optimizer = kSgd, .clip_value = 3.5});
+  const Step step = RunStep({.optimizer = kSgd, .clip_value = 3.5});
   EXPECT_THAT(step.variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
   EXPECT_THAT(step.variables.at("head/b"), ElementsAre(1 - kRate * 3.5, 1));
 }
 
 TEST(UpdateRegionTest, ReportedGradientsAreNotClipped) {
-  const Step step = Played({.optimizer = kSgd, .clip_norm = 1, .report_gradients = true});
+  const Step step = RunStep({.optimizer = kSgd, .clip_norm = 1, .report_gradients = true});
   EXPECT_THAT(step.reports.at("gradient/head/b"), ElementsAre(4, 0));
 }
 
 TEST(UpdateRegionTest, AGroupHasItsOwnRate) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.groups.learning_rates = {{"*/b", 0.125}};
-  const Step step = Played(spec);
+  const Step step = RunStep(spec);
   EXPECT_THAT(step.variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
   EXPECT_THAT(step.variables.at("head/b"), ElementsAre(0.5, 1));
 }
@@ -132,22 +132,22 @@ TEST(UpdateRegionTest, AGroupHasItsOwnRate) {
 TEST(UpdateRegionTest, ADecayMayBeOfOneGroup) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.groups.weight_decays = {{"head/b", 1}};
-  EXPECT_THAT(Played(spec).variables.at("head/b"), ElementsAre(1 - kRate * 5, 0.5));
+  EXPECT_THAT(RunStep(spec).variables.at("head/b"), ElementsAre(1 - kRate * 5, 0.5));
 }
 
 TEST(UpdateRegionTest, VectorsMayBeLeftUndecayed) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.optimizer.weight_decay = 1;
   spec.groups.decay_vectors = false;
-  EXPECT_THAT(Played(spec).variables.at("head/b"), ElementsAre(-1, 1));
+  EXPECT_THAT(RunStep(spec).variables.at("head/b"), ElementsAre(-1, 1));
   spec.groups.weight_decays = {{"*b", 0.5}};
-  EXPECT_THAT(Played(spec).variables.at("head/b"), ElementsAre(-1.25, 0.75));
+  EXPECT_THAT(RunStep(spec).variables.at("head/b"), ElementsAre(-1.25, 0.75));
 }
 
 TEST(UpdateRegionTest, APatternThatFitsNothingIsAnError) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.groups.learning_rates = {{"head/bb", 0.125}};
-  const absl::Status status = Play(spec).status();
+  const absl::Status status = TryStep(spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(status.message()),
@@ -158,30 +158,30 @@ TEST(UpdateRegionTest, APatternThatFitsNothingIsAnError) {
 TEST(UpdateRegionTest, TheScheduleFollowsTheStep) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.schedule.warmup = 4;
-  EXPECT_THAT(Played(spec, 1).variables.at("head/w"), ElementsAre(-0.375, 0, 0, 0));
-  EXPECT_THAT(Played(spec, 3).variables.at("head/w"), ElementsAre(-1.125, 0, 0, 0));
-  EXPECT_THAT(Played(spec, 9).variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
+  EXPECT_THAT(RunStep(spec, 1).variables.at("head/w"), ElementsAre(-0.375, 0, 0, 0));
+  EXPECT_THAT(RunStep(spec, 3).variables.at("head/w"), ElementsAre(-1.125, 0, 0, 0));
+  EXPECT_THAT(RunStep(spec, 9).variables.at("head/w"), ElementsAre(-1.5, 0, 0, 0));
 }
 
 TEST(UpdateRegionTest, GroupsFollowTheScheduleToo) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.schedule.warmup = 4;
   spec.groups.learning_rates = {{"*/b", 0.125}};
-  EXPECT_THAT(Played(spec, 2).variables.at("head/b"), ElementsAre(0.75, 1));
+  EXPECT_THAT(RunStep(spec, 2).variables.at("head/b"), ElementsAre(0.75, 1));
 }
 
 TEST(UpdateRegionTest, AveragesStartAtTheFirstValueAndFollowTheNewOne) {
-  const Step step = Played({.optimizer = kSgd, .average_decay = 0.75});
+  const Step step = RunStep({.optimizer = kSgd, .average_decay = 0.75});
   EXPECT_THAT(step.variables.at("head/w/ema"), ElementsAre(-0.375, 0, 0, 0));
   EXPECT_THAT(step.variables.at("head/b/ema"), ElementsAre(0.5, 1));
 }
 
 TEST(UpdateRegionTest, WhatIsOutOfRangeIsNamed) {
-  EXPECT_THAT(std::string(Play({.clip_norm = -1}).status().message()),
+  EXPECT_THAT(std::string(TryStep({.clip_norm = -1}).status().message()),
               HasSubstr("the longest gradient is -1"));
-  EXPECT_THAT(std::string(Play({.clip_value = std::nan("")}).status().message()),
+  EXPECT_THAT(std::string(TryStep({.clip_value = std::nan("")}).status().message()),
               HasSubstr("the largest gradient is nan"));
-  EXPECT_THAT(std::string(Play({.average_decay = 1}).status().message()),
+  EXPECT_THAT(std::string(TryStep({.average_decay = 1}).status().message()),
               HasSubstr("the decay of the moving average is 1"));
 }
 

@@ -15,7 +15,7 @@
 namespace weft {
 
 // The cost model of a job whose training graph has this digest (GraphDigest): spec.costs, or what
-// the cluster spec's figures say, corrected by the history. Searches and predictions use the same.
+// the cluster spec says, corrected by the history. Searches and predictions use the same.
 absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest);
 
 // The fastest plan that fits for the training graph of a job. What spec.plan says of strictness,

@@ -40,7 +40,7 @@ struct JobSpec {
   // The plan comes from the model's file: names of it that the graph does not have are left out.
   bool drop_absent_names = false;
   PlanSearch search = {};
-  // What searches and predictions rest on; null: the cluster spec's figures.
+  // What searches and predictions rest on; null: the cluster spec.
   std::shared_ptr<const CostModel> costs = nullptr;
   double stall_timeout_seconds = 60;
   // What a worker may have where the cluster does not say; 0 = what its machine allows.

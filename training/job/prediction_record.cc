@@ -100,8 +100,8 @@ RunHistoryEntry RecordOf(const PreparedJob& job, const StepTimes& steps, const R
 }
 
 std::string ComparisonText(const RunHistoryEntry& entry) {
-  const StepFigures& predicted = entry.predicted;
-  const StepFigures& measured = entry.measured;
+  const StepCosts& predicted = entry.predicted;
+  const StepCosts& measured = entry.measured;
   if (!(measured.step_seconds > 0) || !(predicted.step_seconds > 0)) return "";
   const double error = predicted.step_seconds / measured.step_seconds - 1;
   std::string text = absl::StrFormat(

@@ -124,10 +124,10 @@ absl::Status InferAllReduce(InferenceContext& context) {
 //                 one of those by name: any order of sums; the same on every rank. Output i may be
 //                 written over input i for every i.
 //                 "ordered_tree": the sum in the order of one binary tree over all micro-batches of
-//                 the job, whatever the group (law 10). A rank brings the sums of several runs of
-//                 micro-batches, its blocks: the inputs are all blocks of tensor 0, then all of
-//                 tensor 1, ...; output i is the sum of all blocks of tensor i over the group.
-//                 Output 0 may be written over input 0.
+//                 the job, whatever the group (law 10 of docs/architecture.md). A rank brings the
+//                 sums of several runs of micro-batches, its blocks: the inputs are all blocks of
+//                 tensor 0, then all of tensor 1, ...; output i is the sum of all blocks of tensor
+//                 i over the group. Output 0 may be written over input 0.
 //   hosts         ints  the host of each rank of the group, any numbers; left out: all on one
 //   bucket        int   number of the bucket in the step, for messages and statistics
 //   blocks        int   ordered_tree: blocks per tensor on this rank

@@ -1,5 +1,6 @@
 // Random numbers. Every element is a function of seed, node, step and its place in the whole tensor
-// (law 10), not of ONNX's reference implementation, which leaves the generator open.
+// (law 10 of docs/architecture.md), not of ONNX's reference implementation, which leaves the
+// generator open.
 #include "absl/strings/str_cat.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/gradients.h"
