@@ -83,7 +83,7 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
                           fewer ? absl::StrCat("; on ", WorkersText(other.choice, cluster)) : "");
   }
   if (is_coarse)
-    absl::StrAppend(&text, "  (~: by coarse estimates; too slow to be worth playing)\n");
+    absl::StrAppend(&text, "  (~: a coarse estimate; too slow for an exact simulation)\n");
   return text;
 }
 
