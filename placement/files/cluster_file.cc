@@ -1,4 +1,4 @@
-// ClusterSpec from and to YAML. The schema is described in placement/README.md.
+// ClusterSpec from and to YAML. The schema is described in docs/plan-files.md.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// Plan from and to YAML. The schema is described in placement/README.md.
+// Plan from and to YAML. The schema is described in docs/plan-files.md.
 #include "placement/files/plan_file.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Plans and cluster specs as YAML. Schemas in placement/README.md.
+// Plans and cluster specs as YAML. Schemas in docs/plan-files.md.
 #ifndef WEFT_PLACEMENT_FILES_PLAN_FILE_H_
 #define WEFT_PLACEMENT_FILES_PLAN_FILE_H_
 
