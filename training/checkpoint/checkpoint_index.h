@@ -1,4 +1,4 @@
-// CheckpointIndex: what `index.json` of a checkpoint says (training/README.md has the laws).
+// CheckpointIndex: what `index.json` of a checkpoint says (the README has the laws).
 #ifndef WEFT_TRAINING_CHECKPOINT_CHECKPOINT_INDEX_H_
 #define WEFT_TRAINING_CHECKPOINT_CHECKPOINT_INDEX_H_
 

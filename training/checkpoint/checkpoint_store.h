@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// A checkpoint exists once its folder has its final name (law 3 of training/README.md). One job
-// writes to a store at a time. Borrows file system and folders. One thread.
+// A checkpoint exists once its folder has its final name (law 3 of training/checkpoint/README.md).
+// One job writes to a store at a time. Borrows file system and folders. One thread.
 class CheckpointStore {
  public:
   CheckpointStore(FileSystem& files, Folders& folders, std::string root)
