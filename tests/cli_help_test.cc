@@ -54,13 +54,13 @@ TEST(Help, AllIsAskedForByName) {
 
 TEST(Help, TextOfExample) {
   EXPECT_EQ(RunCommand({"example", "--help"}).out,
-            R"(Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images.
+            R"(Writes an untrained example model: LeNet or an MLP for 28 x 28 images.
 
 usage: graph_runner example lenet|mlp|swiglu -o FILE.onnx [--seed S]
 
-  lenet|mlp|swiglu     which model; input x [N,1,28,28], output logits [N,10]
+  lenet|mlp|swiglu     the model; its input is x [N,1,28,28], its output logits [N,10]
   -o, --out FILE.onnx  the file to write
-  --seed S             of the random weights (0)
+  --seed S             seed of the random weights (default 0)
   --output text|json   text, or json for programs
 
 examples:
@@ -105,7 +105,7 @@ TEST(Usage, BadValueIsShown) {
   const CommandResult result = RunCommand({"inspect", "m.onnx", "--output", "xml"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
-            "error: --output: 'xml' is no format; it is text or json\n"
+            "error: --output: 'xml' is not a format; expected text or json\n"
             "  help: graph_runner inspect --help\n");
 }
 

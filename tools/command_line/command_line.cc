@@ -108,7 +108,7 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   std::vector<std::string> op_libraries;
   if (command.reads_models()) {
     app.add_option("--op_library,--op-library", op_libraries,
-                   "a shared library of custom ops (docs/custom-ops.md); may come several times")
+                   "a shared library of custom ops (docs/custom-ops.md); may be repeated")
         ->type_name("FILE.so")
         ->group("custom operators");
   }

@@ -84,7 +84,7 @@ std::string Examples(const Command& command) {
 
 std::string OverviewHelp(const std::vector<std::unique_ptr<Command>>& commands) {
   std::string text =
-      "Takes an ONNX model, trains it on the machines you have, and writes trained ONNX.\n\n"
+      "Trains an ONNX model on one or many machines, and writes the trained model as ONNX.\n\n"
       "usage: graph_runner COMMAND ...\n\n";
   for (const auto& command : commands) text += Entry(command->name(), command->summary(), 15);
   text +=

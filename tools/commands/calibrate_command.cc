@@ -24,7 +24,7 @@ class CalibrateCommand final : public Command {
  public:
   std::string name() const override { return "calibrate"; }
   std::string summary() const override {
-    return "Measures workers, links and a model's nodes, so that plans are predicted from them";
+    return "Measures workers, links and the nodes of a model, for predictions of plans";
   }
   std::string usage() const override {
     return "[MODEL.onnx --data NAME=FILE --labels FILE] [--local N] -o OUT.yaml";
@@ -43,7 +43,8 @@ class CalibrateCommand final : public Command {
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
     app.add_option("-o,--out", output_,
-                   "the profile; nodes of other models that it has of the same cluster are kept")
+                   "output profile; if the file exists, measurements of other models on this "
+                   "cluster are kept")
         ->type_name("PROFILE.yaml")
         ->required();
   }
@@ -139,7 +140,7 @@ class CalibrateCommand final : public Command {
       *console.out << absl::StrFormat(
           "%s: products at most %sFLOP/s on %d thread%s, %sB/s of memory, %.0f ns a node, "
           "%d nodes measured\n",
-          Printable(device.name), Quantity(MostOf(products)), device.threads,
+          Printable(device.name), Quantity(MaxRateOf(products)), device.threads,
           device.threads == 1 ? "" : "s", Quantity(device.elementwise.points.back().per_second),
           1e9 * device.node_seconds, static_cast<int>(device.ops.size()));
     }
@@ -155,10 +156,11 @@ class CalibrateCommand final : public Command {
     *console.out << absl::StrFormat("profile %s, in %.1f s\n", Printable(output_), seconds);
   }
 
-  static double MostOf(const RateCurve& curve) {
-    double most = 0;
-    for (const RateCurve::Point& point : curve.points) most = std::max(most, point.per_second);
-    return most;
+  static double MaxRateOf(const RateCurve& curve) {
+    double max_rate = 0;
+    for (const RateCurve::Point& point : curve.points)
+      max_rate = std::max(max_rate, point.per_second);
+    return max_rate;
   }
 
   JobFlags flags_;

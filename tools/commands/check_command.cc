@@ -17,7 +17,7 @@ class CheckCommand final : public Command {
  public:
   std::string name() const override { return "check"; }
   std::string summary() const override {
-    return "Diagnoses a model before any work: what will not run or train, and the repair";
+    return "Lists what of a model will not run or train, with the repair";
   }
   std::string usage() const override { return "MODEL.onnx [--trainable]"; }
   std::vector<std::string> examples() const override {
@@ -27,7 +27,7 @@ class CheckCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
-    app.add_flag("--trainable", trainable_, "also what stands in the way of training it");
+    app.add_flag("--trainable", trainable_, "also list the obstacles to training");
     AddOutputFormat(app, format_);
   }
 

@@ -69,7 +69,9 @@ absl::StatusOr<Distance> DistanceOf(const Tensor& a, const Tensor& b) {
 class CkptCommand final : public Command {
  public:
   std::string name() const override { return "ckpt"; }
-  std::string summary() const override { return "Looks at checkpoints, and makes models of them"; }
+  std::string summary() const override {
+    return "Inspects checkpoints, and exports models from them";
+  }
   std::string usage() const override {
     return "list DIR | verify PATH | diff A B | export PATH MODEL.onnx -o OUT.onnx";
   }
@@ -80,17 +82,18 @@ class CkptCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     app.add_option("ACTION", action_,
-                   "list them; verify every byte; diff two, tensor by tensor; export the weights")
+                   "list checkpoints, verify every byte, diff two by tensor, or export the weights")
         ->type_name("ACTION")
         ->required();
     app.add_option("PATH", paths_,
-                   "one checkpoint, or a folder of them: the newest (verify: all); for export also "
-                   "the model")
+                   "a checkpoint, or a folder of checkpoints, which means the newest (for verify: "
+                   "all). For "
+                   "export also the model")
         ->type_name("PATH...")
         ->required();
-    app.add_option("-o,--out", output_, "of export: the model with the checkpoint's weights")
+    app.add_option("-o,--out", output_, "for export: write the model with the checkpoint's weights")
         ->type_name("OUT.onnx");
-    app.add_flag("--ema", averages_, "of export: the averages that train --ema has kept");
+    app.add_flag("--ema", averages_, "for export: use the averages of train --ema");
     AddOutputFormat(app, format_);
   }
 

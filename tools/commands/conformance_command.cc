@@ -26,20 +26,22 @@ class ConformanceCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     app.add_option("DIR", folders_,
-                   "folders: every one below with a model.onnx and test_data_set_K is a case")
+                   "folders to search: each folder with a model.onnx and test_data_set_K is a case")
         ->type_name("DIR...");
     app.add_option(
            "--cases", table_,
-           "take the cases from a table with the columns path (from the table's folder) and op")
+           "read the cases from a table with the columns path (relative to the table) and op")
         ->type_name("FILE.csv");
-    app.add_option("--filter-ops", ops_, "of the table only rows with one of these in column op")
+    app.add_option("--filter-ops", ops_,
+                   "use only the rows of the table with one of these operators")
         ->type_name("A,B")
         ->delimiter(',');
     app.add_option("--rtol", tolerance_.relative,
-                   "relative tolerance of floating-point outputs (1e-3)")
+                   "relative tolerance of floating-point outputs (default 1e-3)")
         ->type_name("X");
-    app.add_option("--atol", tolerance_.absolute, "absolute tolerance (1e-7)")->type_name("Y");
-    app.add_option("--json", json_file_, "also write each case with its outcome and message")
+    app.add_option("--atol", tolerance_.absolute, "absolute tolerance (default 1e-7)")
+        ->type_name("Y");
+    app.add_option("--json", json_file_, "write each case with its result and message to this file")
         ->type_name("FILE");
     AddOutputFormat(app, format_);
   }

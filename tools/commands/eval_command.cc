@@ -20,7 +20,7 @@ namespace {
 class EvalCommand final : public Command {
  public:
   std::string name() const override { return "eval"; }
-  std::string summary() const override { return "Measures a model on a data set"; }
+  std::string summary() const override { return "Evaluates a model on a data set"; }
   std::string usage() const override {
     return "MODEL.onnx --data NAME=FILE --labels FILE [--metric accuracy,loss]";
   }
@@ -35,7 +35,7 @@ class EvalCommand final : public Command {
     flags_.AddModel(app);
     flags_.AddData(app, /*required=*/true);
     app.add_option("--metric", metrics_,
-                   "accuracy, topK, auc, loss, perplexity, mae, mse, r2 (accuracy)")
+                   "accuracy, topK, auc, loss, perplexity, mae, mse or r2 (default accuracy)")
         ->type_name("NAME[,NAME]")
         ->delimiter(',');
     flags_.AddLoss(app);

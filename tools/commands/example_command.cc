@@ -15,7 +15,7 @@ class ExampleCommand final : public Command {
  public:
   std::string name() const override { return "example"; }
   std::string summary() const override {
-    return "Writes an untrained model to start from: LeNet or an MLP for 28 x 28 images";
+    return "Writes an untrained example model: LeNet or an MLP for 28 x 28 images";
   }
   std::string usage() const override { return "lenet|mlp|swiglu -o FILE.onnx [--seed S]"; }
   std::vector<std::string> examples() const override {
@@ -25,11 +25,12 @@ class ExampleCommand final : public Command {
   }
 
   void AddOptions(CLI::App& app) override {
-    app.add_option("MODEL", model_, "which model; input x [N,1,28,28], output logits [N,10]")
+    app.add_option("MODEL", model_,
+                   "the model; its input is x [N,1,28,28], its output logits [N,10]")
         ->type_name("lenet|mlp|swiglu")
         ->required();
     app.add_option("-o,--out", path_, "the file to write")->type_name("FILE.onnx")->required();
-    app.add_option("--seed", seed_, "of the random weights (0)")->type_name("S");
+    app.add_option("--seed", seed_, "seed of the random weights (default 0)")->type_name("S");
     AddOutputFormat(app, format_);
   }
 

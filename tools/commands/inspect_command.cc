@@ -160,7 +160,7 @@ class InspectCommand final : public Command {
  public:
   std::string name() const override { return "inspect"; }
   std::string summary() const override {
-    return "Says what a model is, what of it trains, and what cannot be run or trained";
+    return "Prints what a model is, what of it trains, and what cannot run or train";
   }
   std::string usage() const override { return "MODEL.onnx [--output text|json]"; }
   std::vector<std::string> examples() const override {
@@ -171,13 +171,13 @@ class InspectCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
-    app.add_option("--dim", dimensions_, "size of a symbolic dimension for the FLOPs (1)")
+    app.add_option("--dim", dimensions_, "size of a symbolic dimension, for the FLOPs (default 1)")
         ->type_name("NAME=SIZE");
     app.add_option("--freeze", options_.trainable.freeze,
-                   "parameters that shall not train ('*' any characters, '?' one)")
+                   "do not train these parameters ('*' any characters, '?' one)")
         ->type_name("PATTERN");
     app.add_option("--trainable", options_.trainable.trainable,
-                   "parameters that shall train though the rules leave them out")
+                   "train these parameters although the rules exclude them")
         ->type_name("PATTERN");
     AddOutputFormat(app, format_);
   }

@@ -93,14 +93,14 @@ class OpCommand final : public Command {
     app.add_option("LIBRARY", library_, "a library of custom ops (docs/custom-ops.md)")
         ->type_name("LIBRARY.so")
         ->required();
-    app.add_option("--op", op_, "only this op (all)")->type_name("NAME");
+    app.add_option("--op", op_, "check only this op (default: all)")->type_name("NAME");
     app.add_option("--shapes", shapes_,
-                   "shapes of the inputs, in place of random ones that fit the sharding notation")
+                   "shapes of the inputs (default: random ones that fit the sharding notation)")
         ->type_name("2x3,3");
-    app.add_option("--attr", attributes_, "an attribute that the op is to have")
-        ->type_name("NAME=VALUE");
-    app.add_option("--seed", options_.seed, "of the random inputs and orders (1)")->type_name("N");
-    app.add_option("--cases", options_.cases, "shapes to try (4)")
+    app.add_option("--attr", attributes_, "set an attribute of the op")->type_name("NAME=VALUE");
+    app.add_option("--seed", options_.seed, "seed of the random inputs and orders (default 1)")
+        ->type_name("N");
+    app.add_option("--cases", options_.cases, "number of shapes to try (default 4)")
         ->type_name("N")
         ->check(AtLeastOne);
     AddOutputFormat(app, format_);

@@ -49,8 +49,7 @@ class OpsCommand final : public Command {
  public:
   std::string name() const override { return "ops"; }
   std::string summary() const override {
-    return "Lists the operators of this build: where they run, how gradients pass, whether they "
-           "shard";
+    return "Lists the operators of this build: kernels, gradients and sharding";
   }
   std::string usage() const override { return "[--output text|json|markdown]"; }
   std::vector<std::string> examples() const override {
@@ -62,7 +61,8 @@ class OpsCommand final : public Command {
     app.add_option("--output", format_, "text, json for programs, or markdown")
         ->type_name("text|json|markdown")
         ->check(CLI::IsMember({"text", "json", "markdown"}));
-    app.add_flag("--internal", internal_, "also operators that only Weft itself makes (ai.weft)");
+    app.add_flag("--internal", internal_,
+                 "also list operators that only Weft itself inserts (ai.weft)");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {

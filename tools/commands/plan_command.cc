@@ -33,7 +33,7 @@ class PlanCommand final : public Command {
  public:
   std::string name() const override { return "plan"; }
   std::string summary() const override {
-    return "Says what of a training step would run where, and what it would send";
+    return "Prints which worker would run what in a training step, and what it would send";
   }
   std::string usage() const override {
     return "MODEL.onnx [--local N|--cluster FILE] [--parallel dp=2,pp=2] [-o PLAN.yaml]";
@@ -55,20 +55,23 @@ class PlanCommand final : public Command {
     flags_.AddPrediction(app);
     app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
         ->type_name("DIR");
-    app.add_option("-o,--out", plan_path_, "write the plan")->type_name("PLAN.yaml");
-    app.add_option("--annotate-plan", annotated_path_,
-                   "write the model with the plan in it, as ONNX's multi-device annotations; train "
-                   "then takes it from there")
+    app.add_option("-o,--out", plan_path_, "write the plan to this file")->type_name("PLAN.yaml");
+    app.add_option(
+           "--annotate-plan", annotated_path_,
+           "write the model with the plan as ONNX's multi-device annotations, which train then "
+           "follows")
         ->type_name("MODEL.onnx")
         ->group("results");
-    app.add_flag("--explain", explain_, "the best plan, its time in parts, why others are not");
+    app.add_flag("--explain", explain_,
+                 "explain the best plan: the parts of its time, and why others are worse");
     app.add_option("--what-if", what_if_,
-                   "ask about a changed cluster: nodes, workers (of each node), link, latency, "
-                   "memory, model (of devices)")
+                   "plan for a changed cluster: nodes, workers (per node), link, latency, memory, "
+                   "model (of "
+                   "devices)")
         ->type_name("nodes=16,link=25Gbit")
         ->group("placement");
     app.add_option("--picture", picture_path_,
-                   "draw the plan: the graph by stages, who does what when")
+                   "draw the plan: the graph by stages, and the timeline of each worker")
         ->type_name("FILE.html|FILE.dot")
         ->group("results");
     AddOutputFormat(app, format_)->group("results");

@@ -80,40 +80,43 @@ class RunCommand final : public Command {
   void AddOptions(CLI::App& app) override {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
-                   "a graph input's .npy, .npz[:ARRAY], .pb (ONNX's) or idx file, plain or .gz; "
-                   "of a map a .json; or an .npz alone, of many")
+                   "file of a graph input: .npy, .npz[:ARRAY], .pb (ONNX's) or idx, plain or .gz; "
+                   ".json for "
+                   "a map. An .npz without NAME feeds every input that has an array")
         ->type_name("NAME=FILE")
         ->allow_extra_args(false);
-    app.add_flag("--random", random_, "random values for the inputs without a file");
-    app.add_option("--output-dir", output_folder_,
-                   "gets NAME.npy for each output, or NAME.pb where .npy cannot hold it, NAME.json "
-                   "for maps; "
-                   "made when missing")
+    app.add_flag("--random", random_, "use random values for inputs without a file");
+    app.add_option(
+           "--output-dir", output_folder_,
+           "write each output to NAME.npy in this folder, to NAME.pb if .npy cannot hold it, to "
+           "NAME.json for a map")
         ->type_name("DIR")
         ->required();
-    app.add_option("--output-name", output_names_,
-                   "instead of the model's outputs: this value, which may be any; several times")
+    app.add_option(
+           "--output-name", output_names_,
+           "write this value, which may be any, instead of the model's outputs; may be repeated")
         ->type_name("NAME")
         ->allow_extra_args(false);
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
         ->type_name("N")
         ->check(AtLeastOne);
     app.add_flag("--no-scale", no_scale_,
-                 "keep bytes 0 to 255 for a float input, instead of byte / 255");
-    app.add_option("--threads", threads_, "threads of the computation (all cores)")
+                 "feed bytes to a float input as 0 to 255, not as byte / 255");
+    app.add_option("--threads", threads_, "threads of the computation (default: all cores)")
         ->type_name("N")
         ->check(AtLeastOne);
-    app.add_flag("--profile", profile_, "also the time of each operator and node");
+    app.add_flag("--profile", profile_, "also print the time of each operator and node");
     AddOutputFormat(app, format_);
-    app.add_option("--dim", dims_, "the size of a symbolic dimension of random inputs (1)")
+    app.add_option("--dim", dims_, "size of a symbolic dimension of random inputs (default 1)")
         ->type_name("NAME=SIZE")
         ->allow_extra_args(false)
         ->group("random inputs and profile");
-    app.add_option("--seed", seed_, "of random inputs (0)")
+    app.add_option("--seed", seed_, "seed of random inputs (default 0)")
         ->type_name("S")
         ->group("random inputs and profile");
-    app.add_option("--repeat", repeats_,
-                   "run N times; with --profile (then 2 at least) the first is not counted")
+    app.add_option(
+           "--repeat", repeats_,
+           "run N times. With --profile there are at least 2 runs, and the first is not counted")
         ->type_name("N")
         ->check(AtLeastOne)
         ->group("random inputs and profile");

@@ -20,7 +20,7 @@ class SimulateCommand final : public Command {
  public:
   std::string name() const override { return "simulate"; }
   std::string summary() const override {
-    return "Plays training steps of a plan in virtual time, on machines that need not be there";
+    return "Simulates training steps of a plan in virtual time, on machines that need not exist";
   }
   std::string usage() const override {
     return "MODEL.onnx [--cluster FILE|--local N] [--parallel dp=2,pp=2]";
@@ -33,13 +33,14 @@ class SimulateCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     flags_.AddModel(app);
-    app.add_option("--steps", steps_, "steps to play, one after the other (3)")
+    app.add_option("--steps", steps_, "number of steps to simulate (default 3)")
         ->type_name("N")
         ->check(AtLeastOne);
-    app.add_option("--script", script_path_, "what gets slower or stops, and when")
+    app.add_option("--script", script_path_,
+                   "a script of ranks and links that become slower or stop")
         ->type_name("FILE.yaml");
     app.add_option("--timeline", timeline_path_,
-                   "write what each rank does when, for chrome://tracing or Perfetto")
+                   "write the timeline of each rank, for chrome://tracing or Perfetto")
         ->type_name("FILE.json");
     flags_.AddData(app, /*required=*/false);
     flags_.AddLoss(app);

@@ -20,7 +20,7 @@ class VerifyCommand final : public Command {
  public:
   std::string name() const override { return "verify"; }
   std::string summary() const override {
-    return "Compares one step of a plan, all on threads here, with one process, value by value";
+    return "Compares one step of a plan, run on threads here, with one process, value by value";
   }
   std::string usage() const override {
     return "MODEL.onnx --data NAME=FILE --labels FILE --local N --parallel dp=2,pp=2";
@@ -39,7 +39,7 @@ class VerifyCommand final : public Command {
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
     app.add_option("--tolerance", options_.tolerance,
-                   "of a value's largest magnitude, that may differ (1e-4)")
+                   "largest difference, relative to a value's largest magnitude (default 1e-4)")
         ->type_name("X")
         ->check(CLI::PositiveNumber)
         ->group("results");

@@ -21,7 +21,9 @@ namespace {
 class WorkerCommand final : public Command {
  public:
   std::string name() const override { return "worker"; }
-  std::string summary() const override { return "Serves as a worker of jobs that others start"; }
+  std::string summary() const override {
+    return "Serves as a worker for jobs that are started elsewhere";
+  }
   std::string usage() const override { return "--listen ADDRESS"; }
   std::vector<std::string> examples() const override {
     return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
@@ -30,24 +32,26 @@ class WorkerCommand final : public Command {
   }
 
   void AddOptions(CLI::App& app) override {
-    app.add_option("--listen", listen_, "unix:/path or host:port")
+    app.add_option("--listen", listen_, "address to listen on: unix:/path or host:port")
         ->type_name("ADDRESS")
         ->required();
-    app.add_option("--device", device_, "what it computes on: cpu, cuda or cuda:NUMBER (cpu)")
+    app.add_option("--device", device_,
+                   "device to compute on: cpu, cuda or cuda:NUMBER (default cpu)")
         ->type_name("DEVICE");
     app.add_flag("--insecure-network", insecure_network_,
                  "allow addresses beyond this machine, without encryption");
-    app.add_option("--token-file", token_file_,
-                   "a file of mode 0600 with the token that jobs must have (~/.weft/token, made if "
-                   "it is missing)")
+    app.add_option(
+           "--token-file", token_file_,
+           "file of mode 0600 with the token that jobs must have (default ~/.weft/token, created "
+           "if it is missing)")
         ->type_name("FILE");
     app.add_option(
            "--allow-path", allowed_,
-           "a folder below which jobs may read data and write checkpoints; may come several "
-           "times (the working folder)")
+           "folder below which jobs may read data and write checkpoints; may be repeated (default: "
+           "the working folder)")
         ->type_name("FOLDER");
     app.add_option("--ends-with-parent", parent_,
-                   "end when this process, which started this one, or its job ends")
+                   "end when this process, which started the worker, or its job ends")
         ->type_name("PID")
         ->check(AtLeastOne);
   }

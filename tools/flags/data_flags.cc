@@ -66,95 +66,106 @@ void AddTrainingMasks(const DataSpec& training, DataSpec& spec) {
 }  // namespace
 
 void DataFlags::AddFiles(CLI::App& app, bool required) {
-  app.add_option("--data", data_, "graph inputs and their data: arrays, CSV, text, images, records")
+  app.add_option("--data", data_, "data of graph inputs: arrays, CSV, text, images, records")
       ->type_name("NAME=FILE[:PART]")
       ->required(required);
-  app.add_option("--labels", labels_, "the labels, one for each sample; may be the same file")
+  app.add_option("--labels", labels_, "labels, one for each sample; may be the same file")
       ->type_name("FILE[:PART]")
       ->required(required);
-  app.add_option("--batch", batch_, "samples of a global batch (128)")
+  app.add_option("--batch", batch_, "samples in a global batch (default 128)")
       ->type_name("N")
       ->check(AtLeastOne);
   app.add_flag("--no-scale", no_scale_,
-               "keep bytes 0 to 255 for a float input, instead of byte / 255")
+               "feed bytes to a float input as 0 to 255, not as byte / 255")
       ->group(kDataOptions);
-  app.add_option("--format", formats_,
-                 absl::StrCat("of all files or of one input's, where the name does not tell: ",
-                              absl::StrJoin(DataFormats(), ", ")))
+  app.add_option(
+         "--format", formats_,
+         absl::StrCat(
+             "format of all files, or of the files of one input, if the name does not say it: ",
+             absl::StrJoin(DataFormats(), ", ")))
       ->type_name("[NAME=]FORMAT")
       ->group(kDataOptions);
-  app.add_option("--sequence-length", sequence_length_,
-                 "tokens of a sample of a text or token file (128); labels are the next tokens")
+  app.add_option(
+         "--sequence-length", sequence_length_,
+         "tokens per sample of a text or token file; the labels are the next tokens (default 128)")
       ->type_name("T")
       ->check(AtLeastOne)
       ->group(kDataOptions);
-  app.add_option("--stride", stride_, "tokens from the start of a sample to the next one's (T)")
+  app.add_option("--stride", stride_, "tokens between the starts of two samples (default T)")
       ->type_name("N")
       ->check(AtLeastOne)
       ->group(kDataOptions);
   app.add_option("--vocabulary", vocabulary_,
-                 "tokens of a text: bytes, characters (those of the text, sorted by code), or a "
-                 "file with a token in each line (bytes)")
+                 "the tokens of a text: bytes, characters (of the text, sorted by code), or a file "
+                 "with one "
+                 "token per line (default bytes)")
       ->type_name("bytes|characters|FILE")
       ->group(kDataOptions);
-  app.add_option("--image-shape", image_shape_,
-                 "channels, height and width that images are scaled to (those of the first)")
+  app.add_option(
+         "--image-shape", image_shape_,
+         "channels, height and width to scale images to (default: those of the first image)")
       ->type_name("3xHxW")
       ->group(kDataOptions);
   app.add_option("--classes", classes_,
-                 "texts or folders that are the classes 0, 1, ... (those found, sorted)")
+                 "texts or folders of the classes 0, 1, ... (default: those found, sorted)")
       ->type_name("A,B,...")
       ->delimiter(',')
       ->group(kDataOptions);
-  app.add_option("--pad", paddings_,
-                 "make the samples of an input N long, with VALUE (0) behind; of several lengths "
-                 "N,N,... or STEP..N, a step gets the least that its samples fit; :cut shortens "
-                 "what is longer than all")
+  app.add_option(
+         "--pad", paddings_,
+         "pad samples of input NAME to length N with VALUE (default 0). With several lengths, "
+         "N,N,... or STEP..N, each batch uses the shortest that fits. :cut truncates longer "
+         "samples")
       ->type_name("NAME=N[,N...][:VALUE][:cut]")
       ->group(kDataOptions);
   app.add_option("--mask", masks_,
-                 "feed input NAME with 1 where the samples of INPUT have elements, and with 0 "
-                 "where they are padded")
+                 "feed input NAME with 1 for elements of INPUT and 0 for its padding")
       ->type_name("NAME=INPUT")
       ->group(kDataOptions);
-  app.add_option("--document-end", document_end_,
-                 "token that ends each document of a token file; a document is a sample then")
+  app.add_option(
+         "--document-end", document_end_,
+         "the token that ends each document of a token file; each document is then a sample")
       ->type_name("TOKEN")
       ->check(CLI::NonNegativeNumber.description(""))
       ->group(kDataOptions);
-  app.add_option("--normalize", normalizations_,
-                 "(x - mean) / deviation, after byte / 255: x=0.13/0.31, a number for each channel "
-                 "x=0.5,0.4,0.4/0.2,0.2,0.2, or those of the training samples x=auto")
+  app.add_option(
+         "--normalize", normalizations_,
+         "use (x - mean) / deviation, after byte / 255. x=0.13/0.31 gives both, "
+         "x=0.5,0.4,0.4/0.2,0.2,0.2 gives them per channel, x=auto measures the training samples")
       ->type_name("NAME=MEAN/DEV|auto")
       ->group(kDataOptions);
   app.add_option("--validation-split", validation_split_,
-                 "hold out this part of the samples: train leaves it out, eval takes it alone")
+                 "hold out this part of the samples: train skips it, eval uses only it")
       ->type_name("0.1")
       ->check(CLI::Validator(FromZeroToOne, ""))
       ->group(kDataOptions);
-  app.add_option("--prefetch", prefetch_,
-                 "steps that samples are read ahead (2 where they are decoded, mapped or changed)")
+  app.add_option(
+         "--prefetch", prefetch_,
+         "read samples this many steps ahead (default 2 if they are decoded, mapped or augmented)")
       ->type_name("N")
       ->check(CLI::Range(0, 1000).description(""))
       ->group(kDataOptions);
-  app.add_option("--reader-threads", reader_threads_, "threads of a worker that read ahead (2)")
+  app.add_option("--reader-threads", reader_threads_,
+                 "threads per worker that read ahead (default 2)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""))
       ->group(kDataOptions);
 }
 
 void DataFlags::AddTraining(CLI::App& app) {
-  app.add_option("--seed", seed_, "of the order of the samples, of --augment and --lora (0)")
+  app.add_option("--seed", seed_, "seed of the sample order, --augment and --lora (default 0)")
       ->type_name("S")
       ->group(kDataOptions);
-  app.add_flag("--drop-last", drop_last_, "leave out the short batch at the end of an epoch")
+  app.add_flag("--drop-last", drop_last_, "drop the short batch at the end of an epoch")
       ->group(kDataOptions);
-  app.add_flag("--group-lengths", group_lengths_,
-               "shuffle so that a batch has samples of like lengths, for --pad of several lengths")
+  app.add_flag(
+         "--group-lengths", group_lengths_,
+         "shuffle so that the samples of a batch have similar lengths, for --pad with several")
       ->group(kDataOptions);
-  app.add_option("--augment", augmentations_,
-                 "random changes of an image input, others in each epoch: flip, crop:PIXELS, "
-                 "brightness:PART, cutout:PIXELS")
+  app.add_option(
+         "--augment", augmentations_,
+         "change images of an input at random, differently in each epoch: flip, crop:PIXELS, "
+         "brightness:PART, cutout:PIXELS")
       ->type_name("NAME=flip,crop:4,...")
       ->group(kDataOptions);
 }

@@ -114,12 +114,11 @@ class YamlConfig final : public CLI::Config {
 
 void AddJobFile(CLI::App& app, bool& print) {
   app.config_formatter(std::make_shared<YamlConfig>(app));
-  app.set_config(kConfigFlag, "",
-                 "a YAML file that says what flags say, by their long names; flags win")
+  app.set_config(kConfigFlag, "", "a YAML file with options by their long names; flags override it")
       ->type_name("FILE.yaml")
       ->group(kJobFileOptions);
   app.add_flag("--print-config", print,
-               "print what flags and --config say as such a file, and stop")
+               "print the options of flags and --config as such a file, and stop")
       ->configurable(false)
       ->group(kJobFileOptions);
 }

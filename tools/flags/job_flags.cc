@@ -66,58 +66,58 @@ void JobFlags::AddPlacement(CLI::App& app) {
       app.add_option("--local", local_workers_, "start N worker processes on this machine")
           ->type_name("N")
           ->check(AtLeastOne);
-  app.add_option("--cluster", cluster_file_, "use the workers of a cluster spec")
+  app.add_option("--cluster", cluster_file_, "use the workers of a cluster file")
       ->type_name("FILE.yaml")
       ->excludes(local);
   CLI::Option* const parallel =
       app.add_option(
              "--parallel", parallel_,
-             "the mesh: data, tensor and pipeline parallelism; zero=1, 2 or 3 splits optimizer "
-             "state, gradients, parameters over dp; recompute=N cuts each stage into N segments "
-             "whose activations are computed anew instead of kept (all: each stage is one; or "
-             "patterns of nodes joined by +); shares=2:1 gives replicas unequal parts of the "
-             "micro-batches. auto: the fastest plan that fits, which may leave workers out; all: "
-             "of those that use all workers (train, plan and simulate: auto; others: dp over all)")
+             "the plan in short: dp, tp and pp are replicas, shards and stages. zero=1, 2 or 3 "
+             "splits optimizer state, gradients, parameters over dp. recompute=N cuts each stage "
+             "into N segments whose activations are computed again instead of kept (all: each "
+             "stage is one segment; or patterns of nodes, joined by +). shares=2:1 gives replicas "
+             "unequal numbers of micro-batches. auto searches for the fastest plan that fits, all "
+             "for the fastest that uses all workers (default: auto in train, plan and simulate, "
+             "else dp over all workers)")
           ->type_name("auto|all|dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
-  app.add_option("--plan", plan_file_, "a plan file; what it leaves open is filled in")
+  app.add_option("--plan", plan_file_, "a plan file; Weft completes keys that it leaves out")
       ->type_name("FILE.yaml")
       ->excludes(parallel)
       ->group(kPlacementOptions);
   app.add_option(
          "--search", search_,
-         "how the plan is searched: dp (dynamic programming), anneal, or exhaustive for small "
-         "models (dp)")
+         "strategy of the search: dp (dynamic programming), anneal, or exhaustive for small "
+         "models (default dp)")
       ->type_name("STRATEGY")
       ->check(CLI::Validator(CheckStrategy, ""))
       ->group(kPlacementOptions);
   app.add_option("--pin", pins_,
-                 "nodes ('*', '?') that must run on this worker's pipeline stage, as "
+                 "run these nodes ('*', '?') on the pipeline stage of a worker, as in "
                  "'conv3/*=worker:1'")
       ->type_name("PATTERN=WORKER")
       ->group(kPlacementOptions);
-  app.add_flag("--strict", strict_, "the same bits on any number of workers, at some speed")
+  app.add_flag("--strict", strict_, "give the same bits on any number of workers; slower")
       ->group(kPlacementOptions);
   app.add_option("--micro-batches", micro_batches_,
-                 "parts that a global batch is cut into (4 if strict)")
+                 "cut a global batch into V micro-batches (default 4 with --strict)")
       ->type_name("V")
       ->check(AtLeastOne)
       ->group(kPlacementOptions);
-  app.add_option(
-         "--memory-per-worker", memory_per_worker_,
-         "what a worker may have where the cluster spec does not say; a job that needs more "
-         "is refused (what the machine allows)")
+  app.add_option("--memory-per-worker", memory_per_worker_,
+                 "memory limit of a worker, if the cluster file has none; a job that needs more is "
+                 "refused (default: the limit of the machine)")
       ->type_name("512MiB")
       ->group(kPlacementOptions);
   app.add_flag("--insecure-network", insecure_network_,
                "allow addresses beyond this machine, without encryption")
       ->group(kPlacementOptions);
   app.add_option("--token-file", token_file_,
-                 "the file with the token of the cluster's workers (~/.weft/token)")
+                 "file with the token of the cluster's workers (default ~/.weft/token)")
       ->type_name("FILE")
       ->group(kPlacementOptions);
   app.add_option("--stall-timeout", stall_timeout_seconds_,
-                 "longest wait for a peer, in seconds (60)")
+                 "longest wait for a peer, in seconds (default 60)")
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->group(kPlacementOptions);
@@ -125,7 +125,7 @@ void JobFlags::AddPlacement(CLI::App& app) {
 
 void JobFlags::AddCalibration(CLI::App& app) {
   app.add_option("--calibration", calibration_,
-                 "predict steps from what graph_runner calibrate has measured on this cluster")
+                 "predict steps from the measurements of graph_runner calibrate on this cluster")
       ->type_name("PROFILE.yaml")
       ->group(kPlacementOptions);
 }
@@ -135,8 +135,8 @@ void JobFlags::AddPrediction(CLI::App& app) {
   has_history_ =
       app.add_option(
              "--run-history", history_,
-             "predicted and measured steps of all runs: corrects predictions, and each run adds "
-             "a line (PROFILE.history.jsonl with --calibration, else none; '' = none)")
+             "file of predicted and measured steps, which corrects predictions; each run adds a "
+             "line (default PROFILE.history.jsonl with --calibration, else none; '' = none)")
           ->type_name("FILE.jsonl")
           ->group(kPlacementOptions);
 }

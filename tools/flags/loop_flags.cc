@@ -47,53 +47,60 @@ absl::StatusOr<Interval> ParseInterval(const std::string& text, bool allows_seco
   }
   if (good) return interval;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no interval; expected N (steps), Ne (epochs)",
+      absl::StrCat("'", text, "' is not an interval; expected N (steps), Ne (epochs)",
                    allows_seconds ? " or Ns (seconds)" : ""));
 }
 
 void LoopFlags::Add(CLI::App& app) {
   const auto checkpoints = [](CLI::Option* option) { option->group(kCheckpointOptions); };
   const auto evaluation = [](CLI::Option* option) { option->group(kEvaluationOptions); };
-  checkpoints(app.add_option("--checkpoint", folder_, "a folder to save the state of the job to")
+  checkpoints(app.add_option("--checkpoint", folder_, "write checkpoints of the job to this folder")
                   ->type_name("DIR"));
-  checkpoints(app.add_option("--checkpoint-every", every_,
-                             "how often: steps, seconds (300s) or epochs; and at the end")
-                  ->type_name("N|Ns|Ne"));
-  checkpoints(app.add_option("--keep", keep_, "checkpoints that are kept (3)")
+  checkpoints(
+      app.add_option(
+             "--checkpoint-every", every_,
+             "interval of checkpoints in steps, seconds (300s) or epochs (2e); one more at the end")
+          ->type_name("N|Ns|Ne"));
+  checkpoints(app.add_option("--keep", keep_, "keep the newest N checkpoints (default 3)")
                   ->type_name("N")
                   ->check(AtLeastOne));
   checkpoints(app.add_flag("--resume", resume_,
-                           "go on with the newest one that is whole, on these workers and this "
-                           "plan; from the beginning if there is none"));
-  evaluation(app.add_option("--eval-every", eval_every_, "measure the model: steps or epochs")
-                 ->type_name("N|Ne"));
+                           "resume from the newest valid checkpoint, with the current workers and "
+                           "plan; start from scratch if there is none"));
+  evaluation(
+      app.add_option("--eval-every", eval_every_, "interval of evaluations in steps or epochs")
+          ->type_name("N|Ne"));
   evaluation(
       app.add_option("--eval-data", eval_data_,
-                     "graph inputs and their files, as --data (what --validation-split holds "
-                     "out)")
+                     "data of evaluations, as --data (default: the part that --validation-split "
+                     "holds out)")
           ->type_name("NAME=FILE[,...]"));
   evaluation(
-      app.add_option("--eval-labels", eval_labels_, "file of their labels")->type_name("FILE"));
-  evaluation(app.add_option("--eval-metric", eval_metrics_,
-                            "what to measure (accuracy and loss; loss where there are no classes)")
-                 ->type_name("NAME[,NAME]")
-                 ->delimiter(','));
-  evaluation(app.add_flag("--eval-ema", eval_averages_,
-                          "measure the averages that --ema keeps, and write them to --best"));
+      app.add_option("--eval-labels", eval_labels_, "labels of evaluations")->type_name("FILE"));
   evaluation(
-      app.add_option("--until", until_, "end once it is so: 'accuracy>=0.95'")->type_name("RULE"));
-  evaluation(app.add_option("--patience", patience_,
-                            "end after N evaluations in a row without a better first metric")
-                 ->type_name("N")
-                 ->check(AtLeastOne));
-  evaluation(app.add_option("--best", best_output_, "the model with the best first metric")
+      app.add_option("--eval-metric", eval_metrics_,
+                     "metrics of evaluations (default accuracy and loss, or loss without classes)")
+          ->type_name("NAME[,NAME]")
+          ->delimiter(','));
+  evaluation(app.add_flag("--eval-ema", eval_averages_,
+                          "evaluate the averages of --ema, and write these to --best"));
+  evaluation(app.add_option("--until", until_,
+                            "end the run once an evaluation meets this rule: 'accuracy>=0.95'")
+                 ->type_name("RULE"));
+  evaluation(
+      app.add_option("--patience", patience_,
+                     "end the run after N evaluations in a row without a better first metric")
+          ->type_name("N")
+          ->check(AtLeastOne));
+  evaluation(app.add_option("--best", best_output_, "write the model with the best first metric")
                  ->type_name("OUT.onnx"));
-  app.add_flag("--rebalance", rebalance_,
-               "give a replica whose workers become slower fewer of the micro-batches, between two "
-               "steps; --micro-batches says how finely they can be parted")
+  app.add_flag(
+         "--rebalance", rebalance_,
+         "give replicas with slow workers fewer micro-batches, from one step to the next; more "
+         "--micro-batches allow finer shares")
       ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
-               "look for NaN and infinity in what every node makes, in every step; slow")
+               "check every value of every step for NaN and infinity; slow")
       ->group("results");
 }
 

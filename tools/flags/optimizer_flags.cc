@@ -61,31 +61,33 @@ void OptimizerFlags::AddLoss(CLI::App& app) {
       ->type_name("LOSS");
   app.add_option(
          "--loss-output", loss_options_.output,
-         absl::StrCat("the model's output that loss and metrics look at (the first). Losses: ",
+         absl::StrCat("the model's output for loss and metrics (default: the first). Losses: ",
                       absl::StrJoin(LossKinds(), ", ")))
       ->type_name("NAME")
       ->group(kLossOptions);
-  app.add_option("--class-axis", loss_options_.class_axis,
-                 "axis of the classes in that output; negative counts from the end (-1)")
+  app.add_option(
+         "--class-axis", loss_options_.class_axis,
+         "axis of the classes in that output; a negative one counts from the end (default -1)")
       ->type_name("N")
       ->group(kLossOptions);
   app.add_option("--label-smoothing", loss_options_.label_smoothing,
-                 "share of the target that all classes get alike, as 0.1 (0)")
+                 "share of the target that is spread evenly over all classes, as 0.1 (default 0)")
       ->type_name("X")
       ->group(kLossOptions);
   app.add_option("--ignore-index", loss_options_.ignore_index,
-                 "labels of this class count nowhere, as -100 for padding")
+                 "ignore labels of this class, as -100 for padding")
       ->type_name("CLASS")
       ->group(kLossOptions);
-  app.add_option("--class-weights", loss_options_.class_weights, "a weight for each class (1)")
+  app.add_option("--class-weights", loss_options_.class_weights,
+                 "a weight for each class (default 1)")
       ->type_name("X,X,...")
       ->delimiter(',')
       ->group(kLossOptions);
   app.add_flag("--soft-labels", loss_options_.soft_labels,
-               "labels are a number for each class (one-hot, probabilities), not a class")
+               "each label has a number per class (one-hot, probabilities)")
       ->group(kLossOptions);
   app.add_option("--huber-delta", loss_options_.huber_delta,
-                 "of huber: from where an error counts straight, not squared (1)")
+                 "for huber: errors above this count linearly, not squared (default 1)")
       ->type_name("X")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->group(kLossOptions);
@@ -95,12 +97,14 @@ void OptimizerFlags::AddOptimizer(CLI::App& app) {
   app.add_option("--optimizer", optimizer_.kind,
                  "sgd, momentum, adam, adamw, lamb, lion, ...; model: its own (sgd)")
       ->type_name("NAME");
-  app.add_option("--lr", learning_rates_, "learning rate; 'head/*=1e-2' is that of some, by name")
+  app.add_option("--lr", learning_rates_,
+                 "learning rate; 'head/*=1e-2' sets that of parameters by name")
       ->type_name("X|PATTERN=X")
       ->allow_extra_args(false);
-  app.add_flag("--initialize", initialize_,
-               "begin with the weights that the model's own initialization makes (its "
-               "training_info), not with those that it holds")
+  app.add_flag(
+         "--initialize", initialize_,
+         "start with the weights of the model's own initialization (its training_info), not with "
+         "its stored weights")
       ->group(kOptimizerOptions);
   AddOptimizerNumbers(app);
   AddGroups(app);
@@ -129,99 +133,105 @@ void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
   number("--trust-coefficient", optimizer_.trust,
          "of lars: length of a step by length of the weights (0.001)");
   CLI::Option* const norm =
-      app.add_option(
-             "--clip-norm", clip_norm_,
-             "shorten the gradients of a step so that together they are no longer than this")
+      app.add_option("--clip-norm", clip_norm_,
+                     "scale the gradients of a step down so that their common norm is at most X")
           ->type_name("X")
           ->group(kOptimizerOptions);
-  app.add_option("--clip-value", clip_value_, "the largest magnitude of an element of a gradient")
+  app.add_option("--clip-value", clip_value_,
+                 "clip each element of a gradient to at most this magnitude")
       ->type_name("X")
       ->excludes(norm)
       ->group(kOptimizerOptions);
   number("--ema", average_decay_,
-         "keep averages of the parameters, of which each step leaves this share, as 0.999; see "
-         "--ema-out, --eval-ema");
+         "keep moving averages of the parameters with this decay, as 0.999; see --ema-out, "
+         "--eval-ema");
 }
 
 void OptimizerFlags::AddGroups(CLI::App& app) {
-  app.add_option("--weight-decay", weight_decays_,
-                 "weight decay (0); 'head/*=0.1' sets that of parameters by name; may come several "
-                 "times")
+  app.add_option(
+         "--weight-decay", weight_decays_,
+         "weight decay; 'head/*=0.1' sets that of parameters by name; may be repeated (default 0)")
       ->type_name("X|PATTERN=X")
       ->allow_extra_args(false)
       ->group(kOptimizerOptions);
-  app.add_option("--no-decay", undecayed_, "parameters without weight decay ('*', '?')")
+  app.add_option("--no-decay", undecayed_, "no weight decay for these parameters ('*', '?')")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
   app.add_flag("--no-decay-vectors", undecayed_vectors_,
                "no weight decay for parameters of rank 0 and 1: biases, scales of normalizations")
       ->group(kOptimizerOptions);
-  app.add_option("--freeze", trainable_.freeze, "parameters that shall not train ('*', '?')")
+  app.add_option("--freeze", trainable_.freeze, "do not train these parameters ('*', '?')")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
   app.add_option("--trainable", trainable_.trainable,
-                 "parameters that shall train though the rules leave them out")
+                 "train these parameters although the rules exclude them")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
-  app.add_option("--lora", lora_,
-                 "train products of two small matrices beside the weights (rank=8, alpha=rank, "
-                 "match=* by name of weight or node), and train=PATTERN itself; merged where the "
-                 "model is written: rank=8,alpha=16,match=*attn*")
+  app.add_option(
+         "--lora", lora_,
+         "freeze the weights and train adapters: rank=8,alpha=16,match=*attn*. match is a pattern "
+         "of weights or nodes (default rank=8, alpha=rank, all weights). train=PATTERN trains "
+         "these parameters too. The exported model has the adapters merged")
       ->type_name("KEY=VALUE,...")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kOptimizerOptions);
-  app.add_option("--train-mode", train_mode_,
-                 "BatchNormalization and Dropout nodes that shall train though the model was "
-                 "exported for inference ('*': all)")
+  app.add_option(
+         "--train-mode", train_mode_,
+         "put these BatchNormalization and Dropout nodes into training mode although the model "
+         "was exported for inference ('*': all)")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
 }
 
 void OptimizerFlags::AddSchedule(CLI::App& app) {
   app.add_option("--schedule", schedule_.kind,
-                 absl::StrCat(absl::StrJoin(RateScheduleKinds(), ", "), " (constant)"))
+                 absl::StrCat(absl::StrJoin(RateScheduleKinds(), ", "), " (default constant)"))
       ->type_name("NAME")
       ->group(kScheduleOptions);
-  app.add_option("--warmup", schedule_.warmup, "steps in which the rate climbs to its value (0)")
+  app.add_option("--warmup", schedule_.warmup,
+                 "steps in which the rate rises from 0 to its value (default 0)")
       ->type_name("N")
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
       ->group(kScheduleOptions);
   app.add_option("--schedule-steps", schedule_.total,
-                 "steps of the schedule, warm-up included (those of the run)")
+                 "steps of the schedule, warm-up included (default: the steps of the run)")
       ->type_name("N")
       ->check(AtLeastOne)
       ->group(kScheduleOptions);
   app.add_option("--lr-end", last_rate_,
-                 "of cosine, linear and polynomial: the rate after the last step (0)")
+                 "for cosine, linear and polynomial: the rate after the last step (default 0)")
       ->type_name("X")
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
       ->group(kScheduleOptions);
   app.add_option("--lr-gamma", schedule_.gamma,
-                 "of step and exponential: what a rate is multiplied with (0.1)")
+                 "for step and exponential: the factor of the rate (default 0.1)")
       ->type_name("X")
       ->group(kScheduleOptions);
-  app.add_option("--lr-every", schedule_.every, "of step: the number of steps at one rate (1)")
+  app.add_option("--lr-every", schedule_.every,
+                 "for step: the number of steps at one rate (default 1)")
       ->type_name("N")
       ->check(AtLeastOne)
       ->group(kScheduleOptions);
-  app.add_option("--lr-power", schedule_.power, "of polynomial (1)")
+  app.add_option("--lr-power", schedule_.power, "for polynomial: the exponent (default 1)")
       ->type_name("X")
       ->group(kScheduleOptions);
 }
 
 void OptimizerFlags::AddPrecision(CLI::App& app) {
-  app.add_option("--precision", precision_,
-                 "what products are computed in: fp32, bf16 or fp16; weights stay float32 (fp32)")
+  app.add_option(
+         "--precision", precision_,
+         "number format of products: fp32, bf16 or fp16; weights stay float32 (default fp32)")
       ->type_name("NAME")
       ->group(kPrecisionOptions);
-  app.add_option("--loss-scale", loss_scale_.initial,
-                 "of fp16: what the loss is multiplied with at first; it then halves whenever "
-                 "gradients overflow (65536)")
+  app.add_option(
+         "--loss-scale", loss_scale_.initial,
+         "for fp16: first factor of the loss; it is halved whenever gradients overflow (default "
+         "65536)")
       ->type_name("X")
       ->group(kPrecisionOptions);
   app.add_option("--loss-scale-window", loss_scale_.growth_interval,
-                 "of fp16: good steps in a row after which it doubles (2000)")
+                 "for fp16: good steps in a row until it is doubled (default 2000)")
       ->type_name("N")
       ->check(AtLeastOne)
       ->group(kPrecisionOptions);

@@ -13,14 +13,14 @@ CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
       ->check([](const std::string& value) {
         return value == "text" || value == "json"
                    ? std::string()
-                   : absl::StrCat("'", value, "' is no format; it is text or json");
+                   : absl::StrCat("'", value, "' is not a format; expected text or json");
       });
 }
 
 std::string AtLeastOne(const std::string& text) {
   int64_t number = 0;
   if (absl::SimpleAtoi(text, &number) && number >= 1) return "";
-  return absl::StrCat("'", text, "' is no whole number of at least 1");
+  return absl::StrCat("'", text, "' is not a whole number of at least 1");
 }
 
 }  // namespace weft
