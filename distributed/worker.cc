@@ -357,8 +357,7 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
   const bool saves = std::any_of(ranges.begin(), ranges.end(),
                                  [](const StepRange& range) { return !range.checkpoint.empty(); });
   if (saves && checkpoints_ == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Name(), " was not told of checkpoints when it joined"));
+    return absl::FailedPreconditionError(absl::StrCat(Name(), " joined a job without checkpoints"));
   }
   // Too little memory for it is told by PollCheckpoint.
   if (saves) checkpoints_->Prepare().IgnoreError();

@@ -1,5 +1,5 @@
-// What worker processes are charged for by their control groups, against what was certified before
-// the first step. Skipped aloud where no control group can be made.
+// What worker processes are charged for by their control groups, against the requirement that was
+// reported before the first step. Skipped aloud where no control group can be made.
 //
 // WEFT_WORKER_PROGRAM: what to start as a worker.
 #include <algorithm>
@@ -145,7 +145,7 @@ class Memory : public ::testing::Test {
 using MemoryOfPlans = Memory;
 using MemoryLimits = Memory;
 
-TEST_F(Memory, OfTwoReplicasIsWhatWasCertified) {
+TEST_F(Memory, OfTwoReplicasIsTheRequirement) {
   Build(1536, 7);  // 64 MiB of parameters
   Plan plan = run_.plan;
   plan.mesh.data = 2;
@@ -220,7 +220,7 @@ TEST_F(MemoryOfPlans, FallsAsPredictedWithRecomputation) {
   EXPECT_NEAR(measured[0] - measured[1], saved, 0.03 * predicted[0]);
 }
 
-TEST_F(MemoryOfPlans, OfTensorAndPipelineParallelismIsWhatWasCertified) {
+TEST_F(MemoryOfPlans, OfTensorAndPipelineParallelismIsTheRequirement) {
   Build(3072, 6);  // 219 MiB of parameters
   Plan tensor = run_.plan;
   tensor.mesh.tensor = 2;

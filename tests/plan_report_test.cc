@@ -48,7 +48,7 @@ std::vector<Partition> StepsOf(int tensor, int nodes) {
 
 TEST(ReplicationTextTest, NamesTheOpsWithNumberCostAndShare) {
   EXPECT_EQ(ReplicationText(PlanOf(2), StepsOf(2, 1)),
-            "replicated on each of 2 shards for want of a sharding rule, per step\n"
+            "replicated on each of 2 shards because they have no sharding rule, per step\n"
             "  ai.weft::ReportTestOp x 1: 750 FLOPs (75.0 % of a shard's), 2 KiB\n");
 }
 

@@ -89,7 +89,7 @@ stop_workers
 worker 0 "20 0 1"
 worker 1 "20 40 3"
 train named 18 --cluster cluster.yaml --parallel dp=2
-grep -q '^slow .*worker:1 .*; --rebalance would part the 8 micro-batches 6:2' named.log || fail "$(cat named.log)"
+grep -q '^slow .*worker:1 .*; --rebalance would split the 8 micro-batches 6:2' named.log || fail "$(cat named.log)"
 
 [ "$failures" -eq 0 ] && echo passed
 exit "$failures"

@@ -53,8 +53,8 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   // The worker ends before the server that its transport is made of.
   if (!server->control().Stop(absl::Now() + kStopPatience)) {
     if (options.ends_with_coordinator) {
-      std::cerr << "worker: the coordinator is lost, and a call of it does not end; so the process "
-                   "does\n";
+      std::cerr << "worker: the coordinator is lost and one of its calls cannot be cancelled; this "
+                   "process ends\n";
       std::_Exit(EXIT_FAILURE);
     }
     server->control().Stop();

@@ -1,4 +1,4 @@
-// Large inputs and outputs of a run are used where they lie (movable_buffers.h): the caller's
+// Large inputs and outputs of a run are used where they lie (external_buffers.h): the caller's
 // memory must stay his.
 #include "executor/program/external_buffers.h"
 

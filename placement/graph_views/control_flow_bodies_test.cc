@@ -78,7 +78,7 @@ class ControlFlowBodiesTest : public ::testing::Test {
   absl::StatusOr<std::vector<Partition>> Cut() const {
     return PartitionStep(graph_, plan_, {/*training=*/false, 4}, CpuNodeEvaluator());
   }
-  // That of the partitioner, which the planner gives, too.
+  // That of the partitioner, which CompletePlan gives, too.
   std::string Error() const {
     const absl::Status status = Cut().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

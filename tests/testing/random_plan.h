@@ -11,9 +11,9 @@ namespace weft::testing {
 
 // A plan as a person could write it for `model` (a forward graph): mesh, micro-batches, schedule,
 // ZeRO stage, bucket size, reduction, stages cut at nodes drawn from the topological order (or left
-// to the planner), a legal Split for about half of the variables, recomputed segments in a third of
-// the plans. `strict` only without a tensor axis; interleaved only without tied weights. The same
-// seed gives the same plan on any machine.
+// to CompletePlan), a legal Split for about half of the variables, recomputed segments in a third
+// of the plans. `strict` only without a tensor axis; interleaved only without tied weights. The
+// same seed gives the same plan on any machine.
 Plan RandomPlan(const Graph& model, uint64_t seed);
 
 }  // namespace weft::testing

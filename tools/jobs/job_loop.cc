@@ -72,7 +72,7 @@ absl::Status JobLoop::OpenFolder() {
     return WithExitCode(
         absl::InvalidArgumentError(absl::StrCat(
             "--checkpoint ", flags_.folder(), " has checkpoints up to step ", steps->back(),
-            "; give --resume to go on with the newest, or another folder")),
+            "; give --resume to continue from the newest, or another folder")),
         ExitCode::kUsage);
   }
   if (flags_.resumes()) {
@@ -93,7 +93,7 @@ absl::Status JobLoop::OpenFolder() {
     return absl::OkStatus();
   }
   for (const std::string& path : *removed) {
-    Note(absl::StrCat("removed ", path, ", which was half written"));
+    Note(absl::StrCat("removed ", path, ", which was incomplete"));
   }
   return absl::OkStatus();
 }

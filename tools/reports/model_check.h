@@ -1,4 +1,4 @@
-// The diagnosis of `check`: what stands in the way of running or training a model, with the repair.
+// The diagnosis of `check`: the obstacles to running or training a model, with the repair.
 #ifndef WEFT_TOOLS_REPORTS_MODEL_CHECK_H_
 #define WEFT_TOOLS_REPORTS_MODEL_CHECK_H_
 
@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// How bad a finding is.
 enum class Severity : uint8_t {
   kError,    // it will not run, or not train where that was asked for
   kWarning,  // it will, but perhaps not as meant
@@ -18,6 +19,7 @@ enum class Severity : uint8_t {
 };
 std::string_view SeverityName(Severity severity);  // "error", "warning", "note"
 
+// One obstacle to running or training a model, with its repair.
 struct CheckFinding {
   Severity severity = Severity::kNote;
   std::vector<std::string> nodes;  // "conv1 (Conv)"; the first few speak for `count`

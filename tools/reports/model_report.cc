@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<bool>> NodesBehindParameters(const Graph& graph) {
   return reached_node;
 }
 
-// Of what runs: functions without a kernel are judged by what they are made of, bodies with them.
+// Of what runs: functions without a kernel count as their expansions, bodies included.
 absl::Status FindProblems(const Graph& model, ModelReport& report) {
   Graph graph = model.Clone();
   std::vector<absl::Status> refusals;

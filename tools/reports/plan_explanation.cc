@@ -59,12 +59,12 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
   std::string text = absl::StrCat(
       "found      --parallel ", ParallelText(chosen.choice), " on ",
       WorkersText(chosen.choice, cluster), ", the best of ", result.evaluated,
-      " plans that were looked at\n", "step       ", DurationText(step), " predicted, ",
+      " plans that were evaluated\n", "step       ", DurationText(step), " predicted, ",
       chosen.exact ? "simulated rank by rank" : "simulated with coarse estimates", ": compute ",
       PartText(chosen.compute_seconds, step), ", exposed communication ",
       PartText(chosen.communication_seconds, step), ", bubble ",
       PartText(chosen.bubble_seconds, step), "\n", "memory     ", MemoryText(chosen),
-      " on the fullest rank: variables, what a step makes, 16 MiB of process; a worker "
+      " on the fullest rank: variables, arena, 16 MiB of process; a worker "
       "requires that and its data, messages and libraries (train prints it)\n");
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");

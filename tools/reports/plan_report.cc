@@ -135,7 +135,7 @@ std::string ReplicationText(const Plan& plan, const std::vector<Partition>& part
   const Replication replication = ReplicationOf(plan, partitions);
   if (replication.ops.empty()) return "";
   std::string text = absl::StrCat("replicated on each of ", plan.mesh.tensor,
-                                  " shards for want of a sharding rule, per step\n");
+                                  " shards because they have no sharding rule, per step\n");
   for (const auto& [name, op] : replication.ops) {
     absl::StrAppendFormat(&text, "  %s x %d: %s FLOPs (%.1f %% of a shard's), %s\n", name,
                           op.nodes.size(), Quantity(op.flops),

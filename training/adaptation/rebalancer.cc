@@ -105,7 +105,7 @@ void Rebalancer::Tell(const SpeedChange& change) {
 std::string Rebalancer::WhyNothingMoves(const Plan& plan) {
   if (plan.mesh.data == 1) {
     return absl::StrCat("the plan has one replica, ", plan.mesh.ToString(),
-                        ", and nobody else for its samples; --parallel dp=2 would have");
+                        ", so its samples have no other place; use --parallel dp=2");
   }
   if (plan.micro_batches > plan.mesh.data) return "";
   return absl::StrCat("each of the ", plan.mesh.data,
@@ -122,11 +122,11 @@ std::string Rebalancer::Advice() const {
   const double now = SecondsWithShares(speeds, MicroBatches());
   const double then = SecondsWithShares(speeds, best);
   if (now < kMinGain * then) {
-    return absl::StrCat("; other parts of the ", plan_.micro_batches,
+    return absl::StrCat("; another split of the ", plan_.micro_batches,
                         " micro-batches would be no faster");
   }
   if (options_.moves) return "";
-  return absl::StrCat("; --rebalance would part the ", plan_.micro_batches, " micro-batches ",
+  return absl::StrCat("; --rebalance would split the ", plan_.micro_batches, " micro-batches ",
                       absl::StrJoin(best, ":"), ", and a step takes about ", Milliseconds(then),
                       " of work instead of ", Milliseconds(now));
 }
@@ -185,7 +185,7 @@ absl::StatusOr<std::string> Rebalancer::AddPrograms(Coordinator& coordinator, co
   if (!status.ok()) {
     gave_up_ = true;
     options_.say(absl::StrCat("warning: --rebalance: ", std::string(status.message()),
-                              "; the job goes on with the shares that it has"));
+                              "; the job continues with its current shares"));
     return kind_;
   }
   const std::string data = job_.data->spec().ToJson();

@@ -270,7 +270,7 @@ TEST_F(RebalancerTest, WithoutTheFlagItSaysWhatTheFlagWouldDo) {
   EXPECT_THAT(kinds_, ElementsAre("train"));
   ASSERT_THAT(lines_, SizeIs(2));
   EXPECT_THAT(lines_[0],
-              HasSubstr("; --rebalance would part the 8 micro-batches 6:2, and a step takes about "
+              HasSubstr("; --rebalance would split the 8 micro-batches 6:2, and a step takes about "
                         "121 ms of work instead of 241 ms"));
 }
 
@@ -290,7 +290,7 @@ TEST_F(RebalancerTest, ItSaysWhyNothingCanBeMoved) {
   lines_.clear();
   Train([](int rank, int64_t step) { return rank == 0 ? 0.020 : step < 20 ? 0.060 : 0.120; });
   EXPECT_THAT(kinds_, ElementsAre("train"));
-  EXPECT_THAT(lines_[0], HasSubstr("other parts of the 4 micro-batches would be no faster"));
+  EXPECT_THAT(lines_[0], HasSubstr("another split of the 4 micro-batches would be no faster"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr size_t kNeeded = 3;
 constexpr size_t kMaxNeeded = 48;
 // A change so many observations after the last one is no noise.
 constexpr int64_t kCalm = 100;
-// Nobody is judged before so many.
+// No rank is compared before so many.
 constexpr int64_t kMinKnown = 5;
 // That the usual is the median of, and that a speed is.
 constexpr size_t kMaxKnown = 31;

@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataSet
     if (!same_rank) {
       return absl::InvalidArgumentError(
           absl::StrCat("input '", input.name, "' is ", input.type.ToString(), " and the data ",
-                       data.shape().ToString(), ": dimension ", i + 1, " cannot be told"));
+                       data.shape().ToString(), ": dimension ", i + 1, " is unknown"));
     }
     dims[i] = from_data[i];
   }

@@ -208,9 +208,9 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       return absl::ResourceExhaustedError(absl::StrCat(
           spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
           " of memory and needs at least ", ByteQuantity(need), ": variables ",
-          ByteQuantity(memory.variable_bytes), ", what a step makes ",
-          ByteQuantity(memory.arena_bytes), ", its process ", ByteQuantity(kMinProcessBytes),
-          ", its data, checkpoints and messages that come early ", ByteQuantity(besides),
+          ByteQuantity(memory.variable_bytes), ", arena ", ByteQuantity(memory.arena_bytes),
+          ", its process ", ByteQuantity(kMinProcessBytes),
+          ", its data, checkpoints and unexpected messages ", ByteQuantity(besides),
           "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
     }
   }

@@ -40,8 +40,8 @@ struct RunFigures {
   absl::Time ended;
   double factor = 1;                  // CostModel::StepFactor in the plan's prediction
   std::vector<RankTraffic> traffic;   // empty: nothing is sent
-  std::vector<WorkerMemory> needed;   // that was certified, by rank
-  std::vector<ProcessMemory> memory;  // that was taken, by rank
+  std::vector<WorkerMemory> needed;   // required, by rank
+  std::vector<ProcessMemory> memory;  // measured, by rank
   // By rank, with nodes timed in some steps (TrainOptions::timed_steps); may be empty.
   std::vector<std::vector<ProgramStatistics>> statistics;
 };

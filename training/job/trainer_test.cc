@@ -488,7 +488,7 @@ TEST_F(TrainerTest, InputsGetTheSampleShapeOfTheData) {
   EXPECT_EQ(*bound(FloatType({Dim::Symbol("N"), Dim(), 3})), "float32[N,2,3]");
   EXPECT_EQ(*bound(FloatType({Dim(), 6})), "float32[batch,6]");
   EXPECT_THAT(Message(bound(FloatType({Dim(), Dim()})).status()),
-              AllOf(HasSubstr("input 'x'"), HasSubstr("dimension 1 cannot be told")));
+              AllOf(HasSubstr("input 'x'"), HasSubstr("dimension 1 is unknown")));
   EXPECT_THAT(Message(bound(FloatType({})).status()), HasSubstr("no axis for samples"));
 }
 
