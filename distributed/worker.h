@@ -30,6 +30,7 @@ using InputSourceFactory =
 using TransportFactory =
     std::function<absl::StatusOr<std::unique_ptr<Transport>>(const JobMembership& membership)>;
 
+// What a worker works with. Pointers are borrowed and outlive the worker.
 struct WorkerEnvironment {
   Device* device = nullptr;
   Clock* clock = nullptr;

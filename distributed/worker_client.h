@@ -38,10 +38,11 @@ struct JobMembership {
   std::vector<std::string> op_libraries;
   int64_t memory_limit_bytes = 0;     // of the worker addressed; 0 = what its machine allows
   double stall_timeout_seconds = 60;  // longest wait for a peer
-  // Step ranges will ask for checkpoints: the memory of a copy is part of what is certified.
+  // Step ranges will ask for checkpoints: the memory of a copy is part of the requirement.
   bool checkpoints = false;
 };
 
+// A worker's answer to Join.
 struct WorkerInfo {
   std::string version;
   std::string instruction_set;
@@ -78,6 +79,7 @@ struct ProgramStatistics {
   std::vector<NodeStatistics> nodes;  // in which nodes took this long
 };
 
+// The report of one rank on one step. Times are in seconds.
 struct StepReport {
   int64_t step = 0;
   std::map<std::string, Tensor> values;  // Partition::reports

@@ -52,6 +52,7 @@ class Attributes {
   std::map<std::string, Attribute> items_;
 };
 
+// The alternatives of Attribute, in ONNX's terms.
 enum class AttributeType {
   kInt,
   kFloat,

@@ -37,6 +37,8 @@ struct LinkSpec {
   friend bool operator==(const LinkSpec&, const LinkSpec&) = default;
 };
 
+// The workers and links of a cluster, as a cluster file or --local gives them. A value; the order
+// of workers is the order of ranks.
 struct ClusterSpec {
   std::vector<WorkerSpec> workers;
   std::vector<LinkSpec> links;

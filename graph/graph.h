@@ -37,6 +37,7 @@ class OpSchema;
 // The domain of ONNX's own operators is "" (files may also write "ai.onnx"); ours is this.
 inline constexpr std::string_view kWeftDomain = "ai.weft";
 
+// The static type of an edge: kind, element type and shape, as far as inference knows them.
 struct ValueType {
   ValueKind kind = ValueKind::kTensor;
   DType dtype = DType::kInvalid;  // of the tensor, or of the elements of a sequence or optional
@@ -62,6 +63,8 @@ struct Origin {
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
+// One operation: an op, its attributes and its operands. Owned by its Graph; ids are stable until
+// Graph::Compact.
 struct Node {
   NodeId id;
   std::string name;
@@ -77,6 +80,7 @@ struct Node {
   Origin origin;
 };
 
+// What defines a value (invariant 2).
 enum class ValueSource : uint8_t { kInput, kVariable, kConstant, kNode };
 
 // In a partition: where a shard lies in its global tensor. Kernels whose results depend on it

@@ -107,6 +107,7 @@ enum class ElementUse : uint8_t {
   kCompares,  // it asks only which are equal or less (Equal, Unique): strings too
 };
 
+// Whether gradients flow through an op.
 enum class GradientKind : uint8_t {
   kMissing,  // differentiable in principle, no rule: an error that names the path
   kNone,     // not differentiable by nature (Shape, Equal, ...): no gradient flows
@@ -132,6 +133,7 @@ class NodeView {
 };
 using ShardingFn = std::function<absl::StatusOr<FactorRule>(const NodeView&)>;
 
+// The work of one node on given shapes: floating-point operations, and bytes moved at least.
 struct Cost {
   double flops = 0;
   double bytes = 0;  // read + written at least once
@@ -172,6 +174,7 @@ struct MeanParts {
 };
 using MeanPartsFn = std::function<absl::StatusOr<MeanParts>(ExpandContext&)>;
 
+// A declared input or output of an op.
 struct FormalParameter {
   std::string name;
   // Allowed dtypes; empty = any.
@@ -186,6 +189,7 @@ struct FormalParameter {
   bool any_kind = false;
 };
 
+// A declared attribute of an op.
 struct FormalAttribute {
   std::string name;
   AttributeType type = AttributeType::kInt;

@@ -45,6 +45,7 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
+// One micro-batch of a rank: its samples, and the micro graph that runs it.
 struct MicroBatch {
   int index = 0;        // in the job's list of V
   int64_t first = 0;    // first sample, counted in the global batch
@@ -106,6 +107,9 @@ struct Channel {
   bool per_micro_batch = true;
 };
 
+// Everything that one rank runs: graphs, actions, variables and channels. Made by
+// placement/partition, compiled by executor/. A value; all shapes of a training partition are
+// concrete.
 struct Partition {
   RankId rank;
   Mesh mesh;

@@ -46,7 +46,7 @@ enum class Reduction : uint8_t {
   kOrderedTree,  // one fixed binary tree over the micro-batch index, whatever the ranks (strict)
 };
 
-// What the planner said it would cost (law 15 of docs/architecture.md).
+// The predicted cost of the plan (law 15 of docs/architecture.md).
 struct Prediction {
   double step_seconds = 0;
   double compute_seconds = 0;
@@ -56,6 +56,8 @@ struct Prediction {
   std::vector<int64_t> bytes_per_step;  // sent per rank
 };
 
+// Which rank runs what. A plan file holds one (docs/plan-files.md); CompletePlan fills in what the
+// user leaves open. A value.
 struct Plan {
   static constexpr int kSchemaVersion = 1;
   int schema_version = kSchemaVersion;

@@ -17,6 +17,7 @@
 
 namespace weft {
 
+// The axes of a mesh: replicas, shards and stages.
 enum class MeshAxis : uint8_t { kData = 0, kTensor = 1, kPipeline = 2 };
 inline constexpr int kMeshAxes = 3;
 std::string_view MeshAxisName(MeshAxis axis);  // "data", "tensor", "pipeline"
@@ -69,6 +70,7 @@ struct Sharding {
 
 // ---- The sharding rule of an op: index notation with factors ("n (h d), k -> ...").
 
+// What splitting a factor means for the operands.
 enum class FactorKind : uint8_t {
   kParallel,  // independent: splitting it splits every operand that has it
   kSum,       // summed over: splitting it makes the outputs Partial
@@ -76,6 +78,7 @@ enum class FactorKind : uint8_t {
   kWindow,    // neighbours needed (a convolution's image axes); treated as whole for now
 };
 
+// One index of the notation, with its global size.
 struct Factor {
   int64_t size = 1;
   FactorKind kind = FactorKind::kParallel;
@@ -87,6 +90,7 @@ struct OperandFactors {
   std::vector<std::vector<int>> dims;
 };
 
+// How one node can be split: the factors of all its operands.
 struct FactorRule {
   std::vector<Factor> factors;
   std::vector<OperandFactors> inputs;

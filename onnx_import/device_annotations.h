@@ -15,6 +15,7 @@ namespace weft {
 // The metadata of a model under which AnnotateModel keeps what the annotations cannot say.
 inline constexpr char kPlanMetadata[] = "weft.plan";
 
+// A device configuration of an ONNX model (IR version 11).
 struct DeviceConfiguration {
   std::string name;
   int devices = 0;

@@ -16,6 +16,7 @@
 
 namespace weft {
 
+// How an exported model is divided into files.
 struct ExportOptions {
   // A model whose weights lie in files beside it is written as one file when that stays below this
   // size (an ONNX file ends at 2 GiB), else with one new file beside it. Bytes.
@@ -24,6 +25,7 @@ struct ExportOptions {
   std::string external_name = "weights.data";
 };
 
+// An exported model as bytes, ready to be written.
 struct ExportedModel {
   // The ONNX file.
   std::string bytes;

@@ -14,6 +14,7 @@
 
 namespace weft {
 
+// The functions that a model defines, by domain, name and overload.
 class FunctionTable {
  public:
   // Borrows the model.

@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// What GraphToOnnx writes.
 struct GraphToOnnxOptions {
   // Write the initial values of variables. Without them a variable is a graph input of the file.
   bool weights = true;

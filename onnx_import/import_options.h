@@ -10,6 +10,7 @@
 
 namespace weft {
 
+// How ImportModel makes a graph of a file.
 struct ImportOptions {
   // True (training, inspecting): float initializers and float Constant nodes of the main graph
   // become Variables, none of them trainable yet: MarkTrainable (trainable.h) decides. False
@@ -28,6 +29,7 @@ enum class ParameterStorage : uint8_t {
   kAlgorithmInitializer,  // of the model's own training (training_info.h)
 };
 
+// A float tensor of the file, and where the file stores it.
 struct ImportedParameter {
   std::string name;  // of the value in the graph
   ParameterStorage storage = ParameterStorage::kInitializer;

@@ -23,6 +23,7 @@ struct MapType {
   std::string ToString() const;  // "sequence(map(int64, float32))"
 };
 
+// A model as a graph, with the file that it came from. The graph can change; the file does not.
 struct ImportedModel {
   Graph graph;
   // The file as it was, for the exporter and for messages.

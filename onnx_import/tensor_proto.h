@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// A value and the name that its file gives it.
 struct NamedValue {
   std::string name;  // may be empty
   Value value;

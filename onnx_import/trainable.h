@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// What the user says about which parameters train.
 struct TrainableOptions {
   // Glob patterns ('*' and '?') of variable names. Frozen ones do not train whatever else says so;
   // `trainable` adds what the rules leave out (one element, a name that begins with "const.", a
@@ -22,6 +23,7 @@ struct TrainableOptions {
   std::string loss = "";
 };
 
+// Whether one parameter trains, and why.
 struct ParameterDecision {
   std::string name;
   ValueType type;

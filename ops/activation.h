@@ -10,6 +10,7 @@
 
 namespace weft {
 
+// The activations of recurrent operators.
 enum class ActivationKind : uint8_t {
   kRelu,
   kTanh,

@@ -1,3 +1,4 @@
+// Checksums of bytes: XXH3-64.
 #ifndef WEFT_PLATFORM_CHECKSUM_H_
 #define WEFT_PLATFORM_CHECKSUM_H_
 

@@ -1,3 +1,4 @@
+// Clock: the source of all time, and waits that end at a time.
 #ifndef WEFT_PLATFORM_CLOCK_H_
 #define WEFT_PLATFORM_CLOCK_H_
 

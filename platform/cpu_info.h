@@ -1,3 +1,4 @@
+// The processor: instruction set, cores, threads to use, memory.
 #ifndef WEFT_PLATFORM_CPU_INFO_H_
 #define WEFT_PLATFORM_CPU_INFO_H_
 

@@ -1,3 +1,4 @@
+// FileDescriptor: owns a descriptor of the operating system.
 #ifndef WEFT_PLATFORM_FILE_DESCRIPTOR_H_
 #define WEFT_PLATFORM_FILE_DESCRIPTOR_H_
 

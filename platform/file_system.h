@@ -1,3 +1,4 @@
+// FileSystem: reads, maps, writes and appends files.
 #ifndef WEFT_PLATFORM_FILE_SYSTEM_H_
 #define WEFT_PLATFORM_FILE_SYSTEM_H_
 

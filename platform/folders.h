@@ -1,3 +1,4 @@
+// Folders: makes, renames and removes folders.
 #ifndef WEFT_PLATFORM_FOLDERS_H_
 #define WEFT_PLATFORM_FOLDERS_H_
 

@@ -1,3 +1,4 @@
+// Mutex, MutexLock, CondVar: locks that thread-safety analysis and ThreadSanitizer understand.
 #ifndef WEFT_PLATFORM_MUTEX_H_
 #define WEFT_PLATFORM_MUTEX_H_
 

@@ -1,3 +1,4 @@
+// ProcessLauncher and Process: starts child processes and ends them.
 #ifndef WEFT_PLATFORM_PROCESS_H_
 #define WEFT_PLATFORM_PROCESS_H_
 
@@ -38,6 +39,7 @@ struct ProcessOutput {
   std::string path = {};  // For kFile.
 };
 
+// Which program a ProcessLauncher starts, and how.
 struct ProcessOptions {
   // The executable's path (never looked up in PATH) and its arguments; at least one.
   std::vector<std::string> arguments;

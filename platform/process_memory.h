@@ -27,6 +27,7 @@ ProcessMemory MeasureProcessMemory(FileSystem& files);
 // what came before, such as the import of a model, is not part of it.
 void ForgetPeakMemory();
 
+// The memory that a process may use, and who says so. Bytes.
 struct MemoryLimit {
   int64_t bytes = 0;
   // "control group /sys/fs/cgroup/memory/jobs" or "this machine's memory". Processes of one machine

@@ -1,3 +1,4 @@
+// Random numbers as functions of key and index.
 #ifndef WEFT_PLATFORM_RANDOM_H_
 #define WEFT_PLATFORM_RANDOM_H_
 

@@ -1,3 +1,4 @@
+// A FileSystem that allows certain folders alone.
 #ifndef WEFT_PLATFORM_RESTRICTED_FILES_H_
 #define WEFT_PLATFORM_RESTRICTED_FILES_H_
 

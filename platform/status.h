@@ -1,3 +1,4 @@
+// Helpers for absl::Status.
 #ifndef WEFT_PLATFORM_STATUS_H_
 #define WEFT_PLATFORM_STATUS_H_
 

@@ -1,3 +1,4 @@
+// Errors of system calls as absl::Status.
 #ifndef WEFT_PLATFORM_SYSTEM_ERROR_H_
 #define WEFT_PLATFORM_SYSTEM_ERROR_H_
 

@@ -50,8 +50,10 @@ class Stream {
   virtual void* native_handle() const { return nullptr; }
 };
 
+// The kinds of devices; kFake is the asynchronous device of the tests.
 enum class DeviceKind : uint8_t { kCpu, kCuda, kFake };
 
+// What a device is.
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::kCpu;
   int index = 0;

@@ -9,6 +9,7 @@
 
 namespace weft {
 
+// The type of an element.
 enum class DType : uint8_t {
   kInvalid = 0,
   kFloat32 = 1,
@@ -65,6 +66,7 @@ bool IsInteger(DType dtype);
 struct Float16 {
   uint16_t bits;
 };
+// A bfloat16 as its bits; small_float.h converts it.
 struct Bfloat16 {
   uint16_t bits;
 };

@@ -10,6 +10,7 @@
 
 namespace weft {
 
+// The alternatives of Value.
 enum class ValueKind : uint8_t { kTensor, kSequence, kOptional };
 
 // Value type; copies share tensors and elements.

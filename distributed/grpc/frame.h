@@ -15,6 +15,7 @@ namespace weft {
 inline constexpr size_t kFramePartBytes = size_t{1} << 20;
 inline constexpr size_t kFrameHeaderBytes = 96;
 
+// The header of one gRPC message of a data stream. The payload part follows it on the wire.
 struct Frame {
   enum class Kind : uint8_t {
     kData = 1,   // part [offset, offset + part_bytes) of the message `header` speaks of

@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// How a coordinator reaches one worker process.
 struct GrpcClientOptions {
   std::string address;
   RankId rank;                    // for messages

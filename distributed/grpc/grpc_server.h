@@ -17,6 +17,7 @@
 
 namespace weft {
 
+// Where a worker process listens, and which callers it accepts.
 struct GrpcServerOptions {
   std::string address;            // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // allow other addresses than loopback

@@ -27,6 +27,7 @@ class WorkerCluster {
   virtual absl::Status Explain(const absl::Status& error) = 0;
 };
 
+// Which worker processes StartLocalCluster starts on this machine.
 struct LocalClusterOptions {
   // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
   // PID --token-file FILE --allow-path / [--device DEVICE]. The token is a new one, in a file of
@@ -45,6 +46,7 @@ struct LocalClusterOptions {
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
     ProcessLauncher& launcher, const LocalClusterOptions& options);
 
+// Which running workers ConnectToCluster connects to.
 struct RemoteClusterOptions {
   std::vector<std::string> addresses;  // by rank: "host:port" or "unix:/path"
   bool insecure_network = false;

@@ -15,6 +15,7 @@
 
 namespace weft {
 
+// What ServeWorker needs: address, token, allowed folders, device. Pointers are borrowed.
 struct WorkerProcessOptions {
   std::string listen;             // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // --insecure-network: other addresses than loopback

@@ -30,6 +30,7 @@ struct MessageKey {
   int32_t micro_batch = -1;  // job-wide index; -1 = once per step
 };
 
+// One collective as a rank takes part in it.
 struct CollectiveSpec {
   std::string name;           // for messages: "allreduce bucket 3"
   std::vector<RankId> group;  // in member order

@@ -1,5 +1,5 @@
-// WaitInfo: what a rank was waiting for when an error ended its wait. It rides in the status,
-// beside the text, so that the coordinator can say of every rank where it stood.
+// WaitInfo: what a rank was waiting for when an error ended its wait. It is a payload of the
+// status, so that the coordinator can report the wait of every rank.
 #ifndef WEFT_EXECUTOR_INTERFACES_WAIT_INFO_H_
 #define WEFT_EXECUTOR_INTERFACES_WAIT_INFO_H_
 
@@ -9,6 +9,7 @@
 
 namespace weft {
 
+// One wait, as text for the error that ends it.
 struct WaitInfo {
   std::string what;   // "tensor 'fc1/out'"
   std::string where;  // "node 'receive/fc1/out', step 3, micro-batch 1"; empty: not known (yet)

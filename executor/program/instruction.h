@@ -9,6 +9,8 @@
 
 namespace weft {
 
+// An instruction of lowered_step.h with its kernel and the addresses of its operands. Borrows the
+// program's memory.
 struct Instruction {
   OpCode code = OpCode::kKernel;
   int info = -1;

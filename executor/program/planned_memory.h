@@ -17,6 +17,7 @@ namespace weft {
 // Errors are those of CompileStep.
 absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Device& device);
 
+// The memory requirement of a program, and of messages that its peers may send ahead.
 struct PlannedProgram {
   ProgramMemory memory;
   // By the rank that sends: most bytes that may come before the step asks for them.

@@ -18,6 +18,7 @@
 
 namespace weft {
 
+// The inputs of one step.
 struct StepOptions {
   int64_t step = 0;
   // Values of InputRole::kStep inputs, by name (learning rate, step number).
@@ -27,6 +28,7 @@ struct StepOptions {
   bool check_numerics = false;
 };
 
+// The results of one step. Tensors are on the host; times are in seconds.
 struct StepResult {
   std::map<std::string, Tensor> reports;  // outputs named in Partition::reports, host
   // Those of them that were made at run time: any kind, any size.

@@ -17,6 +17,7 @@
 
 namespace weft {
 
+// One tensor of a safetensors file: name, type, shape and position.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::kInvalid;

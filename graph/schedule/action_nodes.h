@@ -18,6 +18,7 @@ namespace weft {
 // Follows from the graph alone, so all ranks of a tensor-parallel group split alike.
 std::vector<bool> AwaitedBackwardNodes(const Graph& micro);
 
+// The nodes of each action of a partition, in order of execution. Immutable after Create.
 class ActionNodes {
  public:
   // The partition is only read here. InvalidArgument when an action names a micro-batch that is not

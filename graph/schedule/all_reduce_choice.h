@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// The algorithms of an all-reduce in any order (law 5 of docs/architecture.md).
 enum class AllReduceAlgorithm : uint8_t {
   kRing,
   kRecursiveDoubling,

@@ -31,6 +31,7 @@ struct CollectiveStep {
   BufferRange target;
 };
 
+// One member's part of a collective: steps over numbered buffers. Counts are in elements.
 struct CollectiveSchedule {
   std::vector<int64_t> buffer_elements;  // elements of buffer 0, 1, ...
   std::vector<CollectiveStep> steps;

@@ -20,6 +20,7 @@ struct BufferLifetime {
   friend bool operator==(const BufferLifetime&, const BufferLifetime&) = default;
 };
 
+// Where each buffer lies in an arena. Bytes.
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // one per buffer, multiples of kAlignment
   int64_t arena_bytes = 0;

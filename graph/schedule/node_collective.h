@@ -1,5 +1,5 @@
 // The collective that a node of a rank's graph stands for: what the executor runs, and from which
-// the planner counts what will be sent. One function for both, so that they cannot differ.
+// placement counts what will be sent. One function for both, so that they cannot differ.
 #ifndef WEFT_GRAPH_SCHEDULE_NODE_COLLECTIVE_H_
 #define WEFT_GRAPH_SCHEDULE_NODE_COLLECTIVE_H_
 
@@ -24,6 +24,7 @@ struct ShardedDim {
   std::vector<int64_t> Counts(const Shape& whole) const;
 };
 
+// This rank's part of the collective that a node stands for.
 struct NodeCollective {
   DType dtype = DType::kInvalid;
   int member = 0;  // this rank's position in the group

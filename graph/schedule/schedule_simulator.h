@@ -35,6 +35,7 @@ struct ScheduleChannel {
   int credits = 0;
 };
 
+// What SimulateSchedule assumes of stages and messages. Times in any one unit.
 struct ScheduleOptions {
   int micro_batches = 0;
   std::vector<StageDurations> costs;  // by stage; empty = the defaults
@@ -44,12 +45,14 @@ struct ScheduleOptions {
   std::optional<std::vector<ScheduleChannel>> channels;
 };
 
+// When an action ran, in the unit of the costs.
 struct SimulatedAction {
   Action action;
   double start = 0;
   double end = 0;
 };
 
+// The result of SimulateSchedule.
 struct ScheduleSimulation {
   double makespan = 0;  // the latest end
   // By rank of the pipeline:

@@ -10,8 +10,10 @@
 
 namespace weft {
 
+// Protobuf's wire types.
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
+// One field of an encoded message. Borrows its bytes.
 struct WireField {
   int number = 0;
   WireType type = WireType::kVarint;

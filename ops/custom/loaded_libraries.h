@@ -9,6 +9,7 @@
 
 namespace weft {
 
+// A loaded library of custom ops.
 struct OpLibrary {
   std::string path;              // absolute, as it was loaded
   std::string checksum;          // of the file's content, 16 hexadecimal digits

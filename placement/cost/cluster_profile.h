@@ -17,6 +17,7 @@
 
 namespace weft {
 
+// The measured or published speeds of a cluster. A value, in the order of its cluster spec.
 struct ClusterProfile {
   uint64_t cluster_digest = 0;  // ClusterSpec::Digest; 0 = any cluster of that size
   std::vector<DeviceProfile> devices;

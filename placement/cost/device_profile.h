@@ -54,6 +54,7 @@ struct OpMeasurement {
   OpWork work = {};       // without a kind it says nothing of ops in other sizes
   friend bool operator==(const OpMeasurement&, const OpMeasurement&) = default;
 };
+// The measured time of one node.
 struct MeasuredOp {
   uint64_t key = 0;
   int threads = 1;

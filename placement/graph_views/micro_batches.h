@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// How a global batch is cut into micro-batches, in samples.
 struct BatchSplit {
   // All micro-batches of the step, none of them empty, the first ones one sample longer. `graph`
   // indexes `sizes`.

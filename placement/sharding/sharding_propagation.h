@@ -13,6 +13,7 @@
 
 namespace weft {
 
+// The sharding of every node and value along the tensor axis.
 struct ShardingDecisions {
   std::vector<NodeSharding> nodes;   // by NodeId
   std::vector<AxisSharding> values;  // by ValueId: as users find it (a hint converts what was made)
@@ -21,6 +22,7 @@ struct ShardingDecisions {
   std::map<std::string, AxisSharding> accumulated;
 };
 
+// The inputs of PropagateShardings besides graph and hints.
 struct PropagationOptions {
   int shards = 1;
   // Plan::tensor_shardings: names of node outputs, names or patterns of variables. Names that fit

@@ -8,6 +8,7 @@
 
 namespace weft {
 
+// An event that the simulator will handle at a time.
 struct PendingEvent {
   enum class Kind : uint8_t {
     kStepBegins,       // of rank `index`: its overhead is over

@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// The inputs of ModelOfPartitions besides partitions and costs.
 struct PartitionModelOptions {
   // An instruction per node, with its name. Else successive ones are one, without a name: ranks
   // share more, and the simulation is shorter.

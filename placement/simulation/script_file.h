@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// What a script file says (docs/placement.md).
 struct SimulationScript {
   std::vector<ScriptedChange> changes;               // in the order of the file
   std::optional<double> stall_timeout_seconds = {};  // where the file says one

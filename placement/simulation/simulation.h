@@ -25,12 +25,14 @@ struct ScriptedChange {
   int32_t at_step = -1;   // when the rank begins this step; for a link: when the first rank does
 };
 
+// How much of a simulation is recorded for the timeline.
 enum class TimelineDetail : uint8_t {
   kNone,
   kActions,       // a span per action, and per collective of the communication streams
   kInstructions,  // and one per instruction and wait
 };
 
+// The inputs of SimulateStep besides the model.
 struct SimulationOptions {
   int steps = 1;
   // The longest that a stream may wait for a peer before the job ends; 0: for ever.
@@ -47,8 +49,10 @@ struct RankTime {
   double bubble = 0;         // waiting for ranks that have not come, or for credits; overhead
 };
 
+// The two streams of a rank.
 enum class StreamKind : uint8_t { kCompute, kCommunication };
 
+// One bar of the timeline, in seconds of virtual time.
 struct TimelineSpan {
   int32_t rank = 0;
   StreamKind stream = StreamKind::kCompute;
@@ -95,6 +99,7 @@ struct SimulatedStall {
   std::string text;
 };
 
+// The result of SimulateStep. Times are in seconds.
 struct Simulation {
   // Of one step: of the only one, else from the end of the first to the end of the last in the
   // mean. A step ends when its last rank has ended it.

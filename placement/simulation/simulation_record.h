@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// Collects what a simulation reports while it runs.
 class SimulationRecord {
  public:
   SimulationRecord(const StepModel& model, const SimulationOptions& options);

@@ -8,6 +8,7 @@
 
 namespace weft {
 
+// How fast a rank or link is at each time: a script makes it slower.
 class SpeedOverTime {
  public:
   // From `time` until the next change. Of two changes at one time, the later call holds.

@@ -53,6 +53,7 @@ struct StepInstruction {
 // share one: only tables differ.
 using StepSegment = std::vector<StepInstruction>;
 
+// One action of a routine: a segment that runs for one micro-batch.
 struct StepAction {
   Action action;
   int32_t segment = -1;  // into StepModel::segments
@@ -71,6 +72,7 @@ struct StepRoutine {
   std::vector<StepJob> jobs;
 };
 
+// One rank: its routine, and its own channels and collectives.
 struct StepRank {
   int32_t worker = 0;                // of the cluster
   int32_t stage = 0;                 // its place in the pipeline
@@ -122,6 +124,7 @@ struct StepCollective {
   std::vector<int64_t> member_bytes;
 };
 
+// A step of all ranks as the simulator runs it. A value; indices refer to its own lists.
 struct StepModel {
   std::vector<StepSegment> segments;
   std::vector<StepRoutine> routines;

@@ -6,6 +6,7 @@
 
 namespace weft {
 
+// Exit codes are a contract: scripts depend on them.
 enum class ExitCode : int {
   kOk = 0,
   kInternal =

@@ -1,3 +1,4 @@
+// The version of the program.
 #ifndef WEFT_TOOLS_CONSOLE_VERSION_H_
 #define WEFT_TOOLS_CONSOLE_VERSION_H_
 

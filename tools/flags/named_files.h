@@ -14,6 +14,7 @@
 
 namespace weft {
 
+// One NAME=FILE of a flag.
 struct NamedFile {
   std::string name;
   std::string path;
@@ -32,6 +33,7 @@ absl::StatusOr<std::vector<NamedFile>> NamedFilesOf(FileSystem& files, const std
                                                     const Graph& graph,
                                                     std::vector<std::string>& unused);
 
+// How a file becomes the value of an input.
 struct ReadInputOptions {
   int64_t samples = 0;      // take the first ones only; 0 = all
   bool scale_bytes = true;  // unsigned bytes become float32(byte) / 255 where a float is wanted

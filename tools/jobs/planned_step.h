@@ -15,6 +15,7 @@
 
 namespace weft {
 
+// A job's step with its complete plan and the partitions of all ranks.
 struct PlannedStep {
   JobSpec spec;
   Graph graph;  // the logical one

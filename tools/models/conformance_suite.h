@@ -14,6 +14,7 @@
 
 namespace weft {
 
+// One folder with a model and its expected outputs.
 struct ConformanceCase {
   std::string name;
   std::string op;      // what the case is about; "" when not known
@@ -23,9 +24,11 @@ struct ConformanceCase {
   bool types_only = false;
 };
 
+// The result of a case.
 enum class Outcome { kPassed, kFailed, kSkipped };
 std::string_view OutcomeName(Outcome outcome);  // "passed", ...
 
+// A case with its result and a message for people.
 struct ConformanceResult {
   Outcome outcome = Outcome::kPassed;
   std::string message;  // why it failed or was skipped

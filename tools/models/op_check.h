@@ -13,6 +13,7 @@
 
 namespace weft {
 
+// What `op check` tries.
 struct OpCheckOptions {
   uint64_t seed = 1;
   int cases = 4;  // of random shapes

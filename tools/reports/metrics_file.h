@@ -15,6 +15,7 @@
 
 namespace weft {
 
+// One row of a metrics file.
 struct StepMetrics {
   int64_t step = 0;  // from 0
   double loss = 0;   // of its batch, before its update

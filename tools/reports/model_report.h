@@ -22,6 +22,7 @@ enum class Ability : uint8_t {
 };
 std::string_view AbilityName(Ability ability);  // "yes", "-", "no"
 
+// One operator of a model: how often it occurs, and its cost.
 struct OpRow {
   std::string op;  // with its domain unless that is ONNX's
   int count = 0;
@@ -38,6 +39,7 @@ struct NodeProblem {
   std::string reason;
 };
 
+// What `inspect` prints, as data.
 struct ModelReport {
   std::vector<ParameterDecision> parameters;
   int64_t trainable_elements = 0;
@@ -50,6 +52,7 @@ struct ModelReport {
   std::string flops_unknown;  // why they are not known; "" when they are
 };
 
+// What `inspect` is asked for.
 struct ModelReportOptions {
   TrainableOptions trainable;
   // Sizes of symbolic dimensions for counting FLOPs; 1 for those not given.

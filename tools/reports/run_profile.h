@@ -11,6 +11,7 @@
 
 namespace weft {
 
+// The times of all nodes of a run.
 struct RunProfile {
   int64_t runs = 0;
   int threads = 0;

@@ -20,6 +20,7 @@
 
 namespace weft {
 
+// What a Rebalancer may do, and whom it informs.
 struct RebalancerOptions {
   // Moves micro-batches between replicas; otherwise says only who is slow, and what moving would
   // do.

@@ -25,6 +25,7 @@ struct RankSpeed {
   double update_seconds = 0;
 };
 
+// A rank that has become slower, or has recovered.
 struct SpeedChange {
   enum class Kind {
     kSlower,           // than the rank was before

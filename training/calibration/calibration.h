@@ -15,6 +15,7 @@
 
 namespace weft {
 
+// What Calibrate measures.
 struct CalibrationOptions {
   // Plans of which every node is measured, each a whole job. Borrowed.
   std::vector<const PreparedJob*> jobs;

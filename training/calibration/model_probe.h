@@ -19,6 +19,7 @@ struct RankProbe {
   double input_bytes = 0;   // that a step reads
   double input_seconds = 0;
 };
+// The measured nodes of a job's step, by rank.
 struct ModelProbe {
   std::vector<Partition> partitions;  // that were run: each rank's, without communication
   std::vector<RankProbe> ranks;

@@ -41,6 +41,7 @@ struct CheckpointPart {
   friend bool operator==(const CheckpointPart&, const CheckpointPart&) = default;
 };
 
+// One tensor of a checkpoint, with the parts that make it up.
 struct CheckpointTensor {
   std::string name;
   DType dtype = DType::kInvalid;
@@ -50,12 +51,14 @@ struct CheckpointTensor {
   std::vector<CheckpointPart> parts;
 };
 
+// One file of a checkpoint, with its size and checksum.
 struct CheckpointFile {
   std::string name;
   int64_t bytes = 0;
   uint64_t checksum = 0;  // XXH3-64
 };
 
+// The content of `index.json`. A value.
 struct CheckpointIndex {
   static constexpr int kFormatVersion = 1;
 

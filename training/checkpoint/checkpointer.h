@@ -20,6 +20,7 @@
 
 namespace weft {
 
+// When checkpoints are written, where, and how many are kept.
 struct CheckpointOptions {
   // One is due before every step whose number is a multiple, or when so much time has passed since
   // the last; 0 = not so. The loop asks for one at its end, too.

@@ -38,6 +38,7 @@ class CsvScanner {
   int64_t row_line_ = 1;
 };
 
+// How a CSV file is read.
 struct CsvOptions {
   char delimiter = 0;                // 0: the first of ',', ';' and tab that the first line has
   std::optional<bool> has_header;    // nothing: when no cell of the first row is a number

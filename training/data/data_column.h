@@ -16,6 +16,7 @@
 
 namespace weft {
 
+// The type and the size of the samples of a column.
 struct ColumnInfo {
   std::string source;  // for messages: "iris.csv:0-3"
   int64_t samples = 0;

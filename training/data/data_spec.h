@@ -62,6 +62,7 @@ absl::StatusOr<Padding> ParsePadding(const std::string& text);
 // for every seed, batch and number of workers.
 enum class DataShare { kAll, kTraining, kValidation };
 
+// All options of a data set. A value, sent to the workers as JSON.
 struct DataSpec {
   struct File {
     std::string input;  // name of the graph input

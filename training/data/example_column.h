@@ -13,6 +13,7 @@
 
 namespace weft {
 
+// Which feature of a tf.train.Example is read, and how.
 struct ExampleOptions {
   std::string feature;
   std::vector<int64_t> image_shape;  // as for image folders

@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// How a folder of images is read.
 struct ImageFolderOptions {
   std::vector<int64_t>
       image_shape;  // [C,H,W]: images of other sizes are scaled; empty: as the first

@@ -18,6 +18,7 @@
 
 namespace weft {
 
+// How far ahead rows are read, and by how many threads.
 struct PrefetchOptions {
   int depth = 2;    // steps ahead
   int threads = 2;  // that read

@@ -28,6 +28,7 @@
 
 namespace weft {
 
+// The options of --lora.
 struct LoraSpec {
   // Of the products; a weight with a shorter axis takes that, which loses nothing.
   int64_t rank = 8;
@@ -45,6 +46,7 @@ struct LoraSpec {
 // number of times). InvalidArgument showing the item and what is expected.
 absl::StatusOr<LoraSpec> ParseLora(const std::vector<std::string>& items);
 
+// One adapter: the weight and its two factors, by name.
 struct LoraAdapter {
   std::string weight;
   std::string a;  // variables: "WEIGHT/lora_A" and "WEIGHT/lora_B"

@@ -39,6 +39,7 @@ double UsualLearningRate(const std::string& kind);
 // InvalidArgument naming the kinds and the nearest one, or the parameter that is out of range.
 absl::Status ValidateOptimizer(const OptimizerSpec& spec);
 
+// The values that the update of one parameter reads.
 struct OptimizerInputs {
   ValueId learning_rate;
   ValueId step;  // kNoValue unless needs_step_number()

@@ -25,6 +25,7 @@ inline constexpr char kLossOutput[] = "loss";
 // An evaluation step also reports what each metric's mean was divided by: "accuracy/weight".
 inline constexpr char kWeightSuffix[] = "/weight";
 
+// Which loss is minimized, with its options.
 struct LossSpec {
   // One of LossKinds(), or "output:NAME" (the graph computes it).
   std::string kind = "softmax_cross_entropy";
@@ -46,6 +47,7 @@ std::vector<std::string> LossKinds();
 // InvalidArgument naming the known kinds.
 absl::StatusOr<LossSpec> ParseLoss(const std::string& text);
 
+// All options of a training graph. A value.
 struct TrainingSpec {
   LossSpec loss = {};
   OptimizerSpec optimizer = {};

@@ -59,6 +59,7 @@ struct JobProgram {
   std::vector<Partition> partitions;  // by rank
 };
 
+// A job that is ready to run: its graph, complete plan, data, and the partitions of all ranks.
 struct PreparedJob {
   Graph graph;          // the logical one
   Plan plan;            // complete

@@ -31,6 +31,7 @@ absl::StatusOr<StopRule> ParseStopRule(const std::string& text);
 // Whether more is better: true for accuracy and its like, false for losses.
 bool MoreIsBetter(const std::string& metric);
 
+// When a job is evaluated, on which metrics, and which rules end it.
 struct EvaluationOptions {
   int64_t every = 0;  // steps
   std::optional<StopRule> until;
@@ -40,6 +41,7 @@ struct EvaluationOptions {
   std::string metric;  // that is looked at for the best weights and for patience
 };
 
+// The metrics of one evaluation.
 struct Measurement {
   int64_t step = 0;  // steps that are done
   std::map<std::string, double> metrics;

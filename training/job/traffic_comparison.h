@@ -21,6 +21,7 @@ struct StreamComparison {
   int64_t measured_bytes = 0;
 };
 
+// The bytes that a rank has sent, and those that the plan predicts.
 struct RankTraffic {
   RankId rank;
   int64_t steps = 0;

@@ -40,6 +40,7 @@ class StepWatch {
   virtual absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) = 0;
 };
 
+// How long a job trains, and who takes part between steps. Pointers are borrowed.
 struct TrainOptions {
   double learning_rate = 0.01;
   int64_t steps = 0;  // at which the run ends, those before a resume included
@@ -58,6 +59,7 @@ struct TrainOptions {
   Clock* clock = nullptr;  // null: the machine's
 };
 
+// One finished step. Times are in seconds, the loss is the mean over the global batch.
 struct TrainProgress {
   int64_t step = 0;     // 0-based, just done
   std::string program;  // that it ran, on all workers
@@ -71,6 +73,7 @@ struct TrainProgress {
   int64_t skipped_steps = 0;  // so far, since the job began
 };
 
+// The state at the end of a run. Tensors are on the host, with global shapes.
 struct TrainResult {
   std::map<std::string, Tensor> parameters;  // trained values by name, global
   // Averages of the trained values, where the job keeps them (TrainingSpec::average_decay), by the

@@ -15,6 +15,7 @@
 
 namespace weft {
 
+// All values of one step, by rank.
 struct CapturedStep {
   struct Rank {
     std::vector<ValueCapture> captures;

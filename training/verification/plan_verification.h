@@ -13,6 +13,7 @@
 
 namespace weft {
 
+// What counts as a difference.
 struct PlanVerificationOptions {
   double learning_rate = 0.01;
   // Two values are equal when no element differs by more than tolerance x the largest magnitude in
@@ -33,6 +34,7 @@ struct ValueDifference {
   double allowed = 0;
 };
 
+// The result of VerifyPlan: how much was compared, and the first difference.
 struct VerifyReport {
   int64_t compared = 0;  // parts of values
   int64_t left_out = 0;  // that have no counterpart, or lie otherwise over the data axis

@@ -14,7 +14,9 @@
 
 namespace weft {
 
+// Resize's attribute mode.
 enum class ResizeMode : uint8_t { kNearest, kLinear, kCubic };
+// Resize's attribute nearest_mode.
 enum class NearestMode : uint8_t {
   kRoundPreferFloor,
   kRoundPreferCeil,
@@ -23,6 +25,7 @@ enum class NearestMode : uint8_t {
   // Not ONNX's: what operator sets below 11 did. Up when the axis shrinks, down otherwise.
   kSimple,
 };
+// Resize's attribute coordinate_transformation_mode.
 enum class CoordinateMode : uint8_t {
   kHalfPixel,
   kHalfPixelSymmetric,
@@ -32,6 +35,7 @@ enum class CoordinateMode : uint8_t {
   kTfCropAndResize,
   kTfHalfPixelForNearest,  // of operator sets 11 and 12
 };
+// Resize's attribute keep_aspect_ratio_policy.
 enum class AspectPolicy : uint8_t { kStretch, kNotLarger, kNotSmaller };
 
 // The attributes of a Resize node, but for axes. Value type.

@@ -12,6 +12,7 @@
 
 namespace weft {
 
+// Pad's attribute mode.
 enum class PadMode : uint8_t { kConstant, kReflect, kEdge, kWrap };
 
 // InvalidArgument for other names.

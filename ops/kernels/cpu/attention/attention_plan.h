@@ -25,6 +25,7 @@ struct KeyRange {
   int64_t end;
 };
 
+// The sizes, strides and options of one Attention node, computed when its kernel is prepared.
 struct AttentionPlan {
   explicit AttentionPlan(const PrepareContext& context);
 

@@ -10,6 +10,7 @@
 
 namespace weft::cpu {
 
+// The vectorized activation functions.
 enum class ActivationOp : uint8_t {
   kCeil,
   kFloor,
@@ -27,6 +28,7 @@ enum class ActivationOp : uint8_t {
   kTanhGelu,         // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 };
 
+// The attributes of an activation function.
 struct ActivationParameters {
   float a = 0;
   float b = 0;

@@ -7,6 +7,7 @@
 
 namespace weft::cpu {
 
+// The vectorized functions of one operand.
 enum class UnaryOp : uint8_t {
   kNeg,
   kExp,
@@ -24,6 +25,7 @@ enum class UnaryOp : uint8_t {
 // out[i] = op(x[i]); `out` may be `x`.
 void UnaryFloat(UnaryOp op, const float* x, float* out, size_t n);
 
+// The vectorized functions of two operands.
 enum class BinaryOp : uint8_t {
   kAdd,
   kSub,

@@ -16,9 +16,12 @@ namespace weft::cpu {
 
 inline constexpr int kMaxTaps = 256;  // four image axes with cubic weights
 
+// GridSample's attribute mode.
 enum class SampleMode : uint8_t { kNearest, kLinear, kCubic };
+// GridSample's attribute padding_mode.
 enum class PaddingMode : uint8_t { kZeros, kBorder, kReflection };
 
+// The sizes and options of one GridSample node, computed when its kernel is prepared.
 struct GridPlan {
   SampleMode mode = SampleMode::kLinear;
   PaddingMode padding = PaddingMode::kZeros;

@@ -13,6 +13,7 @@
 
 namespace weft::cpu {
 
+// The sizes and options of one RoiAlign or MaxRoiPool node.
 struct RoiPlan {
   int64_t batch = 0;
   int64_t channels = 0;

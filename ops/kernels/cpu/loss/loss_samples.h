@@ -11,6 +11,7 @@
 
 namespace weft::cpu {
 
+// The attribute reduction of a loss.
 enum class LossReduction : uint8_t { kNone, kSum, kMean };
 
 // Scores [batch, classes, inner...] as batch x classes x inner; sample s = n * inner + i has the

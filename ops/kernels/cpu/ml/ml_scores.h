@@ -10,6 +10,7 @@
 
 namespace weft::cpu {
 
+// The attribute post_transform of ai.onnx.ml.
 enum class PostTransform : uint8_t { kNone, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
 
 // From "NONE", "SOFTMAX", ... InvalidArgument naming what it is instead.

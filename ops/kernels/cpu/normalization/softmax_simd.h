@@ -6,6 +6,7 @@
 
 namespace weft::cpu {
 
+// Softmax, its logarithm, and their gradients.
 enum class SoftmaxOp : uint8_t {
   kSoftmax,         // (x)
   kLogSoftmax,      // (x)
