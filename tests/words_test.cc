@@ -168,7 +168,7 @@ TEST_F(Tree, FilesThatDocumentsNameExist) {
     const std::string text = Read(path);
     for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
       const std::string file = (*it)[1];
-      if (patterns.contains(file)) continue;
+      if (patterns.contains(file) || file.find("FAMILY") != std::string::npos) continue;
       ++seen;
       EXPECT_TRUE(Names(path, file)) << path << " names " << file << ", which does not exist";
     }
