@@ -1,4 +1,4 @@
-// MemoryRequirement: what a worker process needs at most, known before the first step.
+// MemoryRequirement: the most memory that a worker process needs, known before the first step.
 #ifndef WEFT_DISTRIBUTED_MEMORY_REQUIREMENT_H_
 #define WEFT_DISTRIBUTED_MEMORY_REQUIREMENT_H_
 

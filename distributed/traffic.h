@@ -1,4 +1,4 @@
-// What ranks have sent: payload counted per channel and collective, headers apart.
+// The bytes that ranks have sent: payload per channel and collective, headers apart.
 #ifndef WEFT_DISTRIBUTED_TRAFFIC_H_
 #define WEFT_DISTRIBUTED_TRAFFIC_H_
 

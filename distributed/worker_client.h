@@ -1,4 +1,4 @@
-// WorkerClient: what a coordinator can ask of one worker. The in-process one calls a Worker object,
+// WorkerClient: the calls of a coordinator to one worker. The in-process one calls a Worker object,
 // the gRPC one a worker process; the coordinator does not know which.
 #ifndef WEFT_DISTRIBUTED_WORKER_CLIENT_H_
 #define WEFT_DISTRIBUTED_WORKER_CLIENT_H_

@@ -1,4 +1,5 @@
-// ClusterSpec: the machines a job may use. Pure data; read from YAML by placement/cluster_file.h.
+// ClusterSpec: the machines a job may use. Pure data; read from YAML by
+// placement/files/plan_file.h.
 #ifndef WEFT_GRAPH_CLUSTER_SPEC_H_
 #define WEFT_GRAPH_CLUSTER_SPEC_H_
 

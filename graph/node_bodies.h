@@ -1,4 +1,4 @@
-// What bodies of If, Loop and the like take from outside.
+// The bodies of If, Loop and the like, and the values that they capture.
 #ifndef WEFT_GRAPH_NODE_BODIES_H_
 #define WEFT_GRAPH_NODE_BODIES_H_
 

@@ -1,5 +1,5 @@
-// Plan: who runs what. The contract between placement (which makes it) and everything after. Pure
-// data, written and read as YAML by placement/files/plan_file.h.
+// Plan: which rank runs what. The contract between placement (which makes it) and everything after.
+// Pure data, written and read as YAML by placement/files/plan_file.h.
 #ifndef WEFT_GRAPH_PLAN_H_
 #define WEFT_GRAPH_PLAN_H_
 

@@ -1,4 +1,4 @@
-// Does a node fit its op's schema?
+// Checks that a node fits its op's schema.
 #ifndef WEFT_GRAPH_SCHEMA_CHECK_H_
 #define WEFT_GRAPH_SCHEMA_CHECK_H_
 

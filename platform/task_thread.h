@@ -1,4 +1,4 @@
-// TaskThread: a thread that runs others' tasks, one after the other.
+// TaskThread: a thread that runs tasks of others, one after the other.
 #ifndef WEFT_PLATFORM_TASK_THREAD_H_
 #define WEFT_PLATFORM_TASK_THREAD_H_
 

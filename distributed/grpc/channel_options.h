@@ -1,4 +1,4 @@
-// What all our channels and servers have in common: keepalive, limits, no proxy.
+// Options of all channels and servers: keepalive, limits, no proxy.
 #ifndef WEFT_DISTRIBUTED_GRPC_CHANNEL_OPTIONS_H_
 #define WEFT_DISTRIBUTED_GRPC_CHANNEL_OPTIONS_H_
 

@@ -1,4 +1,4 @@
-// ControlService: a worker's ear for its coordinator.
+// ControlService: the service that a worker offers its coordinator.
 #ifndef WEFT_DISTRIBUTED_GRPC_CONTROL_SERVICE_H_
 #define WEFT_DISTRIBUTED_GRPC_CONTROL_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// Frame: what one gRPC message of a data stream holds: a fixed header and a part of a payload.
+// Frame: one gRPC message of a data stream: a fixed header and a part of a payload.
 #ifndef WEFT_DISTRIBUTED_GRPC_FRAME_H_
 #define WEFT_DISTRIBUTED_GRPC_FRAME_H_
 

@@ -1,4 +1,4 @@
-// Inbox: what arrives from one peer, and who waits for it.
+// Inbox: messages that arrive from one peer, and their receivers.
 #ifndef WEFT_DISTRIBUTED_GRPC_INBOX_H_
 #define WEFT_DISTRIBUTED_GRPC_INBOX_H_
 

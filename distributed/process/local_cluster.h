@@ -1,4 +1,4 @@
-// Worker processes and the clients a coordinator has of them.
+// Worker processes, and a coordinator's clients for them.
 #ifndef WEFT_DISTRIBUTED_PROCESS_LOCAL_CLUSTER_H_
 #define WEFT_DISTRIBUTED_PROCESS_LOCAL_CLUSTER_H_
 

@@ -1,4 +1,4 @@
-// A worker process: what `graph_runner worker --listen ADDRESS` is.
+// A worker process, as `graph_runner worker --listen ADDRESS` runs it.
 #ifndef WEFT_DISTRIBUTED_PROCESS_WORKER_PROCESS_H_
 #define WEFT_DISTRIBUTED_PROCESS_WORKER_PROCESS_H_
 

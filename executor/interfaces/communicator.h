@@ -1,5 +1,5 @@
-// Communicator: what a program needs of the other ranks. Implemented by distributed/ (over any
-// transport) and, for GPUs, over NCCL.
+// Communicator: sends, receives and collectives between ranks. Implemented by distributed/ (over
+// any transport) and, for GPUs, over NCCL.
 //
 // The law of the rendezvous, for every implementation (one conformance test):
 //  1. Send never waits for the receiver; either side may come first.

@@ -1,4 +1,4 @@
-// InputSource: where a step's data rows come from. Declared here, implemented by training/.
+// InputSource: the source of a step's data rows. Declared here, implemented by training/.
 #ifndef WEFT_EXECUTOR_INTERFACES_INPUT_SOURCE_H_
 #define WEFT_EXECUTOR_INTERFACES_INPUT_SOURCE_H_
 

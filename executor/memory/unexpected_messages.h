@@ -1,4 +1,5 @@
-// What a rank may have to hold of messages that come before its step asks for them.
+// The most memory that unexpected messages of a rank take: those that arrive before its step asks
+// for them.
 #ifndef WEFT_EXECUTOR_MEMORY_UNEXPECTED_MESSAGES_H_
 #define WEFT_EXECUTOR_MEMORY_UNEXPECTED_MESSAGES_H_
 

@@ -1,4 +1,4 @@
-// The program itself: gives buffers their addresses and runs the instructions. Internal to
+// CompiledStep: gives buffers their addresses and runs the instructions. Internal to
 // executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_COMPILED_STEP_H_
 #define WEFT_EXECUTOR_PROGRAM_COMPILED_STEP_H_

@@ -1,4 +1,4 @@
-// ExternalBuffers: which buffers of a program may lie outside its arena for a run. Internal to
+// ExternalBuffers: buffers of a program that borrow memory outside its arena for a run. Internal to
 // executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_EXTERNAL_BUFFERS_H_
 #define WEFT_EXECUTOR_PROGRAM_EXTERNAL_BUFFERS_H_

@@ -1,4 +1,4 @@
-// Instruction: what a compiled step runs, with addresses bound. Internal to executor/.
+// Instruction: one entry of a compiled step, with its addresses. Internal to executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 #define WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 

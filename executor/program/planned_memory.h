@@ -1,4 +1,4 @@
-// What a partition would need, without running it.
+// The memory requirement of a partition, without running it.
 #ifndef WEFT_EXECUTOR_PROGRAM_PLANNED_MEMORY_H_
 #define WEFT_EXECUTOR_PROGRAM_PLANNED_MEMORY_H_
 

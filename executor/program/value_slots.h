@@ -1,4 +1,4 @@
-// ValueSlots: the values of a running step that have no place in the arena, and the instructions
+// ValueSlots: the values of a running step outside the arena, and the instructions
 // that work on them. Internal to executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_VALUE_SLOTS_H_
 #define WEFT_EXECUTOR_PROGRAM_VALUE_SLOTS_H_

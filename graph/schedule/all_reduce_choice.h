@@ -1,4 +1,4 @@
-// Which all-reduce algorithm is right for how many members, bytes and hosts.
+// The fastest all-reduce algorithm for given members, bytes and hosts.
 #ifndef WEFT_GRAPH_SCHEDULE_ALL_REDUCE_CHOICE_H_
 #define WEFT_GRAPH_SCHEDULE_ALL_REDUCE_CHOICE_H_
 

@@ -1,4 +1,4 @@
-// Collective algorithms as data: what each member of a group sends, receives, adds and copies, in
+// Collective algorithms as data: the sends, receives, sums and copies of each member, in
 // rounds. The runtime executes it, the simulator times it, a test proves it.
 #ifndef WEFT_GRAPH_SCHEDULE_COLLECTIVE_SCHEDULE_H_
 #define WEFT_GRAPH_SCHEDULE_COLLECTIVE_SCHEDULE_H_

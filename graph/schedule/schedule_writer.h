@@ -1,4 +1,4 @@
-// What the generators of collective schedules are written with. Internal to graph/schedule/.
+// Building blocks of the generators of collective schedules. Internal to graph/schedule/.
 #ifndef WEFT_GRAPH_SCHEDULE_SCHEDULE_WRITER_H_
 #define WEFT_GRAPH_SCHEDULE_SCHEDULE_WRITER_H_
 

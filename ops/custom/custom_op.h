@@ -1,4 +1,4 @@
-// Custom ops as the host sees them: the functions of a descriptor (ops/custom_op.h), called.
+// Calls the functions of a custom op's descriptor (ops/custom_op.h).
 #ifndef WEFT_OPS_CUSTOM_CUSTOM_OP_H_
 #define WEFT_OPS_CUSTOM_CUSTOM_OP_H_
 

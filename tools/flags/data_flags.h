@@ -1,4 +1,4 @@
-// DataFlags: which samples, in what order, and what is done to them.
+// DataFlags: the data set, the order of its samples, and their transformation.
 #ifndef WEFT_TOOLS_FLAGS_DATA_FLAGS_H_
 #define WEFT_TOOLS_FLAGS_DATA_FLAGS_H_
 

@@ -1,4 +1,4 @@
-// JobFlags: what train, eval and plan have in common: model, data, loss, optimizer, placement.
+// JobFlags: the flags that train, eval and plan share: model, data, loss, optimizer, placement.
 #ifndef WEFT_TOOLS_FLAGS_JOB_FLAGS_H_
 #define WEFT_TOOLS_FLAGS_JOB_FLAGS_H_
 

@@ -1,4 +1,4 @@
-// LoopFlags: what `train` does besides steps: checkpoints, evaluations, early ends.
+// LoopFlags: checkpoints, evaluations and early ends of `train`.
 #ifndef WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_
 #define WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_
 

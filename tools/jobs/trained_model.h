@@ -1,4 +1,4 @@
-// TrainedModel: what is written of a training job.
+// TrainedModel: the files that a training job writes.
 #ifndef WEFT_TOOLS_JOBS_TRAINED_MODEL_H_
 #define WEFT_TOOLS_JOBS_TRAINED_MODEL_H_
 

@@ -1,4 +1,4 @@
-// Holds a custom op against itself: what its declaration promises and its kernel does.
+// Checks that a custom op's kernel does what its declaration promises.
 #ifndef WEFT_TOOLS_MODELS_OP_CHECK_H_
 #define WEFT_TOOLS_MODELS_OP_CHECK_H_
 

@@ -1,4 +1,4 @@
-// Values for a model's inputs when nobody has any.
+// Random values for the inputs of a model.
 #ifndef WEFT_TOOLS_MODELS_RANDOM_INPUTS_H_
 #define WEFT_TOOLS_MODELS_RANDOM_INPUTS_H_
 

@@ -1,4 +1,4 @@
-// Why a plan was found: what `plan --explain` says.
+// The text of `plan --explain`: why a plan is the best.
 #ifndef WEFT_TOOLS_REPORTS_PLAN_EXPLANATION_H_
 #define WEFT_TOOLS_REPORTS_PLAN_EXPLANATION_H_
 

@@ -1,4 +1,4 @@
-// What `plan` says: what runs where.
+// The text of `plan`: which worker runs what.
 #ifndef WEFT_TOOLS_REPORTS_PLAN_REPORT_H_
 #define WEFT_TOOLS_REPORTS_PLAN_REPORT_H_
 

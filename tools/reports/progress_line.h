@@ -1,4 +1,4 @@
-// ProgressLine: shows on standard error how far a run is.
+// ProgressLine: shows the progress of a run on standard error.
 #ifndef WEFT_TOOLS_REPORTS_PROGRESS_LINE_H_
 #define WEFT_TOOLS_REPORTS_PROGRESS_LINE_H_
 

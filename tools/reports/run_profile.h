@@ -1,4 +1,4 @@
-// Where the time of a run went: per operator and per node.
+// The time of a run per operator and per node.
 #ifndef WEFT_TOOLS_REPORTS_RUN_PROFILE_H_
 #define WEFT_TOOLS_REPORTS_RUN_PROFILE_H_
 

@@ -1,4 +1,4 @@
-// Rebalancer: names workers that become slower, and gives them fewer of the micro-batches.
+// Rebalancer: reports workers that become slower, and gives them fewer micro-batches.
 #ifndef WEFT_TRAINING_ADAPTATION_REBALANCER_H_
 #define WEFT_TRAINING_ADAPTATION_REBALANCER_H_
 

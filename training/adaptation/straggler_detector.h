@@ -1,4 +1,4 @@
-// StragglerDetector: which workers have become slower, told from what their steps take.
+// StragglerDetector: finds workers that have become slower, from the times of their steps.
 #ifndef WEFT_TRAINING_ADAPTATION_STRAGGLER_DETECTOR_H_
 #define WEFT_TRAINING_ADAPTATION_STRAGGLER_DETECTOR_H_
 

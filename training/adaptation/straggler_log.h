@@ -1,4 +1,4 @@
-// StragglerLog: what people are told of stragglers: few lines, and none of a moment's noise.
+// StragglerLog: the lines about stragglers that people see: few, and only about lasting changes.
 #ifndef WEFT_TRAINING_ADAPTATION_STRAGGLER_LOG_H_
 #define WEFT_TRAINING_ADAPTATION_STRAGGLER_LOG_H_
 

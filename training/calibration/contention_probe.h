@@ -1,4 +1,4 @@
-// Measures how much computing and a collective beside it slow each other down.
+// Measures how much computing and an overlapping collective slow each other down.
 #ifndef WEFT_TRAINING_CALIBRATION_CONTENTION_PROBE_H_
 #define WEFT_TRAINING_CALIBRATION_CONTENTION_PROBE_H_
 

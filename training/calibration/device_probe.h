@@ -1,4 +1,4 @@
-// Measures what workers do with ops of many sizes, whatever the model.
+// Measures ops of many sizes on workers, independent of a model.
 #ifndef WEFT_TRAINING_CALIBRATION_DEVICE_PROBE_H_
 #define WEFT_TRAINING_CALIBRATION_DEVICE_PROBE_H_
 

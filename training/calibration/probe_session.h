@@ -1,4 +1,4 @@
-// Runs programs on all workers of a cluster at once and says what they took.
+// Runs programs on all workers of a cluster at once and measures their time.
 #ifndef WEFT_TRAINING_CALIBRATION_PROBE_SESSION_H_
 #define WEFT_TRAINING_CALIBRATION_PROBE_SESSION_H_
 

@@ -1,4 +1,4 @@
-// What it takes until a thread that sleeps on an atomic runs.
+// Measures the time until a thread that sleeps on an atomic runs.
 #ifndef WEFT_TRAINING_CALIBRATION_WAKE_PROBE_H_
 #define WEFT_TRAINING_CALIBRATION_WAKE_PROBE_H_
 

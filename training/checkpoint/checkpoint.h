@@ -1,4 +1,4 @@
-// Checkpoint: one that is there, read.
+// Checkpoint: an existing checkpoint, verified and read.
 #ifndef WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
 #define WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
 

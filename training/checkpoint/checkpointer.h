@@ -1,4 +1,4 @@
-// Checkpointer: when a job's checkpoints are due, and what becomes of them.
+// Checkpointer: decides when a job's checkpoints are due, and reports their results.
 #ifndef WEFT_TRAINING_CHECKPOINT_CHECKPOINTER_H_
 #define WEFT_TRAINING_CHECKPOINT_CHECKPOINTER_H_
 

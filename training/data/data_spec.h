@@ -1,4 +1,4 @@
-// DataSpec: which samples, in what order, and what is done to them. A value that travels to the
+// DataSpec: the options of a data set. A value that is sent to the
 // workers as text; each opens the files itself.
 #ifndef WEFT_TRAINING_DATA_DATA_SPEC_H_
 #define WEFT_TRAINING_DATA_DATA_SPEC_H_

@@ -1,5 +1,5 @@
-// LoRA: a model is tuned by products of two small matrices beside its weights, which stay as they
-// are. E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, arXiv:2106.09685.
+// LoRA: adapters, the products of two small matrices, train beside frozen weights. E. Hu et al.,
+// "LoRA: Low-Rank Adaptation of Large Language Models", 2021, arXiv:2106.09685.
 //
 // A node y = x W (section 4.1) becomes y = x W + scale (x A) B, where W is [in, out], A is [in, r]
 // and B is [r, out]; all of it nodes of the graph, so that it is differentiated, sharded and

@@ -1,4 +1,4 @@
-// The losses one by one, and what they share with the metrics. Internal to training/.
+// The losses one by one, and the parts that they share with the metrics. Internal to training/.
 #ifndef WEFT_TRAINING_GRAPH_LOSS_PARTS_H_
 #define WEFT_TRAINING_GRAPH_LOSS_PARTS_H_
 

@@ -1,4 +1,4 @@
-// Dynamic loss scaling: how gradients in float16 neither vanish nor overflow.
+// Dynamic loss scaling: keeps gradients in float16 from vanishing or overflowing.
 #ifndef WEFT_TRAINING_GRAPH_LOSS_SCALE_H_
 #define WEFT_TRAINING_GRAPH_LOSS_SCALE_H_
 

@@ -1,4 +1,4 @@
-// The initial values that a model itself says how to make (ONNX's training_info).
+// The initial values that a model's own training_info defines.
 #ifndef WEFT_TRAINING_GRAPH_MODEL_INITIALIZATION_H_
 #define WEFT_TRAINING_GRAPH_MODEL_INITIALIZATION_H_
 

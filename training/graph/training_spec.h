@@ -1,4 +1,4 @@
-// What a training step is asked to do: loss, optimizer, clipping, precision.
+// The options of a training step: loss, optimizer, clipping, precision.
 #ifndef WEFT_TRAINING_GRAPH_TRAINING_SPEC_H_
 #define WEFT_TRAINING_GRAPH_TRAINING_SPEC_H_
 

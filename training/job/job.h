@@ -1,5 +1,4 @@
-// A job: what is trained or evaluated, on what data, under which plan; and what each rank is to
-// run.
+// A job: graph, data and plan of a training or evaluation, and the partition of each rank.
 #ifndef WEFT_TRAINING_JOB_JOB_H_
 #define WEFT_TRAINING_JOB_JOB_H_
 

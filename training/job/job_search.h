@@ -1,4 +1,4 @@
-// The search for a job's plan (placement/search/), and what else it could do where it does not fit.
+// The search for a job's plan (placement/search/), and alternatives if none fits.
 #ifndef WEFT_TRAINING_JOB_JOB_SEARCH_H_
 #define WEFT_TRAINING_JOB_JOB_SEARCH_H_
 

@@ -1,4 +1,4 @@
-// What a run was predicted to take, and took: one entry of the history (law 15 of
+// Prediction and measurement of a run: one entry of the history (law 15 of
 // docs/architecture.md).
 #ifndef WEFT_TRAINING_JOB_PREDICTION_RECORD_H_
 #define WEFT_TRAINING_JOB_PREDICTION_RECORD_H_

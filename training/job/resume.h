@@ -1,4 +1,4 @@
-// Going on from a checkpoint.
+// Resumes a job from a checkpoint.
 #ifndef WEFT_TRAINING_JOB_RESUME_H_
 #define WEFT_TRAINING_JOB_RESUME_H_
 

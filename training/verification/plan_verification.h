@@ -1,5 +1,5 @@
-// Plan verification: does a plan compute what one process computes? Where not, which operator is
-// the first to differ?
+// Compares the values of a plan with those of one process, and finds the first operator that
+// differs.
 #ifndef WEFT_TRAINING_VERIFICATION_PLAN_VERIFICATION_H_
 #define WEFT_TRAINING_VERIFICATION_PLAN_VERIFICATION_H_
 

@@ -1,4 +1,4 @@
-// Makes a rank's partition report everything it computes: for comparing two ways of running a step.
+// Makes a rank's partition report all its values, to compare two ways of running a step.
 #ifndef WEFT_TRAINING_VERIFICATION_VALUE_CAPTURE_H_
 #define WEFT_TRAINING_VERIFICATION_VALUE_CAPTURE_H_
 

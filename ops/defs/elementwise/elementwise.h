@@ -1,4 +1,4 @@
-// What declarations of elementwise functions share.
+// Shared by the declarations of elementwise functions.
 #ifndef WEFT_OPS_DEFS_ELEMENTWISE_ELEMENTWISE_H_
 #define WEFT_OPS_DEFS_ELEMENTWISE_ELEMENTWISE_H_
 

@@ -1,4 +1,4 @@
-// What the operators of the domain com.microsoft share.
+// Shared by the operators of the domain com.microsoft.
 #ifndef WEFT_OPS_DEFS_MICROSOFT_MICROSOFT_RULES_H_
 #define WEFT_OPS_DEFS_MICROSOFT_MICROSOFT_RULES_H_
 
