@@ -92,9 +92,8 @@ class RunCommand final : public Command {
            "NAME.json for a map")
         ->type_name("DIR")
         ->required();
-    app.add_option(
-           "--output-name", output_names_,
-           "write this value, which may be any, instead of the model's outputs; may be repeated")
+    app.add_option("--output-name", output_names_,
+                   "write this value instead of the model's outputs; may be repeated")
         ->type_name("NAME")
         ->allow_extra_args(false);
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
