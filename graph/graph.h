@@ -80,6 +80,18 @@ struct Node {
   Origin origin;
 };
 
+// What is true of a node's operands, whoever looks at it.
+class NodeOperands {
+ public:
+  virtual ~NodeOperands() = default;
+  virtual const Node& node() const = 0;
+  const Attributes& attributes() const { return node().attributes; }
+  int num_inputs() const { return static_cast<int>(node().inputs.size()); }
+  int num_outputs() const { return static_cast<int>(node().outputs.size()); }
+  bool HasInput(int i) const { return i < num_inputs() && node().inputs[i].valid(); }
+  bool HasOutput(int i) const { return i < num_outputs() && node().outputs[i].valid(); }
+};
+
 // What defines a value (invariant 2).
 enum class ValueSource : uint8_t { kInput, kVariable, kConstant, kNode };
 

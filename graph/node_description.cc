@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/op_schema.h"
+#include "graph/schema_lookup.h"
 
 namespace weft {
 
@@ -17,9 +18,7 @@ std::string Cut(const std::string& name) {
 
 }  // namespace
 
-std::string FullOpName(const Node& node) {
-  return node.domain.empty() ? node.op : absl::StrCat(node.domain, "::", node.op);
-}
+std::string FullOpName(const Node& node) { return FullOpName(node.domain, node.op); }
 
 std::string DescribeNode(const Node& node) {
   return absl::StrCat("node '", Cut(node.name), "' (", Cut(FullOpName(node)), ")");

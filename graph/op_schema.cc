@@ -44,10 +44,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string CanonicalDomain(std::string_view domain) {
-  return domain == "ai.onnx" ? std::string() : std::string(domain);
-}
-
 }  // namespace
 
 // Not inline: g++ 12 with a sanitizer warns in vain of the moved shape wherever this is inlined.
@@ -185,9 +181,7 @@ OpSchema& OpSchema::Stateful() {
   return *this;
 }
 
-std::string OpSchema::FullName() const {
-  return domain_.empty() ? name_ : absl::StrCat(domain_, "::", name_);
-}
+std::string OpSchema::FullName() const { return FullOpName(domain_, name_); }
 
 const FormalParameter* OpSchema::FormalInput(int i) const { return Formal(inputs_, i); }
 
@@ -199,7 +193,7 @@ OpRegistry& OpRegistry::Global() {
 }
 
 absl::Status OpRegistry::Register(OpSchema schema) {
-  auto key = std::make_pair(CanonicalDomain(schema.domain()), schema.name());
+  auto key = std::make_pair(std::string(CanonicalDomain(schema.domain())), schema.name());
   auto [position, is_new] = schemas_.try_emplace(std::move(key));
   if (!is_new) {
     return absl::AlreadyExistsError(
@@ -210,7 +204,7 @@ absl::Status OpRegistry::Register(OpSchema schema) {
 }
 
 const OpSchema* OpRegistry::Find(std::string_view domain, std::string_view name) const {
-  const auto found = schemas_.find({CanonicalDomain(domain), std::string(name)});
+  const auto found = schemas_.find({std::string(CanonicalDomain(domain)), std::string(name)});
   return found == schemas_.end() ? nullptr : found->second.get();
 }
 
@@ -226,7 +220,7 @@ std::string OpRegistry::Nearest(std::string_view domain, std::string_view name) 
   size_t nearest = std::max<size_t>(2, name.size() / 3) + 1;
   std::string found;
   if (name.size() > kLongestMisspelling) return found;
-  const std::string canonical = CanonicalDomain(domain);
+  const std::string_view canonical = CanonicalDomain(domain);
   for (const auto& [key, schema] : schemas_) {
     if (key.first != canonical) continue;
     const size_t distance = EditDistance(name, key.second);
@@ -236,6 +230,15 @@ std::string OpRegistry::Nearest(std::string_view domain, std::string_view name) 
     }
   }
   return found;
+}
+
+std::string_view CanonicalDomain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string_view() : domain;
+}
+
+std::string FullOpName(std::string_view domain, std::string_view op) {
+  std::string name(op);
+  return domain.empty() ? name : absl::StrCat(std::string(domain), "::", name);
 }
 
 const OpSchema* FindOpSchema(std::string_view domain, std::string_view name) {

@@ -34,15 +34,8 @@ class GraphBuilder;
 
 // What a shape function sees. The contexts here are implemented in graph/ (inference), training/
 // (gradient) and placement/ (localize).
-class InferenceContext {
+class InferenceContext : public NodeOperands {
  public:
-  virtual ~InferenceContext() = default;
-  virtual const Node& node() const = 0;
-  const Attributes& attributes() const { return node().attributes; }
-  int num_inputs() const { return static_cast<int>(node().inputs.size()); }
-  int num_outputs() const { return static_cast<int>(node().outputs.size()); }
-  bool HasInput(int i) const { return i < num_inputs() && node().inputs[i].valid(); }
-  bool HasOutput(int i) const { return i < num_outputs() && node().outputs[i].valid(); }
   // REQUIRES: HasInput(i).
   virtual const ValueType& InputType(int i) const = 0;
   const SymbolicShape& InputShape(int i) const { return InputType(i).shape; }
@@ -115,15 +108,8 @@ enum class GradientKind : uint8_t {
 };
 
 // Concrete shapes, attributes and known values for rules, costs and kernels.
-class NodeView {
+class NodeView : public NodeOperands {
  public:
-  virtual ~NodeView() = default;
-  virtual const Node& node() const = 0;
-  const Attributes& attributes() const { return node().attributes; }
-  int num_inputs() const { return static_cast<int>(node().inputs.size()); }
-  int num_outputs() const { return static_cast<int>(node().outputs.size()); }
-  bool HasInput(int i) const { return i < num_inputs() && node().inputs[i].valid(); }
-  bool HasOutput(int i) const { return i < num_outputs() && node().outputs[i].valid(); }
   // Rank 0 / kInvalid for absent operands.
   virtual const Shape& InputShape(int i) const = 0;
   virtual const Shape& OutputShape(int i) const = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schema_lookup.h"
 
 namespace weft {
 namespace {
@@ -22,19 +23,12 @@ std::string DescribeInputs(const PrepareContext& context) {
   return text;
 }
 
-std::string FullName(std::string_view domain, std::string_view op) {
-  std::string name(op);
-  return domain.empty() ? name : absl::StrCat(std::string(domain), "::", name);
-}
-
 // "node 'fc1' (Gemm of float32[2,3], float32[3,4] on cpu:0)"
 std::string Describe(const PrepareContext& context) {
   const Node& node = context.node();
-  return absl::StrCat("node '", node.name, "' (", FullName(node.domain, node.op), " of ",
+  return absl::StrCat("node '", node.name, "' (", FullOpName(node.domain, node.op), " of ",
                       DescribeInputs(context), " on ", context.device().info().name, ")");
 }
-
-std::string_view Canonical(std::string_view domain) { return domain == "ai.onnx" ? "" : domain; }
 
 }  // namespace
 
@@ -59,16 +53,17 @@ KernelRegistry& KernelRegistry::Reference() {
 absl::Status KernelRegistry::Register(std::string_view domain, std::string_view op,
                                       DeviceKind device, KernelFactory factory) {
   const auto [entry, inserted] = factories_.try_emplace(
-      {std::string(Canonical(domain)), std::string(op), device}, std::move(factory));
+      {std::string(CanonicalDomain(domain)), std::string(op), device}, std::move(factory));
   if (inserted) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("a kernel of ", FullName(domain, op), " for this device is registered already"));
+  return absl::AlreadyExistsError(absl::StrCat("a kernel of ", FullOpName(domain, op),
+                                               " for this device is registered already"));
 }
 
 const KernelFactory* KernelRegistry::Find(std::string_view domain, std::string_view op,
                                           DeviceKind device) const {
   if (device == DeviceKind::kFake) device = DeviceKind::kCpu;
-  const auto entry = factories_.find({std::string(Canonical(domain)), std::string(op), device});
+  const auto entry =
+      factories_.find({std::string(CanonicalDomain(domain)), std::string(op), device});
   return entry == factories_.end() ? nullptr : &entry->second;
 }
 

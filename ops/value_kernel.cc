@@ -4,14 +4,10 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schema_lookup.h"
 
 namespace weft {
 namespace {
-
-std::string FullName(std::string_view domain, std::string_view op) {
-  std::string name(op);
-  return domain.empty() ? name : absl::StrCat(std::string(domain), "::", name);
-}
 
 std::string TypeText(const Value& value) {
   if (value.kind() != ValueKind::kTensor) {
@@ -29,11 +25,9 @@ std::string Describe(const ValueContext& context) {
                     context.HasInput(i) ? TypeText(context.Input(i)) : "-");
   }
   const Node& node = context.node();
-  return absl::StrCat("node '", node.name, "' (", FullName(node.domain, node.op), " of ", operands,
-                      ")");
+  return absl::StrCat("node '", node.name, "' (", FullOpName(node.domain, node.op), " of ",
+                      operands, ")");
 }
-
-std::string_view Canonical(std::string_view domain) { return domain == "ai.onnx" ? "" : domain; }
 
 }  // namespace
 
@@ -52,15 +46,15 @@ ValueKernelRegistry& ValueKernelRegistry::Global() {
 
 absl::Status ValueKernelRegistry::Register(std::string_view domain, std::string_view op,
                                            ValueKernel kernel) {
-  const auto [entry, inserted] =
-      kernels_.try_emplace({std::string(Canonical(domain)), std::string(op)}, std::move(kernel));
+  const auto [entry, inserted] = kernels_.try_emplace(
+      {std::string(CanonicalDomain(domain)), std::string(op)}, std::move(kernel));
   if (inserted) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat("a value kernel of ", FullName(domain, op), " is registered already"));
+      absl::StrCat("a value kernel of ", FullOpName(domain, op), " is registered already"));
 }
 
 const ValueKernel* ValueKernelRegistry::Find(std::string_view domain, std::string_view op) const {
-  const auto entry = kernels_.find({std::string(Canonical(domain)), std::string(op)});
+  const auto entry = kernels_.find({std::string(CanonicalDomain(domain)), std::string(op)});
   return entry == kernels_.end() ? nullptr : &entry->second;
 }
 

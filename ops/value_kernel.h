@@ -29,15 +29,8 @@ namespace weft {
 
 // One run of one node. Inputs are checked against the schema's dtypes and arity; everything else,
 // values and shapes alike, comes from files and data and is the kernel's to check.
-class ValueContext {
+class ValueContext : public NodeOperands {
  public:
-  virtual ~ValueContext() = default;
-  virtual const Node& node() const = 0;
-  const Attributes& attributes() const { return node().attributes; }
-  int num_inputs() const { return static_cast<int>(node().inputs.size()); }
-  int num_outputs() const { return static_cast<int>(node().outputs.size()); }
-  bool HasInput(int i) const { return i < num_inputs() && node().inputs[i].valid(); }
-  bool HasOutput(int i) const { return i < num_outputs() && node().outputs[i].valid(); }
   // REQUIRES: HasInput(i). Tensors are on the host.
   virtual const Value& Input(int i) const = 0;
   // REQUIRES: HasInput(i), and the schema allows only a tensor there.
