@@ -119,6 +119,29 @@ absl::StatusOr<std::vector<ValueType>> InferConcreteOutputs(const Node& node,
   return inference.TakeOutputs();
 }
 
+absl::Status RunKernelOnce(Kernel& kernel, const std::vector<Tensor>& inputs,
+                           std::vector<Tensor>& outputs, Device& device, Stream& stream,
+                           absl::Duration deadline) {
+  std::vector<Tensor> aligned;  // keeps the copies
+  std::vector<const void*> input_data;
+  for (const Tensor& input : inputs) {
+    WEFT_ASSIGN_OR_RETURN(aligned.emplace_back(), Aligned(input));
+    input_data.push_back(input.valid() ? aligned.back().raw_data() : nullptr);
+  }
+  std::vector<void*> output_data;
+  for (const Tensor& output : outputs) {
+    output_data.push_back(output.valid() ? output.raw_data() : nullptr);
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> workspace,
+                        device.Allocate(kernel.workspace_bytes()));
+  Launch launch{&kernel, {}};
+  launch.context.inputs = input_data.data();
+  launch.context.outputs = output_data.data();
+  launch.context.workspace = workspace->data();
+  WEFT_RETURN_IF_ERROR(stream.Enqueue(Work{&Launch::Run, &launch}));
+  return stream.Synchronize(deadline);
+}
+
 absl::StatusOr<ConcreteNode> ConcreteNode::Create(const Node& node, std::vector<Tensor> inputs,
                                                   NodeRunOptions options) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<ValueType> types, InferConcreteOutputs(node, inputs));
@@ -220,25 +243,8 @@ absl::StatusOr<std::vector<Tensor>> ConcreteNode::Run() const {
 }
 
 absl::Status ConcreteNode::RunOnHost(Kernel& kernel, std::vector<Tensor>& outputs) const {
-  std::vector<Tensor> aligned;  // keeps the copies
-  std::vector<const void*> input_data;
-  for (const Tensor& input : inputs_) {
-    WEFT_ASSIGN_OR_RETURN(aligned.emplace_back(), Aligned(input));
-    input_data.push_back(input.valid() ? aligned.back().raw_data() : nullptr);
-  }
-  std::vector<void*> output_data;
-  for (const Tensor& output : outputs) {
-    output_data.push_back(output.valid() ? output.raw_data() : nullptr);
-  }
-  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> workspace,
-                        device().Allocate(kernel.workspace_bytes()));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device().NewStream("node"));
-  Launch launch{&kernel, {}};
-  launch.context.inputs = input_data.data();
-  launch.context.outputs = output_data.data();
-  launch.context.workspace = workspace->data();
-  WEFT_RETURN_IF_ERROR(stream->Enqueue(Work{&Launch::Run, &launch}));
-  return stream->Synchronize(kRunDeadline);
+  return RunKernelOnce(kernel, inputs_, outputs, device(), *stream, kRunDeadline);
 }
 
 absl::Status ConcreteNode::RunOnDevice(Kernel& kernel, std::vector<Tensor>& outputs) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "graph/op_schema.h"
 #include "ops/kernel.h"
 #include "tensor/tensor.h"
@@ -30,6 +31,13 @@ struct NodeRunOptions {
 // outputs have the dtype kInvalid. InvalidArgument naming the node when the inputs do not fit.
 absl::StatusOr<std::vector<ValueType>> InferConcreteOutputs(const Node& node,
                                                             const std::vector<Tensor>& inputs);
+
+// Runs a prepared kernel once on host tensors (an invalid one for an absent operand), on a stream
+// of a device that computes in the host's memory, and waits for it. After an error the stream is
+// used up.
+absl::Status RunKernelOnce(Kernel& kernel, const std::vector<Tensor>& inputs,
+                           std::vector<Tensor>& outputs, Device& device, Stream& stream,
+                           absl::Duration deadline);
 
 // Borrows the node, which must outlive it; shares the tensors. InputValue is known exactly for the
 // schema's value inputs, as it is at least in a compiled program.

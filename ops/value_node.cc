@@ -134,16 +134,6 @@ class NodeValueContext final : public ValueContext {
   std::vector<Value> outputs_;
 };
 
-struct Launch {
-  Kernel* kernel;
-  KernelContext context;
-  static absl::Status Run(void* argument, Stream& stream) {
-    Launch& launch = *static_cast<Launch*>(argument);
-    launch.context.stream = &stream;
-    return launch.kernel->Run(launch.context);
-  }
-};
-
 // The graph of the node alone, its inputs in their order.
 std::shared_ptr<Graph> GraphOf(const Node& node) {
   auto graph = std::make_shared<Graph>();
@@ -370,35 +360,13 @@ absl::StatusOr<std::vector<Tensor>> ValueNode::RunOnTensors(const std::vector<Te
 absl::StatusOr<std::vector<Tensor>> ValueNode::RunPrepared(const Prepared& prepared,
                                                            const std::vector<Tensor>& inputs) {
   WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, prepared.node->AllocateOutputs());
-  std::vector<Tensor> aligned;  // keeps the copies
-  std::vector<const void*> input_data;
-  for (const Tensor& input : inputs) {
-    const void* data = input.valid() ? input.raw_data() : nullptr;
-    if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0 && input.num_elements() > 0) {
-      WEFT_ASSIGN_OR_RETURN(aligned.emplace_back(), input.Clone());
-      data = aligned.back().raw_data();
-    }
-    input_data.push_back(data);
-  }
-  std::vector<void*> output_data;
-  for (const Tensor& output : outputs) {
-    output_data.push_back(output.valid() ? output.raw_data() : nullptr);
-  }
-  std::shared_ptr<Buffer> workspace;
-  if (prepared.kernel->workspace_bytes() > 0) {
-    WEFT_ASSIGN_OR_RETURN(workspace, CpuDevice().Allocate(prepared.kernel->workspace_bytes()));
-  }
   if (stream_ == nullptr) {
     WEFT_ASSIGN_OR_RETURN(stream_, CpuDevice().NewStream("values"));
   }
-  Launch launch{prepared.kernel.get(), {}};
-  launch.context.inputs = input_data.data();
-  launch.context.outputs = output_data.data();
-  launch.context.workspace = workspace != nullptr ? workspace->data() : nullptr;
-  const absl::Status status = stream_->Enqueue(Work{&Launch::Run, &launch});
+  const absl::Status status =
+      RunKernelOnce(*prepared.kernel, inputs, outputs, CpuDevice(), *stream_, kRunDeadline);
   if (!status.ok()) stream_.reset();  // it keeps its first error
   WEFT_RETURN_IF_ERROR(status);
-  WEFT_RETURN_IF_ERROR(stream_->Synchronize(kRunDeadline));
   return outputs;
 }
 
