@@ -36,6 +36,10 @@ Shape ReducedShape(const Shape& input, const std::vector<bool>& reduced, bool ke
   return shape;
 }
 
+int64_t NumberAt(const std::vector<int64_t>& numbers, size_t i) {
+  return i < numbers.size() ? numbers[i] : 0;
+}
+
 int64_t ReducedCount(const Shape& input, const std::vector<bool>& reduced) {
   int64_t count = 1;
   for (int d = 0; d < input.rank(); ++d) {

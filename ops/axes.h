@@ -1,7 +1,9 @@
-// The axes that a reduction sums over; shared by declarations and kernels.
+// Axes as attributes and inputs name them; shared by declarations and kernels.
 #ifndef WEFT_OPS_AXES_H_
 #define WEFT_OPS_AXES_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +19,10 @@ absl::StatusOr<std::vector<bool>> ReducedAxes(int rank, const Tensor* axes,
 
 // The shape with the reduced axes as 1 (`keepdims`) or left out.
 Shape ReducedShape(const Shape& input, const std::vector<bool>& reduced, bool keepdims);
+
+// Number i of a list that an attribute may cut short (Scan's axes and directions): 0 beyond its
+// end.
+int64_t NumberAt(const std::vector<int64_t>& numbers, size_t i);
 
 // How many elements of `input` each element of the result stands for.
 int64_t ReducedCount(const Shape& input, const std::vector<bool>& reduced);

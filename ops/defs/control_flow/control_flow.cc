@@ -9,6 +9,7 @@
 #include "graph/inference.h"
 #include "graph/node_bodies.h"
 #include "graph/op_schema.h"
+#include "ops/axes.h"
 #include "ops/defs/control_flow/control_flow_gradient.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/rules.h"
@@ -242,10 +243,6 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Loop")
 
 // ---- Scan
 
-int64_t At(const std::vector<int64_t>& values, size_t i) {
-  return i < values.size() ? values[i] : 0;
-}
-
 absl::Status InferScan(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const NodeBody body, BodyOf(context, "body"));
   const int own = NumOwnInputs(context.node());
@@ -267,7 +264,7 @@ absl::Status InferScan(InferenceContext& context) {
       continue;
     }
     if (type.shape.has_rank()) {
-      const int64_t given = At(axes, static_cast<size_t>(i - states));
+      const int64_t given = NumberAt(axes, static_cast<size_t>(i - states));
       const absl::StatusOr<int> axis = NormalizeAxis(given, type.shape.rank());
       if (!axis.ok()) {
         return context.Error(absl::StrCat("input ", i, " of shape ", type.shape.ToString(),
@@ -287,8 +284,9 @@ absl::Status InferScan(InferenceContext& context) {
   for (int i = 0; i < context.num_outputs(); ++i) {
     const auto at = static_cast<size_t>(i);
     context.SetOutput(
-        i, i < states ? carried[at]
-                      : StackedType(outputs[at], At(output_axes, at - carried.size()), length));
+        i, i < states
+               ? carried[at]
+               : StackedType(outputs[at], NumberAt(output_axes, at - carried.size()), length));
   }
   return absl::OkStatus();
 }

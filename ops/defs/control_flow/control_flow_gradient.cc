@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_bodies.h"
+#include "ops/axes.h"
 #include "ops/defs/rules/backward_body.h"
 #include "platform/status_macros.h"
 
@@ -347,10 +348,6 @@ absl::StatusOr<std::vector<ValueId>> Stash(GradientContext& context, const NodeB
   return std::vector<ValueId>(results.begin() + carried, results.end());
 }
 
-int64_t At(const std::vector<int64_t>& values, size_t i) {
-  return i < values.size() ? values[i] : 0;
-}
-
 // What is carried has the type that inference has settled on.
 ValueType CarriedType(const GradientContext& context, int first_input, int i) {
   const ValueId output = context.Output(i);
@@ -400,8 +397,9 @@ absl::Status ScanGradient(GradientContext& context) {
   for (int i = spec.carried; i < own; ++i) {
     const auto k = static_cast<size_t>(i - spec.carried);
     const ValueType& type = context.graph().value(context.Input(i)).type;
-    types.push_back(PartType(type, At(axes, k)));
-    spec.after.push_back({context.Input(i), At(axes, k), At(directions, k) == 0 ? 1 : 0});
+    types.push_back(PartType(type, NumberAt(axes, k)));
+    spec.after.push_back(
+        {context.Input(i), NumberAt(axes, k), NumberAt(directions, k) == 0 ? 1 : 0});
     spec.after_inputs.push_back(i);
   }
   if (spec.carried > 0) {
@@ -414,8 +412,8 @@ absl::Status ScanGradient(GradientContext& context) {
   for (int i = spec.carried; i < outputs; ++i) {
     const auto k = static_cast<size_t>(i - spec.carried);
     spec.output_axes_and_directions.push_back(
-        {At(attributes.Ints("scan_output_axes"), k),
-         At(attributes.Ints("scan_output_directions"), k) == 0 ? 1 : 0});
+        {NumberAt(attributes.Ints("scan_output_axes"), k),
+         NumberAt(attributes.Ints("scan_output_directions"), k) == 0 ? 1 : 0});
   }
   return BackwardRounds(context, std::move(spec)).Build();
 }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_bodies.h"
+#include "ops/axes.h"
 #include "ops/kernels/value/tensor_parts.h"
 #include "ops/value_kernel.h"
 #include "platform/status_macros.h"
@@ -247,10 +248,6 @@ WEFT_REGISTER_VALUE_KERNEL("", "Loop", RunLoop);
 
 // ---- Scan
 
-int64_t At(const std::vector<int64_t>& values, size_t i) {
-  return i < values.size() ? values[i] : 0;
-}
-
 struct ScanSpec {
   int states = 0;
   std::vector<int64_t> input_axes, input_directions, output_axes, output_directions;
@@ -265,7 +262,7 @@ absl::StatusOr<std::vector<Value>> Scan(ValueContext& context, BodyCall& body,
   std::vector<int> axes;
   for (size_t i = states; i < inputs.size(); ++i) {
     const Shape& shape = inputs[i].tensor().shape();
-    const int64_t given = At(spec.input_axes, i - states);
+    const int64_t given = NumberAt(spec.input_axes, i - states);
     const absl::StatusOr<int> axis = NormalizeAxis(given, shape.rank());
     if (!axis.ok()) {
       return context.InvalidArgument(
@@ -285,7 +282,7 @@ absl::StatusOr<std::vector<Value>> Scan(ValueContext& context, BodyCall& body,
   for (int64_t round = 0; round < length; ++round) {
     std::vector<Value> given = std::move(carried);
     for (size_t i = states; i < inputs.size(); ++i) {
-      const bool backward = At(spec.input_directions, i - states) == 1;
+      const bool backward = NumberAt(spec.input_directions, i - states) == 1;
       WEFT_ASSIGN_OR_RETURN(Tensor part, TakeAt(inputs[i].tensor(), axes[i - states],
                                                 backward ? length - 1 - round : round));
       given.emplace_back(std::move(part));
@@ -300,11 +297,11 @@ absl::StatusOr<std::vector<Value>> Scan(ValueContext& context, BodyCall& body,
     WEFT_RETURN_IF_ERROR(CheckMemory(collected, carried, round + 1));
   }
   for (size_t i = 0; i < collected.size(); ++i) {
-    if (At(spec.output_directions, i) == 1) collected[i].Reverse();
+    if (NumberAt(spec.output_directions, i) == 1) collected[i].Reverse();
     const int output = static_cast<int>(states + i);
-    WEFT_ASSIGN_OR_RETURN(
-        Tensor stacked,
-        collected[i].Stacked(context, output, At(spec.output_axes, i), body.OutputType(output)));
+    WEFT_ASSIGN_OR_RETURN(Tensor stacked,
+                          collected[i].Stacked(context, output, NumberAt(spec.output_axes, i),
+                                               body.OutputType(output)));
     carried.emplace_back(std::move(stacked));
   }
   return carried;
