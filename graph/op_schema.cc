@@ -116,8 +116,14 @@ OpSchema& OpSchema::Gradient(GradientFn fn) {
   return *this;
 }
 
-OpSchema& OpSchema::NoGradient() {
+OpSchema& OpSchema::NoGradient(std::string reason) {
   gradient_kind_ = GradientKind::kNone;
+  gradient_reason_ = std::move(reason);
+  return *this;
+}
+
+OpSchema& OpSchema::GradientMissing(std::string reason) {
+  gradient_reason_ = std::move(reason);
   return *this;
 }
 

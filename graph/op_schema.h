@@ -210,7 +210,10 @@ class OpSchema {
   OpSchema& Attr(std::string name, AttributeType type, bool required = false);
   OpSchema& Infer(InferFn fn);
   OpSchema& Gradient(GradientFn fn);
-  OpSchema& NoGradient();
+  // In a few words, why no gradient flows by the op's nature, and why there is no rule though one
+  // could be.
+  OpSchema& NoGradient(std::string reason);
+  OpSchema& GradientMissing(std::string reason);
   OpSchema& Sharding(ShardingFn fn);
   OpSchema& Localize(LocalizeFn fn);
   OpSchema& CostOf(CostFn fn);
@@ -243,6 +246,7 @@ class OpSchema {
   const InferFn& infer() const { return infer_; }
   GradientKind gradient_kind() const { return gradient_kind_; }
   const GradientFn& gradient() const { return gradient_; }
+  const std::string& gradient_reason() const { return gradient_reason_; }
   const ShardingFn& sharding() const { return sharding_; }  // empty: replicated only
   const LocalizeFn& localize() const { return localize_; }
   const CostFn& cost() const { return cost_; }  // empty: one FLOP per output element
@@ -265,6 +269,7 @@ class OpSchema {
   InferFn infer_;
   GradientKind gradient_kind_ = GradientKind::kMissing;
   GradientFn gradient_;
+  std::string gradient_reason_;
   ShardingFn sharding_;
   LocalizeFn localize_;
   CostFn cost_;

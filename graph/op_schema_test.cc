@@ -19,7 +19,7 @@ TEST(OpSchema, BuilderFillsEveryPart) {
                               .Output("new_w")
                               .OptionalOutput("new_state")
                               .Attr("rate", AttributeType::kFloat, true)
-                              .NoGradient()
+                              .NoGradient("updates end a step")
                               .InPlace(0, 0)
                               .Alias(1, 1)
                               .NoOpWhenSameShape()

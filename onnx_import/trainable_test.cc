@@ -31,7 +31,7 @@ WEFT_REGISTER_OP(TestOp("Norm")
                      .Output("Y")
                      .Gradient(NoGradientRule));
 WEFT_REGISTER_OP(TestOp("Plus").Input("A").Input("B").Output("Y").Gradient(NoGradientRule));
-WEFT_REGISTER_OP(TestOp("Compare").Input("A").Input("B").Output("Y").NoGradient());
+WEFT_REGISTER_OP(TestOp("Compare").Input("A").Input("B").Output("Y").NoGradient("truth values"));
 
 class MarkTrainableTest : public ::testing::Test {
  protected:

@@ -1,5 +1,6 @@
 #include "ops/op_support.h"
 
+#include "absl/strings/str_cat.h"
 #include "ops/kernel.h"
 #include "ops/value_kernel.h"
 
@@ -56,6 +57,16 @@ TrainSupport TrainSupportOf(const OpSchema& schema) {
       return schema.expand() ? TrainSupport::kExpanded : TrainSupport::kNo;
   }
   return TrainSupport::kNo;
+}
+
+std::string TrainSupportText(const OpSchema& schema) {
+  const TrainSupport support = TrainSupportOf(schema);
+  const std::string& reason = schema.gradient_reason();
+  // What it expands to may lack a rule.
+  const bool expands = support == TrainSupport::kExpanded && reason.empty();
+  if (support == TrainSupport::kRule || expands) return std::string(TrainSupportName(support));
+  const char* const kind = support == TrainSupport::kNone ? "none" : "missing";
+  return reason.empty() ? kind : absl::StrCat(kind, ": ", reason);
 }
 
 bool Shards(const OpSchema& schema) {

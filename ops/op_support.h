@@ -3,6 +3,7 @@
 #define WEFT_OPS_OP_SUPPORT_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "graph/op_schema.h"
@@ -31,6 +32,8 @@ std::string_view TrainSupportName(TrainSupport support);  // "no", "-", "rule", 
 
 RunSupport RunSupportOf(const OpSchema& schema, DeviceKind device);
 TrainSupport TrainSupportOf(const OpSchema& schema);
+// With the reason that the schema states: "rule", "expanded", "none: random", "missing: ...".
+std::string TrainSupportText(const OpSchema& schema);
 // Whether it has a sharding rule; without one it runs whole on every device.
 bool Shards(const OpSchema& schema);
 

@@ -15,7 +15,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("ReportTestOp")
                        context.SetOutput(0, context.InputType(0));
                        return absl::OkStatus();
                      })
-                     .NoGradient()
+                     .NoGradient("of a test")
                      .CostOf([](const NodeView&) {
                        return Cost{750, 2048};
                      }));

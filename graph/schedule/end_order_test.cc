@@ -21,7 +21,7 @@ WEFT_REGISTER_OP(OpSchema("end_order_test", "AllReduce")
                        }
                        return absl::OkStatus();
                      })
-                     .NoGradient()
+                     .NoGradient("of a test")
                      .Class(OpClass::kCommunication));
 
 // Sums dw and dv are reduced over ranks, the loss too; w becomes w + dw.

@@ -37,7 +37,7 @@ class Declaration {
     if (op_.gradient != nullptr) {
       schema.Gradient([op](GradientContext& context) { return AddCustomGradient(*op, context); });
     } else if (op_.not_differentiable != 0) {
-      schema.NoGradient();
+      schema.NoGradient("its library says so");
     }
     if (op_.flops != nullptr) {
       schema.CostOf([op](const NodeView& view) {

@@ -352,7 +352,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("TestWithoutRule")
                        context.SetOutput(0, context.InputType(0));
                        return absl::OkStatus();
                      })
-                     .NoGradient()
+                     .NoGradient("of a test")
                      .CostOf([](const NodeView& view) {
                        const auto elements =
                            static_cast<double>(view.OutputShape(0).num_elements());

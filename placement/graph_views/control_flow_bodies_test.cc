@@ -28,7 +28,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("TestIf")
                        context.SetOutput(0, context.InputType(1));
                        return absl::OkStatus();
                      })
-                     .NoGradient()
+                     .NoGradient("of a test")
                      .Sharding([](const NodeView& view) -> absl::StatusOr<FactorRule> {
                        FactorRule rule;
                        rule.factors = {{view.InputShape(1).dim(0)}, {view.InputShape(1).dim(1)}};

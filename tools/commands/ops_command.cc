@@ -7,7 +7,6 @@
 #include "nlohmann/json.hpp"
 #include "ops/op_support.h"
 #include "tools/commands/command.h"
-#include "tools/commands/gradient_reasons.h"
 #include "tools/flags/options.h"
 
 namespace weft {
@@ -40,7 +39,7 @@ std::vector<Row> Rows(bool internal) {
     rows.push_back({schema->name(), schema->domain().empty() ? "ai.onnx" : schema->domain(),
                     std::string(RunSupportName(RunSupportOf(*schema, DeviceKind::kCpu))),
                     std::string(RunSupportName(RunSupportOf(*schema, DeviceKind::kCuda))),
-                    GradientText(*schema), Shards(*schema) ? "yes" : "no", DTypes(*schema)});
+                    TrainSupportText(*schema), Shards(*schema) ? "yes" : "no", DTypes(*schema)});
   }
   return rows;
 }

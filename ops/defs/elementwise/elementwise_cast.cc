@@ -98,7 +98,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("BitCast")
                      .Output("output")
                      .Attr("to", AttributeType::kInt, /*required=*/true)
                      .Infer(InferBitCast)
-                     .NoGradient()
+                     .NoGradient("bits of whole numbers")
                      .Sharding(ElementwiseRule)
                      .CostOf(FlopsPerElement(0)));
 

@@ -20,14 +20,15 @@ OpSchema TwoOperands(std::string name, std::initializer_list<DType> dtypes, Infe
 }
 
 OpSchema Logic(std::string name) {
-  return TwoOperands(std::move(name), {DType::kBool}, InferBroadcast).NoGradient();
+  return TwoOperands(std::move(name), {DType::kBool}, InferBroadcast).NoGradient("truth values");
 }
 WEFT_REGISTER_OP(Logic("And"));
 WEFT_REGISTER_OP(Logic("Or"));
 WEFT_REGISTER_OP(Logic("Xor"));
 
 OpSchema Bitwise(std::string name) {
-  return TwoOperands(std::move(name), kWholeTypes, InferBroadcast).NoGradient();
+  return TwoOperands(std::move(name), kWholeTypes, InferBroadcast)
+      .NoGradient("bits of whole numbers");
 }
 WEFT_REGISTER_OP(Bitwise("BitwiseAnd"));
 WEFT_REGISTER_OP(Bitwise("BitwiseOr"));
@@ -50,24 +51,27 @@ OpSchema OneOperand(std::string name, std::initializer_list<DType> dtypes) {
       .Input("X", dtypes)
       .Output("Y")
       .Infer(InferLikeFirstInput)
-      .NoGradient()
       .Sharding(ElementwiseRule)
       .CostOf(FlopsPerElement(1));
 }
-WEFT_REGISTER_OP(OneOperand("BitwiseNot", kWholeTypes));
+WEFT_REGISTER_OP(OneOperand("BitwiseNot", kWholeTypes).NoGradient("bits of whole numbers"));
 
 absl::Status InferTest(InferenceContext& context) {
   context.SetOutput(0, DType::kBool, context.InputShape(0));
   return absl::OkStatus();
 }
-WEFT_REGISTER_OP(OneOperand("IsNaN", kFloatAndFloat8Types).Infer(InferTest));
+WEFT_REGISTER_OP(
+    OneOperand("IsNaN", kFloatAndFloat8Types).Infer(InferTest).NoGradient("truth values"));
 WEFT_REGISTER_OP(OneOperand("IsInf", kFloatAndFloat8Types)
                      .Attr("detect_negative", AttributeType::kInt)
                      .Attr("detect_positive", AttributeType::kInt)
-                     .Infer(InferTest));
+                     .Infer(InferTest)
+                     .NoGradient("truth values"));
 
-WEFT_REGISTER_OP(TwoOperands("GreaterOrEqual", kNumericTypes, InferComparison).NoGradient());
-WEFT_REGISTER_OP(TwoOperands("LessOrEqual", kNumericTypes, InferComparison).NoGradient());
+WEFT_REGISTER_OP(
+    TwoOperands("GreaterOrEqual", kNumericTypes, InferComparison).NoGradient("truth values"));
+WEFT_REGISTER_OP(
+    TwoOperands("LessOrEqual", kNumericTypes, InferComparison).NoGradient("truth values"));
 
 // Mod(a, b) = a - b q(a / b) with a whole q(...): floor, or towards zero with `fmod`.
 WEFT_REGISTER_OP(TwoOperands("Mod", kNumericTypes, InferBroadcast)

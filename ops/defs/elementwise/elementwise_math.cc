@@ -58,9 +58,9 @@ WEFT_REGISTER_OP(WithDivisor("Acosh", Radicand::kSquareMinusOne, /*root=*/true))
 WEFT_REGISTER_OP(WithDivisor("Atanh", Radicand::kOneMinusSquare, /*root=*/false));
 
 // Steps: their slope is zero wherever they have one.
-WEFT_REGISTER_OP(FloatFunction("Ceil", 1).NoGradient());
-WEFT_REGISTER_OP(FloatFunction("Floor", 1).NoGradient());
-WEFT_REGISTER_OP(FloatFunction("Round", 1).NoGradient());
+WEFT_REGISTER_OP(FloatFunction("Ceil", 1).NoGradient("constant between its steps"));
+WEFT_REGISTER_OP(FloatFunction("Floor", 1).NoGradient("constant between its steps"));
+WEFT_REGISTER_OP(FloatFunction("Round", 1).NoGradient("constant between its steps"));
 
 }  // namespace
 }  // namespace weft

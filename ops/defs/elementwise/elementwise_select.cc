@@ -12,7 +12,7 @@ OpSchema Comparison(std::string name, std::initializer_list<DType> dtypes) {
       .Input("B", dtypes)
       .Output("C")
       .Infer(InferComparison)
-      .NoGradient()
+      .NoGradient("truth values")
       .Sharding(ElementwiseRule)
       .CostOf(FlopsPerElement(1));
 }
@@ -29,7 +29,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Not")
                      .Input("X", {DType::kBool})
                      .Output("Y")
                      .Infer(InferLikeFirstInput)
-                     .NoGradient()
+                     .NoGradient("truth values")
                      .Sharding(ElementwiseRule)
                      .CostOf(FlopsPerElement(1))
                      .InPlace(0, 0));

@@ -23,7 +23,7 @@ OpSchema BackwardOfUnary(std::string name, std::string operand, double flops) {
       .Input(std::move(operand), kFloatTypes)
       .Output("dX")
       .Infer(InferBroadcast)
-      .NoGradient()
+      .NoGradient("part of a gradient")
       .Sharding(LinearElementwiseRule({{0}}))
       .CostOf(FlopsPerElement(flops))
       .InPlace(0, 0)
@@ -65,7 +65,7 @@ WEFT_REGISTER_OP(Unary("Abs", kNumericTypes, 1)
                        return b.Op("Mul", {dy, b.Op("Sign", {x})});
                      })));
 
-WEFT_REGISTER_OP(Unary("Sign", kNumericTypes, 1).NoGradient());
+WEFT_REGISTER_OP(Unary("Sign", kNumericTypes, 1).NoGradient("constant between its steps"));
 
 // erf(x) = 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 WEFT_REGISTER_OP(Unary("Erf", kFloatTypes, 20)

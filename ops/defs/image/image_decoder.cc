@@ -31,6 +31,6 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ImageDecoder")
                      .Output("image")
                      .Attr("pixel_format", AttributeType::kString)
                      .Infer(InferImageDecoder)
-                     .NoGradient());
+                     .NoGradient("encoded images"));
 
 }  // namespace weft

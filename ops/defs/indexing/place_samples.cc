@@ -37,7 +37,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("PlaceSamples")
                      .Output("Y")
                      .Attr("samples", AttributeType::kInt, /*required=*/true)
                      .Infer(InferPlaceSamples)
-                     .NoGradient()
+                     .NoGradient("it collects what metrics look at")
                      .Sharding(PlaceSamplesRule)
                      .CostOf(FlopsPerElement(1))
                      .Stateful());

@@ -263,7 +263,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("GatherNdGrad")
                      .Output("ddata")
                      .Attr("batch_dims", AttributeType::kInt)
                      .Infer(InferGatherNdGrad)
-                     .NoGradient()
+                     .NoGradient("part of a gradient")
                      .CostOf(FlopsPerElement(1))
                      .ValueInputs({2}));
 

@@ -77,7 +77,11 @@ absl::Status CompressGradient(GradientContext& context) {
   return b.status();
 }
 
-WEFT_REGISTER_OP(OpSchema::Onnx("NonZero").Input("X").Output("Y").Infer(InferNonZero).NoGradient());
+WEFT_REGISTER_OP(OpSchema::Onnx("NonZero")
+                     .Input("X")
+                     .Output("Y")
+                     .Infer(InferNonZero)
+                     .NoGradient("positions and counts"));
 WEFT_REGISTER_OP(OpSchema::Onnx("Compress")
                      .Input("input")
                      .Input("condition", {DType::kBool})
@@ -94,7 +98,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Unique")
                      .Attr("axis", AttributeType::kInt)
                      .Attr("sorted", AttributeType::kInt)
                      .Infer(InferUnique)
-                     .NoGradient());
+                     .NoGradient("the standard says so"));
 WEFT_REGISTER_OP(OpSchema::Onnx("NonMaxSuppression")
                      .Input("boxes", {DType::kFloat32})
                      .Input("scores", {DType::kFloat32})
@@ -107,7 +111,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("NonMaxSuppression")
                      .Output("selected_indices")
                      .Attr("center_point_box", AttributeType::kInt)
                      .Infer(InferNonMaxSuppression)
-                     .NoGradient());
+                     .NoGradient("positions and counts"));
 
 }  // namespace
 }  // namespace weft

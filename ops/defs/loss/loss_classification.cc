@@ -215,7 +215,7 @@ OpSchema LossGrad(std::string name, double flops) {
       .Attr("ignore_index", AttributeType::kInt)
       .Attr("reduction", AttributeType::kString)
       .Infer(InferLossGrad)
-      .NoGradient()
+      .NoGradient("part of a gradient")
       .Sharding(LossGradRule)
       .CostOf(LossCost(1, flops));
 }
@@ -243,7 +243,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("LossWeight")
                      .Attr("dtype", AttributeType::kInt)
                      .Attr("ignore_index", AttributeType::kInt)
                      .Infer(InferLossWeight)
-                     .NoGradient()
+                     .NoGradient("positions and counts")
                      .Sharding([](const NodeView& view) -> absl::StatusOr<FactorRule> {
                        FactorRuleBuilder rule;
                        rule.Input(rule.Factors(view.InputShape(0), FactorKind::kSum));
@@ -265,7 +265,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("CountCorrect")
                      .Input("labels", kIndexTypes)
                      .Output("count")
                      .Infer(InferCountCorrect)
-                     .NoGradient()
+                     .NoGradient("positions and counts")
                      .Sharding([](const NodeView& view) -> absl::StatusOr<FactorRule> {
                        FactorRuleBuilder rule;
                        const LossFactors factors =

@@ -78,7 +78,7 @@ WEFT_REGISTER_OP(WithBlocks(OpSchema::Weft("DequantizeBlocks")
                                 .OptionalInput("g_idx", {DType::kInt32})
                                 .Output("weight")
                                 .Infer(InferDequantizeBlocks)
-                                .NoGradient()));
+                                .NoGradient("whole numbers")));
 
 absl::Status InferMatMulNBits(InferenceContext& context) {
   WEFT_ASSIGN_OR_RETURN(const Blocks blocks, ReadBlocks(context));

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 OpSchema Microsoft(std::string name) {
-  return OpSchema(kMicrosoftDomain, std::move(name)).NoGradient();
+  return OpSchema(kMicrosoftDomain, std::move(name)).NoGradient("whole numbers");
 }
 
 std::vector<ValueId> WithoutTail(std::vector<ValueId> inputs) {

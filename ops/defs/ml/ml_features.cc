@@ -61,7 +61,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "LabelEncoder")
                      .Attr("values_strings", AttributeType::kStrings)
                      .Attr("values_tensor", AttributeType::kTensor)
                      .Infer(InferLabelEncoder)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 absl::Status InferCategoryMapper(InferenceContext& context) {
   const bool strings = context.InputType(0).dtype == DType::kString;
@@ -77,7 +77,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "CategoryMapper")
                      .Attr("default_int64", AttributeType::kInt)
                      .Attr("default_string", AttributeType::kString)
                      .Infer(InferCategoryMapper)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 absl::Status InferOneHotEncoder(InferenceContext& context) {
   const Attributes& attributes = context.attributes();
@@ -101,7 +101,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "OneHotEncoder")
                      .Attr("cats_strings", AttributeType::kStrings)
                      .Attr("zeros", AttributeType::kInt)
                      .Infer(InferOneHotEncoder)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 // ---- ArrayFeatureExtractor: a Gather along the last axis; a vector gives one row.
 
@@ -218,13 +218,13 @@ absl::Status FeatureVectorizerGradient(GradientContext& context) {
 
 WEFT_REGISTER_OP(OfFeatures("Binarizer", InferLikeFirstInput)
                      .Attr("threshold", AttributeType::kFloat)
-                     .NoGradient());
+                     .NoGradient("constant between its steps"));
 WEFT_REGISTER_OP(OfFeatures("Imputer", InferLikeFirstInput)
                      .Attr("imputed_value_floats", AttributeType::kFloats)
                      .Attr("imputed_value_int64s", AttributeType::kInts)
                      .Attr("replaced_value_float", AttributeType::kFloat)
                      .Attr("replaced_value_int64", AttributeType::kInt)
-                     .NoGradient());
+                     .NoGradient("features are made whole before training"));
 WEFT_REGISTER_OP(OfFeatures("Normalizer", InferFloatsLikeInput)
                      .Attr("norm", AttributeType::kString)
                      .Gradient(NormalizerGradient));

@@ -83,7 +83,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "DictVectorizer")
                      .Attr("int64_vocabulary", AttributeType::kInts)
                      .Attr("string_vocabulary", AttributeType::kStrings)
                      .Infer(InferDictVectorizer)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 WEFT_REGISTER_OP(OpSchema(kDomain, "CastMap")
                      .Input("X")
@@ -93,7 +93,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "CastMap")
                      .Attr("map_form", AttributeType::kString)
                      .Attr("max_map", AttributeType::kInt)
                      .Infer(InferCastMap)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 WEFT_REGISTER_OP(OpSchema(kDomain, "ZipMap")
                      .Input("X", {DType::kFloat32})
@@ -101,7 +101,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "ZipMap")
                      .Attr("classlabels_int64s", AttributeType::kInts)
                      .Attr("classlabels_strings", AttributeType::kStrings)
                      .Infer(InferZipMap)
-                     .NoGradient());
+                     .NoGradient("labels and lookups"));
 
 }  // namespace
 }  // namespace weft

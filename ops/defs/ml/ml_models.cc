@@ -15,6 +15,7 @@ namespace weft {
 namespace {
 
 constexpr char kDomain[] = "ai.onnx.ml";
+constexpr char kTrainedElsewhere[] = "trained elsewhere, with fixed coefficients";
 constexpr std::initializer_list<DType> kRowTypes = {DType::kFloat32, DType::kFloat64, DType::kInt64,
                                                     DType::kInt32};
 
@@ -96,15 +97,17 @@ WEFT_REGISTER_OP(OfRows(OpSchema(kDomain, "LinearRegressor"))
                      .Infer(InferRegressor)
                      .Gradient(LinearRegressorGradient));
 WEFT_REGISTER_OP(WithLinear(WithLabels(OfRows(OpSchema(kDomain, "LinearClassifier")),
-                                       "LinearClassify")));
-WEFT_REGISTER_OP(WithLinear(Classify("LinearClassify")));
+                                       "LinearClassify"))
+                     .GradientMissing(kTrainedElsewhere));
+WEFT_REGISTER_OP(WithLinear(Classify("LinearClassify")).GradientMissing(kTrainedElsewhere));
 
 WEFT_REGISTER_OP(WithVectors(OfRows(OpSchema(kDomain, "SVMRegressor")))
                      .Output("Y")
                      .Attr("n_supports", AttributeType::kInt)
                      .Attr("n_targets", AttributeType::kInt)
                      .Attr("one_class", AttributeType::kInt)
-                     .Infer(InferRegressor));
+                     .Infer(InferRegressor)
+                     .GradientMissing(kTrainedElsewhere));
 // Columns of the scores: one per class where the machine gives probabilities or is linear, else one
 // per pair of classes; but never fewer than two.
 InferFn WithSvmColumns(InferFn infer) {
@@ -126,8 +129,11 @@ InferFn WithSvmColumns(InferFn infer) {
 }
 
 WEFT_REGISTER_OP(WithVectors(WithLabels(OfRows(OpSchema(kDomain, "SVMClassifier")), "SvmClassify"))
-                     .Infer(WithSvmColumns(InferClassifier("classlabels_ints"))));
-WEFT_REGISTER_OP(WithVectors(Classify("SvmClassify")).Infer(WithSvmColumns(InferClassify)));
+                     .Infer(WithSvmColumns(InferClassifier("classlabels_ints")))
+                     .GradientMissing(kTrainedElsewhere));
+WEFT_REGISTER_OP(WithVectors(Classify("SvmClassify"))
+                     .Infer(WithSvmColumns(InferClassify))
+                     .GradientMissing(kTrainedElsewhere));
 
 }  // namespace
 }  // namespace weft

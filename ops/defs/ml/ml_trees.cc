@@ -67,7 +67,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "TreeEnsemble")
                      .Attr("post_transform", AttributeType::kInt)
                      .Attr("tree_roots", AttributeType::kInts, /*required=*/true)
                      .Infer(InferScores("leaf_targetids", DType::kInvalid))
-                     .NoGradient());
+                     .NoGradient("constant between its steps"));
 
 // The nodes and votes of the older forms.
 OpSchema WithNodes(OpSchema schema, const std::string& votes) {
@@ -93,7 +93,7 @@ WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleRegressor")
                                .Attr("aggregate_function", AttributeType::kString)
                                .Attr("n_targets", AttributeType::kInt)
                                .Infer(InferScores("target_ids", DType::kFloat32))
-                               .NoGradient(),
+                               .NoGradient("constant between its steps"),
                            "target"));
 
 WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleClassifier")
@@ -105,7 +105,7 @@ WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleClassifier")
                                .Infer(InferClassifier("classlabels_int64s"))
                                .Expand(ExpandClassifier("TreeEnsembleClassify",
                                                         "classlabels_int64s"))
-                               .NoGradient(),
+                               .NoGradient("constant between its steps"),
                            "class"));
 
 // TreeEnsembleClassify(X) -> number of the class [N], scores [N, max(classes, 2) or classes].
@@ -115,7 +115,7 @@ WEFT_REGISTER_OP(WithNodes(OpSchema::Weft("TreeEnsembleClassify")
                                .OptionalOutput("scores")
                                .Attr("classes", AttributeType::kInt, /*required=*/true)
                                .Infer(InferClassify)
-                               .NoGradient(),
+                               .NoGradient("constant between its steps"),
                            "class"));
 
 }  // namespace

@@ -54,7 +54,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("OneHot")
                      .Output("output")
                      .Attr("axis", AttributeType::kInt)
                      .Infer(InferOneHot)
-                     .NoGradient()
+                     .NoGradient("made of sizes, positions or attributes alone")
                      .ValueInputs({1})
                      .Elements(ElementUse::kMoves)
                      .CostOf(FlopsPerElement(0)));

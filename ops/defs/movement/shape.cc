@@ -52,7 +52,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Shape")
                      .Attr("end", AttributeType::kInt)
                      .Elements(ElementUse::kMoves)
                      .Infer(InferShape)
-                     .NoGradient()
+                     .NoGradient("positions and counts")
                      .CostOf(AliasCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("Size")
@@ -60,7 +60,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Size")
                      .Output("size")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferSize)
-                     .NoGradient()
+                     .NoGradient("positions and counts")
                      .CostOf(AliasCost));
 
 }  // namespace

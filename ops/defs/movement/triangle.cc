@@ -79,7 +79,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("EyeLike")
                      .Attr("dtype", AttributeType::kInt)
                      .Attr("k", AttributeType::kInt)
                      .Infer(InferEyeLike)
-                     .NoGradient()
+                     .NoGradient("made of sizes, positions or attributes alone")
                      .CostOf(FlopsPerElement(0)));
 
 absl::Status InferDet(InferenceContext& context) {

@@ -40,7 +40,7 @@ OpSchema Backward(std::string name, double flops) {
       .Output("dX")
       .Attr("axis", AttributeType::kInt)
       .Infer(InferSoftmax)
-      .NoGradient()
+      .NoGradient("part of a gradient")
       .Sharding(WholeAxisRule("axis", -1, {{0}}))
       .CostOf(FlopsPerElement(flops))
       .InPlace(0, 0);
@@ -54,7 +54,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Hardmax")
                      .Output("output")
                      .Attr("axis", AttributeType::kInt)
                      .Infer(InferSoftmax)
-                     .NoGradient()
+                     .NoGradient("constant between its steps")
                      .Sharding(WholeAxisRule("axis", -1))
                      .CostOf(FlopsPerElement(1)));
 // y * (dy - sum(dy * y))

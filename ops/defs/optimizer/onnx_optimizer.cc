@@ -2,7 +2,7 @@
 // their states. Inputs: the learning rate, the update count, then groups of n tensors: the values,
 // their gradients, and each kind of state; outputs: the values and each kind of state.
 //
-// Files carry them; training itself adds the in-place updates of update.cc.
+// Files carry them; training itself adds the in-place updates of optimizer.h.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -65,7 +65,7 @@ OpSchema Update(std::string name, int states) {
       .VariadicOutput("outputs")
       .Attr("norm_coefficient", AttributeType::kFloat)
       .Infer(InferUpdate(states))
-      .NoGradient();
+      .NoGradient("optimizers end a step");
 }
 
 WEFT_REGISTER_OP(Update("Adagrad", 1)
@@ -97,7 +97,9 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "Gradient")
                      .Attr("xs", AttributeType::kStrings, /*required=*/true)
                      .Attr("y", AttributeType::kString, /*required=*/true)
                      .Attr("zs", AttributeType::kStrings)
-                     .Infer(InferGradient));
+                     .Infer(InferGradient)
+                     .GradientMissing("replaced by the gradients that it names before a graph is "
+                                      "differentiated"));
 
 }  // namespace
 }  // namespace weft

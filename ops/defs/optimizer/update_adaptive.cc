@@ -116,7 +116,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("LambDirection")
                      .Attr("epsilon", AttributeType::kFloat)
                      .Attr("weight_decay", AttributeType::kFloat)
                      .Infer(InferWithScalars({2}))
-                     .NoGradient()
+                     .NoGradient("optimizers end a step")
                      .Sharding(UpdateRule({2}))
                      .CostOf(FlopsPerElement(14))
                      .InPlace(1, 0)
@@ -133,7 +133,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("TrustRatio")
                      .Attr("weight_decay", AttributeType::kFloat)
                      .Attr("epsilon", AttributeType::kFloat)
                      .Infer(InferBroadcast)
-                     .NoGradient()
+                     .NoGradient("optimizers end a step")
                      .Sharding(ElementwiseRule));
 
 // average = decay average + (1 - decay) w
@@ -143,7 +143,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("EmaUpdate")
                      .Output("new_average")
                      .Attr("decay", AttributeType::kFloat, /*required=*/true)
                      .Infer(InferWithScalars({}))
-                     .NoGradient()
+                     .NoGradient("optimizers end a step")
                      .Sharding(UpdateRule({}))
                      .CostOf(FlopsPerElement(3))
                      .InPlace(0, 0));
@@ -164,7 +164,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("RateFactor")
                        context.SetOutput(0, DType::kFloat32, context.InputShape(0));
                        return absl::OkStatus();
                      })
-                     .NoGradient()
+                     .NoGradient("made of step numbers alone")
                      .Sharding(ElementwiseRule));
 
 }  // namespace

@@ -48,7 +48,7 @@ OpSchema UpdateOp(std::string name) {
       .Input("g", {DType::kFloat32, DType::kFloat64})
       .Input("learning_rate", {DType::kFloat32, DType::kFloat64})
       .NeverLearnable()
-      .NoGradient();
+      .NoGradient("optimizers end a step");
 }
 
 absl::Status InferUpdate(InferenceContext& context, const std::vector<int>& scalars) {

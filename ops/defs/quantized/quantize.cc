@@ -95,7 +95,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("QuantizeLinear")
                      .Attr("precision", AttributeType::kInt)
                      .Attr("saturate", AttributeType::kInt)
                      .Infer(InferQuantize)
-                     .NoGradient()
+                     .NoGradient("whole numbers")
                      .CostOf(FlopsPerElement(4)));
 
 // The scale's: the sum of dy (x - zero point) over what each element of it scales. The quantized
@@ -158,7 +158,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DynamicQuantizeLinear")
                      .Output("y_scale")
                      .Output("y_zero_point")
                      .Infer(InferDynamicQuantize)
-                     .NoGradient()
+                     .NoGradient("whole numbers")
                      .CostOf(FlopsPerElement(6)));
 
 }  // namespace

@@ -72,7 +72,7 @@ OpSchema& AddWindowAttributes(OpSchema& schema) {
       .Attr("kernel_shape", AttributeType::kInts)
       .Attr("pads", AttributeType::kInts)
       .Attr("strides", AttributeType::kInts)
-      .NoGradient();
+      .NoGradient("whole numbers");
 }
 
 CostFn ConvCost(int w_input) {

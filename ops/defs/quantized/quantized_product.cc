@@ -66,7 +66,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("MatMulInteger")
                      .OptionalInput("b_zero_point", kByteTypes)
                      .Output("Y")
                      .Infer(InferMatMulInteger)
-                     .NoGradient()
+                     .NoGradient("whole numbers")
                      .CostOf(ProductCost));
 
 absl::Status InferQLinearMatMul(InferenceContext& context) {
@@ -95,7 +95,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("QLinearMatMul")
                      .Input("y_zero_point", kFactorTypes)
                      .Output("y")
                      .Infer(InferQLinearMatMul)
-                     .NoGradient()
+                     .NoGradient("whole numbers")
                      .CostOf(ProductCost));
 
 }  // namespace

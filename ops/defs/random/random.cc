@@ -51,7 +51,7 @@ OpSchema Random(const std::string& name, const std::string& first, const std::st
       .Attr("seed", AttributeType::kFloat)
       .Attr(first, AttributeType::kFloat)
       .Attr(second, AttributeType::kFloat)
-      .NoGradient()
+      .NoGradient("random")
       .Stateful()
       .CostOf(FlopsPerElement(10));
 }
@@ -73,7 +73,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Bernoulli")
                      .Attr("dtype", AttributeType::kInt)
                      .Attr("seed", AttributeType::kFloat)
                      .Infer(InferBernoulli)
-                     .NoGradient()
+                     .NoGradient("random")
                      .Stateful()
                      .CostOf(FlopsPerElement(10)));
 
@@ -99,7 +99,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Multinomial")
                      .Attr("sample_size", AttributeType::kInt)
                      .Attr("seed", AttributeType::kFloat)
                      .Infer(InferMultinomial)
-                     .NoGradient()
+                     .NoGradient("random")
                      .Stateful()
                      .CostOf(FlopsPerElement(20)));
 
@@ -171,7 +171,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("DropoutGrad")
                      .OptionalInput("training_mode", {DType::kBool})
                      .Output("dX")
                      .Infer(InferLikeFirstInput)
-                     .NoGradient()
+                     .NoGradient("part of a gradient")
                      .Sharding([](const NodeView& view) { return DropoutRule(view, 2, {{0}}); })
                      .CostOf(FlopsPerElement(1))
                      .InPlace(0, 0));

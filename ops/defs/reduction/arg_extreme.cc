@@ -55,7 +55,7 @@ OpSchema Arg(std::string name) {
       .Attr("keepdims", AttributeType::kInt)
       .Attr("select_last_index", AttributeType::kInt)
       .Infer(InferArg)
-      .NoGradient()
+      .NoGradient("positions and counts")
       .Sharding(ArgRule)
       .CostOf([](const NodeView& view) {
         return Cost{static_cast<double>(view.InputShape(0).num_elements()), OperandBytes(view)};

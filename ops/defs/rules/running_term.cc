@@ -30,7 +30,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("RunningTerm")
                      .Attr("decay", AttributeType::kFloat, /*required=*/true)
                      .Attr("share", AttributeType::kFloat, /*required=*/true)
                      .Infer(InferRunningTerm)
-                     .NoGradient()
+                     .NoGradient("running statistics end a step")
                      .Sharding(RunningTermRule)
                      .CostOf(FlopsPerElement(1))
                      .Stateful());

@@ -329,7 +329,7 @@ OpSchema WindowSchema(std::string name) {
       .Attr("periodic", AttributeType::kInt)
       .ValueInputs({0})
       .Infer(InferWindow)
-      .NoGradient()
+      .NoGradient("made of sizes, positions or attributes alone")
       .CostOf(FlopsPerElement(20));
 }
 
@@ -373,6 +373,6 @@ WEFT_REGISTER_OP(OpSchema::Onnx("MelWeightMatrix")
                      .Attr("output_datatype", AttributeType::kInt)
                      .ValueInputs({0, 1, 2, 3, 4})
                      .Infer(InferMelWeightMatrix)
-                     .NoGradient());
+                     .NoGradient("made of sizes, positions or attributes alone"));
 
 }  // namespace weft

@@ -253,7 +253,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SequenceEmpty")
                      .Output("output")
                      .Attr("dtype", AttributeType::kInt)
                      .Infer(InferSequenceEmpty)
-                     .NoGradient());
+                     .NoGradient("made of sizes, positions or attributes alone"));
 WEFT_REGISTER_OP(OpSchema::Onnx("SequenceAt")
                      .Input("input_sequence")
                      .AnyKind()
@@ -281,7 +281,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SequenceLength")
                      .AnyKind()
                      .Output("length")
                      .Infer(InferSequenceLength)
-                     .NoGradient());
+                     .NoGradient("positions and counts"));
 WEFT_REGISTER_OP(OpSchema::Onnx("SplitToSequence")
                      .Input("input")
                      .OptionalInput("split", kIndexTypes)
@@ -358,7 +358,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("OptionalHasElement")
                      .AnyKind()
                      .Output("output")
                      .Infer(InferOptionalHasElement)
-                     .NoGradient());
+                     .NoGradient("truth values"));
 WEFT_REGISTER_OP(OpSchema::Onnx("OptionalGetElement")
                      .Input("input")
                      .AnyKind()

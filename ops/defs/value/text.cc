@@ -85,13 +85,13 @@ WEFT_REGISTER_OP(OpSchema::Onnx("StringNormalizer")
                      .Attr("locale", AttributeType::kString)
                      .Attr("stopwords", AttributeType::kStrings)
                      .Infer(InferStringNormalizer)
-                     .NoGradient());
+                     .NoGradient("text"));
 WEFT_REGISTER_OP(OpSchema::Onnx("StringConcat")
                      .Input("X", {DType::kString})
                      .Input("Y", {DType::kString})
                      .Output("Z")
                      .Infer(InferStringConcat)
-                     .NoGradient());
+                     .NoGradient("text"));
 WEFT_REGISTER_OP(OpSchema::Onnx("StringSplit")
                      .Input("X", {DType::kString})
                      .Output("Y")
@@ -99,13 +99,13 @@ WEFT_REGISTER_OP(OpSchema::Onnx("StringSplit")
                      .Attr("delimiter", AttributeType::kString)
                      .Attr("maxsplit", AttributeType::kInt)
                      .Infer(InferStringSplit)
-                     .NoGradient());
+                     .NoGradient("text"));
 WEFT_REGISTER_OP(OpSchema::Onnx("RegexFullMatch")
                      .Input("X", {DType::kString})
                      .Output("Y")
                      .Attr("pattern", AttributeType::kString)
                      .Infer(InferRegexFullMatch)
-                     .NoGradient());
+                     .NoGradient("truth values"));
 WEFT_REGISTER_OP(OpSchema::Onnx("TfIdfVectorizer")
                      .Input("X", {DType::kString, DType::kInt32, DType::kInt64})
                      .Output("Y")
@@ -119,7 +119,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("TfIdfVectorizer")
                      .Attr("pool_strings", AttributeType::kStrings)
                      .Attr("weights", AttributeType::kFloats)
                      .Infer(InferTfIdfVectorizer)
-                     .NoGradient());
+                     .NoGradient("text"));
 
 }  // namespace
 }  // namespace weft
