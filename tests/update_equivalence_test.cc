@@ -21,7 +21,11 @@ const UpdateCase kCases[] = {
      {.kind = "sgd", .learning_rate = 0.1},
      [](TrainingSpec& spec) { spec.clip_norm = 0.5; }},
     {"lamb", {.kind = "lamb", .learning_rate = 0.01, .weight_decay = 0.01}},
-    {"lars", {.kind = "lars", .learning_rate = 1, .weight_decay = 0.01, .trust = 0.02}},
+    {"lars",
+     {.kind = "lars",
+      .learning_rate = 1,
+      .weight_decay = 0.01,
+      .options = {{"trust-coefficient", 0.02}}}},
     {"all_at_once",
      {.kind = "adamw", .learning_rate = 0.001, .weight_decay = 0.01},
      [](TrainingSpec& spec) {
@@ -32,7 +36,7 @@ const UpdateCase kCases[] = {
        spec.groups.decay_vectors = false;
      }},
     {"rmsprop",
-     {.kind = "rmsprop", .learning_rate = 0.001, .momentum = 0.9, .centered = true},
+     {.kind = "rmsprop", .learning_rate = 0.001, .options = {{"momentum", 0.9}, {"centered", 1}}},
      [](TrainingSpec& spec) { spec.clip_value = 0.01; }},
 };
 

@@ -1,5 +1,6 @@
 #include "tools/flags/optimizer_flags.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ops/defs/optimizer/optimizer.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/flags/options.h"
@@ -54,6 +56,29 @@ absl::StatusOr<GroupNumbers> ParseGroups(const char* flag, const std::vector<std
   return numbers;
 }
 
+// "adam, adamw: 0.9; rmsprop: 0": the value of an option where nothing is said. A switch names its
+// kinds alone.
+std::string UsualValues(const std::string& option) {
+  std::vector<std::pair<double, std::string>> kinds_of;
+  bool is_switch = false;
+  for (const OptimizerKind* const kind : AllOptimizers()) {
+    const OptimizerOption* const own = kind->FindOption(option);
+    if (own == nullptr) continue;
+    is_switch = own->is_switch;
+    const auto same = std::find_if(kinds_of.begin(), kinds_of.end(),
+                                   [own](const auto& kinds) { return kinds.first == own->usual; });
+    if (same == kinds_of.end()) {
+      kinds_of.emplace_back(own->usual, kind->name);
+    } else {
+      absl::StrAppend(&same->second, ", ", kind->name);
+    }
+  }
+  return absl::StrJoin(kinds_of, "; ", [is_switch](std::string* text, const auto& kinds) {
+    absl::StrAppend(text, kinds.second);
+    if (!is_switch) absl::StrAppend(text, ": ", kinds.first);
+  });
+}
+
 }  // namespace
 
 void OptimizerFlags::AddLoss(CLI::App& app) {
@@ -94,8 +119,8 @@ void OptimizerFlags::AddLoss(CLI::App& app) {
 }
 
 void OptimizerFlags::AddOptimizer(CLI::App& app) {
-  app.add_option("--optimizer", optimizer_.kind,
-                 "sgd, momentum, adam, adamw, lamb, lion, ...; model: its own (sgd)")
+  app.add_option("--optimizer", optimizer_,
+                 absl::StrCat(absl::StrJoin(OptimizerKinds(), ", "), "; model: its own (sgd)"))
       ->type_name("NAME");
   app.add_option("--lr", learning_rates_,
                  "learning rate; 'head/*=1e-2' sets that of parameters by name")
@@ -106,32 +131,30 @@ void OptimizerFlags::AddOptimizer(CLI::App& app) {
          "start with the weights of the model's own initialization (its training_info), not with "
          "its stored weights")
       ->group(kOptimizerOptions);
-  AddOptimizerNumbers(app);
+  AddOptimizerOptions(app);
+  AddGradientLimits(app);
   AddGroups(app);
   AddSchedule(app);
   AddPrecision(app);
 }
 
-void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
-  const auto number = [&app](const char* name, auto& value, const char* description) {
-    app.add_option(name, value, description)->type_name("X")->group(kOptimizerOptions);
-  };
-  number("--momentum", optimizer_.momentum, "of momentum, nesterov and lars (0.9), rmsprop (0)");
-  number("--dampening", optimizer_.dampening, "of momentum: how little a new gradient counts (0)");
-  number("--beta1", optimizer_.beta1, "of adam, adamw, amsgrad, lamb and lion (0.9)");
-  number("--beta2", optimizer_.beta2, "of adam, adamw, amsgrad, lamb (0.999) and lion (0.99)");
-  number("--epsilon", optimizer_.epsilon,
-         "what keeps divisors from zero (1e-8; adagrad 1e-10; adadelta, lamb 1e-6)");
-  number("--alpha", optimizer_.alpha, "of rmsprop: what stays of the mean square (0.99)");
-  app.add_flag("--centered", optimizer_.centered,
-               "rmsprop divides by the spread of the gradients, not by their size")
-      ->group(kOptimizerOptions);
-  number("--rho", optimizer_.rho, "of adadelta: what stays of the mean squares (0.9)");
-  number("--lr-decay", optimizer_.rate_decay, "of adagrad: rate / (1 + steps * X) (0)");
-  number("--initial-accumulator", optimizer_.initial_accumulator,
-         "of adagrad: what its sums of squares start with (0)");
-  number("--trust-coefficient", optimizer_.trust,
-         "of lars: length of a step by length of the weights (0.001)");
+void OptimizerFlags::AddOptimizerOptions(CLI::App& app) {
+  std::map<std::string, OptimizerOption> options;
+  for (const OptimizerKind* const kind : AllOptimizers()) {
+    for (const OptimizerOption& option : kind->options) options.emplace(option.name, option);
+  }
+  for (const auto& [name, option] : options) {
+    const std::string flag = absl::StrCat("--", name);
+    const std::string text = absl::StrCat(option.help, " (", UsualValues(name), ")");
+    if (option.is_switch) {
+      app.add_flag(flag, switches_[name], text)->group(kOptimizerOptions);
+    } else {
+      app.add_option(flag, numbers_[name], text)->type_name("X")->group(kOptimizerOptions);
+    }
+  }
+}
+
+void OptimizerFlags::AddGradientLimits(CLI::App& app) {
   CLI::Option* const norm =
       app.add_option("--clip-norm", clip_norm_,
                      "scale the gradients of a step down so that their common norm is at most X")
@@ -142,9 +165,11 @@ void OptimizerFlags::AddOptimizerNumbers(CLI::App& app) {
       ->type_name("X")
       ->excludes(norm)
       ->group(kOptimizerOptions);
-  number("--ema", average_decay_,
-         "keep moving averages of the parameters with this decay, as 0.999; see --ema-out, "
-         "--eval-ema");
+  app.add_option("--ema", average_decay_,
+                 "keep moving averages of the parameters with this decay, as 0.999; see --ema-out, "
+                 "--eval-ema")
+      ->type_name("X")
+      ->group(kOptimizerOptions);
 }
 
 void OptimizerFlags::AddGroups(CLI::App& app) {
@@ -247,10 +272,16 @@ absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
 
 absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   TrainingSpec spec;
-  spec.optimizer = optimizer_;
+  spec.optimizer.kind = optimizer_;
+  for (const auto& [name, number] : numbers_) {
+    if (number.has_value()) spec.optimizer.options[name] = *number;
+  }
+  for (const auto& [name, is_on] : switches_) {
+    if (is_on) spec.optimizer.options[name] = 1;
+  }
   WEFT_ASSIGN_OR_RETURN(GroupNumbers rates, ParseGroups("--lr", learning_rates_));
   WEFT_ASSIGN_OR_RETURN(GroupNumbers decays, ParseGroups("--weight-decay", weight_decays_));
-  spec.optimizer.learning_rate = rates.has_base ? rates.base : UsualLearningRate(optimizer_.kind);
+  spec.optimizer.learning_rate = rates.has_base ? rates.base : UsualLearningRate(optimizer_);
   if (!(spec.optimizer.learning_rate > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lr ", spec.optimizer.learning_rate, ": expected a number above 0"));
@@ -280,7 +311,7 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   return spec;
 }
 
-bool OptimizerFlags::model_training_info() const { return optimizer_.kind == kModelTrainingInfo; }
+bool OptimizerFlags::model_training_info() const { return optimizer_ == kModelTrainingInfo; }
 
 absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
   const bool given = !learning_rates_.empty() || !weight_decays_.empty() || !undecayed_.empty() ||

@@ -3,6 +3,7 @@
 #ifndef WEFT_TOOLS_FLAGS_OPTIMIZER_FLAGS_H_
 #define WEFT_TOOLS_FLAGS_OPTIMIZER_FLAGS_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +37,9 @@ class OptimizerFlags {
   bool initialize() const { return initialize_; }
 
  private:
-  void AddOptimizerNumbers(CLI::App& app);
+  // The options that kinds of optimizers declare, each a flag.
+  void AddOptimizerOptions(CLI::App& app);
+  void AddGradientLimits(CLI::App& app);
   void AddGroups(CLI::App& app);
   void AddSchedule(CLI::App& app);
   void AddPrecision(CLI::App& app);
@@ -46,7 +49,9 @@ class OptimizerFlags {
   bool initialize_ = false;
   std::string loss_ = "softmax_cross_entropy";
   LossSpec loss_options_;  // all but the kind
-  OptimizerSpec optimizer_;
+  std::string optimizer_ = OptimizerSpec().kind;
+  std::map<std::string, std::optional<double>> numbers_;  // by name of the option
+  std::map<std::string, bool> switches_;
   std::vector<std::string> learning_rates_;  // X or PATTERN=X
   std::vector<std::string> weight_decays_;   // X or PATTERN=X
   std::vector<std::string> undecayed_;

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ops/defs/optimizer/optimizer.h"
 #include "tools/console/exit_code.h"
 
 namespace weft {
@@ -35,6 +36,38 @@ TEST(OptimizerFlagsTest, EachOptimizerHasItsUsualRate) {
   EXPECT_EQ(Parsed({"--optimizer", "adamw"})->optimizer.learning_rate, 0.001);
   EXPECT_EQ(Parsed({"--optimizer", "adadelta"})->optimizer.learning_rate, 1);
   EXPECT_EQ(Parsed({"--optimizer", "lion", "--lr", "0.5"})->optimizer.learning_rate, 0.5);
+}
+
+// Flags of an optimizer follow from its declaration.
+WEFT_REGISTER_OPTIMIZER(
+    {.name = "zz_test",
+     .help = "of this test",
+     .learning_rate = 0.25,
+     .options = {{.name = "zz-number", .usual = 3, .help = "a number", .high = 5},
+                 {.name = "zz-switch", .help = "a switch", .is_switch = true}},
+     .op = "SgdUpdate"});
+
+TEST(OptimizerFlagsTest, AnOptionThatAnOptimizerDeclaresIsAFlag) {
+  const auto usual = Parsed({"--optimizer", "zz_test"});
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_EQ(usual->optimizer.learning_rate, 0.25);
+  EXPECT_THAT(usual->optimizer.options, ::testing::IsEmpty());
+  const auto set = Parsed({"--optimizer", "zz_test", "--zz-number", "4", "--beta1", "0.5"});
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_THAT(set->optimizer.options, ElementsAre(Pair("beta1", 0.5), Pair("zz-number", 4)));
+  EXPECT_THAT(Refusal({"--optimizer", "zz_tset"}), HasSubstr("did you mean 'zz_test'?"));
+  EXPECT_EQ(Refusal({"--zz-number", "5"}), "zz number is 5, expected a number in [0, 5)");
+}
+
+TEST(OptimizerFlagsTest, TheHelpOfAnOptionSaysWhatEachKindDoes) {
+  CLI::App app;
+  OptimizerFlags flags;
+  flags.AddOptimizer(app);
+  EXPECT_THAT(app.get_option("--optimizer")->get_description(), HasSubstr("sgd, zz_test; model"));
+  EXPECT_EQ(app.get_option("--zz-number")->get_description(), "a number (zz_test: 3)");
+  EXPECT_EQ(app.get_option("--zz-switch")->get_description(), "a switch (zz_test)");
+  EXPECT_THAT(app.get_option("--momentum")->get_description(),
+              HasSubstr("(lars, momentum, nesterov: 0.9; rmsprop: 0)"));
 }
 
 TEST(OptimizerFlagsTest, RatesAndDecaysByName) {

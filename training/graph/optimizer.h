@@ -2,41 +2,31 @@
 #ifndef WEFT_TRAINING_GRAPH_OPTIMIZER_H_
 #define WEFT_TRAINING_GRAPH_OPTIMIZER_H_
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/graph_builder.h"
 
 namespace weft {
 
-// PyTorch's rules (ops/defs/optimizer/update.cc and update_adaptive.cc have the formulas). What is
-// not set has the usual value of its kind.
+// What is set of one of the algorithms that ops/defs/optimizer declares, each in a file of its own
+// with its formula and the usual values of its options.
 struct OptimizerSpec {
   std::string kind = "sgd";  // one of OptimizerKinds()
   double learning_rate = 0.01;
-  std::optional<double> momentum = {};  // momentum, nesterov, lars: 0.9; rmsprop: 0
   double weight_decay = 0;
-  std::optional<double> beta1 = {};    // adam, adamw, amsgrad, lamb, lion: 0.9
-  std::optional<double> beta2 = {};    // adam, adamw, amsgrad, lamb: 0.999; lion: 0.99
-  std::optional<double> epsilon = {};  // adagrad: 1e-10; adadelta, lamb: 1e-6; others: 1e-8
-  double dampening = 0;                // of momentum
-  double alpha = 0.99;                 // of rmsprop: how much of the mean square stays
-  bool centered = false;               // rmsprop: divide by the spread, not by the mean square
-  double rho = 0.9;                    // of adadelta, as alpha
-  double rate_decay = 0;               // of adagrad: rate / (1 + steps * rate_decay)
-  double initial_accumulator = 0;      // of adagrad: what the sum of squares starts with
-  double trust = 0.001;                // of lars: step length / length of the weights
+  // By name ("beta1"); what is not set has its usual value, and those of other kinds do nothing.
+  std::map<std::string, double> options = {};
   // Whether the update reads the number of the step.
   bool needs_step_number() const;
 };
 std::vector<std::string> OptimizerKinds();
 // The learning rate that a kind usually starts with: PyTorch's default where it has one.
 double UsualLearningRate(const std::string& kind);
-// InvalidArgument naming the kinds and the nearest one, or the parameter that is out of range.
+// InvalidArgument naming the kinds and the nearest one, or the number that is out of range.
 absl::Status ValidateOptimizer(const OptimizerSpec& spec);
 
 // The values that the update of one parameter reads.
@@ -45,10 +35,8 @@ struct OptimizerInputs {
   ValueId step;  // kNoValue unless needs_step_number()
 };
 
-// Adds the update of `variable` from its gradient (same shape), and the state it needs as variables
-// "NAME/velocity", "NAME/m", "NAME/v", "NAME/v_max", "NAME/sum", "NAME/square", "NAME/mean" and
-// "NAME/delta" (with a suffix where the graph has a value of that name), which start at zero (the
-// sum at `initial_accumulator`).
+// Adds the update of `variable` from its gradient (same shape), and the state that its kind
+// declares as variables "NAME/m", ... (with a suffix where the graph has a value of that name).
 absl::Status AddUpdate(GraphBuilder& builder, const OptimizerSpec& spec,
                        const OptimizerInputs& inputs, const std::string& variable,
                        ValueId gradient);

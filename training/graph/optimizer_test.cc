@@ -79,13 +79,13 @@ TEST(OptimizerTest, SgdWithWeightDecay) {
 }
 
 TEST(OptimizerTest, SgdHasNoMomentumWhateverTheSpecSays) {
-  ExpectPath({.kind = "sgd", .momentum = 0.5},
+  ExpectPath({.kind = "sgd", .options = {{"momentum", 0.5}}},
              [](double w, double g, int) { return w - kRate * g; });
 }
 
 TEST(OptimizerTest, Momentum) {
   double v = 0;
-  ExpectPath({.kind = "momentum", .momentum = 0.5, .weight_decay = 0.25},
+  ExpectPath({.kind = "momentum", .weight_decay = 0.25, .options = {{"momentum", 0.5}}},
              [&v](double w, double g, int) {
                v = 0.5 * v + g + 0.25 * w;
                return w - kRate * v;
@@ -94,20 +94,22 @@ TEST(OptimizerTest, Momentum) {
 
 TEST(OptimizerTest, Nesterov) {
   double v = 0;
-  ExpectPath({.kind = "nesterov", .momentum = 0.5}, [&v](double w, double g, int) {
+  ExpectPath({.kind = "nesterov", .options = {{"momentum", 0.5}}}, [&v](double w, double g, int) {
     v = 0.5 * v + g;
     return w - kRate * (g + 0.5 * v);
   });
 }
 
 TEST(OptimizerTest, MomentumOfZeroIsPlainSgd) {
-  ExpectPath({.kind = "nesterov", .momentum = 0},
+  ExpectPath({.kind = "nesterov", .options = {{"momentum", 0}}},
              [](double w, double g, int) { return w - kRate * g; });
 }
 
 TEST(OptimizerTest, Adam) {
   double m = 0, v = 0;
-  ExpectPath({.kind = "adam", .weight_decay = 0.25, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125},
+  ExpectPath({.kind = "adam",
+              .weight_decay = 0.25,
+              .options = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 0.125}}},
              [&](double w, double g, int step) {
                g += 0.25 * w;
                m = 0.5 * m + 0.5 * g;
@@ -120,7 +122,9 @@ TEST(OptimizerTest, Adam) {
 
 TEST(OptimizerTest, AdamWDecaysTheWeightItself) {
   double m = 0, v = 0;
-  ExpectPath({.kind = "adamw", .weight_decay = 0.25, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125},
+  ExpectPath({.kind = "adamw",
+              .weight_decay = 0.25,
+              .options = {{"beta1", 0.5}, {"beta2", 0.75}, {"epsilon", 0.125}}},
              [&](double w, double g, int step) {
                m = 0.5 * m + 0.5 * g;
                v = 0.75 * v + 0.25 * g * g;
@@ -188,8 +192,8 @@ TEST(OptimizerTest, AStateThatStartsAboveZeroSaysWithWhat) {
   const ValueId gradient = graph.AddInput("g", type);
   const ValueId rate = graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat32, Shape{}});
   const ValueId step = graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}});
-  ASSERT_TRUE(AddUpdate(builder, {.kind = "adagrad", .initial_accumulator = 0.5}, {rate, step}, "w",
-                        gradient)
+  ASSERT_TRUE(AddUpdate(builder, {.kind = "adagrad", .options = {{"initial-accumulator", 0.5}}},
+                        {rate, step}, "w", gradient)
                   .ok());
   const Tensor& initial = graph.FindVariable("w/sum")->initial;
   ASSERT_TRUE(initial.valid());
@@ -246,14 +250,15 @@ TEST(ValidateOptimizerTest, NumbersOutOfRangeAreNamed) {
   };
   EXPECT_THAT(message({.learning_rate = -1}), HasSubstr("learning rate is -1"));
   EXPECT_THAT(message({.learning_rate = std::nan("")}), HasSubstr("learning rate is nan"));
-  EXPECT_THAT(message({.momentum = 1}), HasSubstr("momentum is 1, expected a number in [0, 1)"));
+  EXPECT_THAT(message({.options = {{"momentum", 1}}}),
+              HasSubstr("momentum is 1, expected a number in [0, 1)"));
   EXPECT_THAT(message({.weight_decay = -0.5}), HasSubstr("weight decay is -0.5"));
-  EXPECT_THAT(message({.beta1 = 1}), HasSubstr("beta1 is 1"));
-  EXPECT_THAT(message({.beta2 = 2}), HasSubstr("beta2 is 2"));
-  EXPECT_THAT(message({.epsilon = -1}), HasSubstr("epsilon is -1"));
-  EXPECT_THAT(message({.dampening = 1}), HasSubstr("dampening is 1"));
-  EXPECT_THAT(message({.kind = "rmsprop", .alpha = 1}), HasSubstr("alpha is 1"));
-  EXPECT_THAT(message({.kind = "adagrad", .initial_accumulator = -1}),
+  EXPECT_THAT(message({.options = {{"beta1", 1}}}), HasSubstr("beta1 is 1"));
+  EXPECT_THAT(message({.options = {{"beta2", 2}}}), HasSubstr("beta2 is 2"));
+  EXPECT_THAT(message({.options = {{"epsilon", -1}}}), HasSubstr("epsilon is -1"));
+  EXPECT_THAT(message({.options = {{"dampening", 1}}}), HasSubstr("dampening is 1"));
+  EXPECT_THAT(message({.kind = "rmsprop", .options = {{"alpha", 1}}}), HasSubstr("alpha is 1"));
+  EXPECT_THAT(message({.kind = "adagrad", .options = {{"initial-accumulator", -1}}}),
               HasSubstr("initial accumulator is -1"));
 }
 

@@ -147,6 +147,8 @@ class TrainerTest : public ::testing::Test {
     TrainingSpec training;
     training.report_gradients = report_gradients_;
     training.average_decay = average_decay_;
+    training.optimizer.kind = optimizer_;
+    training.optimizer.learning_rate = rate_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
 
@@ -177,6 +179,7 @@ class TrainerTest : public ::testing::Test {
   std::map<std::string, Tensor> tensors_;
   JobSpec spec_;
   bool report_gradients_ = false;
+  std::string optimizer_ = "sgd";
   double rate_ = kRate;
   double average_decay_ = 0;
   std::unique_ptr<InProcessCluster> cluster_;
@@ -224,6 +227,33 @@ TEST_F(TrainerTest, StrictGivesTheSameBitsOnAnyWorkers) {
     for (const char* name : {"w", "b"}) {
       EXPECT_TRUE(BitwiseEqual(spread->parameters.at(name), single->parameters.at(name)))
           << name << " on " << workers;
+    }
+  }
+}
+
+// With the usual numbers of each, on the whole data, which is a convex loss: any sound optimizer
+// lowers it.
+TEST_F(TrainerTest, EveryOptimizerLowersTheLossAndHasItsBitsOnTwoWorkers) {
+  data_spec_.batch = kSamples;
+  Plan plan;
+  plan.strict = true;
+  plan.micro_batches = 2;
+  ASSERT_THAT(OptimizerKinds(), ::testing::Contains("adam"));
+  for (const std::string& kind : OptimizerKinds()) {
+    SCOPED_TRACE(kind);
+    optimizer_ = kind;
+    rate_ = UsualLearningRate(kind);
+    plan.zero = 0;
+    const auto single = TrainOn(1, 8, plan);
+    ASSERT_TRUE(single.ok()) << single.status();
+    EXPECT_LT(losses_.back(), losses_.front());
+    const std::vector<double> losses = losses_;
+    plan.zero = 1;
+    const auto spread = TrainOn(2, 8, plan);
+    ASSERT_TRUE(spread.ok()) << spread.status();
+    EXPECT_EQ(losses_, losses);
+    for (const char* name : {"w", "b"}) {
+      EXPECT_TRUE(BitwiseEqual(spread->parameters.at(name), single->parameters.at(name))) << name;
     }
   }
 }

@@ -37,22 +37,25 @@ std::vector<OpCase> Cases(const Shape& shape) {
   const Tensor g = RandomTensor(shape, 2);
   const Tensor m = RandomTensor(shape, 3);
   const Tensor s = Positive(shape, 4);
-  const Attributes decay = {{"weight_decay", 0.1f}};
+  const Attributes betas = {
+      {"weight_decay", 0.1f}, {"beta1", 0.9f}, {"beta2", 0.99f}, {"epsilon", 1e-6f}};
+  const Attributes rho = {{"weight_decay", 0.1f}, {"rho", 0.9f}, {"epsilon", 1e-6f}};
+  const Attributes alpha = {{"weight_decay", 0.1f}, {"alpha", 0.99f}, {"epsilon", 1e-8f}};
+  const Attributes with_momentum = {{"momentum", 0.5f}, {"alpha", 0.99f}, {"epsilon", 1e-8f}};
   std::vector<OpCase> cases = {
-      Update("AdagradUpdate", decay, {w, g, Rate(), Step(3), s}, 2),
-      Update("AdadeltaUpdate", decay, {w, g, Rate(), s, Positive(shape, 5)}, 3),
-      Update("RmspropUpdate", decay, {w, g, Rate(), s}, 2),
-      Update("RmspropUpdate", decay, {w, g, Rate(), s, m}, 3),
-      Update("RmspropUpdate", {{"momentum", 0.5f}}, {w, g, Rate(), s, m, RandomTensor(shape, 6)},
-             4),
-      Update("LionUpdate", decay, {w, g, Rate(), m}, 2),
-      Update("LambDirection", decay, {w, g, Step(3), m, s}, 3),
+      Update("AdagradUpdate", {{"weight_decay", 0.1f}, {"epsilon", 1e-10f}},
+             {w, g, Rate(), Step(3), s}, 2),
+      Update("AdadeltaUpdate", rho, {w, g, Rate(), s, Positive(shape, 5)}, 3),
+      Update("RmspropUpdate", alpha, {w, g, Rate(), s}, 2),
+      Update("RmspropUpdate", alpha, {w, g, Rate(), s, m}, 3),
+      Update("RmspropUpdate", with_momentum, {w, g, Rate(), s, m, RandomTensor(shape, 6)}, 4),
+      Update("LionUpdate", betas, {w, g, Rate(), m}, 2),
+      Update("LambDirection", betas, {w, g, Step(3), m, s}, 3),
       Update("EmaUpdate", {{"decay", 0.75f}}, {w, g}, 1),
-      Update("AdamUpdate", decay, {w, g, Rate(), Step(3), m, s, Positive(shape, 7)}, 4),
+      Update("AdamUpdate", betas, {w, g, Rate(), Step(3), m, s, Positive(shape, 7)}, 4),
       Update("SgdUpdate", {{"momentum", 0.5f}, {"dampening", 0.25f}},
              {w, g, Rate(), m, Tensor::Scalar<float>(0.5f), Step(1)}, 2)};
-  OpCase velocity_alone =
-      Update("RmspropUpdate", {{"momentum", 0.5f}}, {w, g, Rate(), s, Tensor(), m}, 4);
+  OpCase velocity_alone = Update("RmspropUpdate", with_momentum, {w, g, Rate(), s, Tensor(), m}, 4);
   velocity_alone.outputs[2] = false;
   cases.push_back(velocity_alone);
   return cases;
@@ -81,7 +84,7 @@ TEST(AdaptiveUpdateTest, Sharding) {
 TEST(LionUpdateTest, StepsByTheSignAndStaysWhereItIsZero) {
   const Tensor zeros = Tensor::Of<double>({3}, {0, 0, 0});
   EXPECT_TRUE(ExpectOutputs(
-      Update("LionUpdate", {},
+      Update("LionUpdate", {{"beta1", 0.9f}, {"beta2", 0.99f}},
              {zeros, Tensor::Of<double>({3}, {5, -0.01, 0}), Tensor::Scalar<double>(0.5), zeros},
              2),
       {Tensor::Of<double>({3}, {-0.5, 0.5, 0}), Tensor()}));
@@ -91,7 +94,7 @@ TEST(LionUpdateTest, NanIsSeen) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor one = Tensor::Of<double>({1}, {1});
   EXPECT_TRUE(ExpectOutputs(
-      Update("LionUpdate", {},
+      Update("LionUpdate", {{"beta1", 0.9f}, {"beta2", 0.99f}},
              {one, Tensor::Of<double>({1}, {nan}), Tensor::Scalar<double>(1), one}, 2),
       {Tensor::Of<double>({1}, {nan}), Tensor::Of<double>({1}, {nan})}));
 }

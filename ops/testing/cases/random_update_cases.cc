@@ -1,100 +1,108 @@
+// Cases of the ops that updates are made of: what each optimizer declares says which they are and
+// what they read.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/defs/optimizer/optimizer.h"
 #include "ops/testing/cases/random_cases.h"
-#include "ops/testing/test_tensors.h"
 
 namespace weft::testing {
 namespace {
 
-OpCase UpdateCase(CaseRandom& random, const std::string& op, const Shape& shape) {
-  return {.domain = "ai.weft",
-          .op = op,
-          .attributes = {{"weight_decay", 0.1f}},
-          .inputs = {random.Values(shape), random.Values(shape), random.Values({}, 0.1, 1)}};
-}
-
 Shape AnyShape(CaseRandom& random) { return random.OfRank(random.Between(1, 3)); }
 
-Tensor AnyStep(CaseRandom& random) { return Tensor::Scalar<int64_t>(random.Between(1, 5)); }
-
-OpCase SgdCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "SgdUpdate", shape);
-  if (random.Coin()) {
-    op_case.attributes.Set("momentum", 0.9f);
-    op_case.attributes.Set("dampening", 0.1f);
-    op_case.inputs.push_back(random.Values(shape));
-    op_case.outputs = {true, true};
+// Some options at half of what they may be, the others as they usually are.
+std::map<std::string, double> AnyOptions(CaseRandom& random, const OptimizerKind& kind) {
+  std::map<std::string, double> options;
+  for (const OptimizerOption& option : kind.options) {
+    if (!random.Coin()) continue;
+    options[option.name] = option.is_switch ? 1 : (option.low + std::min(option.high, 1.0)) / 2;
   }
-  if (random.Coin()) {
-    op_case.inputs.resize(4);
-    op_case.inputs.push_back(random.Values({}, 0.1, 1));
-    op_case.inputs.push_back(AnyStep(random));
+  return options;
+}
+
+// The update of one parameter, as a job's graph has it.
+struct UpdateGraph {
+  Graph graph;
+  ValueId rate;
+  ValueId step;
+};
+
+absl::Status AddUpdate(UpdateGraph& update, const OptimizerKind& kind, const Shape& shape,
+                       std::map<std::string, double> options) {
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, shape};
+  update.graph.AddVariable("w", type, Tensor(), /*trainable=*/true);
+  const ValueId gradient = update.graph.AddInput("g", type);
+  update.rate = update.graph.AddInput("rate", {ValueKind::kTensor, DType::kFloat32, Shape{}});
+  update.step = update.graph.AddInput("step", {ValueKind::kTensor, DType::kInt64, Shape{}});
+  GraphBuilder builder(update.graph);
+  return AddOptimizerUpdate(builder, kind,
+                            {.variable = "w",
+                             .gradient = gradient,
+                             .learning_rate = update.rate,
+                             .step = update.step,
+                             .weight_decay = 0.1,
+                             .options = std::move(options)});
+}
+
+// Whether the variable is state that is never below zero.
+bool IsNonNegative(const Graph& graph, const OptimizerKind& kind, ValueId value) {
+  const Variable* const variable = graph.VariableOf(value);
+  return variable != nullptr &&
+         std::any_of(kind.slots.begin(), kind.slots.end(), [variable](const OptimizerSlot& slot) {
+           return slot.non_negative && variable->name == "w/" + slot.name;
+         });
+}
+
+Tensor AnyOperand(CaseRandom& random, const UpdateGraph& update, const OptimizerKind& kind,
+                  ValueId value) {
+  if (!value.valid()) return Tensor();
+  if (value == update.step) return Tensor::Scalar<int64_t>(random.Between(1, 5));
+  const Shape shape = *update.graph.value(value).type.shape.ToConcrete();
+  if (shape.rank() == 0) return random.Values(shape, 0.1, 1);
+  // Mean squares are above the square of a mean.
+  const bool is_square = IsNonNegative(update.graph, kind, value);
+  return is_square ? random.Values(shape, 2, 3) : random.Values(shape);
+}
+
+OpCase CaseOfOp(CaseRandom& random, const OptimizerKind& kind, const std::string& op) {
+  UpdateGraph update;
+  const absl::Status added = AddUpdate(update, kind, AnyShape(random), AnyOptions(random, kind));
+  EXPECT_TRUE(added.ok()) << kind.name << ": " << added;
+  OpCase op_case{.domain = std::string(kWeftDomain), .op = op, .inputs = {}};
+  for (const NodeId id : update.graph.node_ids()) {
+    const Node& node = update.graph.node(id);
+    if (node.op != op) continue;
+    op_case.attributes = node.attributes;
+    for (const ValueId input : node.inputs) {
+      op_case.inputs.push_back(AnyOperand(random, update, kind, input));
+    }
+    op_case.outputs.clear();
+    for (const ValueId output : node.outputs) op_case.outputs.push_back(output.valid());
   }
   return op_case;
 }
 
-OpCase AdamCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "AdamUpdate", shape);
-  op_case.inputs.push_back(AnyStep(random));
-  op_case.inputs.push_back(random.Values(shape));
-  op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-  op_case.outputs = {true, true, true};
-  if (random.Coin()) {
-    op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-    op_case.outputs.push_back(true);
+// The ops of our own that an update of this kind is made of.
+std::set<std::string> OpsOf(const OptimizerKind& kind) {
+  UpdateGraph update;
+  const absl::Status added = AddUpdate(update, kind, Shape{2}, {});
+  EXPECT_TRUE(added.ok()) << kind.name << ": " << added;
+  std::set<std::string> ops;
+  for (const NodeId id : update.graph.node_ids()) {
+    const Node& node = update.graph.node(id);
+    if (node.domain == kWeftDomain) ops.insert(node.op);
   }
-  return op_case;
+  return ops;
 }
 
-OpCase AdagradCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "AdagradUpdate", shape);
-  op_case.attributes.Set("rate_decay", 0.1f);
-  op_case.inputs.push_back(AnyStep(random));
-  op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-  op_case.outputs = {true, true};
-  return op_case;
-}
-
-OpCase AdadeltaCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "AdadeltaUpdate", shape);
-  op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-  op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-  op_case.outputs = {true, true, true};
-  return op_case;
-}
-
-OpCase RmspropCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "RmspropUpdate", shape);
-  op_case.attributes.Set("momentum", 0.5f);
-  const bool centered = random.Coin();
-  op_case.inputs.push_back(random.Values(shape, 2, 3));
-  op_case.inputs.push_back(centered ? random.Values(shape) : Tensor());
-  op_case.inputs.push_back(random.Values(shape));
-  op_case.outputs = {true, true, centered, true};
-  return op_case;
-}
-
-OpCase LionCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "LionUpdate", shape);
-  op_case.inputs.push_back(random.Values(shape));
-  op_case.outputs = {true, true};
-  return op_case;
-}
-
-OpCase LambDirectionCase(CaseRandom& random) {
-  const Shape shape = AnyShape(random);
-  OpCase op_case = UpdateCase(random, "LambDirection", shape);
-  op_case.inputs[2] = AnyStep(random);
-  op_case.inputs.push_back(random.Values(shape));
-  op_case.inputs.push_back(random.Values(shape, 0.1, 1));
-  op_case.outputs = {true, true, true};
-  return op_case;
-}
-
+// The norms of one parameter are one number each; the op takes any number of them.
 OpCase TrustRatioCase(CaseRandom& random) {
   const Shape shape = AnyShape(random);
   return {.domain = "ai.weft",
@@ -121,13 +129,15 @@ OpCase RateFactorCase(CaseRandom& random) {
 }  // namespace
 
 void AddUpdateCases(CaseGenerators& generators) {
-  generators["ai.weft::SgdUpdate"] = {SgdCase};
-  generators["ai.weft::AdamUpdate"] = {AdamCase};
-  generators["ai.weft::AdagradUpdate"] = {AdagradCase};
-  generators["ai.weft::AdadeltaUpdate"] = {AdadeltaCase};
-  generators["ai.weft::RmspropUpdate"] = {RmspropCase};
-  generators["ai.weft::LionUpdate"] = {LionCase};
-  generators["ai.weft::LambDirection"] = {LambDirectionCase};
+  std::map<std::string, std::vector<const OptimizerKind*>> kinds_of;
+  for (const OptimizerKind* const kind : AllOptimizers()) {
+    for (const std::string& op : OpsOf(*kind)) kinds_of[op].push_back(kind);
+  }
+  for (const auto& [op, kinds] : kinds_of) {
+    generators["ai.weft::" + op] = {[op = op, kinds = kinds](CaseRandom& random) {
+      return CaseOfOp(random, *random.OneOf(kinds), op);
+    }};
+  }
   generators["ai.weft::TrustRatio"] = {TrustRatioCase};
   generators["ai.weft::EmaUpdate"] = {EmaCase};
   generators["ai.weft::RateFactor"] = {RateFactorCase};
