@@ -97,26 +97,20 @@ def weft_tests(name, srcs, also_avx2 = False, deps = [], **kwargs):
     for source in srcs:
         test = source[:-len(".cc")]
         tests.append(test)
+        weft_test(name = test, srcs = [source], deps = deps, **kwargs)
         if not also_avx2:
-            weft_test(name = test, srcs = [source], deps = deps, **kwargs)
             continue
-        cases = test + "_cases"
-        weft_library(
-            name = cases,
-            testonly = True,
-            srcs = [source],
-            deps = deps + ["//third_party:gtest"],
-            alwayslink = 1,
-        )
-        weft_test(name = test, srcs = [], deps = [":" + cases], **kwargs)
         limited = test[:-len("_test")] + "_avx2_test"
         tests.append(limited)
-        weft_test(
+
+        # The same program once more: another one would take as long to link.
+        native.sh_test(
             name = limited,
-            srcs = [],
+            size = kwargs.get("size", "small"),
+            srcs = ["//third_party:run_program.sh"],
+            args = ["$(rootpath :%s)" % test],
+            data = [":" + test],
             env = {"DNNL_MAX_CPU_ISA": "AVX2"},
-            deps = [":" + cases],
-            **kwargs
         )
     native.test_suite(name = name, tests = tests)
 
