@@ -1,4 +1,5 @@
 // Averages of weights: ops/defs/optimizer/ema.cc has the formula.
+#include "ops/kernels/cpu/blocks/simd_targets.h"
 #include "ops/kernels/cpu/optimizer/update_kernel.h"
 
 #undef HWY_TARGET_INCLUDE

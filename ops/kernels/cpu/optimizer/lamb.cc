@@ -1,6 +1,7 @@
 // LAMB's direction: ops/defs/optimizer/lamb.cc has the formula.
 #include <cmath>
 
+#include "ops/kernels/cpu/blocks/simd_targets.h"
 #include "ops/kernels/cpu/optimizer/update_kernel.h"
 
 #undef HWY_TARGET_INCLUDE

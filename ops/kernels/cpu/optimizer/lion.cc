@@ -1,4 +1,5 @@
 // Lion: ops/defs/optimizer/lion.cc has the formula.
+#include "ops/kernels/cpu/blocks/simd_targets.h"
 #include "ops/kernels/cpu/optimizer/update_kernel.h"
 
 #undef HWY_TARGET_INCLUDE

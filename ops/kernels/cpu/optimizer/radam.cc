@@ -1,6 +1,7 @@
 // RAdam: ops/defs/optimizer/radam.cc has the formula.
 #include <cmath>
 
+#include "ops/kernels/cpu/blocks/simd_targets.h"
 #include "ops/kernels/cpu/optimizer/update_kernel.h"
 
 #undef HWY_TARGET_INCLUDE
