@@ -88,51 +88,35 @@ absl::Status GradientReducer::AddTerm(NodeId sum, LocalGraph& micro) {
   return absl::OkStatus();
 }
 
-int64_t GradientReducer::LocalBytes(NodeId sum, const LocalGraph& end) const {
-  const ValueId output = NodeOf(sum).outputs[0];
-  const ValueType type = end.LocalType(output, end.ShardingOf(output));
-  return DTypeBytes(type.dtype, type.shape.ToConcrete()->num_elements());
-}
-
-absl::Status GradientReducer::AddSums(const std::vector<NodeId>& sums, LocalGraph& end) {
-  const auto dtype_of = [&](NodeId sum) {
-    return layout_.step().graph.value(NodeOf(sum).outputs[0]).type.dtype;
-  };
-  std::vector<NodeId> bucket;
-  int64_t bytes = 0;
+// Those of this place, as the rank has them; notes their ids.
+std::vector<RankSum> GradientReducer::SumsOf(const std::vector<NodeId>& sums,
+                                             const LocalGraph& end) {
+  std::vector<RankSum> result;
   for (const NodeId sum : sums) {
     if (!IsHere(sum)) continue;
-    if (layout_.scattered_sums.contains(sum)) {
-      WEFT_RETURN_IF_ERROR(AddReduceScatter(sum, end));
-      continue;
-    }
-    const int64_t more = LocalBytes(sum, end);
-    const bool is_full = bytes + more > layout_.plan->bucket_bytes;
-    if (!bucket.empty() && (is_full || dtype_of(sum) != dtype_of(bucket.front()))) {
-      WEFT_RETURN_IF_ERROR(AddBucket(bucket, end));
-      bucket.clear();
-      bytes = 0;
-    }
-    bucket.push_back(sum);
-    bytes += more;
+    const ValueId output = NodeOf(sum).outputs[0];
+    const ValueType type = end.LocalType(output, end.ShardingOf(output));
+    result.push_back({DTypeBytes(type.dtype, type.shape.ToConcrete()->num_elements()), type.dtype,
+                      layout_.scattered_sums.contains(sum)});
+    sums_.push_back(sum);
   }
-  return bucket.empty() ? absl::OkStatus() : AddBucket(bucket, end);
+  return result;
 }
 
-bool GradientReducer::FitOneBucket(const std::vector<NodeId>& first,
-                                   const std::vector<NodeId>& later, const LocalGraph& end) const {
-  int64_t bytes = 0;
-  std::optional<DType> dtype;
-  for (const std::vector<NodeId>* sums : {&first, &later}) {
-    for (const NodeId sum : *sums) {
-      if (!IsHere(sum)) continue;
-      const DType own = layout_.step().graph.value(NodeOf(sum).outputs[0]).type.dtype;
-      if (own != dtype.value_or(own)) return false;
-      dtype = own;
-      bytes += LocalBytes(sum, end);
-    }
+void GradientReducer::GroupSumsOf(const LocalGraph& end) {
+  const std::vector<RankSum> first = SumsOf(layout_.first_sums, end);
+  const std::vector<RankSum> later = SumsOf(layout_.later_sums, end);
+  groups_ = GroupSums(first, later, layout_.plan->bucket_bytes);
+}
+
+absl::Status GradientReducer::AddGroups(const std::vector<SumGroup>& groups, LocalGraph& end) {
+  for (const SumGroup& group : groups) {
+    std::vector<NodeId> sums;
+    for (const int sum : group.sums) sums.push_back(sums_[sum]);
+    WEFT_RETURN_IF_ERROR(group.is_scattered ? AddReduceScatter(sums.front(), end)
+                                            : AddBucket(sums, end));
   }
-  return bytes <= layout_.plan->bucket_bytes;
+  return absl::OkStatus();
 }
 
 // Inputs of the end graph for the rank's own blocks of one sum; zeros when it has none.

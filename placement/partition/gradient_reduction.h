@@ -12,6 +12,7 @@
 #include "graph/schedule/collective_schedule.h"
 #include "placement/partition/local_graph.h"
 #include "placement/pipeline/step_layout.h"
+#include "placement/rules/sum_groups.h"
 
 namespace weft {
 
@@ -19,7 +20,7 @@ namespace weft {
 // reduction: one sum over the rank's micro-batches, then an all-reduce when there are several
 // replicas. Ordered tree: one sum per complete subtree of the rank's micro-batches, then the
 // all-reduce that adds these in tree order (also with one replica, unless its micro-batches are one
-// subtree). All-reduces take the sums in buckets of Plan::bucket_bytes, in the order given.
+// subtree). All-reduces take the sums in buckets (Plan::bucket_bytes).
 class GradientReducer {
  public:
   // `micro_batches` are the rank's own; empty: its sums are zeros.
@@ -29,26 +30,27 @@ class GradientReducer {
   // Makes the terms of all sums of this stage outputs of a micro graph, under names that all micro
   // graphs of the rank share.
   absl::Status AddTerms(LocalGraph& micro);
-  // Whether this stage's share of both lists of sums is one element type and fits one bucket.
-  bool FitOneBucket(const std::vector<NodeId>& first, const std::vector<NodeId>& later,
-                    const LocalGraph& end) const;
-  // Adds the given sums (ids of Accumulate nodes, those of other stages are passed over) to the end
-  // graph, with the sends of them.
-  absl::Status AddSums(const std::vector<NodeId>& sums, LocalGraph& end);
-  // What AddSums has added.
+  // Groups this place's sums into buckets (placement/rules/sum_groups.h).
+  void GroupSumsOf(const LocalGraph& end);
+  // Adds the collectives of the first sums to the end graph, with the sends of what they make; then
+  // those of the later ones. REQUIRES: GroupSumsOf.
+  absl::Status AddFirstSums(LocalGraph& end) { return AddGroups(groups_.first, end); }
+  absl::Status AddLaterSums(LocalGraph& end) { return AddGroups(groups_.later, end); }
+  // What was added.
   std::vector<Accumulation>& accumulations() { return accumulations_; }
 
  private:
   const Node& NodeOf(NodeId sum) const { return layout_.step().graph.node(sum); }
   bool IsHere(NodeId sum) const { return layout_.PlaceOf(NodeOf(sum).stage) == at_.pipeline; }
   absl::Status AddTerm(NodeId sum, LocalGraph& micro);
+  std::vector<RankSum> SumsOf(const std::vector<NodeId>& sums, const LocalGraph& end);
+  absl::Status AddGroups(const std::vector<SumGroup>& groups, LocalGraph& end);
   absl::StatusOr<std::vector<ValueId>> AddBlocks(NodeId sum, LocalGraph& end);
   absl::Status AddBucket(const std::vector<NodeId>& bucket, LocalGraph& end);
   // Each replica keeps its rows of the sum.
   absl::Status AddReduceScatter(NodeId sum, LocalGraph& end);
   absl::Status AddAllReduce(const std::vector<NodeId>& bucket, std::vector<ValueId> blocks,
                             LocalGraph& end);
-  int64_t LocalBytes(NodeId sum, const LocalGraph& end) const;
 
   const StepLayout& layout_;
   const Mesh::Coordinate at_;
@@ -56,6 +58,8 @@ class GradientReducer {
   std::vector<LeafRange> blocks_;
   bool needs_all_reduce_ = false;
   std::map<NodeId, std::string> term_names_;
+  std::vector<NodeId> sums_;  // of this place, as groups_ numbers them
+  SumGroups groups_;
   std::vector<Accumulation> accumulations_;
   int buckets_ = 0;
 };

@@ -170,19 +170,14 @@ absl::Status RankPartitioner::BuildEnd() {
   LocalGraph end(layout_, layout_.step(), layout_.end_edges, at_);
   // What the guard needs comes first. Where that shares a bucket with the rest, it travels with it:
   // one message less.
-  std::vector<NodeId> first = layout_.first_sums;
-  std::vector<NodeId> later = layout_.later_sums;
-  if (sums_.FitOneBucket(first, later, end)) {
-    first.insert(first.end(), later.begin(), later.end());
-    later.clear();
-  }
-  WEFT_RETURN_IF_ERROR(sums_.AddSums(first, end));
+  sums_.GroupSumsOf(end);
+  WEFT_RETURN_IF_ERROR(sums_.AddFirstSums(end));
   WEFT_RETURN_IF_ERROR(AddNodes(layout_.guard_nodes, end));
   if (layout_.guard.valid()) {
     WEFT_RETURN_IF_ERROR(AddReport(layout_.guard, end));
     partition_.guard = layout_.step().graph.value(layout_.guard).name;
   }
-  WEFT_RETURN_IF_ERROR(sums_.AddSums(later, end));
+  WEFT_RETURN_IF_ERROR(sums_.AddLaterSums(end));
   WEFT_RETURN_IF_ERROR(AddNodes(layout_.step_nodes, end));
   for (const ValueId report : layout_.reports) {
     if (report != layout_.guard) WEFT_RETURN_IF_ERROR(AddReport(report, end));

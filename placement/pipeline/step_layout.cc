@@ -7,19 +7,18 @@
 #include "absl/strings/str_join.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
-#include "graph/partition.h"
 #include "graph/verifier.h"
 #include "placement/graph_views/evaluation_step.h"
 #include "placement/pipeline/recomputation.h"
 #include "placement/pipeline/stage_assignment.h"
+#include "placement/rules/stage_transfers.h"
+#include "placement/rules/step_order.h"
+#include "placement/rules/step_skeleton.h"
+#include "placement/rules/sum_groups.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-bool IsMicro(const Node& node) {
-  return !IsBoundary(node) && (node.phase == Phase::kForward || node.phase == Phase::kBackward);
-}
 
 // When the node's stage comes in a micro-batch: forward from stage to stage, then back.
 std::pair<Phase, int> TurnOf(const Node& node) {
@@ -92,7 +91,6 @@ class StepPlanner {
   absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
   absl::Status FindReports();
   absl::Status OrderStep();
-  std::vector<bool> AncestorsOfGuard() const;
   void AddBeginEdges();
   void AddEndEdges();
   void AddEndEdge(ValueId value, int to);
@@ -156,7 +154,7 @@ absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) const {
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
     for (const NodeId id : order) {
       const Node& node = sized.graph.node(id);
-      if (IsMicro(node) && node.phase == phase) sized.micro_nodes.push_back(id);
+      if (RunsPerMicroBatch(node) && node.phase == phase) sized.micro_nodes.push_back(id);
     }
   }
   std::stable_sort(sized.micro_nodes.begin(), sized.micro_nodes.end(), [&](NodeId a, NodeId b) {
@@ -173,8 +171,8 @@ absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) const {
 absl::StatusOr<Phase> StepPlanner::PhaseOfEdge(const SizedGraph& sized, ValueId value, int from,
                                                int to) const {
   const Node& producer = sized.graph.node(sized.graph.value(value).producer);
-  if (producer.phase == Phase::kForward && from < to) return Phase::kForward;
-  if (from > to) return Phase::kBackward;
+  const auto phase = PhaseOfTransfer(producer.phase == Phase::kForward, from, to);
+  if (phase.has_value()) return *phase;
   return absl::InvalidArgumentError(
       absl::StrCat("'", sized.graph.value(value).name, "', made by ", DescribeNode(producer),
                    " in the backward pass on stage ", from, ", is read on the later stage ", to,
@@ -187,7 +185,7 @@ absl::Status StepPlanner::AddMicroEdges(SizedGraph& sized) const {
     for (const ValueId input : node.inputs) {
       if (!input.valid() || sized.graph.value(input).source != ValueSource::kNode) continue;
       const Node& producer = sized.graph.node(sized.graph.value(input).producer);
-      if (!IsMicro(producer)) {
+      if (!RunsPerMicroBatch(producer)) {
         return absl::InvalidArgumentError(
             absl::StrCat(DescribeNode(node), " runs per micro-batch but reads '",
                          sized.graph.value(input).name, "', which is made once per step"));
@@ -207,7 +205,8 @@ absl::Status StepPlanner::FindReports() {
   const Graph& graph = layout_.step().graph;
   for (const ValueId id : graph.outputs()) {
     const ValueDef& value = graph.value(id);
-    const bool is_step = value.source == ValueSource::kNode && !IsMicro(graph.node(value.producer));
+    const bool is_step =
+        value.source == ValueSource::kNode && !RunsPerMicroBatch(graph.node(value.producer));
     if (!is_step) {
       return absl::InvalidArgumentError(
           absl::StrCat("graph output '", value.name,
@@ -218,36 +217,8 @@ absl::Status StepPlanner::FindReports() {
       layout_.reports.push_back(id);
     }
   }
-  if (!layout_.shape.training) return absl::OkStatus();
-  for (const ValueId id : layout_.reports) {
-    const ValueDef& value = graph.value(id);
-    const bool is_scalar = IsFloatingPoint(value.type.dtype) &&
-                           value.type.shape.ToConcrete().value_or(Shape{0}).num_elements() == 1;
-    if (is_scalar && (!layout_.guard.valid() || value.name == "loss")) layout_.guard = id;
-  }
-  for (const ValueId id : layout_.reports) {
-    if (graph.value(id).name == kStepGuard) layout_.guard = id;
-  }
+  if (layout_.shape.training) layout_.guard = GuardOf(graph);
   return absl::OkStatus();
-}
-
-// By ValueId: what the guard is computed from.
-std::vector<bool> StepPlanner::AncestorsOfGuard() const {
-  const Graph& graph = layout_.step().graph;
-  std::vector<bool> needed(graph.value_capacity());
-  std::vector<ValueId> pending = {layout_.guard};
-  while (!pending.empty()) {
-    const ValueId id = pending.back();
-    pending.pop_back();
-    if (!id.valid() || needed[id.value]) continue;
-    needed[id.value] = true;
-    const ValueDef& value = graph.value(id);
-    if (value.source != ValueSource::kNode) continue;
-    const Node& producer = graph.node(value.producer);
-    if (IsBoundary(producer)) continue;
-    pending.insert(pending.end(), producer.inputs.begin(), producer.inputs.end());
-  }
-  return needed;
 }
 
 absl::Status StepPlanner::OrderStep() {
@@ -256,27 +227,19 @@ absl::Status StepPlanner::OrderStep() {
   for (size_t i = 0; i < sized.micro_nodes.size(); ++i) {
     position[sized.micro_nodes[i].value] = static_cast<int>(i);
   }
-  const std::vector<bool> for_guard = AncestorsOfGuard();
-  const auto is_for_guard = [&](const Node& node) {
-    return std::any_of(node.outputs.begin(), node.outputs.end(),
-                       [&](ValueId id) { return id.valid() && for_guard[id.value]; });
-  };
-  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  WEFT_ASSIGN_OR_RETURN(const StepSkeleton skeleton, MakeSkeleton(sized.graph));
+  const ValueId guard = layout_.guard;
+  const std::vector<bool> of_guard =
+      NodesOfGuard(skeleton, guard.valid() ? sized.graph.value(guard).producer : NodeId());
   std::vector<std::pair<int, NodeId>> later;
-  for (const NodeId id : order) {
-    const Node& node = sized.graph.node(id);
-    if (IsMicro(node)) continue;
-    if (!IsBoundary(node)) {
-      (is_for_guard(node) ? layout_.guard_nodes : layout_.step_nodes).push_back(id);
-      continue;
-    }
-    const NodeId producer = sized.graph.value(node.inputs[0]).producer;
-    const bool is_backward =
-        producer.valid() && sized.graph.node(producer).phase == Phase::kBackward;
-    if (is_for_guard(node) || !is_backward) {
+  for (const NodeId id : skeleton.order) {
+    const StepSkeleton::Node& node = skeleton.node(id);
+    if (node.role == NodeRole::kStep) {
+      (of_guard[id.value] ? layout_.guard_nodes : layout_.step_nodes).push_back(id);
+    } else if (node.role == NodeRole::kBoundary && IsFirstSum(skeleton, of_guard, id)) {
       layout_.first_sums.push_back(id);
-    } else {
-      later.push_back({position[producer.value], id});
+    } else if (node.role == NodeRole::kBoundary) {
+      later.push_back({position[node.inputs.front().value], id});
     }
   }
   std::sort(later.begin(), later.end());
@@ -344,7 +307,7 @@ absl::Status StepPlanner::ShardData() {
     }
   }
   ExtendToInputs(step.graph, step.shardings, layout_.data);
-  if (plan().zero < 2 || plan().reduction != Reduction::kUnordered) return absl::OkStatus();
+  if (!ScattersSums(DataAxisOf(plan()))) return absl::OkStatus();
   const auto uses = step.graph.BuildUses();
   for (const NodeId sum : layout_.later_sums) {
     const ValueId output = step.graph.node(sum).outputs[0];
@@ -369,7 +332,7 @@ void StageEdges::Add(ValueId value, int from, int to, Phase phase) {
   const auto [it, is_new] = index_.try_emplace({value, to}, edges_.size());
   if (!is_new) {
     StageEdge& edge = edges_[it->second];
-    edge.phase = std::min(edge.phase, phase);
+    edge.phase = EarlierPhase(edge.phase, phase);
     return;
   }
   edges_.push_back({value, from, to, phase, 0});

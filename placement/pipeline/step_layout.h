@@ -14,6 +14,7 @@
 #include "graph/plan.h"
 #include "placement/graph_views/micro_batches.h"
 #include "placement/graph_views/step_shape.h"
+#include "placement/rules/stage_transfers.h"
 #include "placement/sharding/data_sharding.h"
 #include "placement/sharding/sharding_propagation.h"
 
@@ -83,7 +84,7 @@ struct StepLayout {
   bool HasRows(const Variable& variable) const;
   const SizedGraph& step() const { return sizes[0]; }
   // The place on the pipeline axis that runs a stage.
-  int PlaceOf(StageId stage) const { return stage.value % plan->mesh.pipeline; }
+  int PlaceOf(StageId stage) const { return PlaceOfStage(stage.value, plan->mesh.pipeline); }
   // The place that has `value` first; -1 = every one has it (inputs and constants).
   int HomeOf(const SizedGraph& sized, ValueId value) const;
 };

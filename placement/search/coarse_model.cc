@@ -14,8 +14,8 @@ namespace {
 
 using Kind = Action::Kind;
 
-// More buckets than this overlap no better.
-constexpr int kMaxBuckets = 8;
+// More jobs than this overlap no better.
+constexpr int64_t kMaxJobs = 8;
 
 // Replicas that do the same.
 struct ReplicaClass {
@@ -34,7 +34,9 @@ class CoarseModelMaker {
         begins_(begins),
         cost_(cost),
         collectives_(collectives),
-        bucket_bytes_(std::max<int64_t>(1, bucket_bytes)) {}
+        sums_(choice.mesh.data == 1 ? std::vector<PlaceSums>()
+                                    : SumsOfPlaces(figures.graph(), {begins, choice.mesh.pipeline},
+                                                   figures.split(), bucket_bytes)) {}
 
   absl::StatusOr<StepModel> Run() {
     FindClasses();
@@ -54,11 +56,9 @@ class CoarseModelMaker {
   StepRank& Rank(size_t replica_class, int place) {
     return model_.ranks[RankOf(replica_class, place)];
   }
-  int64_t GradientBytes(int place) const;
   int64_t SplitBytes(int place) const;
   // The workers of all replicas at a place.
   std::vector<int> DataGroup(int place) const;
-  int Buckets(int place) const;
   StageSeconds SecondsOf(size_t replica_class, int stage) const;
   // A collective of the tensor axis, of which the model has one member.
   StepInstruction Tensor(size_t replica_class, int place, double seconds);
@@ -72,7 +72,10 @@ class CoarseModelMaker {
   void AddRanks();
   void AddDataCollectives();
   void AddChannels();
-  void AddChannel(int from_stage, int to_stage, int64_t bytes, bool forward);
+  void AddChannel(const StageMessage& message);
+  void AppendReceives(int stage, Phase phase, StepSegment& segment) const;
+  void AppendSends(int stage, Phase phase, StepSegment& segment) const;
+  StepSegment Begin(int place, const StepSegment& gather) const;
   // Empty where there is none.
   struct StepCollectives {
     StepSegment scatter;
@@ -94,10 +97,11 @@ class CoarseModelMaker {
   const std::vector<int>& begins_;
   const CostModel& cost_;
   CollectiveCosts& collectives_;
-  const int64_t bucket_bytes_;
+  const std::vector<PlaceSums> sums_;  // by place
   std::vector<ReplicaClass> classes_;
-  std::map<std::pair<int, bool>, int> receives_;  // of a stage, forward or not: index in the table
-  std::map<std::pair<int, bool>, int> sends_;
+  // Of a stage in a phase: indices in its rank's table.
+  std::map<std::pair<int, Phase>, std::vector<int>> receives_;
+  std::map<std::pair<int, Phase>, std::vector<int>> sends_;
   std::map<int, std::vector<int>> bucket_jobs_;   // by place: indices in the ranks' tables
   std::map<std::pair<int, double>, int> tensor_;  // (rank, seconds): index in its table
   StepModel model_;
@@ -141,14 +145,6 @@ void CoarseModelMaker::AddRanks() {
   }
 }
 
-int64_t CoarseModelMaker::GradientBytes(int place) const {
-  int64_t bytes = 0;
-  for (int stage = place; stage < stages(); stage += places()) {
-    bytes += figures_.GradientBytes(begins_[stage], begins_[stage + 1]);
-  }
-  return bytes;
-}
-
 int64_t CoarseModelMaker::SplitBytes(int place) const {
   int64_t bytes = 0;
   for (int stage = place; stage < stages(); stage += places()) {
@@ -163,12 +159,6 @@ std::vector<int> CoarseModelMaker::DataGroup(int place) const {
     group.push_back(choice_.WorkerAt(replica, 0, place));
   }
   return group;
-}
-
-int CoarseModelMaker::Buckets(int place) const {
-  const int64_t bytes = GradientBytes(place);
-  return static_cast<int>(
-      std::clamp<int64_t>((bytes + bucket_bytes_ - 1) / bucket_bytes_, 1, kMaxBuckets));
 }
 
 StageSeconds CoarseModelMaker::SecondsOf(size_t replica_class, int stage) const {
@@ -191,59 +181,59 @@ int CoarseModelMaker::AddData(int place, const std::string& name, double seconds
   return at;
 }
 
-// What the communication stream sums beside the backward pass. All ranks of a place have the same
-// table so far.
+// What the communication stream sums beside the backward pass; few jobs stand for many. All ranks
+// of a place have the same table so far.
 void CoarseModelMaker::AddDataCollectives() {
-  if (choice_.mesh.data == 1 || choice_.zero >= 2) return;
+  if (choice_.mesh.data == 1) return;
   for (int place = 0; place < places(); ++place) {
-    const int64_t bytes = GradientBytes(place);
-    if (bytes == 0) continue;
-    const int buckets = Buckets(place);
-    // Real buckets may be smaller: their overhead counts as often as there are.
-    const int64_t real = std::max<int64_t>(1, (bytes + bucket_bytes_ - 1) / bucket_bytes_);
-    const double each =
-        collectives_.Seconds({CollectiveKind::kAllReduce, bytes / real}, DataGroup(place));
-    for (int b = 0; b < buckets; ++b) {
-      const double seconds = each * static_cast<double>(real) / buckets;
-      bucket_jobs_[place].push_back(AddData(place, "all-reduce of gradients", seconds));
+    const CollectiveTotal buckets = TotalOf(sums_[place], /*is_scattered=*/false);
+    const int64_t jobs = std::min(buckets.collectives, kMaxJobs);
+    const double all = SecondsOfBuckets(buckets, DataGroup(place), collectives_);
+    for (int64_t job = 0; job < jobs; ++job) {
+      bucket_jobs_[place].push_back(
+          AddData(place, "all-reduce of gradients", all / static_cast<double>(jobs)));
     }
   }
 }
 
 void CoarseModelMaker::AddChannels() {
-  for (int stage = 0; stage + 1 < stages(); ++stage) {
-    const PlanningCut& cut = figures_.Cut(begins_[stage + 1]);
-    AddChannel(stage, stage + 1, cut.forward_bytes, /*forward=*/true);
-    AddChannel(stage + 1, stage, cut.backward_bytes, /*forward=*/false);
+  const StagesOfUnits stages_of_units = {begins_, places()};
+  for (const StageMessage& message : MessagesOfStages(figures_.graph(), stages_of_units)) {
+    AddChannel(message);
   }
 }
 
-void CoarseModelMaker::AddChannel(int from_stage, int to_stage, int64_t bytes, bool forward) {
-  const int from = from_stage % places();
-  const int to = to_stage % places();
-  if (from == to) return;
+void CoarseModelMaker::AddChannel(const StageMessage& message) {
+  const int from = message.from % places();
+  const int to = message.to % places();
   for (size_t c = 0; c < classes_.size(); ++c) {
     const LinkCost cost = cost_.Link(Rank(c, from).worker, Rank(c, to).worker);
     StepLink link;
-    link.name = absl::StrCat(from_stage, " -> ", to_stage);
+    link.name = absl::StrCat(message.from, " -> ", message.to);
     link.latency_seconds = cost.latency_seconds;
     link.bytes_per_second = cost.bytes_per_second;
     model_.links.push_back(std::move(link));
     StepChannel channel;
-    channel.name = model_.AddName(forward ? "activations" : "gradients");
+    channel.name = model_.AddName(message.phase == Phase::kForward    ? "activations"
+                                  : message.phase == Phase::kBackward ? "gradients"
+                                                                      : "variables");
     channel.from = RankOf(c, from);
     channel.to = RankOf(c, to);
     channel.link = static_cast<int32_t>(model_.links.size()) - 1;
-    channel.bytes = bytes;
+    channel.bytes = message.bytes;
     channel.credits = 0;
     channel.send_seconds = cost.send_seconds;
     channel.receive_seconds = cost.receive_seconds;
     const int32_t index = static_cast<int32_t>(model_.channels.size());
     model_.channels.push_back(channel);
     Rank(c, from).channels.push_back(index);
-    sends_[{from_stage, forward}] = static_cast<int>(Rank(c, from).channels.size()) - 1;
     Rank(c, to).channels.push_back(index);
-    receives_[{to_stage, forward}] = static_cast<int>(Rank(c, to).channels.size()) - 1;
+    if (c > 0) continue;  // ranks of one place have the same table
+    const auto last = [&](int place) {
+      return static_cast<int>(Rank(c, place).channels.size()) - 1;
+    };
+    sends_[{message.from, message.phase}].push_back(last(from));
+    receives_[{message.to, message.phase}].push_back(last(to));
   }
 }
 
@@ -271,20 +261,40 @@ StepInstruction CoarseModelMaker::DataCollective(int place, const std::string& n
   return StepInstruction::Collective(AddData(place, name, seconds));
 }
 
+void CoarseModelMaker::AppendReceives(int stage, Phase phase, StepSegment& segment) const {
+  const auto receives = receives_.find({stage, phase});
+  if (receives == receives_.end()) return;
+  for (const int channel : receives->second) segment.push_back(StepInstruction::Receive(channel));
+}
+
+void CoarseModelMaker::AppendSends(int stage, Phase phase, StepSegment& segment) const {
+  const auto sends = sends_.find({stage, phase});
+  if (sends == sends_.end()) return;
+  for (const int channel : sends->second) segment.push_back(StepInstruction::Send(channel));
+}
+
+// What other places read of variables; all sends come before all receives, as in begin graphs.
+StepSegment CoarseModelMaker::Begin(int place, const StepSegment& gather) const {
+  StepSegment segment = gather;
+  for (int stage = place; stage < stages(); stage += places()) {
+    AppendSends(stage, Phase::kBegin, segment);
+  }
+  for (int stage = place; stage < stages(); stage += places()) {
+    AppendReceives(stage, Phase::kBegin, segment);
+  }
+  return segment;
+}
+
 StepSegment CoarseModelMaker::Forward(size_t replica_class, int stage) {
   const StageSeconds figure = SecondsOf(replica_class, stage);
   const int place = stage % places();
   StepSegment segment;
-  if (const auto receive = receives_.find({stage, true}); receive != receives_.end()) {
-    segment.push_back(StepInstruction::Receive(receive->second));
-  }
+  AppendReceives(stage, Phase::kForward, segment);
   segment.push_back(StepInstruction::Compute(figure.forward));
   if (figure.forward_collectives > 0) {
     segment.push_back(Tensor(replica_class, place, figure.forward_collectives));
   }
-  if (const auto send = sends_.find({stage, true}); send != sends_.end()) {
-    segment.push_back(StepInstruction::Send(send->second));
-  }
+  AppendSends(stage, Phase::kForward, segment);
   return segment;
 }
 
@@ -307,9 +317,7 @@ StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool wit
   const double again = figures_.RecomputedShare(stage == stages() - 1) * figure.forward;
   StepSegment segment;
   if (again > 0) segment.push_back(StepInstruction::Compute(again));
-  if (const auto receive = receives_.find({stage, false}); receive != receives_.end()) {
-    segment.push_back(StepInstruction::Receive(receive->second));
-  }
+  AppendReceives(stage, Phase::kBackward, segment);
   const bool one_stage = stages() == 1;
   // Where nobody waits for it, the backward pass is one run of nodes.
   double rest = figure.backward - again;
@@ -322,9 +330,7 @@ StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool wit
   if (figure.backward_collectives > 0) {
     segment.push_back(Tensor(replica_class, place, figure.backward_collectives));
   }
-  if (const auto send = sends_.find({stage, false}); send != sends_.end()) {
-    segment.push_back(StepInstruction::Send(send->second));
-  }
+  AppendSends(stage, Phase::kBackward, segment);
   if (with_weights) AppendInParts(rest, place, signals, segment);
   return segment;
 }
@@ -347,17 +353,15 @@ StepSegment CoarseModelMaker::Update(size_t replica_class, int place) {
 CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place) {
   StepCollectives once;
   if (choice_.mesh.data == 1) return once;
-  // One collective for each parameter.
-  int64_t parameters = 0;
-  int64_t split = 0;
+  int64_t split = 0;  // one collective for each parameter
   for (int stage = place; stage < stages(); stage += places()) {
-    parameters += figures_.Parameters(begins_[stage], begins_[stage + 1]);
     split += figures_.SplitParameters(begins_[stage], begins_[stage + 1]);
   }
-  if (choice_.zero >= 2 && GradientBytes(place) > 0) {
+  const CollectiveTotal scattered = TotalOf(sums_[place], /*is_scattered=*/true);
+  if (scattered.collectives > 0) {
     once.scatter = {DataCollective(place, "reduce-scatter of gradients",
-                                   CollectiveKind::kGatherOrScatter, GradientBytes(place),
-                                   parameters)};
+                                   CollectiveKind::kGatherOrScatter, scattered.bytes,
+                                   scattered.collectives)};
   }
   if (choice_.zero >= 1 && SplitBytes(place) > 0) {
     once.gather = {DataCollective(place, "all-gather of parameters",
@@ -380,7 +384,7 @@ StepSegment CoarseModelMaker::SegmentOf(size_t replica_class, int place, const A
   StepSegment segment;
   switch (action.kind) {
     case Kind::kBegin:
-      if (choice_.zero == 3) segment = once.gather;
+      segment = Begin(place, choice_.zero == 3 ? once.gather : StepSegment());
       break;
     case Kind::kForward:
       segment = Forward(replica_class, stage);
@@ -429,6 +433,14 @@ absl::Status CoarseModelMaker::AddRoutines(int place) {
 }
 
 }  // namespace
+
+double SecondsOfBuckets(const CollectiveTotal& buckets, const std::vector<int>& workers,
+                        CollectiveCosts& collectives) {
+  if (buckets.collectives == 0) return 0;
+  const int64_t mean = std::max<int64_t>(1, buckets.bytes / buckets.collectives);
+  return static_cast<double>(buckets.collectives) *
+         collectives.Seconds({CollectiveKind::kAllReduce, mean}, workers);
+}
 
 absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,

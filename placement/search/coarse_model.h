@@ -5,17 +5,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "placement/search/collective_costs.h"
 #include "placement/search/plan_choice.h"
 #include "placement/search/stage_costs.h"
 #include "placement/search/stage_cut.h"
+#include "placement/search/stage_traffic.h"
 #include "placement/simulation/step_model.h"
 
 namespace weft {
 
+// All-reduces of so many buckets, one after the other, as if each had their mean size: then few
+// sizes have to be asked for. An all-reduce takes a latency and a time per byte, so that is nearly
+// what the real sizes take.
+double SecondsOfBuckets(const CollectiveTotal& buckets, const std::vector<int>& workers,
+                        CollectiveCosts& collectives);
+
 // Of a plan whose stages begin at the units `begins` (StageCut). Tensor-parallel groups are one
 // rank of the model each, and so are replicas with equal devices and micro-batches. Gradients are
-// summed over the data axis in buckets beside the backward pass of the last micro-batch, as
-// GradientReducer does it (ZeRO 2 and 3: after it).
+// summed over the data axis in buckets beside the backward pass of the last micro-batch, and
+// scattered after it: as many and as large as they are in partitions (stage_traffic.h).
 absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,
                                           CollectiveCosts& collectives, int64_t bucket_bytes);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_description.h"
 #include "placement/graph_views/graph_for_samples.h"
 #include "placement/search/coarse_model.h"
 #include "placement/search/tensor_split.h"
@@ -31,11 +32,11 @@ absl::Status PlanEvaluator::Prepare() {
     threads_.push_back(options_.given.strict ? 1 : own);
   }
   const int64_t batch = std::max<int64_t>(1, options_.global_batch);
-  WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(batch));
-  WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(*sized, cost_, options_.max_units));
+  WEFT_ASSIGN_OR_RETURN(Graph* const sized, Sized(batch));
+  WEFT_RETURN_IF_ERROR(MakeUnits(*sized));
   PlanningOptions planning;
   planning.threads = threads_;
-  planning.fused_kernels = options_.fused_kernels;
+  planning.node_costs = options_.node_costs;
   auto whole = std::make_unique<PlanningGraph>();
   WEFT_ASSIGN_OR_RETURN(*whole, MakePlanningGraph(*sized, batch, layout_, cost_, planning));
   for (size_t device = 0; device < cost_.profile().devices.size(); ++device) {
@@ -53,7 +54,24 @@ absl::Status PlanEvaluator::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Graph*> PlanEvaluator::Sized(int64_t samples) {
+// Units are cut by what the whole batch costs, in `sized`, and nodes placed in the logical graph,
+// as the partitioner does it; graphs for other samples follow that.
+absl::Status PlanEvaluator::MakeUnits(Graph& sized) {
+  WEFT_ASSIGN_OR_RETURN(layout_, CutIntoUnits(sized, cost_, options_.max_units));
+  WEFT_RETURN_IF_ERROR(PlaceInUnits(graph_, layout_));
+  for (const NodeId id : sized.node_ids()) {
+    const std::optional<NodeId> logical = graph_.FindNode(sized.node(id).name);
+    if (!logical.has_value()) {
+      return absl::InternalError(absl::StrCat(DescribeNode(sized.node(id)), " for ",
+                                              options_.global_batch,
+                                              " samples is no node of the training graph"));
+    }
+    sized.node(id).stage = graph_.node(*logical).stage;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Graph*> PlanEvaluator::Sized(int64_t samples) {
   std::unique_ptr<Graph>& known = sized_[samples];
   if (known == nullptr) {
     WEFT_ASSIGN_OR_RETURN(Graph sized, GraphForSamples(graph_, samples, evaluator_));
@@ -98,12 +116,12 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
   std::unique_ptr<PlanningGraph>& known =
       graphs_[{samples, choice.mesh.tensor, in_flight, devices}];
   if (known != nullptr) return known.get();
-  WEFT_ASSIGN_OR_RETURN(const Graph* const sized, Sized(samples));
+  WEFT_ASSIGN_OR_RETURN(Graph* const sized, Sized(samples));
   PlanningOptions planning;
   planning.shards = choice.mesh.tensor;
   planning.threads = threads_;
   planning.in_flight = in_flight;
-  planning.fused_kernels = options_.fused_kernels;
+  planning.node_costs = options_.node_costs;
   if (planning.shards > 1) {
     WEFT_ASSIGN_OR_RETURN(planning.tensor_shardings, TensorShardings(*sized, group));
   }
@@ -111,6 +129,40 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
                         MakePlanningGraph(*sized, samples, layout_, cost_, planning));
   known = std::make_unique<PlanningGraph>(std::move(made));
   return known.get();
+}
+
+const DataSplit& PlanEvaluator::SplitOf(const PlanChoice& choice, const PlanningGraph& graph) {
+  static const DataSplit* const kNothing = new DataSplit();
+  Plan plan = options_.given;
+  plan.mesh = choice.mesh;
+  plan.zero = choice.zero;
+  if (!SplitsVariables(DataAxisOf(plan))) return *kNothing;
+  const auto [known, is_new] =
+      splits_.try_emplace({&graph, choice.mesh.data, choice.zero}, DataSplit());
+  if (!is_new) return known->second;
+  if (!row_updates_.has_value()) row_updates_ = FindRowUpdates(*graph.graph);
+  known->second = SplitOverData(graph, plan, *row_updates_);
+  return known->second;
+}
+
+Plan PlanEvaluator::PlanOf(const EvaluatedChoice& one) const {
+  Plan plan = options_.given;
+  plan.mesh = one.choice.mesh;
+  plan.workers = one.choice.workers;
+  plan.micro_batches = one.choice.micro_batches;
+  plan.schedule = one.choice.num_stages() > 1 ? one.choice.schedule : "gpipe";
+  plan.chunks = one.choice.chunks;
+  plan.zero = one.choice.zero;
+  plan.shares = one.choice.shares;
+  plan.recompute_segments = one.choice.recompute_segments;
+  plan.tensor_shardings = one.graph->tensor_shardings;
+  plan.stages.clear();
+  for (int stage = 0; stage < plan.num_stages() && plan.num_stages() > 1; ++stage) {
+    for (int unit = one.begins[stage]; unit < one.begins[stage + 1]; ++unit) {
+      for (const std::string& node : layout_.nodes[unit]) plan.stages[node] = stage;
+    }
+  }
+  return plan;
 }
 
 double PlanEvaluator::LowerBound(const PlanChoice& choice) const {
@@ -207,8 +259,9 @@ int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
   return least;
 }
 
-// Of gradients that the replicas of a place sum, as the step sums them: buckets beside the backward
-// pass; with ZeRO parameter by parameter.
+// Per byte, for cutting stages: of gradients that the replicas of a place sum, in full buckets
+// beside the backward pass; with ZeRO parameter by parameter. The coarse model then has the real
+// buckets.
 void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figures, int place,
                                 StagePlace& one) {
   const int64_t all = figures.GradientBytes(0, figures.units());
@@ -220,18 +273,32 @@ void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figu
   const auto per_byte = [&](CollectiveKind kind, int64_t bytes) {
     return collectives_.Seconds({kind, bytes}, group) / static_cast<double>(bytes);
   };
-  const int64_t each = std::max<int64_t>(1, all / figures.Parameters(0, figures.units()));
-  if (choice.zero < 2) {
+  int64_t scattered = 0;
+  int64_t scatters = 0;
+  const std::vector<PlannedSum>& sums = figures.graph().sums;
+  for (size_t i = 0; i < figures.split().sums.size(); ++i) {
+    if (!figures.split().sums[i]) continue;
+    scattered += sums[i].bytes;
+    ++scatters;
+  }
+  const auto share = [all](int64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(all);
+  };
+  if (const int64_t summed = all - scattered; summed > 0) {
     const int64_t bucket = std::max<int64_t>(1, options_.given.bucket_bytes);
-    one.sum_seconds_per_byte = per_byte(CollectiveKind::kAllReduce, std::min(all, bucket));
-  } else {
-    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kGatherOrScatter, each);
+    one.sum_seconds_per_byte =
+        per_byte(CollectiveKind::kAllReduce, std::min(summed, bucket)) * share(summed);
+  }
+  if (scattered > 0) {
+    one.exposed_seconds_per_byte +=
+        per_byte(CollectiveKind::kGatherOrScatter, std::max<int64_t>(1, scattered / scatters)) *
+        share(scattered);
   }
   const int64_t split = figures.SplitBytes(0, figures.units());
   if (choice.zero >= 1 && split > 0) {
     const int64_t parameters = std::max<int64_t>(1, figures.SplitParameters(0, figures.units()));
-    one.exposed_seconds_per_byte += per_byte(CollectiveKind::kGatherOrScatter, split / parameters) *
-                                    static_cast<double>(split) / static_cast<double>(all);
+    one.exposed_seconds_per_byte +=
+        per_byte(CollectiveKind::kGatherOrScatter, split / parameters) * share(split);
   }
 }
 
@@ -287,6 +354,8 @@ void PlanEvaluator::SumMemory(const StageCosts& figures, EvaluatedChoice& result
   }
 }
 
+// Where the best few are simulated from their partitions, coarse models run as many steps: a rank
+// that has updated begins the next step while others still work.
 absl::Status PlanEvaluator::Simulate(const StageCosts& figures, EvaluatedChoice& result) {
   WEFT_ASSIGN_OR_RETURN(const StepModel model,
                         MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
@@ -311,7 +380,7 @@ absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice
   EvaluatedChoice result;
   result.choice = choice;
   WEFT_ASSIGN_OR_RETURN(result.graph, GraphOf(choice));
-  const StageCosts figures(*result.graph, choice, collectives_);
+  const StageCosts figures(*result.graph, choice, collectives_, SplitOf(choice, *result.graph));
   std::vector<StagePlace> places = Places(choice, figures);
   const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
   // As of the replica that has most; each chunk is a round of its own.

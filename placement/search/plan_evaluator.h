@@ -18,7 +18,9 @@
 #include "placement/search/planning_graph.h"
 #include "placement/search/search_options.h"
 #include "placement/search/stage_cut.h"
+#include "placement/search/stage_traffic.h"
 #include "placement/search/unit_layout.h"
+#include "placement/sharding/data_sharding.h"
 
 namespace weft {
 
@@ -56,20 +58,22 @@ class PlanEvaluator {
   absl::StatusOr<double> CloseBound(const PlanChoice& choice);
   // Whether a plan on such a mesh is small enough to be simulated from its own partitions.
   bool IsSimulated(const Mesh& mesh) const {
-    return !options_.fused_kernels &&
-           int64_t{graph_.num_nodes()} * mesh.size() <= options_.exact_work;
+    return !options_.node_costs && int64_t{graph_.num_nodes()} * mesh.size() <= options_.exact_work;
   }
   // No cut of the stages fits: not even if every unit could be divided at will, and the tensor axis
   // split everything. False where it is not known.
   bool CannotFit(const PlanChoice& choice) const;
   // `exhaustive`: stages are cut in every way instead of by dynamic programming.
   absl::StatusOr<EvaluatedChoice> Evaluate(const PlanChoice& choice, bool exhaustive = false);
+  // Its plan, to be completed.
+  Plan PlanOf(const EvaluatedChoice& one) const;
   // Seconds of the whole batch on one device of the profile, by device.
   const std::vector<double>& device_seconds() const { return device_seconds_; }
   double WorkerSeconds(int worker) const {
     return device_seconds_[cost_.profile().device_of[worker]];
   }
   const UnitLayout& layout() const { return layout_; }
+  // The training graph, its nodes placed in units.
   const Graph& graph() const { return graph_; }
   const CostModel& cost() const { return cost_; }
   const SearchOptions& options() const { return options_; }
@@ -77,13 +81,20 @@ class PlanEvaluator {
   // Of one micro-batch of a choice. Borrowed.
   absl::StatusOr<const PlanningGraph*> GraphOf(const PlanChoice& choice);
   int MeasuredInFlight(const PlanChoice& choice) const;
+  // What ZeRO splits of a graph that a choice has (GraphOf). Borrowed.
+  const DataSplit& SplitOf(const PlanChoice& choice, const PlanningGraph& graph);
 
  private:
   PlanEvaluator(const Graph& graph, const CostModel& cost, const SearchOptions& options,
                 NodeEvaluator& evaluator)
-      : graph_(graph), cost_(cost), options_(options), evaluator_(evaluator), collectives_(cost) {}
+      : graph_(graph.Clone()),
+        cost_(cost),
+        options_(options),
+        evaluator_(evaluator),
+        collectives_(cost) {}
   absl::Status Prepare();
-  absl::StatusOr<const Graph*> Sized(int64_t samples);
+  absl::Status MakeUnits(Graph& sized);
+  absl::StatusOr<Graph*> Sized(int64_t samples);
   int64_t SamplesOf(const PlanChoice& choice) const;
   absl::StatusOr<std::map<std::string, AxisSharding>> TensorShardings(
       const Graph& sized, const std::vector<int>& group) const;
@@ -100,7 +111,7 @@ class PlanEvaluator {
   void SumMemory(const StageCosts& figures, EvaluatedChoice& result) const;
   absl::Status Simulate(const StageCosts& figures, EvaluatedChoice& result);
 
-  const Graph& graph_;
+  Graph graph_;
   const CostModel& cost_;
   const SearchOptions& options_;
   NodeEvaluator& evaluator_;
@@ -118,7 +129,8 @@ class PlanEvaluator {
   WholeBytes whole_;
   std::map<std::pair<const PlanningGraph*, std::vector<int>>, GraphSeconds> graph_seconds_;
   std::map<int64_t, std::unique_ptr<Graph>> sized_;
-  // By samples, shards and devices of the group.
+  std::optional<RowUpdates> row_updates_;  // once something is split
+  std::map<std::tuple<const PlanningGraph*, int, int>, DataSplit> splits_;  // replicas, zero
   // By samples, shards, micro-batches in flight, devices of the shards.
   std::map<std::tuple<int64_t, int, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;
   int evaluated_ = 0;

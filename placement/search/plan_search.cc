@@ -149,23 +149,7 @@ class Searcher {
 };
 
 absl::StatusOr<Plan> Searcher::PlanOf(size_t index) const {
-  const EvaluatedChoice& one = evaluated_[index];
-  Plan plan = options_.given;
-  plan.mesh = one.choice.mesh;
-  plan.workers = one.choice.workers;
-  plan.micro_batches = one.choice.micro_batches;
-  plan.schedule = one.choice.num_stages() > 1 ? one.choice.schedule : "gpipe";
-  plan.chunks = one.choice.chunks;
-  plan.zero = one.choice.zero;
-  plan.shares = one.choice.shares;
-  plan.recompute_segments = one.choice.recompute_segments;
-  plan.tensor_shardings = one.graph->tensor_shardings;
-  plan.stages.clear();
-  for (int stage = 0; stage < plan.num_stages() && plan.num_stages() > 1; ++stage) {
-    for (int unit = one.begins[stage]; unit < one.begins[stage + 1]; ++unit) {
-      for (const std::string& node : plans_->layout().nodes[unit]) plan.stages[node] = stage;
-    }
-  }
+  Plan plan = plans_->PlanOf(evaluated_[index]);
   return CompletePlan(graph_, cluster_, std::move(plan), options_.global_batch);
 }
 

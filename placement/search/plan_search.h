@@ -41,7 +41,9 @@ struct SearchResult {
   bool partitioned = false;  // the chosen plan's partitions were made, and fit
 };
 
-// `graph` is a differentiated training graph. The plan is deterministic: same input, same plan.
+// `graph` is a differentiated training graph. The plan is deterministic: same input, same plan. Of
+// plans that were simulated exactly, what is alive at once decides first whether they fit; the
+// arena of the fastest one is then laid out, and the next fastest is taken where it does not fit.
 // ResourceExhausted when no plan fits, naming the one that needs least; InvalidArgument for an
 // unknown strategy, and when there is no plan at all (more workers than samples).
 absl::StatusOr<SearchResult> SearchPlan(const Graph& graph, const ClusterSpec& cluster,

@@ -7,23 +7,32 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
-#include "placement/cost/op_key.h"
 #include "placement/graph_views/graph_node_view.h"
-#include "placement/search/kernel_fusion.h"
+#include "placement/rules/step_order.h"
+#include "placement/rules/step_skeleton.h"
 #include "placement/search/local_node_view.h"
 #include "placement/search/node_classes.h"
 #include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
 
+// How a planning graph is made. Every node has its unit already, as Node::stage: PlaceInUnits asks
+// the rules by which the partitioner finds stages. Then
+//  1. each node adds its seconds to its unit: to the forward pass, to the backward pass that
+//  earlier
+//     units wait for (FindAwaited) or to the rest of it, or to the update; nodes of one class that
+//     are sharded alike are asked for once. With a tensor axis each change of a sharding adds its
+//     collective.
+//  2. variables lie on their owners, with their optimizer state.
+//  3. values that other units read become transfers, and bytes on the cuts that they cross; what
+//  the
+//     backward pass of a later time reads is kept on the first unit that reads it.
+//  4. sums over micro-batches are listed in the order in which a step makes them.
 namespace weft {
 namespace {
 
-constexpr int kNoUnit = -1;
-
-bool IsStep(const Node& node) { return !IsBoundary(node) && !IsForward(node) && !IsBackward(node); }
+bool IsStep(const Node& node) { return RoleOf(node) == NodeRole::kStep; }
 
 class PlanningGraphMaker {
  public:
@@ -36,7 +45,6 @@ class PlanningGraphMaker {
         shardings_(std::move(shardings)),
         uses_(graph.BuildUses()),
         classes_(ClassifyNodes(graph, uses_)),
-        unit_(graph.node_capacity(), kNoUnit),
         root_(graph.value_capacity()) {
     devices_.resize(cost.profile().devices.size(), -1);
     for (int worker = 0; worker < cost.num_workers(); ++worker) {
@@ -55,17 +63,19 @@ class PlanningGraphMaker {
 
   absl::StatusOr<PlanningGraph> Run() {
     WEFT_ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
-    if (options_.fused_kernels) {
-      WEFT_ASSIGN_OR_RETURN(fused_, FuseNodes(graph_, uses_));
+    const NodeCostsRequest request = {graph_, uses_, cost_, options_.threads, options_.in_flight};
+    if (options_.node_costs) {
+      WEFT_ASSIGN_OR_RETURN(node_costs_, options_.node_costs(request));
+    } else {
+      node_costs_ = std::make_unique<ModelledNodeCosts>(request);
     }
-    PlaceForward();
-    PlaceVariables();
-    PlaceBackward();
-    PlaceStep();
     FindAwaited();
     for (const NodeId id : order_) WEFT_RETURN_IF_ERROR(AddNode(graph_.node(id)));
     AddVariables();
     AddValues();
+    WEFT_RETURN_IF_ERROR(AddSums());
+    result_.graph = &graph_;
+    result_.shardings = std::move(shardings_);
     return std::move(result_);
   }
 
@@ -73,17 +83,12 @@ class PlanningGraphMaker {
   NodeId ProducerOf(ValueId value) const {
     return value.valid() ? graph_.value(value).producer : NodeId();
   }
-  int UnitOf(NodeId id) const { return id.valid() ? unit_[id.value] : kNoUnit; }
-  PlanningUnit& Unit(NodeId id) { return result_.units[unit_[id.value]]; }
+  int UnitOf(NodeId id) const { return graph_.node(id).stage.value; }
+  int OwnerOf(const Variable& variable) const { return layout_.owners.at(variable.name); }
+  PlanningUnit& Unit(NodeId id) { return result_.units[UnitOf(id)]; }
   int64_t LocalBytes(ValueId value) const;
-  void PlaceForward();
-  void PlaceVariables();
-  int HintOfBackward(const Node& node) const;
-  void PlaceBackward();
-  void PlaceStep();
   void FindAwaited();
   absl::Status AddNode(const Node& node);
-  double FusedSeconds(const NodeView& view, const FusedNode& fused, int worker) const;
   absl::StatusOr<const std::vector<double>*> SecondsOf(const Node& node);
   void AddAccumulation(ValueId term);
   void AddConversions(const Node& node);
@@ -91,22 +96,24 @@ class PlanningGraphMaker {
                      const AxisSharding& to);
   void AddVariables();
   void AddValues();
-  void AddCrossing(ValueId value, int producer);
+  void AddAliases();
+  void AddKept();
+  std::vector<int> OtherUnits(ValueId value, int unit) const;
+  void AddTransfer(ValueId value, int unit, Phase made);
+  absl::Status AddSums();
 
   const Graph& graph_;
   const UnitLayout& layout_;
   const CostModel& cost_;
   const PlanningOptions& options_;
-  const ShardingDecisions shardings_;
+  ShardingDecisions shardings_;
   const std::vector<std::vector<Graph::Use>> uses_;
   const std::vector<int> classes_;
   std::vector<int> devices_;  // a worker of each device; -1 = none
   std::vector<NodeId> order_;
-  std::vector<int> unit_;  // by NodeId
-  std::map<std::string, int> owner_;
-  std::vector<bool> awaited_;     // by NodeId
-  std::vector<FusedNode> fused_;  // by NodeId; empty: every node is a kernel
-  std::vector<ValueId> root_;     // by ValueId: what it is the same bytes as
+  std::unique_ptr<NodeCosts> node_costs_;
+  std::vector<bool> awaited_;  // by NodeId
+  std::vector<ValueId> root_;  // by ValueId: what it is the same bytes as
   absl::flat_hash_map<std::string, std::vector<double>> known_;
   absl::flat_hash_set<std::string> converted_;
   PlanningGraph result_;
@@ -120,97 +127,6 @@ int64_t PlanningGraphMaker::LocalBytes(ValueId value) const {
   return DTypeBytes(graph_.value(value).type.dtype, local.num_elements());
 }
 
-void PlanningGraphMaker::PlaceForward() {
-  for (const NodeId id : order_) {
-    const Node& node = graph_.node(id);
-    if (!IsForward(node)) continue;
-    unit_[id.value] = layout_.Find(node.name);
-    if (unit_[id.value] != kNoUnit) continue;
-    for (const ValueId input : node.inputs) {
-      unit_[id.value] = std::max(unit_[id.value], UnitOf(ProducerOf(input)));
-    }
-  }
-  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
-    if (!IsForward(graph_.node(*it)) || unit_[it->value] != kNoUnit) continue;
-    int earliest = layout_.size();
-    for (const ValueId output : graph_.node(*it).outputs) {
-      if (!output.valid()) continue;
-      for (const Graph::Use& use : uses_[output.value]) {
-        if (IsForward(graph_.node(use.node))) earliest = std::min(earliest, UnitOf(use.node));
-      }
-    }
-    unit_[it->value] = std::min(earliest, layout_.size() - 1);
-  }
-}
-
-void PlanningGraphMaker::PlaceVariables() {
-  for (const Variable& variable : graph_.variables()) {
-    int earliest = layout_.size();
-    for (const Graph::Use& use : uses_[variable.value.value]) {
-      if (IsForward(graph_.node(use.node))) earliest = std::min(earliest, UnitOf(use.node));
-    }
-    owner_[variable.name] = earliest == layout_.size() ? 0 : earliest;
-  }
-  for (const Variable& variable : graph_.variables()) {
-    const auto owner = owner_.find(variable.slot_of);
-    if (owner != owner_.end()) owner_[variable.name] = owner->second;
-  }
-}
-
-int PlanningGraphMaker::HintOfBackward(const Node& node) const {
-  if (const auto forward = graph_.FindNode(node.origin.forward_node)) {
-    if (IsForward(graph_.node(*forward))) return unit_[forward->value];
-  }
-  if (const int unit = layout_.Find(node.origin.forward_node); unit != kNoUnit) return unit;
-  if (const auto owner = owner_.find(node.origin.logical_value); owner != owner_.end()) {
-    return owner->second;
-  }
-  if (const auto value = graph_.FindValue(node.origin.logical_value)) {
-    const NodeId producer = ProducerOf(*value);
-    if (producer.valid() && IsForward(graph_.node(producer))) return unit_[producer.value];
-  }
-  return kNoUnit;
-}
-
-void PlanningGraphMaker::PlaceBackward() {
-  for (const NodeId id : order_) {
-    const Node& node = graph_.node(id);
-    if (!IsBackward(node)) continue;
-    int unit = HintOfBackward(node);
-    for (const ValueId input : node.inputs) {
-      const NodeId producer = ProducerOf(input);
-      if (!producer.valid() || !IsBackward(graph_.node(producer))) continue;
-      const int other = unit_[producer.value];
-      if (other != kNoUnit) unit = unit == kNoUnit ? other : std::min(unit, other);
-    }
-    unit_[id.value] = unit;
-  }
-  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
-    if (!IsBackward(graph_.node(*it)) || unit_[it->value] != kNoUnit) continue;
-    int latest = 0;
-    for (const ValueId output : graph_.node(*it).outputs) {
-      if (!output.valid()) continue;
-      for (const Graph::Use& use : uses_[output.value]) latest = std::max(latest, UnitOf(use.node));
-    }
-    unit_[it->value] = latest;
-  }
-}
-
-// Sums are where their input is made; updates where the variable is that they name, else where what
-// they read is.
-void PlanningGraphMaker::PlaceStep() {
-  for (const NodeId id : order_) {
-    const Node& node = graph_.node(id);
-    if (unit_[id.value] != kNoUnit) continue;
-    const auto owner = owner_.find(node.origin.logical_value);
-    int unit = IsStep(node) && owner != owner_.end() ? owner->second : kNoUnit;
-    for (const ValueId input : node.inputs) {
-      if (unit == kNoUnit) unit = UnitOf(ProducerOf(input));
-    }
-    unit_[id.value] = unit == kNoUnit ? layout_.size() - 1 : unit;
-  }
-}
-
 // Backward nodes that a backward node of an earlier unit depends on.
 void PlanningGraphMaker::FindAwaited() {
   awaited_.assign(graph_.node_capacity(), false);
@@ -221,7 +137,7 @@ void PlanningGraphMaker::FindAwaited() {
       if (!output.valid()) continue;
       for (const Graph::Use& use : uses_[output.value]) {
         if (!IsBackward(graph_.node(use.node))) continue;
-        if (awaited_[use.node.value] || UnitOf(use.node) < unit_[it->value]) {
+        if (awaited_[use.node.value] || UnitOf(use.node) < UnitOf(*it)) {
           awaited_[it->value] = true;
         }
       }
@@ -242,43 +158,10 @@ std::string KeyOf(int node_class, const NodeSharding& sharding) {
   return key;
 }
 
-// Of a node whose kernel is another one's too, without what it then neither reads nor writes.
-double PlanningGraphMaker::FusedSeconds(const NodeView& view, const FusedNode& fused,
-                                        int worker) const {
-  if (fused.is_free) return 0;
-  if (fused == FusedNode()) {
-    return cost_.NodeSeconds(view, worker, options_.threads[worker], options_.in_flight);
-  }
-  Cost cost = CostOf(view);
-  DType computed = view.num_outputs() > 0 ? view.OutputDType(0) : DType::kFloat32;
-  for (int i = view.num_inputs() - 1; i >= 0; --i) {
-    if (IsFloatingPoint(view.InputDType(i))) computed = view.InputDType(i);
-  }
-  const OpFamily family = FamilyOf(cost, computed);
-  const auto bytes = [](DType dtype, const Shape& shape) {
-    return static_cast<double>(DTypeBytes(dtype, shape.num_elements()));
-  };
-  for (int i = 0; i < view.num_inputs(); ++i) {
-    const bool skipped = i < 64 && (fused.unread >> i & 1) != 0;
-    if (skipped) cost.bytes -= bytes(view.InputDType(i), view.InputShape(i));
-  }
-  for (int i = 0; i < view.num_outputs(); ++i) {
-    const bool skipped = i < 64 && (fused.unwritten >> i & 1) != 0;
-    if (skipped) cost.bytes -= bytes(view.OutputDType(i), view.OutputShape(i));
-  }
-  cost.bytes = std::max(0.0, cost.bytes);
-  return cost_.WorkSeconds(cost, family, computed, worker, options_.threads[worker]) +
-         (fused.joins ? 0 : cost_.node_seconds(worker));
-}
-
-// By device; the same for all nodes of a class that are split and fused alike.
+// By device; the same for all nodes of a class that are split alike.
 absl::StatusOr<const std::vector<double>*> PlanningGraphMaker::SecondsOf(const Node& node) {
   const NodeSharding& sharding = shardings_.nodes[node.id.value];
-  const FusedNode fused = fused_.empty() ? FusedNode() : fused_[node.id.value];
-  std::string key = KeyOf(classes_[node.id.value], sharding);
-  if (!(fused == FusedNode())) {
-    absl::StrAppend(&key, "f", fused.unread, ".", fused.unwritten, ".", fused.joins, fused.is_free);
-  }
+  std::string key = KeyOf(classes_[node.id.value], sharding) + node_costs_->Kind(node);
   const auto [entry, is_new] = known_.try_emplace(std::move(key));
   if (!is_new) return &entry->second;
   std::vector<double> seconds(devices_.size());
@@ -287,7 +170,7 @@ absl::StatusOr<const std::vector<double>*> PlanningGraphMaker::SecondsOf(const N
     const LocalNodeView local(*view, sharding, options_.shards);
     for (size_t device = 0; device < devices_.size(); ++device) {
       if (devices_[device] < 0) continue;
-      seconds[device] = FusedSeconds(local, fused, devices_[device]);
+      seconds[device] = node_costs_->Seconds(node, local, devices_[device]);
     }
   }
   entry->second = std::move(seconds);
@@ -302,7 +185,7 @@ absl::Status PlanningGraphMaker::AddNode(const Node& node) {
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<double>* const seconds, SecondsOf(node));
   PlanningUnit& unit = Unit(node.id);
-  const bool is_once = !fused_.empty() && fused_[node.id.value].is_once;
+  const bool is_once = node_costs_->RunsOncePerStep(node);
   std::vector<double>& sum = IsForward(node) && !is_once ? unit.forward
                              : !IsBackward(node)         ? unit.update
                              : awaited_[node.id.value]   ? unit.backward
@@ -320,9 +203,8 @@ absl::Status PlanningGraphMaker::AddNode(const Node& node) {
   return absl::OkStatus();
 }
 
-// Fused kernels add where they multiply.
 void PlanningGraphMaker::AddAccumulation(ValueId term) {
-  if (!term.valid() || options_.fused_kernels) return;
+  if (!term.valid() || !node_costs_->HasAccumulation()) return;
   const NodeId producer = ProducerOf(term);
   if (!producer.valid()) return;
   const DType dtype = graph_.value(term).type.dtype;
@@ -366,19 +248,14 @@ void PlanningGraphMaker::AddCollective(const Node& node, ValueId value, const Ax
 void PlanningGraphMaker::AddVariables() {
   std::map<std::string, PlannedVariable*> parameters;
   for (PlanningUnit& unit : result_.units) unit.variables.reserve(graph_.variables().size());
-  for (const Variable& variable : graph_.variables()) {
+  for (size_t i = 0; i < graph_.variables().size(); ++i) {
+    const Variable& variable = graph_.variables()[i];
     if (!variable.slot_of.empty()) continue;
     PlannedVariable planned;
+    planned.number = static_cast<int>(i);
     planned.parameter_bytes = LocalBytes(variable.value);
     planned.trainable = variable.trainable;
-    const Shape shape = ShapeOf(graph_, variable.value);
-    const AxisSharding& how = shardings_.values[variable.value.value];
-    if (variable.trainable && shape.rank() > 0) {
-      planned.rows = how.is_split() && how.Validate(shape).ok()
-                         ? how.LocalShape(shape, options_.shards, options_.shards - 1).dim(0)
-                         : shape.dim(0);
-    }
-    std::vector<PlannedVariable>& of_unit = result_.units[owner_[variable.name]].variables;
+    std::vector<PlannedVariable>& of_unit = result_.units[OwnerOf(variable)].variables;
     of_unit.push_back(planned);
     parameters[variable.name] = &of_unit.back();
   }
@@ -391,7 +268,7 @@ void PlanningGraphMaker::AddVariables() {
 }
 
 // Results that are the same bytes as an operand are kept once.
-void PlanningGraphMaker::AddValues() {
+void PlanningGraphMaker::AddAliases() {
   for (int i = 0; i < graph_.value_capacity(); ++i) root_[i] = ValueId(i);
   for (const NodeId id : order_) {
     const Node& node = graph_.node(id);
@@ -404,14 +281,10 @@ void PlanningGraphMaker::AddValues() {
       root_[node.outputs[output].value] = root_[node.inputs[input].value];
     }
   }
-  for (const NodeId id : order_) {
-    const Node& node = graph_.node(id);
-    if (IsStep(node) || IsBoundary(node)) continue;
-    for (const ValueId output : node.outputs) {
-      if (!output.valid()) continue;
-      AddCrossing(output, unit_[id.value]);
-    }
-  }
+}
+
+void PlanningGraphMaker::AddKept() {
+  AddAliases();
   std::map<ValueId, std::set<int>> kept;  // units whose backward pass reads it, by root
   for (const NodeId id : order_) {
     const Node& node = graph_.node(id);
@@ -422,7 +295,7 @@ void PlanningGraphMaker::AddValues() {
       const NodeId producer = ProducerOf(root);
       const bool is_forward = producer.valid() && IsForward(graph_.node(producer));
       const bool is_data = graph_.value(root).source == ValueSource::kInput;
-      if (is_forward || is_data) kept[root].insert(unit_[id.value]);
+      if (is_forward || is_data) kept[root].insert(UnitOf(id));
     }
   }
   for (const auto& [value, units] : kept) {
@@ -430,24 +303,75 @@ void PlanningGraphMaker::AddValues() {
   }
 }
 
-void PlanningGraphMaker::AddCrossing(ValueId value, int producer) {
-  int first = producer;
-  int last = producer;
+void PlanningGraphMaker::AddValues() {
+  for (const NodeId id : order_) {
+    const Node& node = graph_.node(id);
+    if (!RunsPerMicroBatch(node)) continue;
+    for (const ValueId output : node.outputs) {
+      if (output.valid()) AddTransfer(output, UnitOf(id), node.phase);
+    }
+  }
+  for (const Variable& variable : graph_.variables()) {
+    AddTransfer(variable.value, OwnerOf(variable), Phase::kBegin);
+  }
+  AddKept();
+}
+
+// Those of readers, ascending; of a micro-batch's value only readers of the micro-batch, for what
+// sums it is where it is made.
+std::vector<int> PlanningGraphMaker::OtherUnits(ValueId value, int unit) const {
+  std::vector<int> units;
   for (const Graph::Use& use : uses_[value.value]) {
-    const Node& reader = graph_.node(use.node);
-    if (IsStep(reader) || IsBoundary(reader)) continue;
-    first = std::min(first, unit_[use.node.value]);
-    last = std::max(last, unit_[use.node.value]);
+    if (IsBoundary(graph_.node(use.node)) || UnitOf(use.node) == unit) continue;
+    units.push_back(UnitOf(use.node));
   }
+  std::sort(units.begin(), units.end());
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  return units;
+}
+
+void PlanningGraphMaker::AddTransfer(ValueId value, int unit, Phase made) {
+  std::vector<int> readers = OtherUnits(value, unit);
+  if (readers.empty()) return;
   const int64_t bytes = LocalBytes(value);
-  for (int cut = producer + 1; cut <= last; ++cut) {
-    result_.cuts[cut].forward_bytes += bytes;
-    ++result_.cuts[cut].forward_values;
+  if (made != Phase::kBegin) {
+    for (int cut = unit + 1; cut <= readers.back(); ++cut) result_.cuts[cut].forward_bytes += bytes;
+    for (int cut = readers.front() + 1; cut <= unit; ++cut) {
+      result_.cuts[cut].backward_bytes += bytes;
+    }
   }
-  for (int cut = first + 1; cut <= producer; ++cut) {
-    result_.cuts[cut].backward_bytes += bytes;
-    ++result_.cuts[cut].backward_values;
+  result_.transfers.push_back({bytes, unit, made, std::move(readers)});
+}
+
+absl::Status PlanningGraphMaker::AddSums() {
+  WEFT_ASSIGN_OR_RETURN(const StepSkeleton skeleton, MakeSkeleton(graph_));
+  const ValueId guard = GuardOf(graph_);
+  const std::vector<bool> of_guard = NodesOfGuard(skeleton, ProducerOf(guard));
+  std::vector<int> position(graph_.node_capacity());
+  for (size_t i = 0; i < order_.size(); ++i) position[order_[i].value] = static_cast<int>(i);
+  std::vector<std::pair<std::pair<int, NodeId>, PlannedSum>> later;
+  for (const NodeId id : order_) {
+    const Node& node = graph_.node(id);
+    if (!IsBoundary(node)) continue;
+    const ValueId output = node.outputs[0];
+    PlannedSum sum;
+    sum.value = output;
+    sum.unit = UnitOf(id);
+    sum.bytes = LocalBytes(output);
+    sum.dtype = graph_.value(output).type.dtype;
+    sum.is_first = IsFirstSum(skeleton, of_guard, id);
+    sum.readers = OtherUnits(output, sum.unit);
+    if (sum.is_first) {
+      result_.sums.push_back(std::move(sum));
+    } else {
+      const NodeId producer = skeleton.node(id).inputs.front();
+      later.push_back({{position[producer.value], id}, std::move(sum)});
+    }
   }
+  std::sort(later.begin(), later.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [when, sum] : later) result_.sums.push_back(std::move(sum));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -466,12 +390,12 @@ absl::StatusOr<PlanningGraph> MakePlanningGraph(const Graph& graph, int64_t samp
   PropagationOptions propagation;
   propagation.shards = options.shards;
   propagation.hints = options.tensor_shardings;
-  std::optional<Graph> expanded;
+  std::shared_ptr<Graph> expanded;
   if (options.shards > 1) {
-    expanded = graph.Clone();
+    expanded = std::make_shared<Graph>(graph.Clone());
     WEFT_RETURN_IF_ERROR(ExpandForHints(*expanded, propagation));
   }
-  const Graph& laid_out = expanded.has_value() ? *expanded : graph;
+  const Graph& laid_out = expanded != nullptr ? *expanded : graph;
   WEFT_ASSIGN_OR_RETURN(ShardingDecisions shardings, PropagateShardings(laid_out, propagation));
   WEFT_ASSIGN_OR_RETURN(
       PlanningGraph result,
@@ -479,6 +403,7 @@ absl::StatusOr<PlanningGraph> MakePlanningGraph(const Graph& graph, int64_t samp
   result.samples = samples;
   result.shards = options.shards;
   result.tensor_shardings = options.tensor_shardings;
+  result.expanded = std::move(expanded);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "placement/search/node_costs.h"
 
 namespace weft {
 
@@ -30,9 +31,9 @@ struct SearchOptions {
   std::vector<int> worker_threads;
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
-  // Nodes cost what a framework with fused kernels takes for them (kernel_fusion.h): for comparing
-  // with one. Weft's kernels do not fuse, so such plans are not simulated from their partitions.
-  bool fused_kernels = false;
+  // What nodes take, where that is not Weft's kernels' time by the cost model: for comparing with
+  // another framework. Such plans are not simulated from their partitions. Empty: the cost model.
+  NodeCostsFactory node_costs;
   // The forward pass is cut into so many units at most.
   int max_units = 192;
   // So many choices are looked at closely at most.

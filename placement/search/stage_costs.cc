@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -16,8 +17,9 @@ std::vector<T> PrefixSums(const PlanningGraph& graph, Fn of_unit) {
 }  // namespace
 
 StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
-                       CollectiveCosts& collectives)
+                       CollectiveCosts& collectives, DataSplit split)
     : graph_(graph),
+      split_over_data_(std::move(split)),
       segments_(choice.recompute_segments),
       is_fresh_(choice.num_stages() == 1 || choice.schedule != "gpipe"),
       zero_(choice.zero),
@@ -69,9 +71,7 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
       return bytes;
     });
   };
-  const auto is_split = [this](const PlannedVariable& v) {
-    return zero_ > 0 && replicas_ > 1 && v.rows >= replicas_;
-  };
+  const auto is_split = [this](const PlannedVariable& v) { return split_over_data_.Has(v); };
   parameters_ = sum_variables([&](const PlannedVariable& v) {
     return zero_ == 3 && is_split(v) ? v.parameter_bytes / replicas_ : v.parameter_bytes;
   });
@@ -82,7 +82,6 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
       sum_variables([](const PlannedVariable& v) { return v.trainable ? v.parameter_bytes : 0; });
   split_ =
       sum_variables([&](const PlannedVariable& v) { return is_split(v) ? v.parameter_bytes : 0; });
-  trainable_ = sum_variables([](const PlannedVariable& v) { return v.trainable ? 1 : 0; });
   split_parameters_ =
       sum_variables([&](const PlannedVariable& v) { return v.trainable && is_split(v) ? 1 : 0; });
   kept_ = PrefixSums<int64_t>(graph, [](const PlanningUnit& unit) { return unit.kept_bytes; });

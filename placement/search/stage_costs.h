@@ -8,6 +8,7 @@
 #include "placement/search/collective_costs.h"
 #include "placement/search/plan_choice.h"
 #include "placement/search/planning_graph.h"
+#include "placement/search/stage_traffic.h"
 
 namespace weft {
 
@@ -35,10 +36,11 @@ struct StageMemory {
 };
 
 // Sums over the units of a planning graph, for one tensor-parallel group, mesh and ZeRO stage.
-// Borrows the graph.
+// Borrows the graph, and copies what ZeRO splits.
 class StageCosts {
  public:
-  StageCosts(const PlanningGraph& graph, const PlanChoice& choice, CollectiveCosts& collectives);
+  StageCosts(const PlanningGraph& graph, const PlanChoice& choice, CollectiveCosts& collectives,
+             DataSplit split = {});
 
   int units() const { return static_cast<int>(graph_.units.size()); }
   const PlanningGraph& graph() const { return graph_; }
@@ -56,12 +58,11 @@ class StageCosts {
   int64_t GradientBytes(int first, int last) const { return gradients_[last] - gradients_[first]; }
   // Of those, what ZeRO splits over the replicas.
   int64_t SplitBytes(int first, int last) const { return split_[last] - split_[first]; }
-  // How many trainable parameters that is.
-  int64_t Parameters(int first, int last) const { return trainable_[last] - trainable_[first]; }
-  // Of these, those that ZeRO splits.
+  // How many parameters that is.
   int64_t SplitParameters(int first, int last) const {
     return split_parameters_[last] - split_parameters_[first];
   }
+  const DataSplit& split() const { return split_over_data_; }
   const PlanningCut& Cut(int unit) const { return graph_.cuts[unit]; }
   // The forward pass that runs again.
   double RecomputedShare(bool is_last_stage) const;
@@ -70,6 +71,7 @@ class StageCosts {
   int64_t WorkingBytes(int first, int last) const;
 
   const PlanningGraph& graph_;
+  const DataSplit split_over_data_;
   const int segments_;
   const bool is_fresh_;  // the last segment of the last stage does not run again
   const int zero_;
@@ -86,7 +88,6 @@ class StageCosts {
   std::vector<int64_t> state_;
   std::vector<int64_t> gradients_;
   std::vector<int64_t> split_;
-  std::vector<int64_t> trainable_;
   std::vector<int64_t> split_parameters_;
   std::vector<int64_t> kept_;
   std::vector<std::vector<int64_t>> transient_;  // [k][i]: most of 2^k units from i on

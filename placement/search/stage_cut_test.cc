@@ -21,11 +21,11 @@ PlanningGraph RandomGraph(int units, uint64_t seed) {
     const double seconds = 1e-3 * static_cast<double>(number(20));
     unit.forward = {seconds, 2 * seconds};
     unit.backward = unit.weight_gradient = unit.update = {seconds, 2 * seconds};
-    unit.variables = {{8, number(1000), number(1000), true}};
+    unit.variables = {{i, number(1000), number(1000), true}};
     unit.kept_bytes = number(1000);
     unit.transient_bytes = number(100);
     graph.units.push_back(unit);
-    if (i > 0) graph.cuts[i] = {number(500), 1, number(500), 1};
+    if (i > 0) graph.cuts[i] = {number(500), number(500)};
   }
   return graph;
 }
@@ -95,23 +95,23 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
   }
 }
 
-// Parameters with fewer rows than there are replicas stay whole.
 TEST_F(StageCutTest, CostsCountWhatZeroSplits) {
   PlanningGraph graph = RandomGraph(3, 1);
-  graph.units[0].variables = {{1, 100, 200, true}, {8, 1000, 2000, true}};
-  graph.units[1].variables = {{4, 400, 800, true}, {8, 50, 0, false}};
-  graph.units[2].variables = {{3, 30, 60, true}};
+  graph.units[0].variables = {{0, 100, 200, true}, {1, 1000, 2000, true}};
+  graph.units[1].variables = {{2, 400, 800, true}, {3, 50, 0, false}};
+  graph.units[2].variables = {{4, 30, 60, true}};
   PlanChoice choice;
   choice.mesh = {4, 1, 1};
   choice.zero = 1;
   choice.workers = {0, 1, 2, 3};
-  const StageCosts figures(graph, choice, collectives_);
-  EXPECT_EQ(figures.Parameters(0, 3), 4);
+  const DataSplit split = {{false, true, true, false, false}, {}};
+  const StageCosts figures(graph, choice, collectives_, split);
   EXPECT_EQ(figures.SplitParameters(0, 3), 2);
   EXPECT_EQ(figures.SplitParameters(1, 3), 1);
   EXPECT_EQ(figures.SplitParameters(2, 3), 0);
   EXPECT_EQ(figures.GradientBytes(0, 3), 1530);
-  EXPECT_EQ(figures.SplitBytes(0, 2), 1450);
+  EXPECT_EQ(figures.SplitBytes(0, 2), 1400);
+  EXPECT_EQ(figures.Memory(0, 3, 1).state, 200 + 500 + 200 + 60);
 }
 
 TEST_F(StageCutTest, ASlowDeviceGetsLess) {
@@ -160,7 +160,7 @@ TEST_F(StageCutTest, SumsOverReplicasAreHiddenByTheBackwardPass) {
   for (PlanningUnit& unit : graph.units) {
     unit.forward = unit.backward = unit.weight_gradient = {1, 1};
     unit.update = {0, 0};
-    unit.variables = {{8, 10, 0, true}};
+    unit.variables = {{0, 10, 0, true}};
   }
   const StageCosts figures(graph, PipelineOf(2), collectives_);
   StagePlace place;
@@ -176,7 +176,7 @@ TEST_F(StageCutTest, SumsOverReplicasAreHiddenByTheBackwardPass) {
 TEST_F(StageCutTest, MemoryIsAHardLimit) {
   PlanningGraph graph = RandomGraph(4, 2);
   for (PlanningUnit& unit : graph.units) {
-    unit.variables = {{8, 100, 0, true}};
+    unit.variables = {{0, 100, 0, true}};
     unit.kept_bytes = unit.transient_bytes = 0;
   }
   const StageCosts figures(graph, PipelineOf(2), collectives_);
@@ -195,9 +195,9 @@ TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
     unit.forward = unit.backward = unit.weight_gradient = unit.update = {0, 0};
   }
   graph.units[0].forward = graph.units[3].forward = {1, 1};
-  graph.cuts[1] = {500, 1, 500, 1};
-  graph.cuts[2] = {5, 1, 5, 1};
-  graph.cuts[3] = {50, 1, 50, 1};
+  graph.cuts[1] = {500, 500};
+  graph.cuts[2] = {5, 5};
+  graph.cuts[3] = {50, 50};
   const StageCosts figures(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};

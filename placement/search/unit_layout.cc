@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "graph/node_class.h"
 #include "placement/graph_views/graph_node_view.h"
 #include "placement/pipeline/off_path_nodes.h"
+#include "placement/rules/part_assignment.h"
+#include "placement/rules/step_skeleton.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -109,32 +112,39 @@ std::vector<int> PlaceCuts(const Chain& chain, int most) {
 
 }  // namespace
 
-int UnitLayout::Find(const std::string& name) const {
-  std::string part = name;
-  while (true) {
-    if (const auto found = unit_of.find(part); found != unit_of.end()) return found->second;
-    const size_t end = part.rfind('/');
-    if (end == std::string::npos) return -1;
-    part.resize(end);
-  }
-}
-
-absl::StatusOr<UnitLayout> CutIntoUnits(const Graph& graph, const CostModel& cost, int most) {
+absl::StatusOr<UnitLayout> CutIntoUnits(const Graph& graph, const CostModel& cost, int max_units) {
   WEFT_ASSIGN_OR_RETURN(const Chain chain, MakeChain(graph, cost));
   if (chain.nodes.empty()) {
     return absl::InvalidArgumentError("the model's forward pass has no node to place");
   }
-  const std::vector<int> cuts = PlaceCuts(chain, most);
+  const std::vector<int> cuts = PlaceCuts(chain, max_units);
   UnitLayout layout;
   layout.nodes.resize(cuts.size());
   for (size_t i = 0; i < chain.nodes.size(); ++i) {
     const auto after = std::upper_bound(cuts.begin(), cuts.end(), static_cast<int>(i));
     const int unit = static_cast<int>(after - cuts.begin()) - 1;
-    const std::string& name = graph.node(chain.nodes[i]).name;
-    layout.nodes[unit].push_back(name);
-    layout.unit_of[name] = unit;
+    layout.nodes[unit].push_back(graph.node(chain.nodes[i]).name);
   }
   return layout;
+}
+
+absl::Status PlaceInUnits(Graph& graph, UnitLayout& layout) {
+  WEFT_ASSIGN_OR_RETURN(const StepSkeleton skeleton, MakeSkeleton(graph));
+  std::vector<int> entries(graph.node_capacity(), kNoPart);
+  for (int unit = 0; unit < layout.size(); ++unit) {
+    for (const std::string& name : layout.nodes[unit]) {
+      if (const auto node = graph.FindNode(name)) entries[node->value] = unit;
+    }
+  }
+  const PartAssignment assigned = AssignParts(skeleton, std::move(entries), layout.size());
+  for (const NodeId id : skeleton.order) {
+    graph.node(id).stage = StageId(assigned.nodes[id.value]);
+  }
+  layout.owners.clear();
+  for (size_t i = 0; i < graph.variables().size(); ++i) {
+    layout.owners[graph.variables()[i].name] = assigned.owners[i];
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft

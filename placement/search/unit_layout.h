@@ -16,19 +16,21 @@ namespace weft {
 // Units follow each other in topological order.
 struct UnitLayout {
   // Names of each unit's forward nodes. Cheap nodes that read no other node's output are in none:
-  // they follow their readers, as in AssignStages; nodes that nothing of a micro-batch needs lie
+  // they follow their readers (AssignParts); nodes that nothing of a micro-batch needs lie
   // with what they read (placement/pipeline/off_path_nodes.h).
   std::vector<std::vector<std::string>> nodes;
-  std::map<std::string, int> unit_of;  // by name
+  std::map<std::string, int> owners;  // the unit of each variable, by name (PlaceInUnits)
 
   int size() const { return static_cast<int>(nodes.size()); }
-  // Of a node that has one or that was taken out of one that has (NAME/...); -1 = none.
-  int Find(const std::string& name) const;
 };
 
-// At most `most` units of about equal time on the cluster's first worker, cut where the fewest
+// At most `max_units` units of about equal time on the cluster's first worker, cut where the fewest
 // bytes cross. The graph has concrete shapes.
-absl::StatusOr<UnitLayout> CutIntoUnits(const Graph& graph, const CostModel& cost, int most);
+absl::StatusOr<UnitLayout> CutIntoUnits(const Graph& graph, const CostModel& cost, int max_units);
+
+// Sets Node::stage of every node to its unit, and the owners of variables: as the partitioner finds
+// stages (AssignParts). `graph` is the whole training graph, or the same for some samples.
+absl::Status PlaceInUnits(Graph& graph, UnitLayout& layout);
 
 }  // namespace weft
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
 #include "placement/graph_views/graph_node_view.h"
+#include "placement/rules/sum_groups.h"
 
 namespace weft {
 namespace {
@@ -29,7 +31,7 @@ std::string TooFewRows(const Graph& graph, const Variable& variable, const Plan&
                        const VariableShardings& tensor_shardings) {
   const std::optional<int64_t> rows = RowsOf(graph, variable, plan, tensor_shardings);
   if (!rows.has_value()) return "it is a scalar";
-  if (*rows >= plan.mesh.data) return "";
+  if (HasRowForEach(*rows, plan.mesh.data)) return "";
   return absl::StrCat("axis 0 has ", *rows, " rows for ", plan.mesh.data, " replicas");
 }
 
@@ -83,18 +85,13 @@ std::optional<std::vector<bool>> InputsByRows(const Node& node, const FactorRule
 // Decides about one parameter: the nodes between it, its state and their new values.
 class UpdateRegion {
  public:
+  // `variables`: the parameter, then its state.
   UpdateRegion(const Graph& graph, const std::vector<std::vector<Graph::Use>>& uses,
-               const Variable& parameter)
-      : graph_(graph), uses_(uses) {
-    for (const Variable& variable : graph.variables()) {
-      const bool is_parameter = variable.name == parameter.name;
-      if (is_parameter || variable.slot_of == parameter.name) variables_.push_back(&variable);
-    }
-  }
+               std::vector<const Variable*> variables)
+      : graph_(graph), uses_(uses), variables_(std::move(variables)) {}
 
   // The reason why not; empty when the region runs on rows.
-  std::string Decide(int zero) {
-    if (zero == 1 && variables_.size() == 1) return "it has no optimizer state";
+  std::string Decide() {
     for (const Variable* variable : variables_) {
       if (!variable->update.valid()) return absl::StrCat("'", variable->name, "' has no update");
       if (ShapeOf(graph_, variable->value).rank() == 0 ||
@@ -184,38 +181,68 @@ class UpdateRegion {
 
   const Graph& graph_;
   const std::vector<std::vector<Graph::Use>>& uses_;
-  std::vector<const Variable*> variables_;  // the parameter, then its state
-  std::map<NodeId, bool> visited_;          // depends on the parameter or its state
+  const std::vector<const Variable*> variables_;
+  std::map<NodeId, bool> visited_;  // depends on the parameter or its state
   std::vector<NodeId> order_;
   std::set<ValueId> rows_;
   std::map<NodeId, std::vector<bool>> nodes_;
 };
 
-bool IsActive(const Plan& plan) { return plan.zero > 0 && plan.mesh.data > 1; }
-
 }  // namespace
+
+RowUpdates FindRowUpdates(const Graph& graph) {
+  const std::vector<std::vector<Graph::Use>> uses = graph.BuildUses();
+  std::map<std::string, std::vector<const Variable*>> state;
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.slot_of.empty()) state[variable.slot_of].push_back(&variable);
+  }
+  RowUpdates updates;
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.trainable || !variable.slot_of.empty()) continue;
+    std::vector<const Variable*> variables = {&variable};
+    const std::vector<const Variable*>& own = state[variable.name];
+    variables.insert(variables.end(), own.begin(), own.end());
+    UpdateRegion region(graph, uses, std::move(variables));
+    RowUpdate& update = updates[variable.name];
+    update.has_state = !own.empty();
+    update.obstacle = region.Decide();
+    if (!update.obstacle.empty()) continue;
+    for (const auto& [id, by_rows] : region.nodes()) update.nodes[graph.node(id).name] = by_rows;
+  }
+  return updates;
+}
 
 DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
                                 const VariableShardings& tensor_shardings) {
+  if (!SplitsVariables(DataAxisOf(plan))) return {};
+  return FindDataShardings(graph, plan, tensor_shardings, FindRowUpdates(graph));
+}
+
+DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
+                                const VariableShardings& tensor_shardings,
+                                const RowUpdates& updates) {
   DataShardings result;
-  if (!IsActive(plan)) return result;
-  const std::vector<std::vector<Graph::Use>> uses = graph.BuildUses();
+  if (!SplitsVariables(DataAxisOf(plan))) return result;
   for (const Variable& variable : graph.variables()) {
-    if (!variable.trainable || !variable.slot_of.empty()) continue;
+    const auto update = updates.find(variable.name);
+    if (!variable.trainable || !variable.slot_of.empty() || update == updates.end()) continue;
     std::string reason = TooFewRows(graph, variable, plan, tensor_shardings);
     if (const auto said = plan.zero_replicated.find(variable.name);
         said != plan.zero_replicated.end()) {
       reason = said->second;
     }
-    if (reason.empty()) {
-      UpdateRegion region(graph, uses, variable);
-      reason = region.Decide(plan.zero);
-      if (reason.empty()) {
-        result.nodes.insert(region.nodes().begin(), region.nodes().end());
-        result.parameters.insert(variable.name);
-      }
+    if (reason.empty() && plan.zero == 1 && !update->second.has_state) {
+      reason = "it has no optimizer state";
     }
-    if (!reason.empty()) result.replicated[variable.name] = reason;
+    if (reason.empty()) reason = update->second.obstacle;
+    if (!reason.empty()) {
+      result.replicated[variable.name] = reason;
+      continue;
+    }
+    result.parameters.insert(variable.name);
+    for (const auto& [name, by_rows] : update->second.nodes) {
+      if (const auto node = graph.FindNode(name)) result.nodes.try_emplace(*node, by_rows);
+    }
   }
   return result;
 }
@@ -268,7 +295,7 @@ void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, Data
 DataShardings FindStoredShardings(const Graph& graph, const Plan& plan,
                                   const VariableShardings& tensor_shardings) {
   DataShardings result;
-  if (!IsActive(plan) || plan.zero < 3) return result;
+  if (!SplitsVariables(DataAxisOf(plan)) || plan.zero < 3) return result;
   for (const Variable& variable : graph.variables()) {
     if (!variable.trainable || !variable.slot_of.empty()) continue;
     if (plan.zero_replicated.contains(variable.name)) continue;

@@ -33,11 +33,26 @@ struct DataShardings {
 // How variables lie along the tensor axis, by name; missing = replicated.
 using VariableShardings = std::map<std::string, AxisSharding>;
 
-// For a training graph: asks the schemas of all nodes between a parameter with its state and their
-// new values whether they can run on rows. Reasons in Plan::zero_replicated are kept. Empty unless
-// the plan shards state over several replicas.
+// Whether the update of one parameter can run on rows, whatever the replicas and the tensor axis.
+struct RowUpdate {
+  std::string obstacle;  // empty: it can
+  bool has_state = false;
+  // The nodes between the parameter with its state and their new values, by name: for each input
+  // whether it is read by rows.
+  std::map<std::string, std::vector<bool>> nodes;
+};
+// By parameter, of a training graph in which updates have concrete shapes: asks the nodes' schemas.
+using RowUpdates = std::map<std::string, RowUpdate>;
+RowUpdates FindRowUpdates(const Graph& graph);
+
+// For a training graph. Reasons in Plan::zero_replicated are kept. Empty unless the plan shards
+// state over several replicas. `updates`: of this graph, or of the same for other shapes of the
+// data.
 DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
                                 const VariableShardings& tensor_shardings);
+DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
+                                const VariableShardings& tensor_shardings,
+                                const RowUpdates& updates);
 
 // Adds the nodes whose rows only such nodes read (the scaling of a gradient), as far as they stay
 // on one stage and keep their sharding along the tensor axis.

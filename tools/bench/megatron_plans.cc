@@ -6,6 +6,7 @@
 #include "ops/node_runner.h"
 #include "platform/status_macros.h"
 #include "tools/bench/gpt_block.h"
+#include "tools/bench/kernel_fusion.h"
 #include "training/graph/training_graph.h"
 
 namespace weft {
@@ -120,7 +121,7 @@ MegatronJob::MegatronJob(const MegatronRun& run, Graph graph, ClusterSpec cluste
     : run_(run), graph_(std::move(graph)), cluster_(std::move(cluster)), cost_(std::move(cost)) {
   options_.global_batch = run.batch;
   options_.max_units = 4 * run.layers;
-  options_.fused_kernels = true;
+  options_.node_costs = MakeFusedNodeCosts;
   options_.process_bytes = kProcessBytes;
   options_.given.tensor_shardings = HandMadeShardings();
   options_.memory_limits.assign(cluster_.workers.size(), cost_.MemoryBytes(0));

@@ -1,7 +1,10 @@
-#include "placement/search/kernel_fusion.h"
+#include "tools/bench/kernel_fusion.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "placement/cost/op_key.h"
@@ -131,11 +134,63 @@ void Fusion::FindFree(NodeId id) {
   nodes_[id.value].is_free = true;
 }
 
+class FusedNodeCosts final : public NodeCosts {
+ public:
+  FusedNodeCosts(const NodeCostsRequest& request, std::vector<FusedNode> fused)
+      : request_(request), fused_(std::move(fused)) {}
+
+  double Seconds(const Node& node, const NodeView& shard, int worker) const override;
+  std::string Kind(const Node& node) const override {
+    const FusedNode& fused = Of(node);
+    if (fused == FusedNode()) return "";
+    return absl::StrCat("f", fused.unread, ".", fused.unwritten, ".", fused.joins, fused.is_free);
+  }
+  bool RunsOncePerStep(const Node& node) const override { return Of(node).is_once; }
+  bool HasAccumulation() const override { return false; }
+
+ private:
+  const FusedNode& Of(const Node& node) const { return fused_[node.id.value]; }
+
+  const NodeCostsRequest request_;
+  const std::vector<FusedNode> fused_;  // by NodeId
+};
+
+// Of a node whose kernel is another one's too, without what it then neither reads nor writes.
+double FusedNodeCosts::Seconds(const Node& node, const NodeView& shard, int worker) const {
+  const FusedNode& fused = Of(node);
+  const CostModel& model = request_.cost;
+  const int threads = request_.threads[worker];
+  if (fused.is_free) return 0;
+  if (fused == FusedNode()) return model.NodeSeconds(shard, worker, threads, request_.in_flight);
+  Cost cost = CostOf(shard);
+  const DType computed = FirstFloat(shard);
+  const OpFamily family = FamilyOf(cost, computed);
+  const auto bytes = [](DType dtype, const Shape& shape) {
+    return static_cast<double>(DTypeBytes(dtype, shape.num_elements()));
+  };
+  for (int i = 0; i < shard.num_inputs(); ++i) {
+    const bool skipped = i < 64 && (fused.unread >> i & 1) != 0;
+    if (skipped) cost.bytes -= bytes(shard.InputDType(i), shard.InputShape(i));
+  }
+  for (int i = 0; i < shard.num_outputs(); ++i) {
+    const bool skipped = i < 64 && (fused.unwritten >> i & 1) != 0;
+    if (skipped) cost.bytes -= bytes(shard.OutputDType(i), shard.OutputShape(i));
+  }
+  cost.bytes = std::max(0.0, cost.bytes);
+  return model.WorkSeconds(cost, family, computed, worker, threads) +
+         (fused.joins ? 0 : model.node_seconds(worker));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<FusedNode>> FuseNodes(const Graph& graph,
                                                  const std::vector<std::vector<Graph::Use>>& uses) {
   return Fusion(graph, uses).Run();
+}
+
+absl::StatusOr<std::unique_ptr<NodeCosts>> MakeFusedNodeCosts(const NodeCostsRequest& request) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<FusedNode> fused, FuseNodes(request.graph, request.uses));
+  return std::make_unique<FusedNodeCosts>(request, std::move(fused));
 }
 
 }  // namespace weft

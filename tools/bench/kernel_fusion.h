@@ -1,14 +1,16 @@
 // KernelFusion: which nodes of a step a framework with fused kernels would run as one, and what
 // memory traffic that saves. Weft's own kernels run node by node; this is for predictions of those
-// that do not (SearchOptions::fused_kernels). Internal to placement/search/.
-#ifndef WEFT_PLACEMENT_SEARCH_KERNEL_FUSION_H_
-#define WEFT_PLACEMENT_SEARCH_KERNEL_FUSION_H_
+// that do not, for comparing with their measurements.
+#ifndef WEFT_TOOLS_BENCH_KERNEL_FUSION_H_
+#define WEFT_TOOLS_BENCH_KERNEL_FUSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "placement/search/node_costs.h"
 
 namespace weft {
 
@@ -33,6 +35,10 @@ struct FusedNode {
 absl::StatusOr<std::vector<FusedNode>> FuseNodes(const Graph& graph,
                                                  const std::vector<std::vector<Graph::Use>>& uses);
 
+// The costs of such a framework for a search: by the cost model, without what fused nodes neither
+// read nor write. Its products add to the sums of gradients where they multiply.
+absl::StatusOr<std::unique_ptr<NodeCosts>> MakeFusedNodeCosts(const NodeCostsRequest& request);
+
 }  // namespace weft
 
-#endif  // WEFT_PLACEMENT_SEARCH_KERNEL_FUSION_H_
+#endif  // WEFT_TOOLS_BENCH_KERNEL_FUSION_H_

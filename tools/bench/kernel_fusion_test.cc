@@ -1,4 +1,4 @@
-#include "placement/search/kernel_fusion.h"
+#include "tools/bench/kernel_fusion.h"
 
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"

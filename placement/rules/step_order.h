@@ -1,0 +1,26 @@
+// In which order a step sums what its micro-batches made: what the guard waits for comes first, so
+// that no variable changes before the guard is known. Internal to placement/.
+#ifndef WEFT_PLACEMENT_RULES_STEP_ORDER_H_
+#define WEFT_PLACEMENT_RULES_STEP_ORDER_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "placement/rules/step_skeleton.h"
+
+namespace weft {
+
+// The report of a training step that is looked at before a variable changes: the one named
+// kStepGuard, else "loss", else the first scalar of a floating-point type; kNoValue without any.
+ValueId GuardOf(const Graph& graph);
+
+// By NodeId: what the guard is computed from, boundaries included, nodes of micro-batches not.
+std::vector<bool> NodesOfGuard(const StepSkeleton& skeleton, NodeId guard);
+
+// Whether the sum is one of the first: of a value that the forward pass made, or for the guard. The
+// others are summed in the order in which the backward pass completes them.
+bool IsFirstSum(const StepSkeleton& skeleton, const std::vector<bool>& of_guard, NodeId boundary);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_RULES_STEP_ORDER_H_

@@ -1,0 +1,52 @@
+#include "placement/rules/step_order.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "graph/partition.h"
+#include "gtest/gtest.h"
+#include "placement/testing/regression_graph.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The names of sums that come first, in the graph's order.
+std::vector<std::string> FirstSums(const Graph& graph) {
+  const StepSkeleton skeleton = MakeSkeleton(graph).value();
+  const std::vector<bool> of_guard = NodesOfGuard(skeleton, graph.value(GuardOf(graph)).producer);
+  std::vector<std::string> first;
+  for (const NodeId id : skeleton.order) {
+    const bool is_sum = skeleton.node(id).role == NodeRole::kBoundary;
+    if (is_sum && IsFirstSum(skeleton, of_guard, id)) first.push_back(graph.node(id).name);
+  }
+  return first;
+}
+
+TEST(StepOrderTest, TheLossIsTheGuardAndItsSumsComeFirst) {
+  const Graph graph = testing::RegressionGraph();
+  EXPECT_EQ(graph.value(GuardOf(graph)).name, "loss");
+  EXPECT_THAT(FirstSums(graph), ElementsAre("step/Accumulate", "step/Accumulate_1"));
+}
+
+// A guard of its own that reads a gradient: that gradient's sum is waited for, others are not.
+TEST(StepOrderTest, AReportedGuardGoesBeforeTheLoss) {
+  Graph graph = testing::RegressionGraph();
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  const ValueId sum = graph.node(*graph.FindNode("update/w2/Accumulate")).outputs[0];
+  const ValueId guard = builder.Op("ReduceSumSquare", {sum}, {{"keepdims", int64_t{0}}});
+  builder.Name(guard, kStepGuard);
+  graph.AddOutput(guard);
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  EXPECT_EQ(GuardOf(graph), guard);
+  EXPECT_THAT(FirstSums(graph),
+              ElementsAre("step/Accumulate", "step/Accumulate_1", "update/w2/Accumulate"));
+}
+
+}  // namespace
+}  // namespace weft

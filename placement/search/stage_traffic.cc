@@ -1,0 +1,138 @@
+#include "placement/search/stage_traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "placement/rules/stage_transfers.h"
+
+namespace weft {
+namespace {
+
+// By unit.
+std::vector<int> StageOfUnits(const std::vector<int>& begins) {
+  std::vector<int> stages(begins.back());
+  for (size_t stage = 0; stage + 1 < begins.size(); ++stage) {
+    std::fill(stages.begin() + begins[stage], stages.begin() + begins[stage + 1],
+              static_cast<int>(stage));
+  }
+  return stages;
+}
+
+// Where and when a place first reads a value.
+struct FirstRead {
+  Phase phase = Phase::kForward;
+  int stage = 0;
+};
+
+bool IsEarlier(const FirstRead& a, const FirstRead& b) {
+  if (a.phase != b.phase) return EarlierPhase(a.phase, b.phase) == a.phase;
+  return a.phase == Phase::kBackward ? a.stage > b.stage : a.stage < b.stage;
+}
+
+// Of a value's readers, by place.
+std::map<int, FirstRead> FirstReads(const PlannedTransfer& value, const std::vector<int>& stage_of,
+                                    int places) {
+  const int from = stage_of[value.unit];
+  std::map<int, FirstRead> reads;
+  for (const int reader : value.readers) {
+    const int to = stage_of[reader];
+    if (PlaceOfStage(from, places) == PlaceOfStage(to, places)) continue;
+    std::optional<Phase> phase = Phase::kBegin;
+    if (value.made != Phase::kBegin) {
+      phase = PhaseOfTransfer(value.made == Phase::kForward, from, to);
+    }
+    if (!phase.has_value()) continue;  // the partitioner refuses such a plan
+    const FirstRead read = {*phase, to};
+    const auto [known, is_new] = reads.try_emplace(PlaceOfStage(to, places), read);
+    if (!is_new && IsEarlier(read, known->second)) known->second = read;
+  }
+  return reads;
+}
+
+}  // namespace
+
+DataSplit SplitOverData(const PlanningGraph& graph, const Plan& plan, const RowUpdates& updates) {
+  DataSplit split;
+  const DataAxis axis = DataAxisOf(plan);
+  if (!SplitsVariables(axis)) return split;
+  const Graph& step = *graph.graph;
+  DataShardings data = FindDataShardings(step, plan, graph.shardings.variables, updates);
+  for (const Variable& variable : step.variables()) {
+    split.variables.push_back(data.parameters.contains(variable.name));
+  }
+  if (!ScattersSums(axis)) return split;
+  ExtendToInputs(step, graph.shardings, data);
+  const auto uses = step.BuildUses();
+  for (const PlannedSum& sum : graph.sums) {
+    split.sums.push_back(!sum.is_first && ReadsRowsOnly(step, uses[sum.value.value], sum.value,
+                                                        graph.shardings, data));
+  }
+  return split;
+}
+
+CollectiveTotal TotalOf(const PlaceSums& sums, bool is_scattered) {
+  CollectiveTotal all;
+  for (const std::vector<SumGroup>* groups : {&sums.groups.first, &sums.groups.later}) {
+    for (const SumGroup& group : *groups) {
+      if (group.is_scattered != is_scattered) continue;
+      ++all.collectives;
+      all.bytes += BytesOf(group, sums.sums);
+    }
+  }
+  return all;
+}
+
+std::vector<PlaceSums> SumsOfPlaces(const PlanningGraph& graph, const StagesOfUnits& stages,
+                                    const DataSplit& split, int64_t bucket_bytes) {
+  const std::vector<int> stage_of = StageOfUnits(stages.begins);
+  std::vector<std::vector<RankSum>> first(stages.places);
+  std::vector<std::vector<RankSum>> later(stages.begins.size() - 1);  // by stage
+  for (size_t i = 0; i < graph.sums.size(); ++i) {
+    const PlannedSum& sum = graph.sums[i];
+    const int stage = stage_of[sum.unit];
+    const int place = PlaceOfStage(stage, stages.places);
+    const bool is_read_here = std::all_of(sum.readers.begin(), sum.readers.end(), [&](int reader) {
+      return PlaceOfStage(stage_of[reader], stages.places) == place;
+    });
+    const bool is_scattered = !split.sums.empty() && split.sums[i] && is_read_here;
+    (sum.is_first ? first[place] : later[stage]).push_back({sum.bytes, sum.dtype, is_scattered});
+  }
+  std::vector<PlaceSums> result(stages.places);
+  for (int place = 0; place < stages.places; ++place) {
+    std::vector<RankSum> rest;  // the backward pass begins with the last stage
+    for (int stage = static_cast<int>(later.size()) - 1; stage >= 0; --stage) {
+      if (PlaceOfStage(stage, stages.places) != place) continue;
+      rest.insert(rest.end(), later[stage].begin(), later[stage].end());
+    }
+    PlaceSums& one = result[place];
+    one.groups = GroupSums(first[place], rest, bucket_bytes);
+    one.sums = std::move(first[place]);
+    one.sums.insert(one.sums.end(), rest.begin(), rest.end());
+  }
+  return result;
+}
+
+std::vector<StageMessage> MessagesOfStages(const PlanningGraph& graph,
+                                           const StagesOfUnits& stages) {
+  std::vector<StageMessage> messages;
+  if (stages.places == 1) return messages;
+  const std::vector<int> stage_of = StageOfUnits(stages.begins);
+  std::map<std::tuple<Phase, int, int>, int64_t> bytes;
+  for (const PlannedTransfer& value : graph.transfers) {
+    if (stage_of[value.unit] == stage_of[value.readers.front()] &&
+        stage_of[value.unit] == stage_of[value.readers.back()]) {
+      continue;
+    }
+    for (const auto& [place, read] : FirstReads(value, stage_of, stages.places)) {
+      bytes[{read.phase, stage_of[value.unit], read.stage}] += value.bytes;
+    }
+  }
+  for (const auto& [key, sum] : bytes) {
+    messages.push_back({std::get<1>(key), std::get<2>(key), std::get<0>(key), sum});
+  }
+  return messages;
+}
+
+}  // namespace weft
