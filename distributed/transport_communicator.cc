@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/memory/unexpected_messages.h"
-#include "executor/program/instruction.h"
+#include "executor/program/memory_operations.h"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
 

@@ -2,6 +2,8 @@
 #ifndef WEFT_GRAPH_NODE_CLASS_H_
 #define WEFT_GRAPH_NODE_CLASS_H_
 
+#include <cstdint>
+
 #include "graph/graph.h"
 #include "graph/op_schema.h"
 
@@ -15,6 +17,25 @@ inline bool IsBoundary(const Node& node) {
 // Send, Recv, collectives.
 inline bool IsCommunication(const Node& node) {
   return node.schema != nullptr && node.schema->op_class() == OpClass::kCommunication;
+}
+
+// What a communication node does with the other ranks.
+enum class CommunicationKind : uint8_t {
+  kNone,  // it is no communication node
+  kSend,
+  kReceive,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kOther,  // communication that nobody here knows
+};
+CommunicationKind KindOf(const Node& node);
+
+// Send, Recv: one peer, by a channel.
+inline bool IsPointToPoint(CommunicationKind kind) {
+  return kind == CommunicationKind::kSend || kind == CommunicationKind::kReceive;
 }
 
 // Nodes of a micro-batch; boundaries, which belong to the step, have a phase too.

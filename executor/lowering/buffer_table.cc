@@ -1,7 +1,8 @@
 #include "executor/lowering/buffer_table.h"
 
 #include <algorithm>
-#include <utility>
+#include <map>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
@@ -14,6 +15,12 @@ BufferIndex BufferTable::AddArena(int64_t bytes, int group) {
   record.group = group;
   records_.push_back(record);
   return size() - 1;
+}
+
+BufferIndex BufferTable::AddReserved(int64_t bytes, int group) {
+  const BufferIndex buffer = AddArena(bytes, group);
+  records_[buffer].reserved = true;
+  return buffer;
 }
 
 BufferIndex BufferTable::AddFixed(void* address, int64_t bytes, bool writable) {
@@ -37,6 +44,10 @@ void BufferTable::Touch(BufferIndex buffer, int position) {
   record.last = std::max(record.last, position);
 }
 
+void BufferTable::ClearLifetimes() {
+  for (Record& record : records_) record.first = record.last = -1;
+}
+
 void BufferTable::Merge(BufferIndex view, BufferIndex base) {
   const BufferIndex child = Root(view);
   const BufferIndex root = Root(base);
@@ -50,16 +61,38 @@ void BufferTable::Merge(BufferIndex view, BufferIndex base) {
   }
 }
 
-absl::StatusOr<MemoryPlan> BufferTable::PlanArena(int64_t max_bytes) {
-  std::vector<BufferLifetime> lifetimes;
-  std::vector<BufferIndex> planned;
+std::vector<BufferIndex> BufferTable::ArenaBuffers() const {
+  std::map<int, int> first_of_group;
+  for (const Record& record : records_) {
+    if (record.group < 0 || record.first < 0) continue;
+    int& first = first_of_group.try_emplace(record.group, record.first).first->second;
+    first = std::min(first, record.first);
+  }
+  std::vector<std::tuple<int, int, BufferIndex>> keys;
   for (BufferIndex i = 0; i < size(); ++i) {
     const Record& record = records_[i];
     if (record.fixed || record.parent != kNoBuffer) continue;
-    if (record.first < 0 && record.group < 0) continue;  // never used
+    const bool in_group = record.group >= 0;
+    if (record.first < 0 && !in_group) continue;  // never used
+    if (record.reserved) {
+      keys.emplace_back(in_group ? -2 : -1, 0, i);
+    } else {
+      keys.emplace_back(0, in_group ? first_of_group[record.group] : record.first, i);
+    }
+  }
+  std::sort(keys.begin(), keys.end());
+  std::vector<BufferIndex> buffers;
+  for (const auto& [kind, first, buffer] : keys) buffers.push_back(buffer);
+  return buffers;
+}
+
+absl::StatusOr<MemoryPlan> BufferTable::PlanArena(int64_t max_bytes) {
+  const std::vector<BufferIndex> planned = ArenaBuffers();
+  std::vector<BufferLifetime> lifetimes;
+  for (const BufferIndex buffer : planned) {
+    const Record& record = records_[buffer];
     lifetimes.push_back(
         {record.bytes, std::max(record.first, 0), std::max(record.last, 0), record.group});
-    planned.push_back(i);
   }
   WEFT_ASSIGN_OR_RETURN(const int64_t least, MinArenaBytes(lifetimes));
   if (least > max_bytes) {

@@ -20,7 +20,11 @@ inline constexpr BufferIndex kNoBuffer = -1;
 // their own; the others get one from the arena.
 class BufferTable {
  public:
+  // Buffers of one group (>= 0) lie side by side, in the order in which they were added.
   BufferIndex AddArena(int64_t bytes, int group = -1);
+  // The same for what outlives an action: sums over micro-batches, and what the communication list
+  // works on.
+  BufferIndex AddReserved(int64_t bytes, int group = -1);
   BufferIndex AddFixed(void* address, int64_t bytes, bool writable);
 
   // Of a fixed buffer whose memory comes later than it.
@@ -28,6 +32,8 @@ class BufferTable {
 
   // Instruction `position` touches the buffer.
   void Touch(BufferIndex buffer, int position);
+  // Nothing has been touched.
+  void ClearLifetimes();
   // `view` becomes another name of `base`. REQUIRES: view is an arena buffer without a group that
   // nothing has been merged into.
   void Merge(BufferIndex view, BufferIndex base);
@@ -43,7 +49,9 @@ class BufferTable {
   int size() const { return static_cast<int>(records_.size()); }
 
   // Plans the arena; afterwards AddressIn says where a buffer is when the arena begins at `arena`.
-  // ResourceExhausted, in next to no time, where more than `max_bytes` are alive at once.
+  // Does not depend on the order in which buffers were added, but for reserved ones and for those
+  // of one instruction. ResourceExhausted, in next to no time, where more than `max_bytes` are
+  // alive at once.
   absl::StatusOr<MemoryPlan> PlanArena(int64_t max_bytes = std::numeric_limits<int64_t>::max());
   void* AddressIn(BufferIndex buffer, void* arena) const;
 
@@ -55,10 +63,14 @@ class BufferTable {
     void* address = nullptr;
     int64_t offset = 0;
     int group = -1;
+    bool reserved = false;
     int first = -1;
     int last = -1;
     BufferIndex parent = kNoBuffer;  // merged into
   };
+  // Those that need a place in the arena: reserved ones, then the others as they are touched first.
+  std::vector<BufferIndex> ArenaBuffers() const;
+
   std::vector<Record> records_;
 };
 

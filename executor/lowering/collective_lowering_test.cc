@@ -16,7 +16,7 @@
 #include "executor/interfaces/communicator.h"
 #include "executor/lowering/lowering.h"
 #include "executor/program/compile_step.h"
-#include "executor/program/instruction.h"
+#include "executor/program/memory_operations.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/inference.h"

@@ -3,7 +3,9 @@
 #define WEFT_EXECUTOR_LOWERING_EXECUTOR_ENVIRONMENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <string_view>
 
 #include "executor/interfaces/communicator.h"
 #include "executor/interfaces/input_source.h"
@@ -16,6 +18,10 @@
 namespace weft {
 
 class BodyRunner;
+
+// Called after each pass of the lowering with its name (LoweringPassNames) and the program as text,
+// one line per instruction, stable.
+using LoweringObserver = std::function<void(std::string_view pass, std::string_view text)>;
 
 // Borrowed; all outlive the program.
 struct ExecutorEnvironment {
@@ -30,6 +36,8 @@ struct ExecutorEnvironment {
   BodyRunner* bodies = nullptr;
   // CompileStep is ResourceExhausted, before it lays out an arena, where more is alive at one time.
   int64_t max_arena_bytes = std::numeric_limits<int64_t>::max();
+  // Told of each pass of the lowering; null = nobody looks, and no text is made.
+  const LoweringObserver* observe_lowering = nullptr;
 };
 
 }  // namespace weft

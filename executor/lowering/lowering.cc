@@ -1,79 +1,80 @@
 #include "executor/lowering/lowering.h"
 
-#include "absl/strings/str_cat.h"
-#include "executor/lowering/lowering_state.h"
-#include "graph/schedule/action_nodes.h"
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "executor/lowering/bind_nodes.h"
+#include "executor/lowering/build_sums.h"
+#include "executor/lowering/compute_lifetimes.h"
+#include "executor/lowering/expand_collectives.h"
+#include "executor/lowering/load_values.h"
+#include "executor/lowering/lowering_program.h"
+#include "executor/lowering/merge_in_place.h"
+#include "executor/lowering/overlap_communication.h"
+#include "executor/lowering/schedule_nodes.h"
+#include "executor/lowering/step_description.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-const char* OpCodeName(OpCode code) {
-  constexpr const char* kNames[] = {"kernel",     "fill",  "send",   "wait_sent", "receive",
-                                    "collective", "add",   "copy",   "pack",      "guard",
-                                    "signal",     "await", "values", "take",      "load"};
-  return kNames[static_cast<int>(code)];
+constexpr std::string_view kSchedule = "schedule";
+constexpr std::string_view kBind = "bind";
+
+// A pass from program to program.
+struct Pass {
+  std::string_view name;
+  std::function<absl::StatusOr<LoweringProgram>(LoweringProgram, const Partition&,
+                                                const ExecutorEnvironment&)>
+      run;
+};
+
+// In order, after schedule and bind.
+const std::vector<Pass>& Passes() {
+  using Program = LoweringProgram;
+  using Environment = ExecutorEnvironment;
+  static const auto* const passes = new std::vector<Pass>{
+      {"values", [](Program program, const Partition&,
+                    const Environment&) { return LoadValues(std::move(program)); }},
+      {"collectives", ExpandCollectives},
+      {"sums", [](Program program, const Partition&,
+                  const Environment&) { return BuildSums(std::move(program)); }},
+      {"overlap", [](Program program, const Partition&,
+                     const Environment&) { return OverlapCommunication(std::move(program)); }},
+      {"in_place",
+       [](Program program, const Partition& partition, const Environment&) {
+         return MergeInPlace(std::move(program), partition.training);
+       }},
+      {"lifetimes", [](Program program, const Partition&,
+                       const Environment&) { return ComputeLifetimes(std::move(program)); }},
+  };
+  return *passes;
 }
 
 }  // namespace
 
 absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
-                                      const ExecutorEnvironment& environment) {
-  LoweringState state(partition, environment);
-  WEFT_RETURN_IF_ERROR(state.Begin());
-  WEFT_ASSIGN_OR_RETURN(const ActionNodes nodes, ActionNodes::Create(partition));
-  for (const Action& action : partition.actions) {
-    switch (action.kind) {
-      case Action::Kind::kBegin:
-        WEFT_RETURN_IF_ERROR(state.LowerBegin());
-        break;
-      case Action::Kind::kForward:
-      case Action::Kind::kBackward:
-      case Action::Kind::kWeightGradient:
-        WEFT_RETURN_IF_ERROR(state.LowerMicroBatch(action, nodes.Of(action)));
-        break;
-      case Action::Kind::kUpdate:
-        WEFT_RETURN_IF_ERROR(state.LowerEnd());
-        break;
-    }
-  }
-  return state.Finish();
-}
-
-std::string Describe(const LoweredStep& step) {
-  std::string text;
-  const auto append = [&](const char* list, const std::vector<LoweredInstruction>& instructions) {
-    absl::StrAppend(&text, list, ":\n");
-    for (const LoweredInstruction& instruction : instructions) {
-      absl::StrAppend(&text, "  ", OpCodeName(instruction.code));
-      if (instruction.info >= 0) {
-        absl::StrAppend(&text, " ", step.infos[instruction.info].node, " (",
-                        step.infos[instruction.info].op, ")");
-      }
-      if (instruction.micro_batch >= 0) absl::StrAppend(&text, " mb", instruction.micro_batch);
-      if (instruction.handle >= 0) absl::StrAppend(&text, " #", instruction.handle);
-      absl::StrAppend(&text, "\n");
-    }
+                                      const ExecutorEnvironment& environment,
+                                      const LoweringObserver* observer) {
+  const auto show = [observer](std::string_view pass, const auto& result) {
+    if (observer != nullptr) (*observer)(pass, Describe(result));
   };
-  append("compute", step.compute);
-  if (!step.communication.empty()) append("communication", step.communication);
-  return text;
+  WEFT_ASSIGN_OR_RETURN(const StepSchedule schedule, ScheduleNodes(partition));
+  show(kSchedule, schedule);
+  WEFT_ASSIGN_OR_RETURN(LoweringProgram program, BindNodes(schedule, partition, environment));
+  show(kBind, program);
+  for (const Pass& pass : Passes()) {
+    WEFT_ASSIGN_OR_RETURN(program, pass.run(std::move(program), partition, environment));
+    show(pass.name, program);
+  }
+  return std::move(program.step);
 }
 
-std::string DescribeLargestValue(const LoweredStep& step) {
-  int64_t largest = 0;
-  const InstructionInfo* maker = nullptr;
-  for (const LoweredInstruction& lowered : step.compute) {
-    if (lowered.info < 0) continue;
-    for (const BufferIndex buffer : lowered.outputs) {
-      if (step.buffers.bytes(buffer) <= largest) continue;
-      largest = step.buffers.bytes(buffer);
-      maker = &step.infos[lowered.info];
-    }
-  }
-  if (maker == nullptr) return "";
-  return absl::StrCat("node '", maker->node, "' (", maker->op, ", ", maker->shapes, ") makes ",
-                      largest, " of them");
+std::vector<std::string> LoweringPassNames() {
+  std::vector<std::string> names = {std::string(kSchedule), std::string(kBind)};
+  for (const Pass& pass : Passes()) names.emplace_back(pass.name);
+  return names;
 }
 
 }  // namespace weft

@@ -1,9 +1,11 @@
-// Lowering: from a Partition to two flat lists of instructions over buffers. Pure but for preparing
-// kernels and opening channels. step_program.cc gives the buffers addresses and plays the lists.
+// Lowering: from a Partition to two flat lists of instructions over buffers, in passes. Pure but
+// for preparing kernels and opening channels. executor/program gives the buffers addresses and
+// plays the lists.
 #ifndef WEFT_EXECUTOR_LOWERING_LOWERING_H_
 #define WEFT_EXECUTOR_LOWERING_LOWERING_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "executor/lowering/executor_environment.h"
@@ -12,13 +14,14 @@
 
 namespace weft {
 
+// Runs the passes one after the other. `observer` is called after each; null = nobody looks, and no
+// text is made. Errors name the node, as far as there is one.
 absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
-                                      const ExecutorEnvironment& environment);
+                                      const ExecutorEnvironment& environment,
+                                      const LoweringObserver* observer = nullptr);
 
-// One line per instruction, stable.
-std::string Describe(const LoweredStep& step);
-// "node 'fill' (ConstantOfShape, int64[1] -> float32[99]) makes 396 of them", or "".
-std::string DescribeLargestValue(const LoweredStep& step);
+// What an observer hears of, in order.
+std::vector<std::string> LoweringPassNames();
 
 }  // namespace weft
 

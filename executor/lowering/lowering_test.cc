@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -242,12 +243,13 @@ TEST_P(LoweringTest, TheFirstLeafIsWrittenWhereTheSumWillBe) {
   std::vector<BufferIndex> leaves;
   std::vector<BufferIndex> targets;
   for (const LoweredInstruction& instruction : step->compute) {
-    copies += instruction.code == OpCode::kCopy;
-    if (instruction.code == OpCode::kKernel && instruction.micro_batch >= 0) {
-      leaves.push_back(step->buffers.Root(instruction.outputs[0]));
+    copies += instruction.As<lowered::Copy>() != nullptr;
+    const auto* const run = instruction.As<lowered::KernelRun>();
+    if (run != nullptr && instruction.micro_batch >= 0) {
+      leaves.push_back(step->buffers.Root(run->outputs[0]));
     }
-    if (instruction.code == OpCode::kAdd) {
-      targets.push_back(step->buffers.Root(instruction.outputs[0]));
+    if (const auto* const add = instruction.As<lowered::Add>()) {
+      targets.push_back(step->buffers.Root(add->into));
     }
   }
   EXPECT_EQ(copies, 0);
@@ -268,9 +270,9 @@ TEST_P(LoweringTest, AnOutputGoesOverAnInputThatNobodyReadsAnyMore) {
   ASSERT_TRUE(step.ok()) << step.status();
   int in_place = 0;
   for (const LoweredInstruction& instruction : step->compute) {
-    in_place +=
-        instruction.code == OpCode::kKernel && instruction.micro_batch >= 0 &&
-        step->buffers.Root(instruction.inputs[0]) == step->buffers.Root(instruction.outputs[0]);
+    const auto* const run = instruction.As<lowered::KernelRun>();
+    in_place += run != nullptr && instruction.micro_batch >= 0 &&
+                step->buffers.Root(run->inputs[0]) == step->buffers.Root(run->outputs[0]);
   }
   EXPECT_EQ(in_place, 3);
 }
@@ -541,16 +543,17 @@ TEST_P(LoweringTest, ASentBufferLivesUntilItIsWaitedFor) {
   int waits = 0;
   for (int i = 0; i < static_cast<int>(step->compute.size()); ++i) {
     const LoweredInstruction& instruction = step->compute[i];
-    if (instruction.code == OpCode::kSend) sent = instruction.inputs[0];
-    if (instruction.code == OpCode::kWaitSent) {
+    if (const auto* const send = instruction.As<lowered::Send>()) sent = send->from;
+    if (const auto* const wait = instruction.As<lowered::WaitSent>()) {
       ++waits;
       ASSERT_NE(sent, kNoBuffer);
-      EXPECT_EQ(step->buffers.Root(instruction.inputs[0]), step->buffers.Root(sent));
+      EXPECT_EQ(step->buffers.Root(wait->from), step->buffers.Root(sent));
       EXPECT_GE(step->buffers.last(sent), i);
     }
-    if (instruction.code == OpCode::kKernel && instruction.micro_batch >= 0 &&
+    const auto* const run = instruction.As<lowered::KernelRun>();
+    if (run != nullptr && instruction.micro_batch >= 0 &&
         step->infos[instruction.info].node == "Scale_1") {
-      EXPECT_NE(step->buffers.Root(instruction.outputs[0]), step->buffers.Root(sent));
+      EXPECT_NE(step->buffers.Root(run->outputs[0]), step->buffers.Root(sent));
     }
   }
   EXPECT_EQ(waits, 2);
@@ -735,6 +738,64 @@ TEST_P(LoweringTest, AFailureBeforeTheSumsAreReadyEndsTheStep) {
     EXPECT_EQ(communicator_.aborted.code(), code);
     EXPECT_EQ(communicator_.collectives_run, 0);
   }
+}
+
+// ---- What an observer sees
+
+TEST_P(LoweringTest, AnObserverHearsOfEachPassInOrder) {
+  Partition partition = NewPartition(2, [](GraphBuilder& b) { Scaled(b, "y", "x", 2); });
+  AddSum(partition, "y", "sum", 0, 2);
+  ReportSums(partition);
+  std::vector<std::string> passes;
+  std::map<std::string, std::string> texts;
+  const LoweringObserver observer = [&](std::string_view pass, std::string_view text) {
+    passes.emplace_back(pass);
+    texts[std::string(pass)] = std::string(text);
+  };
+  ExecutorEnvironment environment = Environment();
+  environment.observe_lowering = &observer;
+  ASSERT_TRUE(CompileStep(partition, environment).ok());
+  EXPECT_EQ(passes, LoweringPassNames());
+  EXPECT_THAT(texts["schedule"], HasSubstr("  node Scale (ai.weft::Scale) mb1\n"));
+  EXPECT_THAT(texts["bind"], HasSubstr("  leaf Scale (ai.weft::Scale) mb1: "));
+  EXPECT_THAT(texts["sums"], HasSubstr("  add: "));
+  EXPECT_THAT(texts["lifetimes"], HasSubstr("report 'got_sum': b"));
+  const std::map<std::string, std::string> first = texts;
+  ASSERT_TRUE(LowerStep(partition, Environment(), &observer).ok());
+  EXPECT_EQ(texts, first);  // stable
+}
+
+// A server of variables: it has an end graph alone.
+TEST_P(LoweringTest, ARankMayHaveNoMicroBatches) {
+  Partition partition;
+  partition.rank = RankId(0);
+  partition.global_batch = partition.total_micro_batches = 4;  // of others
+  AddVariable(partition, "w", {3, 4});
+  GraphBuilder end(partition.end);
+  end.set_phase(Phase::kUpdate);
+  const auto received = end.Ops(std::string(kWeftDomain), "Recv", {},
+                                {{"channel", int64_t{3}},
+                                 {"dtype", static_cast<int64_t>(DType::kFloat32)},
+                                 {"shape", std::vector<int64_t>{1, 2}}},
+                                {true});
+  const ValueId updated = end.WeftOp("AddN", {Find(end, "w"), received[0]});
+  end.Name(updated, "updated");
+  AddSend(end, "updated", 5);
+  ASSERT_TRUE(end.status().ok()) << end.status();
+  partition.end.SetVariableUpdate("w", updated);
+  partition.channels = {
+      {ChannelId(3), RankId(1), RankId(0), "gradient", DType::kFloat32, Shape{1, 2}, false},
+      ChannelOf(5, "updated")};
+  partition.actions = {{Action::Kind::kUpdate, 0}};
+  ASSERT_TRUE(Run(partition).ok());
+  EXPECT_THAT(Variable("w"), ElementsAre(102, 103));  // 99 received
+  EXPECT_THAT(communicator_.calls, ElementsAre("send 5 mb-1 102", "wait 5"));
+  EXPECT_EQ(program_->DebugString(),
+            "compute:\n"
+            "  receive Recv (ai.weft::Recv) #3\n"
+            "  kernel AddN (ai.weft::AddN)\n"
+            "  send Send (ai.weft::Send) #5\n"
+            "  wait_sent Send (ai.weft::Send) #5\n");
 }
 
 }  // namespace

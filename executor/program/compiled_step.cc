@@ -10,9 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/lowering/lowering.h"
+#include "executor/lowering/step_description.h"
 #include "executor/program/communication_thread.h"
 #include "executor/program/external_buffers.h"
+#include "executor/program/host_staging.h"
 #include "executor/program/instruction.h"
+#include "executor/program/memory_operations.h"
 #include "executor/program/numerics_check.h"
 #include "executor/program/value_slots.h"
 #include "platform/status.h"
@@ -23,12 +26,6 @@ namespace {
 
 // Long enough for any kernel; a stream that takes longer hangs.
 constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
-
-// Whether the communicator or the input source touches the operands from the host.
-bool IsHostOperation(OpCode code) {
-  return code == OpCode::kFill || code == OpCode::kSend || code == OpCode::kReceive ||
-         code == OpCode::kCollective || code == OpCode::kGuard;
-}
 
 class CompiledStep final : public StepProgram {
  public:
@@ -59,9 +56,10 @@ class CompiledStep final : public StepProgram {
  private:
   absl::Status BuildStreams();
   void MeasureMemory(const MemoryPlan& plan);
-  int64_t StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const;
-  absl::Status AddStaging(Instruction& instruction, const LoweredInstruction& lowered);
-  void SetAddresses(Instruction& instruction, const LoweredInstruction& lowered, void* arena) const;
+  // Calls visit(lowered, instruction) for both lists.
+  template <typename Visit>
+  absl::Status ForEach(const Visit& visit);
+  absl::Status AddStaging(const LoweredInstruction& lowered, Instruction& instruction) const;
   absl::Status WriteScalars(const StepOptions& options);
   absl::Status RunActions(const StepOptions& options);
   absl::Status RunPart(size_t first, size_t last, const StepOptions& options);
@@ -69,13 +67,19 @@ class CompiledStep final : public StepProgram {
   absl::Status Execute(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
-  absl::Status RunHostOperation(Instruction& instruction, void* const* buffers);
-  absl::Status Communicate(Instruction& instruction, void* const* buffers);
-  // Counts what `wait` takes as waiting for peers. On the compute thread.
+  // Runs operation(addresses) on what the host touches of the instruction.
+  template <typename Operation>
+  absl::Status OnHost(Instruction& instruction, Stream& stream, const Operation& operation) const;
+  // The same, counting its time as waiting for peers. On the compute thread.
+  template <typename Operation>
+  absl::Status TimedOnHost(Instruction& instruction, Stream& stream, const Operation& operation);
   template <typename Wait>
   absl::Status Timed(const Wait& wait);
-  absl::Status Fill(const Instruction& instruction, void* target);
-  absl::Status Guard(const Instruction& instruction, const void* data);
+  absl::Status Fill(const lowered::Fill& fill, void* target);
+  absl::Status Guard(const lowered::Guard& guard, const void* data);
+  MessageKey KeyOf(const Instruction& instruction) const {
+    return {current_step_, instruction.micro_batch};
+  }
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
   absl::Status PlaceReports(StepResult& result);
@@ -113,34 +117,23 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<CommunicationThread> communication_;
 };
 
-// A bucket's first slot stands for the whole region.
-int64_t CompiledStep::StagingBytes(const LoweredInstruction& lowered, BufferIndex buffer) const {
-  const bool is_bucket = lowered.code == OpCode::kCollective && buffer == lowered.inputs.front();
-  const int64_t bytes = step_.buffers.bytes(buffer);
-  return is_bucket ? std::max(bytes, lowered.bytes) : bytes;
-}
-
-absl::Status CompiledStep::AddStaging(Instruction& instruction, const LoweredInstruction& lowered) {
-  if (host_accessible_ || !IsHostOperation(lowered.code)) return absl::OkStatus();
-  for (BufferIndex buffer : lowered.inputs.empty() ? lowered.outputs : lowered.inputs) {
-    const int64_t bytes = StagingBytes(lowered, buffer);
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
-                          CpuDevice().Allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1))));
-    instruction.staging.push_back(std::move(memory));
-    instruction.staging_bytes.push_back(bytes);
+template <typename Visit>
+absl::Status CompiledStep::ForEach(const Visit& visit) {
+  for (size_t i = 0; i < compute_.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(visit(step_.compute[i], compute_[i]));
+  }
+  for (size_t i = 0; i < communication_list_.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(visit(step_.communication[i], communication_list_[i]));
   }
   return absl::OkStatus();
 }
 
-void CompiledStep::SetAddresses(Instruction& instruction, const LoweredInstruction& lowered,
-                                void* arena) const {
-  for (size_t i = 0; i < lowered.inputs.size(); ++i) {
-    instruction.inputs[i] = step_.buffers.AddressIn(lowered.inputs[i], arena);
-  }
-  for (size_t i = 0; i < lowered.outputs.size(); ++i) {
-    instruction.outputs[i] = step_.buffers.AddressIn(lowered.outputs[i], arena);
-  }
-  instruction.context.workspace = step_.buffers.AddressIn(lowered.workspace, arena);
+absl::Status CompiledStep::AddStaging(const LoweredInstruction& lowered,
+                                      Instruction& instruction) const {
+  const std::vector<int64_t> bytes = HostOperandBytes(lowered, step_.buffers);
+  if (host_accessible_ || bytes.empty()) return absl::OkStatus();
+  instruction.staging = std::make_unique<HostStaging>();
+  return instruction.staging->Allocate(bytes);
 }
 
 void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
@@ -162,9 +155,8 @@ void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
   if (host_accessible_) return;
   for (const auto* list : {&step_.compute, &step_.communication}) {
     for (const LoweredInstruction& lowered : *list) {
-      if (!IsHostOperation(lowered.code)) continue;
-      for (BufferIndex buffer : lowered.inputs.empty() ? lowered.outputs : lowered.inputs) {
-        memory_.staging_bytes += StagingBytes(lowered, buffer);
+      for (const int64_t bytes : HostOperandBytes(lowered, step_.buffers)) {
+        memory_.staging_bytes += bytes;
       }
     }
   }
@@ -179,19 +171,22 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   MeasureMemory(plan);
   arena_.Reserve(plan.arena_bytes);
   for (const LoweredInstruction& lowered : step_.compute) {
-    compute_.push_back(NewInstruction(lowered, total_micro_batches_));
+    WEFT_ASSIGN_OR_RETURN(compute_.emplace_back(), NewInstruction(lowered, total_micro_batches_));
   }
   for (const LoweredInstruction& lowered : step_.communication) {
-    communication_list_.push_back(NewInstruction(lowered, total_micro_batches_));
-    communication_list_.back().is_beside_compute = true;
+    WEFT_ASSIGN_OR_RETURN(communication_list_.emplace_back(),
+                          NewInstruction(lowered, total_micro_batches_));
   }
   for (size_t i = 0; i < compute_.size(); ++i) {
     if (compute_[i].micro_batch >= 0) first_update_ = i + 1;
   }
   bool awaited_next = false;
   for (auto instruction = compute_.rbegin(); instruction != compute_.rend(); ++instruction) {
-    instruction->is_last_before_await = instruction->code == OpCode::kSignal && awaited_next;
-    if (instruction->code != OpCode::kSignal) awaited_next = instruction->code == OpCode::kAwait;
+    if (auto* const signal = instruction->As<bound::Signal>()) {
+      signal->is_awaited_next = awaited_next;
+    } else {
+      awaited_next = instruction->As<bound::Await>() != nullptr;
+    }
   }
   timings_.resize(step_.infos.size());
   if (host_accessible_) movable_.Find(compute_, communication_list_);
@@ -203,10 +198,12 @@ absl::Status CompiledStep::BuildStreams() {
   WEFT_ASSIGN_OR_RETURN(compute_stream_, device.NewStream("compute"));
   // The vectors no longer move: the contexts may point at their elements.
   for (Instruction& instruction : compute_) {
-    instruction.context.inputs = instruction.inputs.data();
-    instruction.context.outputs = instruction.outputs.data();
-    instruction.context.stream = compute_stream_.get();
-    if (instruction.code != OpCode::kSignal) continue;
+    if (auto* const run = instruction.As<bound::KernelRun>()) {
+      run->context.inputs = run->inputs.data();
+      run->context.outputs = run->outputs.data();
+      run->context.stream = compute_stream_.get();
+    }
+    if (instruction.As<bound::Signal>() == nullptr) continue;
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());
     signal_events_.push_back(std::move(event));
   }
@@ -214,7 +211,7 @@ absl::Status CompiledStep::BuildStreams() {
   WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
   communication_ = std::make_unique<CommunicationThread>(
       static_cast<int>(communication_list_.size()),
-      [this](int i) { return communication_list_[i].wait_signals; },
+      [this](int i) { return communication_list_[i].As<bound::Collective>()->what->wait_signals; },
       [this](int i) { return RunCommunication(i); });
   return absl::OkStatus();
 }
@@ -234,17 +231,18 @@ absl::Status CompiledStep::Prepare() {
       WEFT_ASSIGN_OR_RETURN(void* const address, environment_.variables->DevicePointer(name));
       step_.buffers.SetAddress(buffer, address);
     }
-    for (size_t i = 0; i < compute_.size(); ++i) {
-      WEFT_RETURN_IF_ERROR(AddStaging(compute_[i], step_.compute[i]));
-    }
-    for (size_t i = 0; i < communication_list_.size(); ++i) {
-      WEFT_RETURN_IF_ERROR(AddStaging(communication_list_[i], step_.communication[i]));
-    }
+    WEFT_RETURN_IF_ERROR(ForEach([this](const auto& lowered, auto& instruction) {
+      return AddStaging(lowered, instruction);
+    }));
   }
-  for (size_t i = 0; i < compute_.size(); ++i) SetAddresses(compute_[i], step_.compute[i], arena);
-  for (size_t i = 0; i < communication_list_.size(); ++i) {
-    SetAddresses(communication_list_[i], step_.communication[i], arena);
-  }
+  const auto address = [&](BufferIndex buffer) { return step_.buffers.AddressIn(buffer, arena); };
+  WEFT_RETURN_IF_ERROR(ForEach([&](const auto& lowered, auto& instruction) {
+    VisitAddresses(
+        lowered, instruction,
+        [&](BufferIndex buffer, const void*& place) { place = address(buffer); },
+        [&](BufferIndex buffer, void*& place) { place = address(buffer); });
+    return absl::OkStatus();
+  }));
   movable_.Reset(arena);
   arena_memory_ = arena;
   prepared_ = true;
@@ -252,110 +250,100 @@ absl::Status CompiledStep::Prepare() {
 }
 
 absl::Status RunKernel(void* argument, Stream&) {
-  auto* instruction = static_cast<Instruction*>(argument);
-  return instruction->kernel->Run(instruction->context);
+  const auto* const run = static_cast<const bound::KernelRun*>(argument);
+  return run->kernel->Run(run->context);
 }
 
 absl::Status RunAdd(void* argument, Stream&) {
-  auto* instruction = static_cast<Instruction*>(argument);
-  return AddInto(instruction->dtype, instruction->elements, instruction->inputs[0],
-                 instruction->outputs[0]);
+  const auto* const add = static_cast<const bound::Add*>(argument);
+  return AddInto(add->what->dtype, add->what->elements, add->from, add->into);
 }
 
 absl::Status RunPack(void* argument, Stream&) {
-  auto* instruction = static_cast<Instruction*>(argument);
-  CopyRows(instruction->region, instruction->inputs[0], instruction->outputs[0]);
+  const auto* const pack = static_cast<const bound::Pack*>(argument);
+  CopyRows(pack->what->region, pack->from, pack->into);
   return absl::OkStatus();
 }
 
 inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stream) {
-  if (instruction.code == OpCode::kKernel) {
-    instruction.context.step = current_step_;
-    if (host_accessible_) return instruction.kernel->Run(instruction.context);
-    return stream.Enqueue({RunKernel, &instruction});
+  if (auto* const run = instruction.As<bound::KernelRun>()) [[likely]] {
+    run->context.step = current_step_;
+    if (host_accessible_) return run->kernel->Run(run->context);
+    return stream.Enqueue({RunKernel, run});
   }
   return ExecuteOther(instruction, stream);
 }
 
 absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream) {
-  switch (instruction.code) {
-    case OpCode::kKernel:
-      break;
-    case OpCode::kAdd:
-      return stream.Enqueue({RunAdd, &instruction});
-    case OpCode::kPack:
-      return stream.Enqueue({RunPack, &instruction});
-    case OpCode::kCopy:
-      if (instruction.inputs[0] == instruction.outputs[0]) return absl::OkStatus();
-      return environment_.device->CopyOnDevice(stream, instruction.inputs[0],
-                                               instruction.outputs[0],
-                                               static_cast<size_t>(instruction.bytes));
-    case OpCode::kWaitSent:
-      return Timed([&] { return environment_.communicator->WaitSent(instruction.handle); });
-    case OpCode::kSignal:
-      WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[instruction.handle - 1]));
-      communication_->Signal(instruction.handle, /*wake=*/!instruction.is_last_before_await);
-      return absl::OkStatus();
-    case OpCode::kAwait:
-      return Timed([&] { return communication_->Await(instruction.handle); });
-    case OpCode::kFill:
-    case OpCode::kSend:
-    case OpCode::kReceive:
-    case OpCode::kCollective:
-    case OpCode::kGuard:
-      return ExecuteOnHost(instruction, stream);
-    case OpCode::kValues:
-    case OpCode::kTakeValue:
-    case OpCode::kLoad:
-      return slots_.Execute(instruction, step_.feeds, stream);
+  if (auto* const add = instruction.As<bound::Add>()) return stream.Enqueue({RunAdd, add});
+  if (auto* const pack = instruction.As<bound::Pack>()) return stream.Enqueue({RunPack, pack});
+  if (const auto* const copy = instruction.As<bound::Copy>()) {
+    if (copy->from == copy->into) return absl::OkStatus();
+    return environment_.device->CopyOnDevice(stream, copy->from, copy->into,
+                                             static_cast<size_t>(copy->what->bytes));
   }
-  return absl::OkStatus();
+  if (const auto* const wait = instruction.As<bound::WaitSent>()) {
+    return Timed([&] { return environment_.communicator->WaitSent(wait->what->channel); });
+  }
+  if (const auto* const signal = instruction.As<bound::Signal>()) {
+    const int count = signal->what->count;
+    WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[count - 1]));
+    communication_->Signal(count, /*wake=*/!signal->is_awaited_next);
+    return absl::OkStatus();
+  }
+  if (const auto* const await = instruction.As<bound::Await>()) {
+    return Timed([&] { return communication_->Await(await->what->count); });
+  }
+  if (const auto* const run = instruction.As<bound::ValueRun>()) return slots_.Run(*run, stream);
+  if (const auto* const take = instruction.As<bound::TakeValue>()) {
+    return slots_.Take(*take, step_.feeds[take->what->feed]);
+  }
+  if (const auto* const load = instruction.As<bound::Load>()) return slots_.Load(*load, stream);
+  return ExecuteOnHost(instruction, stream);
 }
 
 // Operations in which the host reads or writes buffers: directly where it can, else through staging
-// memory with the stream drained on both sides.
+// memory.
+template <typename Operation>
+absl::Status CompiledStep::OnHost(Instruction& instruction, Stream& stream,
+                                  const Operation& operation) const {
+  const HostOperands operands = HostOperandsOf(instruction);
+  if (host_accessible_) return operation(operands.addresses);
+  return instruction.staging->Run(operands, *environment_.device, stream, operation);
+}
+
+template <typename Operation>
+absl::Status CompiledStep::TimedOnHost(Instruction& instruction, Stream& stream,
+                                       const Operation& operation) {
+  return OnHost(instruction, stream,
+                [&](void* const* buffers) { return Timed([&] { return operation(buffers); }); });
+}
+
 absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& stream) {
-  const bool reads = !instruction.inputs.empty();
-  if (host_accessible_) {
-    if (!reads) return RunHostOperation(instruction, instruction.outputs.data());
-    return RunHostOperation(instruction, const_cast<void* const*>(instruction.inputs.data()));
-  }
-  Device& device = *environment_.device;
-  void* staging[kMaxRank] = {};
-  const size_t count = std::min<size_t>(instruction.staging.size(), kMaxRank);
-  for (size_t i = 0; i < count; ++i) {
-    staging[i] = instruction.staging[i]->data();
-    if (!reads) continue;
-    WEFT_RETURN_IF_ERROR(device.CopyToHost(stream, instruction.inputs[i], staging[i],
-                                           static_cast<size_t>(instruction.staging_bytes[i])));
-  }
-  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
-  WEFT_RETURN_IF_ERROR(RunHostOperation(instruction, staging));
-  if (instruction.outputs.empty()) return absl::OkStatus();
-  void* target = reads ? const_cast<void*>(instruction.inputs[0]) : instruction.outputs[0];
-  WEFT_RETURN_IF_ERROR(device.CopyFromHost(stream, staging[0], target,
-                                           static_cast<size_t>(instruction.staging_bytes[0])));
-  return stream.Synchronize(kDeviceTimeout);
-}
-
-absl::Status CompiledStep::RunHostOperation(Instruction& instruction, void* const* buffers) {
-  if (instruction.code == OpCode::kFill) return Fill(instruction, buffers[0]);
-  if (instruction.code == OpCode::kGuard) return Guard(instruction, buffers[0]);
-  // What runs beside the compute list keeps it waiting only in kAwait.
-  if (instruction.is_beside_compute) return Communicate(instruction, buffers);
-  return Timed([&] { return Communicate(instruction, buffers); });
-}
-
-absl::Status CompiledStep::Communicate(Instruction& instruction, void* const* buffers) {
   Communicator& communicator = *environment_.communicator;
-  const MessageKey key{current_step_, instruction.micro_batch};
-  if (instruction.code == OpCode::kSend) {
-    return communicator.Send(instruction.handle, key, buffers[0]);
+  const MessageKey key = KeyOf(instruction);
+  if (const auto* const fill = instruction.As<bound::Fill>()) {
+    return OnHost(instruction, stream,
+                  [&](void* const* buffers) { return Fill(*fill->what, buffers[0]); });
   }
-  if (instruction.code == OpCode::kReceive) {
-    return communicator.Receive(instruction.handle, key, buffers[0]);
+  if (const auto* const send = instruction.As<bound::Send>()) {
+    return TimedOnHost(instruction, stream, [&](void* const* buffers) {
+      return communicator.Send(send->what->channel, key, buffers[0]);
+    });
   }
-  return communicator.RunCollective(instruction.handle, key, buffers);
+  if (const auto* const receive = instruction.As<bound::Receive>()) {
+    return TimedOnHost(instruction, stream, [&](void* const* buffers) {
+      return communicator.Receive(receive->what->channel, key, buffers[0]);
+    });
+  }
+  if (const auto* const play = instruction.As<bound::Collective>()) {
+    return TimedOnHost(instruction, stream, [&](void* const* buffers) {
+      return communicator.RunCollective(play->what->handle, key, buffers);
+    });
+  }
+  const auto& guard = std::get<bound::Guard>(instruction.work);
+  return OnHost(instruction, stream,
+                [&](void* const* buffers) { return Guard(*guard.what, buffers[0]); });
 }
 
 template <typename Wait>
@@ -367,14 +355,14 @@ absl::Status CompiledStep::Timed(const Wait& wait) {
 }
 
 // Writes the rows to `target`, or has their readers read them where they are.
-absl::Status CompiledStep::Fill(const Instruction& instruction, void* target) {
+absl::Status CompiledStep::Fill(const lowered::Fill& fill, void* target) {
   InputSource& source = *environment_.input;
-  const FeedInput& feed = step_.feeds[instruction.feed];
-  const BufferIndex buffer = instruction.filled;
+  const FeedInput& feed = step_.feeds[fill.feed];
+  const BufferIndex buffer = fill.into;
   const int64_t bytes = movable_.BytesOfInput(buffer);
   if (bytes > 0) {
     const std::span<const std::byte> borrowed =
-        source.BorrowBatch(current_step_, feed, instruction.first, instruction.count);
+        source.BorrowBatch(current_step_, feed, fill.first_sample, fill.samples);
     if (static_cast<int64_t>(borrowed.size()) >= bytes) {
       // Nobody but this instruction writes there.
       movable_.Move(buffer, const_cast<std::byte*>(borrowed.data()));
@@ -383,13 +371,13 @@ absl::Status CompiledStep::Fill(const Instruction& instruction, void* target) {
     movable_.Move(buffer, nullptr);
     target = movable_.AddressOf(buffer);
   }
-  return source.Fill(current_step_, feed, instruction.first, instruction.count, target);
+  return source.Fill(current_step_, feed, fill.first_sample, fill.samples, target);
 }
 
-absl::Status CompiledStep::Guard(const Instruction& instruction, const void* data) {
-  if (FindNonFinite(instruction.dtype, 1, data) < 0) return absl::OkStatus();
+absl::Status CompiledStep::Guard(const lowered::Guard& guard, const void* data) {
+  if (FindNonFinite(guard.dtype, 1, data) < 0) return absl::OkStatus();
   double value = 0;
-  DispatchDType(instruction.dtype, [&](auto zero) {
+  DispatchDType(guard.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>) {
       value = ToFloat(*static_cast<const T*>(data));
@@ -404,16 +392,26 @@ absl::Status CompiledStep::Guard(const Instruction& instruction, const void* dat
 
 absl::Status CompiledStep::RunCommunication(int i) {
   Instruction& instruction = communication_list_[i];
-  if (!host_accessible_ && instruction.wait_signals > 0) {
-    WEFT_RETURN_IF_ERROR(
-        communication_stream_->Wait(*signal_events_[instruction.wait_signals - 1]));
+  const lowered::Collective& play = *instruction.As<bound::Collective>()->what;
+  if (!host_accessible_ && play.wait_signals > 0) {
+    WEFT_RETURN_IF_ERROR(communication_stream_->Wait(*signal_events_[play.wait_signals - 1]));
   }
-  absl::Status status = ExecuteOnHost(instruction, *communication_stream_);
+  // It keeps the compute list waiting only in an await.
+  absl::Status status = OnHost(instruction, *communication_stream_, [&](void* const* buffers) {
+    return environment_.communicator->RunCollective(play.handle, KeyOf(instruction), buffers);
+  });
   return status.ok() ? status : Fail(instruction, status);
 }
 
+int FeedOf(const Instruction& instruction) {
+  if (const auto* const fill = instruction.As<bound::Fill>()) return fill->what->feed;
+  if (const auto* const take = instruction.As<bound::TakeValue>()) return take->what->feed;
+  return -1;
+}
+
 absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Status& status) const {
-  if (instruction.code == OpCode::kAwait) return status;  // the collective's own, which says where
+  if (instruction.As<bound::Await>() != nullptr)
+    return status;  // the collective's own, which says where
   std::string where = absl::StrCat("step ", current_step_);
   if (instruction.micro_batch >= 0) {
     absl::StrAppend(&where, ", micro-batch ", instruction.micro_batch);
@@ -423,8 +421,8 @@ absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Stat
     const InstructionInfo& info = step_.infos[instruction.info];
     place = absl::StrCat("node '", info.node, "', ", where);
     absl::StrAppend(&where, ", node '", info.node, "' (", info.op, ", ", info.shapes, ")");
-  } else if (instruction.feed >= 0) {
-    absl::StrAppend(&where, ", input '", step_.feeds[instruction.feed].name, "'");
+  } else if (const int feed = FeedOf(instruction); feed >= 0) {
+    absl::StrAppend(&where, ", input '", step_.feeds[feed].name, "'");
   }
   return Annotate(WithWaitPlace(status, place), where);
 }
@@ -487,12 +485,12 @@ absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions
     Instruction& instruction = compute_[i];
     const int64_t begin = clock.MonotonicNanos();
     absl::Status status = Execute(instruction, *compute_stream_);
-    if (status.ok() && !host_accessible_ && instruction.code != OpCode::kAwait) {
+    if (status.ok() && !host_accessible_ && instruction.As<bound::Await>() == nullptr) {
       status = compute_stream_->Synchronize(kDeviceTimeout);
     }
-    if (status.ok() && options.check_numerics && instruction.info >= 0 &&
-        instruction.code == OpCode::kKernel) {
-      status = CheckOutputsFinite(instruction, step_.infos[instruction.info], *environment_.device,
+    const auto* const run = instruction.As<bound::KernelRun>();
+    if (status.ok() && options.check_numerics && instruction.info >= 0 && run != nullptr) {
+      status = CheckOutputsFinite(*run, step_.infos[instruction.info], *environment_.device,
                                   *compute_stream_, kDeviceTimeout);
     }
     if (!status.ok()) return Fail(instruction, status);
@@ -578,7 +576,8 @@ std::vector<NodeStatistics> CompiledStep::statistics() const {
 absl::StatusOr<std::unique_ptr<StepProgram>> CompileWithBodies(
     const Partition& partition, const ExecutorEnvironment& environment,
     std::unique_ptr<BodyRunner> own_bodies) {
-  WEFT_ASSIGN_OR_RETURN(LoweredStep step, LowerStep(partition, environment));
+  WEFT_ASSIGN_OR_RETURN(LoweredStep step,
+                        LowerStep(partition, environment, environment.observe_lowering));
   auto program = std::make_unique<CompiledStep>(environment, partition, std::move(own_bodies));
   WEFT_RETURN_IF_ERROR(program->Build(std::move(step)));
   return program;

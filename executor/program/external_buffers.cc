@@ -16,7 +16,7 @@ void ExternalBuffers::Find(std::vector<Instruction>& compute,
     if (Places* const places = add(report.buffer)) places->is_report = true;
   }
   for (const LoweredInstruction& lowered : step_.compute) {
-    if (lowered.code == OpCode::kFill) add(lowered.outputs[0]);
+    if (const auto* const fill = lowered.As<lowered::Fill>()) add(fill->into);
   }
   if (places_.empty()) return;
   for (size_t i = 0; i < compute.size(); ++i) AddPlaces(step_.compute[i], compute[i]);
@@ -31,18 +31,18 @@ void ExternalBuffers::AddPlaces(const LoweredInstruction& lowered, Instruction& 
     const auto found = places_.find(step_.buffers.Root(buffer));
     return found == places_.end() ? nullptr : &found->second;
   };
-  for (size_t i = 0; i < lowered.inputs.size(); ++i) {
-    Places* const places = find(lowered.inputs[i]);
-    if (places == nullptr) continue;
-    places->readers.push_back(&instruction.inputs[i]);
-    if (lowered.code == OpCode::kCollective) ++places->other_writers;  // works in place
-  }
-  for (size_t i = 0; i < lowered.outputs.size(); ++i) {
-    Places* const places = find(lowered.outputs[i]);
-    if (places == nullptr) continue;
-    places->writers.push_back(&instruction.outputs[i]);
-    ++(lowered.code == OpCode::kFill ? places->fills : places->other_writers);
-  }
+  const bool is_fill = lowered.As<lowered::Fill>() != nullptr;
+  VisitAddresses(
+      lowered, instruction,
+      [&](BufferIndex buffer, const void*& address) {
+        if (Places* const places = find(buffer)) places->readers.push_back(&address);
+      },
+      [&](BufferIndex buffer, void*& address) {
+        Places* const places = find(buffer);
+        if (places == nullptr) return;
+        places->writers.push_back(&address);
+        ++(is_fill ? places->fills : places->other_writers);
+      });
 }
 
 void ExternalBuffers::Reset(void* arena) {

@@ -21,7 +21,7 @@ namespace weft {
 class ForwardRunner {
  public:
   struct Options {
-    Device* device = nullptr;  // null = the CPU
+    Device* device = &CpuDevice();  // a model that nobody has placed runs on the host
     int threads = 1;
     // Times every node: two clock reads each. See statistics().
     bool statistics = false;

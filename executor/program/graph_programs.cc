@@ -85,7 +85,7 @@ class GraphPrograms::Impl {
   Impl(Graph graph, const Settings& settings)
       : graph_(std::move(graph)),
         settings_(settings),
-        device_(settings.device != nullptr ? *settings.device : CpuDevice()),
+        device_(*settings.device),
         variables_(device_),
         arena_(device_),
         communicator_(NewSoloCommunicator()) {

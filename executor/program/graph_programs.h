@@ -20,7 +20,7 @@ namespace weft {
 class GraphPrograms {
  public:
   struct Settings {
-    Device* device = nullptr;  // null = the CPU
+    Device* device = nullptr;  // REQUIRED
     int threads = 1;
     // Types come from the values alone (what a file declares for a body's inputs is often wrong),
     // and a program is never made for one value.

@@ -1,7 +1,6 @@
 #include "executor/program/instruction.h"
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -9,104 +8,125 @@
 namespace weft {
 namespace {
 
-template <typename T>
-void AddLoop(int64_t elements, const void* source, void* target) {
-  const T* __restrict from = static_cast<const T*>(source);
-  T* __restrict into = static_cast<T*>(target);
-  for (int64_t i = 0; i < elements; ++i) into[i] = static_cast<T>(into[i] + from[i]);
+bound::KernelRun Bind(const lowered::KernelRun& run) {
+  bound::KernelRun bound;
+  bound.kernel = run.kernel;
+  bound.inputs.resize(run.inputs.size());
+  bound.outputs.resize(run.outputs.size());
+  return bound;
 }
 
-template <typename T, typename Round>
-void AddRounded(int64_t elements, const void* source, void* target, Round round) {
-  const T* from = static_cast<const T*>(source);
-  T* into = static_cast<T*>(target);
-  for (int64_t i = 0; i < elements; ++i) into[i] = round(ToFloat(into[i]) + ToFloat(from[i]));
+bound::Collective Bind(const lowered::Collective& play) {
+  return {&play, std::vector<void*>(play.buffers.size())};
 }
+
+bound::ValueRun Bind(const lowered::ValueRun& run) {
+  return {&run, std::vector<const void*>(run.inputs.size())};
+}
+
+bound::Fill Bind(const lowered::Fill& fill) { return {&fill, nullptr}; }
+bound::Send Bind(const lowered::Send& send) { return {&send, nullptr}; }
+bound::WaitSent Bind(const lowered::WaitSent& wait) { return {&wait}; }
+bound::Receive Bind(const lowered::Receive& receive) { return {&receive, nullptr}; }
+bound::Add Bind(const lowered::Add& add) { return {&add, nullptr, nullptr}; }
+bound::Copy Bind(const lowered::Copy& copy) { return {&copy, nullptr, nullptr}; }
+bound::Pack Bind(const lowered::Pack& pack) { return {&pack, nullptr, nullptr}; }
+bound::Guard Bind(const lowered::Guard& guard) { return {&guard, nullptr}; }
+bound::Signal Bind(const lowered::Signal& signal) { return {&signal, false}; }
+bound::Await Bind(const lowered::Await& await) { return {&await}; }
+bound::TakeValue Bind(const lowered::TakeValue& take) { return {&take}; }
+bound::Load Bind(const lowered::Load& load) { return {&load, nullptr}; }
 
 }  // namespace
 
-Instruction NewInstruction(const LoweredInstruction& lowered, int total_micro_batches) {
+absl::StatusOr<Instruction> NewInstruction(const LoweredInstruction& lowered,
+                                           int total_micro_batches) {
   Instruction instruction;
-  instruction.code = lowered.code;
   instruction.info = lowered.info;
   instruction.micro_batch = lowered.micro_batch;
-  instruction.kernel = lowered.kernel;
-  instruction.handle = lowered.handle;
-  instruction.feed = lowered.feed;
-  if (lowered.code == OpCode::kFill) instruction.filled = lowered.outputs[0];
-  instruction.first = lowered.first;
-  instruction.count = lowered.count;
-  instruction.elements = lowered.elements;
-  instruction.bytes = lowered.bytes;
-  instruction.dtype = lowered.dtype;
-  instruction.region = lowered.region;
-  instruction.wait_signals = lowered.wait_signals;
-  instruction.value_node = lowered.value_node;
-  instruction.operands = lowered.operands;
-  instruction.results = lowered.results;
-  instruction.releases = lowered.releases;
-  instruction.inputs.resize(lowered.inputs.size());
-  instruction.outputs.resize(lowered.outputs.size());
-  if (lowered.code == OpCode::kKernel && lowered.micro_batch >= 0) {
-    instruction.context.micro_batch = lowered.micro_batch;
-    instruction.context.micro_batches = total_micro_batches;
-    instruction.context.first_sample = lowered.first;
-    instruction.context.samples = lowered.count;
+  bool is_finished = true;
+  std::visit(
+      [&](const auto& what) {
+        if constexpr (requires { Bind(what); }) {
+          instruction.work = Bind(what);
+        } else {
+          is_finished = false;
+        }
+      },
+      lowered.work);
+  if (!is_finished) {
+    return absl::InternalError(absl::StrCat("a lowered step holds a '", FamilyName(lowered),
+                                            "', which a pass must have replaced"));
+  }
+  const auto* const run = lowered.As<lowered::KernelRun>();
+  if (run != nullptr && lowered.micro_batch >= 0) {
+    KernelContext& context = instruction.As<bound::KernelRun>()->context;
+    context.micro_batch = lowered.micro_batch;
+    context.micro_batches = total_micro_batches;
+    context.first_sample = run->first_sample;
+    context.samples = run->samples;
   }
   return instruction;
 }
 
-absl::Status AddInto(DType dtype, int64_t elements, const void* source, void* target) {
-  bool done = false;
-  DispatchDType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_same_v<T, Float16>) {
-      AddRounded<T>(elements, source, target, ToFloat16);
-      done = true;
-    } else if constexpr (std::is_same_v<T, Bfloat16>) {
-      AddRounded<T>(elements, source, target, ToBfloat16);
-      done = true;
-    } else if constexpr (!std::is_same_v<T, bool>) {
-      AddLoop<T>(elements, source, target);
-      done = true;
-    }
-  });
-  if (done) return absl::OkStatus();
-  const std::string_view name = DTypeName(dtype);
-  return absl::UnimplementedError(
-      absl::StrCat("cannot sum values of type ", std::string(name), " over micro-batches"));
-}
-
-void CopyRows(const CopyRegion& region, const void* source, void* target) {
-  const char* from = static_cast<const char*>(source) + region.source_offset;
-  char* to = static_cast<char*>(target) + region.target_offset;
-  if (region.bytes == 0) return;
-  for (int64_t row = 0; row < region.rows; ++row) {
-    std::memcpy(to, from, static_cast<size_t>(region.bytes));
-    from += region.source_stride;
-    to += region.target_stride;
-  }
-}
-
-int64_t FindNonFinite(DType dtype, int64_t elements, const void* data) {
-  int64_t found = -1;
-  DispatchDType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, Float16> ||
-                  std::is_same_v<T, Bfloat16>) {
-      const T* values = static_cast<const T*>(data);
-      for (int64_t i = 0; i < elements && found < 0; ++i) {
-        bool finite;
-        if constexpr (std::is_floating_point_v<T>) {
-          finite = std::isfinite(values[i]);
+void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction, ReadVisitor read,
+                    WriteVisitor write) {
+  std::visit(
+      [&](auto& bound) {
+        using Bound = std::decay_t<decltype(bound)>;
+        if constexpr (std::is_same_v<Bound, bound::KernelRun>) {
+          const auto& run = *lowered.As<lowered::KernelRun>();
+          for (size_t i = 0; i < run.inputs.size(); ++i) read(run.inputs[i], bound.inputs[i]);
+          for (size_t i = 0; i < run.outputs.size(); ++i) write(run.outputs[i], bound.outputs[i]);
+          write(run.workspace, bound.context.workspace);
+        } else if constexpr (std::is_same_v<Bound, bound::ValueRun>) {
+          const std::vector<BufferIndex>& inputs = bound.what->inputs;
+          for (size_t i = 0; i < inputs.size(); ++i) read(inputs[i], bound.inputs[i]);
+        } else if constexpr (std::is_same_v<Bound, bound::Collective>) {
+          const std::vector<BufferIndex>& buffers = bound.what->buffers;
+          for (size_t i = 0; i < buffers.size(); ++i) write(buffers[i], bound.buffers[i]);
+        } else if constexpr (std::is_same_v<Bound, bound::Guard>) {
+          read(bound.what->value, bound.value);
         } else {
-          finite = std::isfinite(ToFloat(values[i]));
+          if constexpr (requires { bound.from; }) read(bound.what->from, bound.from);
+          if constexpr (requires { bound.into; }) write(bound.what->into, bound.into);
         }
-        if (!finite) found = i;
-      }
-    }
-  });
-  return found;
+      },
+      instruction.work);
+}
+
+HostOperands HostOperandsOf(Instruction& instruction) {
+  if (auto* const fill = instruction.As<bound::Fill>()) return {&fill->into, 1, false, true};
+  if (auto* const receive = instruction.As<bound::Receive>()) {
+    return {&receive->into, 1, false, true};
+  }
+  if (auto* const play = instruction.As<bound::Collective>()) {
+    return {play->buffers.data(), play->buffers.size(), true, true};
+  }
+  // Nobody writes to these.
+  if (auto* const send = instruction.As<bound::Send>()) {
+    return {const_cast<void* const*>(&send->from), 1, true, false};
+  }
+  if (auto* const guard = instruction.As<bound::Guard>()) {
+    return {const_cast<void* const*>(&guard->value), 1, true, false};
+  }
+  return {};
+}
+
+std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
+                                      const BufferTable& buffers) {
+  if (const auto* const fill = lowered.As<lowered::Fill>()) return {buffers.bytes(fill->into)};
+  if (const auto* const receive = lowered.As<lowered::Receive>()) {
+    return {buffers.bytes(receive->into)};
+  }
+  if (const auto* const send = lowered.As<lowered::Send>()) return {buffers.bytes(send->from)};
+  if (const auto* const guard = lowered.As<lowered::Guard>()) return {buffers.bytes(guard->value)};
+  std::vector<int64_t> bytes;
+  if (const auto* const play = lowered.As<lowered::Collective>()) {
+    for (const BufferIndex buffer : play->buffers) bytes.push_back(buffers.bytes(buffer));
+    bytes.front() = std::max(bytes.front(), play->region_bytes);
+  }
+  return bytes;
 }
 
 }  // namespace weft

@@ -1,55 +1,138 @@
-// Instruction: one entry of a compiled step, with its addresses. Internal to executor/.
+// Instruction: what a compiled step plays. A lowered instruction (lowered_instruction.h) and the
+// addresses of its buffers. Internal to executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 #define WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 
+#include <cstdint>
 #include <memory>
+#include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "executor/lowering/lowered_step.h"
+#include "executor/program/host_staging.h"
 
 namespace weft {
 
-// An instruction of lowered_step.h with its kernel and the addresses of its operands. Borrows the
-// program's memory.
-struct Instruction {
-  OpCode code = OpCode::kKernel;
-  int info = -1;
-  int micro_batch = -1;
+// One struct for each family, as in `lowered`. `what` lives in the LoweredStep.
+namespace bound {
+
+struct KernelRun {
   Kernel* kernel = nullptr;
   KernelContext context;  // points into `inputs` and `outputs`
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
-  int handle = -1;
-  int feed = -1;
-  BufferIndex filled = kNoBuffer;  // kFill: outputs[0]
-  int64_t first = 0;               // as in LoweredInstruction
-  int64_t count = 0;
-  int64_t elements = 0;
-  int64_t bytes = 0;
-  DType dtype = DType::kInvalid;
-  CopyRegion region;
-  int wait_signals = 0;
-  bool is_last_before_await = false;  // a signal with nothing to compute after it
-  bool is_beside_compute = false;     // of the communication list
-  ValueNode* value_node = nullptr;
-  std::vector<ValueOperand> operands;
-  std::vector<SlotIndex> results;
-  std::vector<SlotIndex> releases;
-  // Host memory standing in for each of a communicator's buffers (inputs, else outputs) when the
-  // device is not host-accessible.
-  std::vector<std::shared_ptr<Buffer>> staging;
-  std::vector<int64_t> staging_bytes;
 };
 
-// As it was lowered, without addresses. `total_micro_batches`: of the step, on all ranks.
-Instruction NewInstruction(const LoweredInstruction& lowered, int total_micro_batches);
+struct Fill {
+  const lowered::Fill* what = nullptr;
+  void* into = nullptr;
+};
 
-// target += source, element by element; float types, float64 and integers.
-absl::Status AddInto(DType dtype, int64_t elements, const void* source, void* target);
-// Copies the rows of `region`.
-void CopyRows(const CopyRegion& region, const void* source, void* target);
-// First element of a floating tensor that is not finite, or -1.
-int64_t FindNonFinite(DType dtype, int64_t elements, const void* data);
+struct Send {
+  const lowered::Send* what = nullptr;
+  const void* from = nullptr;
+};
+
+struct WaitSent {
+  const lowered::WaitSent* what = nullptr;
+};
+
+struct Receive {
+  const lowered::Receive* what = nullptr;
+  void* into = nullptr;
+};
+
+struct Collective {
+  const lowered::Collective* what = nullptr;
+  std::vector<void*> buffers;
+};
+
+struct Add {
+  const lowered::Add* what = nullptr;
+  const void* from = nullptr;
+  void* into = nullptr;
+};
+
+struct Copy {
+  const lowered::Copy* what = nullptr;
+  const void* from = nullptr;
+  void* into = nullptr;
+};
+
+struct Pack {
+  const lowered::Pack* what = nullptr;
+  const void* from = nullptr;
+  void* into = nullptr;
+};
+
+struct Guard {
+  const lowered::Guard* what = nullptr;
+  const void* value = nullptr;
+};
+
+struct Signal {
+  const lowered::Signal* what = nullptr;
+  bool is_awaited_next = false;  // nothing to compute comes between it and an await
+};
+
+struct Await {
+  const lowered::Await* what = nullptr;
+};
+
+struct ValueRun {
+  const lowered::ValueRun* what = nullptr;
+  std::vector<const void*> inputs;
+};
+
+struct TakeValue {
+  const lowered::TakeValue* what = nullptr;
+};
+
+struct Load {
+  const lowered::Load* what = nullptr;
+  void* into = nullptr;
+};
+
+}  // namespace bound
+
+struct Instruction {
+  std::variant<bound::KernelRun, bound::Fill, bound::Send, bound::WaitSent, bound::Receive,
+               bound::Collective, bound::Add, bound::Copy, bound::Pack, bound::Guard, bound::Signal,
+               bound::Await, bound::ValueRun, bound::TakeValue, bound::Load>
+      work;
+  int info = -1;
+  int micro_batch = -1;
+  std::unique_ptr<HostStaging> staging;  // where the host cannot reach what it is to touch
+
+  template <typename Family>
+  const Family* As() const {
+    return std::get_if<Family>(&work);
+  }
+  template <typename Family>
+  Family* As() {
+    return std::get_if<Family>(&work);
+  }
+};
+
+// As it was lowered, without addresses; borrows it. `total_micro_batches`: of the step, on all
+// ranks. Internal for a family of unfinished programs.
+absl::StatusOr<Instruction> NewInstruction(const LoweredInstruction& lowered,
+                                           int total_micro_batches);
+
+// Each place in the instruction that wants a buffer's address; the workspace of a kernel is a
+// place to write. What a collective works on is written.
+using ReadVisitor = absl::FunctionRef<void(BufferIndex, const void*&)>;
+using WriteVisitor = absl::FunctionRef<void(BufferIndex, void*&)>;
+void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction, ReadVisitor read,
+                    WriteVisitor write);
+
+// What the host touches of an instruction; nothing (count 0) of one that works on the device alone.
+HostOperands HostOperandsOf(Instruction& instruction);
+// The bytes of each, in the same order.
+std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
+                                      const BufferTable& buffers);
 
 }  // namespace weft
 

@@ -11,7 +11,7 @@ namespace weft {
 
 // After a kernel has been put into `stream`: waits for it and looks at the floating-point outputs.
 // OutOfRange naming output and element.
-absl::Status CheckOutputsFinite(const Instruction& instruction, const InstructionInfo& info,
+absl::Status CheckOutputsFinite(const bound::KernelRun& run, const InstructionInfo& info,
                                 Device& device, Stream& stream, absl::Duration timeout);
 
 }  // namespace weft

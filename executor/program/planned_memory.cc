@@ -76,7 +76,8 @@ absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Devi
 }
 
 absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& device,
-                                           int64_t max_bytes) {
+                                           int64_t max_bytes,
+                                           const LoweringObserver* observe_lowering) {
   VariableStore variables(device);
   WEFT_RETURN_IF_ERROR(variables.Add(partition.variables));
   if (variables.bytes() > max_bytes) {
@@ -92,6 +93,7 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& d
   environment.input = &input;
   environment.clock = &RealClock();
   environment.max_arena_bytes = max_bytes - variables.bytes();
+  environment.observe_lowering = observe_lowering;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StepProgram> program,
                         CompileStep(partition, environment));
   PlannedProgram planned = {program->memory(), UnexpectedChannelBytes(partition)};

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "absl/status/statusor.h"
+#include "executor/lowering/executor_environment.h"
 #include "executor/memory/program_memory.h"
 #include "graph/partition.h"
 #include "tensor/device.h"
@@ -26,9 +27,10 @@ struct PlannedProgram {
 
 // The same, with what peers may send ahead. ResourceExhausted, without the long time that laying
 // out the arena of many micro-batches takes, where the variables and what is alive at one time are
-// more than `max_bytes` already.
+// more than `max_bytes` already. `observe_lowering` as in ExecutorEnvironment.
 absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& device,
-                                           int64_t max_bytes);
+                                           int64_t max_bytes,
+                                           const LoweringObserver* observe_lowering = nullptr);
 
 }  // namespace weft
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/interfaces/communicator.h"
-#include "executor/program/instruction.h"
+#include "executor/program/memory_operations.h"
 #include "platform/mutex.h"
 
 namespace weft {

@@ -49,36 +49,34 @@ void ValueSlots::Reset(const std::vector<Value>& initial) {
   if (!initial.empty() || !slots_.empty()) slots_ = initial;
 }
 
-absl::Status ValueSlots::Execute(const Instruction& instruction,
-                                 const std::vector<FeedInput>& feeds, Stream& stream) {
-  if (instruction.code == OpCode::kTakeValue) {
-    WEFT_ASSIGN_OR_RETURN(slots_[instruction.results[0]],
-                          input_->TakeValue(feeds[instruction.feed]));
-  } else if (instruction.code == OpCode::kLoad) {
-    WEFT_RETURN_IF_ERROR(Load(instruction, stream));
-  } else {
-    WEFT_RETURN_IF_ERROR(RunNode(instruction, stream));
-  }
-  for (const SlotIndex slot : instruction.releases) slots_[slot] = Value();
+void ValueSlots::Release(const std::vector<SlotIndex>& slots) {
+  for (const SlotIndex slot : slots) slots_[slot] = Value();
+}
+
+absl::Status ValueSlots::Take(const bound::TakeValue& take, const FeedInput& feed) {
+  WEFT_ASSIGN_OR_RETURN(slots_[take.what->slot], input_->TakeValue(feed));
+  Release(take.what->releases);
   return absl::OkStatus();
 }
 
-absl::Status ValueSlots::Load(const Instruction& instruction, Stream& stream) {
-  const ValueOperand& operand = instruction.operands[0];
-  const Value& value = slots_[operand.slot];
+absl::Status ValueSlots::Load(const bound::Load& load, Stream& stream) {
+  const lowered::Load& what = *load.what;
+  const Value& value = slots_[what.slot];
   const bool fits = value.kind() == ValueKind::kTensor && value.tensor().valid() &&
-                    value.tensor().dtype() == operand.dtype &&
-                    value.tensor().shape() == operand.shape;
+                    value.tensor().dtype() == what.dtype && value.tensor().shape() == what.shape;
   if (!fits) {
     return absl::InternalError(
         absl::StrCat("its kernel made ", value.ToString(), ", which its shape function says is ",
-                     std::string(DTypeName(operand.dtype)), operand.shape.ToString()));
+                     std::string(DTypeName(what.dtype)), what.shape.ToString()));
   }
   const Tensor& tensor = value.tensor();
-  if (tensor.bytes() == 0) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(
-      device_.CopyFromHost(stream, tensor.raw_data(), instruction.outputs[0], tensor.bytes()));
-  return device_.info().host_accessible ? absl::OkStatus() : stream.Synchronize(kDeviceTimeout);
+  if (tensor.bytes() > 0) {
+    WEFT_RETURN_IF_ERROR(
+        device_.CopyFromHost(stream, tensor.raw_data(), load.into, tensor.bytes()));
+    if (!device_.info().host_accessible) WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  }
+  Release(what.releases);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> ValueSlots::TensorOf(const ValueOperand& operand, const void* data,
@@ -94,27 +92,28 @@ absl::StatusOr<Tensor> ValueSlots::TensorOf(const ValueOperand& operand, const v
   return tensor;
 }
 
-absl::Status ValueSlots::RunNode(const Instruction& instruction, Stream& stream) {
+absl::Status ValueSlots::Run(const bound::ValueRun& run, Stream& stream) {
+  const lowered::ValueRun& what = *run.what;
   std::vector<Value> inputs;
   std::vector<const Buffer*> borrowed;
-  inputs.reserve(instruction.operands.size());
-  for (const ValueOperand& operand : instruction.operands) {
+  inputs.reserve(what.operands.size());
+  for (const ValueOperand& operand : what.operands) {
     if (operand.slot != kNoSlot) {
       inputs.push_back(slots_[operand.slot]);
     } else if (operand.input >= 0) {
-      WEFT_ASSIGN_OR_RETURN(Tensor tensor,
-                            TensorOf(operand, instruction.inputs[operand.input], stream));
+      WEFT_ASSIGN_OR_RETURN(Tensor tensor, TensorOf(operand, run.inputs[operand.input], stream));
       if (device_.info().host_accessible) borrowed.push_back(tensor.buffer().get());
       inputs.emplace_back(std::move(tensor));
     } else {
       inputs.emplace_back();
     }
   }
-  WEFT_ASSIGN_OR_RETURN(std::vector<Value> outputs, instruction.value_node->Run(std::move(inputs)));
-  for (size_t i = 0; i < instruction.results.size(); ++i) {
-    if (instruction.results[i] == kNoSlot) continue;
-    WEFT_ASSIGN_OR_RETURN(slots_[instruction.results[i]], Owned(std::move(outputs[i]), borrowed));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Value> outputs, what.node->Run(std::move(inputs)));
+  for (size_t i = 0; i < what.results.size(); ++i) {
+    if (what.results[i] == kNoSlot) continue;
+    WEFT_ASSIGN_OR_RETURN(slots_[what.results[i]], Owned(std::move(outputs[i]), borrowed));
   }
+  Release(what.releases);
   return absl::OkStatus();
 }
 

@@ -23,14 +23,14 @@ class ValueSlots {
 
   // As a step begins.
   void Reset(const std::vector<Value>& initial);
-  // REQUIRES: the code is kValues, kTakeValue or kLoad.
-  absl::Status Execute(const Instruction& instruction, const std::vector<FeedInput>& feeds,
-                       Stream& stream);
+  absl::Status Run(const bound::ValueRun& run, Stream& stream);
+  // REQUIRES: there is an input source.
+  absl::Status Take(const bound::TakeValue& take, const FeedInput& feed);
+  absl::Status Load(const bound::Load& load, Stream& stream);
   const Value& at(SlotIndex slot) const { return slots_[slot]; }
 
  private:
-  absl::Status Load(const Instruction& instruction, Stream& stream);
-  absl::Status RunNode(const Instruction& instruction, Stream& stream);
+  void Release(const std::vector<SlotIndex>& slots);
   // A view of a buffer of the arena, or a copy where the host cannot read it.
   absl::StatusOr<Tensor> TensorOf(const ValueOperand& operand, const void* data, Stream& stream);
 

@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<NodeId>> CollectivesBesideMicroBatches(const Partitio
   std::vector<NodeId> beside;
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
-    if (!IsCommunication(node) || node.op != "AllReduce") continue;
+    if (KindOf(node) != CommunicationKind::kAllReduce) continue;
     const bool sums_only = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId in) {
       return sums.contains(graph.value(in).name) && uses[in.value].size() == 1;
     });

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-WEFT_REGISTER_OP(OpSchema("end_order_test", "AllReduce")
+WEFT_REGISTER_OP(OpSchema::Weft("AllReduce")
                      .VariadicInput("x")
                      .VariadicOutput("y")
                      .Infer([](InferenceContext& context) {
@@ -33,11 +33,11 @@ class EndOrderTest : public ::testing::Test {
       partition_.accumulations.push_back({sum, {{sum, 0, 2}}});
     }
     end().AddVariable("w", testing::Floats({2}), Tensor(), true);
-    Add("end_order_test", "AllReduce", {"dw"}, "dw_all");
+    Add(std::string(kWeftDomain), "AllReduce", {"dw"}, "dw_all");
     Add("test", "Add", {"w", "dw_all"}, "w_new");
-    Add("end_order_test", "AllReduce", {"loss_sum"}, "loss");
+    Add(std::string(kWeftDomain), "AllReduce", {"loss_sum"}, "loss");
     Add("test", "Negate", {"w_new"}, "seen");
-    Add("end_order_test", "AllReduce", {"dv"}, "dv_all");
+    Add(std::string(kWeftDomain), "AllReduce", {"dv"}, "dv_all");
     end().SetVariableUpdate("w", *end().FindValue("w_new"));
   }
   Graph& end() { return partition_.end; }
@@ -86,7 +86,7 @@ TEST_F(EndOrderTest, AGuardThatIsNotThereIsNamed) {
 
 TEST_F(EndOrderTest, OnlyAllReducesOfSumsThatNobodyElseReadsRunBesideMicroBatches) {
   Add("test", "Negate", {"dv"}, "other_reader");
-  Add("end_order_test", "AllReduce", {"w_new"}, "of_no_sum");
+  Add(std::string(kWeftDomain), "AllReduce", {"w_new"}, "of_no_sum");
   const auto beside = CollectivesBesideMicroBatches(partition_);
   ASSERT_TRUE(beside.ok()) << beside.status();
   EXPECT_THAT(Names(*beside), ElementsAre("dw_all", "loss"));

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/schedule/all_reduce_choice.h"
 #include "platform/status_macros.h"
 #include "tensor/buffer.h"
@@ -69,16 +70,19 @@ absl::StatusOr<CollectiveSchedule> BroadcastOfNode(const Graph& graph, const Nod
 
 absl::StatusOr<CollectiveSchedule> ScheduleOfNode(const Graph& graph, const Node& node, DType dtype,
                                                   int member) {
-  if (node.op == "AllReduce") return AllReduceOfNode(graph, node, dtype, member);
-  if (node.op == "Broadcast") return BroadcastOfNode(graph, node, member);
-  if (node.op == "AllGather") {
-    return RingAllGather(GatheredDim(node).Counts(LocalShape(graph, node.outputs[0])), member);
-  }
-  if (node.op == "ReduceScatter") {
-    return RingReduceScatter(GatheredDim(node).Counts(LocalShape(graph, node.inputs[0])), member);
-  }
-  if (node.op == "AllToAll") {
-    return PairwiseAllToAll(PieceCounts(node, WholeOfAllToAll(graph, node)), member);
+  switch (KindOf(node)) {
+    case CommunicationKind::kAllReduce:
+      return AllReduceOfNode(graph, node, dtype, member);
+    case CommunicationKind::kBroadcast:
+      return BroadcastOfNode(graph, node, member);
+    case CommunicationKind::kAllGather:
+      return RingAllGather(GatheredDim(node).Counts(LocalShape(graph, node.outputs[0])), member);
+    case CommunicationKind::kReduceScatter:
+      return RingReduceScatter(GatheredDim(node).Counts(LocalShape(graph, node.inputs[0])), member);
+    case CommunicationKind::kAllToAll:
+      return PairwiseAllToAll(PieceCounts(node, WholeOfAllToAll(graph, node)), member);
+    default:
+      break;
   }
   return absl::InternalError(absl::StrCat("'", node.op, "' is no collective"));
 }

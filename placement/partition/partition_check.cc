@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_simulator.h"
 #include "graph/verifier.h"
@@ -138,8 +139,9 @@ class PipelineChannels {
     for (const Channel& channel : partition.channels) channels[channel.id.value] = &channel;
     for (const NodeId id : graph.node_ids()) {
       const Node& node = graph.node(id);
-      const bool sends = node.op == "Send";
-      if (!sends && node.op != "Recv") continue;
+      const CommunicationKind kind = KindOf(node);
+      if (!IsPointToPoint(kind)) continue;
+      const bool sends = kind == CommunicationKind::kSend;
       const int64_t number = node.attributes.Int("channel", -1);
       const auto listed = channels.find(number);
       if (listed == channels.end()) continue;

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "graph/graph.h"
+#include "graph/node_class.h"
 
 namespace weft {
 namespace {
@@ -16,7 +17,7 @@ void ForEachSend(const std::vector<Partition>& partitions, Fn fn) {
     for (size_t i = 0; i < partition.micro.size(); ++i) {
       const Graph& graph = partition.micro[i];
       for (const NodeId id : graph.node_ids()) {
-        if (graph.node(id).op != "Send") continue;
+        if (KindOf(graph.node(id)) != CommunicationKind::kSend) continue;
         const auto channel = channels.find(graph.node(id).attributes.Int("channel", -1));
         if (channel != channels.end()) fn(*channel->second, i);
       }

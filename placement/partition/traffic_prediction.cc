@@ -22,8 +22,9 @@ class TrafficCount {
   absl::Status Add(const Graph& graph, int64_t runs) {
     for (const NodeId id : graph.node_ids()) {
       const Node& node = graph.node(id);
-      if (!IsCommunication(node) || node.op == "Recv") continue;
-      if (node.op == "Send") {
+      const CommunicationKind kind = KindOf(node);
+      if (kind == CommunicationKind::kNone || kind == CommunicationKind::kReceive) continue;
+      if (kind == CommunicationKind::kSend) {
         WEFT_RETURN_IF_ERROR(AddChannel(graph, node, runs));
         continue;
       }

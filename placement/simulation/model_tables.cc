@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph/node_class.h"
 #include "graph/schedule/all_reduce_choice.h"
 #include "placement/graph_views/graph_node_view.h"
 #include "placement/partition/partition_credits.h"
@@ -21,11 +22,13 @@ int64_t ElementsOf(const Graph& graph, ValueId value) {
 
 // The types of what the members have together: shards differ from member to member.
 std::string WholeText(const Graph& graph, const Node& node) {
-  if (node.op == "AllToAll") {
+  const CommunicationKind kind = KindOf(node);
+  if (kind == CommunicationKind::kAllToAll) {
     return absl::StrCat(std::string(DTypeName(graph.value(node.outputs[0]).type.dtype)),
                         WholeOfAllToAll(graph, node).ToString());
   }
-  const std::vector<ValueId>& values = node.op == "ReduceScatter" ? node.inputs : node.outputs;
+  const std::vector<ValueId>& values =
+      kind == CommunicationKind::kReduceScatter ? node.inputs : node.outputs;
   return absl::StrJoin(values, ",", [&](std::string* out, ValueId value) {
     absl::StrAppend(out, value.valid() ? graph.value(value).type.ToString() : "-");
   });
@@ -120,7 +123,9 @@ double ModelTables::SecondsOf(const Graph& graph, const Node& node,
   const int64_t element_bytes = DTypeBytes(members.front().dtype, 1);
   const double bytes = static_cast<double>(element_bytes);
   if (workers.size() > kMaxSimulated) {
-    if (node.op == "AllReduce" && node.attributes.String("algorithm", "") != "ordered_tree") {
+    const CommunicationKind kind = KindOf(node);
+    if (kind == CommunicationKind::kAllReduce &&
+        node.attributes.String("algorithm", "") != "ordered_tree") {
       AllReduceTask task;
       task.members = static_cast<int>(workers.size());
       for (const int worker : workers) task.hosts.push_back(costs_.host(worker));
@@ -128,11 +133,11 @@ double ModelTables::SecondsOf(const Graph& graph, const Node& node,
       task.element_bytes = element_bytes;
       return costs_.AllReduceSeconds(task, workers);
     }
-    if (node.op == "AllGather") {
+    if (kind == CommunicationKind::kAllGather) {
       return costs_.RingSeconds(
           bytes * static_cast<double>(ElementsOf(graph, node.outputs.front())), workers);
     }
-    if (node.op == "ReduceScatter") {
+    if (kind == CommunicationKind::kReduceScatter) {
       return costs_.RingSeconds(bytes * static_cast<double>(ElementsOf(graph, node.inputs.front())),
                                 workers);
     }

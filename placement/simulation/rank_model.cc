@@ -50,10 +50,15 @@ CollectiveCopies CopiesOf(const Graph& graph, const Node& node) {
   // Shards of axis 0 lie gathered as in the whole.
   const bool whole_rows =
       node.attributes.Int("dim", 0) == 0 && node.attributes.Int("blocks", 1) == 1;
-  if (node.op == "AllReduce") return {in, 0};
-  if (node.op == "AllGather") return {in, whole_rows ? 0 : out};
-  if (node.op == "Broadcast") return {in, 0};
-  return {in, out};  // ReduceScatter, AllToAll
+  switch (KindOf(node)) {
+    case CommunicationKind::kAllReduce:
+    case CommunicationKind::kBroadcast:
+      return {in, 0};
+    case CommunicationKind::kAllGather:
+      return {in, whole_rows ? 0 : out};
+    default:
+      return {in, out};
+  }
 }
 
 }  // namespace
@@ -182,8 +187,8 @@ double RankModel::CopySeconds(double bytes) const {
 
 absl::Status RankModel::RunNode(const Graph& graph, const Node& node, const MicroBatch* rows) {
   if (IsCommunication(node)) {
-    WEFT_RETURN_IF_ERROR(node.op == "Send" || node.op == "Recv" ? RunTransfer(graph, node)
-                                                                : RunCollective(graph, node));
+    WEFT_RETURN_IF_ERROR(IsPointToPoint(KindOf(node)) ? RunTransfer(graph, node)
+                                                      : RunCollective(graph, node));
   } else if (IsAlias(node)) {
     const auto awaited = awaited_jobs_.find(node.inputs[node.schema->aliases().front().first]);
     if (&graph == &partition_.end && awaited != awaited_jobs_.end() && node.outputs[0].valid()) {
@@ -281,7 +286,7 @@ absl::Status RankModel::RunTransfer(const Graph& graph, const Node& node) {
                                             partition_.rank.value,
                                             " uses a channel that is not the rank's"));
   }
-  const bool sends = node.op == "Send";
+  const bool sends = KindOf(node) == CommunicationKind::kSend;
   const ValueId value = sends ? node.inputs[0] : node.outputs[0];
   WEFT_ASSIGN_OR_RETURN(const int32_t index,
                         tables_.ChannelOf(*channel->second, BytesOf(graph, value)));

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
+#include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "graph/schedule/action_nodes.h"
 #include "graph/schedule/collective_schedule.h"
@@ -84,14 +85,15 @@ absl::StatusOr<std::vector<Tensor>> RunCollective(const Exchange::Meeting& meeti
     const AxisSharding split = AxisSharding::Split(static_cast<int>(node.attributes.Int("dim", 0)),
                                                    node.attributes.Int("blocks", 1));
     absl::StatusOr<Tensor> result = absl::UnimplementedError(node.op);
-    if (node.op == "AllReduce") result = SumInOrder(terms);
-    if (node.op == "AllGather") result = JoinShards(terms, split);
-    if (node.op == "ReduceScatter") {
+    const CommunicationKind kind = KindOf(node);
+    if (kind == CommunicationKind::kAllReduce) result = SumInOrder(terms);
+    if (kind == CommunicationKind::kAllGather) result = JoinShards(terms, split);
+    if (kind == CommunicationKind::kReduceScatter) {
       WEFT_ASSIGN_OR_RETURN(const Tensor sum, SumInOrder(terms));
       const auto index = std::find(group.begin(), group.end(), rank) - group.begin();
       result = ShardOfTensor(sum, split, static_cast<int>(group.size()), static_cast<int>(index));
     }
-    if (node.op == "AllToAll") {
+    if (kind == CommunicationKind::kAllToAll) {
       WEFT_ASSIGN_OR_RETURN(const Tensor whole, JoinShards(terms, split));
       const auto index = std::find(group.begin(), group.end(), rank) - group.begin();
       const AxisSharding other =
@@ -287,7 +289,7 @@ absl::Status Rank::Execute(Exchange& exchange, const Instruction& instruction, b
           absl::StrCat("'", run.graph->value(input).name, "' is read before it is made"));
     }
   }
-  if (node.schema->op_class() == OpClass::kCommunication) {
+  if (IsCommunication(node)) {
     return Communicate(exchange, run, node, std::move(inputs), done);
   }
   WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> outputs,
@@ -298,9 +300,9 @@ absl::Status Rank::Execute(Exchange& exchange, const Instruction& instruction, b
 absl::Status Rank::Communicate(Exchange& exchange, Run& run, const Node& node,
                                std::vector<Tensor> inputs, bool& done) {
   const int micro_batch = run.micro_batch == nullptr ? -1 : run.micro_batch->index;
-  if (node.op == "Send" || node.op == "Recv") {
+  if (const CommunicationKind kind = KindOf(node); IsPointToPoint(kind)) {
     auto& queue = exchange.messages[{node.attributes.Int("channel", -1), micro_batch}];
-    if (node.op == "Send") {
+    if (kind == CommunicationKind::kSend) {
       queue.push_back(inputs[0]);
       return absl::OkStatus();
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_class.h"
 
 namespace weft {
 namespace {
@@ -41,7 +42,7 @@ class Capturer {
     capture.value = graph.value(output).name;
     capture.node = node.name;
     capture.op = node.op;
-    capture.received = node.op == "Recv";
+    capture.received = KindOf(node) == CommunicationKind::kReceive;
     return capture;
   }
   void Report(ValueCapture capture, ValueId end_value) {

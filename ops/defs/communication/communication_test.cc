@@ -1,4 +1,9 @@
+#include <map>
+#include <string>
+#include <vector>
+
 #include "graph/graph_builder.h"
+#include "graph/node_class.h"
 #include "graph/op_schema.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
@@ -166,6 +171,39 @@ TEST(AccumulateTest, KeepsTheTypeAndHasNoKernel) {
       .domain = "ai.weft", .op = "Accumulate", .inputs = {testing::RandomTensor({2}, 1)}};
   EXPECT_TRUE(testing::ExpectError(op_case, absl::StatusCode::kUnimplemented,
                                    {"the op runs only inside a program"}));
+}
+
+// What generic code asks instead of comparing names: each op has a kind, and no two the same.
+TEST(CommunicationKindTest, EveryOpThatCommunicatesHasAKindOfItsOwn) {
+  std::map<CommunicationKind, std::string> ops;
+  for (const OpSchema* const schema : OpRegistry::Global().All()) {
+    Node node;
+    node.domain = schema->domain();
+    node.op = schema->name();
+    node.schema = schema;
+    const CommunicationKind kind = KindOf(node);
+    if (schema->op_class() != OpClass::kCommunication) {
+      EXPECT_EQ(kind, CommunicationKind::kNone) << schema->FullName();
+      continue;
+    }
+    EXPECT_NE(kind, CommunicationKind::kNone) << schema->FullName();
+    EXPECT_NE(kind, CommunicationKind::kOther) << schema->FullName();
+    EXPECT_TRUE(ops.emplace(kind, schema->FullName()).second) << schema->FullName();
+  }
+  EXPECT_EQ(ops[CommunicationKind::kSend], "ai.weft::Send");
+  EXPECT_EQ(ops[CommunicationKind::kReceive], "ai.weft::Recv");
+  EXPECT_EQ(ops.size(), 7u);
+}
+
+// The same name in a domain of somebody else is another op.
+TEST(CommunicationKindTest, NamesOfOtherDomainsMeanNothing) {
+  const OpSchema schema = OpSchema("elsewhere", "AllReduce").Class(OpClass::kCommunication);
+  Node node;
+  node.domain = "elsewhere";
+  node.op = "AllReduce";
+  EXPECT_EQ(KindOf(node), CommunicationKind::kNone);
+  node.schema = &schema;
+  EXPECT_EQ(KindOf(node), CommunicationKind::kOther);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "executor/program/instruction.h"
+#include "executor/program/memory_operations.h"
 
 #include <cstdint>
 #include <limits>

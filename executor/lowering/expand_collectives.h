@@ -1,0 +1,29 @@
+// Pass "collectives": from collective nodes to copies and plays of opened collectives. Internal to
+// executor/.
+//
+// Input   a program with lowered::CollectiveNode instructions.
+// Output  one without: operands are laid side by side, played over in place, and taken apart.
+//         All-reduces that sum nothing but sums over micro-batches are in the communication list,
+//         and the sums grow in their regions.
+// Laws    All members of a group open their collectives in the same order: first those of the
+//         communication list, then the others as they come. The tensors of an all-reduce lie in one
+//         group of the buffer table, block by block. Scratch memory of the communication list is
+//         shared: it plays one collective at a time.
+#ifndef WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_
+#define WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_
+
+#include "absl/status/statusor.h"
+#include "executor/lowering/executor_environment.h"
+#include "executor/lowering/lowering_program.h"
+#include "graph/partition.h"
+
+namespace weft {
+
+// `partition` is the one that the program was bound for. Errors name the node.
+absl::StatusOr<LoweringProgram> ExpandCollectives(LoweringProgram program,
+                                                  const Partition& partition,
+                                                  const ExecutorEnvironment& environment);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_
