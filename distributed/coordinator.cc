@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/variables/variable_store.h"
+#include "platform/log.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -25,13 +26,16 @@ constexpr int kMaxWaits = 8;
 
 }  // namespace
 
-absl::Status Coordinator::OnAll(const std::function<absl::Status(int)>& call) {
+absl::Status Coordinator::OnAll(const std::string& doing,
+                                const std::function<absl::Status(int)>& call) {
   Mutex mutex;
   absl::Status cause;
   std::vector<absl::Status> errors(clients_.size());
   const auto run = [&](int i) {
+    LoggedPhase phase(absl::StrCat("worker:", i, " ", doing), LogLevel::kDebug);
     absl::Status status = call(i);
     if (status.ok()) return;
+    phase.Note(status.ToString());
     errors[i] = status;
     bool first = false;
     {
@@ -84,7 +88,7 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(
     const JobMembership& membership, const std::vector<int64_t>& memory_limits) {
   std::vector<WorkerInfo> infos(clients_.size());
   shards_.assign(clients_.size(), {});
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
+  WEFT_RETURN_IF_ERROR(OnAll("joining the job", [&](int i) -> absl::Status {
     JobMembership own = membership;
     own.rank = RankId(i);
     if (!memory_limits.empty()) own.memory_limit_bytes = memory_limits[i];
@@ -105,10 +109,11 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
                                             " partitions for ", clients_.size(), " workers"));
   }
   std::vector<MemoryRequirement> reports(clients_.size());
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(reports[i], clients_[i]->AddProgram(program, partitions[i], data));
-    return absl::OkStatus();
-  }));
+  WEFT_RETURN_IF_ERROR(
+      OnAll(absl::StrCat("taking program '", program, "'"), [&](int i) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(reports[i], clients_[i]->AddProgram(program, partitions[i], data));
+        return absl::OkStatus();
+      }));
   for (size_t i = 0; i < partitions.size(); ++i) {
     for (const VariableShard& shard : partitions[i].variables) shards_[i][shard.name] = shard;
     memory_[i].requirement = reports[i];
@@ -116,17 +121,8 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
   return reports;
 }
 
-absl::StatusOr<std::vector<ProcessMemory>> Coordinator::MeasureMemory() {
-  std::vector<ProcessMemory> memory(clients_.size());
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(memory[i], clients_[i]->MeasureMemory());
-    return absl::OkStatus();
-  }));
-  return memory;
-}
-
 absl::Status Coordinator::WriteVariables(const std::map<std::string, Tensor>& values) {
-  return OnAll([&](int i) -> absl::Status {
+  return OnAll("taking variables", [&](int i) -> absl::Status {
     for (const auto& [name, shard] : shards_[i]) {
       const auto value = values.find(name);
       if (value == values.end()) continue;
@@ -140,6 +136,7 @@ absl::Status Coordinator::WriteVariables(const std::map<std::string, Tensor>& va
 absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
     const std::vector<std::string>& names) {
   std::map<std::string, Tensor> values;
+  const LoggedPhase phase(absl::StrCat("reading ", names.size(), " variables"), LogLevel::kDebug);
   for (const std::string& name : names) {
     for (int i = 0; i < size(); ++i) {
       const auto shard = shards_[i].find(name);
@@ -164,43 +161,17 @@ absl::Status Coordinator::RunSteps(
     const std::vector<StepRange>& ranges, const std::function<void(const StepReport&)>& report,
     const std::function<void(int rank, const StepReport&)>& observe) {
   if (observe == nullptr) {
-    return OnAll([&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
+    return OnAll("running steps",
+                 [&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });
   }
   std::vector<StepRange> timed = ranges;
   for (StepRange& range : timed) range.times_only = true;
-  return OnAll([&](int i) {
+  return OnAll("running steps", [&](int i) {
     return clients_[i]->RunSteps(i == 0 ? ranges : timed, [&, i](const StepReport& done) {
       observe(i, done);
       if (i == 0 && report != nullptr) report(done);
     });
   });
-}
-
-absl::StatusOr<std::vector<CheckpointWrite>> Coordinator::PollCheckpoint(bool wait) {
-  std::vector<CheckpointWrite> writes(clients_.size());
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(writes[i], clients_[i]->PollCheckpoint(wait));
-    return absl::OkStatus();
-  }));
-  return writes;
-}
-
-absl::StatusOr<std::vector<WorkerTraffic>> Coordinator::ReadTraffic() {
-  std::vector<WorkerTraffic> traffic(clients_.size());
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(traffic[i], clients_[i]->ReadTraffic());
-    return absl::OkStatus();
-  }));
-  return traffic;
-}
-
-absl::StatusOr<std::vector<std::vector<ProgramStatistics>>> Coordinator::ReadStatistics() {
-  std::vector<std::vector<ProgramStatistics>> statistics(clients_.size());
-  WEFT_RETURN_IF_ERROR(OnAll([&](int i) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(statistics[i], clients_[i]->ReadStatistics());
-    return absl::OkStatus();
-  }));
-  return statistics;
 }
 
 }  // namespace weft

@@ -52,15 +52,16 @@ class Coordinator {
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report,
                         const std::function<void(int rank, const StepReport&)>& observe = nullptr);
-  // By rank: what became of the newest checkpoint (StepRange::checkpoint), once it is written on
-  // all ranks if `wait`.
-  absl::StatusOr<std::vector<CheckpointWrite>> PollCheckpoint(bool wait);
-  // What each worker has sent since it joined, by rank.
-  absl::StatusOr<std::vector<WorkerTraffic>> ReadTraffic();
-  // What steps and nodes of each worker have taken since it joined, by rank.
-  absl::StatusOr<std::vector<std::vector<ProgramStatistics>>> ReadStatistics();
-  // Of all workers' processes, by rank.
-  absl::StatusOr<std::vector<ProcessMemory>> MeasureMemory();
+  // Asks all workers a question of distributed/control_calls.h; the answers by rank.
+  template <typename Request>
+  absl::StatusOr<std::vector<typename Request::Reply>> AskAll(const Request& request);
+  // Asks one of them.
+  template <typename Request>
+  absl::StatusOr<typename Request::Reply> Ask(int rank, const Request& request) {
+    absl::StatusOr<typename Request::Reply> reply = clients_[rank]->Ask(request);
+    if (!reply.ok()) return NameWorker(reply.status(), rank);
+    return reply;
+  }
   void Abort(const absl::Status& reason);
   // Of each worker of the job, by rank.
   const std::vector<WorkerMemory>& memory() const { return memory_; }
@@ -71,8 +72,9 @@ class Coordinator {
   std::string name(int rank) const { return clients_[rank]->name(); }
 
  private:
-  // Calls `call(i)` for every worker, each in a thread of its own.
-  absl::Status OnAll(const std::function<absl::Status(int)>& call);
+  // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
+  // worker does meanwhile.
+  absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
   // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.
   absl::Status Conclude(const absl::Status& cause, const std::vector<absl::Status>& errors) const;
   // The error with the worker's name before it, unless it is in there.
@@ -84,6 +86,18 @@ class Coordinator {
   std::vector<std::map<std::string, VariableShard>> shards_;
   std::vector<WorkerMemory> memory_;
 };
+
+template <typename Request>
+absl::StatusOr<std::vector<typename Request::Reply>> Coordinator::AskAll(const Request& request) {
+  std::vector<typename Request::Reply> replies(clients_.size());
+  const absl::Status status = OnAll(Request::kDoing, [&](int i) {
+    absl::StatusOr<typename Request::Reply> reply = clients_[i]->Ask(request);
+    if (reply.ok()) replies[i] = *std::move(reply);
+    return reply.status();
+  });
+  if (!status.ok()) return status;
+  return replies;
+}
 
 }  // namespace weft
 

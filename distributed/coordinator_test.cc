@@ -52,7 +52,11 @@ class ScriptedClient final : public WorkerClient {
     }
     return result;
   }
-  absl::StatusOr<WorkerTraffic> ReadTraffic() override { return WorkerTraffic{{}, 96 * rank_}; }
+  // Nothing else is asked.
+  absl::StatusOr<ControlReply> Answer(const ControlRequest&) override {
+    if (!result.ok()) return result;
+    return WorkerTraffic{{}, 96 * rank_};
+  }
   void Abort(const absl::Status&) override { ++aborts; }
 
   RankId joined_as;
@@ -182,10 +186,23 @@ TEST_F(CoordinatorTest, ACauseOfItsOwnNeedsNoWaits) {
 }
 
 TEST_F(CoordinatorTest, ReadsTheTrafficOfAllWorkers) {
-  const auto traffic = Coordinator(clients()).ReadTraffic();
+  const auto traffic = Coordinator(clients()).AskAll(TrafficRequest{});
   ASSERT_TRUE(traffic.ok()) << traffic.status();
   ASSERT_EQ(traffic->size(), 3u);
   EXPECT_EQ(traffic->at(2).header_bytes, 192);
+}
+
+TEST_F(CoordinatorTest, AQuestionThatOneWorkerCannotAnswerEndsTheJob) {
+  clients_[1]->result = absl::UnavailableError("lost");
+  const auto traffic = Coordinator(clients()).AskAll(TrafficRequest{});
+  EXPECT_EQ(traffic.status(), absl::UnavailableError("worker:1 (scripted): lost"));
+  for (const auto& client : clients_) EXPECT_EQ(client->aborts, 1);
+}
+
+TEST_F(CoordinatorTest, AnAnswerToAnotherQuestionIsDamage) {
+  const absl::Status status = Coordinator(clients()).AskAll(MemoryRequest{}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has answered another question"));
 }
 
 TEST_F(CoordinatorTest, CutsVariablesIntoShardsAndPutsThemTogether) {

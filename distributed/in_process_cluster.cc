@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_client.h"
 #include "platform/clock.h"
 #include "tensor/cpu_device.h"
 
@@ -26,10 +25,7 @@ InProcessCluster::InProcessCluster(const std::vector<Device*>& devices,
   AddWorkers(devices, open_input, version, nullptr);
 }
 
-InProcessCluster::~InProcessCluster() {
-  clients_.clear();
-  workers_.clear();
-}
+InProcessCluster::~InProcessCluster() { workers_.clear(); }
 
 void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
                                   const InputSourceFactory& open_input, const std::string& version,
@@ -37,6 +33,7 @@ void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
   const int ranks = static_cast<int>(devices.size());
   for (int i = 0; i < ranks; ++i) {
     WorkerEnvironment environment;
+    environment.name = absl::StrCat("worker:", i, " (in this process)");
     environment.device = devices[i];
     environment.clock = &RealClock();
     environment.open_input = open_input;
@@ -51,14 +48,13 @@ void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
       }
       return hubs_.back()->NewTransport(job.rank);
     };
-    workers_.push_back(std::make_unique<Worker>(std::move(environment)));
-    clients_.push_back(NewInProcessClient(*workers_.back(), RankId(i)));
+    workers_.push_back(NewWorker(std::move(environment)));
   }
 }
 
 std::vector<WorkerClient*> InProcessCluster::clients() const {
   std::vector<WorkerClient*> clients;
-  for (const auto& client : clients_) clients.push_back(client.get());
+  for (const auto& worker : workers_) clients.push_back(worker.get());
   return clients;
 }
 

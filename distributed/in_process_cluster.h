@@ -36,7 +36,6 @@ class InProcessCluster {
   uint64_t job_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<InProcessHub>> hubs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::unique_ptr<WorkerClient>> clients_;
 };
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,8 +18,10 @@
 #include "executor/program/compile_step.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/variable_store.h"
+#include "graph/step_inputs.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/cpu_info.h"
+#include "platform/log.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -59,31 +62,31 @@ uint64_t RandomNumber() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-constexpr char kStepInput[] = "weft.step";
-
-}  // namespace
-
-class Worker::Impl {
+class RankWorker final : public Worker {
  public:
-  explicit Impl(WorkerEnvironment environment)
+  explicit RankWorker(WorkerEnvironment environment)
       : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
 
-  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& name, Partition partition,
-                                               const std::string& data);
-  absl::StatusOr<VariableShard> FindVariable(const std::string& name) const;
+  std::string name() const override { return environment_.name; }
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
+                                               const Partition& partition,
+                                               const std::string& data) override {
+    return TakeProgram(program, partition.Clone(), data);
+  }
+  absl::StatusOr<MemoryRequirement> TakeProgram(const std::string& name, Partition partition,
+                                                const std::string& data) override;
+  absl::StatusOr<VariableShard> FindVariable(const std::string& name) const override;
   absl::Status WriteVariablePart(const std::string& name, int64_t offset,
-                                 std::span<const std::byte> part);
-  absl::Status ReadVariablePart(const std::string& name, int64_t offset, std::span<std::byte> part);
-  ProcessMemory MeasureMemory() const { return MeasureProcessMemory(files()); }
-  absl::Status WriteVariable(const std::string& name, const Tensor& local);
-  absl::StatusOr<Tensor> ReadVariable(const std::string& name);
+                                 std::span<const std::byte> part) override;
+  absl::Status ReadVariablePart(const std::string& name, int64_t offset,
+                                std::span<std::byte> part) override;
+  absl::Status WriteVariable(const std::string& name, const Tensor& local) override;
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name) override;
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
-                        const std::function<void(const StepReport&)>& report);
-  absl::StatusOr<WorkerTraffic> ReadTraffic();
-  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics();
-  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
-  void Abort(const absl::Status& reason);
+                        const std::function<void(const StepReport&)>& report) override;
+  absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
+  void Abort(const absl::Status& reason) override;
 
  private:
   struct Program {
@@ -99,8 +102,16 @@ class Worker::Impl {
     double input_seconds = 0;
   };
 
+  // The answer to each question.
+  absl::StatusOr<WorkerTraffic> Reply(const TrafficRequest& request);
+  absl::StatusOr<std::vector<ProgramStatistics>> Reply(const StatisticsRequest& request);
+  absl::StatusOr<ProcessMemory> Reply(const MemoryRequest&) { return Measured(); }
+  absl::StatusOr<CheckpointWrite> Reply(const CheckpointRequest& request);
+  absl::StatusOr<ProgramText> Reply(const ProgramTextRequest& request);
+
   absl::Status CheckJoined() const;
   absl::Status AbortStatus();
+  ProcessMemory Measured() const { return MeasureProcessMemory(files()); }
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   // Of the programs and of `added`, which is not one of them yet.
   MemoryRequirement Certify(const Program& added) const;
@@ -158,7 +169,7 @@ absl::Status CheckOpLibraries(const std::vector<std::string>& wanted) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
+absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   if (membership.version != environment_.version) {
     return Mismatch("version", environment_.version, membership.version);
   }
@@ -202,11 +213,13 @@ absl::StatusOr<WorkerInfo> Worker::Impl::Join(const JobMembership& membership) {
   }
   joined_ = true;
   failed_ = false;
+  Log(LogLevel::kInfo, Name(), " has joined job ", membership.job_id, " of ",
+      std::max<size_t>(membership.addresses.size(), 1), " processes");
   return WorkerInfo{environment_.version, instruction_set, int64_t{getpid()}, incarnation_,
                     memory_limit_};
 }
 
-absl::Status Worker::Impl::CheckJoined() const {
+absl::Status RankWorker::CheckJoined() const {
   if (!joined_) return absl::FailedPreconditionError("the worker has not joined a job");
   if (failed_) {
     return absl::FailedPreconditionError(
@@ -215,7 +228,7 @@ absl::Status Worker::Impl::CheckJoined() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TimedInputSource*> Worker::Impl::OpenInput(const std::string& data) {
+absl::StatusOr<TimedInputSource*> RankWorker::OpenInput(const std::string& data) {
   if (data.empty()) return nullptr;
   std::unique_ptr<TimedInputSource>& input = inputs_[data];
   if (input == nullptr) {
@@ -225,10 +238,11 @@ absl::StatusOr<TimedInputSource*> Worker::Impl::OpenInput(const std::string& dat
   return input.get();
 }
 
-absl::StatusOr<MemoryRequirement> Worker::Impl::AddProgram(const std::string& name,
-                                                           Partition partition,
-                                                           const std::string& data) {
+absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& name,
+                                                          Partition partition,
+                                                          const std::string& data) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
+  LoggedPhase phase(absl::StrCat(Name(), " compiles program '", name, "'"));
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));
   WEFT_RETURN_IF_ERROR(variables_->Add(program.partition->variables));
@@ -248,14 +262,15 @@ absl::StatusOr<MemoryRequirement> Worker::Impl::AddProgram(const std::string& na
   if (!step.ok()) return Annotate(step.status(), Name());
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
-  programs_.erase(name);
+  if (programs_.erase(name) > 0) phase.Note("in place of the one before");
   const MemoryRequirement requirement = Certify(program);
+  phase.Note("needs ", DescribeMemory(requirement));
   WEFT_RETURN_IF_ERROR(CheckFits(Name(), requirement, memory_limit_));
   programs_[name] = std::move(program);
   return requirement;
 }
 
-int64_t Worker::Impl::TransportBytes(const Program& added) const {
+int64_t RankWorker::TransportBytes(const Program& added) const {
   std::map<RankId, int64_t> early;  // by peer; programs share the streams
   const auto add = [&](const Partition& partition) {
     for (const auto& [peer, sum] : UnexpectedChannelBytes(partition)) {
@@ -275,7 +290,7 @@ int64_t Worker::Impl::TransportBytes(const Program& added) const {
   return bytes;
 }
 
-MemoryRequirement Worker::Impl::Certify(const Program& added) const {
+MemoryRequirement RankWorker::Certify(const Program& added) const {
   MemoryRequirement requirement;
   requirement.variable_bytes = variables_->bytes();
   requirement.arena_bytes = arena_->reserved_bytes();
@@ -299,44 +314,43 @@ MemoryRequirement Worker::Impl::Certify(const Program& added) const {
   ReleaseFreeMemory();
   const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
                           requirement.constant_bytes + held_input;
-  const ProcessMemory memory = MeasureMemory();
+  const ProcessMemory memory = Measured();
   requirement.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
   requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
   return requirement;
 }
 
-absl::Status Worker::Impl::WriteVariable(const std::string& name, const Tensor& local) {
+absl::Status RankWorker::WriteVariable(const std::string& name, const Tensor& local) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
   return variables_->Write(name, local);
 }
 
-absl::StatusOr<Tensor> Worker::Impl::ReadVariable(const std::string& name) {
+absl::StatusOr<Tensor> RankWorker::ReadVariable(const std::string& name) {
   if (!joined_) return CheckJoined();
   return variables_->Read(name);
 }
 
-absl::StatusOr<VariableShard> Worker::Impl::FindVariable(const std::string& name) const {
+absl::StatusOr<VariableShard> RankWorker::FindVariable(const std::string& name) const {
   if (!joined_) return CheckJoined();
   const VariableShard* const shard = variables_->Find(name);
   if (shard != nullptr) return *shard;
   return absl::NotFoundError(absl::StrCat(Name(), " has no variable '", name, "'"));
 }
 
-absl::Status Worker::Impl::WriteVariablePart(const std::string& name, int64_t offset,
-                                             std::span<const std::byte> part) {
+absl::Status RankWorker::WriteVariablePart(const std::string& name, int64_t offset,
+                                           std::span<const std::byte> part) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
   return variables_->WritePart(name, offset, part);
 }
 
-absl::Status Worker::Impl::ReadVariablePart(const std::string& name, int64_t offset,
-                                            std::span<std::byte> part) {
+absl::Status RankWorker::ReadVariablePart(const std::string& name, int64_t offset,
+                                          std::span<std::byte> part) {
   if (!joined_) return CheckJoined();
   return variables_->ReadPart(name, offset, part);
 }
 
 // A step whose loss is not finite has changed nothing: it is run again, looking at every node.
-absl::Status Worker::Impl::RunStep(Program& program, const StepOptions& options,
-                                   StepResult& result) {
+absl::Status RankWorker::RunStep(Program& program, const StepOptions& options, StepResult& result) {
   const absl::Status status = program.step->RunInto(options, result);
   if (!absl::IsOutOfRange(status) || options.check_numerics) return status;
   StepOptions checked = options;
@@ -351,15 +365,15 @@ absl::Status Worker::Impl::RunStep(Program& program, const StepOptions& options,
   return absl::OutOfRangeError(absl::StrCat(status.message(), "; ", again.message()));
 }
 
-absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
-                                    const std::function<void(const StepReport&)>& report) {
+absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
+                                  const std::function<void(const StepReport&)>& report) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
   const bool saves = std::any_of(ranges.begin(), ranges.end(),
                                  [](const StepRange& range) { return !range.checkpoint.empty(); });
   if (saves && checkpoints_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(Name(), " joined a job without checkpoints"));
   }
-  // Too little memory for it is told by PollCheckpoint.
+  // Too little memory for it is told by CheckpointRequest.
   if (saves) checkpoints_->Prepare().IgnoreError();
   for (const StepRange& range : ranges) {
     WEFT_RETURN_IF_ERROR(RunRange(range, report));
@@ -372,12 +386,15 @@ absl::Status Worker::Impl::RunSteps(const std::vector<StepRange>& ranges,
   return absl::OkStatus();
 }
 
-absl::Status Worker::Impl::RunRange(const StepRange& range,
-                                    const std::function<void(const StepReport&)>& report) {
+absl::Status RankWorker::RunRange(const StepRange& range,
+                                  const std::function<void(const StepReport&)>& report) {
   const auto program = programs_.find(range.program);
   if (program == programs_.end()) {
     return absl::NotFoundError(absl::StrCat(Name(), " has no program '", range.program, "'"));
   }
+  const LoggedPhase phase(absl::StrCat(Name(), " runs ", range.count, " steps of '", range.program,
+                                       "' from step ", range.first_step),
+                          LogLevel::kDebug);
   WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
   program->second.step->EnableStatistics(range.statistics);
   StepOptions options;
@@ -395,6 +412,7 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
     if (status.ok()) status = RunStep(program->second, options, result);
     if (!status.ok()) {
       failed_ = true;
+      Log(LogLevel::kWarning, Name(), " failed in step ", options.step, ": ", status.ToString());
       return Annotate(status, Name());
     }
     ++program->second.steps;
@@ -414,12 +432,36 @@ absl::Status Worker::Impl::RunRange(const StepRange& range,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointWrite> Worker::Impl::PollCheckpoint(bool wait) {
-  if (!joined_) return CheckJoined();
-  return checkpoints_ == nullptr ? CheckpointWrite() : checkpoints_->Poll(wait);
+absl::StatusOr<ControlReply> RankWorker::Answer(const ControlRequest& request) {
+  return std::visit(
+      [this](const auto& one) -> absl::StatusOr<ControlReply> {
+        WEFT_ASSIGN_OR_RETURN(auto reply, Reply(one));
+        return ControlReply(std::move(reply));
+      },
+      request);
 }
 
-absl::StatusOr<WorkerTraffic> Worker::Impl::ReadTraffic() {
+absl::StatusOr<CheckpointWrite> RankWorker::Reply(const CheckpointRequest& request) {
+  if (!joined_) return CheckJoined();
+  return checkpoints_ == nullptr ? CheckpointWrite() : checkpoints_->Poll(request.wait);
+}
+
+absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request) {
+  if (!joined_) return CheckJoined();
+  const auto program = programs_.find(request.program);
+  if (program == programs_.end()) {
+    return absl::NotFoundError(absl::StrCat(Name(), " has no program '", request.program, "'"));
+  }
+  const std::string text = program->second.step->DebugString();
+  const auto size = static_cast<int64_t>(text.size());
+  if (request.offset < 0 || request.offset > size) {
+    return absl::OutOfRangeError(absl::StrCat("the text of program '", request.program, "' has ",
+                                              size, " bytes, none at ", request.offset));
+  }
+  return ProgramText{text.substr(static_cast<size_t>(request.offset), kProgramTextBytes), size};
+}
+
+absl::StatusOr<WorkerTraffic> RankWorker::Reply(const TrafficRequest&) {
   if (!joined_) return CheckJoined();
   const std::vector<StreamTraffic> streams = communicator_->traffic();
   WorkerTraffic traffic;
@@ -444,7 +486,7 @@ absl::StatusOr<WorkerTraffic> Worker::Impl::ReadTraffic() {
   return traffic;
 }
 
-absl::StatusOr<std::vector<ProgramStatistics>> Worker::Impl::ReadStatistics() {
+absl::StatusOr<std::vector<ProgramStatistics>> RankWorker::Reply(const StatisticsRequest&) {
   if (!joined_) return CheckJoined();
   std::vector<ProgramStatistics> statistics;
   for (const auto& [name, program] : programs_) {
@@ -454,14 +496,14 @@ absl::StatusOr<std::vector<ProgramStatistics>> Worker::Impl::ReadStatistics() {
   return statistics;
 }
 
-absl::Status Worker::Impl::AbortStatus() {
+absl::Status RankWorker::AbortStatus() {
   if (!is_aborted_.load(std::memory_order_relaxed)) [[likely]]
     return absl::OkStatus();
   MutexLock lock(transport_mutex_);
   return aborted_;
 }
 
-void Worker::Impl::Abort(const absl::Status& reason) {
+void RankWorker::Abort(const absl::Status& reason) {
   std::shared_ptr<Transport> transport;
   {
     MutexLock lock(transport_mutex_);
@@ -474,46 +516,10 @@ void Worker::Impl::Abort(const absl::Status& reason) {
   if (transport != nullptr) transport->Abort(reason);
 }
 
-Worker::Worker(WorkerEnvironment environment)
-    : impl_(std::make_unique<Impl>(std::move(environment))) {}
-Worker::~Worker() = default;
+}  // namespace
 
-absl::StatusOr<WorkerInfo> Worker::Join(const JobMembership& membership) {
-  return impl_->Join(membership);
+std::unique_ptr<Worker> NewWorker(WorkerEnvironment environment) {
+  return std::make_unique<RankWorker>(std::move(environment));
 }
-absl::StatusOr<MemoryRequirement> Worker::AddProgram(const std::string& program,
-                                                     Partition partition, const std::string& data) {
-  return impl_->AddProgram(program, std::move(partition), data);
-}
-absl::Status Worker::WriteVariable(const std::string& name, const Tensor& local) {
-  return impl_->WriteVariable(name, local);
-}
-absl::StatusOr<Tensor> Worker::ReadVariable(const std::string& name) {
-  return impl_->ReadVariable(name);
-}
-absl::StatusOr<VariableShard> Worker::FindVariable(const std::string& name) const {
-  return impl_->FindVariable(name);
-}
-absl::Status Worker::WriteVariablePart(const std::string& name, int64_t offset,
-                                       std::span<const std::byte> part) {
-  return impl_->WriteVariablePart(name, offset, part);
-}
-absl::Status Worker::ReadVariablePart(const std::string& name, int64_t offset,
-                                      std::span<std::byte> part) {
-  return impl_->ReadVariablePart(name, offset, part);
-}
-ProcessMemory Worker::MeasureMemory() const { return impl_->MeasureMemory(); }
-absl::Status Worker::RunSteps(const std::vector<StepRange>& ranges,
-                              const std::function<void(const StepReport&)>& report) {
-  return impl_->RunSteps(ranges, report);
-}
-absl::StatusOr<WorkerTraffic> Worker::ReadTraffic() { return impl_->ReadTraffic(); }
-absl::StatusOr<std::vector<ProgramStatistics>> Worker::ReadStatistics() {
-  return impl_->ReadStatistics();
-}
-absl::StatusOr<CheckpointWrite> Worker::PollCheckpoint(bool wait) {
-  return impl_->PollCheckpoint(wait);
-}
-void Worker::Abort(const absl::Status& reason) { impl_->Abort(reason); }
 
 }  // namespace weft

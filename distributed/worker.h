@@ -16,7 +16,6 @@
 #include "executor/interfaces/input_source.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
-#include "platform/process_memory.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -32,6 +31,7 @@ using TransportFactory =
 
 // What a worker works with. Pointers are borrowed and outlive the worker.
 struct WorkerEnvironment {
+  std::string name = "worker";  // WorkerClient::name
   Device* device = nullptr;
   Clock* clock = nullptr;
   InputSourceFactory open_input;
@@ -43,34 +43,24 @@ struct WorkerEnvironment {
   FileSystem* checkpoint_files = nullptr;
 };
 
-// Mirrors WorkerClient, call by call. Borrows what the environment points to. One call at a time,
-// except Abort. After an error of RunSteps only Join (with a new job_id) is accepted.
-class Worker {
+// What a coordinator of this process calls as it is, and a server passes calls on to. One call at a
+// time, except Abort. After an error of RunSteps only Join (with a new job_id) is accepted.
+class Worker : public WorkerClient {
  public:
-  explicit Worker(WorkerEnvironment environment);
-  ~Worker();
-  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership);
-  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program, Partition partition,
-                                               const std::string& data);
-  absl::Status WriteVariable(const std::string& name, const Tensor& local);
-  absl::StatusOr<Tensor> ReadVariable(const std::string& name);
-  // The same in parts, for who passes them on without holding the whole.
-  absl::StatusOr<VariableShard> FindVariable(const std::string& name) const;
-  absl::Status WriteVariablePart(const std::string& name, int64_t offset,
-                                 std::span<const std::byte> part);
-  absl::Status ReadVariablePart(const std::string& name, int64_t offset, std::span<std::byte> part);
-  ProcessMemory MeasureMemory() const;
-  absl::Status RunSteps(const std::vector<StepRange>& ranges,
-                        const std::function<void(const StepReport&)>& report);
-  absl::StatusOr<WorkerTraffic> ReadTraffic();
-  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics();
-  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait);
-  void Abort(const absl::Status& reason);
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // AddProgram for who has no more use for the partition.
+  virtual absl::StatusOr<MemoryRequirement> TakeProgram(const std::string& program,
+                                                        Partition partition,
+                                                        const std::string& data) = 0;
+  // Variables in parts, for who passes them on without holding the whole.
+  virtual absl::StatusOr<VariableShard> FindVariable(const std::string& name) const = 0;
+  virtual absl::Status WriteVariablePart(const std::string& name, int64_t offset,
+                                         std::span<const std::byte> part) = 0;
+  virtual absl::Status ReadVariablePart(const std::string& name, int64_t offset,
+                                        std::span<std::byte> part) = 0;
 };
+
+// Borrows what the environment points to.
+std::unique_ptr<Worker> NewWorker(WorkerEnvironment environment);
 
 }  // namespace weft
 

@@ -1,5 +1,5 @@
-// WorkerClient: the calls of a coordinator to one worker. The in-process one calls a Worker object,
-// the gRPC one a worker process; the coordinator does not know which.
+// WorkerClient: what a coordinator can ask of one worker. A Worker is one, for a coordinator of its
+// process; the gRPC one calls a worker process. The coordinator does not know which.
 #ifndef WEFT_DISTRIBUTED_WORKER_CLIENT_H_
 #define WEFT_DISTRIBUTED_WORKER_CLIENT_H_
 
@@ -7,16 +7,16 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "distributed/control_calls.h"
 #include "distributed/memory_requirement.h"
-#include "distributed/traffic.h"
-#include "executor/program/step_program.h"
-#include "executor/variables/checkpoint_writer.h"
 #include "graph/partition.h"
-#include "platform/process_memory.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -56,27 +56,17 @@ struct StepRange {
   std::string program;  // name it was added under
   int64_t first_step = 0;
   int64_t count = 0;
-  // Values of step inputs; "weft.step" is set by the worker to the 1-based number of the step.
+  // Values of step inputs; kStepInput is set by the worker.
   std::map<std::string, double> scalars;
   // Where each rank writes its part of a checkpoint of the state after the last step (with count 0:
   // of the state as it is), while the next steps run; a folder that is there. "" = none.
   std::string checkpoint = "";
   // Looks at every node's output in every step (StepOptions::check_numerics).
   bool check_numerics = false;
-  // Times every node (ReadStatistics), which costs two looks at the clock per node.
+  // Times every node (StatisticsRequest), which costs two looks at the clock per node.
   bool statistics = false;
   // Reports say how long steps took, and have no values.
   bool times_only = false;
-};
-
-// What a rank's steps of a program have taken since it joined.
-struct ProgramStatistics {
-  std::string program;
-  int64_t steps = 0;
-  double seconds = 0;                 // of all steps
-  double input_seconds = 0;           // of these: waiting for data
-  int64_t timed_steps = 0;            // those of ranges with StepRange::statistics,
-  std::vector<NodeStatistics> nodes;  // in which nodes took this long
 };
 
 // The report of one rank on one step. Times are in seconds.
@@ -111,20 +101,24 @@ class WorkerClient {
   // calling thread; null: nobody wants them). Returns when done, or with the first error.
   virtual absl::Status RunSteps(const std::vector<StepRange>& ranges,
                                 const std::function<void(const StepReport&)>& report) = 0;
-  // What it has sent since it joined, also after an error.
-  virtual absl::StatusOr<WorkerTraffic> ReadTraffic() = 0;
-  // What steps and nodes have taken since it joined.
-  virtual absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics() {
-    return std::vector<ProgramStatistics>();
-  }
-  // What became of the newest checkpoint, once it is written if `wait`. What went wrong in writing
-  // is in there, and no error of the call.
-  virtual absl::StatusOr<CheckpointWrite> PollCheckpoint(bool) { return CheckpointWrite(); }
-  // What the worker's process has, and had at most.
-  virtual absl::StatusOr<ProcessMemory> MeasureMemory() { return ProcessMemory(); }
+  // The answer of the worker; its type is that of the question (Ask).
+  virtual absl::StatusOr<ControlReply> Answer(const ControlRequest& request) = 0;
+  // One question of distributed/control_calls.h.
+  template <typename Request>
+  absl::StatusOr<typename Request::Reply> Ask(const Request& request);
   // Ends whatever the worker does.
   virtual void Abort(const absl::Status& reason) = 0;
 };
+
+template <typename Request>
+absl::StatusOr<typename Request::Reply> WorkerClient::Ask(const Request& request) {
+  absl::StatusOr<ControlReply> reply = Answer(request);
+  if (!reply.ok()) return reply.status();
+  auto* const expected = std::get_if<typename Request::Reply>(&*reply);
+  if (expected != nullptr) return std::move(*expected);
+  return absl::DataLossError(
+      absl::StrCat(name(), " has answered another question, while ", Request::kDoing));
+}
 
 }  // namespace weft
 

@@ -68,7 +68,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"distributed/", "distributed/grpc/", "distributed/process/"},
       {"training/records/", "training/data/", "training/graph/", "training/checkpoint/",
        "training/job/", "training/adaptation/", "training/calibration/", "training/verification/"},
-      {"tools/console/", "tools/flags/", "tools/jobs/", "tools/reports/", "tools/models/",
+      {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
        "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
   };
   return *rooms;

@@ -130,6 +130,13 @@ hosts:
       - address: unix:$PWD/w1
 YAML
 train alone 10
+# Each worker says with its rank what it did, and nothing unasked.
+train logged 10 --local 2 --parallel dp=2 --log-level info && same_losses logged alone
+for rank in 0 1; do
+  grep -Eq "^20[0-9 :.-]+ info [0-9]+ worker:$rank: worker:$rank compiles program 'train/64': " logged.log ||
+    fail "worker:$rank does not log: $(cat logged.log)"
+done
+grep -q ' info ' alone.log && fail "logs unasked"
 for job in 1 2; do
   train "hand$job" 10 --cluster cluster.yaml --parallel dp=2 && same_losses "hand$job" alone
 done

@@ -20,6 +20,7 @@
 #include "executor/lowering/executor_environment.h"
 #include "executor/program/compile_step.h"
 #include "executor/program/step_program.h"
+#include "graph/step_inputs.h"
 #include "gtest/gtest.h"
 #include "placement/cost/cost_model.h"
 #include "placement/files/plan_file.h"

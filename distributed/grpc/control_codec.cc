@@ -96,18 +96,6 @@ MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
   return requirement;
 }
 
-rpc::ProcessMemory Encode(const ProcessMemory& memory) {
-  rpc::ProcessMemory message;
-  message.set_bytes(memory.bytes);
-  message.set_peak_bytes(memory.peak_bytes);
-  message.set_of_control_group(memory.of_control_group);
-  return message;
-}
-
-ProcessMemory Decode(const rpc::ProcessMemory& message) {
-  return {message.bytes(), message.peak_bytes(), message.of_control_group()};
-}
-
 rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
   rpc::RunStepsRequest request;
   for (const StepRange& range : ranges) {
@@ -173,109 +161,6 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {
     report.values[value.name()] = std::move(tensor);
   }
   return report;
-}
-
-rpc::CheckpointWrite Encode(const CheckpointWrite& write) {
-  rpc::CheckpointWrite message;
-  message.set_state(static_cast<int>(write.state));
-  message.set_folder(write.folder);
-  message.set_code(static_cast<int>(write.status.code()));
-  message.set_error(std::string(write.status.message()));
-  message.set_file(write.file);
-  message.set_bytes(write.bytes);
-  message.set_checksum(write.checksum);
-  for (const auto& [name, checksum] : write.tensors) (*message.mutable_tensors())[name] = checksum;
-  message.set_pause_seconds(write.pause_seconds);
-  message.set_write_seconds(write.write_seconds);
-  return message;
-}
-
-absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message) {
-  if (message.state() < 0 || message.state() > static_cast<int>(CheckpointWrite::State::kDone)) {
-    return absl::DataLossError(absl::StrCat("a checkpoint in state ", message.state()));
-  }
-  CheckpointWrite write;
-  write.state = static_cast<CheckpointWrite::State>(message.state());
-  write.folder = message.folder();
-  write.status = absl::Status(static_cast<absl::StatusCode>(message.code()), message.error());
-  write.file = message.file();
-  write.bytes = message.bytes();
-  write.checksum = message.checksum();
-  write.tensors = {message.tensors().begin(), message.tensors().end()};
-  write.pause_seconds = message.pause_seconds();
-  write.write_seconds = message.write_seconds();
-  return write;
-}
-
-rpc::WorkerTraffic Encode(const WorkerTraffic& traffic) {
-  rpc::WorkerTraffic message;
-  message.set_header_bytes(traffic.header_bytes);
-  for (const ProgramTraffic& program : traffic.programs) {
-    rpc::ProgramTraffic& out = *message.add_programs();
-    out.set_program(program.program);
-    out.set_steps(program.steps);
-    for (const StreamTraffic& stream : program.streams) {
-      rpc::StreamTraffic& sent = *out.add_streams();
-      sent.set_name(stream.name);
-      sent.set_to(stream.to.value);
-      sent.set_messages(stream.messages);
-      sent.set_payload_bytes(stream.payload_bytes);
-    }
-  }
-  return message;
-}
-
-WorkerTraffic Decode(const rpc::WorkerTraffic& message) {
-  WorkerTraffic traffic;
-  traffic.header_bytes = message.header_bytes();
-  for (const rpc::ProgramTraffic& in : message.programs()) {
-    ProgramTraffic& program = traffic.programs.emplace_back();
-    program.program = in.program();
-    program.steps = in.steps();
-    for (const rpc::StreamTraffic& stream : in.streams()) {
-      program.streams.push_back(
-          {stream.name(), RankId(stream.to()), stream.messages(), stream.payload_bytes()});
-    }
-  }
-  return traffic;
-}
-
-rpc::WorkerStatistics Encode(const std::vector<ProgramStatistics>& statistics) {
-  rpc::WorkerStatistics message;
-  for (const ProgramStatistics& program : statistics) {
-    rpc::ProgramStatistics& out = *message.add_programs();
-    out.set_program(program.program);
-    out.set_steps(program.steps);
-    out.set_seconds(program.seconds);
-    out.set_input_seconds(program.input_seconds);
-    out.set_timed_steps(program.timed_steps);
-    for (const NodeStatistics& node : program.nodes) {
-      rpc::NodeStatistics& timed = *out.add_nodes();
-      timed.set_node(node.node);
-      timed.set_op(node.op);
-      timed.set_phase(static_cast<int>(node.phase));
-      timed.set_calls(node.calls);
-      timed.set_nanoseconds(node.nanoseconds);
-    }
-  }
-  return message;
-}
-
-std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message) {
-  std::vector<ProgramStatistics> statistics;
-  for (const rpc::ProgramStatistics& in : message.programs()) {
-    ProgramStatistics& program = statistics.emplace_back();
-    program.program = in.program();
-    program.steps = in.steps();
-    program.seconds = in.seconds();
-    program.input_seconds = in.input_seconds();
-    program.timed_steps = in.timed_steps();
-    for (const rpc::NodeStatistics& node : in.nodes()) {
-      program.nodes.push_back({node.node(), node.op(), static_cast<Phase>(node.phase()),
-                               node.calls(), node.nanoseconds()});
-    }
-  }
-  return statistics;
 }
 
 void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type) {

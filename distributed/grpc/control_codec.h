@@ -25,9 +25,6 @@ WorkerInfo Decode(const rpc::JoinReply& reply);
 rpc::MemoryRequirement Encode(const MemoryRequirement& requirement);
 MemoryRequirement Decode(const rpc::MemoryRequirement& message);
 
-rpc::ProcessMemory Encode(const ProcessMemory& memory);
-ProcessMemory Decode(const rpc::ProcessMemory& message);
-
 rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges);
 std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 
@@ -35,15 +32,13 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request);
 void Encode(const StepReport& report, rpc::StepReport& message);
 absl::StatusOr<StepReport> Decode(const rpc::StepReport& message);
 
-rpc::CheckpointWrite Encode(const CheckpointWrite& write);
-// DataLoss for a state that there is not.
-absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message);
-
-rpc::WorkerTraffic Encode(const WorkerTraffic& traffic);
-WorkerTraffic Decode(const rpc::WorkerTraffic& message);
-
-rpc::WorkerStatistics Encode(const std::vector<ProgramStatistics>& statistics);
-std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message);
+// control_calls_codec.cc has these.
+rpc::ControlRequest Encode(const ControlRequest& request);
+// Unimplemented for a question that this version does not know.
+absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message);
+rpc::ControlReply Encode(const ControlReply& reply);
+// DataLoss for an answer that cannot be.
+absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message);
 
 void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type);
 // Uninitialised host memory for a tensor of the type; InvalidArgument for an impossible one.

@@ -13,6 +13,7 @@
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/status_codec.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -117,8 +118,10 @@ bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_
       heard_ = absl::InfiniteFuture();  // said once; the end of Attend does the rest
       CancelCalls();
     }
-    AbortWorker(absl::UnavailableError(absl::StrCat("the coordinator has not answered for ",
-                                                    absl::FormatDuration(kLeasePatience))));
+    const absl::Status lost = absl::UnavailableError(absl::StrCat(
+        "the coordinator has not answered for ", absl::FormatDuration(kLeasePatience)));
+    Log(LogLevel::kWarning, std::string(lost.message()));
+    AbortWorker(lost);
   }
 }
 
@@ -193,6 +196,7 @@ grpc::Status ControlService::Attend(
     hello.set_version(version_);
     hello.set_process_id(getpid());
   }
+  Log(LogLevel::kInfo, "a coordinator attends from ", context->peer());
   rpc::AttendRequest request;
   if (stream->Write(hello)) {
     while (stream->Read(&request)) {
@@ -200,6 +204,7 @@ grpc::Status ControlService::Attend(
       heard_ = std::max(heard_, absl::Now());
     }
   }
+  Log(LogLevel::kInfo, "the coordinator has gone");
   AbortWorker(absl::UnavailableError("the coordinator is gone"));
   MutexLock lock(mutex_);
   CancelCalls();
@@ -210,25 +215,37 @@ grpc::Status ControlService::Attend(
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
-                                  rpc::JoinReply* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const absl::StatusOr<WorkerInfo> info = call.worker().Join(Decode(*request));
-  if (!info.ok()) return AnswerWith(*context, info.status());
-  *reply = Encode(*info);
-  return grpc::Status::OK;
+grpc::Status ControlService::Serve(grpc::ServerContext& context,
+                                   const std::function<absl::Status(Worker& worker)>& body) {
+  Call call(*this, context);
+  return AnswerWith(context, call.status().ok() ? body(call.worker()) : call.status());
 }
 
-grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
-                                        grpc::ServerReader<rpc::ProgramChunk>* reader,
-                                        rpc::MemoryRequirement* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
+grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
+                                  rpc::JoinReply* reply) {
+  return Serve(*context, [&](Worker& worker) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const WorkerInfo info, worker.Join(Decode(*request)));
+    *reply = Encode(info);
+    return absl::OkStatus();
+  });
+}
+
+grpc::Status ControlService::Ask(grpc::ServerContext* context, const rpc::ControlRequest* request,
+                                 rpc::ControlReply* reply) {
+  return Serve(*context, [&](Worker& worker) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const ControlRequest question, Decode(*request));
+    WEFT_ASSIGN_OR_RETURN(const ControlReply answer, worker.Answer(question));
+    *reply = Encode(answer);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(
+    Worker& worker, grpc::ServerReader<rpc::ProgramChunk>& reader) {
   rpc::ProgramChunk chunk;
   std::string program, data, bytes;
   bool complete = false;
-  while (!complete && reader->Read(&chunk)) {
+  while (!complete && reader.Read(&chunk)) {
     if (bytes.empty()) {
       program = chunk.program();
       data = chunk.data();
@@ -237,29 +254,36 @@ grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
     complete = chunk.last();
     if (bytes.size() > kLongestProgramBytes) break;
   }
-  if (!complete) return AnswerWith(*context, absl::DataLossError("the partition was cut off"));
-  absl::StatusOr<Partition> partition = DecodePartition(bytes);
-  if (!partition.ok()) return AnswerWith(*context, partition.status());
+  if (!complete) return absl::DataLossError("the partition was cut off");
+  WEFT_ASSIGN_OR_RETURN(Partition partition, DecodePartition(bytes));
   // The bytes are not needed while the program is compiled, nor measured with it.
   std::string().swap(bytes);
   chunk.Clear();
-  const absl::StatusOr<MemoryRequirement> requirement =
-      call.worker().AddProgram(program, *std::move(partition), data);
-  if (!requirement.ok()) return AnswerWith(*context, requirement.status());
-  *reply = Encode(*requirement);
-  return grpc::Status::OK;
+  return worker.TakeProgram(program, std::move(partition), data);
+}
+
+grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
+                                        grpc::ServerReader<rpc::ProgramChunk>* reader,
+                                        rpc::MemoryRequirement* reply) {
+  return Serve(*context, [&](Worker& worker) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *reader));
+    *reply = Encode(requirement);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ControlService::WriteVariable(Worker& worker,
+                                           grpc::ServerReader<rpc::VariableChunk>& reader) {
+  VariableParts parts;
+  rpc::VariableChunk chunk;
+  while (reader.Read(&chunk)) WEFT_RETURN_IF_ERROR(WritePart(worker, parts, chunk));
+  return parts.Finish();
 }
 
 grpc::Status ControlService::WriteVariable(grpc::ServerContext* context,
                                            grpc::ServerReader<rpc::VariableChunk>* reader,
                                            rpc::Empty*) {
-  Call call(*this, *context);
-  absl::Status status = call.status();
-  VariableParts parts;
-  rpc::VariableChunk chunk;
-  while (status.ok() && reader->Read(&chunk)) status = WritePart(call.worker(), parts, chunk);
-  if (status.ok()) status = parts.Finish();
-  return AnswerWith(*context, status);
+  return Serve(*context, [&](Worker& worker) { return WriteVariable(worker, *reader); });
 }
 
 // Straight to its place: what is damaged on its way ends the job, whatever was written before.
@@ -275,29 +299,29 @@ absl::Status ControlService::WritePart(Worker& worker, VariableParts& parts,
                                   std::as_bytes(std::span(chunk.part())));
 }
 
-grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
-                                          const rpc::ReadVariableRequest* request,
-                                          grpc::ServerWriter<rpc::VariableChunk>* writer) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const absl::StatusOr<VariableShard> shard = call.worker().FindVariable(request->name());
-  if (!shard.ok()) return AnswerWith(*context, shard.status());
-  const auto bytes =
-      static_cast<size_t>(DTypeBytes(shard->dtype, shard->local_shape.num_elements()));
+absl::Status ControlService::ReadVariable(Worker& worker, const std::string& name,
+                                          grpc::ServerWriter<rpc::VariableChunk>& writer) {
+  WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(name));
+  const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
   std::vector<std::byte> part;
   for (size_t offset = 0; offset == 0 || offset < bytes; offset += kChunkBytes) {
     part.resize(std::min(kChunkBytes, bytes - offset));
-    const absl::Status read =
-        call.worker().ReadVariablePart(request->name(), static_cast<int64_t>(offset), part);
-    if (!read.ok()) return AnswerWith(*context, read);
+    WEFT_RETURN_IF_ERROR(worker.ReadVariablePart(name, static_cast<int64_t>(offset), part));
     rpc::VariableChunk chunk = MakeVariableChunk(part);
     if (offset == 0) {
-      chunk.set_name(request->name());
-      EncodeType(shard->dtype, shard->local_shape, *chunk.mutable_type());
+      chunk.set_name(name);
+      EncodeType(shard.dtype, shard.local_shape, *chunk.mutable_type());
     }
-    if (!writer->Write(chunk)) break;
+    if (!writer.Write(chunk)) break;
   }
-  return grpc::Status::OK;
+  return absl::OkStatus();
+}
+
+grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
+                                          const rpc::ReadVariableRequest* request,
+                                          grpc::ServerWriter<rpc::VariableChunk>* writer) {
+  return Serve(*context,
+               [&](Worker& worker) { return ReadVariable(worker, request->name(), *writer); });
 }
 
 absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
@@ -314,56 +338,17 @@ absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest
 grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
                                       const rpc::RunStepsRequest* request,
                                       grpc::ServerWriter<rpc::StepReports>* writer) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  {
+  return Serve(*context, [&](Worker& worker) {
+    {
+      MutexLock lock(mutex_);
+      running_ = context;
+    }
+    absl::Status status;
+    steps_.Run([&] { status = RunSteps(worker, *request, *writer); });
     MutexLock lock(mutex_);
-    running_ = context;
-  }
-  absl::Status status;
-  steps_.Run([&] { status = RunSteps(call.worker(), *request, *writer); });
-  MutexLock lock(mutex_);
-  running_ = nullptr;
-  return AnswerWith(*context, status);
-}
-
-grpc::Status ControlService::ReadTraffic(grpc::ServerContext* context, const rpc::Empty*,
-                                         rpc::WorkerTraffic* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const absl::StatusOr<WorkerTraffic> traffic = call.worker().ReadTraffic();
-  if (!traffic.ok()) return AnswerWith(*context, traffic.status());
-  *reply = Encode(*traffic);
-  return grpc::Status::OK;
-}
-
-grpc::Status ControlService::ReadStatistics(grpc::ServerContext* context, const rpc::Empty*,
-                                            rpc::WorkerStatistics* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const auto statistics = call.worker().ReadStatistics();
-  if (!statistics.ok()) return AnswerWith(*context, statistics.status());
-  *reply = Encode(*statistics);
-  return grpc::Status::OK;
-}
-
-grpc::Status ControlService::MeasureMemory(grpc::ServerContext* context, const rpc::Empty*,
-                                           rpc::ProcessMemory* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  *reply = Encode(call.worker().MeasureMemory());
-  return grpc::Status::OK;
-}
-
-grpc::Status ControlService::PollCheckpoint(grpc::ServerContext* context,
-                                            const rpc::PollCheckpointRequest* request,
-                                            rpc::CheckpointWrite* reply) {
-  Call call(*this, *context);
-  if (!call.status().ok()) return AnswerWith(*context, call.status());
-  const absl::StatusOr<CheckpointWrite> write = call.worker().PollCheckpoint(request->wait());
-  if (!write.ok()) return AnswerWith(*context, write.status());
-  *reply = Encode(*write);
-  return grpc::Status::OK;
+    running_ = nullptr;
+    return status;
+  });
 }
 
 grpc::Status ControlService::Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -59,15 +60,8 @@ class ControlService final : public rpc::Control::Service {
                             grpc::ServerWriter<rpc::VariableChunk>* writer) override;
   grpc::Status RunSteps(grpc::ServerContext* context, const rpc::RunStepsRequest* request,
                         grpc::ServerWriter<rpc::StepReports>* writer) override;
-  grpc::Status ReadTraffic(grpc::ServerContext* context, const rpc::Empty* request,
-                           rpc::WorkerTraffic* reply) override;
-  grpc::Status ReadStatistics(grpc::ServerContext* context, const rpc::Empty* request,
-                              rpc::WorkerStatistics* reply) override;
-  grpc::Status MeasureMemory(grpc::ServerContext* context, const rpc::Empty* request,
-                             rpc::ProcessMemory* reply) override;
-  grpc::Status PollCheckpoint(grpc::ServerContext* context,
-                              const rpc::PollCheckpointRequest* request,
-                              rpc::CheckpointWrite* reply) override;
+  grpc::Status Ask(grpc::ServerContext* context, const rpc::ControlRequest* request,
+                   rpc::ControlReply* reply) override;
   grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
                      rpc::Empty* reply) override;
   grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,
@@ -77,8 +71,17 @@ class ControlService final : public rpc::Control::Service {
   // The worker for the length of a call; null with a status when it is not free.
   class Call;
 
+  // One call of the coordinator: who has the token may have the worker, one call at a time. `body`
+  // is its part of it, and its error the call's.
+  grpc::Status Serve(grpc::ServerContext& context,
+                     const std::function<absl::Status(Worker& worker)>& body);
   absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                         grpc::ServerWriter<rpc::StepReports>& writer);
+  static absl::StatusOr<MemoryRequirement> TakeProgram(
+      Worker& worker, grpc::ServerReader<rpc::ProgramChunk>& reader);
+  static absl::Status WriteVariable(Worker& worker, grpc::ServerReader<rpc::VariableChunk>& reader);
+  static absl::Status ReadVariable(Worker& worker, const std::string& name,
+                                   grpc::ServerWriter<rpc::VariableChunk>& writer);
   static absl::Status WritePart(Worker& worker, VariableParts& parts,
                                 const rpc::VariableChunk& chunk);
   void AbortWorker(const absl::Status& reason);

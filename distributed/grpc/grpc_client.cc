@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -47,10 +48,7 @@ class GrpcClient final : public WorkerClient {
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override;
   absl::Status RunSteps(const std::vector<StepRange>& ranges,
                         const std::function<void(const StepReport&)>& report) override;
-  absl::StatusOr<WorkerTraffic> ReadTraffic() override;
-  absl::StatusOr<std::vector<ProgramStatistics>> ReadStatistics() override;
-  absl::StatusOr<CheckpointWrite> PollCheckpoint(bool wait) override;
-  absl::StatusOr<ProcessMemory> MeasureMemory() override;
+  absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
 
  private:
@@ -61,6 +59,17 @@ class GrpcClient final : public WorkerClient {
     context.AddMetadata(kTokenKey, options_.token);
     if (timeout == absl::InfiniteDuration()) return;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  }
+  // A call of one message and one answer.
+  template <typename Request, typename Reply>
+  absl::Status CallOnce(grpc::Status (rpc::Control::Stub::*call)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
+                        const Request& request, Reply& reply, absl::Duration timeout,
+                        const std::string& doing) {
+    grpc::ClientContext context;
+    Prepare(context, timeout);
+    const grpc::Status status = (stub_.get()->*call)(&context, request, &reply);
+    return Explain(context, status, doing);
   }
   // What a call that ended so means: the worker's own error, or its loss while it was `doing`.
   absl::Status Explain(const grpc::ClientContext& context, const grpc::Status& status,
@@ -144,18 +153,22 @@ GrpcClient::~GrpcClient() {
 }
 
 bool GrpcClient::ShutDown() {
-  grpc::ClientContext context;
-  Prepare(context, kAbortTimeout);
   rpc::Empty reply;
-  return stub_->Shutdown(&context, rpc::Empty(), &reply).ok();
+  return CallOnce(&rpc::Control::Stub::Shutdown, rpc::Empty(), reply, kAbortTimeout, "ending").ok();
 }
 
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
-  grpc::ClientContext context;
-  Prepare(context, options_.call_timeout);
   rpc::JoinReply reply;
-  const grpc::Status status = stub_->Join(&context, Encode(membership), &reply);
-  WEFT_RETURN_IF_ERROR(Explain(context, status, "joining the job"));
+  WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Join, Encode(membership), reply,
+                                options_.call_timeout, "joining the job"));
+  return Decode(reply);
+}
+
+absl::StatusOr<ControlReply> GrpcClient::Answer(const ControlRequest& request) {
+  const char* const doing = std::visit([](const auto& one) { return one.kDoing; }, request);
+  rpc::ControlReply reply;
+  WEFT_RETURN_IF_ERROR(
+      CallOnce(&rpc::Control::Stub::Ask, Encode(request), reply, options_.call_timeout, doing));
   return Decode(reply);
 }
 
@@ -235,53 +248,14 @@ absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
   return damage;
 }
 
-absl::StatusOr<WorkerTraffic> GrpcClient::ReadTraffic() {
-  grpc::ClientContext context;
-  Prepare(context, options_.call_timeout);
-  rpc::WorkerTraffic reply;
-  const grpc::Status status = stub_->ReadTraffic(&context, rpc::Empty(), &reply);
-  WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what it has sent"));
-  return Decode(reply);
-}
-
-absl::StatusOr<std::vector<ProgramStatistics>> GrpcClient::ReadStatistics() {
-  grpc::ClientContext context;
-  Prepare(context, options_.call_timeout);
-  rpc::WorkerStatistics reply;
-  const grpc::Status status = stub_->ReadStatistics(&context, rpc::Empty(), &reply);
-  WEFT_RETURN_IF_ERROR(Explain(context, status, "saying what its nodes took"));
-  return Decode(reply);
-}
-
-absl::StatusOr<CheckpointWrite> GrpcClient::PollCheckpoint(bool wait) {
-  grpc::ClientContext context;
-  Prepare(context, options_.call_timeout);
-  rpc::PollCheckpointRequest request;
-  request.set_wait(wait);
-  rpc::CheckpointWrite reply;
-  const grpc::Status status = stub_->PollCheckpoint(&context, request, &reply);
-  WEFT_RETURN_IF_ERROR(Explain(context, status, "writing a checkpoint"));
-  return Decode(reply);
-}
-
-absl::StatusOr<ProcessMemory> GrpcClient::MeasureMemory() {
-  grpc::ClientContext context;
-  Prepare(context, options_.call_timeout);
-  rpc::ProcessMemory reply;
-  const grpc::Status status = stub_->MeasureMemory(&context, rpc::Empty(), &reply);
-  WEFT_RETURN_IF_ERROR(Explain(context, status, "measuring its memory"));
-  return Decode(reply);
-}
-
 void GrpcClient::Abort(const absl::Status& reason) {
-  grpc::ClientContext context;
-  Prepare(context, kAbortTimeout);
   rpc::AbortRequest request;
   request.set_code(static_cast<int>(reason.code()));
   request.set_reason(std::string(reason.message().substr(0, kLongestErrorText)));
   rpc::Empty reply;
   // A worker that cannot be told is lost, which its call under way reports.
-  stub_->Abort(&context, request, &reply);
+  CallOnce(&rpc::Control::Stub::Abort, request, reply, kAbortTimeout, "ending its job")
+      .IgnoreError();
 }
 
 }  // namespace

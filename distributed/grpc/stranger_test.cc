@@ -70,21 +70,9 @@ TEST_F(StrangerTest, EveryCallWantsTheToken) {
   ExpectRefused("RunSteps", [&](grpc::ClientContext& context) {
     return stub_->RunSteps(&context, rpc::RunStepsRequest())->Finish();
   });
-  ExpectRefused("ReadTraffic", [&](grpc::ClientContext& context) {
-    rpc::WorkerTraffic reply;
-    return stub_->ReadTraffic(&context, empty, &reply);
-  });
-  ExpectRefused("ReadStatistics", [&](grpc::ClientContext& context) {
-    rpc::WorkerStatistics reply;
-    return stub_->ReadStatistics(&context, empty, &reply);
-  });
-  ExpectRefused("MeasureMemory", [&](grpc::ClientContext& context) {
-    rpc::ProcessMemory reply;
-    return stub_->MeasureMemory(&context, empty, &reply);
-  });
-  ExpectRefused("PollCheckpoint", [&](grpc::ClientContext& context) {
-    rpc::CheckpointWrite reply;
-    return stub_->PollCheckpoint(&context, rpc::PollCheckpointRequest(), &reply);
+  ExpectRefused("Ask", [&](grpc::ClientContext& context) {
+    rpc::ControlReply reply;
+    return stub_->Ask(&context, rpc::ControlRequest(), &reply);
   });
   ExpectRefused("Abort", [&](grpc::ClientContext& context) {
     return stub_->Abort(&context, rpc::AbortRequest(), &nothing);

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
+#include "platform/log.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
@@ -45,6 +46,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
       absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
       if (client.ok()) {
         clients[i] = *std::move(client);
+        Log(LogLevel::kInfo, clients[i]->name(), " answers");
       } else {
         errors[i] = client.status();
       }

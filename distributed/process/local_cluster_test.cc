@@ -179,7 +179,7 @@ TEST_F(LocalClusterTest, AnAbortEndsStepsThatNeedNoPeer) {
 TEST_F(LocalClusterTest, SaysWhatEachRankHasSent) {
   StartJob(2);
   ASSERT_TRUE(RunSteps(5, nullptr).ok());
-  const auto traffic = coordinator_->ReadTraffic();
+  const auto traffic = coordinator_->AskAll(TrafficRequest{});
   ASSERT_TRUE(traffic.ok()) << traffic.status();
   for (const WorkerTraffic& worker : *traffic) {
     ASSERT_EQ(worker.programs.size(), 1u);
@@ -200,7 +200,7 @@ TEST_F(LocalClusterTest, SaysWhatStepsAndNodesHaveTaken) {
   StepRange timed{"train", 2, 3, {{"rate", 0.5}}};
   timed.statistics = true;
   ASSERT_TRUE(coordinator_->RunSteps({timed}, nullptr).ok());
-  const auto statistics = coordinator_->ReadStatistics();
+  const auto statistics = coordinator_->AskAll(StatisticsRequest{});
   ASSERT_TRUE(statistics.ok()) << statistics.status();
   for (const std::vector<ProgramStatistics>& worker : *statistics) {
     ASSERT_EQ(worker.size(), 1u);
@@ -217,6 +217,24 @@ TEST_F(LocalClusterTest, SaysWhatStepsAndNodesHaveTaken) {
     EXPECT_GT(in_nodes, 0);
     EXPECT_LT(in_nodes, worker[0].seconds);
   }
+}
+
+TEST_F(LocalClusterTest, PrintsWhatItHasCompiledInParts) {
+  StartJob(2);
+  const auto whole = coordinator_->Ask(1, ProgramTextRequest{"train", 0});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->total_bytes, static_cast<int64_t>(whole->part.size()));
+  EXPECT_THAT(whole->part, HasSubstr("compute:\n"));
+  const auto rest = coordinator_->Ask(1, ProgramTextRequest{"train", 10});
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_EQ(rest->part, whole->part.substr(10));
+  EXPECT_EQ(rest->total_bytes, whole->total_bytes);
+  const absl::Status beyond =
+      coordinator_->Ask(1, ProgramTextRequest{"train", whole->total_bytes + 1}).status();
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kOutOfRange) << beyond;
+  const absl::Status unknown = coordinator_->Ask(1, ProgramTextRequest{"test", 0}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound) << unknown;
+  EXPECT_THAT(Text(unknown), HasSubstr("worker:1 has no program 'test'"));
 }
 
 TEST_F(LocalClusterTest, AWorkerThatEndsAtOnceIsNamed) {
@@ -275,7 +293,7 @@ TEST_F(LocalClusterTest, AStrangerIsRefusedAndTheJobGoesOn) {
   const absl::Status status = ConnectToWorker(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
   EXPECT_THAT(Text(status), HasSubstr("--token-file"));
-  EXPECT_TRUE(coordinator_->MeasureMemory().ok());
+  EXPECT_TRUE(coordinator_->AskAll(MemoryRequest{}).ok());
 }
 
 TEST(RemoteClusterTest, ListsWorkersThatAreNotThere) {

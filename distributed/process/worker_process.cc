@@ -5,10 +5,12 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/address.h"
 #include "distributed/grpc/grpc_server.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "platform/process_memory.h"
 #include "platform/restricted_files.h"
 #include "platform/status_macros.h"
@@ -42,12 +44,14 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   environment.version = options.version;
   environment.open_transport =
       [&](const JobMembership& membership) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    SetLogName(absl::StrCat("worker:", membership.rank.value));
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, server->OpenTransport(membership));
     if (options.decorate_transport == nullptr) return transport;
     return options.decorate_transport(std::move(transport));
   };
-  Worker worker(std::move(environment));
-  server->control().SetWorker(&worker, options.version);
+  const std::unique_ptr<Worker> worker = NewWorker(std::move(environment));
+  server->control().SetWorker(worker.get(), options.version);
+  Log(LogLevel::kInfo, "listening on ", server->address());
   if (options.on_listening != nullptr) options.on_listening(server->address());
   server->control().AwaitEnd(RealClock(), absl::InfiniteFuture(), options.ends_with_coordinator);
   // The worker ends before the server that its transport is made of.

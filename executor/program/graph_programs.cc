@@ -19,6 +19,7 @@
 #include "graph/inference.h"
 #include "graph/node_bodies.h"
 #include "ops/node_runner.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -128,6 +129,8 @@ class GraphPrograms::Impl {
     if (compiled == nullptr) {
       WEFT_ASSIGN_OR_RETURN(Compiled fresh, Compile(named, precision));
       if (programs_.size() >= kMaxPrograms) {
+        Log(LogLevel::kInfo, "dropped all ", programs_.size(),
+            " programs of a graph: its inputs have come in too many types and shapes");
         forgotten_ = statistics();
         programs_.clear();
       }

@@ -91,7 +91,6 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   TrainingOutcome outcome;
   outcome.plan = job.plan;
   TrainOptions options;
-  options.learning_rate = run.optimizer.learning_rate;
   options.steps = run.steps;
   options.report_gradients = run.gradients;
   WEFT_ASSIGN_OR_RETURN(TrainResult result,
@@ -99,7 +98,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
                           outcome.losses.push_back(progress.loss);
                           if (run.progress != nullptr) run.progress(progress);
                         }));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured, coordinator.ReadTraffic());
+  WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured, coordinator.AskAll(TrafficRequest{}));
   WEFT_ASSIGN_OR_RETURN(outcome.traffic, CompareTraffic(job, measured));
   outcome.parameters = std::move(result.parameters);
   outcome.gradients = std::move(result.gradients);

@@ -48,6 +48,7 @@ absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const
   spec.cluster = ClusterSpec::Local(workers, 1);
   spec.plan = plan;
   TrainingSpec training;
+  training.optimizer.learning_rate = 0.001;
   WEFT_ASSIGN_OR_RETURN(running.job, PrepareTraining(model, training, spec, std::move(data)));
   WEFT_ASSIGN_OR_RETURN(std::string self, CurrentExecutable());
   LocalClusterOptions options;
@@ -62,7 +63,6 @@ absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const
 
 absl::StatusOr<double> TrainSteps(BenchJob& job, int64_t steps) {
   TrainOptions options;
-  options.learning_rate = 0.001;
   options.steps = steps + 1;
   int64_t first_end = 0, last_end = 0;
   const auto note = [&](const TrainProgress& progress) {

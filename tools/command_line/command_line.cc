@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
+#include "platform/log.h"
 #include "platform/text/nearest_name.h"
 #include "tools/command_line/help_text.h"
 #include "tools/console/version.h"
@@ -100,20 +101,39 @@ std::string Parse(CLI::App& app, const std::vector<std::string>& arguments) {
   return "";
 }
 
+// Options that commands have without declaring them.
+struct CommonFlags {
+  std::vector<std::string> op_libraries;
+  bool print_job = false;
+  std::string log_level = "error";
+};
+
+void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags) {
+  if (command.reads_models()) {
+    app.add_option("--op_library,--op-library", flags.op_libraries,
+                   "a shared library of custom ops (docs/custom-ops.md); may be repeated")
+        ->type_name("FILE.so")
+        ->group("custom operators");
+  }
+  AddLogLevel(app, flags.log_level);
+  if (command.reads_models()) AddJobFile(app, flags.print_job);
+}
+
+absl::Status LoadOpLibraries(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const auto library = LoadOpLibrary(RealFileSystem(), path);
+    if (!library.ok()) return WithExitCode(library.status(), ExitCode::kPlan);
+  }
+  return absl::OkStatus();
+}
+
 int RunCommand(Command& command, const std::vector<std::string>& arguments, Console& console) {
   CLI::App app;
   app.set_help_flag();
   app.option_defaults()->group(kMainOptions);
   command.AddOptions(app);
-  std::vector<std::string> op_libraries;
-  if (command.reads_models()) {
-    app.add_option("--op_library,--op-library", op_libraries,
-                   "a shared library of custom ops (docs/custom-ops.md); may be repeated")
-        ->type_name("FILE.so")
-        ->group("custom operators");
-  }
-  bool print_job = false;
-  if (command.reads_models()) AddJobFile(app, print_job);
+  CommonFlags flags;
+  AddCommonOptions(command, app, flags);
   const HelpRequest help = RequestedHelp(arguments);
   if (help != HelpRequest::kNone) {
     *console.out << (help == HelpRequest::kAll ? FullHelp(command, app) : ShortHelp(command, app));
@@ -121,14 +141,14 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   }
   const std::string wrong = Parse(app, arguments);
   if (!wrong.empty()) return FailUsage(wrong, command.name(), console);
-  if (print_job) {
+  if (flags.print_job) {
     *console.out << JobFileText(app);
     return 0;
   }
-  for (const std::string& path : op_libraries) {
-    const auto library = LoadOpLibrary(RealFileSystem(), path);
-    if (!library.ok()) return Fail(WithExitCode(library.status(), ExitCode::kPlan), "", console);
-  }
+  SetLogLevel(*ParseLogLevel(flags.log_level));
+  SetLogName(command.name());
+  const absl::Status loaded = LoadOpLibraries(flags.op_libraries);
+  if (!loaded.ok()) return Fail(loaded, "", console);
   const absl::StatusOr<ExitCode> result = command.Run(console);
   console.out->flush();
   if (!result.ok()) {

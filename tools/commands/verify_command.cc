@@ -48,7 +48,6 @@ class VerifyCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
-    options_.learning_rate = training.optimizer.learning_rate;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(const auto given, flags_.OpenData(/*shuffle=*/false));
     WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(given));

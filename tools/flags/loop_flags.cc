@@ -164,8 +164,9 @@ std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   // files are compared, not their paths.
   static const auto* const free_groups = new std::set<std::string>{
       kCheckpointOptions, kEvaluationOptions, "placement", "results", "custom operators"};
-  static const auto* const free_flags = new std::set<std::string>{
-      "data", "labels", "local", "cluster", "steps", "epochs", "out", "config", "print-config"};
+  static const auto* const free_flags =
+      new std::set<std::string>{"data",   "labels", "local",  "cluster",      "steps",
+                                "epochs", "out",    "config", "print-config", "log-level"};
   std::map<std::string, std::string> given;
   bool strict = false;
   for (const CLI::Option* option : app.get_options()) {

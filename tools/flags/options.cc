@@ -4,6 +4,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "platform/log.h"
+#include "platform/text/nearest_name.h"
 
 namespace weft {
 
@@ -14,6 +17,21 @@ CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
         return value == "text" || value == "json"
                    ? std::string()
                    : absl::StrCat("'", value, "' is not a format; expected text or json");
+      });
+}
+
+CLI::Option* AddLogLevel(CLI::App& app, std::string& level) {
+  return app
+      .add_option("--log-level", level,
+                  "say on standard error what happens and how long it takes: error, warning, info "
+                  "or debug (error)")
+      ->type_name("LEVEL")
+      ->group("diagnostics")
+      ->check([](const std::string& value) {
+        if (ParseLogLevel(value).has_value()) return std::string();
+        return absl::StrCat("'", value, "' is no level; it is ",
+                            absl::StrJoin(LogLevelNames(), ", "),
+                            DidYouMean(value, LogLevelNames()));
       });
 }
 

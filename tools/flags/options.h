@@ -14,6 +14,9 @@ inline constexpr char kMainOptions[] = "options";
 // --output text|json.
 CLI::Option* AddOutputFormat(CLI::App& app, std::string& format);
 
+// --log-level LEVEL, into the name of one (platform/log.h).
+CLI::Option* AddLogLevel(CLI::App& app, std::string& level);
+
 // A check of a whole number: "" for 1 and more, else what is wrong with it.
 std::string AtLeastOne(const std::string& text);
 

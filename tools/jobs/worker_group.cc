@@ -3,10 +3,12 @@
 #include <ostream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "distributed/job_token.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/byte_quantity.h"
 #include "platform/file_system.h"
+#include "platform/log.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
 #include "tensor/device_lookup.h"
@@ -24,6 +26,8 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
   for (const OpLibrary& library : LoadedOpLibraries()) {
     options.command.insert(options.command.end(), {"--op_library", library.path});
   }
+  options.command.insert(options.command.end(),
+                         {"--log-level", LogLevelNames()[static_cast<size_t>(CurrentLogLevel())]});
   options.workers = static_cast<int>(order.size());
   for (const int worker : order) {
     const WorkerSpec& spec = cluster.workers[static_cast<size_t>(worker)];
@@ -64,6 +68,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags&
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   std::vector<WorkerClient*> clients;
   if (flags.starts_processes() || flags.connects()) {
+    const LoggedPhase phase(absl::StrCat("connect to ", order.size(), " workers"));
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;

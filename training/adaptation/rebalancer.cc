@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "executor/program/planned_memory.h"
 #include "platform/byte_quantity.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
 #include "training/job/rank_device.h"
 
@@ -85,6 +86,10 @@ void Rebalancer::Observe(int rank, const StepReport& report) {
 void Rebalancer::Tell(const SpeedChange& change) {
   told_ = true;
   const std::string name = coordinator_.name(change.rank);
+  Log(LogLevel::kInfo, "straggler: ", name,
+      change.kind == SpeedChange::Kind::kRecovered ? " recovered" : " slow", " since step ",
+      change.since + 1, ": ", Milliseconds(change.seconds), " of a step, usually ",
+      Milliseconds(change.usual));
   const std::string when =
       absl::StrCat("since step ", change.since + 1, ", seen after step ", change.step + 1);
   if (change.kind == SpeedChange::Kind::kRecovered) {
@@ -158,6 +163,8 @@ absl::StatusOr<std::string> Rebalancer::ChooseProgram(Coordinator& coordinator, 
   plan.prediction = Prediction();  // of other shares
   const double now = SecondsWithShares(speeds, before);
   const double then = SecondsWithShares(speeds, plan.shares);
+  Log(LogLevel::kInfo, "rebalance after step ", step, ": ", Milliseconds(now),
+      " of work in a step, with the best shares ", Milliseconds(then));
   if (now < kMinGain * then) return kind_;
   WEFT_ASSIGN_OR_RETURN(const std::string kind, AddPrograms(coordinator, plan));
   if (kind == kind_) return kind_;

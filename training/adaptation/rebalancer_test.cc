@@ -124,6 +124,7 @@ class RebalancerTest : public ::testing::Test {
     spec.plan = plan_;
     TrainingSpec training;
     training.optimizer.kind = "adam";
+    training.optimizer.learning_rate = 0.01;
     job_ = PrepareTraining(Model(), training, spec, *DataSet::Open(files_, data_spec_)).value();
     InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
     Coordinator coordinator(cluster.clients());
@@ -144,7 +145,6 @@ class RebalancerTest : public ::testing::Test {
         options);
     ScriptedTimes times(rebalancer, clock, seconds);
     TrainOptions train;
-    train.learning_rate = 0.01;
     train.steps = kSteps;
     if (seconds != nullptr) train.watch = &times;
     EveryTenSteps boundaries;
@@ -157,7 +157,7 @@ class RebalancerTest : public ::testing::Test {
     EXPECT_TRUE(result.ok()) << result.status();
     rebalancer.Finish();
     kinds_ = times.kinds();
-    traffic_ = coordinator.ReadTraffic().value();
+    traffic_ = coordinator.AskAll(TrafficRequest{}).value();
     return *std::move(result);
   }
 

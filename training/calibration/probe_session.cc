@@ -117,7 +117,7 @@ absl::StatusOr<ProbeSession::Statistics> ProbeSession::RunRound(
     steps -= range.count;
   }
   WEFT_RETURN_IF_ERROR(coordinator_.RunSteps(ranges, nullptr));
-  return coordinator_.ReadStatistics();
+  return coordinator_.AskAll(StatisticsRequest{});
 }
 
 absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -78,6 +79,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
     Warn(step, folder.status());
     return std::string();
   }
+  Log(LogLevel::kInfo, "checkpoint of step ", step, " begins in ", *folder);
   pending_ = Pending{step, *folder, job_.plan, loop};
   return *std::move(folder);
 }
@@ -86,7 +88,7 @@ absl::Status Checkpointer::Poll(Coordinator& coordinator, bool wait) {
   if (!pending_.has_value()) return absl::OkStatus();
   if (!pending_->committing) {
     WEFT_ASSIGN_OR_RETURN(const std::vector<CheckpointWrite> writes,
-                          coordinator.PollCheckpoint(wait));
+                          coordinator.AskAll(CheckpointRequest{wait}));
     double pause = 0;
     for (const CheckpointWrite& write : writes) {
       // Not begun yet: the step before it has not ended.
@@ -159,6 +161,8 @@ void Checkpointer::Conclude(const Committed& committed) {
     summary_.last_step = pending_->step;
     summary_.bytes = pending_->bytes;
     summary_.write_seconds = pending_->write_seconds;
+    Log(LogLevel::kInfo, "checkpoint of step ", pending_->step, " is whole: ", pending_->bytes,
+        " bytes, written in ", pending_->write_seconds, " s");
   } else {
     Warn(pending_->step, committed.status);
     store_.Abandon(pending_->folder);
@@ -171,6 +175,7 @@ void Checkpointer::Conclude(const Committed& committed) {
 
 void Checkpointer::Warn(int64_t step, const absl::Status& status) {
   ++summary_.failed;
+  Log(LogLevel::kWarning, "no checkpoint of step ", step, ": ", status.ToString());
   warn_(absl::StrCat("no checkpoint of step ", step, ": ", std::string(status.message()),
                      "; training goes on"));
 }

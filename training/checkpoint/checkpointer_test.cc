@@ -92,6 +92,7 @@ class CheckpointerTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     TrainingSpec training;
     training.optimizer.kind = "adam";
+    training.optimizer.learning_rate = 0.05;
     training.average_decay = average_decay_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
@@ -117,7 +118,6 @@ class CheckpointerTest : public ::testing::Test {
     const auto newest = store.OpenNewest(notes_);
     if (!newest.ok()) return newest.status();
     TrainOptions options;
-    options.learning_rate = 0.05;
     options.steps = steps;
     std::optional<PeriodicEvaluation> periodic;
     if (evaluation.has_value()) {

@@ -120,7 +120,6 @@ class LossScaleTest : public ::testing::Test {
     absl::Status status = StartJob(coordinator, *job, spec, kVersion, {});
     if (!status.ok()) return status;
     TrainOptions options;
-    options.learning_rate = training_.optimizer.learning_rate;
     options.steps = steps;
     std::optional<CheckpointStore> store;
     std::optional<Checkpointer> checkpointer;

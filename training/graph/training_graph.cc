@@ -9,6 +9,7 @@
 #include "graph/expansion.h"
 #include "graph/graph_builder.h"
 #include "graph/inference.h"
+#include "graph/step_inputs.h"
 #include "ops/node_runner.h"
 #include "platform/status_macros.h"
 #include "training/graph/autodiff.h"

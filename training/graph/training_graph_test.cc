@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/inference.h"
+#include "graph/step_inputs.h"
 #include "graph/verifier.h"
 #include "gtest/gtest.h"
 #include "ops/testing/graph_evaluator.h"

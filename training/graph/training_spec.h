@@ -17,9 +17,9 @@
 
 namespace weft {
 
-// Names of step inputs and outputs that the loop and the graph agree on.
+// Names of step inputs and outputs that the loop and the graph agree on, besides those of
+// graph/step_inputs.h.
 inline constexpr char kLearningRateInput[] = "weft.learning_rate";  // float32 []
-inline constexpr char kStepInput[] = "weft.step";  // int64 [], 1 for the first step
 inline constexpr char kLabelsInput[] = "labels";
 inline constexpr char kLossOutput[] = "loss";
 // An evaluation step also reports what each metric's mean was divided by: "accuracy/weight".

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "graph/step_inputs.h"
 #include "platform/status_macros.h"
 #include "training/graph/optimizer.h"
 

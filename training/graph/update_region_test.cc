@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "graph/step_inputs.h"
 #include "gtest/gtest.h"
 #include "ops/testing/graph_evaluator.h"
 #include "training/graph/optimizer.h"

@@ -16,7 +16,9 @@
 #include "placement/partition/partitioner.h"
 #include "placement/search/given_plan.h"
 #include "placement/simulation/plan_prediction.h"
+#include "platform/byte_quantity.h"
 #include "platform/cpu_info.h"
+#include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "training/data/batch_reader.h"
@@ -189,7 +191,12 @@ std::vector<int64_t> MemoryLimits(const JobSpec& spec, const Plan& plan, int ran
 absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
   const std::string data = job.data->spec().ToJson();
   for (const JobProgram& program : job.programs) {
-    WEFT_RETURN_IF_ERROR(coordinator.AddProgram(program.name, program.partitions, data).status());
+    LoggedPhase phase(absl::StrCat("program '", program.name, "'"));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<MemoryRequirement> needed,
+                          coordinator.AddProgram(program.name, program.partitions, data));
+    int64_t most = 0;
+    for (const MemoryRequirement& worker : needed) most = std::max(most, worker.total());
+    phase.Note("with what came before at most ", ByteQuantity(most), " on a worker");
   }
   return absl::OkStatus();
 }
@@ -282,12 +289,20 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   PreparedJob job;
   job.data = std::move(data);
   job.cluster = spec.cluster;
+  job.learning_rate = training.optimizer.learning_rate;
+  job.schedule = training.schedule;
   TrainingSpec plain = training;
   plain.report_gradients = false;
   const GraphOfLength graph_of = TrainingGraphs(model, plain, *job.data);
+  LoggedPhase differentiate("differentiate");
   WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  differentiate.Note(job.graph.num_nodes(), " nodes");
+  differentiate.End();
+  LoggedPhase choose("plan");
   WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
+  choose.Note(job.plan.mesh.ToString(), ", ", job.plan.micro_batches, " micro-batches");
+  choose.End();
   if (training.model_training_info && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the model's own training algorithm takes whole batches on one worker, the plan is ",
@@ -295,11 +310,16 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
         " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
         "another optimizer"));
   }
+  LoggedPhase partition("partition");
   WEFT_RETURN_IF_ERROR(
       AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
+  partition.Note(job.programs.size(), " kinds of steps");
+  partition.End();
+  LoggedPhase predict("predict");
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
   job.step_factor = costs.StepFactor(job.plan);
+  predict.End();
   if (training.report_gradients) {
     const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
@@ -394,8 +414,10 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.op_libraries = OpLibraryIdentities();
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
+  LoggedPhase join("join");
   WEFT_RETURN_IF_ERROR(
       coordinator.Join(membership, MemoryLimits(spec, job.plan, coordinator.size())).status());
+  join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
   if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
@@ -403,6 +425,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   for (const Variable& variable : job.graph.variables()) {
     if (variable.initial.valid()) initial[variable.name] = variable.initial;
   }
+  const LoggedPhase phase("variables");
   return coordinator.WriteVariables(initial);
 }
 

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/partition.h"
 #include "graph/plan.h"
+#include "ops/defs/optimizer/rate_schedule.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/run_history.h"
 #include "training/data/data_set.h"
@@ -68,6 +69,9 @@ struct PreparedJob {
   std::vector<std::string> notes;
   // CostModel::StepFactor that is in the plan's predicted step.
   double step_factor = 1;
+  // What steps of a training job take as learning rate: the base, times RateFactor(schedule, step).
+  double learning_rate = 0;
+  RateSchedule schedule = {};
   std::vector<JobProgram> programs;
   std::shared_ptr<const DataSet> data;
 };

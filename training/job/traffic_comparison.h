@@ -31,7 +31,7 @@ struct RankTraffic {
   std::vector<StreamComparison> streams;
 };
 
-// By rank. `measured` is what Coordinator::ReadTraffic says after the steps. Internal when the job
+// By rank. `measured` is what AskAll(TrafficRequest{}) says after the steps. Internal when the job
 // has other ranks or programs.
 absl::StatusOr<std::vector<RankTraffic>> CompareTraffic(const PreparedJob& job,
                                                         const std::vector<WorkerTraffic>& measured);

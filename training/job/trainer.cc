@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "executor/variables/variable_store.h"
+#include "platform/log.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -92,14 +93,15 @@ class Loop {
   Clock& clock_;
   int64_t done_;  // steps
   int64_t stretch_ = 1;
-  std::string kind_ = kTrainingSteps;  // of the programs that steps run
+  std::string kind_ = kTrainingSteps;      // of the programs that steps run
+  std::optional<LoggedPhase> first_step_;  // until it is told
   // Held while somebody outside is told of a step.
   Mutex mutex_;
   TrainResult result_;
 };
 
 std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
-  const std::map<std::string, double> scalars = {{kLearningRateInput, options_.learning_rate}};
+  const std::map<std::string, double> scalars = {{kLearningRateInput, job_.learning_rate}};
   const int64_t reporting = options_.report_gradients ? 1 : 0;
   std::vector<StepRange> ranges =
       StepRanges(*job_.data, "gradients", first, std::min(last, reporting), scalars);
@@ -159,9 +161,10 @@ absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
 }
 
 void Loop::Take(const StepReport& report, const std::string& program) {
+  first_step_.reset();
   TrainProgress done = ProgressOf(report, *job_.data);
   done.program = program;
-  done.learning_rate = options_.learning_rate;
+  done.learning_rate = job_.learning_rate * RateFactor(job_.schedule, report.step);
   result_.last_loss = done.loss;
   result_.loss_scale = done.loss_scale;
   result_.skipped_steps = done.skipped_steps;
@@ -188,6 +191,7 @@ absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
 }
 
 absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
+  const LoggedPhase phase(absl::StrCat("steps ", done_, " to ", end), LogLevel::kDebug);
   const int64_t begin = clock_.MonotonicNanos();
   WEFT_RETURN_IF_ERROR(RunRanges(ranges));
   const int64_t steps = end - done_;
@@ -220,6 +224,7 @@ absl::Status Loop::SaveLast() {
 }
 
 absl::StatusOr<TrainResult> Loop::Run() {
+  if (done_ < options_.steps) first_step_.emplace("first step");
   while (done_ < options_.steps && result_.end.empty()) {
     if (options_.stop != nullptr && options_.stop()) {
       result_.stopped = true;
@@ -238,7 +243,7 @@ absl::StatusOr<TrainResult> Loop::Run() {
   }
   WEFT_RETURN_IF_ERROR(SaveLast());
   result_.steps = done_;
-  WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.MeasureMemory());
+  WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.AskAll(MemoryRequest{}));
   WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
   WEFT_ASSIGN_OR_RETURN(result_.averages, ReadAverages(coordinator_, job_));
   for (const auto* const variables : {&result_.parameters, &result_.averages}) {

@@ -42,13 +42,12 @@ class StepWatch {
 
 // How long a job trains, and who takes part between steps. Pointers are borrowed.
 struct TrainOptions {
-  double learning_rate = 0.01;
   int64_t steps = 0;  // at which the run ends, those before a resume included
   // Run the first step with the program that reports gradients (PrepareTraining was asked for it).
   bool report_gradients = false;
   int64_t first_step = 0;       // steps that a resumed run has done
   bool check_numerics = false;  // look at every node of every step
-  // Time every node in so many steps, soon after the first (Coordinator::ReadStatistics).
+  // Time every node in so many steps, soon after the first (StatisticsRequest).
   int64_t timed_steps = 0;
   // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
   Checkpointer* checkpointer = nullptr;
@@ -68,7 +67,7 @@ struct TrainProgress {
   int64_t length = 0;   // that its padded inputs had, where they have several
   double seconds = 0;
   double input_seconds = 0;
-  double learning_rate = 0;
+  double learning_rate = 0;   // that the step has used, the schedule counted
   double loss_scale = 0;      // that the step has used; 0 = the job has none
   int64_t skipped_steps = 0;  // so far, since the job began
 };

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,7 +71,7 @@ class ByHand {
   }
 
   // The mean loss of samples [first, last), before one step on them.
-  double Step(int64_t first, int64_t last) {
+  double Step(int64_t first, int64_t last, double rate = kRate) {
     std::vector<double> dw(w_.size()), db(b_.size());
     double loss = 0;
     for (int64_t n = first; n < last; ++n) {
@@ -83,8 +84,8 @@ class ByHand {
       }
     }
     const double count = static_cast<double>(last - first);
-    for (size_t i = 0; i < w_.size(); ++i) w_[i] -= kRate * dw[i] / count;
-    for (size_t i = 0; i < b_.size(); ++i) b_[i] -= kRate * db[i] / count;
+    for (size_t i = 0; i < w_.size(); ++i) w_[i] -= rate * dw[i] / count;
+    for (size_t i = 0; i < b_.size(); ++i) b_[i] -= rate * db[i] / count;
     return loss / count;
   }
 
@@ -148,7 +149,8 @@ class TrainerTest : public ::testing::Test {
     training.report_gradients = report_gradients_;
     training.average_decay = average_decay_;
     training.optimizer.kind = optimizer_;
-    training.optimizer.learning_rate = rate_;
+    training.optimizer.learning_rate = usual_rate_;
+    training.schedule = schedule_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
 
@@ -161,16 +163,19 @@ class TrainerTest : public ::testing::Test {
   absl::StatusOr<TrainResult> TrainOn(int workers, int64_t steps, const Plan& plan = {}) {
     losses_.clear();
     samples_.clear();
+    rates_.clear();
     absl::StatusOr<PreparedJob> job = Prepare(workers, plan);
     if (!job.ok()) return job.status();
+    if (rate_.has_value()) job->learning_rate = *rate_;
     Start(workers);
     const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {});
     if (!started.ok()) return started;
-    return Train(*coordinator_, *job, {rate_, steps, report_gradients_},
+    return Train(*coordinator_, *job, {.steps = steps, .report_gradients = report_gradients_},
                  [this](const TrainProgress& progress) {
                    EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
                    losses_.push_back(progress.loss);
                    samples_.push_back(progress.samples);
+                   rates_.push_back(progress.learning_rate);
                  });
   }
 
@@ -180,12 +185,15 @@ class TrainerTest : public ::testing::Test {
   JobSpec spec_;
   bool report_gradients_ = false;
   std::string optimizer_ = "sgd";
-  double rate_ = kRate;
+  double usual_rate_ = kRate;
+  RateSchedule schedule_;
+  std::optional<double> rate_;  // instead of the specification's, which has its bounds
   double average_decay_ = 0;
   std::unique_ptr<InProcessCluster> cluster_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<double> losses_;
   std::vector<int64_t> samples_;
+  std::vector<double> rates_;
 };
 
 // Cut into four, the short batch of two has micro-batches without samples.
@@ -210,6 +218,21 @@ TEST_F(TrainerTest, TwoEpochsWithShortBatchesEqualTheStepsByHandOnAnyWorkers) {
       EXPECT_EQ(result->parameters.size(), 2u);
     }
   }
+}
+
+// The loop gets it from the specification, and tells it as the step has used it.
+TEST_F(TrainerTest, StepsUseTheRateOfTheSpecificationAndItsSchedule) {
+  schedule_.kind = "exponential";
+  schedule_.gamma = 0.5;
+  const auto result = TrainOn(2, 3);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(rates_, ElementsAre(kRate, kRate / 2, kRate / 4));
+  ByHand expected(tensors_["x"], tensors_["labels"]);
+  expected.Step(0, 4, kRate);
+  expected.Step(4, 8, kRate / 2);
+  expected.Step(8, 10, kRate / 4);
+  const std::vector<double> w = *ToDoubles(result->parameters.at("w"));
+  for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(w[i], expected.w()[i], 1e-6) << i;
 }
 
 TEST_F(TrainerTest, StrictGivesTheSameBitsOnAnyWorkers) {
@@ -242,7 +265,7 @@ TEST_F(TrainerTest, EveryOptimizerLowersTheLossAndHasItsBitsOnTwoWorkers) {
   for (const std::string& kind : OptimizerKinds()) {
     SCOPED_TRACE(kind);
     optimizer_ = kind;
-    rate_ = UsualLearningRate(kind);
+    usual_rate_ = UsualLearningRate(kind);
     plan.zero = 0;
     const auto single = TrainOn(1, 8, plan);
     ASSERT_TRUE(single.ok()) << single.status();
@@ -329,7 +352,7 @@ TEST_F(TrainerTest, AveragesFollowTheParametersAndCanBeMeasured) {
     Start(workers);
     const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {}, &*averages);
     ASSERT_TRUE(started.ok()) << started;
-    const auto result = Train(*coordinator_, *job, {kRate, 5}, [](const TrainProgress&) {});
+    const auto result = Train(*coordinator_, *job, {.steps = 5}, [](const TrainProgress&) {});
     ASSERT_TRUE(result.ok()) << result.status();
     const std::vector<double> kept = *ToDoubles(result->averages.at("w"));
     for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(kept[i], w[i], 1e-6) << i;
@@ -362,7 +385,7 @@ TEST_F(TrainerTest, ParametersThatAreSplitAreMeasuredToo) {
   Start(2);
   const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {}, &*within);
   ASSERT_TRUE(started.ok()) << started;
-  ASSERT_TRUE(Train(*coordinator_, *job, {kRate, 1}, [](const TrainProgress&) {}).ok());
+  ASSERT_TRUE(Train(*coordinator_, *job, {.steps = 1}, [](const TrainProgress&) {}).ok());
   ByHand hand(tensors_["x"], tensors_["labels"]);
   hand.Step(0, kBatch);
   const auto metrics = Evaluate(*coordinator_, *within, [](const TrainProgress&) {});

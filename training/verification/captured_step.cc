@@ -39,7 +39,9 @@ class ReportKeeper final : public WorkerClient {
       if (report != nullptr) report(step);
     });
   }
-  absl::StatusOr<WorkerTraffic> ReadTraffic() override { return client_.ReadTraffic(); }
+  absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override {
+    return client_.Answer(request);
+  }
   void Abort(const absl::Status& reason) override { client_.Abort(reason); }
 
  private:
@@ -49,8 +51,7 @@ class ReportKeeper final : public WorkerClient {
 
 }  // namespace
 
-absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job,
-                                             double learning_rate) {
+absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job) {
   CapturedStep step;
   job.programs.resize(1);
   for (Partition& partition : job.programs[0].partitions) {
@@ -68,7 +69,7 @@ absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job
   spec.plan = job.plan;
   WEFT_RETURN_IF_ERROR(StartJob(coordinator, job, spec, kVersion, {}));
   WEFT_RETURN_IF_ERROR(coordinator.RunSteps(
-      StepRanges(*job.data, "train", 0, 1, {{kLearningRateInput, learning_rate}}), nullptr));
+      StepRanges(*job.data, "train", 0, 1, {{kLearningRateInput, job.learning_rate}}), nullptr));
   std::vector<std::string> names;
   for (const Variable& variable : job.graph.variables()) {
     if (variable.update.valid()) names.push_back(variable.name);

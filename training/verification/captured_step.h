@@ -26,8 +26,7 @@ struct CapturedStep {
 };
 
 // Captures values of the first program of `job` and runs step 0.
-absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job,
-                                             double learning_rate);
+absl::StatusOr<CapturedStep> RunCapturedStep(FileSystem& files, PreparedJob& job);
 
 }  // namespace weft
 

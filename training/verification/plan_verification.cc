@@ -357,10 +357,8 @@ absl::StatusOr<VerifyReport> VerifyPlan(FileSystem& files, PreparedJob planned, 
       StepShardings shardings,
       ShardingsOfStep(planned.graph, planned.plan, {true, planned.programs[0].shape.batch},
                       CpuNodeEvaluator()));
-  WEFT_ASSIGN_OR_RETURN(const CapturedStep alone,
-                        RunCapturedStep(files, single, options.learning_rate));
-  WEFT_ASSIGN_OR_RETURN(const CapturedStep spread,
-                        RunCapturedStep(files, planned, options.learning_rate));
+  WEFT_ASSIGN_OR_RETURN(const CapturedStep alone, RunCapturedStep(files, single));
+  WEFT_ASSIGN_OR_RETURN(const CapturedStep spread, RunCapturedStep(files, planned));
   const Expectation expected(single, alone);
   Verifier verifier(planned, spread, expected, std::move(shardings), options);
   verifier.CompareVariables(alone.variables);

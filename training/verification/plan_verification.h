@@ -15,7 +15,6 @@ namespace weft {
 
 // What counts as a difference.
 struct PlanVerificationOptions {
-  double learning_rate = 0.01;
   // Two values are equal when no element differs by more than tolerance x the largest magnitude in
   // the expected tensor (+ 1e-6: sums that cancel to nothing).
   double tolerance = 1e-4;

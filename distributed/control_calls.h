@@ -1,0 +1,93 @@
+// Control calls: the questions that a coordinator has for a worker between steps, each with its
+// answer.
+//
+// A new one needs four files: its request and reply here, both in grpc/weft.proto, how they are
+// written and read in grpc/control_calls_codec.cc, and what the worker answers in worker.cc. Token,
+// lease, deadline and errors are those of all calls.
+#ifndef WEFT_DISTRIBUTED_CONTROL_CALLS_H_
+#define WEFT_DISTRIBUTED_CONTROL_CALLS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "distributed/traffic.h"
+#include "executor/program/step_program.h"
+#include "executor/variables/checkpoint_writer.h"
+#include "platform/process_memory.h"
+
+namespace weft {
+
+// What it has sent since it joined, also after an error.
+struct TrafficRequest {
+  using Reply = WorkerTraffic;
+  // What it is doing meanwhile, for the error when it is lost.
+  static constexpr char kDoing[] = "saying what it has sent";
+};
+
+// What a rank's steps of a program have taken since it joined.
+struct ProgramStatistics {
+  std::string program;
+  int64_t steps = 0;
+  double seconds = 0;                 // of all steps
+  double input_seconds = 0;           // of these: waiting for data
+  int64_t timed_steps = 0;            // those of ranges with StepRange::statistics,
+  std::vector<NodeStatistics> nodes;  // in which nodes took this long
+};
+
+// What steps and nodes have taken since it joined.
+struct StatisticsRequest {
+  using Reply = std::vector<ProgramStatistics>;
+  static constexpr char kDoing[] = "saying what its nodes took";
+};
+
+// What the worker's process has, and had at most.
+struct MemoryRequest {
+  using Reply = ProcessMemory;
+  static constexpr char kDoing[] = "measuring its memory";
+};
+
+// What became of the newest checkpoint (StepRange::checkpoint). What went wrong in writing is in
+// there, and no error of the call.
+struct CheckpointRequest {
+  using Reply = CheckpointWrite;
+  static constexpr char kDoing[] = "writing a checkpoint";
+  bool wait = false;  // until it is written
+};
+
+// Of the text of a compiled program (StepProgram::DebugString), a line for each instruction.
+struct ProgramText {
+  std::string part;  // at most kProgramTextBytes
+  int64_t total_bytes = 0;
+};
+inline constexpr size_t kProgramTextBytes = size_t{1} << 20;
+
+// Also after an error.
+struct ProgramTextRequest {
+  using Reply = ProgramText;
+  static constexpr char kDoing[] = "printing a program";
+  std::string program;
+  int64_t offset = 0;  // where the part begins
+};
+
+// All of them.
+using ControlRequest = std::variant<TrafficRequest, StatisticsRequest, MemoryRequest,
+                                    CheckpointRequest, ProgramTextRequest>;
+
+namespace internal {
+template <typename Requests>
+struct RepliesTo;
+template <typename... Requests>
+struct RepliesTo<std::variant<Requests...>> {
+  using Type = std::variant<typename Requests::Reply...>;
+};
+}  // namespace internal
+
+// The answer to any of them.
+using ControlReply = internal::RepliesTo<ControlRequest>::Type;
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_CONTROL_CALLS_H_

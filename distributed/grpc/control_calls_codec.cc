@@ -1,0 +1,203 @@
+// The questions and answers of distributed/control_calls.h as messages of weft.proto: for each, how
+// its request goes into the message and comes out of it, and the same for its reply.
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "distributed/grpc/control_codec.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+void Encode(const ProcessMemory& memory, rpc::ProcessMemory& message) {
+  message.set_bytes(memory.bytes);
+  message.set_peak_bytes(memory.peak_bytes);
+  message.set_of_control_group(memory.of_control_group);
+}
+
+ProcessMemory Decode(const rpc::ProcessMemory& message) {
+  return {message.bytes(), message.peak_bytes(), message.of_control_group()};
+}
+
+void Encode(const CheckpointWrite& write, rpc::CheckpointWrite& message) {
+  message.set_state(static_cast<int>(write.state));
+  message.set_folder(write.folder);
+  message.set_code(static_cast<int>(write.status.code()));
+  message.set_error(std::string(write.status.message()));
+  message.set_file(write.file);
+  message.set_bytes(write.bytes);
+  message.set_checksum(write.checksum);
+  for (const auto& [name, checksum] : write.tensors) (*message.mutable_tensors())[name] = checksum;
+  message.set_pause_seconds(write.pause_seconds);
+  message.set_write_seconds(write.write_seconds);
+}
+
+// DataLoss for a state that there is not.
+absl::StatusOr<CheckpointWrite> Decode(const rpc::CheckpointWrite& message) {
+  if (message.state() < 0 || message.state() > static_cast<int>(CheckpointWrite::State::kDone)) {
+    return absl::DataLossError(absl::StrCat("a checkpoint in state ", message.state()));
+  }
+  CheckpointWrite write;
+  write.state = static_cast<CheckpointWrite::State>(message.state());
+  write.folder = message.folder();
+  write.status = absl::Status(static_cast<absl::StatusCode>(message.code()), message.error());
+  write.file = message.file();
+  write.bytes = message.bytes();
+  write.checksum = message.checksum();
+  write.tensors = {message.tensors().begin(), message.tensors().end()};
+  write.pause_seconds = message.pause_seconds();
+  write.write_seconds = message.write_seconds();
+  return write;
+}
+
+void Encode(const WorkerTraffic& traffic, rpc::WorkerTraffic& message) {
+  message.set_header_bytes(traffic.header_bytes);
+  for (const ProgramTraffic& program : traffic.programs) {
+    rpc::ProgramTraffic& out = *message.add_programs();
+    out.set_program(program.program);
+    out.set_steps(program.steps);
+    for (const StreamTraffic& stream : program.streams) {
+      rpc::StreamTraffic& sent = *out.add_streams();
+      sent.set_name(stream.name);
+      sent.set_to(stream.to.value);
+      sent.set_messages(stream.messages);
+      sent.set_payload_bytes(stream.payload_bytes);
+    }
+  }
+}
+
+WorkerTraffic Decode(const rpc::WorkerTraffic& message) {
+  WorkerTraffic traffic;
+  traffic.header_bytes = message.header_bytes();
+  for (const rpc::ProgramTraffic& in : message.programs()) {
+    ProgramTraffic& program = traffic.programs.emplace_back();
+    program.program = in.program();
+    program.steps = in.steps();
+    for (const rpc::StreamTraffic& stream : in.streams()) {
+      program.streams.push_back(
+          {stream.name(), RankId(stream.to()), stream.messages(), stream.payload_bytes()});
+    }
+  }
+  return traffic;
+}
+
+void Encode(const std::vector<ProgramStatistics>& statistics, rpc::WorkerStatistics& message) {
+  for (const ProgramStatistics& program : statistics) {
+    rpc::ProgramStatistics& out = *message.add_programs();
+    out.set_program(program.program);
+    out.set_steps(program.steps);
+    out.set_seconds(program.seconds);
+    out.set_input_seconds(program.input_seconds);
+    out.set_timed_steps(program.timed_steps);
+    for (const NodeStatistics& node : program.nodes) {
+      rpc::NodeStatistics& timed = *out.add_nodes();
+      timed.set_node(node.node);
+      timed.set_op(node.op);
+      timed.set_phase(static_cast<int>(node.phase));
+      timed.set_calls(node.calls);
+      timed.set_nanoseconds(node.nanoseconds);
+    }
+  }
+}
+
+std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message) {
+  std::vector<ProgramStatistics> statistics;
+  for (const rpc::ProgramStatistics& in : message.programs()) {
+    ProgramStatistics& program = statistics.emplace_back();
+    program.program = in.program();
+    program.steps = in.steps();
+    program.seconds = in.seconds();
+    program.input_seconds = in.input_seconds();
+    program.timed_steps = in.timed_steps();
+    for (const rpc::NodeStatistics& node : in.nodes()) {
+      program.nodes.push_back({node.node(), node.op(), static_cast<Phase>(node.phase()),
+                               node.calls(), node.nanoseconds()});
+    }
+  }
+  return statistics;
+}
+
+// Puts a question into its field.
+void Set(const TrafficRequest&, rpc::ControlRequest& message) { message.mutable_traffic(); }
+void Set(const StatisticsRequest&, rpc::ControlRequest& message) { message.mutable_statistics(); }
+void Set(const MemoryRequest&, rpc::ControlRequest& message) { message.mutable_memory(); }
+void Set(const CheckpointRequest& request, rpc::ControlRequest& message) {
+  message.mutable_checkpoint()->set_wait(request.wait);
+}
+void Set(const ProgramTextRequest& request, rpc::ControlRequest& message) {
+  message.mutable_program_text()->set_program(request.program);
+  message.mutable_program_text()->set_offset(request.offset);
+}
+
+// Puts an answer into its field.
+void Set(const WorkerTraffic& traffic, rpc::ControlReply& message) {
+  Encode(traffic, *message.mutable_traffic());
+}
+void Set(const std::vector<ProgramStatistics>& statistics, rpc::ControlReply& message) {
+  Encode(statistics, *message.mutable_statistics());
+}
+void Set(const ProcessMemory& memory, rpc::ControlReply& message) {
+  Encode(memory, *message.mutable_memory());
+}
+void Set(const CheckpointWrite& write, rpc::ControlReply& message) {
+  Encode(write, *message.mutable_checkpoint());
+}
+void Set(const ProgramText& text, rpc::ControlReply& message) {
+  message.mutable_program_text()->set_part(text.part);
+  message.mutable_program_text()->set_total_bytes(text.total_bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
+  switch (message.request_case()) {
+    case rpc::ControlRequest::kTraffic:
+      return TrafficRequest();
+    case rpc::ControlRequest::kStatistics:
+      return StatisticsRequest();
+    case rpc::ControlRequest::kMemory:
+      return MemoryRequest();
+    case rpc::ControlRequest::kCheckpoint:
+      return CheckpointRequest{message.checkpoint().wait()};
+    case rpc::ControlRequest::kProgramText:
+      return ProgramTextRequest{message.program_text().program(), message.program_text().offset()};
+    case rpc::ControlRequest::REQUEST_NOT_SET:
+      break;
+  }
+  return absl::UnimplementedError(
+      "the worker does not know what it is asked; all processes of a job must be of one version");
+}
+
+absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
+  switch (message.reply_case()) {
+    case rpc::ControlReply::kTraffic:
+      return Decode(message.traffic());
+    case rpc::ControlReply::kStatistics:
+      return Decode(message.statistics());
+    case rpc::ControlReply::kMemory:
+      return Decode(message.memory());
+    case rpc::ControlReply::kCheckpoint:
+      return Decode(message.checkpoint());
+    case rpc::ControlReply::kProgramText:
+      return ProgramText{message.program_text().part(), message.program_text().total_bytes()};
+    case rpc::ControlReply::REPLY_NOT_SET:
+      break;
+  }
+  return absl::DataLossError("the worker has answered nothing");
+}
+
+rpc::ControlRequest Encode(const ControlRequest& request) {
+  rpc::ControlRequest message;
+  std::visit([&message](const auto& one) { Set(one, message); }, request);
+  return message;
+}
+
+rpc::ControlReply Encode(const ControlReply& reply) {
+  rpc::ControlReply message;
+  std::visit([&message](const auto& one) { Set(one, message); }, reply);
+  return message;
+}
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+#include "tools/flags/train_flags.h"
+
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/flags/options.h"
+
+namespace weft {
+namespace {
+
+absl::Status UsageError(const std::string& text) {
+  return WithExitCode(absl::InvalidArgumentError(text), ExitCode::kUsage);
+}
+
+}  // namespace
+
+void TrainFlags::Add(CLI::App& app) {
+  job_.AddModel(app);
+  job_.AddData(app, /*required=*/true);
+  labels_ = app.get_option("--labels")->required(false);  // Training asks for them
+  job_.AddLoss(app);
+  job_.AddOptimizer(app);
+  CLI::Option* const steps =
+      app.add_option("--steps", steps_, "train for N steps")->type_name("N")->check(AtLeastOne);
+  app.add_option("--epochs", epochs_, "or for N passes over the data")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->excludes(steps);
+  job_.AddPlacement(app);
+  job_.DefaultToPlanSearch();
+  job_.AddPrediction(app);
+  loop_.Add(app);
+  AddResults(app);
+}
+
+void TrainFlags::AddResults(CLI::App& app) {
+  app.add_option("-o,--out", results_.model, "the trained model")->type_name("OUT.onnx");
+  app.add_option("--ema-out", results_.averages,
+                 "the model with the averages of the parameters that --ema keeps")
+      ->type_name("OUT.onnx")
+      ->group("results");
+  app.add_option("--adapters-out", results_.adapters,
+                 "the adapters of --lora alone, as safetensors")
+      ->type_name("FILE.safetensors")
+      ->group("results");
+  app.add_option("--metrics", results_.metrics,
+                 "write step, loss, learning rate, samples per second, input stall and bytes "
+                 "sent of each step, as CSV or lines of JSON, and what evaluations measured")
+      ->type_name("FILE.csv|FILE.jsonl")
+      ->group("results");
+  app.add_option("--tensorboard", results_.tensorboard,
+                 "write the curves as TensorBoard event files")
+      ->type_name("DIR")
+      ->group("results");
+  app.add_flag("--no-shuffle", no_shuffle_, "take the samples in the order of the files")
+      ->group("data");
+  app.add_option("--save-gradients", results_.gradients,
+                 "write the gradients of the first step, NAME.npy")
+      ->type_name("DIR")
+      ->group("results");
+  app.add_option("--save-programs", results_.programs,
+                 "write the instructions that each worker runs, worker-0.train-128.txt")
+      ->type_name("DIR")
+      ->group("results");
+  AddOutputFormat(app, format_)->group("results");
+}
+
+absl::StatusOr<TrainingSpec> TrainFlags::Training() const {
+  if (steps_ == 0 && epochs_ == 0) return UsageError("how long? give --steps N or --epochs N");
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
+  WEFT_RETURN_IF_ERROR(Check(training));
+  training.report_gradients = !results_.gradients.empty();
+  return training;
+}
+
+absl::Status TrainFlags::Check(const TrainingSpec& training) const {
+  if (labels_->count() == 0 && !training.model_training_info) {
+    return UsageError("--labels is required");
+  }
+  if (training.model_training_info && (loop_.evaluates() || !results_.gradients.empty())) {
+    return UsageError(
+        "--optimizer model goes without --eval-every and --save-gradients; evaluate the "
+        "trained model with graph_runner eval");
+  }
+  if (training.precision == Precision::kFloat16 && loop_.check_numerics()) {
+    return UsageError(
+        "--check-numerics ends the run at the first infinite number, and --precision fp16 "
+        "survives them; give one of them");
+  }
+  if (!results_.averages.empty() && training.average_decay == 0) {
+    return UsageError("--ema-out needs --ema DECAY, as --ema 0.999");
+  }
+  return loop_.Check(training.average_decay > 0);
+}
+
+absl::Status TrainFlags::CheckAdapters(bool has_adapters) const {
+  if (results_.adapters.empty() || has_adapters) return absl::OkStatus();
+  return UsageError("--adapters-out needs --lora rank=8");
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+#include "tools/flags/train_flags.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/console/exit_code.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Flags of a job that is whole, and more.
+class TrainFlagsTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<TrainingSpec> Parse(std::vector<std::string> more) {
+    flags_.Add(app_);
+    more.insert(more.begin(), {"m.onnx", "--data", "x=x.npy"});
+    app_.parse(std::vector<std::string>(more.rbegin(), more.rend()));
+    return flags_.Training();
+  }
+  std::string Refusal(std::vector<std::string> more) {
+    const absl::Status status = Parse(std::move(more)).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
+    return std::string(status.message());
+  }
+
+  CLI::App app_;
+  TrainFlags flags_;
+};
+
+TEST_F(TrainFlagsTest, AWholeJob) {
+  const auto training = Parse({"--labels", "y.npy", "--steps", "3", "-o", "out.onnx"});
+  ASSERT_TRUE(training.ok()) << training.status();
+  EXPECT_FALSE(training->report_gradients);
+  EXPECT_EQ(flags_.results().model, "out.onnx");
+  EXPECT_EQ(flags_.results().metrics, "");
+  EXPECT_TRUE(flags_.shuffles());
+  EXPECT_FALSE(flags_.prints_json());
+}
+
+TEST_F(TrainFlagsTest, GradientsThatAreSavedAreReported) {
+  const auto training = Parse({"--labels", "y.npy", "--epochs", "2", "--save-gradients", "g",
+                               "--no-shuffle", "--output", "json"});
+  ASSERT_TRUE(training.ok()) << training.status();
+  EXPECT_TRUE(training->report_gradients);
+  EXPECT_EQ(flags_.results().gradients, "g");
+  EXPECT_FALSE(flags_.shuffles());
+  EXPECT_TRUE(flags_.prints_json());
+}
+
+TEST_F(TrainFlagsTest, ARunWantsAnEnd) {
+  EXPECT_THAT(Refusal({"--labels", "y.npy"}), HasSubstr("give --steps N or --epochs N"));
+}
+
+TEST_F(TrainFlagsTest, ARunWantsLabels) {
+  EXPECT_EQ(Refusal({"--steps", "3"}), "--labels is required");
+}
+
+TEST_F(TrainFlagsTest, AModelsOwnAlgorithmWantsNoneButIsNotMeasured) {
+  EXPECT_THAT(Refusal({"--steps", "3", "--optimizer", "model", "--eval-every", "2"}),
+              HasSubstr("goes without --eval-every and --save-gradients"));
+}
+
+TEST_F(TrainFlagsTest, AModelsOwnAlgorithmNeedsNoLabels) {
+  const auto training = Parse({"--steps", "3", "--optimizer", "model"});
+  ASSERT_TRUE(training.ok()) << training.status();
+  EXPECT_TRUE(training->model_training_info);
+}
+
+TEST_F(TrainFlagsTest, HalfPrecisionSurvivesInfinities) {
+  EXPECT_THAT(Refusal({"--labels", "y", "--steps", "3", "--precision", "fp16", "--check-numerics"}),
+              HasSubstr("give one of them"));
+}
+
+TEST_F(TrainFlagsTest, AveragesThatAreWrittenAreKept) {
+  EXPECT_THAT(Refusal({"--labels", "y", "--steps", "3", "--ema-out", "a.onnx"}),
+              HasSubstr("--ema-out needs --ema DECAY"));
+}
+
+TEST_F(TrainFlagsTest, AdaptersThatAreWrittenAreThere) {
+  ASSERT_TRUE(Parse({"--labels", "y", "--steps", "3", "--adapters-out", "a.safetensors"}).ok());
+  EXPECT_TRUE(flags_.CheckAdapters(true).ok());
+  const absl::Status status = flags_.CheckAdapters(false);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--adapters-out needs --lora"));
+}
+
+}  // namespace
+}  // namespace weft

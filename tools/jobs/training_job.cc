@@ -1,0 +1,97 @@
+#include "tools/jobs/training_job.h"
+
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_import/training_info.h"
+#include "platform/log.h"
+#include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
+#include "tools/jobs/cluster_devices.h"
+#include "tools/reports/model_plan.h"
+#include "tools/reports/training_report.h"
+#include "training/adaptation/rebalancer.h"
+#include "training/job/job_search.h"
+
+namespace weft {
+namespace {
+
+void NoteTrainingInfo(const TrainingJob& job, const JobFlags& flags, Console& console) {
+  const TrainingInfo info = TrainingInfoOf(job.model.file);
+  if (info.has_algorithm && !job.training.model_training_info) {
+    *console.err << "note: the model has a training algorithm of its own: --optimizer model\n";
+  }
+  if (info.has_initialization && !flags.initializes()) {
+    *console.err << "note: the model says how to make its initial weights: --initialize\n";
+  }
+}
+
+// Errors of model and data are told before a plan is searched for.
+absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
+                                            const std::shared_ptr<const DataSet>& data) {
+  Graph bound = job.model.graph.Clone();
+  WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
+  auto graph = BuildTrainingGraph(bound, job.training);
+  if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
+  WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(*std::move(graph), *data));
+  auto prepared = PrepareTraining(job.model.graph, job.training, job.spec, data);
+  if (!prepared.ok()) return WithExitCode(prepared.status(), ExitCode::kPlan);
+  return prepared;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
+    const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
+    Console& console) {
+  auto job = std::make_unique<TrainingJob>();
+  WEFT_ASSIGN_OR_RETURN(job->training, flags.Training());
+  LoggedPhase reading("import");
+  WEFT_ASSIGN_OR_RETURN(job->model, flags.job().LoadModel(&job->adapters));
+  reading.Note(job->model.graph.num_nodes(), " nodes");
+  reading.End();
+  WEFT_RETURN_IF_ERROR(flags.CheckAdapters(!job->adapters.empty()));
+  NoteTrainingInfo(*job, flags.job(), console);
+  LoggedPhase open("data");
+  WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles()));
+  open.Note(data->samples(), " samples");
+  open.End();
+  job->steps = flags.Steps(*data);
+  RateSchedule& schedule = job->training.schedule;
+  if (schedule.total == 0) schedule.total = job->steps;
+  WEFT_ASSIGN_OR_RETURN(job->spec, flags.job().Job());
+  WEFT_RETURN_IF_ERROR(CheckClusterDevices(job->spec.cluster));
+  WEFT_RETURN_IF_ERROR(UseModelPlan(job->model, flags.job(), console, job->spec));
+  WEFT_RETURN_IF_ERROR(loop.OpenFolder());
+  job->spec.checkpoints = flags.loop().saves();
+  loop.AdoptPlan(job->spec);
+  WEFT_ASSIGN_OR_RETURN(job->job, PreparePrograms(*job, data));
+  if (schedule.needs_total()) given_flags["--schedule-steps"] = absl::StrCat(schedule.total);
+  WEFT_RETURN_IF_ERROR(loop.CheckSame(job->model, job->job, std::move(given_flags)));
+  WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
+  return job;
+}
+
+void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console) {
+  *console.err << TrainingSetupText({flags.job().model(), job.model.graph, job.adapters,
+                                     job.training, job.job, flags.shuffles()});
+  if (flags.loop().rebalances()) {
+    const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
+    if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
+  }
+  *console.err << Printable(DataNotes(*job.job.data)) << std::flush;
+}
+
+absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
+                                                              const TrainFlags& flags,
+                                                              const JobLoop& loop,
+                                                              Console& console) {
+  WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
+  WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
+  auto started = WorkerGroup::Start(flags.job(), job.spec, job.job, console, loop.evaluation());
+  if (!started.ok()) return AddAlternatives(started.status(), job.job, job.spec, costs);
+  return started;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// TrainingJob: what `train` is about to run, from its flags to programs for every rank.
+#ifndef WEFT_TOOLS_JOBS_TRAINING_JOB_H_
+#define WEFT_TOOLS_JOBS_TRAINING_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_import/importer.h"
+#include "tools/console/console.h"
+#include "tools/flags/train_flags.h"
+#include "tools/jobs/job_loop.h"
+#include "tools/jobs/trained_model.h"
+#include "tools/jobs/worker_group.h"
+#include "training/graph/lora.h"
+#include "training/graph/training_spec.h"
+#include "training/job/job.h"
+
+namespace weft {
+
+struct TrainingJob {
+  ImportedModel model;
+  std::vector<LoraAdapter> adapters;
+  TrainingSpec training;
+  int64_t steps = 0;  // at which the run ends
+  JobSpec spec;
+  PreparedJob job;
+
+  // Borrows this.
+  TrainedModel trained() const { return {model, adapters}; }
+};
+
+// Reads model and data, takes the plan of flags, model or checkpoint, or finds one, and makes the
+// programs; `loop` looks for the checkpoint to resume from, and prepares evaluations. Writes no
+// file. `given_flags` are LoopFlags::GivenFlags. Says on `console` what people should know before.
+// All errors carry their exit code.
+absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
+    const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
+    Console& console);
+
+// Says on `console` what the job is: model, data, loss, plan, notes.
+void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console);
+
+// Starts the workers and hands out the job. Where it does not fit, the error names alternatives.
+absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
+                                                              const TrainFlags& flags,
+                                                              const JobLoop& loop,
+                                                              Console& console);
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_JOBS_TRAINING_JOB_H_

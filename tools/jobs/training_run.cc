@@ -1,0 +1,115 @@
+#include "tools/jobs/training_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+// In which nodes are timed, to compare them with the prediction: so few that nobody notices.
+constexpr int64_t kTimedSteps = 10;
+
+}  // namespace
+
+TrainingRun::TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves, Console& console,
+                         Clock& clock)
+    : job_(job),
+      model_(job.trained()),
+      loop_(loop),
+      curves_(curves),
+      clock_(clock),
+      progress_(console, clock, {"train", "samples", true}, job.steps),
+      times_(job.job.programs.front().shape) {}
+
+void TrainingRun::Take(const TrainProgress& done) {
+  seconds_ += done.seconds;
+  input_seconds_ += done.input_seconds;
+  times_.Add(done);
+  curves_.AddStep(done);
+  progress_.Step(done.step, done.loss, done.samples);
+}
+
+absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool()>& stop) {
+  options_.steps = job_.steps;
+  options_.report_gradients = job_.training.report_gradients;
+  options_.timed_steps = kTimedSteps;
+  options_.stop = stop;
+  options_.clock = &clock_;
+  loop_.set_listener([this](const Measurement& measured) { curves_.AddEvaluation(measured); });
+  WEFT_RETURN_IF_ERROR(loop_.Begin(coordinator, model_, job_.job, job_.training.loss,
+                                   [this] { progress_.Finish(); }));
+  loop_.AddTo(options_);
+  Rebalancer rebalancer(
+      job_.job, coordinator,
+      [this](const Plan& plan, const std::string& kind) {
+        return PartitionTraining(job_.job, job_.model.graph, job_.training, plan, kind);
+      },
+      loop_.Rebalancing());
+  if (coordinator.size() > 1) options_.watch = &rebalancer;
+  auto result =
+      Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
+  options_.watch = nullptr;
+  progress_.Finish();
+  rebalancer.Finish();
+  const absl::Status closed = curves_.Close();
+  WEFT_RETURN_IF_ERROR(result.status());
+  result_ = *std::move(result);
+  moves_ = rebalancer.moves();
+  if (moves_ > 0) shares_ = rebalancer.plan().shares;
+  WEFT_ASSIGN_OR_RETURN(traffic_, Traffic(coordinator));
+  needed_ = coordinator.memory();
+  return closed;
+}
+
+absl::StatusOr<std::vector<RankTraffic>> TrainingRun::Traffic(Coordinator& coordinator) const {
+  if (coordinator.size() == 1) return std::vector<RankTraffic>();
+  WEFT_ASSIGN_OR_RETURN(std::vector<WorkerTraffic> measured, coordinator.AskAll(TrafficRequest{}));
+  const auto& programs = job_.job.programs;
+  // That of evaluations is left out.
+  const auto evaluates = [&programs](const ProgramTraffic& traffic) {
+    return std::none_of(programs.begin(), programs.end(),
+                        [&](const JobProgram& program) { return program.name == traffic.program; });
+  };
+  for (WorkerTraffic& worker : measured) std::erase_if(worker.programs, evaluates);
+  return CompareTraffic(job_.job, measured);
+}
+
+TrainingOutcome TrainingRun::Outcome() const {
+  TrainingOutcome outcome = {.result = result_};
+  outcome.first_step = options_.first_step;
+  outcome.needed = needed_;
+  outcome.traffic = traffic_;
+  outcome.input_stall = stalled_part();
+  outcome.seconds = progress_.seconds();
+  outcome.samples_per_second = progress_.rate();
+  outcome.shares = shares_;
+  return outcome;
+}
+
+std::string TrainingRun::StallText() const {
+  return absl::StrFormat("input  stalled the steps for %.1f %% of their time\n",
+                         100 * stalled_part());
+}
+
+double TrainingRun::step_seconds() const {
+  const int64_t steps = result_.steps - options_.first_step;
+  return seconds_ / static_cast<double>(std::max<int64_t>(steps, 1));
+}
+
+absl::StatusOr<RunHistoryEntry> TrainingRun::Compare(Coordinator& coordinator,
+                                                     const std::string& model) const {
+  RunFigures run;
+  run.model = model;
+  run.ended = clock_.Now();
+  run.factor = job_.job.step_factor;
+  run.traffic = traffic_;
+  run.needed = needed_;
+  run.memory = result_.memory;
+  WEFT_ASSIGN_OR_RETURN(run.statistics, coordinator.AskAll(StatisticsRequest{}));
+  return RecordOf(job_.job, times_, run);
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+// TrainingRun: the steps of one `train`, and who listens to them.
+#ifndef WEFT_TOOLS_JOBS_TRAINING_RUN_H_
+#define WEFT_TOOLS_JOBS_TRAINING_RUN_H_
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "distributed/coordinator.h"
+#include "placement/cost/run_history.h"
+#include "platform/clock.h"
+#include "tools/console/console.h"
+#include "tools/jobs/job_loop.h"
+#include "tools/jobs/training_curves.h"
+#include "tools/jobs/training_job.h"
+#include "tools/reports/progress_line.h"
+#include "tools/reports/training_report.h"
+#include "training/adaptation/rebalancer.h"
+#include "training/job/prediction_record.h"
+#include "training/job/traffic_comparison.h"
+#include "training/job/trainer.h"
+
+namespace weft {
+
+// Run once, then ask. Borrows everything; the job's programs grow where micro-batches move. One
+// thread.
+class TrainingRun {
+ public:
+  TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves, Console& console,
+              Clock& clock);
+
+  // Trains to the job's last step on workers that have it, or until `stop` says so; shows progress
+  // on the console and closes the curves. Errors of workers are theirs, those of files carry kDisk.
+  absl::Status Run(Coordinator& coordinator, const std::function<bool()>& stop);
+
+  // The following after a Run that was OK.
+  const TrainResult& result() const { return result_; }
+  // What it has done; names no files.
+  TrainingOutcome Outcome() const;
+  // "input  stalled the steps for 0.3 % of their time".
+  std::string StallText() const;
+  // The mean over all steps.
+  double step_seconds() const;
+  // Whether micro-batches have moved: then no prediction was made of the run.
+  bool has_moved() const { return moves_ > 0; }
+  // The run against its prediction; `model` is its name in the history.
+  absl::StatusOr<RunHistoryEntry> Compare(Coordinator& coordinator, const std::string& model) const;
+
+ private:
+  void Take(const TrainProgress& done);
+  double stalled_part() const { return seconds_ > 0 ? input_seconds_ / seconds_ : 0; }
+  // What each rank has sent in training; nothing where there is one alone.
+  absl::StatusOr<std::vector<RankTraffic>> Traffic(Coordinator& coordinator) const;
+
+  TrainingJob& job_;
+  const TrainedModel model_;
+  JobLoop& loop_;
+  TrainingCurves& curves_;
+  Clock& clock_;
+  TrainOptions options_;
+  ProgressLine progress_;
+  StepTimes times_;
+  double seconds_ = 0;        // of all steps
+  double input_seconds_ = 0;  // of these: worker 0 waited for data
+  TrainResult result_;
+  std::vector<RankTraffic> traffic_;
+  std::vector<WorkerMemory> needed_;
+  int moves_ = 0;
+  std::vector<int> shares_;  // where micro-batches have moved
+};
+
+}  // namespace weft
+
+#endif  // WEFT_TOOLS_JOBS_TRAINING_RUN_H_
