@@ -17,6 +17,10 @@
 
 namespace weft {
 
+// Sees a graph after a pass, by the pass's name: what dumps are written from. An error ends what is
+// under way and is its result. May be null.
+using GraphObserver = std::function<absl::Status(std::string_view pass, const Graph&)>;
+
 // A rewrite that keeps what the graph computes. Stateless between runs.
 class Pass {
  public:
@@ -29,11 +33,10 @@ class Pass {
 // Runs passes in order; the verifier runs before the first and after each. An error names the pass.
 class PassPipeline {
  public:
-  // Called with the pass's name after each pass that changed the graph ("dump after").
-  using DumpFn = std::function<void(std::string_view pass, const Graph&)>;
   PassPipeline& Add(std::unique_ptr<Pass> pass);
   PassPipeline& Disable(std::set<std::string> names);
-  PassPipeline& DumpAfterEach(DumpFn dump);
+  // `dump` is called after each pass that changed the graph.
+  PassPipeline& DumpAfterEach(GraphObserver dump);
   // Names of the passes that changed the graph, in order.
   absl::StatusOr<std::vector<std::string>> Run(Graph& graph);
   std::vector<std::string> pass_names() const;
@@ -41,7 +44,7 @@ class PassPipeline {
  private:
   std::vector<std::unique_ptr<Pass>> passes_;
   std::set<std::string> disabled_;
-  DumpFn dump_;
+  GraphObserver dump_;
 };
 
 std::unique_ptr<Pass> NewInferShapesPass();

@@ -19,7 +19,7 @@ PassPipeline& PassPipeline::Disable(std::set<std::string> names) {
   return *this;
 }
 
-PassPipeline& PassPipeline::DumpAfterEach(DumpFn dump) {
+PassPipeline& PassPipeline::DumpAfterEach(GraphObserver dump) {
   dump_ = std::move(dump);
   return *this;
 }
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<std::string>> PassPipeline::Run(Graph& graph) {
     WEFT_RETURN_IF_ERROR(Annotate(VerifyGraph(graph), absl::StrCat("after pass ", name)));
     if (!*changed) continue;
     effective.push_back(name);
-    if (dump_) dump_(name, graph);
+    if (dump_) WEFT_RETURN_IF_ERROR(dump_(name, graph));
   }
   return effective;
 }

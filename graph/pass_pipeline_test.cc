@@ -50,11 +50,27 @@ TEST(PassPipeline, ReportsAndDumpsWhatChanged) {
   std::vector<std::string> dumped;
   PassPipeline pipeline;
   pipeline.Add(Changes("first")).Add(Keeps("second")).Add(Changes("third"));
-  pipeline.DumpAfterEach([&](std::string_view pass, const Graph&) { dumped.emplace_back(pass); });
+  pipeline.DumpAfterEach([&](std::string_view pass, const Graph&) {
+    dumped.emplace_back(pass);
+    return absl::OkStatus();
+  });
   const auto changed = pipeline.Run(graph);
   ASSERT_TRUE(changed.ok());
   EXPECT_THAT(*changed, ElementsAre("first", "third"));
   EXPECT_THAT(dumped, ElementsAre("first", "third"));
+}
+
+TEST(PassPipeline, AnErrorOfADumpEndsTheRun) {
+  Graph graph = OneNode();
+  int seen = 0;
+  PassPipeline pipeline;
+  pipeline.Add(Changes("first")).Add(Changes("second"));
+  pipeline.DumpAfterEach([&](std::string_view, const Graph&) {
+    ++seen;
+    return absl::ResourceExhaustedError("disk full");
+  });
+  EXPECT_EQ(pipeline.Run(graph).status(), absl::ResourceExhaustedError("disk full"));
+  EXPECT_EQ(seen, 1);
 }
 
 TEST(PassPipeline, DisabledPassesDoNotRun) {

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
 #include "placement/files/plan_file.h"
@@ -17,8 +19,10 @@
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
 #include "tools/flags/job_flags.h"
+#include "tools/flags/loop_flags.h"
 #include "tools/flags/options.h"
 #include "tools/jobs/cluster_devices.h"
+#include "tools/jobs/phase_dump.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/model_plan.h"
 #include "tools/reports/plan_explanation.h"
@@ -41,7 +45,8 @@ class PlanCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {
         "graph_runner plan model.onnx --local 2 --optimizer adam --batch 128",
-        "graph_runner plan model.onnx --local 4 --parallel dp=2,pp=2 -o plan.yaml",
+        "graph_runner plan model.onnx --local 4 --parallel pp=4 -o p.yaml --dump-after all --dump "
+        "D",
         "graph_runner plan model.onnx --cluster c.yaml --explain --what-if nodes=16,link=25Gbit"};
   }
 
@@ -53,13 +58,27 @@ class PlanCommand final : public Command {
     flags_.AddPlacement(app);
     flags_.DefaultToPlanSearch();
     flags_.AddPrediction(app);
-    app.add_option("--dump", dump_folder_, "write the graphs of each rank as ONNX files")
+    app.add_option("--dump", dump_.folder,
+                   "write files to look at, or to run: what --dump-after names (the partitions)")
         ->type_name("DIR");
+    app.add_option("--dump-after", dump_.after,
+                   absl::StrCat("phases and passes to dump: graphs as ONNX files, partitions as a "
+                                "folder that train --partitions runs, programs as text (phases ",
+                                absl::StrJoin(PhaseDump::PhaseNames(), ", "), "; passes ",
+                                absl::StrJoin(PhaseDump::PassNames(), ", "), ")"))
+        ->type_name("NAME|all")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->group("results");
+    app.add_option("--until", dump_.until, "end after this phase; see --dump-after")
+        ->type_name("PHASE")
+        ->group("results");
+    loop_flags_.AddEvaluation(app);
+    app_ = &app;
     app.add_option("-o,--out", plan_path_, "write the plan to this file")->type_name("PLAN.yaml");
-    app.add_option(
-           "--annotate-plan", annotated_path_,
-           "write the model with the plan as ONNX's multi-device annotations, which train then "
-           "follows")
+    app.add_option("--annotate-plan", annotated_path_,
+                   "write the model with the plan as ONNX's multi-device annotations, which train "
+                   "then follows")
         ->type_name("MODEL.onnx")
         ->group("results");
     app.add_flag("--explain", explain_,
@@ -78,18 +97,34 @@ class PlanCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    WEFT_ASSIGN_OR_RETURN(PhaseDump dump, PhaseDump::Create(RealFileSystem(), dump_));
+    absl::StatusOr<ExitCode> code = MakePlan(dump, console);
+    if (dump.has_ended() && absl::IsCancelled(code.status())) {
+      code = ExitCode::kOk;
+      *console.out << Printable(dump.end()) << "\n";
+    }
+    const std::string summary = dump.Summary();
+    if (code.ok() && !summary.empty()) *console.err << Printable(summary) << "\n";
+    return code;
+  }
+
+ private:
+  absl::StatusOr<ExitCode> MakePlan(PhaseDump& dump, Console& console) const {
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
     const std::string note = NoteOnClusterDevices(spec.cluster);
     if (!note.empty()) *console.err << Printable(note) << "\n";
     if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
-    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training, &dump));
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
-    if (found.has_value() && !IsSmall(graph, *plan)) {
-      WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, {}, console), ExitCode::kDisk));
+    const absl::Status finished = dump.FinishPlan(*plan);
+    if (dump.has_ended()) WEFT_RETURN_IF_ERROR(Write(*plan, console));
+    WEFT_RETURN_IF_ERROR(finished);
+    if (found.has_value() && !IsSmall(graph, *plan) && !dump.Needs(StepPhase::kPartition)) {
+      WEFT_RETURN_IF_ERROR(Write(*plan, console));
       WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
       return Explain(*found, spec.cluster, console);
     }
@@ -105,15 +140,24 @@ class PlanCommand final : public Command {
       WEFT_ASSIGN_OR_RETURN(
           kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
     }
-    WEFT_RETURN_IF_ERROR(WithExitCode(Write(*plan, *partitions, console), ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(Write(*plan, console));
+    WEFT_RETURN_IF_ERROR(DumpPrograms(model, spec, graph, *plan, dump));
     WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
+    return Report(*plan, spec, found, *partitions, kept, console);
+  }
+
+  // For people or programs; `kept`: what the partitions would be without recomputation.
+  absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec,
+                                  const std::optional<SearchResult>& found,
+                                  const std::vector<Partition>& partitions,
+                                  const std::vector<Partition>& kept, Console& console) const {
     if (format_ == "json") {
-      WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(*plan, spec.cluster, *partitions));
+      WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(plan, spec.cluster, partitions));
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"],
-                              RecomputationJson(*plan, spec.cluster, *partitions, kept));
+                              RecomputationJson(plan, spec.cluster, partitions, kept));
       }
       if (explain_ && found.has_value()) {
         json["explanation"] = ExplanationJson(*found, spec.cluster);
@@ -123,19 +167,29 @@ class PlanCommand final : public Command {
       if (explain_ && found.has_value()) {
         *console.out << Printable(ExplanationText(*found, spec.cluster)) << "\n";
       }
-      WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(*plan, spec.cluster, *partitions));
+      WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(plan, spec.cluster, partitions));
       *console.out << Printable(text);
       if (spec.costs == nullptr) *console.out << kUncalibrated;
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(const std::string again,
-                              RecomputationText(*plan, spec.cluster, *partitions, kept));
+                              RecomputationText(plan, spec.cluster, partitions, kept));
         *console.out << Printable(again);
       }
     }
     return ExitCode::kOk;
   }
 
- private:
+  // Partitions and programs, where they are asked for.
+  absl::Status DumpPrograms(const ImportedModel& model, const JobSpec& spec, const Graph& graph,
+                            const Plan& plan, PhaseDump& dump) const {
+    if (!dump.Needs(StepPhase::kPartition)) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(StoredPrograms programs,
+                          AllPrograms(flags_, loop_flags_, model, spec, graph, plan));
+    programs.flags = LoopFlags::GivenFlags(*app_);
+    WEFT_RETURN_IF_ERROR(dump.FinishPartition(programs));
+    return dump.Lower(programs, spec.cluster);
+  }
+
   // Larger plans are explained without what each rank does.
   static constexpr int64_t kMaxWork = 40000;
 
@@ -217,17 +271,11 @@ class PlanCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status Write(const Plan& plan, const std::vector<Partition>& partitions,
-                     Console& console) const {
-    if (!plan_path_.empty()) {
-      WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(plan_path_, PlanToYaml(plan)));
-      *console.err << "plan written to " << Printable(plan_path_) << "\n";
-    }
-    if (!dump_folder_.empty()) {
-      WEFT_ASSIGN_OR_RETURN(const int files,
-                            DumpPartitions(RealFileSystem(), dump_folder_, partitions));
-      *console.err << files << " graphs written to " << Printable(dump_folder_) << "\n";
-    }
+  absl::Status Write(const Plan& plan, Console& console) const {
+    if (plan_path_.empty()) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(WithExitCode(
+        RealFileSystem().WriteFileAtomically(plan_path_, PlanToYaml(plan)), ExitCode::kDisk));
+    *console.err << "plan written to " << Printable(plan_path_) << "\n";
     return absl::OkStatus();
   }
 
@@ -245,8 +293,10 @@ class PlanCommand final : public Command {
   }
 
   JobFlags flags_;
+  LoopFlags loop_flags_;
+  CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   std::string annotated_path_;
-  std::string dump_folder_;
+  DumpRequest dump_;
   std::string plan_path_;
   bool explain_ = false;
   std::string what_if_;

@@ -38,6 +38,7 @@ class VerifyCommand final : public Command {
     flags_.AddLoss(app);
     flags_.AddOptimizer(app);
     flags_.AddPlacement(app);
+    flags_.AddPartitions(app);
     app.add_option("--tolerance", options_.tolerance,
                    "largest difference, relative to a value's largest magnitude (default 1e-4)")
         ->type_name("X")

@@ -18,8 +18,10 @@
 #include "platform/status_macros.h"
 #include "platform/text/units.h"
 #include "tools/console/exit_code.h"
+#include "tools/flags/loop_flags.h"
 #include "tools/flags/options.h"
 #include "training/graph/model_initialization.h"
+#include "training/job/partition_folder.h"
 
 namespace weft {
 namespace {
@@ -121,6 +123,21 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->group(kPlacementOptions);
+}
+
+void JobFlags::AddPartitions(CLI::App& app) {
+  app_ = &app;
+  CLI::Option* const partitions =
+      app.add_option("--partitions", partitions_,
+                     "run the partitions in a folder that plan --dump has written, as they are, "
+                     "edited or not, instead of planning and partitioning")
+          ->type_name("DIR")
+          ->group(kPlacementOptions);
+  for (const char* const other : {"--parallel", "--plan", "--search", "--pin", "--strict",
+                                  "--micro-batches", "--rebalance", "--save-gradients"}) {
+    CLI::Option* const option = app.get_option_no_throw(other);
+    if (option != nullptr) partitions->excludes(option);
+  }
 }
 
 void JobFlags::AddCalibration(CLI::App& app) {
@@ -234,6 +251,15 @@ absl::Status JobFlags::AddPins(Plan& plan) const {
   return absl::OkStatus();
 }
 
+absl::Status JobFlags::ReadPartitions(JobSpec& spec) const {
+  if (partitions_.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(StoredPrograms stored, ReadPartitionFolder(RealFileSystem(), partitions_));
+  spec.stored = std::make_shared<const StoredPrograms>(std::move(stored));
+  spec.given_flags = LoopFlags::GivenFlags(*app_);
+  spec.search.wanted = false;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSpec> JobFlags::Job() const {
   JobSpec spec;
   auto cluster = Cluster();
@@ -258,6 +284,8 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   spec.search.strategy = search_;
   if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
   WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
+  WEFT_RETURN_IF_ERROR(
+      WithExitCode(Annotate(ReadPartitions(spec), "--partitions"), ExitCode::kPlan));
   if (!memory_per_worker_.empty()) {
     const auto bytes = ParseBytes(memory_per_worker_);
     if (!bytes.ok() || *bytes == 0) {

@@ -32,6 +32,8 @@ class JobFlags {
     data_.AddTraining(app);
   }
   void AddPlacement(CLI::App& app);
+  // --partitions, which goes without the flags that make a plan. After the command's other flags.
+  void AddPartitions(CLI::App& app);
   // Without a word, several workers are used as --parallel auto would; else by data parallelism.
   void DefaultToPlanSearch() { searches_unless_told_ = true; }
   // What steps are predicted from: --calibration, and --history too where runs are compared.
@@ -51,7 +53,7 @@ class JobFlags {
   // Whether the plan may be searched for: nothing given, or --parallel auto or all.
   bool searches() const;
   // Whether the flags say nothing of it at all.
-  bool names_no_plan() const { return searches() && parallel_.empty(); }
+  bool names_no_plan() const { return searches() && parallel_.empty() && partitions_.empty(); }
   // Whether a plan was given, whole or in part.
   bool has_plan() const { return !searches(); }
   // The file of --history, or the one beside that of --calibration; "" = none.
@@ -71,7 +73,8 @@ class JobFlags {
     return data_.OpenValidation();
   }
   bool has_validation() const { return data_.has_validation(); }
-  // Cluster, the plan as far as it was given, the stall timeout, and what predictions rest on.
+  // Cluster, the plan as far as it was given or its partitions, the stall timeout, and what
+  // predictions rest on.
   absl::StatusOr<JobSpec> Job() const;
 
  private:
@@ -81,6 +84,7 @@ class JobFlags {
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;
   absl::Status ReadCosts(JobSpec& spec) const;
+  absl::Status ReadPartitions(JobSpec& spec) const;
 
   std::string model_;
   OptimizerFlags optimizer_;
@@ -100,6 +104,8 @@ class JobFlags {
   std::string memory_per_worker_;
   std::string calibration_;
   std::string history_;
+  std::string partitions_;
+  const CLI::App* app_ = nullptr;             // the parser's, of AddPartitions
   const CLI::Option* has_history_ = nullptr;  // the parser's
 };
 

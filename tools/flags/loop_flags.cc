@@ -67,23 +67,7 @@ void LoopFlags::Add(CLI::App& app) {
   checkpoints(app.add_flag("--resume", resume_,
                            "resume from the newest valid checkpoint, with the current workers and "
                            "plan; start from scratch if there is none"));
-  evaluation(
-      app.add_option("--eval-every", eval_every_, "interval of evaluations in steps or epochs")
-          ->type_name("N|Ne"));
-  evaluation(
-      app.add_option("--eval-data", eval_data_,
-                     "data of evaluations, as --data (default: the part that --validation-split "
-                     "holds out)")
-          ->type_name("NAME=FILE[,...]"));
-  evaluation(
-      app.add_option("--eval-labels", eval_labels_, "labels of evaluations")->type_name("FILE"));
-  evaluation(
-      app.add_option("--eval-metric", eval_metrics_,
-                     "metrics of evaluations (default accuracy and loss, or loss without classes)")
-          ->type_name("NAME[,NAME]")
-          ->delimiter(','));
-  evaluation(app.add_flag("--eval-ema", eval_averages_,
-                          "evaluate the averages of --ema, and write these to --best"));
+  AddEvaluation(app);
   evaluation(app.add_option("--until", until_,
                             "end the run once an evaluation meets this rule: 'accuracy>=0.95'")
                  ->type_name("RULE"));
@@ -102,6 +86,27 @@ void LoopFlags::Add(CLI::App& app) {
   app.add_flag("--check-numerics", check_numerics_,
                "check every value of every step for NaN and infinity; slow")
       ->group("results");
+}
+
+void LoopFlags::AddEvaluation(CLI::App& app) {
+  const auto evaluation = [](CLI::Option* option) { option->group(kEvaluationOptions); };
+  evaluation(
+      app.add_option("--eval-every", eval_every_, "interval of evaluations in steps or epochs")
+          ->type_name("N|Ne"));
+  evaluation(
+      app.add_option("--eval-data", eval_data_,
+                     "data of evaluations, as --data (default: the part that --validation-split "
+                     "holds out)")
+          ->type_name("NAME=FILE[,...]"));
+  evaluation(
+      app.add_option("--eval-labels", eval_labels_, "labels of evaluations")->type_name("FILE"));
+  evaluation(
+      app.add_option("--eval-metric", eval_metrics_,
+                     "metrics of evaluations (default accuracy and loss, or loss without classes)")
+          ->type_name("NAME[,NAME]")
+          ->delimiter(','));
+  evaluation(app.add_flag("--eval-ema", eval_averages_,
+                          "evaluate the averages of --ema, and write these to --best"));
 }
 
 absl::Status LoopFlags::Check(bool averages) const {
@@ -165,8 +170,8 @@ std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   static const auto* const free_groups = new std::set<std::string>{
       kCheckpointOptions, kEvaluationOptions, "placement", "results", "custom operators"};
   static const auto* const free_flags =
-      new std::set<std::string>{"data",   "labels", "local",  "cluster",      "steps",
-                                "epochs", "out",    "config", "print-config", "log-level"};
+      new std::set<std::string>{"data", "labels", "local",        "cluster",   "steps", "epochs",
+                                "out",  "config", "print-config", "log-level", "dump",  "explain"};
   std::map<std::string, std::string> given;
   bool strict = false;
   for (const CLI::Option* option : app.get_options()) {

@@ -36,6 +36,8 @@ absl::StatusOr<Interval> ParseInterval(const std::string& text, bool allows_seco
 class LoopFlags {
  public:
   void Add(CLI::App& app);
+  // Of these alone the flags that say what evaluations are, for commands that run none.
+  void AddEvaluation(CLI::App& app);
   // What the parser cannot see: values, and flags that need others.
   // `averages`: the job keeps averages of its parameters.
   absl::Status Check(bool averages) const;

@@ -30,6 +30,7 @@ void TrainFlags::Add(CLI::App& app) {
   job_.AddPrediction(app);
   loop_.Add(app);
   AddResults(app);
+  job_.AddPartitions(app);
 }
 
 void TrainFlags::AddResults(CLI::App& app) {

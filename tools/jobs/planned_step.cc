@@ -30,19 +30,67 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
 }  // namespace
 
 absl::StatusOr<Graph> TrainingGraphOf(const JobFlags& flags, const ImportedModel& model,
-                                      const TrainingSpec& training) {
+                                      const TrainingSpec& training, PhaseDump* dump) {
+  const GraphObserver observe = dump == nullptr ? nullptr : dump->observer();
+  const auto finish = [dump](StepPhase phase, const Graph& graph) {
+    return dump == nullptr ? absl::OkStatus() : dump->Finish(phase, graph);
+  };
+  WEFT_RETURN_IF_ERROR(finish(StepPhase::kImport, model.graph));
   Graph bound = model.graph.Clone();
   std::shared_ptr<const DataSet> data;
   if (flags.has_data()) {
     WEFT_ASSIGN_OR_RETURN(data, flags.OpenData(/*shuffle=*/false));
-    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
+    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data, 0, observe), ExitCode::kData));
   }
-  auto graph = BuildTrainingGraph(bound, training);
+  WEFT_RETURN_IF_ERROR(finish(StepPhase::kSimplify, bound));
+  auto graph = BuildTrainingGraph(bound, training, observe);
   if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
   if (data != nullptr) {
-    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(*graph, *data), ExitCode::kData));
+    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(*graph, *data, 0, observe), ExitCode::kData));
   }
+  WEFT_RETURN_IF_ERROR(finish(StepPhase::kDifferentiate, *graph));
   return graph;
+}
+
+absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlags& evaluation,
+                                           const ImportedModel& model, const JobSpec& spec,
+                                           const Graph& graph, const Plan& plan) {
+  WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags.Training());
+  WEFT_RETURN_IF_ERROR(evaluation.Check(training.average_decay > 0));
+  StoredPrograms all;
+  all.workers = static_cast<int>(spec.cluster.workers.size());
+  all.plan = plan;
+  if (!flags.has_data()) {
+    if (evaluation.evaluates()) {
+      return WithExitCode(absl::InvalidArgumentError("--eval-every needs --data"),
+                          ExitCode::kUsage);
+    }
+    const BatchShape shape = {flags.batch(), 0};
+    auto partitions =
+        PartitionStep(graph, plan, {/*training=*/true, shape.batch}, CpuNodeEvaluator());
+    if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    all.programs.push_back({ProgramName(kTrainingSteps, shape), shape, *std::move(partitions)});
+    return all;
+  }
+  PreparedJob job;
+  job.graph = graph.Clone();
+  job.plan = plan;
+  job.cluster = spec.cluster;
+  WEFT_ASSIGN_OR_RETURN(job.data, flags.OpenData(/*shuffle=*/false));
+  auto programs = PartitionTraining(job, model.graph, training, plan, kTrainingSteps);
+  if (!programs.ok()) return WithExitCode(programs.status(), ExitCode::kPlan);
+  job.programs = *std::move(programs);
+  if (evaluation.evaluates()) {
+    WEFT_ASSIGN_OR_RETURN(auto data, evaluation.OpenEvaluationData(job.data->spec()));
+    auto within =
+        PrepareEvaluationWithin(job, model.graph, training.loss, evaluation.Metrics(training.loss),
+                                spec, std::move(data), evaluation.evaluates_averages());
+    if (!within.ok()) return WithExitCode(within.status(), ExitCode::kPlan);
+    all.evaluation_digest = GraphDigest(within->graph);
+    for (JobProgram& program : within->programs) job.programs.push_back(std::move(program));
+  }
+  all.programs = std::move(job.programs);
+  return all;
 }
 
 absl::StatusOr<PlannedStep> PlanStep(const JobFlags& flags) {

@@ -11,7 +11,10 @@
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
 #include "tools/flags/job_flags.h"
+#include "tools/flags/loop_flags.h"
+#include "tools/jobs/phase_dump.h"
 #include "training/job/job.h"
+#include "training/job/stored_programs.h"
 
 namespace weft {
 
@@ -25,9 +28,16 @@ struct PlannedStep {
 };
 
 // The training graph of the flags' model, its inputs shaped by the data where there is some. Errors
-// carry their exit code.
+// carry their exit code. `dump` (null: nobody) is told of the phases from import to differentiate;
+// Cancelled where it ends there.
 absl::StatusOr<Graph> TrainingGraphOf(const JobFlags& flags, const ImportedModel& model,
-                                      const TrainingSpec& training);
+                                      const TrainingSpec& training, PhaseDump* dump = nullptr);
+
+// All that workers of the job would get: programs for all shapes of the data (without data: for the
+// batch), and of the evaluation within it if `evaluation` asks for one. `graph` is TrainingGraphOf.
+absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlags& evaluation,
+                                           const ImportedModel& model, const JobSpec& spec,
+                                           const Graph& graph, const Plan& plan);
 
 // Reads model, cluster and plan (or finds one, as train does), but no samples. All errors carry
 // their exit code.

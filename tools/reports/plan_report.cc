@@ -282,25 +282,4 @@ absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
   return ranks;
 }
 
-absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,
-                                   const std::vector<Partition>& partitions) {
-  WEFT_RETURN_IF_ERROR(files.CreateDirectories(folder));
-  int written = 0;
-  for (const Partition& partition : partitions) {
-    std::map<std::string, const Graph*> graphs = {{"begin", &partition.begin},
-                                                  {"end", &partition.end}};
-    for (size_t i = 0; i < partition.micro.size(); ++i) {
-      graphs[absl::StrCat("micro_", i)] = &partition.micro[i];
-    }
-    for (const auto& [part, graph] : graphs) {
-      if (graph->num_nodes() == 0) continue;
-      WEFT_ASSIGN_OR_RETURN(const std::string bytes, GraphToOnnx(*graph));
-      WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(
-          absl::StrCat(folder, "/rank_", partition.rank.value, ".", part, ".onnx"), bytes));
-      ++written;
-    }
-  }
-  return written;
-}
-
 }  // namespace weft

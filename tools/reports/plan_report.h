@@ -40,11 +40,6 @@ absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
                                                          const std::vector<Partition>& partitions,
                                                          const std::vector<Partition>& kept);
 
-// Writes each graph of each partition as rank_R.{begin,micro_M,end}.onnx; returns the number of
-// files.
-absl::StatusOr<int> DumpPartitions(FileSystem& files, const std::string& folder,
-                                   const std::vector<Partition>& partitions);
-
 }  // namespace weft
 
 #endif  // WEFT_TOOLS_REPORTS_PLAN_REPORT_H_

@@ -132,7 +132,19 @@ absl::Status AddPrecision(Graph& graph, const TrainingSpec& spec, const MeanPart
                         {parts.sum, parts.weight});
 }
 
+// What makes a training graph of a model (TrainingGraphPasses).
+constexpr char kExpandPass[] = "expand_functions";
+constexpr char kTrainingModePass[] = "enter_training";
+constexpr char kLossPass[] = "add_loss";
+constexpr char kPrecisionPass[] = "lower_precision";
+constexpr char kGradientsPass[] = "add_gradients";
+constexpr char kUpdatesPass[] = "add_updates";
+
 }  // namespace
+
+std::vector<std::string> TrainingGraphPasses() {
+  return {kExpandPass, kTrainingModePass, kLossPass, kPrecisionPass, kGradientsPass, kUpdatesPass};
+}
 
 absl::Status ValidateTraining(const TrainingSpec& spec) {
   WEFT_RETURN_IF_ERROR(ValidateLossScale(spec.loss_scale));
@@ -148,7 +160,11 @@ absl::Status ValidateTraining(const TrainingSpec& spec) {
   return check("the decay of the moving average", spec.average_decay, 1);
 }
 
-absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec) {
+absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec,
+                                         const GraphObserver& observe) {
+  const auto see = [&observe](const char* pass, const Graph& graph) {
+    return observe == nullptr ? absl::OkStatus() : observe(pass, graph);
+  };
   if (spec.model_training_info) {
     WEFT_RETURN_IF_ERROR(CheckNames(model));
     return BuildOwnTrainingStep(model, spec.loss);
@@ -156,6 +172,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsAndDifferentiates));
+  WEFT_RETURN_IF_ERROR(see(kExpandPass, graph));
   const std::vector<ValueId> wanted = TrainableValues(graph);
   if (wanted.empty()) {
     return absl::InvalidArgumentError(
@@ -163,11 +180,14 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
         "frozen; `graph_runner inspect` lists them, --trainable PATTERN adds some");
   }
   WEFT_RETURN_IF_ERROR(EnterTraining(graph, spec.train_mode));
+  WEFT_RETURN_IF_ERROR(see(kTrainingModePass, graph));
   GraphBuilder builder(graph);
   builder.set_name_prefix("loss/");
   WEFT_ASSIGN_OR_RETURN(MeanParts parts, AddLoss(builder, spec.loss));
   graph.SetOutputs({});
+  WEFT_RETURN_IF_ERROR(see(kLossPass, graph));
   WEFT_RETURN_IF_ERROR(AddPrecision(graph, spec, parts));
+  WEFT_RETURN_IF_ERROR(see(kPrecisionPass, graph));
   WEFT_ASSIGN_OR_RETURN(auto gradients,
                         AddBackward(graph, parts.sum, graph.FindVariable(kLossScale), wanted));
   if (gradients.empty()) {
@@ -176,7 +196,9 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   }
   WEFT_ASSIGN_OR_RETURN(GlobalMean loss, AddGlobalMean(graph, parts, kLossOutput));
   graph.SetOutputs({loss.mean});
+  WEFT_RETURN_IF_ERROR(see(kGradientsPass, graph));
   WEFT_RETURN_IF_ERROR(AddUpdates(graph, spec, loss.weight, gradients));
+  WEFT_RETURN_IF_ERROR(see(kUpdatesPass, graph));
   return graph;
 }
 

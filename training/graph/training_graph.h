@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "graph/pass.h"
 #include "ops/defs/optimizer/rate_schedule.h"
 #include "training/graph/loss_scale.h"
 #include "training/graph/optimizer.h"
@@ -25,7 +26,13 @@ namespace weft {
 // trainable variable. InvalidArgument
 // when nothing trains, when the loss's output does not exist or fit, when a weight or an input of
 // the model has the name of a step's own; Unimplemented when a gradient is missing (with the path).
-absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec);
+// `observe` sees the graph after each of TrainingGraphPasses (not of --optimizer model, which is
+// made in one piece).
+absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec,
+                                         const GraphObserver& observe = nullptr);
+
+// What makes a training graph, in order: "expand_functions" first.
+std::vector<std::string> TrainingGraphPasses();
 
 // Forward only. Outputs are what training/graph/metric.h says; data inputs as above. `batch`:
 // samples of the largest batch, for metrics that look at all samples together.

@@ -28,12 +28,6 @@
 namespace weft {
 namespace {
 
-// "train/128", or "train/128x64".
-std::string ProgramName(const std::string& kind, const BatchShape& shape) {
-  return absl::StrCat(kind, "/", shape.batch,
-                      shape.length > 0 ? absl::StrCat("x", shape.length) : "");
-}
-
 // Dimensions of one sample of `input`: the graph's where it knows them, else the data's.
 absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataSet& data_set,
                                             int64_t length) {
@@ -263,7 +257,8 @@ absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& 
 
 }  // namespace
 
-absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length) {
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length,
+                        const GraphObserver& observe) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
     ValueDef& input = graph.value(id);
@@ -279,7 +274,8 @@ absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length) {
   PassPipeline passes;
   passes.Add(NewInferShapesPass())
       .Add(NewFoldConstantsPass(CpuNodeEvaluator()))
-      .Add(NewInferShapesPass());
+      .Add(NewInferShapesPass())
+      .DumpAfterEach(observe);
   return passes.Run(graph).status();
 }
 
@@ -299,8 +295,13 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   differentiate.Note(job.graph.num_nodes(), " nodes");
   differentiate.End();
+  const bool makes_programs = spec.stored == nullptr;
   LoggedPhase choose("plan");
-  WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
+  if (makes_programs) {
+    WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
+  } else {
+    WEFT_RETURN_IF_ERROR(TakeStoredPrograms(spec, kTrainingSteps, job));
+  }
   choose.Note(job.plan.mesh.ToString(), ", ", job.plan.micro_batches, " micro-batches");
   choose.End();
   if (training.model_training_info && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
@@ -311,8 +312,10 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
         "another optimizer"));
   }
   LoggedPhase partition("partition");
-  WEFT_RETURN_IF_ERROR(
-      AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
+  if (makes_programs) {
+    WEFT_RETURN_IF_ERROR(
+        AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
+  }
   partition.Note(job.programs.size(), " kinds of steps");
   partition.End();
   LoggedPhase predict("predict");
@@ -320,6 +323,11 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
   job.step_factor = costs.StepFactor(job.plan);
   predict.End();
+  if (training.report_gradients && !makes_programs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradients are reported by a program of their own, which the partitions in '",
+                     spec.stored->folder, "' have not; leave out --save-gradients"));
+  }
   if (training.report_gradients) {
     const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
     WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
@@ -346,9 +354,13 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
   };
   WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
+  if (spec.stored != nullptr) {
+    WEFT_RETURN_IF_ERROR(TakeStoredPrograms(spec, kEvaluationSteps, job));
+    return job;
+  }
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
   WEFT_RETURN_IF_ERROR(
-      AddPrograms(job, model, &job.graph, graph_of, "evaluate", /*training=*/false));
+      AddPrograms(job, model, &job.graph, graph_of, kEvaluationSteps, /*training=*/false));
   return job;
 }
 

@@ -14,25 +14,27 @@
 #include "graph/cluster_spec.h"
 #include "graph/graph.h"
 #include "graph/partition.h"
+#include "graph/pass.h"
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/run_history.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/job_spec.h"
+#include "training/job/stored_programs.h"
 
 namespace weft {
 
-// The kind of a training job's programs, as PrepareTraining names them.
-inline constexpr char kTrainingSteps[] = "train";
-
 // Gives the data inputs of a graph the sample shapes of the data (axis 0 stays symbolic) and infers
 // again. `length`: of padded inputs, where they have several; 0 = the longest that occurs.
-// InvalidArgument naming input and file shape where they do not fit.
-absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length = 0);
+// `observe` sees the graph after each pass that changes it. InvalidArgument naming input and file
+// shape where they do not fit.
+absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length = 0,
+                        const GraphObserver& observe = nullptr);
 
 // Training graph, plan and partitions for all shapes that steps of the data set have; the plan is
-// made for the first. `model` has its trainable variables marked.
+// made for the first. `model` has its trainable variables marked. Where spec.stored has plan and
+// partitions, those are taken (TakeStoredPrograms); so below.
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
                                             const JobSpec& spec,
                                             std::shared_ptr<const DataSet> data);

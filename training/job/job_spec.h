@@ -3,6 +3,7 @@
 #define WEFT_TRAINING_JOB_JOB_SPEC_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "training/data/data_set.h"
 
 namespace weft {
+
+struct StoredPrograms;  // training/job/stored_programs.h
 
 // Whether and how a training job's plan is searched for (training/job/job_search.h).
 struct PlanSearch {
@@ -50,6 +53,10 @@ struct JobSpec {
   bool checkpoints = false;
   // Earlier runs, from which the costs of its model are corrected (CostsOf).
   std::vector<RunHistoryEntry> history = {};
+  // Plan and programs that the job takes instead of making its own; null: it makes them.
+  std::shared_ptr<const StoredPrograms> stored = nullptr;
+  // The flags that were given and change what is computed: to say why `stored` does not fit.
+  std::map<std::string, std::string> given_flags = {};
 };
 
 // One kind of step and what every rank runs in it.

@@ -289,7 +289,7 @@ absl::StatusOr<std::map<std::string, double>> Evaluate(
     const std::function<void(const TrainProgress&)>& progress) {
   MetricTotals totals;
   const std::vector<StepRange> ranges =
-      StepRanges(*job.data, "evaluate", 0, job.data->steps_per_epoch(), {});
+      StepRanges(*job.data, kEvaluationSteps, 0, job.data->steps_per_epoch(), {});
   WEFT_RETURN_IF_ERROR(coordinator.RunSteps(ranges, [&](const StepReport& report) {
     totals.Add(report.values);
     progress(ProgressOf(report, *job.data));

@@ -1,0 +1,163 @@
+#include "training/job/stored_programs.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "placement/graph_views/graph_digest.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status Misfit(const StoredPrograms& stored, const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the partitions in '", stored.folder, "' ", what));
+}
+
+// "--optimizer was adam, is sgd", of all flags that differ.
+std::string FlagDifferences(const std::map<std::string, std::string>& saved,
+                            const std::map<std::string, std::string>& now) {
+  std::set<std::string> names;
+  for (const auto* const flags : {&saved, &now}) {
+    for (const auto& [name, value] : *flags) names.insert(name);
+  }
+  std::vector<std::string> lines;
+  for (const std::string& name : names) {
+    const auto was = saved.find(name);
+    const auto is = now.find(name);
+    if (was != saved.end() && is != now.end() && was->second == is->second) continue;
+    lines.push_back(absl::StrCat(name, was == saved.end() ? " was not given" : " was ",
+                                 was == saved.end() ? "" : was->second,
+                                 is == now.end() ? ", is not given" : ", is ",
+                                 is == now.end() ? "" : is->second));
+  }
+  return absl::StrJoin(lines, "; ");
+}
+
+absl::Status CheckGraph(const JobSpec& spec, const std::string& kind, const Graph& graph) {
+  const StoredPrograms& stored = *spec.stored;
+  const bool trains = kind == kTrainingSteps;
+  const uint64_t expected = trains ? stored.plan.model_digest : stored.evaluation_digest;
+  if (expected == 0 && !trains) {
+    return Misfit(stored,
+                  "have no programs of an evaluation; dump them with the same --eval-every, "
+                  "--eval-data and --eval-labels, or leave the evaluation out");
+  }
+  const uint64_t digest = GraphDigest(graph);
+  if (digest == expected) return absl::OkStatus();
+  const std::string flags = FlagDifferences(stored.flags, spec.given_flags);
+  return Misfit(
+      stored,
+      absl::StrFormat("were made for another %s: its digest is %016x, that of this one is %016x "
+                      "(%s); give the same model, data and flags, or dump them anew",
+                      trains ? "training step" : "evaluation", expected, digest,
+                      flags.empty() ? "the flags are the same: the model or the shapes of the data "
+                                      "differ"
+                                    : flags));
+}
+
+absl::Status CheckVariables(const Graph& graph, const Partition& partition) {
+  for (const VariableShard& shard : partition.variables) {
+    const Variable* const variable = graph.FindVariable(shard.name);
+    if (variable == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is a variable '", shard.name, "', which the model has not"));
+    }
+    const ValueType expected = graph.value(variable->value).type;
+    const ValueType actual{ValueKind::kTensor, shard.dtype, SymbolicShape(shard.global_shape)};
+    if (actual == expected) continue;
+    return absl::InvalidArgumentError(absl::StrCat("variable '", shard.name, "' is ",
+                                                   actual.ToString(), ", the model's is ",
+                                                   expected.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProgram(const PreparedJob& job, const JobProgram& program) {
+  for (const Partition& partition : program.partitions) {
+    const auto check = [&]() -> absl::Status {
+      WEFT_RETURN_IF_ERROR(CheckVariables(job.graph, partition));
+      for (const FeedInput& feed : partition.inputs) {
+        if (feed.role != InputRole::kData) continue;
+        WEFT_RETURN_IF_ERROR(CheckInputFits(*job.data, feed));
+      }
+      return absl::OkStatus();
+    };
+    WEFT_RETURN_IF_ERROR(
+        Annotate(check(), absl::StrCat(program.name, ", rank ", partition.rank.value)));
+  }
+  return absl::OkStatus();
+}
+
+JobProgram CloneOf(const JobProgram& program) {
+  JobProgram clone{program.name, program.shape, {}};
+  for (const Partition& partition : program.partitions) {
+    clone.partitions.push_back(partition.Clone());
+  }
+  return clone;
+}
+
+std::string NamesOf(const StoredPrograms& stored) {
+  return absl::StrJoin(stored.programs, ", ", [](std::string* text, const JobProgram& program) {
+    absl::StrAppend(text, program.name);
+  });
+}
+
+}  // namespace
+
+std::string ProgramName(const std::string& kind, const BatchShape& shape) {
+  return absl::StrCat(kind, "/", shape.batch,
+                      shape.length > 0 ? absl::StrCat("x", shape.length) : "");
+}
+
+absl::StatusOr<ProgramKey> ParseProgramName(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits('/', 1));
+  ProgramKey key{parts[0], {}};
+  bool is_name = parts.size() == 2 && (key.kind == kTrainingSteps || key.kind == kEvaluationSteps);
+  if (is_name) {
+    const std::vector<std::string> sizes = absl::StrSplit(parts[1], 'x');
+    is_name = sizes.size() <= 2 && absl::SimpleAtoi(sizes[0], &key.shape.batch) &&
+              (sizes.size() == 1 || absl::SimpleAtoi(sizes[1], &key.shape.length)) &&
+              key.shape.batch > 0 && key.shape.length >= 0;
+  }
+  // Nothing but what ProgramName writes: no "+1", no "01".
+  if (is_name && ProgramName(key.kind, key.shape) == name) return key;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name, "' is not the name of a program; expected train/128 or evaluate/128x64"));
+}
+
+absl::Status TakeStoredPrograms(const JobSpec& spec, const std::string& kind, PreparedJob& job) {
+  const StoredPrograms& stored = *spec.stored;
+  const auto workers = static_cast<int>(spec.cluster.workers.size());
+  if (workers != stored.workers) {
+    return Misfit(
+        stored, absl::StrCat("were made for a cluster of ", stored.workers,
+                             " workers, this one has ", workers, "; give --local ", stored.workers,
+                             " or a --cluster of as many, or dump them anew"));
+  }
+  WEFT_RETURN_IF_ERROR(CheckGraph(spec, kind, job.graph));
+  job.plan = stored.plan;
+  for (const BatchShape& shape : job.data->shapes()) {
+    const std::string name = ProgramName(kind, shape);
+    const JobProgram* found = nullptr;
+    for (const JobProgram& program : stored.programs) {
+      if (program.name == name) found = &program;
+    }
+    if (found == nullptr) {
+      return Misfit(stored,
+                    absl::StrCat("lack the program ", name, " that the data needs (they have ",
+                                 NamesOf(stored), "); dump them with the same --data and --batch"));
+    }
+    WEFT_RETURN_IF_ERROR(Annotate(CheckProgram(job, *found), stored.folder));
+    job.programs.push_back(CloneOf(*found));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft
