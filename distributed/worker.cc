@@ -62,6 +62,10 @@ uint64_t RandomNumber() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
+// Threads that a program may have.
+constexpr int kMinThreadLimit = 256;
+constexpr int kThreadsPerCore = 8;
+
 class RankWorker final : public Worker {
  public:
   explicit RankWorker(WorkerEnvironment environment)
@@ -110,6 +114,8 @@ class RankWorker final : public Worker {
   absl::StatusOr<ProgramText> Reply(const ProgramTextRequest& request);
 
   absl::Status CheckJoined() const;
+  // Whether it is for this rank of this job, on such a machine.
+  absl::Status CheckPartition(const Partition& partition) const;
   absl::Status AbortStatus();
   ProcessMemory Measured() const { return MeasureProcessMemory(files()); }
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
@@ -238,10 +244,28 @@ absl::StatusOr<TimedInputSource*> RankWorker::OpenInput(const std::string& data)
   return input.get();
 }
 
+absl::Status RankWorker::CheckPartition(const Partition& partition) const {
+  if (partition.rank != membership_.rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(), " got the partition of rank ", partition.rank.value));
+  }
+  const size_t ranks = membership_.addresses.size();
+  if (ranks > 0 && static_cast<size_t>(partition.mesh.size()) > ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(), " got a partition of ", partition.mesh.size(), " ranks; the job has ", ranks));
+  }
+  // OpenMP ends the process where the system has no thread left.
+  const int max_threads = std::max(kMinThreadLimit, kThreadsPerCore * AvailableCores(files()));
+  if (partition.threads <= max_threads) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(Name(), " is to use ", partition.threads,
+                                                 " threads; this machine allows ", max_threads));
+}
+
 absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& name,
                                                           Partition partition,
                                                           const std::string& data) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
+  WEFT_RETURN_IF_ERROR(CheckPartition(partition));
   LoggedPhase phase(absl::StrCat(Name(), " compiles program '", name, "'"));
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));

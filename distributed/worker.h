@@ -20,8 +20,8 @@
 
 namespace weft {
 
-// Opens a data set from its description (JSON of training/data_spec.h). Implemented by training/,
-// handed down by tools/.
+// Opens a data set from its description (JSON of training/data/data_spec.h). Implemented by
+// training/, handed down by tools/.
 using InputSourceFactory =
     std::function<absl::StatusOr<std::unique_ptr<InputSource>>(const std::string& data)>;
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "graph/schema_lookup.h"
+#include "platform/text/nearest_name.h"
 
 namespace weft {
 namespace {
@@ -27,21 +27,8 @@ FormalParameter Parameter(std::string name, std::vector<DType> dtypes = {}) {
 // No op's name is as long; the distance of longer ones would take long to compute.
 constexpr size_t kLongestMisspelling = 128;
 
-// Levenshtein's distance, with one row.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({replaced, above + 1, row[j - 1] + 1});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
+std::string CanonicalDomain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string() : std::string(domain);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class Verifier {
     WEFT_RETURN_IF_ERROR(CheckAcyclic());
     WEFT_RETURN_IF_ERROR(CheckNames());
     WEFT_RETURN_IF_ERROR(CheckSchemas());
-    WEFT_RETURN_IF_ERROR(CheckTypes());
+    WEFT_RETURN_IF_ERROR(CheckTypes(options.exact_shapes));
     WEFT_RETURN_IF_ERROR(CheckUpdatesExist());
     if (options.training) {
       WEFT_RETURN_IF_ERROR(CheckUpdates());
@@ -50,14 +50,14 @@ class Verifier {
   absl::Status CheckNodeInputs();   // 1
   absl::Status CheckDefinitions();  // 2
   absl::Status CheckDefinition(const ValueDef& value) const;
-  absl::Status CheckAcyclic();       // 3
-  absl::Status CheckNames();         // 4
-  absl::Status CheckSchemas();       // 5
-  absl::Status CheckGraphOutputs();  // 6
-  absl::Status CheckTypes();         // 7
-  absl::Status CheckUpdatesExist();  // 8
-  absl::Status CheckUpdates();       // 8
-  absl::Status CheckOrigins();       // 9
+  absl::Status CheckAcyclic();                 // 3
+  absl::Status CheckNames();                   // 4
+  absl::Status CheckSchemas();                 // 5
+  absl::Status CheckGraphOutputs();            // 6
+  absl::Status CheckTypes(bool exact_shapes);  // 7
+  absl::Status CheckUpdatesExist();            // 8
+  absl::Status CheckUpdates();                 // 8
+  absl::Status CheckOrigins();                 // 9
   bool BelongsToStep(const Node& node) const;
   absl::Status CheckStepRegion();  // 10
   bool MayEnterStepRegion(const ValueDef& value) const;
@@ -176,7 +176,7 @@ absl::Status Verifier::CheckSchemas() {
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckTypes() {
+absl::Status Verifier::CheckTypes(bool exact_shapes) {
   std::vector<InferredOutput> inferred;
   const auto is_typed = [this](ValueId id) {
     return !id.valid() || graph_.value(id).type.dtype != DType::kInvalid;
@@ -192,7 +192,11 @@ absl::Status Verifier::CheckTypes() {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i].valid() || inferred[i].type.dtype == DType::kInvalid) continue;
       const ValueDef& output = graph_.value(node.outputs[i]);
-      if (output.type.dtype == inferred[i].type.dtype) continue;
+      const std::optional<Shape> shape = output.type.shape.ToConcrete();
+      const std::optional<Shape> expected = inferred[i].type.shape.ToConcrete();
+      const bool shapes_fit =
+          !exact_shapes || !shape.has_value() || !expected.has_value() || *shape == *expected;
+      if (output.type.dtype == inferred[i].type.dtype && shapes_fit) continue;
       return Violation(7, DescribeNode(node), ": output '", output.name, "' is ",
                        output.type.ToString(), ", but its shape function says ",
                        inferred[i].type.ToString());

@@ -10,6 +10,7 @@ namespace weft {
 // Which invariants are checked besides 1 to 7.
 struct VerifyOptions {
   bool concrete_shapes = false;  // also invariant 11
+  bool exact_shapes = false;     // invariant 7 also for shapes that both sides know
   bool training = false;         // also invariants 8, 9 and 10
 };
 

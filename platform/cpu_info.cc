@@ -142,7 +142,9 @@ InstructionSet LimitInstructionSet(const std::vector<InstructionSet>& supported,
 }
 
 InstructionSet EffectiveInstructionSet() {
-  const char* const maximum = std::getenv("DNNL_MAX_CPU_ISA");
+  // As oneDNN does: the newer name hides the older one, unless it is empty.
+  const char* maximum = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (maximum == nullptr || maximum[0] == '\0') maximum = std::getenv("DNNL_MAX_CPU_ISA");
   return LimitInstructionSet(SupportedInstructionSets(), maximum == nullptr ? "" : maximum);
 }
 

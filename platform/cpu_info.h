@@ -31,8 +31,9 @@ std::string_view InstructionSetName(InstructionSet level);
 InstructionSet LimitInstructionSet(const std::vector<InstructionSet>& supported,
                                    std::string_view maximum);
 
-// What oneDNN uses in this process: the processor's largest level within DNNL_MAX_CPU_ISA. Results
-// are equal bit for bit only between processes with the same level; the handshake compares it.
+// What oneDNN uses in this process: the processor's largest level within ONEDNN_MAX_CPU_ISA or,
+// where that is not set, DNNL_MAX_CPU_ISA. Results are equal bit for bit only between processes
+// with the same level; the handshake compares it.
 InstructionSet EffectiveInstructionSet();
 
 // Cores that this process may use: its affinity mask, cut down to the CPU quota of its control

@@ -50,7 +50,10 @@ TEST(InstructionSet, IsNotLimitedByAnUnknownTextOrAHigherLevel) {
 TEST(InstructionSet, OfThisProcessFollowsItsEnvironment) {
   ASSERT_EQ(setenv("DNNL_MAX_CPU_ISA", "SSE41", /*overwrite=*/1), 0);
   EXPECT_EQ(EffectiveInstructionSet(), InstructionSet::kSse41);
+  ASSERT_EQ(setenv("ONEDNN_MAX_CPU_ISA", "AVX", /*overwrite=*/1), 0);
+  EXPECT_EQ(EffectiveInstructionSet(), InstructionSet::kAvx);
   ASSERT_EQ(unsetenv("DNNL_MAX_CPU_ISA"), 0);
+  ASSERT_EQ(unsetenv("ONEDNN_MAX_CPU_ISA"), 0);
 }
 
 TEST(AvailableCores, AreAtLeastOneAndAtMostTheMachines) { EXPECT_GE(ControlGroup().Cores(), 1); }

@@ -1,6 +1,6 @@
 #include "platform/restricted_files.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
@@ -35,13 +35,13 @@ RestrictedFiles::RestrictedFiles(FileSystem& files, const std::vector<std::strin
   }
 }
 
-absl::Status RestrictedFiles::Check(const std::string& path) const {
+absl::StatusOr<RestrictedFiles::Place> RestrictedFiles::Find(const std::string& path) const {
   const std::string canonical = Canonical(path);
-  const bool below = !canonical.empty() &&
-                     std::any_of(folders_.begin(), folders_.end(), [&](const std::string& folder) {
-                       return absl::StartsWith(WithSlash(canonical), folder);
-                     });
-  if (below) return absl::OkStatus();
+  for (const std::string& folder : folders_) {
+    if (canonical.empty() || !absl::StartsWith(WithSlash(canonical), folder)) continue;
+    const bool is_folder = canonical.size() <= folder.size();
+    return Place{folder, is_folder ? "." : canonical.substr(folder.size())};
+  }
   return absl::PermissionDeniedError(
       absl::StrCat("'", path,
                    "' is not below a folder that this worker may use; start it with --allow-path "
@@ -49,54 +49,72 @@ absl::Status RestrictedFiles::Check(const std::string& path) const {
 }
 
 absl::StatusOr<std::string> RestrictedFiles::ReadFile(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.ReadFile(path);
+  WEFT_ASSIGN_OR_RETURN(const auto file, MapFile(path));
+  if (static_cast<int64_t>(file->size()) > kMaximumReadBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("'", path, "' holds ", file->size(),
+                                                     " bytes, more than the ", kMaximumReadBytes,
+                                                     " that are read at once; map it"));
+  }
+  return std::string(reinterpret_cast<const char*>(file->data()), file->size());
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFile(
     const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.MapFile(path);
+  WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
+  return files_.MapFileBeneath(place.folder, place.relative);
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFileBeneath(
     const std::string& directory, const std::string& relative_path) {
-  WEFT_RETURN_IF_ERROR(Check(directory));
-  return files_.MapFileBeneath(directory, relative_path);
+  WEFT_ASSIGN_OR_RETURN(const Place place, Find(directory));
+  return files_.MapFileBeneath(place.path(), relative_path);
 }
 
 absl::Status RestrictedFiles::WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.WriteFileAtomically(path, bytes);
+  WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
+  return files_.WriteFileBeneath(place.folder, place.relative, bytes);
 }
 
-absl::StatusOr<std::unique_ptr<WritableFile>> RestrictedFiles::OpenAppend(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.OpenAppend(path);
-}
-
-absl::StatusOr<std::unique_ptr<WritableFile>> RestrictedFiles::OpenEmpty(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.OpenEmpty(path);
-}
-
-absl::Status RestrictedFiles::CreateDirectories(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.CreateDirectories(path);
+absl::Status RestrictedFiles::WriteFileBeneath(const std::string& directory,
+                                               const std::string& relative_path,
+                                               std::string_view bytes) {
+  WEFT_ASSIGN_OR_RETURN(const Place place, Find(directory));
+  return files_.WriteFileBeneath(place.path(), relative_path, bytes);
 }
 
 bool RestrictedFiles::Exists(const std::string& path) {
-  return Check(path).ok() && files_.Exists(path);
+  const absl::StatusOr<Place> place = Find(path);
+  return place.ok() && files_.Exists(place->path());
 }
 
 absl::StatusOr<std::vector<std::string>> RestrictedFiles::ListDirectory(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.ListDirectory(path);
+  WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
+  return files_.ListDirectory(place.path());
+}
+
+namespace {
+
+absl::Status NeverAllowed(const char* action, const std::string& path) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("a worker does not ", action, " for others ('", path, "')"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WritableFile>> RestrictedFiles::OpenAppend(const std::string& path) {
+  return NeverAllowed("add to files", path);
+}
+
+absl::StatusOr<std::unique_ptr<WritableFile>> RestrictedFiles::OpenEmpty(const std::string& path) {
+  return NeverAllowed("empty files", path);
+}
+
+absl::Status RestrictedFiles::CreateDirectories(const std::string& path) {
+  return NeverAllowed("make folders", path);
 }
 
 absl::Status RestrictedFiles::RemoveFile(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(Check(path));
-  return files_.RemoveFile(path);
+  return NeverAllowed("remove files", path);
 }
 
 }  // namespace weft

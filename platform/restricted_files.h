@@ -10,11 +10,14 @@
 
 namespace weft {
 
-// The files below some folders of another file system. Everything else is PermissionDenied, with
-// one text whether it exists or not; so is a path that leaves the folders by ".." or by a symbolic
-// link, and a last part that is a link to elsewhere. Paths must be absolute or are taken from the
-// working folder. It does not guard against whoever may change the folders themselves while it
-// looks. Thread-safe if `files` is, which it borrows.
+// The files below some folders of another file system, for a process that is told paths by others:
+// it reads, maps and lists, and replaces whole files; all else is PermissionDenied. So is a path
+// that leaves the folders, by ".." or by a symbolic link, with one text whether it exists or not.
+//
+// A path is found once, without links, and opened beneath its folder in one step of the kernel: who
+// changes a part of it to a link meanwhile gains nothing. The folders' own paths must be out of
+// such reach. Paths are absolute or taken from the working folder. Thread-safe if `files` is, which
+// it borrows.
 class RestrictedFiles final : public FileSystem {
  public:
   // `folders` need not exist; "/" allows all.
@@ -25,15 +28,24 @@ class RestrictedFiles final : public FileSystem {
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override;
+  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
+                                std::string_view bytes) override;
+  bool Exists(const std::string& path) override;
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override;
+
+  // Never allowed.
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenEmpty(const std::string& path) override;
   absl::Status CreateDirectories(const std::string& path) override;
-  bool Exists(const std::string& path) override;
-  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override;
   absl::Status RemoveFile(const std::string& path) override;
 
  private:
-  absl::Status Check(const std::string& path) const;
+  struct Place {
+    std::string folder;    // one of folders_
+    std::string relative;  // from there; "." for the folder itself
+    std::string path() const { return folder + relative; }
+  };
+  absl::StatusOr<Place> Find(const std::string& path) const;
 
   FileSystem& files_;
   std::vector<std::string> folders_;  // canonical, each with '/' at its end

@@ -57,5 +57,91 @@ TEST_F(RestrictedFilesTest, LinksThatLeadOutsideAreRefused) {
   EXPECT_EQ(*RealFileSystem().ReadFile(absl::StrCat(root_, "/secret")), "s");
 }
 
+TEST_F(RestrictedFilesTest, NothingIsMadeEmptiedOrRemoved) {
+  const std::string data = absl::StrCat(root_, "/allowed/data");
+  EXPECT_EQ(files_.OpenAppend(data).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(files_.OpenEmpty(data).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(files_.RemoveFile(data).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(files_.CreateDirectories(absl::StrCat(root_, "/allowed/more")).code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(*files_.ReadFile(data), "d");
+}
+
+// Between the look at a path and its use, somebody makes a part of it a link to elsewhere.
+class LinkingFiles final : public FileSystem {
+ public:
+  LinkingFiles(std::string path, std::string target)
+      : path_(std::move(path)), target_(std::move(target)) {}
+  absl::StatusOr<std::string> ReadFile(const std::string& path) override {
+    Link();
+    return RealFileSystem().ReadFile(path);
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override {
+    Link();
+    return RealFileSystem().MapFile(path);
+  }
+  absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
+      const std::string& directory, const std::string& relative_path) override {
+    Link();
+    return RealFileSystem().MapFileBeneath(directory, relative_path);
+  }
+  absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override {
+    Link();
+    return RealFileSystem().WriteFileAtomically(path, bytes);
+  }
+  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
+                                std::string_view bytes) override {
+    Link();
+    return RealFileSystem().WriteFileBeneath(directory, relative_path, bytes);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override {
+    return RealFileSystem().OpenAppend(path);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenEmpty(const std::string& path) override {
+    return RealFileSystem().OpenEmpty(path);
+  }
+  absl::Status CreateDirectories(const std::string& path) override {
+    return RealFileSystem().CreateDirectories(path);
+  }
+  bool Exists(const std::string& path) override { return RealFileSystem().Exists(path); }
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    return RealFileSystem().ListDirectory(path);
+  }
+  absl::Status RemoveFile(const std::string& path) override {
+    return RealFileSystem().RemoveFile(path);
+  }
+
+ private:
+  void Link() {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_symlink(target_, path_);
+  }
+  const std::string path_;
+  const std::string target_;
+};
+
+TEST_F(RestrictedFilesTest, AFileThatBecomesALinkMeanwhileIsRefused) {
+  const std::string path = absl::StrCat(root_, "/allowed/data");
+  LinkingFiles attacked(path, absl::StrCat(root_, "/secret"));
+  RestrictedFiles files(attacked, {absl::StrCat(root_, "/allowed")});
+  EXPECT_FALSE(files.ReadFile(path).ok());
+  std::filesystem::remove(path);
+  EXPECT_FALSE(files.MapFile(path).ok());
+  std::filesystem::remove(path);
+  EXPECT_FALSE(files.WriteFileAtomically(path, "forged").ok());
+  EXPECT_EQ(*RealFileSystem().ReadFile(absl::StrCat(root_, "/secret")), "s");
+}
+
+TEST_F(RestrictedFilesTest, AFolderThatBecomesALinkMeanwhileIsRefused) {
+  const std::string folder = absl::StrCat(root_, "/allowed/inner");
+  LinkingFiles attacked(folder, root_);
+  RestrictedFiles files(attacked, {absl::StrCat(root_, "/allowed")});
+  EXPECT_FALSE(files.ReadFile(absl::StrCat(folder, "/secret")).ok());
+  std::filesystem::remove(folder);
+  std::filesystem::create_directory(folder);
+  EXPECT_FALSE(files.WriteFileAtomically(absl::StrCat(folder, "/secret"), "forged").ok());
+  EXPECT_EQ(*RealFileSystem().ReadFile(absl::StrCat(root_, "/secret")), "s");
+}
+
 }  // namespace
 }  // namespace weft

@@ -115,6 +115,18 @@ TEST(PlanSearchCommand, AnUncalibratedPredictionSaysThatItIsOne) {
   const CommandResult plan = PlanMlp({"--local", "2"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: the predicted times rest on published specs"));
+  EXPECT_THAT(plan.out, HasSubstr("40 times"));
+  const CommandResult json = PlanMlp({"--local", "2", "--output", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)["calibrated"], false);
+}
+
+// A plan too large to be shown rank by rank was explained without that word.
+TEST(PlanSearchCommand, AnUncalibratedExplanationOfALargePlanSaysThatItIsOne) {
+  const CommandResult plan =
+      PlanMlp({"--explain", "--parallel", "all", "--what-if",
+               "nodes=128,workers=8,link=25Gbit,model=A100-80GB,memory=80GiB"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: "));
 }
 
 // Both ranks did all the work, sent nothing, and nobody was told.

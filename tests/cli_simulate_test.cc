@@ -62,7 +62,8 @@ TEST_F(Simulate, TextHasARowPerRankAndLink) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("3 simulated steps of dp=1 x tp=1 x pp=2"),
                                 HasSubstr("utilisation stage 0"), HasSubstr("worker:1"),
-                                HasSubstr("host 0 -> host 1")));
+                                HasSubstr("host 0 -> host 1"), HasSubstr("\nuncalibrated: ")));
+  EXPECT_EQ(Json({"--parallel", "pp=2"})["calibrated"], false);
 }
 
 TEST_F(Simulate, AScriptMakesALinkSlowerAndARankStop) {

@@ -32,17 +32,30 @@ TEST(InstructionSetTest, IsWhatOneDnnUses) {
 }
 
 // oneDNN reads its environment once per process, so each level needs a process of its own.
+void ExpectAgreement(const std::map<std::string, std::string>& environment) {
+  EXPECT_EXIT(
+      {
+        for (const auto& [name, value] : environment) {
+          setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+        }
+        std::exit(InstructionSetName(EffectiveInstructionSet()) == EffectiveNameOfOneDnn() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "")
+      << ::testing::PrintToString(environment);
+}
+
 TEST(InstructionSetTest, IsWhatOneDnnUsesUnderALimit) {
   for (const char* level : {"SSE41", "AVX", "AVX2", "AVX512_CORE", "avx2", "ALL"}) {
-    EXPECT_EXIT(
-        {
-          setenv("DNNL_MAX_CPU_ISA", level, /*overwrite=*/1);
-          std::exit(InstructionSetName(EffectiveInstructionSet()) == EffectiveNameOfOneDnn() ? 0
-                                                                                             : 1);
-        },
-        ::testing::ExitedWithCode(0), "")
-        << level;
+    ExpectAgreement({{"DNNL_MAX_CPU_ISA", level}});
   }
+}
+
+// Under its newer name the limit held for oneDNN, and the handshake told a higher level.
+TEST(InstructionSetTest, IsWhatOneDnnUsesUnderALimitByItsNewerName) {
+  ExpectAgreement({{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
+  ExpectAgreement({{"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"DNNL_MAX_CPU_ISA", "SSE41"}});
+  ExpectAgreement({{"ONEDNN_MAX_CPU_ISA", ""}, {"DNNL_MAX_CPU_ISA", "SSE41"}});
+  ExpectAgreement({{"ONEDNN_MAX_CPU_ISA", "nonsense"}, {"DNNL_MAX_CPU_ISA", "SSE41"}});
 }
 
 }  // namespace

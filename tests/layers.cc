@@ -190,6 +190,27 @@ std::optional<std::string> ForbiddenRoom(const std::string& path, const std::str
   return std::nullopt;
 }
 
+// Why a product file lies where no room is; nothing when it lies in one. A folder below a room of
+// two parts ("ops/defs/conv/") is part of it; one below a whole folder ("graph/") has to be listed.
+std::optional<std::string> MissingRoom(const std::string& path) {
+  if (IsTestFile(path)) return std::nullopt;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const std::string top = absl::StrCat(TopFolder(path), "/");
+  for (const std::vector<std::string>& rooms : Rooms()) {
+    if (!absl::StartsWith(rooms.front(), top)) continue;
+    const int room = RoomOf(rooms, path);
+    const bool is_inside =
+        room >= 0 && (rooms[static_cast<size_t>(room)] == folder ||
+                      std::count(rooms[static_cast<size_t>(room)].begin(),
+                                 rooms[static_cast<size_t>(room)].end(), '/') > 1);
+    if (is_inside) return std::nullopt;
+    return absl::StrCat(
+        folder, " is not one of the rooms of ", top,
+        "; add it to Rooms() of tests/layers.cc, from the bottom up: ", absl::StrJoin(rooms, ", "));
+  }
+  return std::nullopt;
+}
+
 // Why `path` may not see a library of a fence; nothing when it may. tests/ may see all of them.
 std::optional<std::string> Fenced(const Fence& fence, const std::string& path) {
   if (StartsWithOneOf(path, fence.allowed)) return std::nullopt;
@@ -306,6 +327,9 @@ std::vector<std::string> CheckSource(const std::string& path, std::string_view t
   const Layer* const layer = FindLayer(TopFolder(path));
   if (layer == nullptr) return {UnknownFolder(path)};
   std::vector<std::string> violations;
+  if (const auto reason = MissingRoom(path)) {
+    violations.push_back(absl::StrCat(path, ":1: ", *reason));
+  }
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
     ++number;
@@ -407,13 +431,110 @@ std::vector<std::string> FindRings(const std::map<std::string, std::string>& sou
   return RingFinder(edges).Run();
 }
 
+std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text) {
+  std::map<std::string, std::set<std::string>> owners;  // rules by header or pattern
+  std::string rule;
+  bool in_files = false;  // in the list of srcs or hdrs
+  for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
+    if (!line.empty() && line[0] != ' ') rule.clear();
+    if (const size_t name = line.find("    name = \""); name == 0) {
+      const size_t begin = line.find('"') + 1;
+      rule = std::string(line.substr(begin, line.find('"', begin) - begin));
+    }
+    in_files |= absl::StartsWith(line, "    srcs = ") || absl::StartsWith(line, "    hdrs = ");
+    if (!in_files) continue;
+    const bool excludes = absl::StrContains(line, "exclude = ");
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
+    for (size_t i = 1; i < parts.size() && !excludes; i += 2) {
+      if (absl::EndsWith(parts[i], ".h")) owners[std::string(parts[i])].insert(rule);
+    }
+    if (absl::EndsWith(line, "],") || absl::EndsWith(line, "]),") || line == "    ),") {
+      in_files = line.substr(0, 5) == "     ";  // a list inside glob(...) has ended, not the glob
+    }
+  }
+  std::vector<std::string> violations;
+  const auto pattern = owners.find("*.h");
+  for (auto& [header, rules] : owners) {
+    const bool is_local = header != "*.h" && !absl::StrContains(header, "/");
+    if (pattern != owners.end() && is_local) {
+      rules.insert(pattern->second.begin(), pattern->second.end());
+    }
+    if (rules.size() < 2) continue;
+    violations.push_back(absl::StrCat(path, ": the header ", header, " belongs to ",
+                                      absl::StrJoin(rules, " and "), "; give it to one of them"));
+  }
+  return violations;
+}
+
+namespace {
+
+// The headers and sources that a piece of text names.
+std::vector<std::string> NamedFiles(absl::string_view text) {
+  constexpr absl::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+  std::vector<std::string> names;
+  size_t begin = text.find_first_of(kLetters);
+  while (begin != absl::string_view::npos) {
+    const size_t end = std::min(text.find_first_not_of(kLetters, begin), text.size());
+    absl::string_view word = text.substr(begin, end - begin);
+    const bool is_pattern = begin > 0 && (text[begin - 1] == '*' || text[begin - 1] == '>');
+    while (absl::ConsumeSuffix(&word, ".")) {
+    }
+    const bool is_file = absl::EndsWith(word, ".h") || absl::EndsWith(word, ".cc");
+    if (is_file && !is_pattern && word[0] != '/' && word[0] != '_') names.emplace_back(word);
+    begin = text.find_first_of(kLetters, end);
+  }
+  return names;
+}
+
+// Where the name of a text in `folder` ("" or with '/' at its end) leads.
+bool IsOneOf(const std::set<std::string>& files, const std::string& folder, std::string name) {
+  std::string from = folder;
+  while (absl::StartsWith(name, "../") && !from.empty()) {
+    from.resize(from.substr(0, from.size() - 1).rfind('/') + 1);  // npos + 1 is 0
+    name.erase(0, 3);
+  }
+  if (files.contains(name) || files.contains(from + name)) return true;
+  const std::string ending = absl::StrCat("/", name);
+  const bool is_bare = !absl::StrContains(name, "/");
+  return is_bare && std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+           return absl::EndsWith(file, ending);
+         });
+}
+
+}  // namespace
+
+std::vector<std::string> FindMissingFiles(const std::string& path, std::string_view text,
+                                          const std::set<std::string>& files) {
+  // Examples, and what is not ours.
+  static const auto* const kOthers = new std::set<std::string>{
+      "x_test.cc", "x_benchmark.cc", "square.cc", "foreach_target.h", "graph/pass.cc"};
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const bool is_code = !absl::EndsWith(path, ".md");
+  std::vector<std::string> violations;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(View(text), '\n')) {
+    ++number;
+    const size_t comment = line.find("//");
+    if (is_code && comment == absl::string_view::npos) continue;
+    if (is_code) line = line.substr(comment);
+    for (const std::string& name : NamedFiles(line)) {
+      if (kOthers->contains(name) || IsOneOf(files, folder, name)) continue;
+      violations.push_back(
+          absl::StrCat(path, ":", number, ": names ", name, ", which is not there"));
+    }
+  }
+  return violations;
+}
+
 std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths) {
   std::map<std::string, std::set<std::string>> subjects;
   for (const std::string& path : paths) {
     const bool is_ours = absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cc");
-    if (!is_ours || absl::EndsWith(path, "_test.cc") || absl::EndsWith(path, "_benchmark.cc")) {
-      continue;
-    }
+    const bool is_beside =
+        !absl::StartsWith(path, "tests/") &&
+        (absl::EndsWith(path, "_test.cc") || absl::EndsWith(path, "_benchmark.cc"));
+    if (!is_ours || is_beside) continue;
     subjects[path.substr(0, path.rfind('/'))].insert(SubjectOf(path));
   }
   std::map<std::string, int> counts;

@@ -2,6 +2,7 @@
 #define WEFT_TESTS_LAYERS_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,19 @@ std::vector<std::string> CheckSource(const std::string& path, std::string_view t
 // are one. `sources`: texts by path. Tests and testing/ are left out.
 std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources);
 
-// How many subjects (a header and its source count once, tests not) lie in each folder itself.
+// The headers that several rules of a BUILD.bazel file list among their sources or headers, one
+// text each; a pattern "*.h" lists all of its folder. Reads the usual layout, as CheckBuildFile
+// does.
+std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text);
+
+// The files of ours that a text names and that are none of `files`: "docs/x.md:7: names y/z.h,
+// which is not there". Looks at comments of C++ and at all of a Markdown file. A name with folders
+// is a path from the root or from the text's folder; one without is that of any file.
+std::vector<std::string> FindMissingFiles(const std::string& path, std::string_view text,
+                                          const std::set<std::string>& files);
+
+// How many subjects lie in each folder itself: a header and its source count once, tests beside the
+// code do not, and those in tests/ do.
 std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths);
 
 // The same for the labels in a BUILD.bazel file. Reads the usual layout: a rule begins with "name("

@@ -105,8 +105,10 @@ YAML
   --steps 1 --op_library "$swiglu" --cluster custom.yaml > lacks.log 2>&1 && fail "trains where a worker lacks the op"
 grep -q "has loaded the op library 'swiglu.so [0-9a-f]*' .*, the worker 'faulty_ops.so [0-9a-f]*'; start the worker" \
   lacks.log || fail "the libraries are not compared: $(cat lacks.log)"
+[ "$(stat -c %a w0)" = 600 ] || fail "the socket of a worker has mode $(stat -c %a w0)"
 kill "$first"
-wait "$first"
+wait "$first" || fail "SIGTERM ends a worker with exit code $?"
+[ ! -e w0 ] || fail "a worker that SIGTERM ended left its socket behind"
 "$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
 
 # A loss that is no number names the first node that gave one, and the worker.
@@ -116,6 +118,33 @@ code=$?
 [ "$code" -ne 0 ] || fail "exit 0 although the loss is not finite"
 grep -Eq "^error: worker:[01]: .*loss is .*node '.*this is the first node that made one" nan.log || fail "the node is not named: $(cat nan.log)"
 [ ! -e nan.onnx ] || fail "a model was written although the loss is not finite"
+
+# A worker reads and writes below its own folders alone.
+mkdir own saved
+cp images.npy labels.npy own
+(cd own && exec "$runner" worker --listen "unix:$PWD/../w2") 2> w2.log &
+bounded=$!
+cat > bounded.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - address: unix:$PWD/w2
+YAML
+"$runner" train model.onnx --data "x=$PWD/images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 1 --cluster bounded.yaml > outside.log 2>&1 && fail "a worker read data outside its folder"
+grep -q "images.npy' is not below a folder that this worker may use" outside.log || fail "data outside: $(cat outside.log)"
+"$runner" train model.onnx --data "x=$PWD/own/../images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 1 --cluster bounded.yaml > dots.log 2>&1 && fail "a worker read data by a path with .."
+ln -s "$PWD/images.npy" own/link.npy
+"$runner" train model.onnx --data "x=$PWD/own/link.npy" --labels "$PWD/own/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 1 --cluster bounded.yaml > link.log 2>&1 && fail "a worker read data through a link"
+"$runner" train model.onnx --data "x=$PWD/own/images.npy" --labels "$PWD/own/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 2 --cluster bounded.yaml --checkpoint "$PWD/saved" --checkpoint-every 1 > saved.log 2>&1 ||
+  fail "data in the worker's folder: $(cat saved.log)"
+grep -q "is not below a folder that this worker may use" saved.log || fail "a checkpoint outside: $(cat saved.log)"
+find saved -name '*.safetensors' | grep -q . && fail "a worker wrote a checkpoint outside its folder"
+kill "$bounded"
+wait "$bounded"
 
 # Workers started by hand serve one job after the other, through a cluster spec.
 "$runner" worker --allow-path / --listen "unix:$PWD/w0" 2> w0.log &

@@ -119,9 +119,9 @@ absl::Status CheckAddress(const std::string& address, bool insecure_network) {
   if (!IsLocalAddress(address) && !insecure_network) {
     return absl::FailedPreconditionError(
         absl::StrCat("address ", address,
-                     " can be reached by other machines, and Weft does not encrypt or authenticate "
-                     "yet; use a loopback address or a unix socket, or, on a network that you "
-                     "trust, --insecure-network"));
+                     " can be reached by other machines, and Weft does not encrypt yet: who can "
+                     "read that network can read the job and its token; use a loopback address or "
+                     "a unix socket, or, on a network that you trust, --insecure-network"));
   }
   return absl::OkStatus();
 }

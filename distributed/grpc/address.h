@@ -10,7 +10,7 @@ namespace weft {
 
 // InvalidArgument, saying what is wrong, unless the address has one of the forms above (a socket's
 // path ends at 107 bytes). A host other than this machine's loopback is FailedPrecondition unless
-// `insecure_network`: nothing on the wire is encrypted or authenticated.
+// `insecure_network`: nothing on the wire is encrypted, the token neither.
 absl::Status CheckAddress(const std::string& address, bool insecure_network);
 
 // True for unix sockets, 127.0.0.0/8, ::1 and localhost. REQUIRES: a well-formed address.

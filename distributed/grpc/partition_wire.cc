@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/partition.pb.h"
 #include "distributed/grpc/partition_codec.h"
+#include "graph/schedule/partition_verifier.h"
 #include "onnx_import/graph_wire.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -47,6 +49,7 @@ absl::StatusOr<Partition> DecodePartition(const std::string& bytes) {
   }
   WEFT_ASSIGN_OR_RETURN(Partition partition, DecodePartitionFields(proto));
   WEFT_RETURN_IF_ERROR(DecodeGraphs(proto, partition));
+  WEFT_RETURN_IF_ERROR(Annotate(VerifyPartition(partition), "partition cannot be decoded"));
   return partition;
 }
 

@@ -13,9 +13,8 @@ namespace weft {
 // equal bytes.
 absl::StatusOr<std::string> EncodePartition(const Partition& partition);
 
-// The partition again. The bytes may come from anywhere: InvalidArgument naming the field unless
-// every index, type and shape makes sense by itself; whether the parts fit together, the compiler
-// of the partition checks.
+// The partition again. The bytes may come from anywhere: InvalidArgument, naming what is wrong,
+// unless they are a partition that keeps all laws of graph/schedule/partition_verifier.h.
 absl::StatusOr<Partition> DecodePartition(const std::string& bytes);
 
 }  // namespace weft

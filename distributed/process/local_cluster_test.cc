@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
@@ -20,6 +21,7 @@
 #include "distributed/testing/sum_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/file_system.h"
 
 namespace weft {
 namespace {
@@ -281,6 +283,29 @@ TEST_F(LocalClusterTest, ASecondCoordinatorIsRefused) {
   const absl::Status status = ConnectToWorker(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(Text(status), HasSubstr("attended by another coordinator"));
+}
+
+// Other users can read the arguments of a process, and its own user the environment.
+TEST_F(LocalClusterTest, TheTokenIsInAPrivateFileAlone) {
+  ASSERT_TRUE(Start(2).ok());
+  const std::string token = TokenOfTheCluster();
+  const std::string socket = cluster_->addresses()[0].substr(5);
+  const std::string folder = socket.substr(0, socket.rfind('/'));
+  struct stat info = {};
+  ASSERT_EQ(stat(folder.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  ASSERT_EQ(stat((folder + "/token").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  for (WorkerClient* const client : cluster_->clients()) {
+    const std::string name = client->name();  // "worker:0 (unix:/..., pid 4711)"
+    const size_t begin = name.rfind("pid ") + 4;
+    const std::string process = "/proc/" + name.substr(begin, name.find(')', begin) - begin);
+    for (const char* const file : {"/cmdline", "/environ"}) {
+      const auto text = RealFileSystem().ReadFile(process + file);
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_THAT(*text, Not(HasSubstr(token))) << file;
+    }
+  }
 }
 
 TEST_F(LocalClusterTest, AStrangerIsRefusedAndTheJobGoesOn) {

@@ -21,6 +21,15 @@ namespace {
 // How long a call may take to end by itself. One whose coordinator is there but no longer reads
 // does not: gRPC goes on with the write until the connection breaks.
 constexpr absl::Duration kStopPatience = absl::Seconds(1);
+constexpr absl::Duration kStopInterval = absl::Milliseconds(200);
+
+void AwaitEnd(const WorkerProcessOptions& options, ControlService& control) {
+  const bool asks = options.stop != nullptr;
+  while (!control.AwaitEnd(RealClock(), asks ? absl::Now() + kStopInterval : absl::InfiniteFuture(),
+                           options.ends_with_coordinator)) {
+    if (options.stop()) return;
+  }
+}
 
 }  // namespace
 
@@ -53,7 +62,7 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   server->control().SetWorker(worker.get(), options.version);
   Log(LogLevel::kInfo, "listening on ", server->address());
   if (options.on_listening != nullptr) options.on_listening(server->address());
-  server->control().AwaitEnd(RealClock(), absl::InfiniteFuture(), options.ends_with_coordinator);
+  AwaitEnd(options, server->control());
   // The worker ends before the server that its transport is made of.
   if (!server->control().Stop(absl::Now() + kStopPatience)) {
     if (options.ends_with_coordinator) {

@@ -32,12 +32,14 @@ struct WorkerProcessOptions {
   std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
+  // Asked five times a second; true ends the worker. Null: only its calls do.
+  std::function<bool()> stop;
   // Called once it listens, with the address (and the port that was found); may be null.
   std::function<void(const std::string& address)> on_listening;
 };
 
-// Serves jobs, one after the other, until it is told to end (Shutdown, or the coordinator's loss if
-// so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
+// Serves jobs, one after the other, until it is told to end (Shutdown, `stop`, or the coordinator's
+// loss if so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
 // InvalidArgument without a token.
 absl::Status ServeWorker(const WorkerProcessOptions& options);
 

@@ -11,8 +11,10 @@ namespace {
 // The distance of longer words would take long to compute, and says nothing.
 constexpr size_t kLongestWord = 1024;
 
-// Levenshtein's distance, with one row.
-size_t EditDistance(const std::string& a, const std::string& b) {
+}  // namespace
+
+// With one row of the matrix.
+size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
@@ -25,8 +27,6 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   }
   return row.back();
 }
-
-}  // namespace
 
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& candidates) {
   size_t nearest = std::max<size_t>(2, word.size() / 3) + 1;

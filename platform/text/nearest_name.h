@@ -2,10 +2,16 @@
 #ifndef WEFT_PLATFORM_TEXT_NEAREST_NAME_H_
 #define WEFT_PLATFORM_TEXT_NEAREST_NAME_H_
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weft {
+
+// Levenshtein's distance: how many letters must be put in, left out or changed to make `b` of `a`.
+// Takes a time that grows with the product of the lengths.
+size_t EditDistance(std::string_view a, std::string_view b);
 
 // ", did you mean 'x'?" for the candidate with the smallest edit distance (the first one on a tie),
 // or

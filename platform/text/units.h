@@ -18,7 +18,8 @@ absl::StatusOr<double> ParseBandwidth(const std::string& text);
 // "50us", "1.5 ms", "2s": seconds. A unit is needed: ns, us, ms or s.
 absl::StatusOr<double> ParseSeconds(const std::string& text);
 
-// The inverse, exact: "4GiB" where a unit divides evenly, else "1000B".
+// The inverse, exact, for files: "4GiB" where a unit divides evenly, else "1000B". People get
+// ByteQuantity (platform/byte_quantity.h).
 std::string BytesToString(int64_t bytes);
 std::string BandwidthToString(double bytes_per_second);
 std::string SecondsToString(double seconds);

@@ -126,7 +126,7 @@ class PlanCommand final : public Command {
     if (found.has_value() && !IsSmall(graph, *plan) && !dump.Needs(StepPhase::kPartition)) {
       WEFT_RETURN_IF_ERROR(Write(*plan, console));
       WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
-      return Explain(*found, spec.cluster, console);
+      return Explain(*found, spec, console);
     }
     const auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
@@ -155,6 +155,7 @@ class PlanCommand final : public Command {
                                   const std::vector<Partition>& kept, Console& console) const {
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(plan, spec.cluster, partitions));
+      json["calibrated"] = spec.costs != nullptr;
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"],
                               RecomputationJson(plan, spec.cluster, partitions, kept));
@@ -248,12 +249,14 @@ class PlanCommand final : public Command {
   }
 
   // Of a plan that is too large to show rank by rank.
-  ExitCode Explain(const SearchResult& found, const ClusterSpec& cluster, Console& console) const {
+  ExitCode Explain(const SearchResult& found, const JobSpec& spec, Console& console) const {
     if (format_ == "json") {
-      const nlohmann::ordered_json json = {{"explanation", ExplanationJson(found, cluster)}};
+      const nlohmann::ordered_json json = {{"calibrated", spec.costs != nullptr},
+                                           {"explanation", ExplanationJson(found, spec.cluster)}};
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
-      *console.out << Printable(ExplanationText(found, cluster));
+      *console.out << Printable(ExplanationText(found, spec.cluster));
+      if (spec.costs == nullptr) *console.out << kUncalibrated;
     }
     return ExitCode::kOk;
   }

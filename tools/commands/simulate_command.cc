@@ -11,6 +11,7 @@
 #include "tools/flags/options.h"
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/planned_step.h"
+#include "tools/reports/plan_report.h"
 #include "tools/reports/simulation_report.h"
 
 namespace weft {
@@ -71,11 +72,12 @@ class SimulateCommand final : public Command {
     }
     const SimulatedPlan simulated{step.plan, step.spec.cluster, model, simulation};
     if (format_ == "json") {
-      *console.out << SimulationJson(simulated).dump(2, ' ', false,
-                                                     nlohmann::json::error_handler_t::replace)
-                   << "\n";
+      nlohmann::ordered_json json = SimulationJson(simulated);
+      json["calibrated"] = step.spec.costs != nullptr;
+      *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       *console.out << Printable(SimulationText(simulated));
+      if (step.spec.costs == nullptr) *console.out << kUncalibrated;
     }
     return ExitCode::kOk;
   }

@@ -1,3 +1,4 @@
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "platform/status_macros.h"
 #include "tensor/device_lookup.h"
 #include "tools/commands/command.h"
+#include "tools/console/stop_signals.h"
 #include "tools/console/version.h"
 #include "tools/flags/options.h"
 #include "training/job/job.h"
@@ -78,6 +80,12 @@ class WorkerCommand final : public Command {
       options.on_listening = [&console](const std::string& address) {
         *console.err << "listening on " << Printable(address) << "\n" << std::flush;
       };
+    }
+    // A worker that was started by hand takes its socket with it. Others end with their job.
+    std::optional<StopSignals> signals;
+    if (parent_ == 0) {
+      signals.emplace();
+      options.stop = [&signals] { return signals->signal() != 0; };
     }
     WEFT_RETURN_IF_ERROR(WithExitCode(ServeWorker(options), ExitCode::kPlan));
     return ExitCode::kOk;

@@ -83,6 +83,11 @@ class Loop {
   absl::Status RunRanges(const std::vector<StepRange>& ranges);
   absl::Status CallHooks();
   absl::Status SaveLast();
+  // Says of values that are not finite after which step they were found.
+  absl::Status AfterSteps(const absl::Status& status) const {
+    if (!absl::IsOutOfRange(status)) return status;
+    return Annotate(status, absl::StrCat("after step ", done_));
+  }
   std::map<std::string, double> HookState() const;
   void Take(const StepReport& report, const std::string& program);
 
@@ -244,14 +249,12 @@ absl::StatusOr<TrainResult> Loop::Run() {
   WEFT_RETURN_IF_ERROR(SaveLast());
   result_.steps = done_;
   WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.AskAll(MemoryRequest{}));
-  WEFT_ASSIGN_OR_RETURN(result_.parameters, ReadTrained(coordinator_, job_));
-  WEFT_ASSIGN_OR_RETURN(result_.averages, ReadAverages(coordinator_, job_));
-  for (const auto* const variables : {&result_.parameters, &result_.averages}) {
-    for (const auto& [name, value] : *variables) {
-      WEFT_RETURN_IF_ERROR(
-          Annotate(CheckVariableFinite(name, value), absl::StrCat("after step ", done_)));
-    }
-  }
+  auto parameters = ReadTrained(coordinator_, job_);
+  if (!parameters.ok()) return AfterSteps(parameters.status());
+  result_.parameters = *std::move(parameters);
+  auto averages = ReadAverages(coordinator_, job_);
+  if (!averages.ok()) return AfterSteps(averages.status());
+  result_.averages = *std::move(averages);
   return std::move(result_);
 }
 
@@ -263,9 +266,23 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
   return Loop(coordinator, job, options, progress).Run();
 }
 
+namespace {
+
+// Who reads trained values keeps them: none that is not finite.
+absl::Status CheckFinite(const std::map<std::string, Tensor>& values) {
+  for (const auto& [name, value] : values) {
+    WEFT_RETURN_IF_ERROR(CheckVariableFinite(name, value));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
                                                           const PreparedJob& job) {
-  return coordinator.ReadVariables(TrainedNames(job.graph));
+  WEFT_ASSIGN_OR_RETURN(auto values, coordinator.ReadVariables(TrainedNames(job.graph)));
+  WEFT_RETURN_IF_ERROR(CheckFinite(values));
+  return values;
 }
 
 absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
@@ -281,6 +298,7 @@ absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordina
   if (!any) return averages;
   WEFT_ASSIGN_OR_RETURN(const auto values, coordinator.ReadVariables(stored));
   for (size_t i = 0; i < names.size(); ++i) averages[names[i]] = values.at(stored[i]);
+  WEFT_RETURN_IF_ERROR(CheckFinite(averages));
   return averages;
 }
 

@@ -96,9 +96,10 @@ absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& j
                                   const std::function<void(const TrainProgress&)>& progress);
 
 // Trained values by name, global: the job's variables that are updated, but for optimizer state.
+// OutOfRange, naming the first, where one is an infinity or a NaN: such a state is not kept.
 absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
                                                           const PreparedJob& job);
-// TrainResult::averages.
+// TrainResult::averages; OutOfRange likewise.
 absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
                                                            const PreparedJob& job);
 

@@ -151,6 +151,7 @@ class TrainerTest : public ::testing::Test {
     training.optimizer.kind = optimizer_;
     training.optimizer.learning_rate = usual_rate_;
     training.schedule = schedule_;
+    training.precision = precision_;
     return PrepareTraining(Model(), training, spec_, *data);
   }
 
@@ -189,6 +190,7 @@ class TrainerTest : public ::testing::Test {
   RateSchedule schedule_;
   std::optional<double> rate_;  // instead of the specification's, which has its bounds
   double average_decay_ = 0;
+  Precision precision_ = Precision::kFloat32;
   std::unique_ptr<InProcessCluster> cluster_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<double> losses_;
@@ -415,6 +417,74 @@ TEST_F(TrainerTest, AnUpdateThatIsNotFiniteIsNotKept) {
     EXPECT_THAT(Message(result.status()), HasSubstr("after step 1: variable 'b' has become "));
     EXPECT_EQ(losses_.size(), 1u);
   }
+}
+
+// A finite loss, and a first update that is infinite or NaN.
+TEST_F(TrainerTest, NoOptimizerKeepsAnUpdateThatIsNotFinite) {
+  rate_ = std::numeric_limits<double>::infinity();
+  for (const std::string& kind : OptimizerKinds()) {
+    SCOPED_TRACE(kind);
+    optimizer_ = kind;
+    const auto result = TrainOn(1, 1);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+    EXPECT_THAT(Message(result.status()), HasSubstr("has become "));
+    EXPECT_EQ(losses_.size(), 1u);
+  }
+}
+
+TEST_F(TrainerTest, NoPlanKeepsAnUpdateThatIsNotFinite) {
+  rate_ = std::numeric_limits<double>::infinity();
+  optimizer_ = "adam";
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const Mesh& mesh : {Mesh{2, 1, 1}, Mesh{1, 2, 1}, Mesh{1, 1, 2}, Mesh{2, 1, 2}}) {
+      if (zero > 0 && mesh.data == 1) continue;
+      for (const bool strict : {false, true}) {
+        if (strict && mesh.tensor > 1) continue;
+        SCOPED_TRACE(absl::StrCat(mesh.ToString(), ", ZeRO ", zero, strict ? ", strict" : ""));
+        Plan plan;
+        plan.mesh = mesh;
+        plan.zero = zero;
+        plan.strict = strict;
+        plan.micro_batches = 2;
+        plan.stages = {{"Tanh", 0}, {"MatMul", 0}, {"Add", mesh.pipeline - 1}};
+        if (mesh.tensor > 1) plan.tensor_shardings = {{"w", AxisSharding::Split(1)}};
+        const auto result = TrainOn(mesh.size(), 1, plan);
+        EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+        EXPECT_THAT(Message(result.status()), HasSubstr("has become "));
+      }
+    }
+  }
+}
+
+TEST_F(TrainerTest, NoPrecisionKeepsAnUpdateThatIsNotFinite) {
+  rate_ = std::numeric_limits<double>::infinity();
+  for (const Precision precision : {Precision::kBfloat16, Precision::kFloat16}) {
+    SCOPED_TRACE(PrecisionName(precision));
+    precision_ = precision;
+    const auto result = TrainOn(1, 1);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+    EXPECT_THAT(Message(result.status()), HasSubstr("has become "));
+  }
+}
+
+// What periodic evaluations save as the best so far is read while the job goes on.
+TEST_F(TrainerTest, WeightsThatAreNotFiniteCannotBeRead) {
+  rate_ = std::numeric_limits<double>::infinity();
+  average_decay_ = 0.5;
+  const auto job = Prepare(1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(TrainOn(1, 1).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(ReadTrained(*coordinator_, *job).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(ReadAverages(*coordinator_, *job).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+// The loss of the next step shows it: that step changes nothing, and the run ends.
+TEST_F(TrainerTest, TheStepAfterAnUpdateThatIsNotFiniteEndsTheRun) {
+  rate_ = std::numeric_limits<double>::infinity();
+  const auto result = TrainOn(2, 1000);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+  EXPECT_THAT(Message(result.status()), HasSubstr("at step 1"));
+  EXPECT_EQ(losses_.size(), 1u);
 }
 
 TEST_F(TrainerTest, DataThatDoesNotFitIsRefusedBeforeAnyWorkerStarts) {

@@ -27,6 +27,11 @@ struct TensorProgramLimits {
 // (Plan::tensor_shardings), and PropagateShardings gives it. Of several results all are hinted as
 // one split of the node makes them, or all whole. A hint is made only where it saves something.
 //
+// Three things differ from Alpa. Variables with one reader are answered ahead, as are values that
+// one table alone has: that is exact. Samples are not split: the data axis does it better. Of equal
+// answers the one with fewer hints is taken, and what the backward pass reads is not left as a sum
+// of parts.
+//
 // `min_seconds` of the answer equals `seconds` where the answer is proven to be the best; where
 // the program stops before (ChoiceLimits::max_nodes) or leaves ways out, FindTensorSplit's answer
 // is taken if it is better, and min_seconds is 0 if nothing is known of what was left out.

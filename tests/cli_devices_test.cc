@@ -1,0 +1,110 @@
+// A cluster with a device that this build cannot run on: whoever would run or measure there refuses
+// it, with worker and host; whoever only calculates says it. Once such a job was priced as one of a
+// GPU and then ran on the CPU.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "platform/file_system.h"
+#include "tensor/tensor.h"
+#include "tests/command_run.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string WriteTensor(const std::string& name, const Tensor& tensor) {
+  const std::string path = TestPath(name);
+  WriteTestFile(path, ToNpy(tensor).value());
+  return path;
+}
+
+class MissingDevice : public ::testing::Test {
+ protected:
+  MissingDevice() {
+    EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
+    WriteTestFile(cluster_,
+                  "version: 1\n"
+                  "hosts:\n"
+                  "  - name: big-box\n"
+                  "    workers:\n"
+                  "      - {name: plain, device: cpu}\n"
+                  "      - {name: fast, device: 'cuda:0', model: A100-80GB}\n");
+  }
+
+  CommandResult Run(const std::string& command, std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {command, model_, "--cluster", cluster_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunCommand(arguments);
+  }
+  std::vector<std::string> WithData(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"--data", "x=" + images_,          "--labels", labels_,
+                                          "--loss", "softmax_cross_entropy", "--batch",  "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  static void ExpectRefused(const CommandResult& result) {
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, AllOf(HasSubstr("worker 'fast' on host 'big-box'"),
+                                  HasSubstr("cannot run on cuda:0")));
+  }
+
+  const std::string model_ = TestPath("mlp.onnx");
+  const std::string cluster_ = TestPath("cluster.yaml");
+  const std::string output_ = TestPath("output");
+  const std::string images_ =
+      WriteTensor("images.npy", Tensor::Zeros(DType::kFloat32, {16, 28, 28}).value());
+  const std::string labels_ = WriteTensor("labels.npy", Tensor::Zeros(DType::kInt64, {16}).value());
+};
+
+TEST_F(MissingDevice, IsRefusedByTrain) {
+  ExpectRefused(Run("train", WithData({"--steps", "1", "-o", output_})));
+  const std::string folder = TestPath("saved");
+  ExpectRefused(
+      Run("train", WithData({"--steps", "1", "-o", output_, "--checkpoint", folder, "--resume"})));
+  EXPECT_FALSE(RealFileSystem().Exists(output_));
+  EXPECT_FALSE(RealFileSystem().Exists(folder));
+}
+
+TEST_F(MissingDevice, IsRefusedByEval) {
+  ExpectRefused(Run("eval", WithData({"--metric", "accuracy"})));
+}
+
+TEST_F(MissingDevice, IsRefusedByVerify) { ExpectRefused(Run("verify", WithData({}))); }
+
+TEST_F(MissingDevice, IsRefusedByCalibrate) {
+  ExpectRefused(RunCommand({"calibrate", "--cluster", cluster_, "-o", output_}));
+  ExpectRefused(Run("calibrate", WithData({"-o", output_})));
+  EXPECT_FALSE(RealFileSystem().Exists(output_));
+}
+
+TEST_F(MissingDevice, IsRefusedByAWorkerBeforeItListens) {
+  const std::string socket = TestPath("socket");
+  const CommandResult result =
+      RunCommand({"worker", "--listen", "unix:" + socket, "--device", "cuda:1"});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cannot run on cuda:1"));
+  EXPECT_FALSE(RealFileSystem().Exists(socket));
+}
+
+TEST_F(MissingDevice, IsPricedByPlanAndSimulateWhichSayThatItCannotRun) {
+  for (const char* command : {"plan", "simulate"}) {
+    const CommandResult result =
+        Run(command, {"--batch", "64", "--parallel", "dp=2", "--output", "json"});
+    ASSERT_EQ(result.exit_code, 0) << command << result.err;
+    EXPECT_TRUE(nlohmann::json::parse(result.out).is_object());
+    EXPECT_THAT(result.err, HasSubstr("can price but not run 1 of 2 workers: 'fast' on host "
+                                      "'big-box' has cuda:0"))
+        << command;
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
