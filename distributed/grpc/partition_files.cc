@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/partition.pb.h"
 #include "distributed/grpc/partition_codec.h"
+#include "graph/schedule/partition_verifier.h"
 #include "onnx_import/graph_wire.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -193,6 +194,7 @@ absl::StatusOr<Partition> ReadPartitionFiles(FileSystem& files, const std::strin
     partition->micro.push_back(std::move(graph));
   }
   WEFT_ASSIGN_OR_RETURN(partition->end, graphs.Read("end", proto.end()));
+  WEFT_RETURN_IF_ERROR(VerifyPartition(*partition));
   return partition;
 }
 

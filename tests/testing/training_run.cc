@@ -98,7 +98,8 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
                           outcome.losses.push_back(progress.loss);
                           if (run.progress != nullptr) run.progress(progress);
                         }));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured, coordinator.AskAll(TrafficRequest{}));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerTraffic> measured,
+                        coordinator.AskAll(TrafficRequest{}));
   WEFT_ASSIGN_OR_RETURN(outcome.traffic, CompareTraffic(job, measured));
   outcome.parameters = std::move(result.parameters);
   outcome.gradients = std::move(result.gradients);
