@@ -27,10 +27,6 @@ FormalParameter Parameter(std::string name, std::vector<DType> dtypes = {}) {
 // No op's name is as long; the distance of longer ones would take long to compute.
 constexpr size_t kLongestMisspelling = 128;
 
-std::string CanonicalDomain(std::string_view domain) {
-  return domain == "ai.onnx" ? std::string() : std::string(domain);
-}
-
 }  // namespace
 
 // Not inline: g++ 12 with a sanitizer warns in vain of the moved shape wherever this is inlined.

@@ -171,8 +171,6 @@ class SystemFileSystem final : public FileSystem {
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override;
-  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
-                                std::string_view bytes) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenEmpty(const std::string& path) override;
   absl::Status CreateDirectories(const std::string& path) override;
@@ -216,15 +214,13 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> SystemFileSystem::MapFile(
   return Map(file, path);
 }
 
-// Opens what the path names from the folder on, in one step of the kernel: no part of it may lead
-// out of the folder or be a link. `flags` are those of open, without O_CREAT.
-absl::StatusOr<FileDescriptor> OpenBeneath(const std::string& directory,
-                                           const std::string& relative_path, int flags) {
+absl::StatusOr<std::shared_ptr<const MappedFile>> SystemFileSystem::MapFileBeneath(
+    const std::string& directory, const std::string& relative_path) {
   WEFT_RETURN_IF_ERROR(CheckPath(relative_path));
   WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
                         Open(directory, O_PATH | O_DIRECTORY, "open the folder"));
   open_how how = {};
-  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   // EAGAIN: something was renamed during the walk, so the kernel cannot vouch for it.
   constexpr int kAttempts = 100;
@@ -245,23 +241,9 @@ absl::StatusOr<FileDescriptor> OpenBeneath(const std::string& directory,
         "the kernel has no openat2 call, which keeps paths inside a folder; Linux 5.6 or newer is "
         "needed");
   }
-  if (descriptor < 0) {
-    return SystemError(errno, "open", absl::StrCat(directory, "/", relative_path));
-  }
-  return FileDescriptor(static_cast<int>(descriptor));
-}
-
-absl::StatusOr<std::shared_ptr<const MappedFile>> SystemFileSystem::MapFileBeneath(
-    const std::string& directory, const std::string& relative_path) {
-  WEFT_ASSIGN_OR_RETURN(const FileDescriptor file,
-                        OpenBeneath(directory, relative_path, O_RDONLY | O_NONBLOCK));
-  return Map(file, absl::StrCat(directory, "/", relative_path));
-}
-
-// Some file systems cannot flush a folder and say EINVAL; the file itself is safe by then.
-absl::Status FlushFolder(const FileDescriptor& folder, const std::string& path) {
-  if (fsync(folder.get()) == 0 || errno == EINVAL) return absl::OkStatus();
-  return SystemError(errno, "flush to the disk the folder of", path);
+  const std::string path = absl::StrCat(directory, "/", relative_path);
+  if (descriptor < 0) return SystemError(errno, "open", path);
+  return Map(FileDescriptor(static_cast<int>(descriptor)), path);
 }
 
 // A new file beside `target` that no other call, thread or process uses.
@@ -299,41 +281,11 @@ absl::Status SystemFileSystem::WriteFileAtomically(const std::string& path,
   std::move(remove).Cancel();
   WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
                         Open(DirectoryOf(target), O_RDONLY | O_DIRECTORY, "open the folder"));
-  return FlushFolder(folder, path);
-}
-
-absl::Status SystemFileSystem::WriteFileBeneath(const std::string& directory,
-                                                const std::string& relative_path,
-                                                std::string_view bytes) {
-  const size_t slash = relative_path.rfind('/');
-  const bool is_inside = slash != std::string::npos;
-  const std::string name = is_inside ? relative_path.substr(slash + 1) : relative_path;
-  const std::string path = absl::StrCat(directory, "/", relative_path);
-  WEFT_RETURN_IF_ERROR(CheckPath(name));
-  WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
-                        OpenBeneath(directory, is_inside ? relative_path.substr(0, slash) : ".",
-                                    O_RDONLY | O_DIRECTORY));
-  struct stat existing = {};
-  const bool exists = fstatat(folder.get(), name.c_str(), &existing, AT_SYMLINK_NOFOLLOW) == 0;
-  if (exists && S_ISDIR(existing.st_mode)) return SystemError(EISDIR, "write", path);
-  if (exists && !S_ISREG(existing.st_mode)) return NotARegularFile(path);
-  static std::atomic<uint64_t> counter = 0;
-  const std::string temporary = absl::StrCat(".weft-", getpid(), "b", counter.fetch_add(1), ".tmp");
-  FileDescriptor file(openat(folder.get(), temporary.c_str(),
-                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!file.valid()) return SystemError(errno, "write", path);
-  absl::Cleanup remove = [&] { unlinkat(folder.get(), temporary.c_str(), 0); };
-  if (exists && fchmod(file.get(), existing.st_mode & 07777) != 0) {
-    return SystemError(errno, "set the mode of", path);
+  // Some file systems cannot flush a folder and say EINVAL; the file itself is safe by then.
+  if (fsync(folder.get()) != 0 && errno != EINVAL) {
+    return SystemError(errno, "flush to the disk the folder of", path);
   }
-  WEFT_RETURN_IF_ERROR(WriteAll(file, bytes, path));
-  if (fsync(file.get()) != 0) return SystemError(errno, "flush to the disk", path);
-  if (file.Close() != 0) return SystemError(errno, "close", path);
-  if (renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
-    return SystemError(errno, "replace", path);
-  }
-  std::move(remove).Cancel();
-  return FlushFolder(folder, path);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> SystemFileSystem::OpenAppend(

@@ -81,12 +81,6 @@ class FileSystem {
   // followed; the mode of an existing file is kept.
   virtual absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) = 0;
 
-  // The same for a path as MapFileBeneath takes it, which cannot leave `directory`. No link is
-  // followed: one of that name is InvalidArgument, as is what is there and is no regular file.
-  virtual absl::Status WriteFileBeneath(const std::string& directory,
-                                        const std::string& relative_path,
-                                        std::string_view bytes) = 0;
-
   // Opens a file to add at its end; creates it when it is missing.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) = 0;
 

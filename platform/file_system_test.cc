@@ -180,31 +180,6 @@ TEST_P(EveryFileSystem, MapsBeneathAFolder) {
             absl::StatusCode::kNotFound);
 }
 
-TEST_P(EveryFileSystem, WritesBeneathAFolder) {
-  ASSERT_TRUE(files().CreateDirectories(Path("saved/rank")).ok());
-  for (const char* text : {"a longer first text", "short"}) {
-    ASSERT_TRUE(files().WriteFileBeneath(Path("saved"), "rank/0", text).ok());
-    EXPECT_EQ(files().ReadFile(Path("saved/rank/0")).value(), text);
-  }
-  ASSERT_TRUE(files().WriteFileBeneath(Path("saved"), "index", "x").ok());
-  EXPECT_THAT(files().ListDirectory(Path("saved")).value(), ElementsAre("index", "rank"));
-  EXPECT_EQ(files().WriteFileBeneath(Path("saved"), "rank", "x").code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(files().WriteFileBeneath(Path("saved"), "none/x", "x").code(),
-            absl::StatusCode::kNotFound);
-}
-
-TEST_P(EveryFileSystem, WriteBeneathRefusesToLeaveTheFolder) {
-  ASSERT_TRUE(files().CreateDirectories(Path("saved")).ok());
-  ASSERT_TRUE(files().WriteFileAtomically(Path("secret"), "x").ok());
-  for (const std::string& escape : {std::string("../secret"), Path("secret")}) {
-    EXPECT_EQ(files().WriteFileBeneath(Path("saved"), escape, "forged").code(),
-              absl::StatusCode::kInvalidArgument)
-        << escape;
-  }
-  EXPECT_EQ(files().ReadFile(Path("secret")).value(), "x");
-}
-
 TEST_P(EveryFileSystem, MapBeneathRefusesToLeaveTheFolder) {
   ASSERT_TRUE(files().CreateDirectories(Path("model")).ok());
   ASSERT_TRUE(files().WriteFileAtomically(Path("secret"), "x").ok());
@@ -240,26 +215,6 @@ TEST_F(RealFiles, MapBeneathRefusesSymbolicLinksAndWhatIsNoFile) {
               absl::StatusCode::kInvalidArgument)
         << name;
   }
-}
-
-TEST_F(RealFiles, WriteBeneathFollowsNoLinkAndKeepsTheMode) {
-  ASSERT_TRUE(files_.WriteFileAtomically(Path("outside"), "x").ok());
-  ASSERT_TRUE(files_.CreateDirectories(Path("folder/inner")).ok());
-  std::filesystem::create_symlink(Path("outside"), Path("folder/link"));
-  std::filesystem::create_directory_symlink(folder_, Path("folder/up"));
-  for (const char* name : {"link", "up/outside"}) {
-    EXPECT_EQ(files_.WriteFileBeneath(Path("folder"), name, "forged").code(),
-              absl::StatusCode::kInvalidArgument)
-        << name;
-  }
-  EXPECT_EQ(files_.ReadFile(Path("outside")).value(), "x");
-  ASSERT_TRUE(files_.WriteFileBeneath(Path("folder"), "inner/file", "old").ok());
-  ASSERT_EQ(chmod(Path("folder/inner/file").c_str(), 0640), 0);
-  ASSERT_TRUE(files_.WriteFileBeneath(Path("folder"), "inner/file", "new").ok());
-  struct stat status = {};
-  ASSERT_EQ(stat(Path("folder/inner/file").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0640u);
-  EXPECT_THAT(files_.ListDirectory(Path("folder/inner")).value(), ElementsAre("file"));
 }
 
 TEST_F(RealFiles, RefusesDevicesAndPipesAtOnce) {

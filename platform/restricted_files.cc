@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "platform/write_beneath.h"
 
 namespace weft {
 namespace {
@@ -72,14 +73,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFileBeneat
 
 absl::Status RestrictedFiles::WriteFileAtomically(const std::string& path, std::string_view bytes) {
   WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
-  return files_.WriteFileBeneath(place.folder, place.relative, bytes);
-}
-
-absl::Status RestrictedFiles::WriteFileBeneath(const std::string& directory,
-                                               const std::string& relative_path,
-                                               std::string_view bytes) {
-  WEFT_ASSIGN_OR_RETURN(const Place place, Find(directory));
-  return files_.WriteFileBeneath(place.path(), relative_path, bytes);
+  return WriteFileBeneath(place.folder, place.relative, bytes);
 }
 
 bool RestrictedFiles::Exists(const std::string& path) {

@@ -10,14 +10,14 @@
 
 namespace weft {
 
-// The files below some folders of another file system, for a process that is told paths by others:
-// it reads, maps and lists, and replaces whole files; all else is PermissionDenied. So is a path
-// that leaves the folders, by ".." or by a symbolic link, with one text whether it exists or not.
+// The files below some folders of the machine, for a process that is told paths by others: it
+// reads, maps and lists, and replaces whole files; all else is PermissionDenied. So is a path that
+// leaves the folders, by ".." or by a symbolic link, with one text whether it exists or not.
 //
 // A path is found once, without links, and opened beneath its folder in one step of the kernel: who
 // changes a part of it to a link meanwhile gains nothing. The folders' own paths must be out of
-// such reach. Paths are absolute or taken from the working folder. Thread-safe if `files` is, which
-// it borrows.
+// such reach. Paths are absolute or taken from the working folder. Reads go through `files`, which
+// it borrows: the real ones, or those of a test. Thread-safe if `files` is.
 class RestrictedFiles final : public FileSystem {
  public:
   // `folders` need not exist; "/" allows all.
@@ -28,8 +28,6 @@ class RestrictedFiles final : public FileSystem {
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override;
-  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
-                                std::string_view bytes) override;
   bool Exists(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override;
 

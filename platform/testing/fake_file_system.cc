@@ -124,27 +124,14 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> FakeFileSystem::MapFile(const 
   return CopiedFile::Copy(contents);
 }
 
-absl::StatusOr<std::string> FakeFileSystem::Beneath(const std::string& directory,
-                                                    const std::string& relative_path) {
+absl::StatusOr<std::shared_ptr<const MappedFile>> FakeFileSystem::MapFileBeneath(
+    const std::string& directory, const std::string& relative_path) {
   const std::string normal = Normalize(relative_path);
   if (normal.empty() || normal.front() == '/' || normal == ".." || normal.rfind("../", 0) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("the path \"", relative_path, "\" leaves the folder \"", directory, "\""));
   }
-  return absl::StrCat(directory, "/", relative_path);
-}
-
-absl::StatusOr<std::shared_ptr<const MappedFile>> FakeFileSystem::MapFileBeneath(
-    const std::string& directory, const std::string& relative_path) {
-  WEFT_ASSIGN_OR_RETURN(const std::string path, Beneath(directory, relative_path));
-  return MapFile(path);
-}
-
-absl::Status FakeFileSystem::WriteFileBeneath(const std::string& directory,
-                                              const std::string& relative_path,
-                                              std::string_view bytes) {
-  WEFT_ASSIGN_OR_RETURN(const std::string path, Beneath(directory, relative_path));
-  return WriteFileAtomically(path, bytes);
+  return MapFile(absl::StrCat(directory, "/", relative_path));
 }
 
 absl::Status FakeFileSystem::WriteFileAtomically(const std::string& path, std::string_view bytes) {

@@ -32,8 +32,6 @@ class FakeFileSystem final : public FileSystem {
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override;
-  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
-                                std::string_view bytes) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenEmpty(const std::string& path) override;
   absl::Status CreateDirectories(const std::string& path) override;
@@ -53,9 +51,6 @@ class FakeFileSystem final : public FileSystem {
     int after;
   };
 
-  // The path from the folder on, unless it leaves the folder.
-  static absl::StatusOr<std::string> Beneath(const std::string& directory,
-                                             const std::string& relative_path);
   // Counts one operation; the injected error when it is its turn.
   absl::Status Step(Operation operation, std::string_view action, const std::string& path)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

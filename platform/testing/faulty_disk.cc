@@ -75,10 +75,6 @@ class FaultyDisk::Files final : public FileSystem {
     std::filesystem::rename(temporary, path, error);
     return error ? SystemError(error.value(), "replace", path) : absl::OkStatus();
   }
-  absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
-                                std::string_view bytes) override {
-    return WriteFileAtomically(absl::StrCat(directory, "/", relative_path), bytes);
-  }
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override {
     WEFT_RETURN_IF_ERROR(state_.Change("open for writing", path));
     return RealFileSystem().OpenAppend(path);
