@@ -120,7 +120,7 @@ class RankWorker final : public Worker {
   ProcessMemory Measured() const { return MeasureProcessMemory(files()); }
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   // Of the programs and of `added`, which is not one of them yet.
-  MemoryRequirement Certify(const Program& added) const;
+  MemoryRequirement RequirementWith(const Program& added) const;
   int64_t TransportBytes(const Program& added) const;
   FileSystem& CheckpointFiles() const {
     return environment_.checkpoint_files != nullptr ? *environment_.checkpoint_files : files();
@@ -287,7 +287,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
   if (programs_.erase(name) > 0) phase.Note("in place of the one before");
-  const MemoryRequirement requirement = Certify(program);
+  const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
   WEFT_RETURN_IF_ERROR(CheckFits(Name(), requirement, memory_limit_));
   programs_[name] = std::move(program);
@@ -314,7 +314,7 @@ int64_t RankWorker::TransportBytes(const Program& added) const {
   return bytes;
 }
 
-MemoryRequirement RankWorker::Certify(const Program& added) const {
+MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   MemoryRequirement requirement;
   requirement.variable_bytes = variables_->bytes();
   requirement.arena_bytes = arena_->reserved_bytes();

@@ -171,7 +171,7 @@ TEST_F(Dump, VerifyRunsThePartitionsAndNamesWhatWasEdited) {
   EditEndGraph([](Graph& graph) {
     for (const NodeId id : graph.node_ids()) {
       if (graph.node(id).attributes.Find("beta1") == nullptr) continue;
-      graph.node(id).attributes.Set("beta1", -5.0f);
+      graph.node(id).attributes.Set("beta1", 0.5f);
     }
   });
   const CommandResult different = RunCommand(verify);

@@ -156,7 +156,7 @@ void Exercise(StoredPrograms& stored) {
       Summarize(partition).status().IgnoreError();
       PlanProgram(partition, CpuDevice(), int64_t{1} << 30).status().IgnoreError();
       Partition tapped = partition.Clone();
-      TapPartition(tapped);
+      CaptureValues(tapped);
     }
   }
 }
@@ -246,13 +246,26 @@ TEST_F(PartitionFolderTest, AnEarlierDumpIsReplacedAndABrokenOneIsNone) {
 TEST_F(PartitionFolderTest, RanksGoTogether) {
   const std::string text = "/dump/train-13/rank-1/partition.textproto";
   Replace(text, "kind: update", "kind: begin");
-  EXPECT_FALSE(ReadPartitionFolder(files_, "/dump").ok());
+  EXPECT_THAT(Error(), HasSubstr("/dump/train-13/rank-1: law 7"));
   Write();
   Replace(text, "actions { kind: forward micro_batch: 0", "actions { kind: forward micro_batch: 9");
-  EXPECT_THAT(Error(), AllOf(HasSubstr(text), HasSubstr("but an action F9")));
+  EXPECT_THAT(Error(), HasSubstr("/dump/train-13/rank-1: law 7"));
   Write();
   Replace(text, "samples: 6", "samples: 60");
-  EXPECT_THAT(Error(), AllOf(HasSubstr(text), HasSubstr("has 60 samples from 7 on")));
+  EXPECT_THAT(Error(), AllOf(HasSubstr("/dump/train-13/rank-1: law 2"),
+                             HasSubstr("has 60 samples from 7 on")));
+}
+
+TEST_F(PartitionFolderTest, ChannelsAreTheSameAtBothEnds) {
+  Plan pipeline;
+  pipeline.mesh.pipeline = 2;
+  auto programs = ProgramsOf("mlp", pipeline);
+  ASSERT_TRUE(programs.ok()) << programs.status();
+  programs_ = *std::move(programs);
+  Write();
+  Replace("/dump/train-13/rank-0/partition.textproto", " to: 1 value: \"", " to: 1 value: \"x");
+  EXPECT_THAT(Error(), AllOf(HasSubstr("/dump/train-13"), HasSubstr("channel "),
+                             HasSubstr("from rank 0 to 1 is not the same at both ends")));
 }
 
 // A damaged folder is refused, or is one that can be predicted, counted and compiled. Run it under

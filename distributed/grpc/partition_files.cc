@@ -194,7 +194,7 @@ absl::StatusOr<Partition> ReadPartitionFiles(FileSystem& files, const std::strin
     partition->micro.push_back(std::move(graph));
   }
   WEFT_ASSIGN_OR_RETURN(partition->end, graphs.Read("end", proto.end()));
-  WEFT_RETURN_IF_ERROR(VerifyPartition(*partition));
+  WEFT_RETURN_IF_ERROR(Annotate(VerifyPartition(*partition), folder));
   return partition;
 }
 

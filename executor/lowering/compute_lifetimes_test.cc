@@ -58,10 +58,10 @@ TEST(ComputeLifetimesTest, ScratchOfTheCommunicationListLivesFromSignalToAwait) 
   std::vector<BufferIndex> scratch;
   for (int i = 0; i < 2; ++i) {
     scratch.push_back(buffers.AddReserved(8));
-    lowered::Collective play;
-    play.buffers = {scratch.back()};
-    play.wait_signals = i + 1;
-    program.step.communication.push_back({play});
+    lowered::Collective collective;
+    collective.buffers = {scratch.back()};
+    collective.wait_signals = i + 1;
+    program.step.communication.push_back({collective});
   }
   std::vector<LoweredInstruction>& compute = program.step.compute;
   compute.push_back({lowered::Receive{0, other}});

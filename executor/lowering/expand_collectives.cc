@@ -66,7 +66,7 @@ class CollectiveExpansion {
       const auto i = static_cast<int>(input);
       return slots[i % blocks * tensors + i / blocks];
     }
-    lowered::Collective Play() const;
+    lowered::Collective ToInstruction() const;
   };
   // An opened collective of this rank.
   struct Opened {
@@ -90,7 +90,8 @@ class CollectiveExpansion {
   absl::Status ExpandBroadcast(const CollectiveNode& node);
   void Emit(decltype(LoweredInstruction::work) work);
   void EmitPacks(BufferIndex from, BufferIndex into, const std::vector<CopyRegion>& regions);
-  void EmitPlay(Communicator::CollectiveHandle handle, const std::vector<BufferIndex>& buffers);
+  void EmitCollective(Communicator::CollectiveHandle handle,
+                      const std::vector<BufferIndex>& buffers);
   // From now on `buffer` is `other`; applied to all of the program at the end.
   void Replace(BufferIndex buffer, BufferIndex other) { replaced_[buffer] = other; }
   void ApplyReplacements();
@@ -104,14 +105,14 @@ class CollectiveExpansion {
   std::map<BufferIndex, BufferIndex> replaced_;
 };
 
-lowered::Collective CollectiveExpansion::Region::Play() const {
-  lowered::Collective play;
-  play.handle = handle;
-  play.buffers = {slots.front()};
-  play.buffers.insert(play.buffers.end(), scratch.begin(), scratch.end());
-  play.outputs = slots;  // all slots are operands, so that they live
-  play.region_bytes = bytes;
-  return play;
+lowered::Collective CollectiveExpansion::Region::ToInstruction() const {
+  lowered::Collective collective;
+  collective.handle = handle;
+  collective.buffers = {slots.front()};
+  collective.buffers.insert(collective.buffers.end(), scratch.begin(), scratch.end());
+  collective.outputs = slots;  // all slots are operands, so that they live
+  collective.region_bytes = bytes;
+  return collective;
 }
 
 void CollectiveExpansion::Emit(decltype(LoweredInstruction::work) work) {
@@ -123,8 +124,8 @@ void CollectiveExpansion::EmitPacks(BufferIndex from, BufferIndex into,
   for (const CopyRegion& region : regions) Emit(lowered::Pack{from, into, region});
 }
 
-void CollectiveExpansion::EmitPlay(Communicator::CollectiveHandle handle,
-                                   const std::vector<BufferIndex>& buffers) {
+void CollectiveExpansion::EmitCollective(Communicator::CollectiveHandle handle,
+                                         const std::vector<BufferIndex>& buffers) {
   Emit(lowered::Collective{handle, buffers, buffers, 0, 0});
 }
 
@@ -239,7 +240,7 @@ absl::Status CollectiveExpansion::MoveBeside(const Node& node, std::vector<Buffe
                                     return collective != nullptr && collective->node == &node;
                                   });
   const int info = bound != program_.step.compute.end() ? bound->info : -1;
-  program_.step.communication.push_back({region.Play(), info, -1});
+  program_.step.communication.push_back({region.ToInstruction(), info, -1});
   program_.sums_of_communication.push_back(std::move(sums));
   beside_[node.id].assign(region.slots.begin(), region.slots.begin() + region.tensors);
   return absl::OkStatus();
@@ -278,7 +279,7 @@ absl::Status CollectiveExpansion::ExpandAllReduce(const CollectiveNode& node) {
     Emit(lowered::Copy{node.inputs[i], region.SlotOfInput(i), bytes});
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) Replace(node.outputs[i], region.slots[i]);
-  Emit(region.Play());
+  Emit(region.ToInstruction());
   return absl::OkStatus();
 }
 
@@ -300,7 +301,7 @@ absl::Status CollectiveExpansion::ExpandAllGather(const CollectiveNode& node) {
   const int64_t offset = OffsetOf(counts, opened.member, opened.element_bytes);
   const int64_t own = counts[opened.member] * opened.element_bytes;
   Emit(lowered::Pack{node.inputs[0], gathered, {1, own, 0, 0, 0, offset}});
-  EmitPlay(opened.handle, operands);
+  EmitCollective(opened.handle, operands);
   if (!is_whole) EmitPacks(gathered, output, UnpackShards(shape, dim, opened.element_bytes));
   return absl::OkStatus();
 }
@@ -314,7 +315,7 @@ absl::Status CollectiveExpansion::ExpandReduceScatter(const CollectiveNode& node
   WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(*node.graph, *node.node, false, operands));
   const ShardedDim dim = GatheredDim(*node.node);
   EmitPacks(node.inputs[0], scattered, PackShards(shape, dim, opened.element_bytes));
-  EmitPlay(opened.handle, operands);
+  EmitCollective(opened.handle, operands);
   const std::vector<int64_t> counts = dim.Counts(shape);
   const int64_t offset = OffsetOf(counts, opened.member, opened.element_bytes);
   const int64_t own = counts[opened.member] * opened.element_bytes;
@@ -332,7 +333,7 @@ absl::Status CollectiveExpansion::ExpandAllToAll(const CollectiveNode& node) {
   EmitPacks(node.inputs[0], sent,
             PackShards(ShapeOf(graph, node.node->inputs[0]), ScatteredDim(*node.node),
                        opened.element_bytes));
-  EmitPlay(opened.handle, operands);
+  EmitCollective(opened.handle, operands);
   EmitPacks(received, node.outputs[0],
             UnpackShards(ShapeOf(graph, node.node->outputs[0]), GatheredDim(*node.node),
                          opened.element_bytes));
@@ -350,7 +351,7 @@ absl::Status CollectiveExpansion::ExpandBroadcast(const CollectiveNode& node) {
     }
     Emit(lowered::Copy{node.inputs[0], output, buffers().bytes(output)});
   }
-  EmitPlay(opened.handle, operands);
+  EmitCollective(opened.handle, operands);
   return absl::OkStatus();
 }
 

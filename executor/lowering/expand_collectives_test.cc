@@ -109,13 +109,13 @@ TEST_F(ExpandCollectivesTest, AnAllReduceOfSumsAloneGoesToTheCommunicationList) 
   const auto program = Expand();
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_EQ(program->step.communication.size(), 1u);
-  const auto& play = *program->step.communication[0].As<lowered::Collective>();
-  EXPECT_THAT(play.outputs, ElementsAre(program->sums[0].buffer, program->sums[1].buffer));
-  EXPECT_TRUE(program->step.buffers.in_group(play.outputs[0]));
-  EXPECT_EQ(play.region_bytes, 64 + 192);  // each tensor padded to cache lines
+  const auto& collective = *program->step.communication[0].As<lowered::Collective>();
+  EXPECT_THAT(collective.outputs, ElementsAre(program->sums[0].buffer, program->sums[1].buffer));
+  EXPECT_TRUE(program->step.buffers.in_group(collective.outputs[0]));
+  EXPECT_EQ(collective.region_bytes, 64 + 192);  // each tensor padded to cache lines
   EXPECT_THAT(program->sums_of_communication[0], ElementsAre(0, 1));
   ASSERT_EQ(program->step.compute.size(), 1u);
-  EXPECT_EQ(program->step.compute[0].As<lowered::Guard>()->value, play.outputs[1]);
+  EXPECT_EQ(program->step.compute[0].As<lowered::Guard>()->value, collective.outputs[1]);
 }
 
 // A value that is no sum is copied into the region, at its place in the compute list.
@@ -128,10 +128,10 @@ TEST_F(ExpandCollectivesTest, AnotherAllReduceIsPlayedWhereItStands) {
   EXPECT_TRUE(program->step.communication.empty());
   ASSERT_EQ(program->step.compute.size(), 2u);
   const auto* const copy = program->step.compute[0].As<lowered::Copy>();
-  const auto* const play = program->step.compute[1].As<lowered::Collective>();
-  ASSERT_TRUE(copy != nullptr && play != nullptr);
+  const auto* const collective = program->step.compute[1].As<lowered::Collective>();
+  ASSERT_TRUE(copy != nullptr && collective != nullptr);
   EXPECT_EQ(copy->from, x);
-  EXPECT_EQ(copy->into, play->buffers.front());
+  EXPECT_EQ(copy->into, collective->buffers.front());
   EXPECT_EQ(copy->bytes, 8);
 }
 
@@ -160,8 +160,8 @@ TEST_F(ExpandCollectivesTest, GatheredRowsAreTheTensorAndGatheredColumnsAreUnpac
     ASSERT_TRUE(program.ok()) << program.status();
     // One to put the own shard in its place; two to take columns out.
     EXPECT_EQ(program->step.compute.size(), axis == 0 ? 2u : 4u);
-    const auto& play = *program->step.compute[1].As<lowered::Collective>();
-    EXPECT_EQ(play.buffers.front() == all[0], axis == 0);
+    const auto& collective = *program->step.compute[1].As<lowered::Collective>();
+    EXPECT_EQ(collective.buffers.front() == all[0], axis == 0);
   }
 }
 

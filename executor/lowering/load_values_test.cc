@@ -65,7 +65,9 @@ TEST(LoadValuesTest, ASlotIsReleasedByTheLastThatUsesItButReportsAndConstantsAre
   step.slots.emplace_back(Tensor::Of<float>(Shape{1}, std::vector<float>{1}));  // 2: a constant
   step.reports.push_back({"r", kNoBuffer, DType::kInvalid, Shape{}, 1});
   lowered::ValueRun run;
-  run.operands = {{0}, {2}};
+  run.operands.resize(2);
+  run.operands[0].slot = 0;
+  run.operands[1].slot = 2;
   run.results = {1};
   step.compute.push_back({run});
   run.results = {kNoSlot};

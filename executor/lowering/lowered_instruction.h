@@ -78,7 +78,7 @@ struct Receive {
   BufferIndex into = kNoBuffer;
 };
 
-// Plays a collective over `buffers`, in place.
+// Runs a collective over `buffers`, in place.
 struct Collective {
   Communicator::CollectiveHandle handle = -1;
   std::vector<BufferIndex> buffers;  // those of its schedule; the first stands for its whole region

@@ -51,7 +51,7 @@ struct StepScalar {
 struct LoweredStep {
   BufferTable buffers;
   std::vector<LoweredInstruction> compute;
-  std::vector<LoweredInstruction> communication;  // played by the communication thread, in order
+  std::vector<LoweredInstruction> communication;  // run by the communication thread, in order
   std::vector<InstructionInfo> infos;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<Tensor> constants;  // keeps device copies alive

@@ -1,6 +1,6 @@
 // Lowering: from a Partition to two flat lists of instructions over buffers, in passes. Pure but
 // for preparing kernels and opening channels. executor/program gives the buffers addresses and
-// plays the lists.
+// runs the lists.
 #ifndef WEFT_EXECUTOR_LOWERING_LOWERING_H_
 #define WEFT_EXECUTOR_LOWERING_LOWERING_H_
 

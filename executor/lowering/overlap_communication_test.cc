@@ -18,10 +18,10 @@ class OverlapCommunicationTest : public ::testing::Test {
   // A collective of the communication list over a region of its own, when these sums are ready.
   BufferIndex AddCollective(std::vector<int> sums) {
     const BufferIndex region = program_.step.buffers.AddReserved(8);
-    lowered::Collective play;
-    play.handle = static_cast<int>(program_.step.communication.size());
-    play.buffers = play.outputs = {region};
-    program_.step.communication.push_back({play});
+    lowered::Collective collective;
+    collective.handle = static_cast<int>(program_.step.communication.size());
+    collective.buffers = collective.outputs = {region};
+    program_.step.communication.push_back({collective});
     program_.sums_of_communication.push_back(std::move(sums));
     return region;
   }

@@ -15,7 +15,8 @@ int NumberOf(const LoweredInstruction& instruction) {
   if (const auto* const send = instruction.As<lowered::Send>()) return send->channel;
   if (const auto* const wait = instruction.As<lowered::WaitSent>()) return wait->channel;
   if (const auto* const receive = instruction.As<lowered::Receive>()) return receive->channel;
-  if (const auto* const play = instruction.As<lowered::Collective>()) return play->handle;
+  if (const auto* const collective = instruction.As<lowered::Collective>())
+    return collective->handle;
   if (const auto* const signal = instruction.As<lowered::Signal>()) return signal->count;
   if (const auto* const await = instruction.As<lowered::Await>()) return await->count;
   return -1;

@@ -336,9 +336,9 @@ absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& strea
       return communicator.Receive(receive->what->channel, key, buffers[0]);
     });
   }
-  if (const auto* const play = instruction.As<bound::Collective>()) {
+  if (const auto* const collective = instruction.As<bound::Collective>()) {
     return TimedOnHost(instruction, stream, [&](void* const* buffers) {
-      return communicator.RunCollective(play->what->handle, key, buffers);
+      return communicator.RunCollective(collective->what->handle, key, buffers);
     });
   }
   const auto& guard = std::get<bound::Guard>(instruction.work);
@@ -392,13 +392,13 @@ absl::Status CompiledStep::Guard(const lowered::Guard& guard, const void* data) 
 
 absl::Status CompiledStep::RunCommunication(int i) {
   Instruction& instruction = communication_list_[i];
-  const lowered::Collective& play = *instruction.As<bound::Collective>()->what;
-  if (!host_accessible_ && play.wait_signals > 0) {
-    WEFT_RETURN_IF_ERROR(communication_stream_->Wait(*signal_events_[play.wait_signals - 1]));
+  const lowered::Collective& collective = *instruction.As<bound::Collective>()->what;
+  if (!host_accessible_ && collective.wait_signals > 0) {
+    WEFT_RETURN_IF_ERROR(communication_stream_->Wait(*signal_events_[collective.wait_signals - 1]));
   }
   // It keeps the compute list waiting only in an await.
   absl::Status status = OnHost(instruction, *communication_stream_, [&](void* const* buffers) {
-    return environment_.communicator->RunCollective(play.handle, KeyOf(instruction), buffers);
+    return environment_.communicator->RunCollective(collective.handle, KeyOf(instruction), buffers);
   });
   return status.ok() ? status : Fail(instruction, status);
 }

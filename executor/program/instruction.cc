@@ -16,8 +16,8 @@ bound::KernelRun Bind(const lowered::KernelRun& run) {
   return bound;
 }
 
-bound::Collective Bind(const lowered::Collective& play) {
-  return {&play, std::vector<void*>(play.buffers.size())};
+bound::Collective Bind(const lowered::Collective& collective) {
+  return {&collective, std::vector<void*>(collective.buffers.size())};
 }
 
 bound::ValueRun Bind(const lowered::ValueRun& run) {
@@ -100,8 +100,8 @@ HostOperands HostOperandsOf(Instruction& instruction) {
   if (auto* const receive = instruction.As<bound::Receive>()) {
     return {&receive->into, 1, false, true};
   }
-  if (auto* const play = instruction.As<bound::Collective>()) {
-    return {play->buffers.data(), play->buffers.size(), true, true};
+  if (auto* const collective = instruction.As<bound::Collective>()) {
+    return {collective->buffers.data(), collective->buffers.size(), true, true};
   }
   // Nobody writes to these.
   if (auto* const send = instruction.As<bound::Send>()) {
@@ -122,9 +122,9 @@ std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
   if (const auto* const send = lowered.As<lowered::Send>()) return {buffers.bytes(send->from)};
   if (const auto* const guard = lowered.As<lowered::Guard>()) return {buffers.bytes(guard->value)};
   std::vector<int64_t> bytes;
-  if (const auto* const play = lowered.As<lowered::Collective>()) {
-    for (const BufferIndex buffer : play->buffers) bytes.push_back(buffers.bytes(buffer));
-    bytes.front() = std::max(bytes.front(), play->region_bytes);
+  if (const auto* const collective = lowered.As<lowered::Collective>()) {
+    for (const BufferIndex buffer : collective->buffers) bytes.push_back(buffers.bytes(buffer));
+    bytes.front() = std::max(bytes.front(), collective->region_bytes);
   }
   return bytes;
 }

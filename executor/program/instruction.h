@@ -1,4 +1,4 @@
-// Instruction: what a compiled step plays. A lowered instruction (lowered_instruction.h) and the
+// Instruction: one entry of a compiled step. A lowered instruction (lowered_instruction.h) and the
 // addresses of its buffers. Internal to executor/.
 #ifndef WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_
 #define WEFT_EXECUTOR_PROGRAM_INSTRUCTION_H_

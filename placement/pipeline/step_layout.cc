@@ -293,8 +293,9 @@ void StepPlanner::AddEndEdges() {
 
 absl::Status StepPlanner::ShardData() {
   const SizedGraph& step = layout_.step();
-  const auto find = layout_.shape.training ? FindDataShardings : FindStoredShardings;
-  layout_.data = find(step.graph, plan(), step.shardings.variables);
+  const VariableShardings& variables = step.shardings.variables;
+  layout_.data = layout_.shape.training ? FindDataShardings(step.graph, plan(), variables)
+                                        : FindStoredShardings(step.graph, plan(), variables);
   for (const auto& [id, by_rows] : layout_.data.nodes) {
     const Node& node = step.graph.node(id);
     for (const ValueId input : node.inputs) {

@@ -26,17 +26,18 @@ struct ReplicaClass {
 
 class CoarseModelMaker {
  public:
-  CoarseModelMaker(const StageCosts& figures, const PlanChoice& choice,
+  CoarseModelMaker(const StageCosts& stage_costs, const PlanChoice& choice,
                    const std::vector<int>& begins, const CostModel& cost,
                    CollectiveCosts& collectives, int64_t bucket_bytes)
-      : figures_(figures),
+      : stage_costs_(stage_costs),
         choice_(choice),
         begins_(begins),
         cost_(cost),
         collectives_(collectives),
-        sums_(choice.mesh.data == 1 ? std::vector<PlaceSums>()
-                                    : SumsOfPlaces(figures.graph(), {begins, choice.mesh.pipeline},
-                                                   figures.split(), bucket_bytes)) {}
+        sums_(choice.mesh.data == 1
+                  ? std::vector<PlaceSums>()
+                  : SumsOfPlaces(stage_costs.graph(), {begins, choice.mesh.pipeline},
+                                 stage_costs.split(), bucket_bytes)) {}
 
   absl::StatusOr<StepModel> Run() {
     FindClasses();
@@ -92,7 +93,7 @@ class CoarseModelMaker {
   void AppendInParts(double seconds, int place, bool signals, StepSegment& segment) const;
   StepSegment Update(size_t replica_class, int place);
 
-  const StageCosts& figures_;
+  const StageCosts& stage_costs_;
   const PlanChoice& choice_;
   const std::vector<int>& begins_;
   const CostModel& cost_;
@@ -112,7 +113,9 @@ int CoarseModelMaker::SlowestDevice(int replica, int place) const {
   int slowest = -1;
   for (int shard = 0; shard < choice_.mesh.tensor; ++shard) {
     const int device = cost_.profile().device_of[choice_.WorkerAt(replica, shard, place)];
-    const auto seconds = [&](int of) { return figures_.Seconds(0, figures_.units(), of).Total(); };
+    const auto seconds = [&](int of) {
+      return stage_costs_.Seconds(0, stage_costs_.units(), of).Total();
+    };
     if (slowest < 0 || (device != slowest && seconds(device) > seconds(slowest))) slowest = device;
   }
   return slowest;
@@ -148,7 +151,7 @@ void CoarseModelMaker::AddRanks() {
 int64_t CoarseModelMaker::SplitBytes(int place) const {
   int64_t bytes = 0;
   for (int stage = place; stage < stages(); stage += places()) {
-    bytes += figures_.SplitBytes(begins_[stage], begins_[stage + 1]);
+    bytes += stage_costs_.SplitBytes(begins_[stage], begins_[stage + 1]);
   }
   return bytes;
 }
@@ -163,7 +166,7 @@ std::vector<int> CoarseModelMaker::DataGroup(int place) const {
 
 StageSeconds CoarseModelMaker::SecondsOf(size_t replica_class, int stage) const {
   const int device = classes_[replica_class].devices[stage % places()];
-  return figures_.Seconds(begins_[stage], begins_[stage + 1], device);
+  return stage_costs_.Seconds(begins_[stage], begins_[stage + 1], device);
 }
 
 int CoarseModelMaker::AddData(int place, const std::string& name, double seconds) {
@@ -198,7 +201,7 @@ void CoarseModelMaker::AddDataCollectives() {
 
 void CoarseModelMaker::AddChannels() {
   const StagesOfUnits stages_of_units = {begins_, places()};
-  for (const StageMessage& message : MessagesOfStages(figures_.graph(), stages_of_units)) {
+  for (const StageMessage& message : MessagesOfStages(stage_costs_.graph(), stages_of_units)) {
     AddChannel(message);
   }
 }
@@ -286,13 +289,13 @@ StepSegment CoarseModelMaker::Begin(int place, const StepSegment& gather) const 
 }
 
 StepSegment CoarseModelMaker::Forward(size_t replica_class, int stage) {
-  const StageSeconds figure = SecondsOf(replica_class, stage);
+  const StageSeconds seconds = SecondsOf(replica_class, stage);
   const int place = stage % places();
   StepSegment segment;
   AppendReceives(stage, Phase::kForward, segment);
-  segment.push_back(StepInstruction::Compute(figure.forward));
-  if (figure.forward_collectives > 0) {
-    segment.push_back(Tensor(replica_class, place, figure.forward_collectives));
+  segment.push_back(StepInstruction::Compute(seconds.forward));
+  if (seconds.forward_collectives > 0) {
+    segment.push_back(Tensor(replica_class, place, seconds.forward_collectives));
   }
   AppendSends(stage, Phase::kForward, segment);
   return segment;
@@ -312,23 +315,23 @@ void CoarseModelMaker::AppendInParts(double seconds, int place, bool signals,
 
 StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool with_weights,
                                        bool signals) {
-  const StageSeconds figure = SecondsOf(replica_class, stage);
+  const StageSeconds seconds = SecondsOf(replica_class, stage);
   const int place = stage % places();
-  const double again = figures_.RecomputedShare(stage == stages() - 1) * figure.forward;
+  const double again = stage_costs_.RecomputedShare(stage == stages() - 1) * seconds.forward;
   StepSegment segment;
   if (again > 0) segment.push_back(StepInstruction::Compute(again));
   AppendReceives(stage, Phase::kBackward, segment);
   const bool one_stage = stages() == 1;
   // Where nobody waits for it, the backward pass is one run of nodes.
-  double rest = figure.backward - again;
+  double rest = seconds.backward - again;
   if (one_stage && with_weights) {
-    rest += figure.weight_gradient;
+    rest += seconds.weight_gradient;
   } else {
     segment.push_back(StepInstruction::Compute(rest));
-    rest = with_weights ? figure.weight_gradient : 0;
+    rest = with_weights ? seconds.weight_gradient : 0;
   }
-  if (figure.backward_collectives > 0) {
-    segment.push_back(Tensor(replica_class, place, figure.backward_collectives));
+  if (seconds.backward_collectives > 0) {
+    segment.push_back(Tensor(replica_class, place, seconds.backward_collectives));
   }
   AppendSends(stage, Phase::kBackward, segment);
   if (with_weights) AppendInParts(rest, place, signals, segment);
@@ -355,7 +358,7 @@ CoarseModelMaker::StepCollectives CoarseModelMaker::AddStepCollectives(int place
   if (choice_.mesh.data == 1) return once;
   int64_t split = 0;  // one collective for each parameter
   for (int stage = place; stage < stages(); stage += places()) {
-    split += figures_.SplitParameters(begins_[stage], begins_[stage + 1]);
+    split += stage_costs_.SplitParameters(begins_[stage], begins_[stage + 1]);
   }
   const CollectiveTotal scattered = TotalOf(sums_[place], /*is_scattered=*/true);
   if (scattered.collectives > 0) {
@@ -442,10 +445,10 @@ double SecondsOfBuckets(const CollectiveTotal& buckets, const std::vector<int>& 
          collectives.Seconds({CollectiveKind::kAllReduce, mean}, workers);
 }
 
-absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
+absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& stage_costs, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,
                                           CollectiveCosts& collectives, int64_t bucket_bytes) {
-  return CoarseModelMaker(figures, choice, begins, cost, collectives, bucket_bytes).Run();
+  return CoarseModelMaker(stage_costs, choice, begins, cost, collectives, bucket_bytes).Run();
 }
 
 }  // namespace weft

@@ -24,7 +24,7 @@ double SecondsOfBuckets(const CollectiveTotal& buckets, const std::vector<int>& 
 // rank of the model each, and so are replicas with equal devices and micro-batches. Gradients are
 // summed over the data axis in buckets beside the backward pass of the last micro-batch, and
 // scattered after it: as many and as large as they are in partitions (stage_traffic.h).
-absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& figures, const PlanChoice& choice,
+absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& stage_costs, const PlanChoice& choice,
                                           const std::vector<int>& begins, const CostModel& cost,
                                           CollectiveCosts& collectives, int64_t bucket_bytes);
 

@@ -262,9 +262,9 @@ int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
 // Per byte, for cutting stages: of gradients that the replicas of a place sum, in full buckets
 // beside the backward pass; with ZeRO parameter by parameter. The coarse model then has the real
 // buckets.
-void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figures, int place,
+void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& stage_costs, int place,
                                 StagePlace& one) {
-  const int64_t all = figures.GradientBytes(0, figures.units());
+  const int64_t all = stage_costs.GradientBytes(0, stage_costs.units());
   if (choice.mesh.data == 1 || all == 0) return;
   std::vector<int> group;
   for (int replica = 0; replica < choice.mesh.data; ++replica) {
@@ -275,9 +275,9 @@ void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figu
   };
   int64_t scattered = 0;
   int64_t scatters = 0;
-  const std::vector<PlannedSum>& sums = figures.graph().sums;
-  for (size_t i = 0; i < figures.split().sums.size(); ++i) {
-    if (!figures.split().sums[i]) continue;
+  const std::vector<PlannedSum>& sums = stage_costs.graph().sums;
+  for (size_t i = 0; i < stage_costs.split().sums.size(); ++i) {
+    if (!stage_costs.split().sums[i]) continue;
     scattered += sums[i].bytes;
     ++scatters;
   }
@@ -294,15 +294,17 @@ void PlanEvaluator::SetDataAxis(const PlanChoice& choice, const StageCosts& figu
         per_byte(CollectiveKind::kGatherOrScatter, std::max<int64_t>(1, scattered / scatters)) *
         share(scattered);
   }
-  const int64_t split = figures.SplitBytes(0, figures.units());
+  const int64_t split = stage_costs.SplitBytes(0, stage_costs.units());
   if (choice.zero >= 1 && split > 0) {
-    const int64_t parameters = std::max<int64_t>(1, figures.SplitParameters(0, figures.units()));
+    const int64_t parameters =
+        std::max<int64_t>(1, stage_costs.SplitParameters(0, stage_costs.units()));
     one.exposed_seconds_per_byte +=
         per_byte(CollectiveKind::kGatherOrScatter, split / parameters) * share(split);
   }
 }
 
-std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice, const StageCosts& figures) {
+std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
+                                              const StageCosts& stage_costs) {
   std::vector<StagePlace> places;
   for (int stage = 0; stage < choice.num_stages(); ++stage) {
     const int place = stage % choice.mesh.pipeline;
@@ -325,20 +327,20 @@ std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice, const St
       const LinkCost link = cost_.Link(choice.WorkerAt(0, 0, before), choice.WorkerAt(0, 0, place));
       if (link.bytes_per_second > 0) one.link_seconds_per_byte = 1 / link.bytes_per_second;
     }
-    SetDataAxis(choice, figures, place, one);
+    SetDataAxis(choice, stage_costs, place, one);
     places.push_back(std::move(one));
   }
   return places;
 }
 
 // The place that is nearest to its limit counts, or where there is none the one that needs most.
-void PlanEvaluator::SumMemory(const StageCosts& figures, EvaluatedChoice& result) const {
+void PlanEvaluator::SumMemory(const StageCosts& stage_costs, EvaluatedChoice& result) const {
   double worst = -1;
   for (int place = 0; place < result.choice.mesh.pipeline; ++place) {
     int64_t bytes = options_.process_bytes;
     for (int stage = place; stage < result.choice.num_stages();
          stage += result.choice.mesh.pipeline) {
-      bytes += figures
+      bytes += stage_costs
                    .Memory(result.begins[stage], result.begins[stage + 1],
                            MicroBatchesInFlight(result.choice, place))
                    .total();
@@ -356,10 +358,10 @@ void PlanEvaluator::SumMemory(const StageCosts& figures, EvaluatedChoice& result
 
 // Where the best few are simulated from their partitions, coarse models run as many steps: a rank
 // that has updated begins the next step while others still work.
-absl::Status PlanEvaluator::Simulate(const StageCosts& figures, EvaluatedChoice& result) {
+absl::Status PlanEvaluator::Simulate(const StageCosts& stage_costs, EvaluatedChoice& result) {
   WEFT_ASSIGN_OR_RETURN(const StepModel model,
-                        MakeCoarseModel(figures, result.choice, result.begins, cost_, collectives_,
-                                        options_.given.bucket_bytes));
+                        MakeCoarseModel(stage_costs, result.choice, result.begins, cost_,
+                                        collectives_, options_.given.bucket_bytes));
   SimulationOptions simulated;
   if (IsSimulated(result.choice.mesh)) simulated.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulated));
@@ -380,25 +382,25 @@ absl::StatusOr<EvaluatedChoice> PlanEvaluator::Evaluate(const PlanChoice& choice
   EvaluatedChoice result;
   result.choice = choice;
   WEFT_ASSIGN_OR_RETURN(result.graph, GraphOf(choice));
-  const StageCosts figures(*result.graph, choice, collectives_, SplitOf(choice, *result.graph));
-  std::vector<StagePlace> places = Places(choice, figures);
+  const StageCosts stage_costs(*result.graph, choice, collectives_, SplitOf(choice, *result.graph));
+  std::vector<StagePlace> places = Places(choice, stage_costs);
   const auto cut_stages = exhaustive ? CutStagesExhaustively : CutStages;
   // As of the replica that has most; each chunk is a round of its own.
   const int rounds = std::max(1, choice.MaxMicroBatches()) * choice.chunks;
-  StageCut cut = cut_stages(figures, places, rounds);
+  StageCut cut = cut_stages(stage_costs, places, rounds);
   if (cut.begins.empty()) {
     result.fits = false;
     for (StagePlace& place : places) place.memory_limit = 0;
-    cut = cut_stages(figures, places, rounds);
+    cut = cut_stages(stage_costs, places, rounds);
   }
   if (cut.begins.empty()) {
-    result.refusal = absl::StrCat("the forward pass has ", figures.units(), " parts for ",
+    result.refusal = absl::StrCat("the forward pass has ", stage_costs.units(), " parts for ",
                                   choice.num_stages(), " stages");
     return result;
   }
   result.begins = cut.begins;
-  SumMemory(figures, result);
-  WEFT_RETURN_IF_ERROR(Simulate(figures, result));
+  SumMemory(stage_costs, result);
+  WEFT_RETURN_IF_ERROR(Simulate(stage_costs, result));
   return result;
 }
 

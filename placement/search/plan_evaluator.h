@@ -98,8 +98,9 @@ class PlanEvaluator {
   int64_t SamplesOf(const PlanChoice& choice) const;
   absl::StatusOr<std::map<std::string, AxisSharding>> TensorShardings(
       const Graph& sized, const std::vector<int>& group) const;
-  std::vector<StagePlace> Places(const PlanChoice& choice, const StageCosts& figures);
-  void SetDataAxis(const PlanChoice& choice, const StageCosts& figures, int place, StagePlace& one);
+  std::vector<StagePlace> Places(const PlanChoice& choice, const StageCosts& stage_costs);
+  void SetDataAxis(const PlanChoice& choice, const StageCosts& stage_costs, int place,
+                   StagePlace& one);
   int64_t LimitOf(const PlanChoice& choice, int place) const;
   // One micro-batch on one rank that runs all units, on the fastest device.
   struct GraphSeconds {
@@ -108,8 +109,8 @@ class PlanEvaluator {
     double accumulation = 0;  // but for the first micro-batch
   };
   GraphSeconds SecondsOf(const PlanningGraph& graph, const PlanChoice& choice);
-  void SumMemory(const StageCosts& figures, EvaluatedChoice& result) const;
-  absl::Status Simulate(const StageCosts& figures, EvaluatedChoice& result);
+  void SumMemory(const StageCosts& stage_costs, EvaluatedChoice& result) const;
+  absl::Status Simulate(const StageCosts& stage_costs, EvaluatedChoice& result);
 
   Graph graph_;
   const CostModel& cost_;

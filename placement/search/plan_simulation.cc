@@ -136,22 +136,22 @@ absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan
                         PartitionRanks(graph, plan, {/*training=*/true, options.global_batch},
                                        representatives.ranks, evaluator));
   if (plan.mesh.pipeline > 1) WEFT_RETURN_IF_ERROR(CheckPipelines(partitions));
-  PlanSimulation simulation;
-  WEFT_ASSIGN_OR_RETURN(simulation.ranks, NeedsOf(partitions, plan, options));
+  PlanSimulation result;
+  WEFT_ASSIGN_OR_RETURN(result.ranks, NeedsOf(partitions, plan, options));
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, cost));
   SimulationOptions simulation_options;
   simulation_options.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, simulation_options));
   const double factor = cost.StepFactor(plan);
-  simulation.step_seconds = simulation.step_seconds * factor;
+  result.step_seconds = simulation.step_seconds * factor;
   for (size_t i = 0; i < simulation.ranks.size(); ++i) {
     const RankTime& time = simulation.ranks[i];
     const double share = factor * representatives.counts[i] / plan.mesh.size();
-    simulation.compute_seconds += time.compute * share;
-    simulation.communication_seconds += time.communication * share;
-    simulation.bubble_seconds += time.bubble * share;
+    result.compute_seconds += time.compute * share;
+    result.communication_seconds += time.communication * share;
+    result.bubble_seconds += time.bubble * share;
   }
-  return simulation;
+  return result;
 }
 
 absl::Status LayOutArenas(std::vector<RankNeed>& ranks) {

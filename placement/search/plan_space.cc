@@ -294,7 +294,7 @@ std::vector<PlanChoice> PlanSpace::Neighbours(const PlanChoice& choice) const {
   for (const int other : others) {
     if (other < 0 || (other == 1 && choice.mesh.pipeline == 1)) continue;
     // What runs again is kept until the second part of the backward pass: StageMemory has no
-    // figure for that.
+    // estimate for that.
     if (other > 0 && choice.schedule == "zero_bubble") continue;
     result.push_back(choice);
     result.back().recompute_segments = other;

@@ -20,7 +20,7 @@ namespace {
 // Of the best choices of different meshes so many are refined, in so many rounds at most.
 constexpr size_t kRefined = 4;
 constexpr int kRounds = 16;
-// Figures of a step that are this much apart may change places when it is simulated exactly.
+// Estimates of a step that are this far apart may change places when it is simulated exactly.
 constexpr double kAboutAsGood = 1.2;
 
 struct Bounded {
@@ -174,8 +174,8 @@ class BoundedWalk {
           continue;
         }
         // Without a pipeline there are few, and nothing is taken for granted: their smaller
-        // micro-batches may be faster, and what is best so far may be a pipeline, of which coarse
-        // figures think too well.
+        // micro-batches may be faster, and what is best so far may be a pipeline, which coarse
+        // estimates make too fast.
         const bool is_plain = neighbour.mesh.pipeline == 1;
         if (!is_plain && evaluator_.LowerBound(neighbour) >= best_) continue;
         WEFT_ASSIGN_OR_RETURN(const double bound,

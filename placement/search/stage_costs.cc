@@ -109,22 +109,22 @@ double StageCosts::RecomputedShare(bool is_last_stage) const {
 
 StageSeconds StageCosts::Seconds(int first, int last, int device) const {
   const auto between = [&](const std::vector<double>& sums) { return sums[last] - sums[first]; };
-  StageSeconds figure;
-  figure.forward = between(forward_[device]);
-  figure.backward = between(backward_[device]);
-  figure.weight_gradient = between(weight_gradient_[device]);
-  figure.update = between(update_[device]);
+  StageSeconds seconds;
+  seconds.forward = between(forward_[device]);
+  seconds.backward = between(backward_[device]);
+  seconds.weight_gradient = between(weight_gradient_[device]);
+  seconds.update = between(update_[device]);
   if (zero_ > 0 && replicas_ > 1 && GradientBytes(first, last) > 0) {
     const double split = static_cast<double>(SplitBytes(first, last)) /
                          static_cast<double>(GradientBytes(first, last));
-    figure.update *= 1 - split + split / replicas_;
+    seconds.update *= 1 - split + split / replicas_;
   }
-  figure.forward_collectives = between(forward_collectives_);
-  figure.backward_collectives = between(backward_collectives_);
+  seconds.forward_collectives = between(forward_collectives_);
+  seconds.backward_collectives = between(backward_collectives_);
   const double again = RecomputedShare(last == units());
-  figure.backward += again * figure.forward;
-  figure.backward_collectives += again * figure.forward_collectives;
-  return figure;
+  seconds.backward += again * seconds.forward;
+  seconds.backward_collectives += again * seconds.forward_collectives;
+  return seconds;
 }
 
 StageMemory StageCosts::Memory(int first, int last, double in_flight) const {

@@ -10,23 +10,23 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-double SlowestSeconds(const StageCosts& figures, const StagePlace& place, int first, int last) {
+double SlowestSeconds(const StageCosts& stage_costs, const StagePlace& place, int first, int last) {
   double seconds = 0;
   for (const int device : place.devices) {
-    seconds = std::max(seconds, figures.MicroBatchSeconds(first, last, device));
+    seconds = std::max(seconds, stage_costs.MicroBatchSeconds(first, last, device));
   }
   return seconds;
 }
 
 // What the stage does once per step.
-double OnceSeconds(const StageCosts& figures, const StagePlace& place, int first, int last) {
-  const double bytes = static_cast<double>(figures.GradientBytes(first, last));
+double OnceSeconds(const StageCosts& stage_costs, const StagePlace& place, int first, int last) {
+  const double bytes = static_cast<double>(stage_costs.GradientBytes(first, last));
   double once = 0;
   for (const int device : place.devices) {
-    const StageSeconds figure = figures.Seconds(first, last, device);
-    const double beside = figure.backward + figure.weight_gradient;
+    const StageSeconds seconds = stage_costs.Seconds(first, last, device);
+    const double hidden = seconds.backward + seconds.weight_gradient;
     once =
-        std::max(once, figure.update + std::max(0.0, place.sum_seconds_per_byte * bytes - beside));
+        std::max(once, seconds.update + std::max(0.0, place.sum_seconds_per_byte * bytes - hidden));
   }
   return once + place.exposed_seconds_per_byte * bytes;
 }
@@ -37,16 +37,16 @@ struct StageSeconds {
   double whole = 0;  // of all units at the place
 };
 
-StageCost CostOf(const StageCosts& figures, const StagePlace& place, int micro_batches, int first,
-                 int last, const StageSeconds& seconds) {
-  const double once = place.counts_once ? OnceSeconds(figures, place, first, last) : 0;
+StageCost CostOf(const StageCosts& stage_costs, const StagePlace& place, int micro_batches,
+                 int first, int last, const StageSeconds& seconds) {
+  const double once = place.counts_once ? OnceSeconds(stage_costs, place, first, last) : 0;
   double pace = seconds.stage;
   StageCost cost;
   cost.passing = seconds.stage;
   if (first == 0) {
     cost.passing += once;
   } else {
-    const PlanningCut& cut = figures.Cut(first);
+    const PlanningCut& cut = stage_costs.Cut(first);
     const double forward = place.link_seconds_per_byte * static_cast<double>(cut.forward_bytes);
     const double backward = place.link_seconds_per_byte * static_cast<double>(cut.backward_bytes);
     cost.passing += forward + backward;
@@ -86,17 +86,18 @@ void Add(const Partial& one, Frontier& frontier) {
 
 class StageCutter {
  public:
-  StageCutter(const StageCosts& figures, const std::vector<StagePlace>& places, int micro_batches)
-      : figures_(figures),
+  StageCutter(const StageCosts& stage_costs, const std::vector<StagePlace>& places,
+              int micro_batches)
+      : stage_costs_(stage_costs),
         places_(places),
         micro_batches_(micro_batches),
-        units_(figures.units()),
+        units_(stage_costs.units()),
         stages_(static_cast<int>(places.size())) {}
 
   StageCut Run() {
     if (stages_ > units_) return {};
     for (const StagePlace& place : places_) {
-      whole_.push_back(SlowestSeconds(figures_, place, 0, units_));
+      whole_.push_back(SlowestSeconds(stage_costs_, place, 0, units_));
     }
     min_passing_ = MinPassing();
     const std::vector<int> points = GoodPoints();
@@ -128,7 +129,7 @@ class StageCutter {
       double fastest = kNever;
       for (int stage = 0; stage < stages_; ++stage) {
         if (stage > 0 && places_[stage].devices == places_[stage - 1].devices) continue;
-        fastest = std::min(fastest, SlowestSeconds(figures_, places_[stage], unit, unit + 1));
+        fastest = std::min(fastest, SlowestSeconds(stage_costs_, places_[stage], unit, unit + 1));
       }
       least[unit] = least[unit + 1] + fastest;
     }
@@ -138,7 +139,7 @@ class StageCutter {
   // Where stages may begin: not where more crosses than very near to it.
   std::vector<int> GoodPoints() const {
     const auto bytes = [&](int first, int last) {
-      const StageMemory memory = figures_.Memory(first, last, 1);
+      const StageMemory memory = stage_costs_.Memory(first, last, 1);
       return static_cast<double>(memory.total() - memory.working);
     };
     const double seconds_nearby = kNear * whole_.front() / stages_;
@@ -146,12 +147,12 @@ class StageCutter {
     std::vector<int> points = {0};
     for (int unit = 1; unit < units_; ++unit) {
       const auto is_better = [&](int other) {
-        const PlanningCut& a = figures_.Cut(other);
-        const PlanningCut& b = figures_.Cut(unit);
+        const PlanningCut& a = stage_costs_.Cut(other);
+        const PlanningCut& b = stage_costs_.Cut(unit);
         return a.forward_bytes <= b.forward_bytes && a.backward_bytes <= b.backward_bytes;
       };
       const auto is_near = [&](int first, int last) {
-        return SlowestSeconds(figures_, places_.front(), first, last) <= seconds_nearby &&
+        return SlowestSeconds(stage_costs_, places_.front(), first, last) <= seconds_nearby &&
                bytes(first, last) <= bytes_nearby;
       };
       bool is_good =
@@ -178,7 +179,7 @@ class StageCutter {
     if (each < 2) return {};
     std::vector<int> few = {0};
     const auto bytes = [&](int unit) {
-      return figures_.Cut(unit).forward_bytes + figures_.Cut(unit).backward_bytes;
+      return stage_costs_.Cut(unit).forward_bytes + stage_costs_.Cut(unit).backward_bytes;
     };
     for (size_t first = 1; first + 1 < points.size(); first += each) {
       const size_t last = std::min(first + each, points.size() - 1);
@@ -243,7 +244,7 @@ class StageCutter {
   const StageCost& Cost(int stage, int first, int last, double seconds) {
     StageCost& cost = costs_[class_of_[stage]][last * points_.size() + first];
     if (cost.passing == kUnknown) {
-      cost = CostOf(figures_, places_[stage], micro_batches_, points_[first], points_[last],
+      cost = CostOf(stage_costs_, places_[stage], micro_batches_, points_[first], points_[last],
                     {seconds, whole_[stage]});
     }
     return cost;
@@ -270,7 +271,7 @@ class StageCutter {
   }
 
   double Seconds(int stage, int first, int last) const {
-    return SlowestSeconds(figures_, places_[stage], points_[first], points_[last]);
+    return SlowestSeconds(stage_costs_, places_[stage], points_[first], points_[last]);
   }
 
   // The first place where each stage can begin so that it and those after it have all the rest.
@@ -302,7 +303,7 @@ class StageCutter {
       if ((micro_batches_ - 1) * seconds > limits.repeated) break;
       const Frontier& before = best_[stage][first];
       if (before.empty()) continue;
-      if (!StageFits(figures_, place, points_[first], points_[last])) {
+      if (!StageFits(stage_costs_, place, points_[first], points_[last])) {
         // And need more, but for the last stage: what little of the loss it has may be too large a
         // segment.
         if (stage + 1 == stages_) continue;
@@ -334,7 +335,7 @@ class StageCutter {
     return cut;
   }
 
-  const StageCosts& figures_;
+  const StageCosts& stage_costs_;
   const std::vector<StagePlace>& places_;
   const int micro_batches_;
   const int units_;
@@ -347,22 +348,22 @@ class StageCutter {
   std::vector<std::vector<Frontier>> best_;    // by stages, then places
 };
 
-void TryAll(const StageCosts& figures, const std::vector<StagePlace>& places, int micro_batches,
+void TryAll(const StageCosts& stage_costs, const std::vector<StagePlace>& places, int micro_batches,
             std::vector<int>& begins, Partial so_far, StageCut& best) {
   const size_t stage = begins.size() - 1;
   const int first = begins.back();
   const int stages = static_cast<int>(places.size());
   const bool is_last = stage + 1 == places.size();
-  const int most = figures.units() - (stages - 1 - static_cast<int>(stage));
-  for (int last = is_last ? figures.units() : first + 1; last <= most; ++last) {
-    if (!StageFits(figures, places[stage], first, last)) continue;
-    const StageCost cost = CostOfStage(figures, places[stage], micro_batches, first, last);
+  const int most = stage_costs.units() - (stages - 1 - static_cast<int>(stage));
+  for (int last = is_last ? stage_costs.units() : first + 1; last <= most; ++last) {
+    if (!StageFits(stage_costs, places[stage], first, last)) continue;
+    const StageCost cost = CostOfStage(stage_costs, places[stage], micro_batches, first, last);
     Partial next = so_far;
     next.passing += cost.passing;
     next.repeated = std::max(next.repeated, cost.repeated);
     begins.push_back(last);
     if (!is_last) {
-      TryAll(figures, places, micro_batches, begins, next, best);
+      TryAll(stage_costs, places, micro_batches, begins, next, best);
     } else if (best.begins.empty() || next.seconds() < best.step_seconds) {
       best = {begins, next.seconds()};
     }
@@ -372,29 +373,29 @@ void TryAll(const StageCosts& figures, const std::vector<StagePlace>& places, in
 
 }  // namespace
 
-StageCost CostOfStage(const StageCosts& figures, const StagePlace& place, int micro_batches,
+StageCost CostOfStage(const StageCosts& stage_costs, const StagePlace& place, int micro_batches,
                       int first, int last) {
-  return CostOf(figures, place, micro_batches, first, last,
-                {SlowestSeconds(figures, place, first, last),
-                 SlowestSeconds(figures, place, 0, figures.units())});
+  return CostOf(stage_costs, place, micro_batches, first, last,
+                {SlowestSeconds(stage_costs, place, first, last),
+                 SlowestSeconds(stage_costs, place, 0, stage_costs.units())});
 }
 
-bool StageFits(const StageCosts& figures, const StagePlace& place, int first, int last) {
+bool StageFits(const StageCosts& stage_costs, const StagePlace& place, int first, int last) {
   return place.memory_limit == 0 ||
-         figures.Memory(first, last, place.in_flight).total() <= place.memory_limit;
+         stage_costs.Memory(first, last, place.in_flight).total() <= place.memory_limit;
 }
 
-StageCut CutStages(const StageCosts& figures, const std::vector<StagePlace>& places,
+StageCut CutStages(const StageCosts& stage_costs, const std::vector<StagePlace>& places,
                    int micro_batches) {
-  return StageCutter(figures, places, micro_batches).Run();
+  return StageCutter(stage_costs, places, micro_batches).Run();
 }
 
-StageCut CutStagesExhaustively(const StageCosts& figures, const std::vector<StagePlace>& places,
+StageCut CutStagesExhaustively(const StageCosts& stage_costs, const std::vector<StagePlace>& places,
                                int micro_batches) {
-  if (static_cast<int>(places.size()) > figures.units()) return {};
+  if (static_cast<int>(places.size()) > stage_costs.units()) return {};
   std::vector<int> begins = {0};
   StageCut best;
-  TryAll(figures, places, micro_batches, begins, {}, best);
+  TryAll(stage_costs, places, micro_batches, begins, {}, best);
   return best;
 }
 

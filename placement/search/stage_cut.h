@@ -44,20 +44,20 @@ struct StageCost {
 };
 
 // Of units [first, last).
-StageCost CostOfStage(const StageCosts& figures, const StagePlace& place, int micro_batches,
+StageCost CostOfStage(const StageCosts& stage_costs, const StagePlace& place, int micro_batches,
                       int first, int last);
-bool StageFits(const StageCosts& figures, const StagePlace& place, int first, int last);
+bool StageFits(const StageCosts& stage_costs, const StagePlace& place, int first, int last);
 
 // Makes a step among others as short as StageCost says it can be, with every stage within its
 // memory. Each stage gets a unit at least. Exact, but that of places that lie next to each other
 // (2 % of an even stage's work and bytes) those that fewer bytes cross are looked at alone, where
 // that leaves any: partial cuts that are better in one of the two sums are kept, and stages that
 // alone take longer than a cut that was found are left out.
-StageCut CutStages(const StageCosts& figures, const std::vector<StagePlace>& places,
+StageCut CutStages(const StageCosts& stage_costs, const std::vector<StagePlace>& places,
                    int micro_batches);
 
 // The same by trying every cut: what tests hold CutStages against.
-StageCut CutStagesExhaustively(const StageCosts& figures, const std::vector<StagePlace>& places,
+StageCut CutStagesExhaustively(const StageCosts& stage_costs, const std::vector<StagePlace>& places,
                                int micro_batches);
 
 }  // namespace weft

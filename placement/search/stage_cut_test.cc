@@ -50,7 +50,7 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCuts) {
     const int stages = 2 + static_cast<int>(seed % 3);
     const PlanningGraph graph = RandomGraph(9, seed);
     const PlanChoice choice = PipelineOf(stages);
-    const StageCosts figures(graph, choice, collectives_);
+    const StageCosts stage_costs(graph, choice, collectives_);
     std::vector<StagePlace> places(stages);
     for (int stage = 0; stage < stages; ++stage) {
       places[stage].devices = {stage % 2};
@@ -61,8 +61,8 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCuts) {
       places[stage].exposed_seconds_per_byte = seed % 5 == 0 ? 1e-4 : 0;
     }
     const int micro_batches = 1 + static_cast<int>(seed % 7);
-    const StageCut clever = CutStages(figures, places, micro_batches);
-    const StageCut naive = CutStagesExhaustively(figures, places, micro_batches);
+    const StageCut clever = CutStages(stage_costs, places, micro_batches);
+    const StageCut naive = CutStagesExhaustively(stage_costs, places, micro_batches);
     ASSERT_EQ(clever.begins.empty(), naive.begins.empty()) << "seed " << seed;
     EXPECT_DOUBLE_EQ(clever.step_seconds, naive.step_seconds) << "seed " << seed;
   }
@@ -79,7 +79,7 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
       unit.forward = {unit.forward[0] + 6e-3, unit.forward[1] + 12e-3};
     }
     const PlanChoice choice = PipelineOf(stages);
-    const StageCosts figures(graph, choice, collectives_);
+    const StageCosts stage_costs(graph, choice, collectives_);
     std::vector<StagePlace> places(stages);
     for (int stage = 0; stage < stages; ++stage) {
       places[stage].devices = {static_cast<int>(seed / 4 + stage) % 2};
@@ -88,8 +88,8 @@ TEST_F(StageCutTest, IsAsGoodAsTheBestOfAllCutsOfManyUnits) {
       places[stage].link_seconds_per_byte = stage % 2 == 0 ? 1e-6 : (seed % 4 < 2 ? 1e-3 : 1e-5);
     }
     const int micro_batches = 1 << (seed % 7);
-    const StageCut clever = CutStages(figures, places, micro_batches);
-    const StageCut naive = CutStagesExhaustively(figures, places, micro_batches);
+    const StageCut clever = CutStages(stage_costs, places, micro_batches);
+    const StageCut naive = CutStagesExhaustively(stage_costs, places, micro_batches);
     ASSERT_EQ(clever.begins.empty(), naive.begins.empty()) << "seed " << seed;
     EXPECT_DOUBLE_EQ(clever.step_seconds, naive.step_seconds) << "seed " << seed;
   }
@@ -105,13 +105,13 @@ TEST_F(StageCutTest, CostsCountWhatZeroSplits) {
   choice.zero = 1;
   choice.workers = {0, 1, 2, 3};
   const DataSplit split = {{false, true, true, false, false}, {}};
-  const StageCosts figures(graph, choice, collectives_, split);
-  EXPECT_EQ(figures.SplitParameters(0, 3), 2);
-  EXPECT_EQ(figures.SplitParameters(1, 3), 1);
-  EXPECT_EQ(figures.SplitParameters(2, 3), 0);
-  EXPECT_EQ(figures.GradientBytes(0, 3), 1530);
-  EXPECT_EQ(figures.SplitBytes(0, 2), 1400);
-  EXPECT_EQ(figures.Memory(0, 3, 1).state, 200 + 500 + 200 + 60);
+  const StageCosts stage_costs(graph, choice, collectives_, split);
+  EXPECT_EQ(stage_costs.SplitParameters(0, 3), 2);
+  EXPECT_EQ(stage_costs.SplitParameters(1, 3), 1);
+  EXPECT_EQ(stage_costs.SplitParameters(2, 3), 0);
+  EXPECT_EQ(stage_costs.GradientBytes(0, 3), 1530);
+  EXPECT_EQ(stage_costs.SplitBytes(0, 2), 1400);
+  EXPECT_EQ(stage_costs.Memory(0, 3, 1).state, 200 + 500 + 200 + 60);
 }
 
 TEST_F(StageCutTest, ASlowDeviceGetsLess) {
@@ -120,11 +120,11 @@ TEST_F(StageCutTest, ASlowDeviceGetsLess) {
     unit.forward = unit.backward = unit.weight_gradient = {1, 2};
     unit.update = {0, 0};
   }
-  const StageCosts figures(graph, PipelineOf(2), collectives_);
+  const StageCosts stage_costs(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = {0};
   places[1].devices = {1};
-  const StageCut cut = CutStages(figures, places, 3);
+  const StageCut cut = CutStages(stage_costs, places, 3);
   EXPECT_EQ(cut.begins, (std::vector<int>{0, 8, 12}));
   EXPECT_DOUBLE_EQ(cut.step_seconds, 2 * 24 + 24 + 24);
 }
@@ -162,15 +162,15 @@ TEST_F(StageCutTest, SumsOverReplicasAreHiddenByTheBackwardPass) {
     unit.update = {0, 0};
     unit.variables = {{0, 10, 0, true}};
   }
-  const StageCosts figures(graph, PipelineOf(2), collectives_);
+  const StageCosts stage_costs(graph, PipelineOf(2), collectives_);
   StagePlace place;
   place.devices = {0};
   place.sum_seconds_per_byte = 0.2;
-  EXPECT_DOUBLE_EQ(CostOfStage(figures, place, 1, 0, 1).passing, 3);
+  EXPECT_DOUBLE_EQ(CostOfStage(stage_costs, place, 1, 0, 1).passing, 3);
   place.sum_seconds_per_byte = 0.3;
-  EXPECT_DOUBLE_EQ(CostOfStage(figures, place, 1, 0, 1).passing, 4);
+  EXPECT_DOUBLE_EQ(CostOfStage(stage_costs, place, 1, 0, 1).passing, 4);
   place.exposed_seconds_per_byte = 0.1;
-  EXPECT_DOUBLE_EQ(CostOfStage(figures, place, 1, 0, 1).passing, 5);
+  EXPECT_DOUBLE_EQ(CostOfStage(stage_costs, place, 1, 0, 1).passing, 5);
 }
 
 TEST_F(StageCutTest, MemoryIsAHardLimit) {
@@ -179,14 +179,14 @@ TEST_F(StageCutTest, MemoryIsAHardLimit) {
     unit.variables = {{0, 100, 0, true}};
     unit.kept_bytes = unit.transient_bytes = 0;
   }
-  const StageCosts figures(graph, PipelineOf(2), collectives_);
+  const StageCosts stage_costs(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};
   places[0].memory_limit = 200;  // one unit: parameter and gradient
   places[1].memory_limit = 600;
-  EXPECT_EQ(CutStages(figures, places, 4).begins, (std::vector<int>{0, 1, 4}));
+  EXPECT_EQ(CutStages(stage_costs, places, 4).begins, (std::vector<int>{0, 1, 4}));
   places[1].memory_limit = 500;
-  EXPECT_TRUE(CutStages(figures, places, 4).begins.empty());
+  EXPECT_TRUE(CutStages(stage_costs, places, 4).begins.empty());
 }
 
 TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
@@ -198,11 +198,11 @@ TEST_F(StageCutTest, OfEqualCutsFewestBytesCross) {
   graph.cuts[1] = {500, 500};
   graph.cuts[2] = {5, 5};
   graph.cuts[3] = {50, 50};
-  const StageCosts figures(graph, PipelineOf(2), collectives_);
+  const StageCosts stage_costs(graph, PipelineOf(2), collectives_);
   std::vector<StagePlace> places(2);
   places[0].devices = places[1].devices = {0};
   places[1].link_seconds_per_byte = 1e-6;
-  EXPECT_EQ(CutStages(figures, places, 4).begins, (std::vector<int>{0, 2, 4}));
+  EXPECT_EQ(CutStages(stage_costs, places, 4).begins, (std::vector<int>{0, 2, 4}));
 }
 
 // What every micro-batch but the first adds was once left out: pipelines of few micro-batches
@@ -239,12 +239,12 @@ TEST_F(StageCutTest, ALastStageOfManyUnitsMayNeedLessThanItsEnd) {
   graph.cuts[7].forward_bytes = 100000;
   PlanChoice choice = PipelineOf(1);
   choice.recompute_segments = 2;
-  const StageCosts figures(graph, choice, collectives_);
+  const StageCosts stage_costs(graph, choice, collectives_);
   std::vector<StagePlace> places(1);
   places[0].devices = {0};
-  places[0].memory_limit = figures.Memory(0, 8, 1).total();
-  ASSERT_FALSE(StageFits(figures, places[0], 7, 8));
-  EXPECT_EQ(CutStages(figures, places, 4).begins, (std::vector<int>{0, 8}));
+  places[0].memory_limit = stage_costs.Memory(0, 8, 1).total();
+  ASSERT_FALSE(StageFits(stage_costs, places[0], 7, 8));
+  EXPECT_EQ(CutStages(stage_costs, places, 4).begins, (std::vector<int>{0, 8}));
 }
 
 // With as many segments as units or more, each unit is one, and what enters it counts once.

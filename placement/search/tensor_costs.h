@@ -1,5 +1,5 @@
 // TensorCosts: what it takes to run the forward nodes of a training graph split along the tensor
-// axis. Every way to look for a split compares by these figures. Internal to placement/search/.
+// axis. Every way to look for a split compares by these costs. Internal to placement/search/.
 #ifndef WEFT_PLACEMENT_SEARCH_TENSOR_COSTS_H_
 #define WEFT_PLACEMENT_SEARCH_TENSOR_COSTS_H_
 

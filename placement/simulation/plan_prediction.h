@@ -1,4 +1,4 @@
-// Law 15: what a plan would take is part of it, and comes from the simulator.
+// Law 15 of docs/architecture.md: a plan carries its prediction, which comes from the simulator.
 #ifndef WEFT_PLACEMENT_SIMULATION_PLAN_PREDICTION_H_
 #define WEFT_PLACEMENT_SIMULATION_PLAN_PREDICTION_H_
 

@@ -59,18 +59,19 @@ class PlanCommand final : public Command {
     flags_.DefaultToPlanSearch();
     flags_.AddPrediction(app);
     app.add_option("--dump", dump_.folder,
-                   "write files to look at, or to run: what --dump-after names (the partitions)")
+                   "folder for the files of --dump-after (default: the partitions)")
         ->type_name("DIR");
     app.add_option("--dump-after", dump_.after,
-                   absl::StrCat("phases and passes to dump: graphs as ONNX files, partitions as a "
-                                "folder that train --partitions runs, programs as text (phases ",
-                                absl::StrJoin(PhaseDump::PhaseNames(), ", "), "; passes ",
-                                absl::StrJoin(PhaseDump::PassNames(), ", "), ")"))
+                   absl::StrCat("phase or pass to dump: graphs as ONNX files, partitions as a "
+                                "folder that train --partitions runs, programs as text; may be "
+                                "repeated. Phases: ",
+                                absl::StrJoin(PhaseDump::PhaseNames(), ", "),
+                                ". Passes: ", absl::StrJoin(PhaseDump::PassNames(), ", ")))
         ->type_name("NAME|all")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->group("results");
-    app.add_option("--until", dump_.until, "end after this phase; see --dump-after")
+    app.add_option("--until", dump_.until, "stop after this phase; see --dump-after")
         ->type_name("PHASE")
         ->group("results");
     loop_flags_.AddEvaluation(app);

@@ -129,8 +129,8 @@ void JobFlags::AddPartitions(CLI::App& app) {
   app_ = &app;
   CLI::Option* const partitions =
       app.add_option("--partitions", partitions_,
-                     "run the partitions in a folder that plan --dump has written, as they are, "
-                     "edited or not, instead of planning and partitioning")
+                     "run the partitions in this folder of plan --dump, edited or not, instead of "
+                     "planning and partitioning")
           ->type_name("DIR")
           ->group(kPlacementOptions);
   for (const char* const other : {"--parallel", "--plan", "--search", "--pin", "--strict",

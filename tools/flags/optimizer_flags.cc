@@ -56,8 +56,7 @@ absl::StatusOr<GroupNumbers> ParseGroups(const char* flag, const std::vector<std
   return numbers;
 }
 
-// "adam, adamw: 0.9; rmsprop: 0": the value of an option where nothing is said. A switch names its
-// kinds alone.
+// "default 0.9 for lars, momentum; 0 for rmsprop". A switch names its kinds alone: "for rmsprop".
 std::string UsualValues(const std::string& option) {
   std::vector<std::pair<double, std::string>> kinds_of;
   bool is_switch = false;
@@ -73,10 +72,11 @@ std::string UsualValues(const std::string& option) {
       absl::StrAppend(&same->second, ", ", kind->name);
     }
   }
-  return absl::StrJoin(kinds_of, "; ", [is_switch](std::string* text, const auto& kinds) {
-    absl::StrAppend(text, kinds.second);
-    if (!is_switch) absl::StrAppend(text, ": ", kinds.first);
-  });
+  const auto append = [is_switch](std::string* text, const auto& kinds) {
+    if (!is_switch) absl::StrAppend(text, kinds.first, " ");
+    absl::StrAppend(text, "for ", kinds.second);
+  };
+  return absl::StrCat(is_switch ? "" : "default ", absl::StrJoin(kinds_of, "; ", append));
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ void OptimizerFlags::AddLoss(CLI::App& app) {
 
 void OptimizerFlags::AddOptimizer(CLI::App& app) {
   app.add_option("--optimizer", optimizer_,
-                 absl::StrCat(absl::StrJoin(OptimizerKinds(), ", "), "; model: its own (sgd)"))
+                 "momentum, adam, adamw, lion, ...; model: its own (default sgd)")
       ->type_name("NAME");
   app.add_option("--lr", learning_rates_,
                  "learning rate; 'head/*=1e-2' sets that of parameters by name")
@@ -145,7 +145,7 @@ void OptimizerFlags::AddOptimizerOptions(CLI::App& app) {
   }
   for (const auto& [name, option] : options) {
     const std::string flag = absl::StrCat("--", name);
-    const std::string text = absl::StrCat(option.help, " (", UsualValues(name), ")");
+    const std::string text = absl::StrCat(option.help, " (default ", UsualValues(name), ")");
     if (option.is_switch) {
       app.add_flag(flag, switches_[name], text)->group(kOptimizerOptions);
     } else {
@@ -173,9 +173,10 @@ void OptimizerFlags::AddGradientLimits(CLI::App& app) {
 }
 
 void OptimizerFlags::AddGroups(CLI::App& app) {
-  app.add_option(
-         "--weight-decay", weight_decays_,
-         "weight decay; 'head/*=0.1' sets that of parameters by name; may be repeated (default 0)")
+  app.add_option("--weight-decay", weight_decays_,
+                 absl::StrCat("weight decay; 'head/*=0.1' sets that of parameters by name; may be "
+                              "repeated (default 0). Every optimizer has one: ",
+                              absl::StrJoin(OptimizerKinds(), ", ")))
       ->type_name("X|PATTERN=X")
       ->allow_extra_args(false)
       ->group(kOptimizerOptions);

@@ -63,11 +63,11 @@ TEST(OptimizerFlagsTest, TheHelpOfAnOptionSaysWhatEachKindDoes) {
   CLI::App app;
   OptimizerFlags flags;
   flags.AddOptimizer(app);
-  EXPECT_THAT(app.get_option("--optimizer")->get_description(), HasSubstr("sgd, zz_test; model"));
-  EXPECT_EQ(app.get_option("--zz-number")->get_description(), "a number (zz_test: 3)");
-  EXPECT_EQ(app.get_option("--zz-switch")->get_description(), "a switch (zz_test)");
+  EXPECT_THAT(app.get_option("--weight-decay")->get_description(), HasSubstr("sgd, zz_test"));
+  EXPECT_EQ(app.get_option("--zz-number")->get_description(), "a number (default 3 for zz_test)");
+  EXPECT_EQ(app.get_option("--zz-switch")->get_description(), "a switch (for zz_test)");
   EXPECT_THAT(app.get_option("--momentum")->get_description(),
-              HasSubstr("(lars, momentum, nesterov: 0.9; rmsprop: 0)"));
+              HasSubstr("(default 0.9 for lars, momentum, nesterov; 0 for rmsprop)"));
 }
 
 TEST(OptimizerFlagsTest, RatesAndDecaysByName) {

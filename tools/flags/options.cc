@@ -23,8 +23,8 @@ CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
 CLI::Option* AddLogLevel(CLI::App& app, std::string& level) {
   return app
       .add_option("--log-level", level,
-                  "say on standard error what happens and how long it takes: error, warning, info "
-                  "or debug (error)")
+                  "log events and their duration to standard error: error, warning, info or debug "
+                  "(default error)")
       ->type_name("LEVEL")
       ->group("diagnostics")
       ->check([](const std::string& value) {

@@ -21,7 +21,7 @@ void TrainFlags::Add(CLI::App& app) {
   job_.AddOptimizer(app);
   CLI::Option* const steps =
       app.add_option("--steps", steps_, "train for N steps")->type_name("N")->check(AtLeastOne);
-  app.add_option("--epochs", epochs_, "or for N passes over the data")
+  app.add_option("--epochs", epochs_, "train for N passes over the data")
       ->type_name("N")
       ->check(AtLeastOne)
       ->excludes(steps);
@@ -34,32 +34,33 @@ void TrainFlags::Add(CLI::App& app) {
 }
 
 void TrainFlags::AddResults(CLI::App& app) {
-  app.add_option("-o,--out", results_.model, "the trained model")->type_name("OUT.onnx");
+  app.add_option("-o,--out", results_.model, "write the trained model to this file")
+      ->type_name("OUT.onnx");
   app.add_option("--ema-out", results_.averages,
-                 "the model with the averages of the parameters that --ema keeps")
+                 "write the model with the averages of --ema to this file")
       ->type_name("OUT.onnx")
       ->group("results");
   app.add_option("--adapters-out", results_.adapters,
-                 "the adapters of --lora alone, as safetensors")
+                 "write only the adapters of --lora, as safetensors")
       ->type_name("FILE.safetensors")
       ->group("results");
   app.add_option("--metrics", results_.metrics,
-                 "write step, loss, learning rate, samples per second, input stall and bytes "
-                 "sent of each step, as CSV or lines of JSON, and what evaluations measured")
+                 "write a row per step as CSV or lines of JSON: step, loss, learning rate, samples "
+                 "per second, input stall, bytes sent, and the metrics of evaluations")
       ->type_name("FILE.csv|FILE.jsonl")
       ->group("results");
   app.add_option("--tensorboard", results_.tensorboard,
                  "write the curves as TensorBoard event files")
       ->type_name("DIR")
       ->group("results");
-  app.add_flag("--no-shuffle", no_shuffle_, "take the samples in the order of the files")
+  app.add_flag("--no-shuffle", no_shuffle_, "keep the order of the samples in the files")
       ->group("data");
   app.add_option("--save-gradients", results_.gradients,
-                 "write the gradients of the first step, NAME.npy")
+                 "write the gradients of the first step to this folder, each as NAME.npy")
       ->type_name("DIR")
       ->group("results");
   app.add_option("--save-programs", results_.programs,
-                 "write the instructions that each worker runs, worker-0.train-128.txt")
+                 "write the instructions of each worker to this folder, as worker-0.train-128.txt")
       ->type_name("DIR")
       ->group("results");
   AddOutputFormat(app, format_)->group("results");

@@ -101,7 +101,7 @@ double TrainingRun::step_seconds() const {
 
 absl::StatusOr<RunHistoryEntry> TrainingRun::Compare(Coordinator& coordinator,
                                                      const std::string& model) const {
-  RunFigures run;
+  RunMeasurements run;
   run.model = model;
   run.ended = clock_.Now();
   run.factor = job_.job.step_factor;

@@ -69,7 +69,7 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");
   size_t width = 0;
-  bool is_coarse = false;  // where the chosen one's figure is not
+  bool is_coarse = false;  // while that of the chosen plan is exact
   for (const PlanCandidate& other : result.rejected) {
     width = std::max(width, ParallelText(other.choice).size());
     is_coarse |= chosen.exact && !other.exact;

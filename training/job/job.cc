@@ -255,6 +255,34 @@ absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& 
   return absl::OkStatus();
 }
 
+// Searched for, completed or stored with its programs.
+absl::Status TakePlan(const JobSpec& spec, const TrainingSpec& training, PreparedJob& job) {
+  LoggedPhase phase("plan");
+  WEFT_RETURN_IF_ERROR(spec.stored == nullptr ? ChoosePlan(spec, training, job)
+                                              : TakeStoredPrograms(spec, kTrainingSteps, job));
+  phase.Note(job.plan.mesh.ToString(), ", ", job.plan.micro_batches, " micro-batches");
+  const bool is_whole = job.plan.mesh.size() == 1 && job.plan.micro_batches == 1;
+  if (!training.model_training_info || is_whole) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model's own training algorithm takes whole batches on one worker, the plan is ",
+      job.plan.mesh.ToString(), " with ", job.plan.micro_batches,
+      " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
+      "another optimizer"));
+}
+
+// Those of the first step, which report its gradients.
+absl::Status AddReportingPrograms(const Graph& model, const TrainingSpec& training,
+                                  const JobSpec& spec, PreparedJob& job) {
+  if (spec.stored != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradients are reported by a program of their own, which the partitions in '",
+                     spec.stored->folder, "' have not; leave out --save-gradients"));
+  }
+  const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
+  WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
+  return AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true);
+}
+
 }  // namespace
 
 absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length,
@@ -295,24 +323,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(CheckInputs(job.graph, *job.data));
   differentiate.Note(job.graph.num_nodes(), " nodes");
   differentiate.End();
-  const bool makes_programs = spec.stored == nullptr;
-  LoggedPhase choose("plan");
-  if (makes_programs) {
-    WEFT_RETURN_IF_ERROR(ChoosePlan(spec, training, job));
-  } else {
-    WEFT_RETURN_IF_ERROR(TakeStoredPrograms(spec, kTrainingSteps, job));
-  }
-  choose.Note(job.plan.mesh.ToString(), ", ", job.plan.micro_batches, " micro-batches");
-  choose.End();
-  if (training.model_training_info && (job.plan.mesh.size() > 1 || job.plan.micro_batches > 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the model's own training algorithm takes whole batches on one worker, the plan is ",
-        job.plan.mesh.ToString(), " with ", job.plan.micro_batches,
-        " micro-batches; leave out --local, --parallel, --strict and --micro-batches, or take "
-        "another optimizer"));
-  }
+  WEFT_RETURN_IF_ERROR(TakePlan(spec, training, job));
   LoggedPhase partition("partition");
-  if (makes_programs) {
+  if (spec.stored == nullptr) {
     WEFT_RETURN_IF_ERROR(
         AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
   }
@@ -323,16 +336,8 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
   job.step_factor = costs.StepFactor(job.plan);
   predict.End();
-  if (training.report_gradients && !makes_programs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gradients are reported by a program of their own, which the partitions in '",
-                     spec.stored->folder, "' have not; leave out --save-gradients"));
-  }
   if (training.report_gradients) {
-    const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
-    WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
-    WEFT_RETURN_IF_ERROR(
-        AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true));
+    WEFT_RETURN_IF_ERROR(AddReportingPrograms(model, training, spec, job));
   }
   return job;
 }

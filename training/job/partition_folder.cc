@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "distributed/grpc/partition_files.h"
-#include "graph/schedule/action_nodes.h"
 #include "nlohmann/json.hpp"
 #include "placement/files/plan_file.h"
 #include "placement/partition/partition_check.h"
@@ -171,21 +170,6 @@ absl::Status CheckPartition(const Partition& partition, const Plan& plan, const 
   return absl::OkStatus();
 }
 
-// Whether a rank's micro-batches and actions are those of its step.
-absl::Status CheckSchedule(const Partition& partition) {
-  for (const MicroBatch& rows : partition.micro_batches) {
-    const bool is_known = rows.index >= 0 && rows.index < partition.total_micro_batches;
-    if (is_known && rows.first <= partition.global_batch &&
-        rows.samples <= partition.global_batch - rows.first) {
-      continue;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "micro-batch ", rows.index, " of ", partition.total_micro_batches, " has ", rows.samples,
-        " samples from ", rows.first, " on, of a batch of ", partition.global_batch));
-  }
-  return ActionNodes::Create(partition).status();
-}
-
 // Whether all ranks of a program go together: what a partitioner promises of its own partitions,
 // for those that may have been edited.
 absl::Status CheckTogether(const std::vector<Partition>& partitions) {
@@ -203,7 +187,6 @@ absl::StatusOr<std::vector<Partition>> ReadPartitions(FileSystem& files, const s
     WEFT_ASSIGN_OR_RETURN(Partition partition, ReadPartitionFiles(files, of_rank));
     const std::string text = PathOf(of_rank, kPartitionTextName);
     WEFT_RETURN_IF_ERROR(Annotate(CheckPartition(partition, plan, key, rank), text));
-    WEFT_RETURN_IF_ERROR(Annotate(CheckSchedule(partition), text));
     partitions.push_back(std::move(partition));
   }
   WEFT_RETURN_IF_ERROR(Annotate(CheckTogether(partitions), folder));

@@ -58,7 +58,8 @@ void StepTimes::Add(const TrainProgress& done) {
 double StepTimes::MedianSeconds() const { return Median(seconds_); }
 double StepTimes::MedianInputSeconds() const { return Median(input_seconds_); }
 
-RunHistoryEntry RecordOf(const PreparedJob& job, const StepTimes& steps, const RunFigures& run) {
+RunHistoryEntry RecordOf(const PreparedJob& job, const StepTimes& steps,
+                         const RunMeasurements& run) {
   const Prediction& prediction = job.plan.prediction;
   RunHistoryEntry entry;
   entry.time = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", run.ended, absl::UTCTimeZone());

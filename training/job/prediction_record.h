@@ -35,7 +35,7 @@ class StepTimes {
 };
 
 // What a run is compared by, besides its plan.
-struct RunFigures {
+struct RunMeasurements {
   std::string model;  // the file's name
   absl::Time ended;
   double factor = 1;                  // CostModel::StepFactor in the plan's prediction
@@ -45,7 +45,8 @@ struct RunFigures {
   // By rank, with nodes timed in some steps (TrainOptions::timed_steps); may be empty.
   std::vector<std::vector<ProgramStatistics>> statistics;
 };
-RunHistoryEntry RecordOf(const PreparedJob& job, const StepTimes& steps, const RunFigures& run);
+RunHistoryEntry RecordOf(const PreparedJob& job, const StepTimes& steps,
+                         const RunMeasurements& run);
 
 // Two lines or three for people: predicted and measured step with its parts, and the error.
 std::string ComparisonText(const RunHistoryEntry& entry);

@@ -50,7 +50,7 @@ TEST(RecordTest, PutsPredictionAndRunSideBySide) {
   job.programs[0].partitions.push_back(std::move(partition));
   StepTimes times({.batch = 8});
   times.Add(Step(0.5));
-  RunFigures run;
+  RunMeasurements run;
   run.model = "m.onnx";
   run.ended = absl::FromUnixSeconds(0);
   run.factor = 1.5;

@@ -8,9 +8,9 @@ namespace {
 OptimizerKind Adadelta() {
   return {
       .name = "adadelta",
-      .help = "steps as long as the mean of those before, in the gradients' unit",
+      .help = "steps are scaled by the mean size of earlier steps",
       .learning_rate = 1,
-      .options = {{.name = "rho", .usual = 0.9, .help = "share of the mean squares that stays"},
+      .options = {{.name = "rho", .usual = 0.9, .help = "decay of the mean squares"},
                   Epsilon(1e-6)},
       .slots = {{.name = "square", .non_negative = true}, {.name = "delta", .non_negative = true}},
       .op = "AdadeltaUpdate"};

@@ -15,7 +15,7 @@ OptimizerKind Adagrad() {
                        .attribute = "rate_decay"},
                       Epsilon(1e-10),
                       {.name = "initial-accumulator",
-                       .help = "what the sums of squares start with",
+                       .help = "initial value of the sums of squares",
                        .high = 1e6,
                        .attribute = ""}},
           .slots = {{.name = "sum", .starts_at = "initial-accumulator", .non_negative = true}},

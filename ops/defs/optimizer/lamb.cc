@@ -14,7 +14,7 @@ ValueId AddLamb(UpdateSite& site) {
 }
 
 WEFT_REGISTER_OPTIMIZER({.name = "lamb",
-                         .help = "Adam with steps as long as each parameter allows",
+                         .help = "Adam with steps scaled by the norm of each parameter",
                          .learning_rate = 0.001,
                          .options = {Beta1(0.9), Beta2(0.999), Epsilon(1e-6)},
                          .slots = {{.name = "m"}, {.name = "v", .non_negative = true}},

@@ -19,13 +19,13 @@ ValueId AddLars(UpdateSite& site) {
 }
 
 WEFT_REGISTER_OPTIMIZER({.name = "lars",
-                         .help = "momentum with steps as long as each parameter allows",
+                         .help = "momentum with steps scaled by the norm of each parameter",
                          .learning_rate = 0.01,
                          .options = {Momentum(0.9),
                                      Epsilon(1e-8),
                                      {.name = "trust-coefficient",
                                       .usual = 0.001,
-                                      .help = "length of a step by length of the weights",
+                                      .help = "norm of a step relative to the norm of the weights",
                                       .high = 1e6}},
                          .slots = {{.name = "velocity", .only_with = "momentum"}},
                          .update = AddLars});

@@ -7,7 +7,7 @@ namespace {
 
 OptimizerKind Lion() {
   return {.name = "lion",
-          .help = "steps by the sign of a mean gradient",
+          .help = "steps by the sign of an averaged gradient",
           .learning_rate = 0.0001,
           .options = {Beta1(0.9), Beta2(0.99)},
           .slots = {{.name = "m"}},

@@ -41,20 +41,22 @@ std::string OptimizerOption::AttributeName() const {
 }
 
 OptimizerOption Momentum(double usual) {
-  return {.name = "momentum", .usual = usual, .help = "share of the velocity that stays"};
+  return {.name = "momentum", .usual = usual, .help = "decay of the velocity"};
 }
 
 OptimizerOption Beta1(double usual) {
-  return {
-      .name = "beta1", .usual = usual, .help = "share of the running mean of gradients that stays"};
+  return {.name = "beta1", .usual = usual, .help = "decay of the running mean of gradients"};
 }
 
 OptimizerOption Beta2(double usual) {
-  return {.name = "beta2", .usual = usual, .help = "share of the second running mean that stays"};
+  return {.name = "beta2", .usual = usual, .help = "decay of the second running mean"};
 }
 
 OptimizerOption Epsilon(double usual) {
-  return {.name = "epsilon", .usual = usual, .help = "keeps divisors from zero", .high = 1e6};
+  return {.name = "epsilon",
+          .usual = usual,
+          .help = "added to divisors to keep them from zero",
+          .high = 1e6};
 }
 
 const OptimizerOption* OptimizerKind::FindOption(const std::string& option) const {

@@ -7,7 +7,7 @@ namespace {
 
 OptimizerKind Radam() {
   return {.name = "radam",
-          .help = "Adam that warms up by itself",
+          .help = "Adam with its own warm-up",
           .learning_rate = 0.001,
           .options = {Beta1(0.9), Beta2(0.999), Epsilon(1e-8)},
           .slots = {{.name = "m"}, {.name = "v", .non_negative = true}},

@@ -6,22 +6,21 @@ namespace weft {
 namespace {
 
 OptimizerKind Rmsprop() {
-  return {
-      .name = "rmsprop",
-      .help = "steps divided by the root of a running mean of squares",
-      .learning_rate = 0.01,
-      .options = {{.name = "alpha", .usual = 0.99, .help = "share of the mean square that stays"},
-                  Epsilon(1e-8),
-                  Momentum(0),
-                  {.name = "centered",
-                   .help = "divide by the spread of the gradients, not by their size",
-                   .high = 2,
-                   .is_switch = true,
-                   .attribute = ""}},
-      .slots = {{.name = "square", .non_negative = true},
-                {.name = "mean", .only_with = "centered"},
-                {.name = "velocity", .only_with = "momentum"}},
-      .op = "RmspropUpdate"};
+  return {.name = "rmsprop",
+          .help = "steps divided by the root of a running mean of squares",
+          .learning_rate = 0.01,
+          .options = {{.name = "alpha", .usual = 0.99, .help = "decay of the mean square"},
+                      Epsilon(1e-8),
+                      Momentum(0),
+                      {.name = "centered",
+                       .help = "divide by the standard deviation of gradients, not by their size",
+                       .high = 2,
+                       .is_switch = true,
+                       .attribute = ""}},
+          .slots = {{.name = "square", .non_negative = true},
+                    {.name = "mean", .only_with = "centered"},
+                    {.name = "velocity", .only_with = "momentum"}},
+          .op = "RmspropUpdate"};
 }
 WEFT_REGISTER_OPTIMIZER(Rmsprop());
 

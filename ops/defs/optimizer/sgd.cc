@@ -15,7 +15,7 @@ OptimizerKind WithVelocity() {
           .learning_rate = 0.01,
           .options = {Momentum(0.9),
                       {.name = "dampening",
-                       .help = "how little a new gradient counts for the velocity",
+                       .help = "reduces the weight of a new gradient in the velocity",
                        .needs_step = true}},
           .slots = {{.name = "velocity", .only_with = "momentum"}},
           .op = "SgdUpdate",

@@ -42,7 +42,7 @@ struct TensorProgramLimits {
 // split: a last batch may have fewer than there are ranks, and the data axis does it better. Of
 // equal answers the one with fewer hints is taken, and what the backward pass reads is not left as
 // a sum of parts. Neither way sees how the backward pass is split in fact: each backward node
-// decides by itself, and its figures are what index notation says.
+// decides by itself, and its costs follow from index notation.
 //
 // Deterministic. ResourceExhausted, with the limit, when the program is too large for it; else the
 // errors of the ops' rules.
