@@ -5,10 +5,14 @@
 // partition compiles and runs.
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
+#include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +23,7 @@
 #include "executor/program/step_program.h"
 #include "executor/variables/variable_store.h"
 #include "gmock/gmock.h"
+#include "graph/cluster_spec.h"
 #include "graph/schedule/partition_verifier.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
@@ -316,6 +321,14 @@ class HostileFields : public ::testing::TestWithParam<Plot> {
           Try(absl::StrCat(name, " = ", value));
         }
         return reflection.SetInt64(&message, &field, old);
+      }
+      case FieldDescriptor::CPPTYPE_ENUM: {  // messages carry any number
+        const int old = reflection.GetEnumValue(message, &field);
+        for (const int value : ValuesFor<int32_t>(old)) {
+          reflection.SetEnumValue(&message, &field, value);
+          Try(absl::StrCat(name, " = ", value));
+        }
+        return reflection.SetEnumValue(&message, &field, old);
       }
       case FieldDescriptor::CPPTYPE_BOOL: {
         const bool old = reflection.GetBool(message, &field);

@@ -48,7 +48,7 @@ absl::StatusOr<Partition> DecodePartition(const std::string& bytes) {
         "partition cannot be decoded: its ", bytes.size(), " bytes are no partition message"));
   }
   WEFT_ASSIGN_OR_RETURN(Partition partition, DecodePartitionFields(proto));
-  WEFT_RETURN_IF_ERROR(DecodeGraphs(proto, partition));
+  WEFT_RETURN_IF_ERROR(Annotate(DecodeGraphs(proto, partition), "partition cannot be decoded"));
   WEFT_RETURN_IF_ERROR(Annotate(VerifyPartition(partition), "partition cannot be decoded"));
   return partition;
 }

@@ -401,7 +401,7 @@ absl::Status PartitionVerifier::CheckChannelList() {
 }
 
 absl::Status PartitionVerifier::CheckTransfer(const Graph& graph, const Node& node) const {
-  const bool sends = node.op == "Send";
+  const bool sends = KindOf(node) == CommunicationKind::kSend;
   const auto found = channels_.find(node.attributes.Int("channel", -1));
   if (found == channels_.end()) {
     return Broken(8, DescribeNode(node), ": its channel is not one of the rank");
@@ -436,10 +436,11 @@ absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& 
     return Broken(9, DescribeNode(node), ": its group has rank ", member, " of ",
                   partition_.mesh.size());
   }
-  const bool sums = node.op == "AllReduce";
+  const CommunicationKind kind = KindOf(node);
+  const bool sums = kind == CommunicationKind::kAllReduce;
   if (sums) WEFT_RETURN_IF_ERROR(CheckTerms(graph, node));
-  const bool is_root =
-      node.op == "Broadcast" && node.attributes.Int("root", -1) == partition_.rank.value;
+  const bool is_root = kind == CommunicationKind::kBroadcast &&
+                       node.attributes.Int("root", -1) == partition_.rank.value;
   if (is_root && (node.inputs.empty() || !node.inputs[0].valid())) {
     return Broken(9, DescribeNode(node), ": this rank is the root and has nothing to send");
   }
@@ -457,8 +458,8 @@ absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& 
     memory = {block * static_cast<int64_t>(node.inputs.size() / node.outputs.size())};
   } else {
     memory = {elements(node.outputs[0])};
-    if (node.op == "ReduceScatter") memory = {elements(node.inputs[0])};
-    if (node.op == "AllToAll") memory.push_back(elements(node.inputs[0]));
+    if (kind == CommunicationKind::kReduceScatter) memory = {elements(node.inputs[0])};
+    if (kind == CommunicationKind::kAllToAll) memory.push_back(elements(node.inputs[0]));
   }
   for (size_t i = 0; i < std::min(buffers.size(), memory.size()); ++i) {
     if (buffers[i] <= memory[i]) continue;
@@ -484,7 +485,7 @@ absl::Status PartitionVerifier::CheckCommunication(const std::string& name,
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!IsCommunication(node)) continue;
-    const bool transfers = node.op == "Send" || node.op == "Recv";
+    const bool transfers = IsPointToPoint(KindOf(node));
     const absl::Status status =
         transfers ? CheckTransfer(graph, node) : CheckCollective(graph, node);
     if (!status.ok()) {

@@ -145,7 +145,7 @@ void OptimizerFlags::AddOptimizerOptions(CLI::App& app) {
   }
   for (const auto& [name, option] : options) {
     const std::string flag = absl::StrCat("--", name);
-    const std::string text = absl::StrCat(option.help, " (default ", UsualValues(name), ")");
+    const std::string text = absl::StrCat(option.help, " (", UsualValues(name), ")");
     if (option.is_switch) {
       app.add_flag(flag, switches_[name], text)->group(kOptimizerOptions);
     } else {

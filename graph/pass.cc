@@ -1,8 +1,9 @@
+#include "graph/pass.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "graph/pass.h"
 #include "graph/verifier.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
