@@ -163,8 +163,9 @@ TEST(CheckSource, KeepsTheOrderOfRooms) {
   EXPECT_THAT(CheckSource("placement/sharding/x.cc", include),
               ElementsAre("placement/sharding/x.cc:1: includes placement/search/plan_search.h: "
                           "placement/sharding/ may use placement/conversions/, "
-                          "placement/graph_views/, placement/files/, placement/cost/, not "
-                          "placement/search/ (tests/layers.cc lists rooms from the bottom up)"));
+                          "placement/graph_views/, placement/rules/, placement/files/, "
+                          "placement/cost/, not placement/search/ (tests/layers.cc lists rooms "
+                          "from the bottom up)"));
   EXPECT_THAT(CheckSource("placement/sharding/x_test.cc", include), ElementsAre());
   EXPECT_THAT(CheckSource("ops/defs/conv/x.cc", "#include \"ops/defs/movement/y.h\"\n"),
               ElementsAre());

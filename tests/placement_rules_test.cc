@@ -47,8 +47,8 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
-// A forward graph of layers with branches, weights that several layers read, running statistics and
-// nodes that lead nowhere.
+// A forward graph of layers with branches, weights that several layers read, and running
+// statistics.
 class RandomModel {
  public:
   explicit RandomModel(Dice& dice) : dice_(dice) {

@@ -137,15 +137,6 @@ class Tree : public ::testing::Test {
     return documents;
   }
 
-  // Whether a document may name `file`: from the root, from its own folder, or from a room in it.
-  bool Names(const std::string& document, const std::string& file) const {
-    const std::string folder = std::filesystem::path(document).parent_path().string();
-    if (files_.contains(file) || files_.contains(folder + "/" + file)) return true;
-    return !folder.empty() && std::any_of(files_.begin(), files_.end(), [&](const auto& path) {
-      return path.starts_with(folder + "/") && path.ends_with("/" + file);
-    });
-  }
-
   std::filesystem::path root_;
   std::set<std::string> files_;
 };
@@ -158,23 +149,6 @@ TEST_F(Tree, DocumentsAreInShortSentences) {
       EXPECT_LE(sentence.words, kMaxWords) << path << ":" << sentence.line << ": " << sentence.text;
     }
   }
-}
-
-TEST_F(Tree, FilesThatDocumentsNameExist) {
-  // `x_test.cc` stands for any test, and so on.
-  const std::set<std::string> patterns = {"x_test.cc", "x_benchmark.cc"};
-  const std::regex name("`([A-Za-z0-9_./-]+\\.(h|cc|md|proto|sh|bzl|py))`");
-  int seen = 0;
-  for (const std::string& path : Documents()) {
-    const std::string text = Read(path);
-    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
-      const std::string file = (*it)[1];
-      if (patterns.contains(file) || file.find("FAMILY") != std::string::npos) continue;
-      ++seen;
-      EXPECT_TRUE(Names(path, file)) << path << " names " << file << ", which does not exist";
-    }
-  }
-  EXPECT_GT(seen, 300);
 }
 
 TEST_F(Tree, TheGlossaryNamesAHeaderForEachTerm) {
@@ -205,6 +179,7 @@ TEST_F(Tree, LawsThatAreCitedNameTheirList) {
     if (!path.ends_with(".cc") && !path.ends_with(".h")) continue;
     if (path.ends_with("_test.cc")) continue;
     const std::string text = Read(path);
+    if (text.find("aw ") == std::string::npos) continue;
     for (std::sregex_iterator it(text.begin(), text.end(), citation), end; it != end; ++it) {
       const std::string after = (*it)[1];
       ++seen;

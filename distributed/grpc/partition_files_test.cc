@@ -172,7 +172,8 @@ TEST_F(PartitionFilesTest, ThousandsOfDamagedFilesNeverCrash) {
   std::mt19937 random(20261124);
   int read = 0;
   int refused = 0;
-  for (const std::string& name : files_.ListDirectory("/p").value()) {
+  const std::vector<std::string> names = files_.ListDirectory("/p").value();
+  for (const std::string& name : names) {
     const std::string path = absl::StrCat("/p/", name);
     const std::string whole = files_.ReadFile(path).value();
     for (int round = 0; round < 700; ++round) {

@@ -85,7 +85,7 @@ class StepPlanner {
   const Plan& plan() const { return *layout_.plan; }
   absl::Status Prepare(const Graph& graph);
   absl::Status AddSize(int64_t samples);
-  absl::Status OrderMicroNodes(SizedGraph& sized) const;
+  absl::Status OrderMicroNodes(SizedGraph& sized);
   PropagationOptions Options() const;
   absl::Status AddMicroEdges(SizedGraph& sized) const;
   absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
@@ -100,6 +100,9 @@ class StepPlanner {
   NodeEvaluator& evaluator_;
   Graph logical_;
   RecomputedSegments recomputed_;
+  // Of sizes[0].graph before nodes that run again were added: the order of the step region, and
+  // with it what shares a bucket, does not depend on recomputation.
+  std::vector<NodeId> step_order_;
   StepLayout layout_;
 };
 
@@ -149,8 +152,9 @@ absl::Status StepPlanner::AddSize(int64_t samples) {
   return absl::OkStatus();
 }
 
-absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) const {
+absl::Status StepPlanner::OrderMicroNodes(SizedGraph& sized) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, sized.graph.TopologicalOrder());
+  if (layout_.sizes.empty()) step_order_ = order;
   for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
     for (const NodeId id : order) {
       const Node& node = sized.graph.node(id);
@@ -232,7 +236,7 @@ absl::Status StepPlanner::OrderStep() {
   const std::vector<bool> of_guard =
       NodesOfGuard(skeleton, guard.valid() ? sized.graph.value(guard).producer : NodeId());
   std::vector<std::pair<int, NodeId>> later;
-  for (const NodeId id : skeleton.order) {
+  for (const NodeId id : step_order_) {
     const StepSkeleton::Node& node = skeleton.node(id);
     if (node.role == NodeRole::kStep) {
       (of_guard[id.value] ? layout_.guard_nodes : layout_.step_nodes).push_back(id);

@@ -239,6 +239,7 @@ class ControlFlowGradientTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     TrainingSpec training;
     training.report_gradients = true;
+    training.optimizer.learning_rate = 0.5;
     const auto job = PrepareTraining(model, training, spec, *data);
     if (!job.ok()) return job.status();
     cluster_ = std::make_unique<InProcessCluster>(workers, NewDataSetFactory(files_), kVersion);
@@ -246,7 +247,7 @@ class ControlFlowGradientTest : public ::testing::Test {
     const absl::Status started = StartJob(*coordinator_, *job, spec, kVersion, {});
     if (!started.ok()) return started;
     losses_.clear();
-    return Train(*coordinator_, *job, {0.5, 4, true},
+    return Train(*coordinator_, *job, {.steps = 4, .report_gradients = true},
                  [this](const TrainProgress& progress) { losses_.push_back(progress.loss); });
   }
 

@@ -73,7 +73,7 @@ class ModelTrainingInfoTest : public ::testing::Test {
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
     losses_.clear();
-    return Train(coordinator, *job, {0.01, kSteps},
+    return Train(coordinator, *job, {.steps = kSteps},
                  [this](const TrainProgress& progress) { losses_.push_back(progress.loss); });
   }
 

@@ -131,6 +131,7 @@ class PaddedTrainingTest : public ::testing::Test {
     lengths_.clear();
     JobSpec spec;
     spec.cluster = ClusterSpec::Local(workers, 1);
+    training_.optimizer.learning_rate = kRate;
     auto job = PrepareTraining(Model(), training_, spec, Data());
     if (!job.ok()) return job.status();
     for (const JobProgram& program : job->programs) names_.insert(program.name);
@@ -138,7 +139,7 @@ class PaddedTrainingTest : public ::testing::Test {
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
-    return Train(coordinator, *job, {kRate, steps}, [this](const TrainProgress& progress) {
+    return Train(coordinator, *job, {.steps = steps}, [this](const TrainProgress& progress) {
       losses_.push_back(progress.loss);
       lengths_.push_back(progress.length);
     });

@@ -166,6 +166,7 @@ class TrainingModeJobTest : public ::testing::Test {
     spec_.plan.strict = true;
     const auto data = DataSet::Open(files_, data_spec_);
     if (!data.ok()) return data.status();
+    training_.optimizer.learning_rate = rate_;
     const auto job = PrepareTraining(model, training_, spec_, *data);
     if (!job.ok()) return job.status();
     cluster_ = std::make_unique<InProcessCluster>(workers, NewDataSetFactory(files_), kVersion);
@@ -173,7 +174,7 @@ class TrainingModeJobTest : public ::testing::Test {
     const absl::Status started = StartJob(*coordinator_, *job, spec_, kVersion, {});
     if (!started.ok()) return started;
     losses_.clear();
-    return Train(*coordinator_, *job, {rate_, steps, true},
+    return Train(*coordinator_, *job, {.steps = steps, .report_gradients = true},
                  [this](const TrainProgress& progress) { losses_.push_back(progress.loss); });
   }
 
