@@ -1,8 +1,9 @@
+#include "graph/pass.h"
+
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "graph/pass.h"
 #include "graph/testing/test_ops.h"
 #include "gtest/gtest.h"
 

@@ -118,13 +118,26 @@ int64_t ElementsOf(const ValueType& type) {
   return shape ? shape->num_elements() : 0;
 }
 
+// The first element that is not finite or its type's lowest value; -1: none. A tensor that lies in
+// a mapped file was only looked at: in pieces, so that little of it is in memory at a time.
+int64_t FirstSpecialElement(const Tensor& tensor) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  const int64_t count = tensor.num_elements();
+  const Tensor flat = tensor.Reshaped(Shape{count});
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const Tensor piece = flat.Rows(begin, std::min(count, begin + kPiece));
+    const int64_t index = FindNonFiniteOrLowest(piece);
+    ReleaseMappedPages({static_cast<const std::byte*>(piece.raw_data()), piece.bytes()});
+    if (index >= 0) return begin + index;
+  }
+  return -1;
+}
+
 // Why no element of a tensor is a parameter's: it masks others, or is broken. Training would add 0
 // times an infinity to it, which is NaN. "" for an ordinary tensor.
 std::string SpecialValue(const Tensor& initial) {
   if (!initial.valid()) return "";
-  const int64_t index = FindNonFiniteOrLowest(initial);
-  // A tensor that lies in a mapped file was only looked at.
-  ReleaseMappedPages({static_cast<const std::byte*>(initial.raw_data()), initial.bytes()});
+  const int64_t index = FirstSpecialElement(initial);
   if (index < 0) return "";
   return absl::StrCat("holds ", ElementText(initial, index), " (element ", index,
                       "), as masks do and parameters do not");

@@ -30,7 +30,6 @@ class MissingDevice : public ::testing::Test {
   MissingDevice() {
     EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
     WriteTestFile(cluster_,
-                  "version: 1\n"
                   "hosts:\n"
                   "  - name: big-box\n"
                   "    workers:\n"

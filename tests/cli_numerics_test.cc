@@ -24,8 +24,8 @@ std::string WriteTensor(const std::string& name, const Tensor& tensor) {
   return path;
 }
 
-// Inputs of 3e17: the loss is about 1e35 and a gradient 1e34, which floats can hold; a step of 1e6
-// times that, the longest that is allowed, they cannot.
+// Inputs of 3e17: the loss is about 1e35 and a gradient 1e34, which floats can hold; a step of 9e5
+// times that, near the longest that is allowed, they cannot.
 class Overflow : public ::testing::Test {
  protected:
   Overflow() {
@@ -36,7 +36,7 @@ class Overflow : public ::testing::Test {
   CommandResult Train(std::vector<std::string> more) const {
     std::vector<std::string> arguments = {
         "train", model_, "--data",  "x=" + images_, "--labels", labels_, "--loss",      "mse",
-        "--lr",  "1e6",  "--batch", "16",           "-o",       output_, "--no-shuffle"};
+        "--lr",  "9e5",  "--batch", "16",           "-o",       output_, "--no-shuffle"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunCommand(arguments);
   }
@@ -86,6 +86,7 @@ TEST_F(Overflow, IsKeptByNoCheckpoint) {
   const auto entries = RealFileSystem().ListDirectory(folder);
   if (!entries.ok()) return;
   for (const std::string& entry : *entries) {
+    if (entry.starts_with('.')) continue;  // was being written: never read, and cleared away later
     EXPECT_EQ(entry, "step-00000000") << "a checkpoint of a state that is not finite";
   }
 }

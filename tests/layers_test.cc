@@ -286,7 +286,7 @@ TEST_F(Tree, NoRoomIsCrowded) {
 }
 
 // A page for each folder of the product, and of rooms one that can be read at a glance. Those of
-// whole folders (law 16: their types and laws) may be longer.
+// whole folders may be longer.
 TEST_F(Tree, EveryFolderOfTheProductHasAReadme) {
   constexpr int kMaxLines = 40;
   constexpr int kMaxLinesOfWholeFolders = 100;

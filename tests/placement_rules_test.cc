@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "graph/partition.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
@@ -128,6 +129,25 @@ TrainingSpec RandomTraining(Dice& dice) {
   if (dice.OneIn(4)) spec.precision = Precision::kFloat16;
   if (dice.OneIn(5)) spec.report_gradients = true;
   return spec;
+}
+
+// A guard that reads some gradients: their sums then come first.
+void AddGuard(Dice& dice, Graph& graph) {
+  GraphBuilder builder(graph);
+  builder.set_phase(Phase::kUpdate);
+  builder.set_name_prefix("guard/");
+  std::vector<ValueId> squares;
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.op != "Accumulate" || !node.origin.is_gradient || dice.OneIn(2)) continue;
+    const ValueId sum = node.outputs[0];
+    squares.push_back(builder.Op("ReduceSumSquare", {sum}, {{"keepdims", int64_t{0}}}));
+  }
+  if (squares.empty()) return;
+  const ValueId guard = builder.WeftOp("AddN", squares);
+  builder.Name(guard, kStepGuard);
+  graph.AddOutput(guard);
+  EXPECT_TRUE(builder.status().ok()) << builder.status();
 }
 
 PlanChoice RandomChoice(Dice& dice, int units) {
@@ -369,8 +389,10 @@ TEST(PlacementRules, TheSearchSeesWhatPartitionsHave) {
   for (int seed = 0; seed < kModels && !HasFailure(); ++seed) {
     Dice dice(seed);
     const RandomModel model(dice);
-    const auto graph = BuildTrainingGraph(model.graph(), RandomTraining(dice));
+    const TrainingSpec training = RandomTraining(dice);
+    auto graph = BuildTrainingGraph(model.graph(), training);
     ASSERT_TRUE(graph.ok()) << graph.status() << ", seed " << seed;
+    if (training.precision == Precision::kFloat32 && dice.OneIn(3)) AddGuard(dice, *graph);
     SearchOptions options;
     options.global_batch = kBatch;
     options.max_units = dice.Of<int>({6, 12, 192});

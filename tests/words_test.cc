@@ -197,6 +197,8 @@ TEST_F(Tree, ReplacedNamesAreGone) {
     static const std::set<std::string> kinds = {".cc",    ".h",     ".md", ".sh",
                                                 ".proto", ".bazel", ".py", ".yaml"};
     if (!kinds.contains(extension) || path.starts_with("third_party/")) continue;
+    // The table and its test.
+    if (path.starts_with("tests/replaced_names.") || path == "tests/words_test.cc") continue;
     for (std::string& use : FindReplacedNames(path, Read(path), ReplacedNames())) {
       found.push_back(std::move(use));
     }
@@ -208,7 +210,7 @@ TEST_F(Tree, ReplacedNamesAreGone) {
 std::vector<std::string> DefinedTypes(const std::string& header) {
   const std::regex open("^namespace ([a-z_:]+) \\{");
   const std::regex close("^\\}  // namespace");
-  const std::regex definition("^(?:class|struct|enum class) (?:[A-Z_]+ )?([A-Z]\\w+)[^;]*\\{");
+  const std::regex definition("^(?:class|struct|enum class) (?:[A-Z_]+ )?([A-Z]\\w*)[^;]*\\{");
   std::vector<std::string> spaces;
   std::vector<std::string> types;
   std::istringstream lines(header);

@@ -76,6 +76,7 @@ absl::Status ProbeSocketFile(const std::string& address) {
   }
   if (errno == ECONNREFUSED) unlink(path.c_str());  // left over by a process that was killed
   FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const PrivateFileMode mode;
   if (bind(listener.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) != 0) {
     return SystemError(errno, "listen on", address);
   }
@@ -90,6 +91,9 @@ static bool IsLoopbackNumber(const std::string& host) {
   in_addr parsed = {};
   return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && (ntohl(parsed.s_addr) >> 24) == 127;
 }
+
+PrivateFileMode::PrivateFileMode() : before_(umask(0177)) {}
+PrivateFileMode::~PrivateFileMode() { umask(before_); }
 
 absl::Status KeepSocketPrivate(const std::string& address) {
   if (!absl::StartsWith(address, kUnixPrefix)) return absl::OkStatus();

@@ -13,6 +13,19 @@ namespace weft {
 // `insecure_network`: nothing on the wire is encrypted, the token neither.
 absl::Status CheckAddress(const std::string& address, bool insecure_network);
 
+// While it lives, files and sockets that this process makes are its user's alone: there is no
+// moment in which others could connect to a unix socket. It concerns all threads.
+class PrivateFileMode {
+ public:
+  PrivateFileMode();
+  ~PrivateFileMode();
+  PrivateFileMode(const PrivateFileMode&) = delete;
+  PrivateFileMode& operator=(const PrivateFileMode&) = delete;
+
+ private:
+  const unsigned before_;
+};
+
 // True for unix sockets, 127.0.0.0/8, ::1 and localhost. REQUIRES: a well-formed address.
 bool IsLocalAddress(const std::string& address);
 

@@ -30,7 +30,10 @@ absl::Status GrpcServer::Build() {
   thread_ = std::make_unique<CompletionThread>(builder.AddCompletionQueue());
   incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token);
   builder.RegisterAsyncGenericService(&incoming_->service());
-  server_ = builder.BuildAndStart();
+  {
+    const PrivateFileMode mode;
+    server_ = builder.BuildAndStart();
+  }
   if (server_ == nullptr || port == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options_.address,

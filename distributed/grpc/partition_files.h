@@ -21,8 +21,9 @@ inline constexpr char kPartitionTextName[] = "partition.textproto";
 absl::StatusOr<int> WritePartitionFiles(FileSystem& files, const std::string& folder,
                                         const Partition& partition);
 
-// The partition again: EncodePartition gives the same bytes for both. Files may come from anywhere,
-// edited or cut off: NotFound for one that is missing, InvalidArgument naming file and place or
+// The partition again, as DecodePartition gives it: the ids of its graphs' values ascend with their
+// nodes (onnx_import/graph_wire.h), all else is the same. Files may come from anywhere, edited or
+// cut off: NotFound for one that is missing, InvalidArgument naming file and place or
 // field; what is refused of bytes (partition_wire.h) is refused of files.
 absl::StatusOr<Partition> ReadPartitionFiles(FileSystem& files, const std::string& folder);
 

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/address.h"
@@ -118,8 +121,20 @@ TEST_F(StrangerTest, DataStreamsWantTheTokenAndTellNoJob) {
 TEST(SocketTest, OnlyThisUserMayConnectAndTheFileGoes) {
   const std::string path = absl::StrCat("/tmp/weft-stranger-", getpid());
   const mode_t before = umask(0);
+  // Not even while it starts: for a moment the socket had the mode of the umask.
+  std::atomic<bool> is_starting = true;
+  std::atomic<unsigned> seen = 0;
+  std::thread watcher([&] {
+    struct stat info = {};
+    while (is_starting) {
+      if (stat(path.c_str(), &info) == 0) seen |= info.st_mode & 077;
+    }
+  });
   auto server = GrpcServer::Start({absl::StrCat("unix:", path), false, kToken});
+  is_starting = false;
+  watcher.join();
   umask(before);
+  EXPECT_EQ(seen.load(), 0u);
   ASSERT_TRUE(server.ok()) << server.status();
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);

@@ -20,7 +20,6 @@
 #include "placement/sharding/derived_shardings.h"
 #include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
-#include "platform/text/name_pattern.h"
 
 namespace weft {
 namespace {
@@ -231,16 +230,7 @@ absl::Status CompleteShardings(const Graph& graph, int64_t samples, Plan& plan) 
   if (HasBackward(graph)) {
     WEFT_RETURN_IF_ERROR(CheckShardingHints(graph, plan.tensor_shardings));
   }
-  std::map<std::string, AxisSharding> resolved;
-  for (const auto& [name, sharding] : plan.tensor_shardings) {
-    if (name.find_first_of("*?") == std::string::npos) resolved[name] = sharding;
-  }
-  for (const Variable& variable : graph.variables()) {
-    if (!variable.slot_of.empty()) continue;
-    const auto* entry = FindEntry(plan.tensor_shardings, variable.name);
-    if (entry != nullptr) resolved[variable.name] = entry->second;
-  }
-  plan.tensor_shardings = std::move(resolved);
+  plan.tensor_shardings = ResolveShardings(graph, plan.tensor_shardings);
   if (!HasBackward(graph) || plan.tensor_shardings.empty()) return absl::OkStatus();
   return DeriveShardings(graph, plan.mesh.tensor, samples, plan.tensor_shardings);
 }

@@ -1,6 +1,7 @@
 #include "placement/search/coarse_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,14 @@ using Kind = Action::Kind;
 
 // More jobs than this overlap no better.
 constexpr int64_t kMaxJobs = 8;
+
+// To four binary digits.
+int64_t Rounded(int64_t bytes) {
+  const int rest = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, bytes))) - 4;
+  if (rest <= 0) return std::max<int64_t>(1, bytes);
+  const int64_t half = int64_t{1} << (rest - 1);
+  return (bytes + half) >> rest << rest;
+}
 
 // Replicas that do the same.
 struct ReplicaClass {
@@ -189,9 +198,9 @@ int CoarseModelMaker::AddData(int place, const std::string& name, double seconds
 void CoarseModelMaker::AddDataCollectives() {
   if (choice_.mesh.data == 1) return;
   for (int place = 0; place < places(); ++place) {
-    const CollectiveTotal buckets = TotalOf(sums_[place], /*is_scattered=*/false);
-    const int64_t jobs = std::min(buckets.collectives, kMaxJobs);
-    const double all = SecondsOfBuckets(buckets, DataGroup(place), collectives_);
+    const int64_t buckets = TotalOf(sums_[place], /*is_scattered=*/false).collectives;
+    const int64_t jobs = std::min(buckets, kMaxJobs);
+    const double all = SecondsOfBuckets(sums_[place], DataGroup(place), collectives_);
     for (int64_t job = 0; job < jobs; ++job) {
       bucket_jobs_[place].push_back(
           AddData(place, "all-reduce of gradients", all / static_cast<double>(jobs)));
@@ -437,12 +446,17 @@ absl::Status CoarseModelMaker::AddRoutines(int place) {
 
 }  // namespace
 
-double SecondsOfBuckets(const CollectiveTotal& buckets, const std::vector<int>& workers,
+double SecondsOfBuckets(const PlaceSums& sums, const std::vector<int>& workers,
                         CollectiveCosts& collectives) {
-  if (buckets.collectives == 0) return 0;
-  const int64_t mean = std::max<int64_t>(1, buckets.bytes / buckets.collectives);
-  return static_cast<double>(buckets.collectives) *
-         collectives.Seconds({CollectiveKind::kAllReduce, mean}, workers);
+  double seconds = 0;
+  for (const std::vector<SumGroup>* groups : {&sums.groups.first, &sums.groups.later}) {
+    for (const SumGroup& group : *groups) {
+      if (group.is_scattered) continue;
+      const int64_t bytes = Rounded(BytesOf(group, sums.sums));
+      seconds += collectives.Seconds({CollectiveKind::kAllReduce, bytes}, workers);
+    }
+  }
+  return seconds;
 }
 
 absl::StatusOr<StepModel> MakeCoarseModel(const StageCosts& stage_costs, const PlanChoice& choice,

@@ -1,6 +1,9 @@
 #include "placement/search/coarse_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -28,7 +31,7 @@ CostModel ClusterOf(int hosts, double bytes_per_second) {
 }
 
 // Buckets of a model's gradients: of a few bytes to a few times the largest that share one.
-TEST(CoarseModelTest, BucketsOfMeanSizeTakeNearlyAsLong) {
+TEST(CoarseModelTest, RoundedBucketsTakeAsLong) {
   std::mt19937_64 random(3);
   double worst = 0;
   for (int round = 0; round < 200; ++round) {
@@ -37,27 +40,30 @@ TEST(CoarseModelTest, BucketsOfMeanSizeTakeNearlyAsLong) {
     CollectiveCosts collectives(cost);
     std::vector<int> workers;
     for (int i = 0; i < hosts; ++i) workers.push_back(i);
-    CollectiveTotal buckets;
+    PlaceSums sums;
     double exact = 0;
-    for (int i = 0; i < 1 + static_cast<int>(random() % 12); ++i) {
+    const int buckets = 1 + static_cast<int>(random() % 12);
+    for (int i = 0; i < buckets; ++i) {
       const int64_t bytes =
-          8 + static_cast<int64_t>(random() % (int64_t{1} << (3 + random() % 22)));
-      ++buckets.collectives;
-      buckets.bytes += bytes;
+          8 + static_cast<int64_t>(random() % (uint64_t{1} << (3 + random() % 22)));
+      sums.sums.push_back({bytes});
+      sums.groups.later.push_back({{i}});
       exact += collectives.Seconds({CollectiveKind::kAllReduce, bytes}, workers);
     }
-    const double mean = SecondsOfBuckets(buckets, workers, collectives);
-    EXPECT_GE(mean, 0.9 * exact) << "round " << round;
-    EXPECT_LE(mean, 1.4 * exact) << "round " << round;
-    worst = std::max(worst, mean / exact);
+    const double rounded = SecondsOfBuckets(sums, workers, collectives);
+    EXPECT_NEAR(rounded / exact, 1, 1.0 / 16) << "round " << round;
+    worst = std::max(worst, std::abs(rounded / exact - 1));
   }
-  EXPECT_GT(worst, 1.0);  // there is something to be off by
+  EXPECT_GT(worst, 0.001);  // there is something to be off by
 }
 
-TEST(CoarseModelTest, NoBucketsTakeNoTime) {
+TEST(CoarseModelTest, WhatIsScatteredIsNoBucket) {
   const CostModel cost = ClusterOf(2, 1e9);
   CollectiveCosts collectives(cost);
-  EXPECT_EQ(SecondsOfBuckets({}, {0, 1}, collectives), 0);
+  PlaceSums sums;
+  sums.sums = {{1000, DType::kFloat32, true}};
+  sums.groups.later = {{{0}, true}};
+  EXPECT_EQ(SecondsOfBuckets(sums, {0, 1}, collectives), 0);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "placement/rules/step_skeleton.h"
 #include "placement/search/local_node_view.h"
 #include "placement/search/node_classes.h"
+#include "placement/sharding/derived_shardings.h"
 #include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
 
@@ -374,6 +375,42 @@ absl::Status PlanningGraphMaker::AddSums() {
   return absl::OkStatus();
 }
 
+struct LaidOutGraph {
+  std::map<std::string, AxisSharding> hints;  // with those that follow
+  std::shared_ptr<Graph> expanded;            // null: the graph itself
+  ShardingDecisions shardings;
+};
+
+// As hints lay it, without those that follow from them.
+absl::StatusOr<LaidOutGraph> LayOutAs(const Graph& graph, int shards,
+                                      std::map<std::string, AxisSharding> hints) {
+  LaidOutGraph result;
+  PropagationOptions propagation;
+  propagation.shards = shards;
+  propagation.hints = std::move(hints);
+  if (shards > 1) {
+    result.expanded = std::make_shared<Graph>(graph.Clone());
+    WEFT_RETURN_IF_ERROR(ExpandForHints(*result.expanded, propagation));
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      result.shardings,
+      PropagateShardings(result.expanded != nullptr ? *result.expanded : graph, propagation));
+  result.hints = std::move(propagation.hints);
+  return result;
+}
+
+// As partitions will be: a completed plan has the shardings that follow from its hints.
+absl::StatusOr<LaidOutGraph> LayOut(const Graph& graph, int shards,
+                                    const std::map<std::string, AxisSharding>& hints) {
+  WEFT_ASSIGN_OR_RETURN(LaidOutGraph given,
+                        LayOutAs(graph, shards, ResolveShardings(graph, hints)));
+  if (shards == 1 || given.hints.empty()) return given;
+  std::map<std::string, AxisSharding> derived = given.hints;
+  DeriveShardings(*given.expanded, shards, given.shardings, derived);
+  if (derived == given.hints) return given;
+  return LayOutAs(graph, shards, std::move(derived));
+}
+
 }  // namespace
 
 double PlanningGraph::Seconds(int device) const {
@@ -387,23 +424,16 @@ double PlanningGraph::Seconds(int device) const {
 absl::StatusOr<PlanningGraph> MakePlanningGraph(const Graph& graph, int64_t samples,
                                                 const UnitLayout& layout, const CostModel& cost,
                                                 const PlanningOptions& options) {
-  PropagationOptions propagation;
-  propagation.shards = options.shards;
-  propagation.hints = options.tensor_shardings;
-  std::shared_ptr<Graph> expanded;
-  if (options.shards > 1) {
-    expanded = std::make_shared<Graph>(graph.Clone());
-    WEFT_RETURN_IF_ERROR(ExpandForHints(*expanded, propagation));
-  }
-  const Graph& laid_out = expanded != nullptr ? *expanded : graph;
-  WEFT_ASSIGN_OR_RETURN(ShardingDecisions shardings, PropagateShardings(laid_out, propagation));
+  WEFT_ASSIGN_OR_RETURN(LaidOutGraph laid_out,
+                        LayOut(graph, options.shards, options.tensor_shardings));
+  const Graph& expanded = laid_out.expanded != nullptr ? *laid_out.expanded : graph;
   WEFT_ASSIGN_OR_RETURN(
       PlanningGraph result,
-      PlanningGraphMaker(laid_out, layout, cost, options, std::move(shardings)).Run());
+      PlanningGraphMaker(expanded, layout, cost, options, std::move(laid_out.shardings)).Run());
   result.samples = samples;
   result.shards = options.shards;
-  result.tensor_shardings = options.tensor_shardings;
-  result.expanded = std::move(expanded);
+  result.tensor_shardings = std::move(laid_out.hints);
+  result.expanded = std::move(laid_out.expanded);
   return result;
 }
 

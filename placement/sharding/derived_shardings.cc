@@ -7,6 +7,7 @@
 #include "placement/graph_views/graph_node_view.h"
 #include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
+#include "platform/text/name_pattern.h"
 
 namespace weft {
 namespace {
@@ -70,15 +71,34 @@ absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
   options.hints = shardings;
   WEFT_RETURN_IF_ERROR(ExpandForHints(*sized, options));
   WEFT_ASSIGN_OR_RETURN(const ShardingDecisions decisions, PropagateShardings(*sized, options));
-  const std::vector<std::vector<Graph::Use>> uses = sized->BuildUses();
-  for (const Variable& variable : sized->variables()) {
+  DeriveShardings(*sized, shards, decisions, shardings);
+  return absl::OkStatus();
+}
+
+void DeriveShardings(const Graph& graph, int shards, const ShardingDecisions& decisions,
+                     std::map<std::string, AxisSharding>& shardings) {
+  const std::vector<std::vector<Graph::Use>> uses = graph.BuildUses();
+  for (const Variable& variable : graph.variables()) {
     if (!variable.trainable || shardings.contains(variable.name)) continue;
     const AxisSharding sharding =
-        ReadAs(*sized, variable, uses[variable.value.value], decisions, shards);
+        ReadAs(graph, variable, uses[variable.value.value], decisions, shards);
     if (sharding.is_split()) shardings[variable.name] = sharding;
   }
-  AddGradients(*sized, decisions, shardings);
-  return absl::OkStatus();
+  AddGradients(graph, decisions, shardings);
+}
+
+std::map<std::string, AxisSharding> ResolveShardings(
+    const Graph& graph, const std::map<std::string, AxisSharding>& shardings) {
+  std::map<std::string, AxisSharding> resolved;
+  for (const auto& [name, sharding] : shardings) {
+    if (name.find_first_of("*?") == std::string::npos) resolved[name] = sharding;
+  }
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.slot_of.empty()) continue;
+    const auto* entry = FindEntry(shardings, variable.name);
+    if (entry != nullptr) resolved[variable.name] = entry->second;
+  }
+  return resolved;
 }
 
 }  // namespace weft

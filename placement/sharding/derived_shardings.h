@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "graph/graph.h"
 #include "graph/sharding.h"
+#include "placement/sharding/sharding_propagation.h"
 
 namespace weft {
 
@@ -21,6 +22,13 @@ namespace weft {
 // does not fit.
 absl::Status DeriveShardings(const Graph& graph, int shards, int64_t samples,
                              std::map<std::string, AxisSharding>& shardings);
+// The same for a graph with concrete shapes that was propagated with these shardings.
+void DeriveShardings(const Graph& graph, int shards, const ShardingDecisions& decisions,
+                     std::map<std::string, AxisSharding>& shardings);
+
+// Shardings by name: patterns become the names of the variables that they fit.
+std::map<std::string, AxisSharding> ResolveShardings(
+    const Graph& graph, const std::map<std::string, AxisSharding>& shardings);
 
 }  // namespace weft
 

@@ -107,12 +107,12 @@ TEST(SimulatorTest, AgreesWithTheScheduleSimulatorOnPipelines) {
     for (int stage = 0; stage < ranks * chunks; ++stage) {
       options.costs.push_back({draw(1), draw(2), draw(2), draw(2), draw(1)});
     }
-    const auto schedule = SimulateSchedule(lists, options);
-    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    const auto expected = SimulateSchedule(lists, options);
+    ASSERT_TRUE(expected.ok()) << expected.status();
     const Simulation simulation = Simulate(PipelineModel(lists, options));
-    EXPECT_NEAR(simulation.step_seconds, schedule->makespan, kRounding) << schedule << " " << round;
+    EXPECT_NEAR(simulation.step_seconds, expected->makespan, kRounding) << schedule << " " << round;
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_NEAR(simulation.ranks[rank].compute, schedule->busy[rank], kRounding);
+      EXPECT_NEAR(simulation.ranks[rank].compute, expected->busy[rank], kRounding);
     }
   }
 }

@@ -74,13 +74,13 @@ void JobFlags::AddPlacement(CLI::App& app) {
   CLI::Option* const parallel =
       app.add_option(
              "--parallel", parallel_,
-             "the plan in short: dp, tp and pp are replicas, shards and stages. zero=1, 2 or 3 "
-             "splits optimizer state, gradients, parameters over dp. recompute=N cuts each stage "
-             "into N segments whose activations are computed again instead of kept (all: each "
-             "stage is one segment; or patterns of nodes, joined by +). shares=2:1 gives replicas "
-             "unequal numbers of micro-batches. auto searches for the fastest plan that fits, all "
-             "for the fastest that uses all workers (default: auto in train, plan and simulate, "
-             "else dp over all workers)")
+             "the plan in short: replicas dp, shards tp, stages pp. With zero=1, 2 or 3, dp splits "
+             "optimizer state, gradients, parameters. With recompute=N, each stage is cut into N "
+             "segments whose activations are computed again instead of kept (all: each stage is "
+             "one segment; or patterns of nodes, joined by +). With shares=2:1, replicas get "
+             "unequal numbers of micro-batches. The value auto searches for the fastest plan that "
+             "fits, all for the fastest that uses all workers. Default: auto in train, plan and "
+             "simulate, else dp over all workers")
           ->type_name("auto|all|dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; Weft completes keys that it leaves out")

@@ -226,10 +226,12 @@ TEST(OptimizerTest, TheMovingAverageFollowsTheNewValue) {
 TEST(ValidateOptimizerTest, AnUnknownKindListsTheKnown) {
   const absl::Status status = ValidateOptimizer({.kind = "newton"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      std::string(status.message()),
-      "no optimizer 'newton'; there are: adadelta, adagrad, adam, adamw, amsgrad, lamb, lars, "
-      "lion, momentum, nesterov, rmsprop, sgd");
+  const std::string message(status.message());
+  EXPECT_THAT(message, ::testing::StartsWith("no optimizer 'newton'; there are: adadelta, "));
+  for (const char* kind : {"adam", "lion", "momentum", "rmsprop"}) {
+    EXPECT_THAT(message, HasSubstr(std::string(", ") + kind + ", "));
+  }
+  EXPECT_THAT(message, ::testing::EndsWith(", sgd"));
 }
 
 TEST(ValidateOptimizerTest, AnUnknownKindNamesTheNearest) {

@@ -329,7 +329,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
     WEFT_RETURN_IF_ERROR(
         AddPrograms(job, model, &job.graph, graph_of, kTrainingSteps, /*training=*/true));
   }
-  partition.Note(job.programs.size(), " kinds of steps");
+  partition.Note("kinds of steps: ", job.programs.size());
   partition.End();
   LoggedPhase predict("predict");
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));

@@ -145,6 +145,7 @@ absl::Status InferLinearAttentionGrad(InferenceContext& context) {
 
 // dY and dpresent are those of LinearAttention's outputs, of which one may be absent.
 WEFT_REGISTER_OP(OpSchema::Weft("LinearAttentionGrad")
+                     .GradientMissing("part of a gradient")
                      .OptionalInput("dY", kFloatTypes)
                      .OptionalInput("dpresent_state", kFloatTypes)
                      .Input("query", kFloatTypes)

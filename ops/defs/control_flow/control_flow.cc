@@ -327,7 +327,8 @@ WEFT_REGISTER_OP(OpSchema::Weft("BatchedScan")
                      .Attr("num_scan_inputs", AttributeType::kInt, /*required=*/true)
                      .Attr("directions", AttributeType::kInts)
                      .Attr(CapturesAttribute("body"), AttributeType::kStrings)
-                     .Infer(InferBatchedScan));
+                     .Infer(InferBatchedScan)
+                     .GradientMissing("Scan of operator set 8 is for inference; newer ones train"));
 
 // ---- SequenceMap
 

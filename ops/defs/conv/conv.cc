@@ -359,25 +359,27 @@ WEFT_REGISTER_OP(WithConvAttributes(OpSchema::Onnx("Conv"))
                      .Localize(LocalizeConv)
                      .CostOf(ConvCost));
 
-WEFT_REGISTER_OP(WithConvAttributes(OpSchema::Weft("ConvGradInput"))
-                     .Input("dY", kFloatTypes)
-                     .Input("W", kFloatTypes)
-                     .Input("shape", {DType::kInt64})
-                     .Output("dX")
-                     .ValueInputs({2})
-                     .Infer(InferConvGradInput)
-                     .Sharding(ConvGradInputRule)
-                     .Localize(LocalizeConvGradInput)
-                     .CostOf(ConvGradInputCost));
+WEFT_REGISTER_OP(
+    WithConvAttributes(OpSchema::Weft("ConvGradInput").GradientMissing("part of a gradient"))
+        .Input("dY", kFloatTypes)
+        .Input("W", kFloatTypes)
+        .Input("shape", {DType::kInt64})
+        .Output("dX")
+        .ValueInputs({2})
+        .Infer(InferConvGradInput)
+        .Sharding(ConvGradInputRule)
+        .Localize(LocalizeConvGradInput)
+        .CostOf(ConvGradInputCost));
 
-WEFT_REGISTER_OP(WithConvAttributes(OpSchema::Weft("ConvGradWeights"))
-                     .Input("X", kFloatTypes)
-                     .Input("dY", kFloatTypes)
-                     .Output("dW")
-                     .OptionalOutput("dB")
-                     .Infer(InferConvGradWeights)
-                     .Sharding(ConvGradWeightsRule)
-                     .Localize(LocalizeConvGradWeights)
-                     .CostOf(ConvGradWeightsCost));
+WEFT_REGISTER_OP(
+    WithConvAttributes(OpSchema::Weft("ConvGradWeights").GradientMissing("part of a gradient"))
+        .Input("X", kFloatTypes)
+        .Input("dY", kFloatTypes)
+        .Output("dW")
+        .OptionalOutput("dB")
+        .Infer(InferConvGradWeights)
+        .Sharding(ConvGradWeightsRule)
+        .Localize(LocalizeConvGradWeights)
+        .CostOf(ConvGradWeightsCost));
 
 }  // namespace weft

@@ -398,27 +398,30 @@ WEFT_REGISTER_OP(WithDeformAttributes(OpSchema::Onnx("DeformConv"))
                      .Gradient(DeformConvGradient)
                      .CostOf(DeformConvCost));
 
-WEFT_REGISTER_OP(WithDeformAttributes(OpSchema::Weft("DeformColumns"))
-                     .Input("X", kFloatTypes)
-                     .Input("offset", kFloatTypes)
-                     .OptionalInput("mask", kFloatTypes)
-                     .Output("columns")
-                     .Infer(InferDeformColumns)
-                     .CostOf(FlopsPerElement(8)));
+WEFT_REGISTER_OP(
+    WithDeformAttributes(
+        OpSchema::Weft("DeformColumns").GradientMissing("part of DeformConv, which has the rule"))
+        .Input("X", kFloatTypes)
+        .Input("offset", kFloatTypes)
+        .OptionalInput("mask", kFloatTypes)
+        .Output("columns")
+        .Infer(InferDeformColumns)
+        .CostOf(FlopsPerElement(8)));
 
-WEFT_REGISTER_OP(WithDeformAttributes(OpSchema::Weft("DeformColumnsGrad"))
-                     .Input("dcolumns", kFloatTypes)
-                     .Input("X", kFloatTypes)
-                     .Input("offset", kFloatTypes)
-                     .OptionalInput("mask", kFloatTypes)
-                     .OptionalOutput("dX")
-                     .OptionalOutput("doffset")
-                     .OptionalOutput("dmask")
-                     .Infer(InferDeformColumnsGrad)
-                     .CostOf([](const NodeView& view) {
-                       return Cost{24.0 * static_cast<double>(view.InputShape(0).num_elements()),
-                                   OperandBytes(view)};
-                     }));
+WEFT_REGISTER_OP(
+    WithDeformAttributes(OpSchema::Weft("DeformColumnsGrad").GradientMissing("part of a gradient"))
+        .Input("dcolumns", kFloatTypes)
+        .Input("X", kFloatTypes)
+        .Input("offset", kFloatTypes)
+        .OptionalInput("mask", kFloatTypes)
+        .OptionalOutput("dX")
+        .OptionalOutput("doffset")
+        .OptionalOutput("dmask")
+        .Infer(InferDeformColumnsGrad)
+        .CostOf([](const NodeView& view) {
+          return Cost{24.0 * static_cast<double>(view.InputShape(0).num_elements()),
+                      OperandBytes(view)};
+        }));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("CausalConvWithState")
                      .Input("input", kFloatTypes)

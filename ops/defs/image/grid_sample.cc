@@ -156,6 +156,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GridSample")
                      .CostOf(GridSampleCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("GridSampleGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dY", kFloatTypes)
                      .Input("X", kFloatTypes)
                      .Input("grid", kFloatTypes)

@@ -164,19 +164,20 @@ OpSchema WithResizeAttributes(OpSchema schema) {
 }  // namespace
 
 // dX of Resize(X, roi, scales, sizes), whose shape is given, from dY.
-WEFT_REGISTER_OP(WithResizeAttributes(OpSchema::Weft("ResizeGrad"))
-                     .Input("dY", kFloatTypes)
-                     .Input("shape", {DType::kInt64})
-                     .OptionalInput("roi", {DType::kFloat32, DType::kFloat16, DType::kFloat64})
-                     .OptionalInput("scales", {DType::kFloat32})
-                     .OptionalInput("sizes", {DType::kInt64})
-                     .Output("dX")
-                     .ValueInputs({1, 2, 3, 4})
-                     .Infer(InferResizeGrad)
-                     .CostOf([](const NodeView& view) {
-                       return Cost{4.0 * static_cast<double>(view.InputShape(0).num_elements()),
-                                   OperandBytes(view)};
-                     }));
+WEFT_REGISTER_OP(
+    WithResizeAttributes(OpSchema::Weft("ResizeGrad").GradientMissing("part of a gradient"))
+        .Input("dY", kFloatTypes)
+        .Input("shape", {DType::kInt64})
+        .OptionalInput("roi", {DType::kFloat32, DType::kFloat16, DType::kFloat64})
+        .OptionalInput("scales", {DType::kFloat32})
+        .OptionalInput("sizes", {DType::kInt64})
+        .Output("dX")
+        .ValueInputs({1, 2, 3, 4})
+        .Infer(InferResizeGrad)
+        .CostOf([](const NodeView& view) {
+          return Cost{4.0 * static_cast<double>(view.InputShape(0).num_elements()),
+                      OperandBytes(view)};
+        }));
 
 WEFT_REGISTER_OP(WithResizeAttributes(OpSchema::Onnx("Resize"))
                      .Input("X", kResizeTypes)

@@ -126,17 +126,19 @@ OpSchema AlignAttributes(OpSchema schema) {
 
 }  // namespace
 
-WEFT_REGISTER_OP(AlignAttributes(OpSchema::Weft("RoiAlignGrad"))
-                     .Input("dY", kFloatTypes)
-                     .Input("X", kFloatTypes)
-                     .Input("rois", kFloatTypes)
-                     .Input("batch_indices", {DType::kInt64})
-                     .OptionalOutput("dX")
-                     .OptionalOutput("drois")
-                     .Infer(InferRoiGrad)
-                     .CostOf(RoiGradCost(64)));
+WEFT_REGISTER_OP(
+    AlignAttributes(OpSchema::Weft("RoiAlignGrad").GradientMissing("part of a gradient"))
+        .Input("dY", kFloatTypes)
+        .Input("X", kFloatTypes)
+        .Input("rois", kFloatTypes)
+        .Input("batch_indices", {DType::kInt64})
+        .OptionalOutput("dX")
+        .OptionalOutput("drois")
+        .Infer(InferRoiGrad)
+        .CostOf(RoiGradCost(64)));
 
 WEFT_REGISTER_OP(OpSchema::Weft("MaxRoiPoolGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dY", kFloatTypes)
                      .Input("X", kFloatTypes)
                      .Input("rois", kFloatTypes)

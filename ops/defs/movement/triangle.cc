@@ -117,6 +117,7 @@ absl::Status InferDetGrad(InferenceContext& context) {
 // dX = dY times the cofactors of X, which has no inverse where Y is zero.
 WEFT_REGISTER_OP(
     OpSchema::Weft("DetGrad")
+        .GradientMissing("part of a gradient")
         .Input("dY", kFloatTypes)
         .Input("X", kFloatTypes)
         .Output("dX")

@@ -213,6 +213,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("BatchNormalization")
                      .CostOf(BatchNormalizationCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("BatchNormalizationGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dY", kFloatTypes)
                      .Input("X", kFloatTypes)
                      .Input("scale", kFloatTypes)

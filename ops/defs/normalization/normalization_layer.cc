@@ -207,6 +207,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("LayerNormalization")
                      .CostOf(LayerNormalizationCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("LayerNormalizationGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dY", kFloatTypes)
                      .Input("X", kFloatTypes)
                      .Input("Scale", kFloatTypes)

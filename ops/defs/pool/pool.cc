@@ -324,14 +324,15 @@ WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Onnx("MaxPool"))
                      .Sharding(MaxPoolRule)
                      .CostOf(PoolCost));
 
-WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Weft("MaxPoolGrad"))
-                     .Input("X", kFloatTypes)
-                     .Input("Y", kFloatTypes)
-                     .Input("dY", kFloatTypes)
-                     .Output("dX")
-                     .Infer(InferMaxPoolGradient)
-                     .Sharding(MaxPoolGradientRule)
-                     .CostOf(MaxPoolGradientCost));
+WEFT_REGISTER_OP(
+    WithWindowAttributes(OpSchema::Weft("MaxPoolGrad").GradientMissing("part of a gradient"))
+        .Input("X", kFloatTypes)
+        .Input("Y", kFloatTypes)
+        .Input("dY", kFloatTypes)
+        .Output("dX")
+        .Infer(InferMaxPoolGradient)
+        .Sharding(MaxPoolGradientRule)
+        .CostOf(MaxPoolGradientCost));
 
 WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Onnx("AveragePool"))
                      .Input("X", kFloatTypes)
@@ -342,16 +343,17 @@ WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Onnx("AveragePool"))
                      .Sharding(AverageRule(FactorKind::kWindow))
                      .CostOf(PoolCost));
 
-WEFT_REGISTER_OP(WithWindowAttributes(OpSchema::Weft("AveragePoolGrad"))
-                     .Input("dY", kFloatTypes)
-                     .Input("shape", {DType::kInt64})
-                     .Output("dX")
-                     .Attr("count_include_pad", AttributeType::kInt)
-                     .ValueInputs({1})
-                     .Infer(InferPoolGradient)
-                     .Sharding(AverageRule(FactorKind::kWindow))
-                     .Localize(LocalizePoolGradient)
-                     .CostOf(AveragePoolGradientCost));
+WEFT_REGISTER_OP(
+    WithWindowAttributes(OpSchema::Weft("AveragePoolGrad").GradientMissing("part of a gradient"))
+        .Input("dY", kFloatTypes)
+        .Input("shape", {DType::kInt64})
+        .Output("dX")
+        .Attr("count_include_pad", AttributeType::kInt)
+        .ValueInputs({1})
+        .Infer(InferPoolGradient)
+        .Sharding(AverageRule(FactorKind::kWindow))
+        .Localize(LocalizePoolGradient)
+        .CostOf(AveragePoolGradientCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("GlobalAveragePool")
                      .Input("X", kFloatTypes)
@@ -385,6 +387,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GlobalLpPool")
                      .CostOf(GlobalPoolCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("GlobalAveragePoolGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dY", kFloatTypes)
                      .Input("shape", {DType::kInt64})
                      .Output("dX")

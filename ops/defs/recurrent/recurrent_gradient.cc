@@ -277,7 +277,7 @@ Cost StepsCost(const NodeView& view) {
 }
 
 OpSchema StepsSchema(int64_t gate_count) {
-  OpSchema schema = OpSchema::Weft(GradOp(gate_count));
+  OpSchema schema = OpSchema::Weft(GradOp(gate_count)).GradientMissing("part of a gradient");
   schema.OptionalInput("dY", kFloatTypes)
       .OptionalInput("dY_h", kFloatTypes)
       .OptionalInput("dY_c", kFloatTypes)

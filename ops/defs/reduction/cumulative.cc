@@ -62,6 +62,7 @@ absl::Status InferCumProdGrad(InferenceContext& context) {
 // dx[k] = (product of x before k) * s[k], where s[k] = dy[k] + x[k + 1] s[k + 1]; in an exclusive
 // product s[k] = dy[k + 1] + x[k + 1] s[k + 1]. Nothing is divided: zeros do no harm.
 WEFT_REGISTER_OP(OpSchema::Weft("CumProdGrad")
+                     .GradientMissing("part of a gradient")
                      .Input("dy", kFloatTypes)
                      .Input("x", kFloatTypes)
                      .Input("axis", kIndexTypes)

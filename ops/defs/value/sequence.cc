@@ -225,6 +225,7 @@ InferFn InferLike(int input) {
 }
 
 WEFT_REGISTER_OP(OpSchema::Weft("SequenceSpread")
+                     .GradientMissing("part of a gradient")
                      .Input("element")
                      .Input("like")
                      .AnyKind()
@@ -232,6 +233,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("SequenceSpread")
                      .Output("sequence")
                      .Infer(InferLike(1)));
 WEFT_REGISTER_OP(OpSchema::Weft("SequenceSplit")
+                     .GradientMissing("part of a gradient")
                      .Input("whole")
                      .Input("like")
                      .AnyKind()
@@ -239,6 +241,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("SequenceSplit")
                      .Attr("axis", AttributeType::kInt)
                      .Infer(InferLike(1)));
 WEFT_REGISTER_OP(OpSchema::Weft("SequenceSum")
+                     .GradientMissing("part of a gradient")
                      .VariadicInput("sequences")
                      .AnyKind()
                      .Output("sum")

@@ -11,6 +11,10 @@ namespace {
 // Shorter pieces would spend their time on oneDNN's calls.
 constexpr double kMinNanoseconds = 2 * kNanosecondsPerThread;
 
+// oneDNN 2.6 writes and reads a few bytes past an operand where AVX2 is all there is: the gradient
+// of convolution weights with channels that are no multiple of 8. They are spare here.
+constexpr size_t kOverrun = kAlignment;
+
 }  // namespace
 
 BatchPieces BatchPieces::For(int threads, const Shape& input, const Shape& output,
@@ -51,7 +55,7 @@ absl::Status StagedPrimitive::AddWeights(int index, int argument, const dnnl::me
     return absl::OkStatus();
   }
   operand.reorder = OnednnReorder(plain, wanted);
-  if (operand.reorder.needed()) operand.offset = workspace_.Add(wanted.get_size());
+  if (operand.reorder.needed()) operand.offset = workspace_.Add(wanted.get_size() + kOverrun);
   return absl::OkStatus();
 }
 
@@ -66,7 +70,7 @@ void StagedPrimitive::SetPrimitive(const dnnl::primitive& primitive,
   arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratchpad});
   const auto staging = [&](const Part& part, const dnnl::memory::desc& wanted) {
     Lane::Staging staging{OnednnReorder(part.from, part.to)};
-    if (staging.reorder.needed()) staging.offset = workspace_.Add(wanted.get_size());
+    if (staging.reorder.needed()) staging.offset = workspace_.Add(wanted.get_size() + kOverrun);
     return staging;
   };
   const int64_t threads = pieces_.threads;
@@ -74,7 +78,7 @@ void StagedPrimitive::SetPrimitive(const dnnl::primitive& primitive,
   for (Lane& lane : lanes_) {
     for (const Part& part : inputs_) lane.inputs.push_back(staging(part, part.to));
     for (const Part& part : outputs_) lane.outputs.push_back(staging(part, part.from));
-    lane.scratchpad = workspace_.Add(scratchpad.get_size());
+    lane.scratchpad = workspace_.Add(scratchpad.get_size() + kOverrun);
     lane.pointers.resize(arguments_.size());
     lane.call = OnednnCall(primitive, arguments_);
   }
