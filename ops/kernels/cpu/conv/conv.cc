@@ -187,6 +187,16 @@ WeightGradientDesc DescribeWeightGradient(const Convolution& conv, Layouts layou
   return WeightGradientDesc(desc, UserScratchpad(), OnednnEngine(), hint, true);
 }
 
+// oneDNN 2.6's AVX2 kernel for 1x1 windows with strides copies the samples of each thread to one
+// place, densely. With channels last and no multiple of 8 it writes past its part, into that of the
+// next thread, and gradients are wrong now and then.
+bool MixesThreads(const Convolution& conv, Layouts layouts, const WeightGradientDesc& described) {
+  const bool has_strides = std::any_of(conv.strides.begin(), conv.strides.end(),
+                                       [](dnnl::memory::dim stride) { return stride > 1; });
+  return has_strides && layouts.input == Layout::kChannelsLast &&
+         std::string_view(described.impl_info_str()).starts_with("jit_1x1:avx2");
+}
+
 // The first candidate that oneDNN has more than its reference loops for, else the last.
 template <typename Candidates, typename DescribeFn>
 auto ChooseLayouts(const Candidates& candidates, DescribeFn describe) {
@@ -272,8 +282,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWeightGradient(const PrepareContext&
   const int threads = OnednnThreads(context);
   const ThreadBudget budget(threads);
   const WeightGradientDesc chosen =
-      ChooseLayouts(LayoutsOfWeightGradient(conv),
-                    [&](Layouts layouts) { return DescribeWeightGradient(conv, layouts); });
+      ChooseLayouts(LayoutsOfWeightGradient(conv), [&](Layouts layouts) {
+        const WeightGradientDesc described = DescribeWeightGradient(conv, layouts);
+        const bool is_unsafe = described && MixesThreads(conv, layouts, described);
+        return is_unsafe ? WeightGradientDesc() : described;
+      });
   if (IsRefused(conv, chosen)) return Refused(context);
   auto kernel = std::make_unique<StagedPrimitive>(BatchPieces{threads});
   WEFT_RETURN_IF_ERROR(kernel->AddInput(0, DNNL_ARG_SRC, PlainX(conv), chosen.src_desc(),
