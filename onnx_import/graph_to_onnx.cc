@@ -16,19 +16,19 @@
 namespace weft {
 namespace {
 
-using Properties = google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
+using PropertyList = google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
 
 // Operator set 17 was the last of IR version 8, which many programs still stop at.
 constexpr int64_t kIrVersionOfOpset17 = 8;
 constexpr int64_t kIrVersionOfNewerOpsets = 13;
 
-void AddProperty(Properties& properties, const std::string& key, const std::string& value) {
+void AddProperty(PropertyList& properties, const std::string& key, const std::string& value) {
   onnx::StringStringEntryProto& entry = *properties.Add();
   entry.set_key(key);
   entry.set_value(value);
 }
 
-void AddOrigin(const Origin& origin, Properties& properties) {
+void AddOrigin(const Origin& origin, PropertyList& properties) {
   if (!origin.forward_node.empty()) {
     AddProperty(properties, annotation::kOrigin, origin.forward_node);
   }
@@ -98,7 +98,7 @@ class GraphEncoder {
       *proto.add_attribute() = EncodeAttribute(name, attribute, encode_subgraph);
     }
     if (!options_.annotations) return;
-    Properties& properties = *proto.mutable_metadata_props();
+    PropertyList& properties = *proto.mutable_metadata_props();
     AddProperty(properties, annotation::kId, absl::StrCat(rank));
     if (node.phase != Phase::kForward) {
       AddProperty(properties, annotation::kPhase, std::string(PhaseName(node.phase)));
@@ -136,7 +136,7 @@ class GraphEncoder {
     onnx::ValueInfoProto& info = *proto.add_input();
     EncodeValue(variable.value, options_.annotations, info);
     if (!options_.annotations) return;
-    Properties& properties = *info.mutable_metadata_props();
+    PropertyList& properties = *info.mutable_metadata_props();
     AddProperty(properties, annotation::kVariable, variable.name);
     AddProperty(properties, annotation::kVariableIndex, absl::StrCat(index));
     if (variable.trainable) AddProperty(properties, annotation::kTrainable, "1");

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // A run on an asynchronous device that takes longer is stuck.
-constexpr absl::Duration kRunDeadline = absl::Minutes(2);
+constexpr absl::Duration kNodeRunDeadline = absl::Minutes(2);
 
 std::string DescribeNode(const Node& node, const std::vector<Tensor>& inputs) {
   std::string text =
@@ -244,7 +244,7 @@ absl::StatusOr<std::vector<Tensor>> ConcreteNode::Run() const {
 
 absl::Status ConcreteNode::RunOnHost(Kernel& kernel, std::vector<Tensor>& outputs) const {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device().NewStream("node"));
-  return RunKernelOnce(kernel, inputs_, outputs, device(), *stream, kRunDeadline);
+  return RunKernelOnce(kernel, inputs_, outputs, device(), *stream, kNodeRunDeadline);
 }
 
 absl::Status ConcreteNode::RunOnDevice(Kernel& kernel, std::vector<Tensor>& outputs) const {
@@ -276,7 +276,7 @@ absl::Status ConcreteNode::RunOnDevice(Kernel& kernel, std::vector<Tensor>& outp
     WEFT_RETURN_IF_ERROR(
         device().CopyToHost(*stream, output_data[i], outputs[i].raw_data(), outputs[i].bytes()));
   }
-  return stream->Synchronize(kRunDeadline);
+  return stream->Synchronize(kNodeRunDeadline);
 }
 
 }  // namespace weft

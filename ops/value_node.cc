@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr absl::Duration kRunDeadline = absl::Minutes(10);
+constexpr absl::Duration kValueKernelDeadline = absl::Minutes(10);
 // Kernels kept per node, and the operands of one that may be kept with it.
 constexpr size_t kMaxPrepared = 8;
 constexpr size_t kMaxKeptBytes = size_t{1} << 20;
@@ -364,7 +364,7 @@ absl::StatusOr<std::vector<Tensor>> ValueNode::RunPrepared(const Prepared& prepa
     WEFT_ASSIGN_OR_RETURN(stream_, CpuDevice().NewStream("values"));
   }
   const absl::Status status =
-      RunKernelOnce(*prepared.kernel, inputs, outputs, CpuDevice(), *stream_, kRunDeadline);
+      RunKernelOnce(*prepared.kernel, inputs, outputs, CpuDevice(), *stream_, kValueKernelDeadline);
   if (!status.ok()) stream_.reset();  // it keeps its first error
   WEFT_RETURN_IF_ERROR(status);
   return outputs;

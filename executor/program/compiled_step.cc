@@ -12,6 +12,7 @@
 #include "executor/lowering/lowering.h"
 #include "executor/lowering/step_description.h"
 #include "executor/program/communication_thread.h"
+#include "executor/program/device_timeout.h"
 #include "executor/program/external_buffers.h"
 #include "executor/program/host_staging.h"
 #include "executor/program/instruction.h"
@@ -23,9 +24,6 @@
 
 namespace weft {
 namespace {
-
-// Long enough for any kernel; a stream that takes longer hangs.
-constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
 
 class CompiledStep final : public StepProgram {
  public:

@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/time.h"
+#include "executor/program/device_timeout.h"
 #include "platform/status_macros.h"
 
 namespace weft {
-namespace {
-
-// Long enough for any kernel; a stream that takes longer hangs.
-constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
-
-}  // namespace
 
 absl::Status HostStaging::Allocate(const std::vector<int64_t>& bytes) {
   for (const int64_t operand : bytes) {

@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "executor/program/device_timeout.h"
 #include "ops/value_node.h"
 #include "platform/status_macros.h"
 #include "tensor/host_memory.h"
 
 namespace weft {
 namespace {
-
-constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
 
 // The value, with copies of what lies in memory that was only borrowed to its node.
 absl::StatusOr<Value> Owned(Value value, const std::vector<const Buffer*>& borrowed) {

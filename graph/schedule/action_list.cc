@@ -6,16 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "graph/schedule/action_kind.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-using Kind = Action::Kind;
-
 absl::StatusOr<Action> ParseAction(const std::string& word) {
-  if (word == "Begin") return Action{Kind::kBegin, 0};
-  if (word == "U") return Action{Kind::kUpdate, 0};
+  if (word == "Begin") return Action{ActionKind::kBegin, 0};
+  if (word == "U") return Action{ActionKind::kUpdate, 0};
   const std::vector<std::string> parts = absl::StrSplit(word.substr(1), '.');
   std::vector<int> numbers;
   for (const std::string& part : parts) {
@@ -32,23 +31,24 @@ absl::StatusOr<Action> ParseAction(const std::string& word) {
         "unknown action '", word, "'; expected Begin, U, or F, B or W with a micro-batch and ",
         "perhaps a chunk (F0, B2, W1, F0.1)"));
   }
-  constexpr Kind kKinds[] = {Kind::kForward, Kind::kBackward, Kind::kWeightGradient};
+  constexpr ActionKind kKinds[] = {ActionKind::kForward, ActionKind::kBackward,
+                                   ActionKind::kWeightGradient};
   return Action{kKinds[kind], numbers[0], numbers.size() == 2 ? numbers[1] : 0};
 }
 
 ActionList Framed(ActionList middle) {
-  middle.insert(middle.begin(), Action{Kind::kBegin, 0});
-  middle.push_back({Kind::kUpdate, 0});
+  middle.insert(middle.begin(), Action{ActionKind::kBegin, 0});
+  middle.push_back({ActionKind::kUpdate, 0});
   return middle;
 }
 
 // The actions of one kind on a rank with several chunks: groups of `ranks` micro-batches go through
 // one chunk after the other. The last group is filled up.
-ActionList InGroups(Kind kind, int ranks, int chunks, int micro_batches) {
+ActionList InGroups(ActionKind kind, int ranks, int chunks, int micro_batches) {
   ActionList actions;
   for (int first = 0; first < micro_batches; first += ranks) {
     for (int i = 0; i < chunks; ++i) {
-      const int chunk = kind == Kind::kForward ? i : chunks - 1 - i;
+      const int chunk = kind == ActionKind::kForward ? i : chunks - 1 - i;
       for (int m = first; m < first + ranks; ++m) actions.push_back({kind, m, chunk});
     }
   }
@@ -67,15 +67,15 @@ void RemoveFillers(int micro_batches, ActionList& actions) {
 std::string ActionToString(const Action& action) {
   const std::string chunk = action.chunk == 0 ? "" : absl::StrCat(".", action.chunk);
   switch (action.kind) {
-    case Kind::kBegin:
+    case ActionKind::kBegin:
       return "Begin";
-    case Kind::kForward:
+    case ActionKind::kForward:
       return absl::StrCat("F", action.micro_batch, chunk);
-    case Kind::kBackward:
+    case ActionKind::kBackward:
       return absl::StrCat("B", action.micro_batch, chunk);
-    case Kind::kWeightGradient:
+    case ActionKind::kWeightGradient:
       return absl::StrCat("W", action.micro_batch, chunk);
-    case Kind::kUpdate:
+    case ActionKind::kUpdate:
       return "U";
   }
   return "?";
@@ -98,8 +98,9 @@ absl::StatusOr<ActionList> ParseActionList(const std::string& text) {
 }
 
 bool SplitsBackward(const ActionList& actions) {
-  return std::any_of(actions.begin(), actions.end(),
-                     [](const Action& action) { return action.kind == Kind::kWeightGradient; });
+  return std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+    return action.kind == ActionKind::kWeightGradient;
+  });
 }
 
 int ChunksOf(const ActionList& actions) {
@@ -109,13 +110,13 @@ int ChunksOf(const ActionList& actions) {
 }
 
 int MaxInFlight(const ActionList& actions) {
-  const Action::Kind last =
-      SplitsBackward(actions) ? Action::Kind::kWeightGradient : Action::Kind::kBackward;
+  const ActionKind last =
+      SplitsBackward(actions) ? ActionKind::kWeightGradient : ActionKind::kBackward;
   int now = 0;
   int most = 0;
   bool is_training = false;
   for (const Action& action : actions) {
-    if (action.kind == Action::Kind::kForward) most = std::max(most, ++now);
+    if (action.kind == ActionKind::kForward) most = std::max(most, ++now);
     if (action.kind != last) continue;
     --now;
     is_training = true;
@@ -132,8 +133,8 @@ ActionList GpipeActions(int stages, int stage, int micro_batches) {
   (void)stages;
   (void)stage;
   ActionList actions;
-  for (int m = 0; m < micro_batches; ++m) actions.push_back({Kind::kForward, m});
-  for (int m = 0; m < micro_batches; ++m) actions.push_back({Kind::kBackward, m});
+  for (int m = 0; m < micro_batches; ++m) actions.push_back({ActionKind::kForward, m});
+  for (int m = 0; m < micro_batches; ++m) actions.push_back({ActionKind::kBackward, m});
   return Framed(std::move(actions));
 }
 
@@ -141,10 +142,10 @@ ActionList OneForwardOneBackwardActions(int stages, int stage, int micro_batches
   const int warm_up = std::min(stages - stage - 1, micro_batches);
   ActionList actions;
   int forward = 0;
-  while (forward < warm_up) actions.push_back({Kind::kForward, forward++});
+  while (forward < warm_up) actions.push_back({ActionKind::kForward, forward++});
   for (int backward = 0; backward < micro_batches; ++backward) {
-    if (forward < micro_batches) actions.push_back({Kind::kForward, forward++});
-    actions.push_back({Kind::kBackward, backward});
+    if (forward < micro_batches) actions.push_back({ActionKind::kForward, forward++});
+    actions.push_back({ActionKind::kBackward, backward});
   }
   return Framed(std::move(actions));
 }
@@ -153,22 +154,22 @@ ActionList ZeroBubbleActions(int stages, int stage, int micro_batches) {
   ActionList actions;
   int weight_gradient = 0;
   for (const Action& action : OneForwardOneBackwardActions(stages, stage, micro_batches)) {
-    if (action.kind == Kind::kUpdate) break;
+    if (action.kind == ActionKind::kUpdate) break;
     actions.push_back(action);
-    if (action.kind == Kind::kBackward && action.micro_batch >= stage) {
-      actions.push_back({Kind::kWeightGradient, weight_gradient++});
+    if (action.kind == ActionKind::kBackward && action.micro_batch >= stage) {
+      actions.push_back({ActionKind::kWeightGradient, weight_gradient++});
     }
   }
   while (weight_gradient < micro_batches) {
-    actions.push_back({Kind::kWeightGradient, weight_gradient++});
+    actions.push_back({ActionKind::kWeightGradient, weight_gradient++});
   }
-  actions.push_back({Kind::kUpdate, 0});
+  actions.push_back({ActionKind::kUpdate, 0});
   return actions;
 }
 
 ActionList InterleavedActions(int ranks, int rank, int chunks, int micro_batches) {
-  const ActionList forward = InGroups(Kind::kForward, ranks, chunks, micro_batches);
-  const ActionList backward = InGroups(Kind::kBackward, ranks, chunks, micro_batches);
+  const ActionList forward = InGroups(ActionKind::kForward, ranks, chunks, micro_batches);
+  const ActionList backward = InGroups(ActionKind::kBackward, ranks, chunks, micro_batches);
   const size_t warm_up = static_cast<size_t>((ranks - rank - 1) * 2 + (chunks - 1) * ranks);
   ActionList actions;
   size_t next = 0;
@@ -182,7 +183,7 @@ ActionList InterleavedActions(int ranks, int rank, int chunks, int micro_batches
 }
 
 ActionList ForwardActions(int ranks, int chunks, int micro_batches) {
-  ActionList actions = InGroups(Kind::kForward, ranks, chunks, micro_batches);
+  ActionList actions = InGroups(ActionKind::kForward, ranks, chunks, micro_batches);
   RemoveFillers(micro_batches, actions);
   return Framed(std::move(actions));
 }

@@ -4,23 +4,18 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/action_kind.h"
 #include "graph/schedule/schedule_simulator.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-using Kind = Action::Kind;
-
-bool IsMicro(const Action& action) {
-  return action.kind != Kind::kBegin && action.kind != Kind::kUpdate;
-}
-
 // What every rank must have for each micro-batch.
 struct Wanted {
   int micro_batches = 0;
   int chunks = 1;
-  std::vector<Kind> kinds = {Kind::kForward};
+  std::vector<ActionKind> kinds = {ActionKind::kForward};
 };
 
 Wanted WantedOf(const std::vector<ActionList>& ranks, int micro_batches) {
@@ -31,10 +26,10 @@ Wanted WantedOf(const std::vector<ActionList>& ranks, int micro_batches) {
   for (const ActionList& actions : ranks) {
     wanted.chunks = std::max(wanted.chunks, ChunksOf(actions));
     has_weight_gradient |= SplitsBackward(actions);
-    for (const Action& action : actions) has_backward |= action.kind == Kind::kBackward;
+    for (const Action& action : actions) has_backward |= action.kind == ActionKind::kBackward;
   }
-  if (has_backward || has_weight_gradient) wanted.kinds.push_back(Kind::kBackward);
-  if (has_weight_gradient) wanted.kinds.push_back(Kind::kWeightGradient);
+  if (has_backward || has_weight_gradient) wanted.kinds.push_back(ActionKind::kBackward);
+  if (has_weight_gradient) wanted.kinds.push_back(ActionKind::kWeightGradient);
   return wanted;
 }
 
@@ -43,7 +38,7 @@ absl::Status CheckRank(const ActionList& actions, int rank, const Wanted& wanted
   const auto error = [rank](const std::string& message) {
     return absl::InvalidArgumentError(absl::StrCat("stage ", rank, ": ", message));
   };
-  std::set<std::tuple<Kind, int, int>> seen;
+  std::set<std::tuple<ActionKind, int, int>> seen;
   for (const Action& action : actions) {
     const bool in_range = action.micro_batch >= 0 && action.micro_batch < wanted.micro_batches;
     if (IsMicro(action) && !in_range) {
@@ -56,15 +51,15 @@ absl::Status CheckRank(const ActionList& actions, int rank, const Wanted& wanted
     }
   }
   for (int m = 0; m < wanted.micro_batches; ++m) {
-    for (const Kind kind : wanted.kinds) {
+    for (const ActionKind kind : wanted.kinds) {
       for (int chunk = 0; chunk < wanted.chunks; ++chunk) {
         if (seen.contains({kind, m, chunk})) continue;
         return error(absl::StrCat(ActionToString({kind, m, chunk}), " is missing"));
       }
     }
   }
-  if (actions.empty() || actions.back().kind != Kind::kUpdate) return error("U is not last");
-  if (actions.front().kind != Kind::kBegin) return error("Begin is not first");
+  if (actions.empty() || actions.back().kind != ActionKind::kUpdate) return error("U is not last");
+  if (actions.front().kind != ActionKind::kBegin) return error("Begin is not first");
   return absl::OkStatus();
 }
 

@@ -9,8 +9,6 @@
 namespace weft {
 namespace {
 
-using Kind = CollectiveStep::Kind;
-
 class ScheduleValidator {
  public:
   explicit ScheduleValidator(const std::vector<CollectiveSchedule>& members)
@@ -64,15 +62,19 @@ class ScheduleValidator {
   // `done` stays false for a receive whose message is not there yet.
   absl::Status Try(size_t member, const CollectiveStep& step, bool& done) {
     const int self = static_cast<int>(member);
-    if (step.kind != Kind::kReceive) WEFT_RETURN_IF_ERROR(CheckRange(member, step.source));
-    if (step.kind != Kind::kSend) WEFT_RETURN_IF_ERROR(CheckRange(member, step.target));
+    if (step.kind != CollectiveStep::Kind::kReceive) {
+      WEFT_RETURN_IF_ERROR(CheckRange(member, step.source));
+    }
+    if (step.kind != CollectiveStep::Kind::kSend) {
+      WEFT_RETURN_IF_ERROR(CheckRange(member, step.target));
+    }
     done = true;
-    if (step.kind == Kind::kSend) {
+    if (step.kind == CollectiveStep::Kind::kSend) {
       WEFT_RETURN_IF_ERROR(CheckPeer(member, step.peer));
       messages_[{self, step.peer}].push_back(step.source.count);
       return absl::OkStatus();
     }
-    if (step.kind == Kind::kReceive) {
+    if (step.kind == CollectiveStep::Kind::kReceive) {
       WEFT_RETURN_IF_ERROR(CheckPeer(member, step.peer));
       return TryReceive(member, step, done);
     }

@@ -4,24 +4,19 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "graph/schedule/action_kind.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-using Kind = Action::Kind;
-
 constexpr double kNever = -1;  // an end that is not known yet
-
-bool IsMicro(const Action& action) {
-  return action.kind != Kind::kBegin && action.kind != Kind::kUpdate;
-}
 
 std::vector<ScheduleChannel> Chain(int stages) {
   std::vector<ScheduleChannel> channels;
   for (int s = 0; s + 1 < stages; ++s) {
-    channels.push_back({"activation", s, Kind::kForward, s + 1, Kind::kForward});
-    channels.push_back({"gradient", s + 1, Kind::kBackward, s, Kind::kBackward});
+    channels.push_back({"activation", s, ActionKind::kForward, s + 1, ActionKind::kForward});
+    channels.push_back({"gradient", s + 1, ActionKind::kBackward, s, ActionKind::kBackward});
   }
   return channels;
 }
@@ -86,8 +81,8 @@ class ScheduleSimulator {
     bool sending = false;  // outgoing channels of it from `unsent` on
   };
 
-  static size_t Row(Kind kind) {
-    return kind == Kind::kForward ? 0 : kind == Kind::kBackward ? 1 : 2;
+  static size_t Row(ActionKind kind) {
+    return kind == ActionKind::kForward ? 0 : kind == ActionKind::kBackward ? 1 : 2;
   }
   int StageOf(size_t rank, const Action& action) const {
     return action.chunk * static_cast<int>(lists_.size()) + static_cast<int>(rank);
@@ -106,24 +101,24 @@ class ScheduleSimulator {
                                      ? options_.costs[static_cast<size_t>(stage)]
                                      : StageDurations();
     switch (action.kind) {
-      case Kind::kBegin:
+      case ActionKind::kBegin:
         return costs.begin;
-      case Kind::kForward:
+      case ActionKind::kForward:
         return costs.forward;
-      case Kind::kBackward:
+      case ActionKind::kBackward:
         return costs.backward + (splits_backward_[rank] ? 0 : costs.weight_gradient);
-      case Kind::kWeightGradient:
+      case ActionKind::kWeightGradient:
         return costs.weight_gradient;
-      case Kind::kUpdate:
+      case ActionKind::kUpdate:
         return costs.update;
     }
     return 0;
   }
 
   // The action of the same stage and micro-batch that must have ended; none for a forward.
-  static std::optional<Kind> Before(Kind kind) {
-    if (kind == Kind::kBackward) return Kind::kForward;
-    if (kind == Kind::kWeightGradient) return Kind::kBackward;
+  static std::optional<ActionKind> Before(ActionKind kind) {
+    if (kind == ActionKind::kBackward) return ActionKind::kForward;
+    if (kind == ActionKind::kWeightGradient) return ActionKind::kBackward;
     return std::nullopt;
   }
 
@@ -144,7 +139,7 @@ class ScheduleSimulator {
     if (InRange(action)) {
       const int m = action.micro_batch;
       const int stage = StageOf(rank, action);
-      if (const std::optional<Kind> before = Before(action.kind)) {
+      if (const std::optional<ActionKind> before = Before(action.kind)) {
         if (ends_[Row(*before)][stage][m] == kNever) return false;
       }
       if (Missing(rank, action) != nullptr) return false;
@@ -202,7 +197,7 @@ class ScheduleSimulator {
 
   absl::Status Stuck(size_t rank, const Action& action) const {
     const int stage = StageOf(rank, action);
-    const std::optional<Kind> before = Before(action.kind);
+    const std::optional<ActionKind> before = Before(action.kind);
     std::string cause;
     if (before.has_value() && ends_[Row(*before)][stage][action.micro_batch] == kNever) {
       cause = absl::StrCat(ActionToString({*before, action.micro_batch, action.chunk}),

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr size_t kCopiedBytes = 1024;
 constexpr int64_t kMaxDenseBytes = int64_t{64} << 20;
 
-absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
+absl::Status InvalidTensor(const std::string& text) { return absl::InvalidArgumentError(text); }
 
 std::string Describe(const TensorHeader& header) {
   return absl::StrCat(std::string(DTypeName(header.dtype)), header.shape.ToString());
@@ -81,23 +81,23 @@ absl::Status CheckPayloadKind(const onnx::TensorProto& proto, const TensorHeader
     const TypedField field = static_cast<TypedField>(i);
     if (TypedFieldSize(proto, field) == 0) continue;
     if (field != expected) {
-      return Invalid(absl::StrCat(Describe(header), " has its elements in ", TypedFieldName(field),
-                                  ", expected ", TypedFieldName(expected),
-                                  " or raw_data; export the model again"));
+      return InvalidTensor(absl::StrCat(
+          Describe(header), " has its elements in ", TypedFieldName(field), ", expected ",
+          TypedFieldName(expected), " or raw_data; export the model again"));
     }
     if (!proto.raw_data().empty() || external) {
-      return Invalid(absl::StrCat(
+      return InvalidTensor(absl::StrCat(
           Describe(header), " has both ", external ? "external data" : "raw_data", " and ",
           TypedFieldName(field), ", expected one of them; export the model again"));
     }
   }
   if (external && !proto.raw_data().empty()) {
-    return Invalid(absl::StrCat(Describe(header),
-                                " has both external data and raw_data, expected "
-                                "one of them; export the model again"));
+    return InvalidTensor(absl::StrCat(Describe(header),
+                                      " has both external data and raw_data, expected "
+                                      "one of them; export the model again"));
   }
   if (header.dtype == DType::kString && (external || !proto.raw_data().empty())) {
-    return Invalid("a tensor of strings has its elements in raw bytes, expected string_data");
+    return InvalidTensor("a tensor of strings has its elements in raw bytes, expected string_data");
   }
   return absl::OkStatus();
 }
@@ -116,12 +116,12 @@ absl::Status CheckTypedCount(const onnx::TensorProto& proto, const TensorHeader&
       header.dtype == DType::kString ? header.shape.num_elements() : ExpectedCount(header);
   if (seen == expected) return absl::OkStatus();
   if (seen == 0) {
-    return Invalid(absl::StrCat(Describe(header), " has no data, expected ", expected,
-                                " elements; was the model exported without its weights?"));
+    return InvalidTensor(absl::StrCat(Describe(header), " has no data, expected ", expected,
+                                      " elements; was the model exported without its weights?"));
   }
-  return Invalid(absl::StrCat(TypedFieldName(field), " has ", seen, " elements, expected ",
-                              expected, " for ", Describe(header),
-                              "; the file is damaged or was exported wrongly"));
+  return InvalidTensor(absl::StrCat(TypedFieldName(field), " has ", seen, " elements, expected ",
+                                    expected, " for ", Describe(header),
+                                    "; the file is damaged or was exported wrongly"));
 }
 
 // Bytes of raw data as a tensor: shared with `source.owner` when there is one and it pays.
@@ -129,9 +129,9 @@ absl::StatusOr<Tensor> FromRaw(const onnx::TensorProto& proto, const TensorHeade
                                const TensorSource& source) {
   const std::string& raw = proto.raw_data();
   if (raw.size() != header.bytes) {
-    return Invalid(absl::StrCat("raw_data has ", raw.size(), " bytes, expected ", header.bytes,
-                                " for ", Describe(header),
-                                "; the file is damaged or was exported wrongly"));
+    return InvalidTensor(absl::StrCat("raw_data has ", raw.size(), " bytes, expected ",
+                                      header.bytes, " for ", Describe(header),
+                                      "; the file is damaged or was exported wrongly"));
   }
   const bool share = source.owner != nullptr && raw.size() > kCopiedBytes;
   if (share && header.dtype != DType::kBool) {
@@ -146,7 +146,7 @@ absl::StatusOr<Tensor> FromRaw(const onnx::TensorProto& proto, const TensorHeade
 absl::StatusOr<Tensor> FromExternal(const onnx::TensorProto& proto, const TensorHeader& header,
                                     const TensorSource& source) {
   if (source.external == nullptr) {
-    return Invalid("its data is external, but this model has no folder to look in");
+    return InvalidTensor("its data is external, but this model has no folder to look in");
   }
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer, source.external->Map(proto, header.bytes));
   Tensor tensor(header.dtype, header.shape, std::move(buffer));
@@ -194,8 +194,8 @@ absl::Status CopyInt32(const onnx::TensorProto& proto, const TensorHeader& heade
   for (int i = 0; i < proto.int32_data_size(); ++i, to += size) {
     int32_t value = proto.int32_data(i);
     if (value < range.low || value > range.high) {
-      return Invalid(absl::StrCat("int32_data[", i, "] is ", value, ", expected ", range.low,
-                                  " to ", range.high, " for ", Describe(header)));
+      return InvalidTensor(absl::StrCat("int32_data[", i, "] is ", value, ", expected ", range.low,
+                                        " to ", range.high, " for ", Describe(header)));
     }
     if (header.dtype == DType::kBool) value = value != 0;
     std::memcpy(to, &value, size);
@@ -209,7 +209,7 @@ absl::Status CopyUint32(const onnx::TensorProto& proto, const TensorHeader& head
   for (int i = 0; i < proto.uint64_data_size(); ++i) {
     const uint64_t value = proto.uint64_data(i);
     if (value > std::numeric_limits<uint32_t>::max()) {
-      return Invalid(
+      return InvalidTensor(
           absl::StrCat("uint64_data[", i, "] is ", value, ", too large for ", Describe(header)));
     }
     to[i] = static_cast<uint32_t>(value);
@@ -259,8 +259,8 @@ absl::StatusOr<std::vector<int64_t>> FlatIndices(const Tensor& indices, const Sh
   const bool flat = indices.shape().rank() == 1;
   const Shape expected = flat ? Shape{count} : Shape{count, shape.rank()};
   if (indices.dtype() != DType::kInt64 || !(indices.shape() == expected)) {
-    return Invalid(absl::StrCat("indices of a sparse tensor are ", indices.ToString(0),
-                                ", expected int64", expected.ToString()));
+    return InvalidTensor(absl::StrCat("indices of a sparse tensor are ", indices.ToString(0),
+                                      ", expected int64", expected.ToString()));
   }
   std::vector<int64_t> positions(count);
   const std::span<const int64_t> data = indices.data<int64_t>();
@@ -272,8 +272,8 @@ absl::StatusOr<std::vector<int64_t>> FlatIndices(const Tensor& indices, const Sh
       if (position >= 0) position = position * shape.dim(axis) + index;
     }
     if (position < 0 || position >= shape.num_elements()) {
-      return Invalid(absl::StrCat("index ", i, " of a sparse tensor lies outside its shape ",
-                                  shape.ToString()));
+      return InvalidTensor(absl::StrCat("index ", i, " of a sparse tensor lies outside its shape ",
+                                        shape.ToString()));
     }
     positions[i] = position;
   }
@@ -285,15 +285,15 @@ absl::StatusOr<std::vector<int64_t>> FlatIndices(const Tensor& indices, const Sh
 absl::StatusOr<TensorHeader> DecodeTensorHeader(const onnx::TensorProto& proto) {
   TensorHeader header;
   if (!IsValidDType(proto.data_type())) {
-    return Invalid(absl::StrCat("data_type is ", proto.data_type(), ", expected 1 to ",
-                                kDTypeCount - 1, " (float32 to int2)"));
+    return InvalidTensor(absl::StrCat("data_type is ", proto.data_type(), ", expected 1 to ",
+                                      kDTypeCount - 1, " (float32 to int2)"));
   }
   header.dtype = static_cast<DType>(proto.data_type());
   const std::span<const int64_t> dims(proto.dims().data(), proto.dims_size());
   WEFT_ASSIGN_OR_RETURN(header.shape, Shape::Create(dims));
   const int64_t bytes = DTypeBytes(header.dtype, header.shape.num_elements());
   if (bytes == std::numeric_limits<int64_t>::max()) {
-    return Invalid(absl::StrCat(Describe(header), " takes more than 2^63-1 bytes"));
+    return InvalidTensor(absl::StrCat(Describe(header), " takes more than 2^63-1 bytes"));
   }
   header.bytes = static_cast<size_t>(bytes);
   if (proto.has_segment()) {
@@ -336,8 +336,8 @@ absl::StatusOr<Tensor> DecodeSparseTensor(const onnx::SparseTensorProto& proto,
         " bytes in the dense form that is used here; export it dense"));
   }
   if (values.shape().rank() != 1) {
-    return Invalid(absl::StrCat("values of a sparse tensor are ", values.ToString(0),
-                                ", expected one dimension"));
+    return InvalidTensor(absl::StrCat("values of a sparse tensor are ", values.ToString(0),
+                                      ", expected one dimension"));
   }
   const int64_t count = values.num_elements();
   WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> positions, FlatIndices(indices, shape, count));

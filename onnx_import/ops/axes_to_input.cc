@@ -16,21 +16,19 @@ absl::Status RequiredAxesToInput(NodeUpgrade& node) {
   return AxesToInput(node);
 }
 
-UpgradeRegistry& Registry() { return UpgradeRegistry::Global(); }
-
-[[maybe_unused]] const bool kRegistered =
-    Registry().Register("Squeeze", 13, AxesToInput) &&
-    Registry().Register("Unsqueeze", 13, RequiredAxesToInput) &&
-    Registry().Register("ReduceSum", 13, AxesToInput) &&
-    Registry().Register("ReduceL1", 18, AxesToInput) &&
-    Registry().Register("ReduceL2", 18, AxesToInput) &&
-    Registry().Register("ReduceLogSum", 18, AxesToInput) &&
-    Registry().Register("ReduceLogSumExp", 18, AxesToInput) &&
-    Registry().Register("ReduceMax", 18, AxesToInput) &&
-    Registry().Register("ReduceMean", 18, AxesToInput) &&
-    Registry().Register("ReduceMin", 18, AxesToInput) &&
-    Registry().Register("ReduceProd", 18, AxesToInput) &&
-    Registry().Register("ReduceSumSquare", 18, AxesToInput);
+[[maybe_unused]] const bool kAxesToInputRegistered =
+    UpgradeRegistry::Global().Register("Squeeze", 13, AxesToInput) &&
+    UpgradeRegistry::Global().Register("Unsqueeze", 13, RequiredAxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceSum", 13, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceL1", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceL2", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceLogSum", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceLogSumExp", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceMax", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceMean", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceMin", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceProd", 18, AxesToInput) &&
+    UpgradeRegistry::Global().Register("ReduceSumSquare", 18, AxesToInput);
 
 }  // namespace
 }  // namespace weft

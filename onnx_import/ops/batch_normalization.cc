@@ -48,7 +48,7 @@ absl::Status UpgradeBatchNormalization(NodeUpgrade& node) {
   return per_element ? FlattenElements(node) : absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kBatchNormalizationRegistered =
     UpgradeRegistry::Global().Register("BatchNormalization", 14, UpgradeBatchNormalization);
 
 }  // namespace

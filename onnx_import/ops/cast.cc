@@ -55,7 +55,7 @@ absl::Status ConvertAsBefore24(NodeUpgrade& node) {
   return to_bfloat16 ? CutOff(node) : Saturate(node);
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kCastRegistered =
     UpgradeRegistry::Global().Register("Cast", 6, NumberTheType) &&
     UpgradeRegistry::Global().Register("Cast", 24, ConvertAsBefore24) &&
     UpgradeRegistry::Global().Register("CastLike", 24, CutOff);

@@ -11,7 +11,7 @@ absl::Status UpgradeClip(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kClipRegistered =
     UpgradeRegistry::Global().Register("Clip", 11, UpgradeClip);
 
 }  // namespace

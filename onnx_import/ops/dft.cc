@@ -11,7 +11,8 @@ absl::Status UpgradeDft(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered = UpgradeRegistry::Global().Register("DFT", 20, UpgradeDft);
+[[maybe_unused]] const bool kDftRegistered =
+    UpgradeRegistry::Global().Register("DFT", 20, UpgradeDft);
 
 }  // namespace
 }  // namespace weft

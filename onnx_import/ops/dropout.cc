@@ -11,7 +11,7 @@ absl::Status UpgradeDropout(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kDropoutRegistered =
     UpgradeRegistry::Global().Register("Dropout", 12, UpgradeDropout);
 
 }  // namespace

@@ -4,15 +4,15 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAnyVersion = 1000;
+constexpr int64_t kAnyDynamicSlice = 1000;
 
 absl::Status ToSlice(NodeUpgrade& node) {
   node.spec.op = "Slice";
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
-    UpgradeRegistry::Global().Register("DynamicSlice", kAnyVersion, ToSlice);
+[[maybe_unused]] const bool kDynamicSliceRegistered =
+    UpgradeRegistry::Global().Register("DynamicSlice", kAnyDynamicSlice, ToSlice);
 
 }  // namespace
 }  // namespace weft

@@ -14,7 +14,7 @@ absl::Status UpgradeGridSample(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kGridSampleRegistered =
     UpgradeRegistry::Global().Register("GridSample", 20, UpgradeGridSample);
 
 }  // namespace

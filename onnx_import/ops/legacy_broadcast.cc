@@ -63,21 +63,20 @@ absl::Status UpgradePRelu(NodeUpgrade& node) {
   return AlignAtRight(node, 1);
 }
 
-UpgradeRegistry& Registry() { return UpgradeRegistry::Global(); }
-
-[[maybe_unused]] const bool kRegistered = Registry().Register("Add", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Sub", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Mul", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Div", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Pow", 7, UpgradeBroadcast) &&
-                                          Registry().Register("And", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Or", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Xor", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Equal", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Less", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Greater", 7, UpgradeBroadcast) &&
-                                          Registry().Register("Gemm", 7, UpgradeGemm) &&
-                                          Registry().Register("PRelu", 7, UpgradePRelu);
+[[maybe_unused]] const bool kLegacyBroadcastRegistered =
+    UpgradeRegistry::Global().Register("Add", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Sub", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Mul", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Div", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Pow", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("And", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Or", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Xor", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Equal", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Less", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Greater", 7, UpgradeBroadcast) &&
+    UpgradeRegistry::Global().Register("Gemm", 7, UpgradeGemm) &&
+    UpgradeRegistry::Global().Register("PRelu", 7, UpgradePRelu);
 
 }  // namespace
 }  // namespace weft

@@ -13,7 +13,8 @@ absl::Status UpgradePad(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered = UpgradeRegistry::Global().Register("Pad", 11, UpgradePad);
+[[maybe_unused]] const bool kPadRegistered =
+    UpgradeRegistry::Global().Register("Pad", 11, UpgradePad);
 
 }  // namespace
 }  // namespace weft

@@ -9,7 +9,7 @@ absl::Status DropOutputSequence(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kRecurrentRegistered =
     UpgradeRegistry::Global().Register("RNN", 7, DropOutputSequence) &&
     UpgradeRegistry::Global().Register("GRU", 7, DropOutputSequence) &&
     UpgradeRegistry::Global().Register("LSTM", 7, DropOutputSequence);

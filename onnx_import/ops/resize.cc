@@ -61,7 +61,7 @@ absl::Status UpsampleToResize(NodeUpgrade& node) {
 
 constexpr int64_t kEveryVersion = 1 << 20;  // Upsample has no newest form
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kResizeRegistered =
     UpgradeRegistry::Global().Register("Resize", 11, UpgradeResize) &&
     UpgradeRegistry::Global().Register("Upsample", 7, JoinScales) &&
     UpgradeRegistry::Global().Register("Upsample", 9, ScalesToInput) &&

@@ -11,7 +11,7 @@ absl::Status UpgradeRoiAlign(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kRoiAlignRegistered =
     UpgradeRegistry::Global().Register("RoiAlign", 16, UpgradeRoiAlign);
 
 }  // namespace

@@ -11,7 +11,7 @@ absl::Status ToBatchedScan(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kScanRegistered =
     UpgradeRegistry::Global().Register("Scan", 9, ToBatchedScan);
 
 }  // namespace

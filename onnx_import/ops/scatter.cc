@@ -6,15 +6,15 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAnyVersion = std::numeric_limits<int64_t>::max();
+constexpr int64_t kAnyScatter = std::numeric_limits<int64_t>::max();
 
 absl::Status UpgradeScatter(NodeUpgrade& node) {
   node.spec.op = "ScatterElements";
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
-    UpgradeRegistry::Global().Register("Scatter", kAnyVersion, UpgradeScatter);
+[[maybe_unused]] const bool kScatterRegistered =
+    UpgradeRegistry::Global().Register("Scatter", kAnyScatter, UpgradeScatter);
 
 }  // namespace
 }  // namespace weft

@@ -16,7 +16,7 @@ absl::Status UpgradeSlice(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kSliceRegistered =
     UpgradeRegistry::Global().Register("Slice", 10, UpgradeSlice);
 
 }  // namespace

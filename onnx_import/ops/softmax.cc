@@ -24,7 +24,7 @@ absl::Status UpgradeSoftmax(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kSoftmaxRegistered =
     UpgradeRegistry::Global().Register("Softmax", 13, UpgradeSoftmax) &&
     UpgradeRegistry::Global().Register("LogSoftmax", 13, UpgradeSoftmax) &&
     UpgradeRegistry::Global().Register("Hardmax", 13, UpgradeSoftmax);

@@ -17,7 +17,7 @@ absl::Status CountOutputs(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kSplitRegistered =
     UpgradeRegistry::Global().Register("Split", 13, SizesToInput) &&
     UpgradeRegistry::Global().Register("Split", 18, CountOutputs);
 

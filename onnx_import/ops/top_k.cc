@@ -14,7 +14,7 @@ absl::Status UpgradeTopK(NodeUpgrade& node) {
   return absl::OkStatus();
 }
 
-[[maybe_unused]] const bool kRegistered =
+[[maybe_unused]] const bool kTopKRegistered =
     UpgradeRegistry::Global().Register("TopK", 10, UpgradeTopK);
 
 }  // namespace

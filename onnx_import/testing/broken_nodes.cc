@@ -19,7 +19,7 @@ struct Row {
 };
 
 // `text` is the nodes, or with a first '<' the initializers in front of them.
-std::string Graph(const std::string& text) {
+std::string GraphText(const std::string& text) {
   const bool has_tensors = text.front() == '<';
   return absl::StrCat("agraph (float[N,4] x) => (float[M] y) ",
                       has_tensors ? text : absl::StrCat("{", text, "}"));
@@ -28,7 +28,7 @@ std::string Graph(const std::string& text) {
 void AddRows(std::vector<BrokenModel>& models, const std::vector<Row>& rows, int opset = 17) {
   for (const Row& row : rows) {
     models.push_back({row.name,
-                      NamedModel(Graph(row.graph), opset).SerializeAsString(),
+                      NamedModel(GraphText(row.graph), opset).SerializeAsString(),
                       row.found_by,
                       row.parts,
                       {}});
@@ -207,7 +207,7 @@ onnx::ModelProto ModelWithTensor(onnx::TensorProto tensor) {
 void AddBrokenNodes(std::vector<BrokenModel>& models) {
   AddRows(models, OperatorRows());
   AddRows(models, OperandRows());
-  onnx::ModelProto model = NamedModel(Graph("y = Softmax<axis = 1>(x)"));
+  onnx::ModelProto model = NamedModel(GraphText("y = Softmax<axis = 1>(x)"));
   onnx::NodeProto& softmax = *model.mutable_graph()->mutable_node(0);
   *softmax.add_attribute() = softmax.attribute(0);
   AddModel(models, "AttributeTwice", model,
@@ -230,7 +230,7 @@ void AddBrokenNodes(std::vector<BrokenModel>& models) {
 
 void AddBrokenSizes(std::vector<BrokenModel>& models) {
   AddRows(models, SizeRows());
-  onnx::ModelProto model = NamedModel(Graph("y = Relu(x)"));
+  onnx::ModelProto model = NamedModel(GraphText("y = Relu(x)"));
   auto& shape = *model.mutable_graph()
                      ->mutable_input(0)
                      ->mutable_type()
@@ -246,7 +246,7 @@ void AddBrokenSizes(std::vector<BrokenModel>& models) {
   shape.mutable_dim(1)->set_dim_value(int64_t{1} << 40);
   AddModel(models, "InputThatOverflows", model,
            {"node 'node0' (Relu) with inputs", "its output 'y' would be of shape"});
-  model = NamedModel(Graph("y = Relu(x)"));
+  model = NamedModel(GraphText("y = Relu(x)"));
   onnx::TypeProto* type = model.mutable_graph()->mutable_input(0)->mutable_type();
   for (int i = 0; i < 40; ++i) type = type->mutable_sequence_type()->mutable_elem_type();
   AddModel(models, "SequencesInSequences", model,

@@ -15,7 +15,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxRails = 1023;
 constexpr char kAnyHost[] = "*";
 
@@ -92,7 +91,7 @@ class ClusterReader {
     worker.device_index = id->index;
     WEFT_RETURN_IF_ERROR(map.Text("model", worker.model));
     WEFT_RETURN_IF_ERROR(map.Quantity("memory", ParseBytes, worker.memory_bytes));
-    WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, worker.threads));
+    WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxWorkerThreads, worker.threads));
     WEFT_RETURN_IF_ERROR(CheckNames(map, worker));
     spec_.workers.push_back(std::move(worker));
     nodes_.push_back(node);

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxMicroBatches = 1 << 16;
-constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxChunks = 1024;
 constexpr int64_t kMaxSegments = 1 << 16;
 
@@ -143,10 +142,12 @@ class PlanReader {
   absl::Status ReadThreads(const YamlMap& map) {
     const YAML::Node* node = map.Find("threads");
     if (node == nullptr) return absl::OkStatus();
-    if (!node->IsSequence()) return map.Int("threads", 1, kMaxThreads, plan_.threads_per_worker);
+    if (!node->IsSequence()) {
+      return map.Int("threads", 1, kMaxWorkerThreads, plan_.threads_per_worker);
+    }
     for (const YAML::Node& item : *node) {
-      WEFT_ASSIGN_OR_RETURN(const int64_t threads,
-                            ReadInteger(source_, item, "a number of threads", 1, kMaxThreads));
+      WEFT_ASSIGN_OR_RETURN(const int64_t threads, ReadInteger(source_, item, "a number of threads",
+                                                               1, kMaxWorkerThreads));
       plan_.rank_threads.push_back(static_cast<int>(threads));
     }
     if (static_cast<int>(plan_.rank_threads.size()) == plan_.mesh.size()) {

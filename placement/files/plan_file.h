@@ -2,6 +2,7 @@
 #ifndef WEFT_PLACEMENT_FILES_PLAN_FILE_H_
 #define WEFT_PLACEMENT_FILES_PLAN_FILE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -9,6 +10,9 @@
 #include "graph/plan.h"
 
 namespace weft {
+
+// What a file may ask of one worker.
+inline constexpr int64_t kMaxWorkerThreads = 4096;
 
 // `file_name` is for messages only. Unknown keys (with a suggestion), wrong types, bad units,
 // duplicate addresses: InvalidArgument "file:line:column: ...".

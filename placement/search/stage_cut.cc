@@ -32,13 +32,13 @@ double OnceSeconds(const StageCosts& stage_costs, const StagePlace& place, int f
 }
 
 // Seconds of a micro-batch.
-struct StageSeconds {
+struct PlaceSeconds {
   double stage = 0;
   double whole = 0;  // of all units at the place
 };
 
 StageCost CostOf(const StageCosts& stage_costs, const StagePlace& place, int micro_batches,
-                 int first, int last, const StageSeconds& seconds) {
+                 int first, int last, const PlaceSeconds& seconds) {
   const double once = place.counts_once ? OnceSeconds(stage_costs, place, first, last) : 0;
   double pace = seconds.stage;
   StageCost cost;

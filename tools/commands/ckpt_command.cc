@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "nlohmann/json.hpp"
 #include "onnx_import/importer.h"
 #include "placement/files/plan_file.h"
 #include "platform/byte_quantity.h"
@@ -21,6 +20,7 @@
 #include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
 #include "tools/commands/command.h"
+#include "tools/commands/command_json.h"
 #include "tools/flags/options.h"
 #include "tools/jobs/trained_model.h"
 #include "training/checkpoint/checkpoint.h"
@@ -29,18 +29,12 @@
 namespace weft {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-absl::Status Usage(const std::string& message) {
-  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
-}
-
 bool IsCheckpoint(const std::string& path) {
   return RealFileSystem().Exists(absl::StrCat(path, "/", kCheckpointIndexName));
 }
 
 // "[128,784] float32".
-std::string TypeText(const CheckpointTensor& tensor) {
+std::string TensorTypeText(const CheckpointTensor& tensor) {
   return absl::StrCat(std::string(DTypeName(tensor.dtype)), tensor.shape.ToString());
 }
 
@@ -102,11 +96,11 @@ class CkptCommand final : public Command {
         {"list", 1}, {"verify", 1}, {"diff", 2}, {"export", 2}};
     const auto action = actions.find(action_);
     if (action == actions.end()) {
-      return Usage(absl::StrCat("'", action_, "' is no action",
-                                DidYouMean(action_, {"list", "verify", "diff", "export"})));
+      return UsageError(absl::StrCat("'", action_, "' is no action",
+                                     DidYouMean(action_, {"list", "verify", "diff", "export"})));
     }
     if (paths_.size() != action->second) {
-      return Usage(
+      return UsageError(
           absl::StrCat("ckpt ", action_, " takes ", action->second, " paths, got ", paths_.size()));
     }
     if (action_ == "list") return List(console);
@@ -241,8 +235,9 @@ class CkptCommand final : public Command {
           {"error", absl::StrCat("is in ", left != nullptr ? a.folder() : b.folder(), " alone")}};
     }
     if (left->dtype != right->dtype || left->shape != right->shape) {
-      return Json{{"name", name},
-                  {"error", absl::StrCat("is ", TypeText(*left), " and ", TypeText(*right))}};
+      return Json{
+          {"name", name},
+          {"error", absl::StrCat("is ", TensorTypeText(*left), " and ", TensorTypeText(*right))}};
     }
     WEFT_ASSIGN_OR_RETURN(const Tensor first, a.Read(name));
     WEFT_ASSIGN_OR_RETURN(const Tensor second, b.Read(name));
@@ -252,7 +247,7 @@ class CkptCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Export(Console& console) const {
-    if (output_.empty()) return Usage("ckpt export needs the file to write: -o OUT.onnx");
+    if (output_.empty()) return UsageError("ckpt export needs the file to write: -o OUT.onnx");
     WEFT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenOne(paths_[0]));
     auto model = ImportModelFile(RealFileSystem(), paths_[1]);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);

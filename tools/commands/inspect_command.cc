@@ -5,18 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "nlohmann/json.hpp"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
+#include "tools/commands/command_json.h"
 #include "tools/console/quantity.h"
 #include "tools/flags/options.h"
 #include "tools/reports/model_report.h"
 
 namespace weft {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string OpsetsText(const std::map<std::string, int64_t>& opsets) {
   std::string text;

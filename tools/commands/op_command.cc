@@ -16,10 +16,6 @@
 namespace weft {
 namespace {
 
-absl::Status Usage(const std::string& message) {
-  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
-}
-
 // "2x3,3" as shapes; "" as a scalar's.
 absl::StatusOr<std::vector<Shape>> ParseShapes(const std::string& text) {
   std::vector<Shape> shapes;
@@ -27,11 +23,12 @@ absl::StatusOr<std::vector<Shape>> ParseShapes(const std::string& text) {
     std::vector<int64_t> dims;
     for (const absl::string_view size : absl::StrSplit(part, 'x', absl::SkipEmpty())) {
       if (!absl::SimpleAtoi(size, &dims.emplace_back())) {
-        return Usage(absl::StrCat("--shapes '", text, "': '", size, "' is no size (say 2x3,3)"));
+        return UsageError(
+            absl::StrCat("--shapes '", text, "': '", size, "' is no size (say 2x3,3)"));
       }
     }
     auto shape = Shape::Create(dims);
-    if (!shape.ok()) return Usage(absl::StrCat("--shapes: ", shape.status().message()));
+    if (!shape.ok()) return UsageError(absl::StrCat("--shapes: ", shape.status().message()));
     shapes.push_back(*std::move(shape));
   }
   return shapes;
@@ -68,8 +65,8 @@ absl::StatusOr<Attribute> ParseAttribute(const WeftAttributeDeclaration& declare
     default:
       if (ParseList(text, ParseFloat, floats)) return floats;
   }
-  return Usage(absl::StrCat("--attr ", declared.name, "=", text,
-                            ": the op declares the attribute as another type"));
+  return UsageError(absl::StrCat("--attr ", declared.name, "=", text,
+                                 ": the op declares the attribute as another type"));
 }
 
 class OpCommand final : public Command {
@@ -145,7 +142,8 @@ class OpCommand final : public Command {
       if (op_.empty() || op_ == name || op_ == op->name) ops.push_back(op);
     }
     if (ops.empty()) {
-      return Usage(absl::StrCat("the library has no op '", op_, "'", DidYouMean(op_, library.ops)));
+      return UsageError(
+          absl::StrCat("the library has no op '", op_, "'", DidYouMean(op_, library.ops)));
     }
     return ops;
   }
@@ -161,8 +159,9 @@ class OpCommand final : public Command {
         if (name == op.attributes[k].name) declared = &op.attributes[k];
       }
       if (equals == std::string::npos || declared == nullptr) {
-        return Usage(absl::StrCat("--attr '", text, "': op ", FullName(op),
-                                  " declares no such attribute (NAME=VALUE; choose it with --op)"));
+        return UsageError(
+            absl::StrCat("--attr '", text, "': op ", FullName(op),
+                         " declares no such attribute (NAME=VALUE; choose it with --op)"));
       }
       WEFT_ASSIGN_OR_RETURN(Attribute value, ParseAttribute(*declared, text.substr(equals + 1)));
       attributes.Set(name, std::move(value));

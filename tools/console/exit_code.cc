@@ -1,7 +1,6 @@
 #include "tools/console/exit_code.h"
 
 #include <optional>
-#include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
@@ -18,6 +17,10 @@ absl::Status WithExitCode(absl::Status status, ExitCode code) {
   if (status.ok() || status.GetPayload(kPayload).has_value()) return status;
   status.SetPayload(kPayload, absl::Cord(absl::StrCat(static_cast<int>(code))));
   return status;
+}
+
+absl::Status UsageError(const std::string& message) {
+  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
 }
 
 ExitCode ExitCodeOf(const absl::Status& status) {

@@ -2,6 +2,8 @@
 #ifndef WEFT_TOOLS_CONSOLE_EXIT_CODE_H_
 #define WEFT_TOOLS_CONSOLE_EXIT_CODE_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace weft {
@@ -27,6 +29,8 @@ enum class ExitCode : int {
 // The same error, to end with `code`. An error that has a code already keeps it: who is nearer to
 // the cause knows better. OK stays OK.
 absl::Status WithExitCode(absl::Status status, ExitCode code);
+// InvalidArgument, to end with kUsage.
+absl::Status UsageError(const std::string& message);
 
 // The code that WithExitCode set, else one by the status code: Internal is our bug, Unavailable and
 // Aborted mean lost workers, ResourceExhausted memory, and so on.

@@ -23,10 +23,6 @@ constexpr char kDataOptions[] = "data";
 constexpr size_t kClassesShown = 20;
 constexpr size_t kNumbersShown = 8;
 
-absl::Status Usage(const std::string& text) {
-  return WithExitCode(absl::InvalidArgumentError(text), ExitCode::kUsage);
-}
-
 std::string Numbers(const std::vector<double>& numbers) {
   std::vector<std::string> texts;
   for (const double number : numbers) texts.push_back(absl::StrFormat("%.6g", number));
@@ -174,14 +170,15 @@ absl::Status DataFlags::ForInput(DataSpec& spec, const std::string& flag, const 
                                  DataSpec::File*& file, std::string& value) const {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    return Usage(absl::StrCat(flag, " ", text, ": expected NAME=VALUE, with the name of an input"));
+    return UsageError(
+        absl::StrCat(flag, " ", text, ": expected NAME=VALUE, with the name of an input"));
   }
   const std::string name = text.substr(0, equals);
   value = text.substr(equals + 1);
   const auto found = std::find_if(spec.files.begin(), spec.files.end(),
                                   [&](const DataSpec::File& f) { return f.input == name; });
   if (found == spec.files.end()) {
-    return Usage(absl::StrCat(flag, " ", text, ": there is no --data ", name, "=FILE"));
+    return UsageError(absl::StrCat(flag, " ", text, ": there is no --data ", name, "=FILE"));
   }
   file = &*found;
   return absl::OkStatus();
@@ -196,7 +193,8 @@ absl::Status DataFlags::AddFormats(DataSpec& spec) const {
       WEFT_RETURN_IF_ERROR(ForInput(spec, "--format", text, file, format));
     }
     if (std::find(known.begin(), known.end(), format) == known.end()) {
-      return Usage(absl::StrCat("--format ", text, ": there are ", absl::StrJoin(known, ", ")));
+      return UsageError(
+          absl::StrCat("--format ", text, ": there are ", absl::StrJoin(known, ", ")));
     }
     for (DataSpec::File& each : spec.files) {
       if (file == nullptr || file == &each) each.format = format;
@@ -224,14 +222,14 @@ absl::Status DataFlags::AddMasks(DataSpec& spec) const {
   for (const std::string& text : masks_) {
     const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
     if (parts.size() != 2 || parts[0].empty()) {
-      return Usage(absl::StrCat("--mask ", text, ": expected NAME=INPUT"));
+      return UsageError(absl::StrCat("--mask ", text, ": expected NAME=INPUT"));
     }
     const auto masked = std::find_if(spec.files.begin(), spec.files.end(), [&](const auto& file) {
       return file.input == parts[1] && file.mask_of.empty();
     });
     if (masked == spec.files.end() || masked->padding.empty()) {
-      return Usage(absl::StrCat("--mask ", text, ": there is no --pad ", parts[1],
-                                "=N, so nothing is padded"));
+      return UsageError(absl::StrCat("--mask ", text, ": there is no --pad ", parts[1],
+                                     "=N, so nothing is padded"));
     }
     DataSpec::File mask;
     mask.input = parts[0];
@@ -274,8 +272,8 @@ absl::Status DataFlags::AddImageShape(DataSpec& spec) const {
     if (spec.image_shape.empty()) break;
   }
   if (spec.image_shape.size() == 3) return absl::OkStatus();
-  return Usage(absl::StrCat("--image-shape ", image_shape_,
-                            ": expected channels, height and width, for example 3x32x32"));
+  return UsageError(absl::StrCat("--image-shape ", image_shape_,
+                                 ": expected channels, height and width, for example 3x32x32"));
 }
 
 absl::StatusOr<DataSpec> DataFlags::Spec() const {
@@ -335,7 +333,8 @@ absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(
   for (DataSpec::File& file : spec.files) file.augmentations.clear();
   if (files.empty() && labels.empty()) {
     if (training.validation_split == 0) {
-      return Usage("there are no samples to measure with; give some files, or --validation-split");
+      return UsageError(
+          "there are no samples to measure with; give some files, or --validation-split");
     }
     spec.share = DataShare::kValidation;
     return Open(spec);

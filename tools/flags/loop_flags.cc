@@ -25,10 +25,6 @@ constexpr char kDefaultEvery[] = "300s";
 constexpr char kAccuracy[] = "accuracy";
 constexpr char kLoss[] = "loss";
 
-absl::Status Usage(const std::string& message) {
-  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
-}
-
 }  // namespace
 
 absl::StatusOr<Interval> ParseInterval(const std::string& text, bool allows_seconds) {
@@ -111,25 +107,30 @@ void LoopFlags::AddEvaluation(CLI::App& app) {
 
 absl::Status LoopFlags::Check(bool averages) const {
   if (folder_.empty() && (resume_ || !every_.empty())) {
-    return Usage(
+    return UsageError(
         absl::StrCat(resume_ ? "--resume" : "--checkpoint-every", " needs --checkpoint DIR"));
   }
   if (!every_.empty()) {
     const auto every = ParseInterval(every_, /*allows_seconds=*/true);
-    if (!every.ok()) return Usage(absl::StrCat("--checkpoint-every ", every.status().message()));
+    if (!every.ok()) {
+      return UsageError(absl::StrCat("--checkpoint-every ", every.status().message()));
+    }
   }
   const bool asks = !until_.empty() || patience_ > 0 || !best_output_.empty() ||
                     !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty() ||
                     eval_averages_;
-  if (eval_averages_ && !averages) return Usage("--eval-ema needs --ema DECAY, as --ema 0.999");
+  if (eval_averages_ && !averages) {
+    return UsageError("--eval-ema needs --ema DECAY, as --ema 0.999");
+  }
   if (!evaluates()) {
-    return asks ? Usage("an evaluation needs --eval-every N") : absl::OkStatus();
+    return asks ? UsageError("an evaluation needs --eval-every N") : absl::OkStatus();
   }
   const auto every = ParseInterval(eval_every_, /*allows_seconds=*/false);
-  if (!every.ok()) return Usage(absl::StrCat("--eval-every ", every.status().message()));
+  if (!every.ok()) return UsageError(absl::StrCat("--eval-every ", every.status().message()));
   if (until_.empty()) return absl::OkStatus();
   const auto rule = ParseStopRule(until_);
-  return rule.ok() ? absl::OkStatus() : Usage(absl::StrCat("--until ", rule.status().message()));
+  return rule.ok() ? absl::OkStatus()
+                   : UsageError(absl::StrCat("--until ", rule.status().message()));
 }
 
 CheckpointOptions LoopFlags::Checkpoints(const DataSet& data) const {

@@ -5,13 +5,6 @@
 #include "tools/flags/options.h"
 
 namespace weft {
-namespace {
-
-absl::Status UsageError(const std::string& text) {
-  return WithExitCode(absl::InvalidArgumentError(text), ExitCode::kUsage);
-}
-
-}  // namespace
 
 void TrainFlags::Add(CLI::App& app) {
   job_.AddModel(app);

@@ -25,7 +25,7 @@ double ShortDouble(float value) {
   return number;
 }
 
-absl::StatusOr<std::vector<Json>> ElementsOf(const Tensor& values) {
+absl::StatusOr<std::vector<Json>> JsonElements(const Tensor& values) {
   std::vector<Json> elements;
   if (values.dtype() == DType::kString) {
     for (const std::string& text : values.strings()) elements.emplace_back(text);
@@ -51,8 +51,8 @@ absl::StatusOr<Json> OneToJson(const Value& value) {
     return absl::InvalidArgumentError(
         absl::StrCat(value.ToString(), " is no map: expected values and as many keys"));
   }
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Json> keys, ElementsOf(value.elements()[1].tensor()));
-  WEFT_ASSIGN_OR_RETURN(std::vector<Json> values, ElementsOf(value.elements()[0].tensor()));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Json> keys, JsonElements(value.elements()[1].tensor()));
+  WEFT_ASSIGN_OR_RETURN(std::vector<Json> values, JsonElements(value.elements()[0].tensor()));
   Json json = Json::object();
   for (size_t i = 0; i < keys.size(); ++i) {
     json[keys[i].is_string() ? keys[i].get<std::string>() : keys[i].dump()] = std::move(values[i]);

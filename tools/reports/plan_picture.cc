@@ -44,7 +44,7 @@ std::string Escaped(const std::string& text) {
 }
 
 // Begin and end tell nodes of one kind apart, as in "stem.bn/running/RunningTerm".
-std::string Shortened(const std::string& name) {
+std::string ShortenedInMiddle(const std::string& name) {
   if (name.size() <= 32) return name;
   return absl::StrCat(name.substr(0, 20), "..", name.substr(name.size() - 10));
 }
@@ -117,7 +117,7 @@ std::string GraphSvg(const ForwardPicture& picture, int stages) {
   }
   for (size_t i = 0; i < places.size(); ++i) {
     const ForwardPicture::Box& box = picture.boxes[i];
-    const std::string shown = Shortened(box.name);
+    const std::string shown = ShortenedInMiddle(box.name);
     absl::StrAppendFormat(
         &svg,
         "<g><title>%s (%s)</title><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"22\" rx=\"4\" "

@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-std::string WorkerName(const Plan& plan, const ClusterSpec& cluster, RankId rank) {
+std::string PlannedWorkerName(const Plan& plan, const ClusterSpec& cluster, RankId rank) {
   const size_t worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank.value)]);
   return cluster.workers[worker].name;
 }
@@ -173,7 +173,7 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
     WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     absl::StrAppendFormat(&text, "%5d %-14s %6d %8d %6d %6d %9s %9s %12s %12s %12s\n",
-                          partition.rank.value, WorkerName(plan, cluster, partition.rank),
+                          partition.rank.value, PlannedWorkerName(plan, cluster, partition.rank),
                           at.pipeline, at.data, at.tensor, summary.nodes,
                           Quantity(static_cast<double>(summary.parameters)),
                           Quantity(summary.flops), ByteQuantity(summary.variable_bytes),
@@ -195,7 +195,7 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
     WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     ranks.push_back({{"rank", partition.rank.value},
-                     {"worker", WorkerName(plan, cluster, partition.rank)},
+                     {"worker", PlannedWorkerName(plan, cluster, partition.rank)},
                      {"stage", at.pipeline},
                      {"replica", at.data},
                      {"shard", at.tensor},

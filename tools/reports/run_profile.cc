@@ -61,7 +61,7 @@ std::string TimeColumns(const RunProfile& profile, int64_t nanoseconds) {
   return absl::StrFormat("%11.3f %6.1f", MillisecondsPerRun(profile, nanoseconds), share);
 }
 
-std::string Shortened(const std::string& name) {
+std::string ShortenedAtFront(const std::string& name) {
   const std::string text = Printable(name);
   if (text.size() <= kNameWidth) return text;
   return absl::StrCat("...", text.substr(text.size() - (kNameWidth - 3)));
@@ -95,7 +95,7 @@ std::string ProfileText(const RunProfile& profile) {
   absl::StrAppendFormat(&text, "  %-*s %7s %11s %6s\n", kNameWidth, "operator", "nodes", "ms a run",
                         "%");
   for (const OperatorTime& row : Operators(profile)) {
-    absl::StrAppendFormat(&text, "  %-*s %7d %s\n", kNameWidth, Shortened(row.op), row.nodes,
+    absl::StrAppendFormat(&text, "  %-*s %7d %s\n", kNameWidth, ShortenedAtFront(row.op), row.nodes,
                           TimeColumns(profile, row.nanoseconds));
   }
   const std::vector<NodeStatistics> nodes = SlowestFirst(profile);
@@ -108,7 +108,7 @@ std::string ProfileText(const RunProfile& profile) {
   for (size_t i = 0; i < shown; ++i) {
     const NodeStatistics& node = nodes[i];
     absl::StrAppendFormat(&text, "  %-*s %7d %s\n", kNameWidth,
-                          Shortened(absl::StrCat(node.node, " (", node.op, ")")), node.calls,
+                          ShortenedAtFront(absl::StrCat(node.node, " (", node.op, ")")), node.calls,
                           TimeColumns(profile, node.nanoseconds));
   }
   return text;

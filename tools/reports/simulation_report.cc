@@ -14,7 +14,7 @@ namespace {
 // Rows of ranks and of links for people; the others are counted.
 constexpr size_t kRows = 32;
 
-std::string WorkerName(const SimulatedPlan& simulated, size_t rank) {
+std::string SimulatedWorkerName(const SimulatedPlan& simulated, size_t rank) {
   return simulated.cluster.workers[simulated.model.ranks[rank].worker].name;
 }
 
@@ -40,7 +40,7 @@ std::string RanksText(const SimulatedPlan& simulated) {
                                      "stage", "compute", "communication", "bubble", "sends/step");
   for (const size_t rank : Shown(ranks.size(), [&](size_t r) { return ranks[r].compute; })) {
     absl::StrAppendFormat(&text, "%5d %-14s %6d %10s %14s %10s %12s\n", rank,
-                          WorkerName(simulated, rank), simulated.model.ranks[rank].stage,
+                          SimulatedWorkerName(simulated, rank), simulated.model.ranks[rank].stage,
                           DurationText(ranks[rank].compute),
                           DurationText(ranks[rank].communication), DurationText(ranks[rank].bubble),
                           ByteQuantity(simulated.simulation.sent_bytes[rank]));
@@ -108,7 +108,7 @@ nlohmann::ordered_json SimulationJson(const SimulatedPlan& simulated) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     ranks.push_back({{"rank", rank},
-                     {"worker", WorkerName(simulated, rank)},
+                     {"worker", SimulatedWorkerName(simulated, rank)},
                      {"stage", simulated.model.ranks[rank].stage},
                      {"compute_seconds", simulation.ranks[rank].compute},
                      {"communication_seconds", simulation.ranks[rank].communication},

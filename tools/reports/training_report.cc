@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-double ElementsOf(const Graph& graph, const Variable& variable) {
+double ElementCount(const Graph& graph, const Variable& variable) {
   const auto shape = graph.value(variable.value).type.shape.ToConcrete();
   return shape.has_value() ? static_cast<double>(shape->num_elements()) : 0;
 }
@@ -27,7 +27,7 @@ std::string TrainsText(const TrainingSetup& setup) {
   for (const Variable& variable : graph.variables()) {
     if (own ? !variable.update.valid() : !variable.trainable) continue;
     ++count;
-    elements += ElementsOf(graph, variable);
+    elements += ElementCount(graph, variable);
   }
   return absl::StrCat(count, own ? " tensors by its own algorithm, " : " parameters, ",
                       Quantity(elements), " numbers");

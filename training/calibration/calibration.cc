@@ -12,6 +12,7 @@
 #include "training/calibration/contention_probe.h"
 #include "training/calibration/device_probe.h"
 #include "training/calibration/link_probe.h"
+#include "training/calibration/median.h"
 #include "training/calibration/model_probe.h"
 #include "training/calibration/wake_probe.h"
 
@@ -22,16 +23,9 @@ namespace {
 // measured over the same time.
 constexpr int kTurns = 3;
 // Where steps take long, no further turn begins after so many times what all were given.
-constexpr double kPatience = 3;
+constexpr double kTurnPatience = 3;
 // Variables change while nodes are measured; so little that they stay finite.
 constexpr double kLearningRate = 1e-6;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // How many times as long ops take on `device` as on `other`: the median of those that both ran.
 double SlownessAgainst(const DeviceProfile& device, const DeviceProfile& other) {
@@ -132,7 +126,7 @@ class Calibration {
     const auto seconds = [&] {
       return 1e-9 * static_cast<double>(clock().MonotonicNanos() - begin);
     };
-    while (turns_ < kTurns && (turns_ == 0 || seconds() < kPatience * given)) {
+    while (turns_ < kTurns && (turns_ == 0 || seconds() < kTurnPatience * given)) {
       for (size_t job = 0; job < options_.jobs.size(); ++job) {
         if (turns_ == 0) SayJob(*options_.jobs[job]);
         WEFT_RETURN_IF_ERROR(MeasureJob(job));

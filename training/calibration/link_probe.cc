@@ -23,7 +23,7 @@ constexpr int64_t kExchangedElements[] = {4096, 65'536, 524'288};
 constexpr int kRounds = 4;  // of messages, or exchanges, in a step
 // A step of the next larger size may take so many times what a size is given: on a slow link the
 // smaller ones say enough.
-constexpr double kPatience = 10;
+constexpr double kSizePatience = 10;
 
 std::string MessageProgram(int64_t elements) {
   return absl::StrCat("calibrate/messages/", elements);
@@ -172,7 +172,7 @@ Line FitLine(const std::vector<Sample>& samples) {
 bool TakesTooLong(const std::vector<Sample>& samples, int64_t elements, double seconds) {
   if (samples.size() < 2) return false;
   return kRounds * samples.back().seconds * Bytes(elements) / samples.back().bytes >
-         kPatience * seconds;
+         kSizePatience * seconds;
 }
 
 // Seconds in the nodes of one kind, for each of them.

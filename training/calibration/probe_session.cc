@@ -8,6 +8,7 @@
 #include "ops/custom/loaded_libraries.h"
 #include "platform/cpu_info.h"
 #include "platform/status_macros.h"
+#include "training/calibration/median.h"
 
 namespace weft {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kWarmUpSteps = 2;
 constexpr int64_t kMaxSteps = 2000;  // of a round
 // Where single steps take long, rounds are left out until a measurement takes no more than so many
 // times what it was given; some remain.
-constexpr double kPatience = 10;
+constexpr double kRoundPatience = 10;
 constexpr int kMinRounds = 2;
 
 const ProgramStatistics* Find(const std::vector<ProgramStatistics>& programs,
@@ -25,13 +26,6 @@ const ProgramStatistics* Find(const std::vector<ProgramStatistics>& programs,
     if (program.program == name) return &program;
   }
   return nullptr;
-}
-
-double Median(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // Of one rank: what its rounds took per step.
@@ -136,7 +130,7 @@ absl::StatusOr<std::vector<ProbeTimes>> ProbeSession::Measure(
   }
   const double fitting = seconds / (2 * rounds * std::max(step_seconds, 1e-6));
   const auto steps = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(kMaxSteps)));
-  const double patient = kPatience * seconds / (2 * std::max(step_seconds, 1e-6));
+  const double patient = kRoundPatience * seconds / (2 * std::max(step_seconds, 1e-6));
   const int pairs = static_cast<int>(
       std::clamp(patient, static_cast<double>(kMinRounds), static_cast<double>(rounds)));
   std::vector<RankRounds> ranks(after.size());

@@ -57,7 +57,7 @@ SharedBytes Own(std::string text) {
 }
 
 // The file's bytes: mapped where they are many, unpacked where they are a gzip's.
-absl::StatusOr<SharedBytes> Load(FileSystem& files, const std::string& path) {
+absl::StatusOr<SharedBytes> LoadFile(FileSystem& files, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const auto file, files.MapFile(path));
   const SharedBytes mapped{file->bytes(), file, /*is_mapped=*/true};
   if (Text(mapped).substr(0, 2) == "\x1f\x8b") {
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenNpz(const Request& request) {
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenCsv(const Request& request) {
-  WEFT_ASSIGN_OR_RETURN(const SharedBytes bytes, Load(request.files, request.file.path));
+  WEFT_ASSIGN_OR_RETURN(const SharedBytes bytes, LoadFile(request.files, request.file.path));
   CsvOptions options;
   const std::string& format = request.file.format;
   options.delimiter = format == "tsv" || absl::EndsWith(request.file.path, ".tsv") ? '\t' : '\0';
@@ -152,14 +152,14 @@ SharedBytes BytesOf(const Tensor& tensor) {
 absl::StatusOr<Vocabulary> VocabularyOf(const Request& request, const SharedBytes& bytes) {
   const std::string& name = request.spec.vocabulary;
   if (name == "characters") return Vocabulary::OfCharacters(Text(bytes), request.file.path);
-  WEFT_ASSIGN_OR_RETURN(const SharedBytes file, Load(request.files, name));
+  WEFT_ASSIGN_OR_RETURN(const SharedBytes file, LoadFile(request.files, name));
   return Vocabulary::Parse(Text(file), name);
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenText(const Request& request) {
   WEFT_ASSIGN_OR_RETURN(const WindowLayout windows, Windows(request));
   const std::string& path = request.file.path;
-  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, Load(request.files, path));
+  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, LoadFile(request.files, path));
   ColumnInfo info;
   info.source = path;
   info.dtype = DType::kUint8;
@@ -219,7 +219,7 @@ absl::StatusOr<RaggedLists> EncodeLines(const Vocabulary& vocabulary, const std:
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenLines(const Request& request) {
   WEFT_ASSIGN_OR_RETURN(const bool next, IsNext(request));
   const std::string& path = request.file.path;
-  WEFT_ASSIGN_OR_RETURN(const SharedBytes bytes, Load(request.files, path));
+  WEFT_ASSIGN_OR_RETURN(const SharedBytes bytes, LoadFile(request.files, path));
   SharedBytes plain = Own(PlainLines(Text(bytes)));
   ColumnInfo info;
   info.source = path;
@@ -235,7 +235,7 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenLines(const Request& request) {
 }
 
 absl::StatusOr<std::unique_ptr<DataColumn>> OpenTokens(const Request& request) {
-  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, Load(request.files, request.file.path));
+  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, LoadFile(request.files, request.file.path));
   ColumnInfo info;
   info.source = request.file.path;
   info.dtype = request.file.format == "tokens16" ? DType::kUint16 : DType::kUint32;
@@ -263,7 +263,7 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenCifar(const Request& request) {
   std::vector<std::string> parts = {"image", "label"};
   if (is_100) parts = {"image", "coarse", "fine"};
   WEFT_ASSIGN_OR_RETURN(const size_t part, request.Part(parts));
-  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, Load(request.files, request.file.path));
+  WEFT_ASSIGN_OR_RETURN(SharedBytes bytes, LoadFile(request.files, request.file.path));
   const size_t labels = is_100 ? 2 : 1;
   const size_t record = labels + kCifarPixels;
   if (bytes.bytes.empty() || bytes.bytes.size() % record != 0) {
@@ -366,17 +366,17 @@ struct Ending {
   const char* ending;
   const char* format;
 };
-constexpr std::array<Ending, 6> kEndings = {{{".npz", "npz"},
-                                             {".csv", "csv"},
-                                             {".tsv", "tsv"},
-                                             {".txt", "text"},
-                                             {".tfrecord", "tfrecord"},
-                                             {".tfrecords", "tfrecord"}}};
+constexpr std::array<Ending, 6> kFormatEndings = {{{".npz", "npz"},
+                                                   {".csv", "csv"},
+                                                   {".tsv", "tsv"},
+                                                   {".txt", "text"},
+                                                   {".tfrecord", "tfrecord"},
+                                                   {".tfrecords", "tfrecord"}}};
 
 std::string GuessFormat(const Request& request) {
   std::string path = absl::AsciiStrToLower(request.file.path);
   if (absl::EndsWith(path, ".gz")) path.resize(path.size() - 3);
-  for (const Ending& known : kEndings) {
+  for (const Ending& known : kFormatEndings) {
     if (absl::EndsWith(path, known.ending)) return known.format;
   }
   // "train.tfrecord-00000-of-00008", as writers name shards.

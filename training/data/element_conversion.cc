@@ -13,7 +13,7 @@ template <typename T>
 constexpr bool kIsSmallFloat = std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>;
 
 template <typename T>
-T Load(const void* values, int64_t i) {
+T LoadElement(const void* values, int64_t i) {
   T value;
   std::memcpy(&value, static_cast<const std::byte*>(values) + i * static_cast<int64_t>(sizeof(T)),
               sizeof(T));
@@ -40,7 +40,7 @@ void Convert(const void* from, void* to, int64_t count, bool scale) {
   auto* const target = static_cast<std::byte*>(to);
   const auto convert = [&](bool scaled) {
     for (int64_t i = 0; i < count; ++i) {
-      const To value = ConvertOne<To>(Load<From>(from, i), scaled);
+      const To value = ConvertOne<To>(LoadElement<From>(from, i), scaled);
       std::memcpy(target + i * static_cast<int64_t>(sizeof(To)), &value, sizeof(To));
     }
   };
@@ -57,7 +57,7 @@ int64_t OutOfRange(const void* values, int64_t count) {
   if constexpr (std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<From, bool> &&
                 !std::is_same_v<To, bool>) {
     for (int64_t i = 0; i < count; ++i) {
-      if (!std::in_range<To>(Load<From>(values, i))) return i;
+      if (!std::in_range<To>(LoadElement<From>(values, i))) return i;
     }
   }
   return -1;

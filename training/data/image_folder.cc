@@ -16,14 +16,14 @@
 namespace weft {
 namespace {
 
-constexpr std::array<const char*, 10> kEndings = {".png", ".jpg", ".jpeg", ".bmp",  ".ppm",
-                                                  ".pgm", ".tif", ".tiff", ".webp", ".jp2"};
+constexpr std::array<const char*, 10> kImageEndings = {".png", ".jpg", ".jpeg", ".bmp",  ".ppm",
+                                                       ".pgm", ".tif", ".tiff", ".webp", ".jp2"};
 
 bool IsImageName(const std::string& name) {
   const std::string lower = absl::AsciiStrToLower(name);
-  return lower[0] != '.' && std::any_of(kEndings.begin(), kEndings.end(), [&](const char* ending) {
-           return absl::EndsWith(lower, ending);
-         });
+  return lower[0] != '.' &&
+         std::any_of(kImageEndings.begin(), kImageEndings.end(),
+                     [&](const char* ending) { return absl::EndsWith(lower, ending); });
 }
 
 struct Listing {
@@ -73,7 +73,7 @@ absl::StatusOr<Listing> ListImages(FileSystem& files, const std::string& folder,
   return UnreadableData(folder, "there is no image in it; expected FOLDER/CLASS/NAME.png or .jpg");
 }
 
-std::string_view Text(const MappedFile& file) {
+std::string_view FileText(const MappedFile& file) {
   return {static_cast<const char*>(static_cast<const void*>(file.data())), file.size()};
 }
 
@@ -90,7 +90,8 @@ class ImageColumn final : public DataColumn {
   absl::Status Read(int64_t row, void* target) const override {
     const std::string path = absl::StrCat(folder_, "/", paths_[static_cast<size_t>(row)]);
     WEFT_ASSIGN_OR_RETURN(const auto file, files_.MapFile(path));
-    return DecodeImage(Text(*file), sample_shape(), scale_, path, static_cast<uint8_t*>(target));
+    return DecodeImage(FileText(*file), sample_shape(), scale_, path,
+                       static_cast<uint8_t*>(target));
   }
 
  private:
@@ -126,7 +127,7 @@ absl::StatusOr<std::unique_ptr<DataColumn>> OpenImageFolder(FileSystem& files,
   } else {
     const std::string first = absl::StrCat(folder, "/", listing.paths[0]);
     WEFT_ASSIGN_OR_RETURN(const auto file, files.MapFile(first));
-    WEFT_ASSIGN_OR_RETURN(info.sample_shape, ReadImageShape(Text(*file), first));
+    WEFT_ASSIGN_OR_RETURN(info.sample_shape, ReadImageShape(FileText(*file), first));
   }
   const std::string names = absl::StrJoin(listing.paths, "\n");
   info.checksum = Checksum(std::as_bytes(std::span<const char>(names)));

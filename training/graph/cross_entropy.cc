@@ -42,18 +42,18 @@ ValueType IndexLabels(const ValueType& scores) {
   return {ValueKind::kTensor, DType::kInt64, SymbolicShape(std::move(dims))};
 }
 
-struct Prediction {
+struct ClassPrediction {
   ValueId scores;  // classes second
   int axis = 1;    // of the classes in the model's output
   ValueId output;
 };
 
-absl::StatusOr<Prediction> ScoresOf(GraphBuilder& builder, const LossSpec& spec) {
+absl::StatusOr<ClassPrediction> ScoresOf(GraphBuilder& builder, const LossSpec& spec) {
   WEFT_ASSIGN_OR_RETURN(const ValueId output, FindPrediction(builder.graph(), spec));
   WEFT_ASSIGN_OR_RETURN(const int axis, ClassAxis(spec, builder.graph().value(output)));
   const ValueId scores = ClassesSecond(builder, output, axis);
   WEFT_RETURN_IF_ERROR(builder.status());
-  return Prediction{scores, axis, output};
+  return ClassPrediction{scores, axis, output};
 }
 
 absl::StatusOr<int64_t> NumClasses(const GraphBuilder& builder, ValueId scores, const char* why) {
@@ -109,7 +109,7 @@ absl::StatusOr<ValueId> Smoothed(GraphBuilder& builder, const LossSpec& spec, Va
 }
 
 absl::StatusOr<MeanParts> IndexCrossEntropy(GraphBuilder& builder, const LossSpec& spec) {
-  WEFT_ASSIGN_OR_RETURN(const Prediction prediction, ScoresOf(builder, spec));
+  WEFT_ASSIGN_OR_RETURN(const ClassPrediction prediction, ScoresOf(builder, spec));
   const ValueId scores = prediction.scores;
   const ValueId labels = LabelsInput(builder.graph(), IndexLabels(builder.type(scores)));
   WEFT_ASSIGN_OR_RETURN(const ValueId weights, ClassWeights(builder, spec, scores));
@@ -146,7 +146,7 @@ absl::StatusOr<MeanParts> SoftCrossEntropy(GraphBuilder& builder, const LossSpec
   if (spec.ignore_index.has_value()) {
     return absl::InvalidArgumentError("soft labels name no class, so none can be ignored");
   }
-  WEFT_ASSIGN_OR_RETURN(const Prediction prediction, ScoresOf(builder, spec));
+  WEFT_ASSIGN_OR_RETURN(const ClassPrediction prediction, ScoresOf(builder, spec));
   const ValueId scores = prediction.scores;
   const DType dtype = builder.type(scores).dtype;
   ValueId labels = ClassesSecond(builder, LabelsLike(builder, prediction.output), prediction.axis);
@@ -187,7 +187,7 @@ absl::StatusOr<MeanParts> AddCrossEntropy(GraphBuilder& builder, const LossSpec&
 }
 
 absl::StatusOr<ClassScores> ScoresAndLabels(GraphBuilder& builder, const LossSpec& spec) {
-  WEFT_ASSIGN_OR_RETURN(const Prediction prediction, ScoresOf(builder, spec));
+  WEFT_ASSIGN_OR_RETURN(const ClassPrediction prediction, ScoresOf(builder, spec));
   ClassScores made{prediction.scores, kNoValue};
   if (spec.soft_labels) {
     made.labels = builder.Op(

@@ -23,7 +23,7 @@ struct Operands {
   ValueId Distance() const { return builder.Op("Abs", {builder.Op("Sub", {prediction, labels})}); }
 };
 
-ValueId AbsoluteError(const Operands& x) { return x.Distance(); }
+ValueId AbsoluteDifference(const Operands& x) { return x.Distance(); }
 
 // With d the distance and c = min(d, delta): c (d - c / 2), which is d^2 / 2 up to delta and
 // delta (d - delta / 2) beyond.
@@ -49,17 +49,17 @@ ValueId KullbackLeibler(const Operands& x) {
   return b.Op("Mul", {x.labels, log_ratio});
 }
 
-struct Loss {
+struct ElementwiseLoss {
   ValueId (*elements)(const Operands&);
   bool per_sample = false;  // the mean is over samples, not over elements
 };
 
-const std::map<std::string, Loss>& Losses() {
-  static const auto* const kLosses = new std::map<std::string, Loss>{
+const std::map<std::string, ElementwiseLoss>& Losses() {
+  static const auto* const kLosses = new std::map<std::string, ElementwiseLoss>{
       {"bce_with_logits", {BinaryCrossEntropy}},
       {"huber", {Huber}},
       {"kl_div", {KullbackLeibler, /*per_sample=*/true}},
-      {"mae", {AbsoluteError}},
+      {"mae", {AbsoluteDifference}},
       {"mse", {nullptr}},  // an op of its own
   };
   return *kLosses;

@@ -49,7 +49,7 @@ absl::StatusOr<std::string> LossName(const Graph& graph, const LossSpec& loss) {
       "name the value that is, with --loss output:NAME");
 }
 
-GraphBuilder StepBuilder(Graph& graph, Origin origin) {
+GraphBuilder UpdateBuilder(Graph& graph, Origin origin) {
   GraphBuilder builder(graph);
   builder.set_phase(Phase::kUpdate);
   builder.set_name_prefix("update/");
@@ -68,14 +68,14 @@ absl::Status CheckUpdate(const Graph& graph, const Variable& variable) {
       type.ToString(), ", its new value is ", update.type.ToString(), "; they must be the same"));
 }
 
-absl::Status AddUpdates(Graph& graph) {
+absl::Status AccumulateUpdates(Graph& graph) {
   for (Variable& variable : graph.mutable_variables()) {
     if (!variable.update.valid()) continue;
     WEFT_RETURN_IF_ERROR(CheckUpdate(graph, variable));
     const ValueDef& update = graph.value(variable.update);
     Origin origin = update.origin;
     origin.logical_value = variable.name;
-    GraphBuilder builder = StepBuilder(graph, std::move(origin));
+    GraphBuilder builder = UpdateBuilder(graph, std::move(origin));
     const ValueId at_the_end = builder.WeftOp("Accumulate", {variable.update});
     WEFT_RETURN_IF_ERROR(builder.status());
     variable.update = at_the_end;
@@ -98,7 +98,7 @@ absl::Status AddLossOutput(Graph& graph, const std::string& name) {
     mean = forward.Op("Cast", {mean}, {{"to", static_cast<int64_t>(DType::kFloat32)}});
   }
   WEFT_RETURN_IF_ERROR(forward.status());
-  GraphBuilder step = StepBuilder(graph, {});
+  GraphBuilder step = UpdateBuilder(graph, {});
   const ValueId reported = step.WeftOp("Accumulate", {mean});
   WEFT_RETURN_IF_ERROR(step.status());
   graph.RenameValue(reported, kLossOutput);
@@ -123,7 +123,7 @@ absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& l
   refusals.clear();
   WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
-  WEFT_RETURN_IF_ERROR(AddUpdates(graph));
+  WEFT_RETURN_IF_ERROR(AccumulateUpdates(graph));
   WEFT_RETURN_IF_ERROR(AddLossOutput(graph, loss_name));
   return graph;
 }

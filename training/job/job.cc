@@ -172,7 +172,7 @@ const WorkerSpec* WorkerOf(const JobSpec& spec, const Plan& plan, int rank) {
 }
 
 // By rank; 0 where nobody says.
-std::vector<int64_t> MemoryLimits(const JobSpec& spec, const Plan& plan, int ranks) {
+std::vector<int64_t> MemoryLimitsByRank(const JobSpec& spec, const Plan& plan, int ranks) {
   std::vector<int64_t> limits;
   for (int rank = 0; rank < ranks; ++rank) {
     const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
@@ -243,7 +243,7 @@ absl::Status UseAverages(const Graph& training, Graph& model, Plan& plan) {
 // Those that nobody gave a limit share their host's.
 absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& spec,
                         const Plan& plan) {
-  const auto limits = MemoryLimits(spec, plan, static_cast<int>(memory.size()));
+  const auto limits = MemoryLimitsByRank(spec, plan, static_cast<int>(memory.size()));
   std::map<std::string, std::vector<WorkerMemory>> hosts;
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     const WorkerSpec* const worker = WorkerOf(spec, plan, static_cast<int>(rank));
@@ -433,7 +433,8 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.checkpoints = spec.checkpoints;
   LoggedPhase join("join");
   WEFT_RETURN_IF_ERROR(
-      coordinator.Join(membership, MemoryLimits(spec, job.plan, coordinator.size())).status());
+      coordinator.Join(membership, MemoryLimitsByRank(spec, job.plan, coordinator.size()))
+          .status());
   join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
   if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));

@@ -32,7 +32,7 @@ constexpr int64_t kMinProcessBytes = int64_t{16} << 20;
 constexpr int64_t kUsualProcessBytes = int64_t{64} << 20;
 
 // By worker: what it was given, or its part of what its host has.
-std::vector<int64_t> MemoryLimits(const JobSpec& spec, const CostModel& costs) {
+std::vector<int64_t> MemoryLimitsByWorker(const JobSpec& spec, const CostModel& costs) {
   std::map<std::string, int64_t> workers_of_host;
   for (const WorkerSpec& worker : spec.cluster.workers) ++workers_of_host[worker.host];
   std::vector<int64_t> limits;
@@ -56,7 +56,7 @@ SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel
   options.fixed_micro_batches = spec.plan.strict || spec.search.keep_micro_batches;
   options.may_leave_out = spec.search.may_leave_out;
   options.strategy = spec.search.strategy;
-  options.memory_limits = MemoryLimits(spec, costs);
+  options.memory_limits = MemoryLimitsByWorker(spec, costs);
   options.process_bytes = kMinProcessBytes;
   if (!options.fixed_micro_batches && DependsOnMicroBatches(graph)) {
     options.fixed_micro_batches = true;
@@ -112,7 +112,7 @@ class Surroundings {
 
 // By rank, all but the process. ResourceExhausted where a rank's limit does not leave
 // `process_bytes`.
-absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
+absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan& plan,
                                                   const ClusterSpec& cluster,
                                                   const SearchOptions& options,
                                                   const Surroundings& surroundings) {
@@ -141,7 +141,7 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
   const Surroundings surroundings(job, spec);
   const MemoryOfPlanFn memory_of = [&](const Plan& plan) {
-    return MemoryOfPlan(job.graph, plan, spec.cluster, options, surroundings);
+    return MemoryByRank(job.graph, plan, spec.cluster, options, surroundings);
   };
   const std::vector<Alternative> found = FindAlternatives(job.graph, spec.cluster, costs, job.plan,
                                                           options, memory_of, CpuNodeEvaluator());
@@ -187,7 +187,7 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
 }
 
 absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
-  const std::vector<int64_t> limits = MemoryLimits(spec, costs);
+  const std::vector<int64_t> limits = MemoryLimitsByWorker(spec, costs);
   const Surroundings surroundings(job, spec);
   for (const JobProgram& program : job.programs) {
     for (const Partition& partition : program.partitions) {

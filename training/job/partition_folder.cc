@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "weft-partitions";
 constexpr int64_t kFormatVersion = 1;
@@ -37,14 +37,15 @@ std::string FolderOf(const std::string& program) {
 }
 
 std::string IndexText(const StoredPrograms& stored) {
-  Json json = {{"format", kFormat}, {"version", kFormatVersion}, {"workers", stored.workers}};
+  OrderedJson json = {
+      {"format", kFormat}, {"version", kFormatVersion}, {"workers", stored.workers}};
   if (stored.evaluation_digest != 0) {
     json["evaluation_digest"] = absl::StrFormat("%016x", stored.evaluation_digest);
   }
   json["flags"] = stored.flags;
-  json["programs"] = Json::array();
+  json["programs"] = OrderedJson::array();
   for (const JobProgram& program : stored.programs) json["programs"].push_back(program.name);
-  return absl::StrCat(json.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  return absl::StrCat(json.dump(2, ' ', false, OrderedJson::error_handler_t::replace), "\n");
 }
 
 // Reads job.json.
@@ -53,7 +54,7 @@ class IndexReader {
   explicit IndexReader(std::string path) : path_(std::move(path)) {}
 
   absl::Status Read(const std::string& text, StoredPrograms& stored) const {
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return Bad("it is no JSON object");
     if (!json.contains("format") || json["format"] != kFormat) {
       return Bad(absl::StrCat("'format' is not \"", kFormat, "\""));
@@ -75,7 +76,7 @@ class IndexReader {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
   }
 
-  absl::StatusOr<int64_t> Number(const Json& json, const char* key, int64_t most) const {
+  absl::StatusOr<int64_t> Number(const OrderedJson& json, const char* key, int64_t most) const {
     if (json.contains(key) && json[key].is_number_unsigned()) {
       const auto number = json[key].get<uint64_t>();
       if (number >= 1 && number <= static_cast<uint64_t>(most)) {
@@ -85,15 +86,15 @@ class IndexReader {
     return Bad(absl::StrCat("'", key, "' is missing, or no number from 1 to ", most));
   }
 
-  absl::Status ReadDigest(const Json& json, uint64_t& digest) const {
+  absl::Status ReadDigest(const OrderedJson& json, uint64_t& digest) const {
     if (!json.contains("evaluation_digest")) return absl::OkStatus();
-    const Json& value = json["evaluation_digest"];
+    const OrderedJson& value = json["evaluation_digest"];
     const std::string text = value.is_string() ? value.get<std::string>() : "";
     if (text.size() == 16 && absl::SimpleHexAtoi(text, &digest)) return absl::OkStatus();
     return Bad("'evaluation_digest' is no text of 16 hexadecimal digits");
   }
 
-  absl::Status ReadFlags(const Json& json, std::map<std::string, std::string>& flags) const {
+  absl::Status ReadFlags(const OrderedJson& json, std::map<std::string, std::string>& flags) const {
     if (!json.contains("flags")) return absl::OkStatus();
     if (!json["flags"].is_object()) return Bad("'flags' is no object of texts");
     for (const auto& [name, value] : json["flags"].items()) {
@@ -103,11 +104,11 @@ class IndexReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadPrograms(const Json& json, std::vector<JobProgram>& programs) const {
+  absl::Status ReadPrograms(const OrderedJson& json, std::vector<JobProgram>& programs) const {
     if (!json.contains("programs") || !json["programs"].is_array()) {
       return Bad("'programs' is missing, or no list");
     }
-    for (const Json& entry : json["programs"]) {
+    for (const OrderedJson& entry : json["programs"]) {
       const std::string name = entry.is_string() ? entry.get<std::string>() : "";
       const absl::StatusOr<ProgramKey> key = ParseProgramName(name);
       if (!key.ok()) return Annotate(key.status(), path_);

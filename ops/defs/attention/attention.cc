@@ -9,15 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/defs/attention/attention_gradient.h"
+#include "ops/defs/attention/attention_operands.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/rules.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-enum Inputs { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kValidLengths };
-enum Outputs { kY, kPresentKey, kPresentValue, kScores };
 
 // One operand seen as [batch, heads, length, size].
 struct HeadDims {

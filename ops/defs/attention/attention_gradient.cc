@@ -17,14 +17,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/attention/attention_operands.h"
 #include "ops/defs/rules/gradients.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-enum Inputs { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kValidLengths };
-enum Outputs { kY, kPresentKey, kPresentValue, kScores };
 // What the output of scores holds.
 enum ScoresMode { kRaw, kCapped, kBiased, kProbabilities };
 

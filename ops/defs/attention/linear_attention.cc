@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-enum Inputs { kQuery, kKey, kValue, kPastState, kDecay, kBeta };
+enum LinearAttentionInputs { kLinearQuery, kLinearKey, kLinearValue, kPastState, kDecay, kBeta };
 
 absl::Status CheckRule(InferenceContext& context) {
   const std::string rule = context.attributes().String("update_rule", "gated_delta");
@@ -78,28 +78,28 @@ absl::Status InferLinearAttention(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckRule(context));
   const int64_t q_heads = context.attributes().Int("q_num_heads", 0);
   const int64_t kv_heads = context.attributes().Int("kv_num_heads", 0);
-  WEFT_ASSIGN_OR_RETURN(Dim key_size, SizeOf(context, kQuery, q_heads));
-  WEFT_ASSIGN_OR_RETURN(const Dim other_key_size, SizeOf(context, kKey, kv_heads));
-  WEFT_ASSIGN_OR_RETURN(const Dim value_size, SizeOf(context, kValue, kv_heads));
+  WEFT_ASSIGN_OR_RETURN(Dim key_size, SizeOf(context, kLinearQuery, q_heads));
+  WEFT_ASSIGN_OR_RETURN(const Dim other_key_size, SizeOf(context, kLinearKey, kv_heads));
+  WEFT_ASSIGN_OR_RETURN(const Dim value_size, SizeOf(context, kLinearValue, kv_heads));
   const std::optional<Dim> merged = MergeDims(key_size, other_key_size);
   if (!merged.has_value()) {
     return context.Error(absl::StrCat("heads of the query have size ", key_size.ToString(),
                                       ", those of the key ", other_key_size.ToString()));
   }
   key_size = *merged;
-  const SymbolicShape& query = context.InputShape(kQuery);
+  const SymbolicShape& query = context.InputShape(kLinearQuery);
   const Dim batch = query.has_rank() ? query.dim(0) : Dim();
   const Dim steps = query.has_rank() ? query.dim(1) : Dim();
   const Dim heads(kv_heads);
   const Dim decay_size = ProductOfDims({heads, key_size}, 0, 2);
   const Dim hidden = ProductOfDims({heads, value_size}, 0, 2);
-  WEFT_RETURN_IF_ERROR(CheckFits(context, kKey, {batch, steps, decay_size}, decay_size));
-  WEFT_RETURN_IF_ERROR(CheckFits(context, kValue, {batch, steps, hidden}, hidden));
+  WEFT_RETURN_IF_ERROR(CheckFits(context, kLinearKey, {batch, steps, decay_size}, decay_size));
+  WEFT_RETURN_IF_ERROR(CheckFits(context, kLinearValue, {batch, steps, hidden}, hidden));
   WEFT_RETURN_IF_ERROR(CheckFits(context, kDecay, {batch, steps, decay_size}, heads));
   WEFT_RETURN_IF_ERROR(CheckFits(context, kBeta, {batch, steps, heads}, Dim(1)));
   WEFT_RETURN_IF_ERROR(
       CheckFits(context, kPastState, {batch, heads, key_size, value_size}, value_size));
-  const DType dtype = context.InputType(kQuery).dtype;
+  const DType dtype = context.InputType(kLinearQuery).dtype;
   const DType state = context.HasInput(kPastState) ? context.InputType(kPastState).dtype : dtype;
   const Dim out = ProductOfDims({Dim(q_heads), value_size}, 0, 2);
   context.SetOutput(0, dtype, SymbolicShape({batch, steps, out}));

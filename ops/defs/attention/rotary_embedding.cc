@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-enum Inputs { kX, kCos, kSin, kPositions };
+enum RotaryInputs { kX, kCos, kSin, kPositions };
 
 absl::StatusOr<Dim> HeadSize(InferenceContext& context, const SymbolicShape& x) {
   if (x.rank() == 4) return x.dim(3);

@@ -23,7 +23,7 @@
 namespace weft {
 namespace {
 
-absl::StatusOr<NodeBody> BodyOf(const GradientContext& context, const std::string& name) {
+absl::StatusOr<NodeBody> ForwardBody(const GradientContext& context, const std::string& name) {
   for (const NodeBody& body : BodiesOf(context.node())) {
     if (body.name == name) return body;
   }
@@ -360,7 +360,7 @@ ValueType CarriedType(const GradientContext& context, int first_input, int i) {
 absl::Status LoopGradient(GradientContext& context) {
   if (ArrivingGradients(context).empty()) return absl::OkStatus();
   RoundsSpec spec;
-  WEFT_ASSIGN_OR_RETURN(spec.body, BodyOf(context, "body"));
+  WEFT_ASSIGN_OR_RETURN(spec.body, ForwardBody(context, "body"));
   const int own = NumOwnInputs(context.node());
   spec.first_carried = 2;
   spec.carried = std::max(own - 2, 0);
@@ -381,7 +381,7 @@ absl::Status LoopGradient(GradientContext& context) {
 absl::Status ScanGradient(GradientContext& context) {
   if (ArrivingGradients(context).empty()) return absl::OkStatus();
   RoundsSpec spec;
-  WEFT_ASSIGN_OR_RETURN(spec.body, BodyOf(context, "body"));
+  WEFT_ASSIGN_OR_RETURN(spec.body, ForwardBody(context, "body"));
   const Attributes& attributes = context.node().attributes;
   const int own = NumOwnInputs(context.node());
   spec.carried = own - static_cast<int>(attributes.Int("num_scan_inputs", 0));
@@ -463,7 +463,7 @@ absl::StatusOr<ValueId> SumOfElements(GraphBuilder& b, ValueId sequence, ValueId
 }  // namespace
 
 absl::Status SequenceMapGradient(GradientContext& context) {
-  WEFT_ASSIGN_OR_RETURN(const NodeBody forward, BodyOf(context, "body"));
+  WEFT_ASSIGN_OR_RETURN(const NodeBody forward, ForwardBody(context, "body"));
   GraphBuilder& g = context.builder();
   const std::vector<ArrivingGradient> arriving = ArrivingSequences(context);
   const int own = NumOwnInputs(context.node());

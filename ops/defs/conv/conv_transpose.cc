@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-std::optional<std::vector<int64_t>> KernelSizes(const Attributes& attributes,
-                                                const SymbolicShape& weights) {
+std::optional<std::vector<int64_t>> TransposedKernelSizes(const Attributes& attributes,
+                                                          const SymbolicShape& weights) {
   if (weights.has_rank()) {
     std::vector<int64_t> sizes;
     for (int i = 2; i < weights.rank() && weights.dim(i).is_known(); ++i) {
@@ -56,7 +56,7 @@ absl::Status CheckOperands(const InferenceContext& context, int64_t group) {
   return absl::OkStatus();
 }
 
-absl::Status CheckBias(const InferenceContext& context, const Dim& channels) {
+absl::Status CheckTransposedBias(const InferenceContext& context, const Dim& channels) {
   if (!context.HasInput(2) || !context.InputShape(2).has_rank()) return absl::OkStatus();
   const SymbolicShape& b = context.InputShape(2);
   if (b.rank() == 1 && MergeDims(b.dim(0), channels).has_value()) return absl::OkStatus();
@@ -100,13 +100,13 @@ absl::Status InferConvTranspose(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckOperands(context, group));
   Dim channels;
   if (w.has_rank() && w.dim(1).is_known()) channels = Dim(w.dim(1).size() * group);
-  WEFT_RETURN_IF_ERROR(CheckBias(context, channels));
+  WEFT_RETURN_IF_ERROR(CheckTransposedBias(context, channels));
   if (!x.has_rank()) {
     context.SetOutput(0, dtype, SymbolicShape());
     return absl::OkStatus();
   }
   Dims y = {x.dim(0), channels};
-  const auto sizes = KernelSizes(context.attributes(), w);
+  const auto sizes = TransposedKernelSizes(context.attributes(), w);
   if (sizes.has_value()) {
     WEFT_ASSIGN_OR_RETURN(const Dims image, ImageDims(context, x, *sizes));
     y.insert(y.end(), image.begin(), image.end());
@@ -123,7 +123,7 @@ absl::Status ConvTransposeGradient(GradientContext& context) {
   GraphBuilder& g = context.builder();
   Attributes attributes = context.node().attributes;
   const std::string auto_pad = attributes.String("auto_pad", "NOTSET");
-  const auto sizes = KernelSizes(attributes, g.type(context.Input(1)).shape);
+  const auto sizes = TransposedKernelSizes(attributes, g.type(context.Input(1)).shape);
   const bool explicit_pads = auto_pad == "NOTSET" || auto_pad == "VALID" || auto_pad.empty();
   if (!explicit_pads || attributes.Has("output_shape") || !sizes.has_value()) {
     return absl::UnimplementedError(

@@ -15,8 +15,6 @@
 namespace weft {
 namespace {
 
-using Values = std::vector<ValueId>;
-
 // A mask of ones and zeros over keys, [batch, keys], as what is added to scores: 0 and `filter`.
 // Shaped to broadcast to [batch, heads, queries, keys].
 ValueId MaskBias(GraphBuilder& b, ValueId mask, DType dtype, float filter, int rank) {

@@ -12,8 +12,6 @@
 namespace weft {
 namespace {
 
-using Values = std::vector<ValueId>;
-
 // An expansion with one output, from a function of the builder and the node.
 template <typename Build>
 ExpandFn ExpandTo(Build build) {

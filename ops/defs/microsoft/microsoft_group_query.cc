@@ -21,8 +21,6 @@
 namespace weft {
 namespace {
 
-using Values = std::vector<ValueId>;
-
 absl::Status InferGroupQuery(InferenceContext& context) {
   const ValueType& q = context.InputType(0);
   const int64_t heads = context.attributes().Int("num_heads", 1);

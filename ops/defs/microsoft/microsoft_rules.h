@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "graph/graph_builder.h"
@@ -12,6 +13,8 @@
 namespace weft {
 
 inline constexpr char kMicrosoftDomain[] = "com.microsoft";
+
+using Values = std::vector<ValueId>;
 
 // Input `i` of `node`; kNoValue when it has none.
 ValueId InputOf(const Node& node, size_t i);

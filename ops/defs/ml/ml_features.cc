@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/elementwise/elementwise.h"
+#include "ops/defs/ml/ml_domain.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/gradients.h"
 #include "ops/defs/rules/rules.h"
@@ -11,10 +12,6 @@
 
 namespace weft {
 namespace {
-
-constexpr char kDomain[] = "ai.onnx.ml";
-constexpr std::initializer_list<DType> kRowTypes = {DType::kFloat32, DType::kFloat64, DType::kInt64,
-                                                    DType::kInt32};
 
 // ---- Lookups
 
@@ -44,7 +41,7 @@ absl::Status InferLabelEncoder(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "LabelEncoder")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "LabelEncoder")
                      .Input("X")
                      .Output("Y")
                      .Attr("classes_strings", AttributeType::kStrings)
@@ -69,7 +66,7 @@ absl::Status InferCategoryMapper(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "CategoryMapper")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "CategoryMapper")
                      .Input("X", {DType::kString, DType::kInt64})
                      .Output("Y")
                      .Attr("cats_int64s", AttributeType::kInts)
@@ -93,7 +90,7 @@ absl::Status InferOneHotEncoder(InferenceContext& context) {
   return SetCheckedOutput(context, DType::kFloat32, std::move(dims));
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "OneHotEncoder")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "OneHotEncoder")
                      .Input("X", {DType::kString, DType::kInt64, DType::kInt32, DType::kFloat32,
                                   DType::kFloat64})
                      .Output("Y")
@@ -135,7 +132,7 @@ absl::StatusOr<std::vector<ValueId>> ExpandArrayFeatureExtractor(ExpandContext& 
   return std::vector<ValueId>{chosen};
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "ArrayFeatureExtractor")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "ArrayFeatureExtractor")
                      .Input("X")
                      .Input("Y", {DType::kInt64})
                      .Output("Z")
@@ -150,7 +147,7 @@ absl::Status InferFloatsLikeInput(InferenceContext& context) {
 }
 
 OpSchema OfFeatures(std::string name, InferFn infer) {
-  return OpSchema(kDomain, std::move(name)).Input("X", kRowTypes).Output("Y").Infer(infer);
+  return OpSchema(kMlDomain, std::move(name)).Input("X", kMlRowTypes).Output("Y").Infer(infer);
 }
 
 // y = x / n: dx = (dy - s sum(dy y)) / n with s the slope of n. Rows of zeros stay as they are.
@@ -259,8 +256,8 @@ absl::Status InferFeatureVectorizer(InferenceContext& context) {
   return SetCheckedOutput(context, DType::kFloat32, {rows, SumOfDims(columns)});
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "FeatureVectorizer")
-                     .VariadicInput("X", kRowTypes)
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "FeatureVectorizer")
+                     .VariadicInput("X", kMlRowTypes)
                      .Output("Y")
                      .Attr("inputdimensions", AttributeType::kInts)
                      .Infer(InferFeatureVectorizer)

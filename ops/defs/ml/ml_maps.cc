@@ -5,12 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
+#include "ops/defs/ml/ml_domain.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-constexpr char kDomain[] = "ai.onnx.ml";
 
 absl::Status CheckMap(const InferenceContext& context) {
   const ValueType& type = context.InputType(0);
@@ -76,7 +75,7 @@ absl::Status InferZipMap(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "DictVectorizer")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "DictVectorizer")
                      .Input("X")
                      .AnyKind()
                      .Output("Y")
@@ -85,7 +84,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "DictVectorizer")
                      .Infer(InferDictVectorizer)
                      .NoGradient("labels and lookups"));
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "CastMap")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "CastMap")
                      .Input("X")
                      .AnyKind()
                      .Output("Y")
@@ -95,7 +94,7 @@ WEFT_REGISTER_OP(OpSchema(kDomain, "CastMap")
                      .Infer(InferCastMap)
                      .NoGradient("labels and lookups"));
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "ZipMap")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "ZipMap")
                      .Input("X", {DType::kFloat32})
                      .Output("Z")
                      .Attr("classlabels_int64s", AttributeType::kInts)

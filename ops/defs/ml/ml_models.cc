@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "ops/defs/ml/ml_domain.h"
 #include "ops/defs/ml/ml_labels.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/gradients.h"
@@ -14,10 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr char kDomain[] = "ai.onnx.ml";
 constexpr char kTrainedElsewhere[] = "trained elsewhere, with fixed coefficients";
-constexpr std::initializer_list<DType> kRowTypes = {DType::kFloat32, DType::kFloat64, DType::kInt64,
-                                                    DType::kInt32};
 
 // [N, targets].
 absl::Status InferRegressor(InferenceContext& context) {
@@ -32,7 +30,7 @@ absl::Status InferRegressor(InferenceContext& context) {
 }
 
 OpSchema OfRows(OpSchema schema) {
-  return schema.Input("X", kRowTypes).Attr("post_transform", AttributeType::kString);
+  return schema.Input("X", kMlRowTypes).Attr("post_transform", AttributeType::kString);
 }
 
 OpSchema WithLabels(OpSchema schema, const std::string& op) {
@@ -89,19 +87,19 @@ absl::Status LinearRegressorGradient(GradientContext& context) {
   return b.status();
 }
 
-WEFT_REGISTER_OP(OfRows(OpSchema(kDomain, "LinearRegressor"))
+WEFT_REGISTER_OP(OfRows(OpSchema(kMlDomain, "LinearRegressor"))
                      .Output("Y")
                      .Attr("coefficients", AttributeType::kFloats)
                      .Attr("intercepts", AttributeType::kFloats)
                      .Attr("targets", AttributeType::kInt)
                      .Infer(InferRegressor)
                      .Gradient(LinearRegressorGradient));
-WEFT_REGISTER_OP(WithLinear(WithLabels(OfRows(OpSchema(kDomain, "LinearClassifier")),
+WEFT_REGISTER_OP(WithLinear(WithLabels(OfRows(OpSchema(kMlDomain, "LinearClassifier")),
                                        "LinearClassify"))
                      .GradientMissing(kTrainedElsewhere));
 WEFT_REGISTER_OP(WithLinear(Classify("LinearClassify")).GradientMissing(kTrainedElsewhere));
 
-WEFT_REGISTER_OP(WithVectors(OfRows(OpSchema(kDomain, "SVMRegressor")))
+WEFT_REGISTER_OP(WithVectors(OfRows(OpSchema(kMlDomain, "SVMRegressor")))
                      .Output("Y")
                      .Attr("n_supports", AttributeType::kInt)
                      .Attr("n_targets", AttributeType::kInt)
@@ -128,7 +126,8 @@ InferFn WithSvmColumns(InferFn infer) {
   };
 }
 
-WEFT_REGISTER_OP(WithVectors(WithLabels(OfRows(OpSchema(kDomain, "SVMClassifier")), "SvmClassify"))
+WEFT_REGISTER_OP(WithVectors(WithLabels(OfRows(OpSchema(kMlDomain, "SVMClassifier")),
+                                        "SvmClassify"))
                      .Infer(WithSvmColumns(InferClassifier("classlabels_ints")))
                      .GradientMissing(kTrainedElsewhere));
 WEFT_REGISTER_OP(WithVectors(Classify("SvmClassify"))

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/defs/ml/ml_domain.h"
 #include "ops/defs/ml/ml_labels.h"
 #include "ops/defs/movement/shape_dims.h"
 #include "ops/defs/rules/rules.h"
@@ -13,10 +14,6 @@
 
 namespace weft {
 namespace {
-
-constexpr char kDomain[] = "ai.onnx.ml";
-constexpr std::initializer_list<DType> kRowTypes = {DType::kFloat32, DType::kFloat64, DType::kInt64,
-                                                    DType::kInt32};
 
 // X: [N, F], or one row [F].
 absl::StatusOr<Dim> RowCount(InferenceContext& context) {
@@ -47,7 +44,7 @@ InferFn InferScores(std::string targets, DType dtype) {
   };
 }
 
-WEFT_REGISTER_OP(OpSchema(kDomain, "TreeEnsemble")
+WEFT_REGISTER_OP(OpSchema(kMlDomain, "TreeEnsemble")
                      .Input("X", {DType::kFloat32, DType::kFloat64, DType::kFloat16})
                      .Output("Y")
                      .Attr("aggregate_function", AttributeType::kInt)
@@ -87,8 +84,8 @@ OpSchema WithNodes(OpSchema schema, const std::string& votes) {
       .Attr("post_transform", AttributeType::kString);
 }
 
-WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleRegressor")
-                               .Input("X", kRowTypes)
+WEFT_REGISTER_OP(WithNodes(OpSchema(kMlDomain, "TreeEnsembleRegressor")
+                               .Input("X", kMlRowTypes)
                                .Output("Y")
                                .Attr("aggregate_function", AttributeType::kString)
                                .Attr("n_targets", AttributeType::kInt)
@@ -96,8 +93,8 @@ WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleRegressor")
                                .NoGradient("constant between its steps"),
                            "target"));
 
-WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleClassifier")
-                               .Input("X", kRowTypes)
+WEFT_REGISTER_OP(WithNodes(OpSchema(kMlDomain, "TreeEnsembleClassifier")
+                               .Input("X", kMlRowTypes)
                                .Output("Y")
                                .OptionalOutput("Z")
                                .Attr("classlabels_int64s", AttributeType::kInts)
@@ -110,7 +107,7 @@ WEFT_REGISTER_OP(WithNodes(OpSchema(kDomain, "TreeEnsembleClassifier")
 
 // TreeEnsembleClassify(X) -> number of the class [N], scores [N, max(classes, 2) or classes].
 WEFT_REGISTER_OP(WithNodes(OpSchema::Weft("TreeEnsembleClassify")
-                               .Input("X", kRowTypes)
+                               .Input("X", kMlRowTypes)
                                .Output("class")
                                .OptionalOutput("scores")
                                .Attr("classes", AttributeType::kInt, /*required=*/true)

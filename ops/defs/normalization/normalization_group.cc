@@ -27,8 +27,8 @@ absl::Status CheckChannels(const InferenceContext& context, const SymbolicShape&
 }
 
 // Inputs 1 and 2 hold one value per channel, or per group when `groups` is not zero.
-absl::Status CheckPerChannel(const InferenceContext& context, const SymbolicShape& x,
-                             int64_t groups) {
+absl::Status CheckScaleAndBias(const InferenceContext& context, const SymbolicShape& x,
+                               int64_t groups) {
   for (int i = 1; i < 3; ++i) {
     const SymbolicShape& shape = context.InputShape(i);
     if (!shape.has_rank()) continue;
@@ -47,7 +47,7 @@ absl::Status InferInstanceNormalization(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1, 2}));
   const SymbolicShape& x = context.InputShape(0);
   WEFT_RETURN_IF_ERROR(CheckChannels(context, x, 3));
-  WEFT_RETURN_IF_ERROR(CheckPerChannel(context, x, 0));
+  WEFT_RETURN_IF_ERROR(CheckScaleAndBias(context, x, 0));
   return InferLikeFirstInput(context);
 }
 
@@ -63,7 +63,7 @@ absl::Status InferGroupNormalization(InferenceContext& context) {
     return context.Error(absl::StrCat("the ", x.dim(1).size(), " channels of X cannot be divided ",
                                       "into ", groups, " groups"));
   }
-  WEFT_RETURN_IF_ERROR(CheckPerChannel(context, x, groups));
+  WEFT_RETURN_IF_ERROR(CheckScaleAndBias(context, x, groups));
   return InferLikeFirstInput(context);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kNewPrefix[] = "new_";
 
-std::map<std::string, OptimizerKind>& Kinds() {
+std::map<std::string, OptimizerKind>& RegisteredOptimizers() {
   static auto* const kinds = new std::map<std::string, OptimizerKind>;
   return *kinds;
 }
@@ -82,13 +82,13 @@ bool OptimizerKind::ReadsStep(const std::map<std::string, double>& values) const
 }
 
 const OptimizerKind* FindOptimizer(const std::string& name) {
-  const auto found = Kinds().find(name);
-  return found == Kinds().end() ? nullptr : &found->second;
+  const auto found = RegisteredOptimizers().find(name);
+  return found == RegisteredOptimizers().end() ? nullptr : &found->second;
 }
 
 std::vector<const OptimizerKind*> AllOptimizers() {
   std::vector<const OptimizerKind*> all;
-  for (const auto& [name, kind] : Kinds()) all.push_back(&kind);
+  for (const auto& [name, kind] : RegisteredOptimizers()) all.push_back(&kind);
   return all;
 }
 
@@ -217,8 +217,8 @@ absl::Status AddOptimizerUpdate(GraphBuilder& builder, const OptimizerKind& kind
 namespace internal {
 
 bool RegisterOptimizerOrDie(OptimizerKind kind) {
-  std::string fault = Kinds().contains(kind.name) ? "the name is taken" : "";
-  for (const auto& [name, other] : Kinds()) {
+  std::string fault = RegisteredOptimizers().contains(kind.name) ? "the name is taken" : "";
+  for (const auto& [name, other] : RegisteredOptimizers()) {
     const std::string option = Difference(kind, other);
     if (option.empty()) continue;
     fault = absl::StrCat("its option ", option, " is not that of ", name,
@@ -228,7 +228,7 @@ bool RegisterOptimizerOrDie(OptimizerKind kind) {
     std::fprintf(stderr, "optimizer %s: %s\n", kind.name.c_str(), fault.c_str());
     std::abort();
   }
-  Kinds()[kind.name] = std::move(kind);
+  RegisteredOptimizers()[kind.name] = std::move(kind);
   return true;
 }
 

@@ -53,13 +53,13 @@ double OneCycle(const RateSchedule& schedule, double u) {
   return CosineBetween(1, kLast, length > 0 ? std::min(1.0, (u - peak) / length) : 1.0);
 }
 
-struct Kind {
+struct ScheduleKind {
   double (*factor)(const RateSchedule&, double u);
   bool needs_total;
 };
 
-const std::map<std::string, Kind>& Kinds() {
-  static const auto* const kKinds = new std::map<std::string, Kind>{
+const std::map<std::string, ScheduleKind>& ScheduleKinds() {
+  static const auto* const kKinds = new std::map<std::string, ScheduleKind>{
       {"constant", {Constant, false}},
       {"cosine", {Cosine, true}},
       {"exponential", {Exponential, false}},
@@ -79,19 +79,19 @@ absl::Status OutOfRange(const char* name, double value, const char* expected) {
 }  // namespace
 
 bool RateSchedule::needs_total() const {
-  const auto found = Kinds().find(kind);
-  return found != Kinds().end() && found->second.needs_total;
+  const auto found = ScheduleKinds().find(kind);
+  return found != ScheduleKinds().end() && found->second.needs_total;
 }
 
 std::vector<std::string> RateScheduleKinds() {
   std::vector<std::string> kinds;
-  for (const auto& [name, kind] : Kinds()) kinds.push_back(name);
+  for (const auto& [name, kind] : ScheduleKinds()) kinds.push_back(name);
   return kinds;
 }
 
 absl::Status ValidateRateSchedule(const RateSchedule& schedule) {
-  const auto found = Kinds().find(schedule.kind);
-  if (found == Kinds().end()) {
+  const auto found = ScheduleKinds().find(schedule.kind);
+  if (found == ScheduleKinds().end()) {
     return absl::InvalidArgumentError(absl::StrCat("no schedule '", schedule.kind, "'; there are: ",
                                                    absl::StrJoin(RateScheduleKinds(), ", ")));
   }
@@ -125,9 +125,9 @@ double RateFactor(const RateSchedule& schedule, int64_t step) {
   if (step < schedule.warmup) {
     return static_cast<double>(step + 1) / static_cast<double>(schedule.warmup);
   }
-  const auto found = Kinds().find(schedule.kind);
+  const auto found = ScheduleKinds().find(schedule.kind);
   const auto u = static_cast<double>(step - schedule.warmup);
-  return found == Kinds().end() ? 1 : found->second.factor(schedule, u);
+  return found == ScheduleKinds().end() ? 1 : found->second.factor(schedule, u);
 }
 
 Attributes ToAttributes(const RateSchedule& schedule) {

@@ -12,13 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
 #include "ops/defs/recurrent/recurrent_gradient.h"
+#include "ops/defs/recurrent/recurrent_operands.h"
 #include "ops/defs/rules/rules.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH, kInitialC, kP };
 
 // Whether the batch is the first axis (layout 1) of X, Y and the states, or follows others.
 bool BatchFirst(const Attributes& attributes) { return attributes.Int("layout", 0) == 1; }

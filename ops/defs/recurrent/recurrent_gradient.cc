@@ -14,13 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/movement/shape_dims.h"
+#include "ops/defs/recurrent/recurrent_operands.h"
 #include "ops/defs/rules/rules.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
-
-enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH, kInitialC, kP };
 
 // The operands of the gradient ops.
 enum GradInputs {

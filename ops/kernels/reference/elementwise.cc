@@ -7,11 +7,10 @@
 namespace weft::cpu {
 namespace {
 
-using Elements = std::vector<double>;
-
 #define WEFT_REFERENCE_ELEMENTWISE(domain, op, expression) \
   WEFT_REGISTER_REFERENCE_KERNEL(                          \
-      domain, op, ReferenceElementwise([](const Elements& v) -> double { return expression; }))
+      domain, op,                                          \
+      ReferenceElementwise([](const std::vector<double>& v) -> double { return expression; }))
 
 double Sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

@@ -8,12 +8,11 @@
 namespace weft::cpu {
 namespace {
 
-using Elements = std::vector<double>;
-
-#define WEFT_REFERENCE_FUNCTION(op, expression)                                                 \
-  WEFT_REGISTER_REFERENCE_KERNEL("", op, ReferenceElementwise([](const Elements& v) -> double { \
-                                   const double x = v[0];                                       \
-                                   return expression;                                           \
+#define WEFT_REFERENCE_FUNCTION(op, expression)                                                    \
+  WEFT_REGISTER_REFERENCE_KERNEL("", op,                                                           \
+                                 ReferenceElementwise([](const std::vector<double>& v) -> double { \
+                                   const double x = v[0];                                          \
+                                   return expression;                                              \
                                  }))
 
 WEFT_REFERENCE_FUNCTION("Sin", std::sin(x));
@@ -49,7 +48,7 @@ WEFT_REFERENCE_FUNCTION("BitwiseXor",
 WEFT_REFERENCE_FUNCTION("BitwiseNot", -x - 1);
 WEFT_REFERENCE_FUNCTION("IsNaN", std::isnan(x));
 
-double Total(const Elements& v) {
+double Total(const std::vector<double>& v) {
   double total = 0;
   for (const double x : v) total += x;
   return total;
@@ -158,7 +157,9 @@ WEFT_REGISTER_REFERENCE_KERNEL("", "BitShift", ReferenceKernel([](ReferenceCall&
 
 // The bits of a whole number that is not negative.
 WEFT_REGISTER_REFERENCE_KERNEL("", "BitCast",
-                               ReferenceElementwise([](const Elements& v) { return v[0]; }));
+                               ReferenceElementwise([](const std::vector<double>& v) {
+                                 return v[0];
+                               }));
 
 // Outside of training.
 WEFT_REGISTER_REFERENCE_KERNEL("", "Dropout", ReferenceKernel([](ReferenceCall& call) {

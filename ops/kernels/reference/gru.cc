@@ -10,14 +10,14 @@
 namespace weft::cpu {
 namespace {
 
-enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH };
-enum Outputs { kY, kFinalH, kGates };
-
 // One direction of one sample.
-class Walk {
+class RecurrentWalk {
  public:
-  Walk(ReferenceCall& call, const std::vector<Activation>& activations, int64_t gates,
-       int64_t direction, int64_t sample)
+  enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH };
+  enum Outputs { kY, kFinalH, kGates };
+
+  RecurrentWalk(ReferenceCall& call, const std::vector<Activation>& activations, int64_t gates,
+                int64_t direction, int64_t sample)
       : call_(call), activations_(activations), gates_(gates), d_(direction), b_(sample) {
     batch_first_ = call.attributes().Int("layout", 0) == 1;
     const Shape& x = call.input(kX).shape;
@@ -143,13 +143,14 @@ class Walk {
 
 ReferenceFn Recurrent(int64_t gates, std::vector<std::string> fallback) {
   return [=](ReferenceCall& call) -> absl::Status {
-    const int64_t directions = call.input(kR).shape.dim(0);
-    const int64_t batch = call.input(kX).shape.dim(call.attributes().Int("layout", 0) == 1 ? 0 : 1);
+    const int64_t directions = call.input(RecurrentWalk::kR).shape.dim(0);
+    const int64_t batch =
+        call.input(RecurrentWalk::kX).shape.dim(call.attributes().Int("layout", 0) == 1 ? 0 : 1);
     WEFT_ASSIGN_OR_RETURN(
         const std::vector<Activation> activations,
         ReadActivations(call.attributes(), fallback, static_cast<int>(directions)));
     for (int64_t d = 0; d < directions; ++d) {
-      for (int64_t b = 0; b < batch; ++b) Walk(call, activations, gates, d, b).Run();
+      for (int64_t b = 0; b < batch; ++b) RecurrentWalk(call, activations, gates, d, b).Run();
     }
     return absl::OkStatus();
   };

@@ -10,15 +10,15 @@
 namespace weft::cpu {
 namespace {
 
-enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH, kInitialC, kP };
-enum Outputs { kY, kFinalH, kFinalC, kGates, kCells };
-enum GateOrder { kInput, kOutput, kForget, kCandidate };
-
 // One direction of one sample.
-class Walk {
+class LstmWalk {
  public:
-  Walk(ReferenceCall& call, const std::vector<Activation>& activations, int64_t direction,
-       int64_t sample)
+  enum Inputs { kX, kW, kR, kB, kSequenceLens, kInitialH, kInitialC, kP };
+  enum Outputs { kY, kFinalH, kFinalC, kGates, kCells };
+  enum GateOrder { kInput, kOutput, kForget, kCandidate };
+
+  LstmWalk(ReferenceCall& call, const std::vector<Activation>& activations, int64_t direction,
+           int64_t sample)
       : call_(call), activations_(activations), d_(direction), b_(sample) {
     batch_first_ = call.attributes().Int("layout", 0) == 1;
     const Shape& x = call.input(kX).shape;
@@ -141,13 +141,14 @@ class Walk {
 };
 
 absl::Status Lstm(ReferenceCall& call) {
-  const int64_t directions = call.input(kR).shape.dim(0);
-  const int64_t batch = call.input(kX).shape.dim(call.attributes().Int("layout", 0) == 1 ? 0 : 1);
+  const int64_t directions = call.input(LstmWalk::kR).shape.dim(0);
+  const int64_t batch =
+      call.input(LstmWalk::kX).shape.dim(call.attributes().Int("layout", 0) == 1 ? 0 : 1);
   WEFT_ASSIGN_OR_RETURN(const std::vector<Activation> activations,
                         ReadActivations(call.attributes(), {"Sigmoid", "Tanh", "Tanh"},
                                         static_cast<int>(directions)));
   for (int64_t d = 0; d < directions; ++d) {
-    for (int64_t b = 0; b < batch; ++b) Walk(call, activations, d, b).Run();
+    for (int64_t b = 0; b < batch; ++b) LstmWalk(call, activations, d, b).Run();
   }
   return absl::OkStatus();
 }

@@ -13,27 +13,27 @@
 namespace weft::cpu {
 namespace {
 
-enum Inputs {
-  kDy,
-  kDfinalH,
-  kDfinalC,
-  kR,
-  kP,
-  kSequenceLens,
-  kInitialH,
-  kInitialC,
-  kY,
-  kGates,
-  kCells
-};
-enum Outputs { kDgates, kPreviousH, kDinitialH, kPreviousC, kDinitialC };
-enum GruOutputs { kDfromState = 3, kSeen = 4 };
-
 using Row = std::vector<double>;
 
 // One direction of one sample.
 class BackwardWalk {
  public:
+  enum Inputs {
+    kDy,
+    kDfinalH,
+    kDfinalC,
+    kR,
+    kP,
+    kSequenceLens,
+    kInitialH,
+    kInitialC,
+    kY,
+    kGates,
+    kCells
+  };
+  enum Outputs { kDgates, kPreviousH, kDinitialH, kPreviousC, kDinitialC };
+  enum GruOutputs { kDfromState = 3, kSeen = 4 };
+
   BackwardWalk(ReferenceCall& call, const std::vector<Activation>& activations, int64_t gates,
                int64_t direction, int64_t sample)
       : call_(call), gates_(gates), d_(direction), b_(sample) {
@@ -227,7 +227,7 @@ class BackwardWalk {
 
 ReferenceFn Backward(int64_t gates, std::vector<std::string> fallback) {
   return [=](ReferenceCall& call) -> absl::Status {
-    const Shape& rows = call.input(kGates).shape;
+    const Shape& rows = call.input(BackwardWalk::kGates).shape;
     const int64_t batch = rows.dim(call.attributes().Int("layout", 0) == 1 ? 1 : 2);
     WEFT_ASSIGN_OR_RETURN(
         const std::vector<Activation> activations,

@@ -83,7 +83,7 @@ absl::StatusOr<std::string> NarrowText(DType dtype, double value) {
   return ShortestText(static_cast<float>(value));
 }
 
-absl::StatusOr<std::vector<std::string>> TextsOf(const Tensor& tensor) {
+absl::StatusOr<std::vector<std::string>> CastToTexts(const Tensor& tensor) {
   std::vector<std::string> texts;
   const DType dtype = tensor.dtype();
   if (dtype == DType::kString)
@@ -168,7 +168,7 @@ absl::StatusOr<Tensor> ParseBools(const ValueContext& context, const Tensor& inp
   return output;
 }
 
-absl::StatusOr<Tensor> NumbersOf(const ValueContext& context, const Tensor& input, DType to) {
+absl::StatusOr<Tensor> CastToNumbers(const ValueContext& context, const Tensor& input, DType to) {
   if (to == DType::kFloat32) return Parse<float>(context, input);
   if (to == DType::kFloat64) return Parse<double>(context, input);
   if (to == DType::kBool) return ParseBools(context, input);
@@ -185,7 +185,7 @@ absl::Status RunCast(ValueContext& context) {
   const Tensor& input = context.InputTensor(0);
   const auto to = static_cast<DType>(context.attributes().Int("to", 0));
   if (to == DType::kString) {
-    absl::StatusOr<std::vector<std::string>> texts = TextsOf(input);
+    absl::StatusOr<std::vector<std::string>> texts = CastToTexts(input);
     if (!texts.ok()) return context.Unimplemented(std::string(texts.status().message()));
     context.SetOutput(0, Tensor::OfStrings(input.shape(), *std::move(texts)));
     return absl::OkStatus();
@@ -194,7 +194,7 @@ absl::Status RunCast(ValueContext& context) {
   if (input.dtype() != DType::kString || complex) {
     return context.Unimplemented(absl::StrCat("no conversion to ", std::string(DTypeName(to))));
   }
-  WEFT_ASSIGN_OR_RETURN(Tensor output, NumbersOf(context, input, to));
+  WEFT_ASSIGN_OR_RETURN(Tensor output, CastToNumbers(context, input, to));
   context.SetOutput(0, std::move(output));
   return absl::OkStatus();
 }

@@ -97,7 +97,7 @@ WEFT_REGISTER_VALUE_KERNEL("ai.onnx.ml", "DictVectorizer", RunDictVectorizer);
 
 // The values of a map as texts: numbers with six digits behind the point, as std::to_string has
 // them.
-absl::StatusOr<std::vector<std::string>> TextsOf(const Tensor& values) {
+absl::StatusOr<std::vector<std::string>> MapTexts(const Tensor& values) {
   if (values.dtype() == DType::kString) {
     return std::vector<std::string>(values.strings().begin(), values.strings().end());
   }
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const Tensor& values) {
   return texts;
 }
 
-absl::StatusOr<std::vector<double>> NumbersOf(const ValueContext& context, const Tensor& values) {
+absl::StatusOr<std::vector<double>> MapNumbers(const ValueContext& context, const Tensor& values) {
   if (values.dtype() != DType::kString) return ToDoubles(values);
   std::vector<double> numbers;
   for (const std::string& text : values.strings()) {
@@ -170,12 +170,12 @@ absl::Status RunCastMap(ValueContext& context) {
   const std::string to = attributes.String("cast_to", "TO_FLOAT");
   const Shape shape{1, columns};
   if (to == "TO_STRING") {
-    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(map.values));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> texts, MapTexts(map.values));
     context.SetOutput(0,
                       Tensor::OfStrings(shape, Placed(texts, places, columns, std::string("0"))));
     return absl::OkStatus();
   }
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> numbers, NumbersOf(context, map.values));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> numbers, MapNumbers(context, map.values));
   if (to == "TO_INT64") {
     WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> whole, Truncated(context, numbers));
     context.SetOutput(0, Tensor::Of<int64_t>(shape, Placed(whole, places, columns, int64_t{0})));
