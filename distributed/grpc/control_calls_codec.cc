@@ -102,7 +102,8 @@ void Encode(const std::vector<ProgramStatistics>& statistics, rpc::WorkerStatist
   }
 }
 
-std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message) {
+// DataLoss for a phase that there is not.
+absl::StatusOr<std::vector<ProgramStatistics>> Decode(const rpc::WorkerStatistics& message) {
   std::vector<ProgramStatistics> statistics;
   for (const rpc::ProgramStatistics& in : message.programs()) {
     ProgramStatistics& program = statistics.emplace_back();
@@ -112,6 +113,9 @@ std::vector<ProgramStatistics> Decode(const rpc::WorkerStatistics& message) {
     program.input_seconds = in.input_seconds();
     program.timed_steps = in.timed_steps();
     for (const rpc::NodeStatistics& node : in.nodes()) {
+      if (node.phase() < 0 || node.phase() > static_cast<int>(Phase::kBegin)) {
+        return absl::DataLossError(absl::StrCat("a node in phase ", node.phase()));
+      }
       program.nodes.push_back({node.node(), node.op(), static_cast<Phase>(node.phase()),
                                node.calls(), node.nanoseconds()});
     }

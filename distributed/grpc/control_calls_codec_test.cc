@@ -1,0 +1,168 @@
+// Each question and each answer comes out of its message as it went in, with every field set to
+// something that is not its default.
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "distributed/control_calls.h"
+#include "distributed/grpc/control_codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+// Through the bytes, as a peer gets them.
+template <typename Message>
+Message ThroughBytes(const Message& message) {
+  Message read;
+  EXPECT_TRUE(read.ParseFromString(message.SerializeAsString()));
+  return read;
+}
+
+template <typename Request>
+Request Asked(const Request& request) {
+  const auto read = Decode(ThroughBytes(Encode(ControlRequest(request))));
+  EXPECT_TRUE(read.ok()) << read.status();
+  const Request* same = read.ok() ? std::get_if<Request>(&*read) : nullptr;
+  EXPECT_NE(same, nullptr);
+  return same == nullptr ? Request() : *same;
+}
+
+template <typename Reply>
+Reply Answered(const Reply& reply) {
+  const auto read = Decode(ThroughBytes(Encode(ControlReply(reply))));
+  EXPECT_TRUE(read.ok()) << read.status();
+  const Reply* same = read.ok() ? std::get_if<Reply>(&*read) : nullptr;
+  EXPECT_NE(same, nullptr);
+  return same == nullptr ? Reply() : *same;
+}
+
+TEST(ControlCallsCodecTest, QuestionsKeepTheirKindAndFields) {
+  Asked(TrafficRequest());
+  Asked(StatisticsRequest());
+  Asked(MemoryRequest());
+  EXPECT_TRUE(Asked(CheckpointRequest{.wait = true}).wait);
+  EXPECT_FALSE(Asked(CheckpointRequest{.wait = false}).wait);
+  const ProgramTextRequest text = Asked(ProgramTextRequest{"train/128", int64_t{5} << 33});
+  EXPECT_EQ(text.program, "train/128");
+  EXPECT_EQ(text.offset, int64_t{5} << 33);
+}
+
+TEST(ControlCallsCodecTest, Traffic) {
+  const WorkerTraffic traffic = Answered(
+      WorkerTraffic{.programs = {{"train/128", 7, {{"h1", RankId(3), 14, int64_t{1} << 40}}},
+                                 {"evaluate", 2, {}}},
+                    .header_bytes = 280});
+  EXPECT_EQ(traffic.header_bytes, 280);
+  ASSERT_THAT(traffic.programs, SizeIs(2));
+  EXPECT_EQ(traffic.programs[0].program, "train/128");
+  EXPECT_EQ(traffic.programs[0].steps, 7);
+  ASSERT_THAT(traffic.programs[0].streams, SizeIs(1));
+  const StreamTraffic& stream = traffic.programs[0].streams[0];
+  EXPECT_EQ(stream.name, "h1");
+  EXPECT_EQ(stream.to, RankId(3));
+  EXPECT_EQ(stream.messages, 14);
+  EXPECT_EQ(stream.payload_bytes, int64_t{1} << 40);
+  EXPECT_EQ(traffic.programs[1].program, "evaluate");
+  EXPECT_THAT(traffic.programs[1].streams, IsEmpty());
+}
+
+TEST(ControlCallsCodecTest, ACollectiveHasNoReceiver) {
+  const WorkerTraffic traffic =
+      Answered(WorkerTraffic{.programs = {{"train", 1, {{"sum", RankId(), 2, 8}}}}});
+  ASSERT_THAT(traffic.programs, SizeIs(1));
+  ASSERT_THAT(traffic.programs[0].streams, SizeIs(1));
+  EXPECT_EQ(traffic.programs[0].streams[0].to, RankId());
+}
+
+TEST(ControlCallsCodecTest, Statistics) {
+  const std::vector<ProgramStatistics> statistics = Answered(std::vector<ProgramStatistics>{
+      {.program = "train/128",
+       .steps = 9,
+       .seconds = 1.5,
+       .input_seconds = 0.25,
+       .timed_steps = 4,
+       .nodes = {{"fc1", "MatMul", Phase::kBackward, 8, int64_t{3} << 32}}}});
+  ASSERT_THAT(statistics, SizeIs(1));
+  EXPECT_EQ(statistics[0].program, "train/128");
+  EXPECT_EQ(statistics[0].steps, 9);
+  EXPECT_EQ(statistics[0].seconds, 1.5);
+  EXPECT_EQ(statistics[0].input_seconds, 0.25);
+  EXPECT_EQ(statistics[0].timed_steps, 4);
+  ASSERT_THAT(statistics[0].nodes, SizeIs(1));
+  const NodeStatistics& node = statistics[0].nodes[0];
+  EXPECT_EQ(node.node, "fc1");
+  EXPECT_EQ(node.op, "MatMul");
+  EXPECT_EQ(node.phase, Phase::kBackward);
+  EXPECT_EQ(node.calls, 8);
+  EXPECT_EQ(node.nanoseconds, int64_t{3} << 32);
+}
+
+TEST(ControlCallsCodecTest, Memory) {
+  const ProcessMemory memory = Answered(ProcessMemory{11, 22, true});
+  EXPECT_EQ(memory.bytes, 11);
+  EXPECT_EQ(memory.peak_bytes, 22);
+  EXPECT_TRUE(memory.of_control_group);
+}
+
+TEST(ControlCallsCodecTest, ACheckpointWithItsError) {
+  CheckpointWrite written;
+  written.state = CheckpointWrite::State::kDone;
+  written.folder = "step-100";
+  written.status = absl::ResourceExhaustedError("no space left");
+  written.file = "rank-1.safetensors";
+  written.bytes = int64_t{1} << 35;
+  written.checksum = 0xfedcba9876543210;
+  written.tensors = {{"w", 0xffffffffffffffff}, {"b", 1}};
+  written.pause_seconds = 0.125;
+  written.write_seconds = 2.5;
+  const CheckpointWrite read = Answered(written);
+  EXPECT_EQ(read.state, CheckpointWrite::State::kDone);
+  EXPECT_EQ(read.folder, "step-100");
+  EXPECT_EQ(read.status, absl::ResourceExhaustedError("no space left"));
+  EXPECT_EQ(read.file, "rank-1.safetensors");
+  EXPECT_EQ(read.bytes, int64_t{1} << 35);
+  EXPECT_EQ(read.checksum, 0xfedcba9876543210);
+  EXPECT_THAT(read.tensors, ElementsAre(Pair("b", 1), Pair("w", 0xffffffffffffffff)));
+  EXPECT_EQ(read.pause_seconds, 0.125);
+  EXPECT_EQ(read.write_seconds, 2.5);
+}
+
+TEST(ControlCallsCodecTest, ProgramText) {
+  const ProgramText text = Answered(ProgramText{"compute fc1\n", 4096});
+  EXPECT_EQ(text.part, "compute fc1\n");
+  EXPECT_EQ(text.total_bytes, 4096);
+}
+
+TEST(ControlCallsCodecTest, AQuestionOfANewerVersionIsUnimplemented) {
+  const auto read = Decode(rpc::ControlRequest());
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(read.status().message()), HasSubstr("of one version"));
+}
+
+TEST(ControlCallsCodecTest, AnEmptyAnswerIsDataLoss) {
+  EXPECT_EQ(Decode(rpc::ControlReply()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ControlCallsCodecTest, AnAnswerOutOfRangeIsDataLoss) {
+  for (const int state : {-1, 3}) {
+    rpc::ControlReply reply;
+    reply.mutable_checkpoint()->set_state(state);
+    EXPECT_EQ(Decode(reply).status().code(), absl::StatusCode::kDataLoss) << state;
+  }
+  for (const int phase : {-1, 4, 256}) {
+    rpc::ControlReply reply;
+    reply.mutable_statistics()->add_programs()->add_nodes()->set_phase(phase);
+    EXPECT_EQ(Decode(reply).status().code(), absl::StatusCode::kDataLoss) << phase;
+  }
+}
+
+}  // namespace
+}  // namespace weft
