@@ -389,7 +389,7 @@ TEST_F(FineTuning, AResumedRunRefusesAnotherJobFile) {
   WriteTestFile(config, "lr: 0.5\nema: 0.9\n");
   const std::vector<std::string> job = {"--config", config, "--checkpoint", folder};
   Train("first.onnx", With(job, {"--steps", "2"}));
-  WriteTestFile(config, "lr: 0.25\nmomentum: 0.5\n");
+  WriteTestFile(config, "lr: 0.25\noptimizer: momentum\nmomentum: 0.5\n");
   const CommandResult other = Run("train", model_, With(job, {"--steps", "4", "--resume"}));
   EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kUsage));
   EXPECT_THAT(

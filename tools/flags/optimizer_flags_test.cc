@@ -44,7 +44,7 @@ WEFT_REGISTER_OPTIMIZER(
      .help = "of this test",
      .learning_rate = 0.25,
      .options = {{.name = "zz-number", .usual = 3, .help = "a number", .high = 5},
-                 {.name = "zz-switch", .help = "a switch", .is_switch = true}},
+                 {.name = "zz-switch", .help = "a switch", .high = 2, .is_switch = true}},
      .op = "SgdUpdate"});
 
 TEST(OptimizerFlagsTest, AnOptionThatAnOptimizerDeclaresIsAFlag) {
@@ -52,11 +52,14 @@ TEST(OptimizerFlagsTest, AnOptionThatAnOptimizerDeclaresIsAFlag) {
   ASSERT_TRUE(usual.ok()) << usual.status();
   EXPECT_EQ(usual->optimizer.learning_rate, 0.25);
   EXPECT_THAT(usual->optimizer.options, ::testing::IsEmpty());
-  const auto set = Parsed({"--optimizer", "zz_test", "--zz-number", "4", "--beta1", "0.5"});
+  const auto set = Parsed({"--optimizer", "zz_test", "--zz-number", "4", "--zz-switch"});
   ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_THAT(set->optimizer.options, ElementsAre(Pair("beta1", 0.5), Pair("zz-number", 4)));
+  EXPECT_THAT(set->optimizer.options, ElementsAre(Pair("zz-number", 4), Pair("zz-switch", 1)));
   EXPECT_THAT(Refusal({"--optimizer", "zz_tset"}), HasSubstr("did you mean 'zz_test'?"));
-  EXPECT_EQ(Refusal({"--zz-number", "5"}), "zz number is 5, expected a number in [0, 5)");
+  EXPECT_EQ(Refusal({"--optimizer", "zz_test", "--zz-number", "5"}),
+            "zz number is 5, expected a number in [0, 5)");
+  EXPECT_EQ(Refusal({"--zz-number", "4"}),
+            "optimizer 'sgd' has no option 'zz-number'; it belongs to: zz_test");
 }
 
 TEST(OptimizerFlagsTest, TheHelpOfAnOptionSaysWhatEachKindDoes) {

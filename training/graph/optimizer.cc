@@ -18,27 +18,31 @@ absl::Status CheckRange(const std::string& name, double value, double low, doubl
       absl::StrCat(name, " is ", value, ", expected a number in [", low, ", ", high, ")"));
 }
 
-// The option as any kind declares it; null when none has it.
-const OptimizerOption* FindOption(const std::string& name) {
-  for (const OptimizerKind* const kind : AllOptimizers()) {
-    if (const OptimizerOption* const option = kind->FindOption(name)) return option;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> OptionNames() {
+// The names of `kind`'s options, then those of all others.
+std::vector<std::string> OptionNames(const OptimizerKind& kind) {
   std::vector<std::string> names;
-  for (const OptimizerKind* const kind : AllOptimizers()) {
-    for (const OptimizerOption& option : kind->options) names.push_back(option.name);
+  for (const OptimizerOption& option : kind.options) names.push_back(option.name);
+  for (const OptimizerKind* const other : AllOptimizers()) {
+    for (const OptimizerOption& option : other->options) names.push_back(option.name);
   }
   return names;
 }
 
-absl::Status CheckOption(const std::string& name, double value) {
-  const OptimizerOption* const option = FindOption(name);
+// "; momentum, nesterov have it" or the nearest name that there is.
+std::string WhoHas(const OptimizerKind& kind, const std::string& option) {
+  std::vector<std::string> owners;
+  for (const OptimizerKind* const other : AllOptimizers()) {
+    if (other->FindOption(option) != nullptr) owners.push_back(other->name);
+  }
+  if (owners.empty()) return DidYouMean(option, OptionNames(kind));
+  return absl::StrCat("; it belongs to: ", absl::StrJoin(owners, ", "));
+}
+
+absl::Status CheckOption(const OptimizerKind& kind, const std::string& name, double value) {
+  const OptimizerOption* const option = kind.FindOption(name);
   if (option == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no optimizer has an option '", name, "'", DidYouMean(name, OptionNames())));
+        absl::StrCat("optimizer '", kind.name, "' has no option '", name, "'", WhoHas(kind, name)));
   }
   return CheckRange(absl::StrReplaceAll(name, {{"-", " "}}), value, option->low, option->high);
 }
@@ -62,14 +66,15 @@ double UsualLearningRate(const std::string& kind) {
 }
 
 absl::Status ValidateOptimizer(const OptimizerSpec& spec) {
-  if (FindOptimizer(spec.kind) == nullptr) {
+  const OptimizerKind* const kind = FindOptimizer(spec.kind);
+  if (kind == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("no optimizer '", spec.kind, "'", DidYouMean(spec.kind, OptimizerKinds()),
                      "; there are: ", absl::StrJoin(OptimizerKinds(), ", ")));
   }
   absl::Status status = CheckRange("learning rate", spec.learning_rate, 0, 1e6);
   status.Update(CheckRange("weight decay", spec.weight_decay, 0, 1e6));
-  for (const auto& [name, value] : spec.options) status.Update(CheckOption(name, value));
+  for (const auto& [name, value] : spec.options) status.Update(CheckOption(*kind, name, value));
   return status;
 }
 

@@ -78,11 +78,6 @@ TEST(OptimizerTest, SgdWithWeightDecay) {
              [](double w, double g, int) { return w - kRate * (g + 0.25 * w); });
 }
 
-TEST(OptimizerTest, SgdHasNoMomentumWhateverTheSpecSays) {
-  ExpectPath({.kind = "sgd", .options = {{"momentum", 0.5}}},
-             [](double w, double g, int) { return w - kRate * g; });
-}
-
 TEST(OptimizerTest, Momentum) {
   double v = 0;
   ExpectPath({.kind = "momentum", .weight_decay = 0.25, .options = {{"momentum", 0.5}}},
@@ -252,16 +247,29 @@ TEST(ValidateOptimizerTest, NumbersOutOfRangeAreNamed) {
   };
   EXPECT_THAT(message({.learning_rate = -1}), HasSubstr("learning rate is -1"));
   EXPECT_THAT(message({.learning_rate = std::nan("")}), HasSubstr("learning rate is nan"));
-  EXPECT_THAT(message({.options = {{"momentum", 1}}}),
+  EXPECT_THAT(message({.kind = "nesterov", .options = {{"momentum", 1}}}),
               HasSubstr("momentum is 1, expected a number in [0, 1)"));
   EXPECT_THAT(message({.weight_decay = -0.5}), HasSubstr("weight decay is -0.5"));
-  EXPECT_THAT(message({.options = {{"beta1", 1}}}), HasSubstr("beta1 is 1"));
-  EXPECT_THAT(message({.options = {{"beta2", 2}}}), HasSubstr("beta2 is 2"));
-  EXPECT_THAT(message({.options = {{"epsilon", -1}}}), HasSubstr("epsilon is -1"));
-  EXPECT_THAT(message({.options = {{"dampening", 1}}}), HasSubstr("dampening is 1"));
+  EXPECT_THAT(message({.kind = "adam", .options = {{"beta1", 1}}}), HasSubstr("beta1 is 1"));
+  EXPECT_THAT(message({.kind = "adam", .options = {{"beta2", 2}}}), HasSubstr("beta2 is 2"));
+  EXPECT_THAT(message({.kind = "adam", .options = {{"epsilon", -1}}}), HasSubstr("epsilon is -1"));
+  EXPECT_THAT(message({.kind = "momentum", .options = {{"dampening", 1}}}),
+              HasSubstr("dampening is 1"));
   EXPECT_THAT(message({.kind = "rmsprop", .options = {{"alpha", 1}}}), HasSubstr("alpha is 1"));
   EXPECT_THAT(message({.kind = "adagrad", .options = {{"initial-accumulator", -1}}}),
               HasSubstr("initial accumulator is -1"));
+}
+
+// Once it was ignored: `--optimizer sgd --momentum 0.9` trained without momentum.
+TEST(ValidateOptimizerTest, AnOptionOfAnotherKindIsRefused) {
+  const auto message = [](const OptimizerSpec& spec) {
+    return std::string(ValidateOptimizer(spec).message());
+  };
+  EXPECT_EQ(message({.kind = "sgd", .options = {{"momentum", 0.5}}}),
+            "optimizer 'sgd' has no option 'momentum'; it belongs to: lars, momentum, nesterov, "
+            "rmsprop");
+  EXPECT_EQ(message({.kind = "adam", .options = {{"bets1", 0.5}}}),
+            "optimizer 'adam' has no option 'bets1', did you mean 'beta1'?");
 }
 
 }  // namespace
