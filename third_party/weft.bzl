@@ -30,23 +30,80 @@ def _header_of_package():
     """The precompiled header of a product library or program of this package."""
     return "for_tools" if native.package_name().startswith("tools") else "for_libraries"
 
-def weft_library(name, copts = [], deps = [], testonly = None, openmp = False, **kwargs):
+# Sources of a library that are compiled as one file: what their headers and templates cost is paid once. More
+# would make a change of one of them slow.
+_GROUP = 6
+
+def _source_groups_impl(ctx):
+    sources = ctx.files.srcs
+    count = (len(sources) + _GROUP - 1) // _GROUP
+    groups = []
+    for i in range(count):
+        group = ctx.actions.declare_file("%s_%d.cc" % (ctx.label.name, i))
+        members = sources[i * len(sources) // count:(i + 1) * len(sources) // count]
+        ctx.actions.write(group, "".join(["#include \"%s\"\n" % member.path for member in members]))
+        groups.append(group)
+    return [DefaultInfo(files = depset(groups))]
+
+_source_groups = rule(
+    implementation = _source_groups_impl,
+    attrs = {"srcs": attr.label_list(allow_files = [".cc"])},
+)
+
+def _grouped(name, srcs):
+    """Compiles sources in groups, but for Clang, which shows that each stands alone.
+
+    Returns:
+      srcs, textual_hdrs for the library.
+    """
+    sources = [source for source in srcs if source.endswith(".cc")]
+    if len(sources) < 2:
+        return srcs, []
+    groups = name + "_group"
+    _source_groups(name = groups, srcs = sources, visibility = ["//visibility:private"])
+    others = [source for source in srcs if not source.endswith(".cc")]
+    return others + select({
+        "//third_party:clang": sources,
+        "//conditions:default": [groups],
+    }), select({
+        "//third_party:clang": [],
+        "//conditions:default": sources,
+    })
+
+def weft_library(name, srcs = [], copts = [], deps = [], testonly = None, openmp = False, grouped = None, **kwargs):
     """A cc_library of ours: all warnings are errors, common headers are precompiled.
 
     Args:
       name: the cc_library.
+      srcs: sources and headers that nobody else includes.
       copts: more compiler options.
       deps: what it includes.
       testonly: only tests may depend on it.
       openmp: its loops are parallel by OpenMP's directives.
+      grouped: compile several sources as one: names in their unnamed namespaces must differ. By default all but
+        CPU kernels, where code costs more than headers, and Highway compiles a file several times.
       **kwargs: as for cc_library.
     """
     header = "for_tests" if testonly else ("for_openmp" if openmp else _header_of_package())
     if openmp:
         copts = ["-fopenmp"] + copts
         deps = deps + ["//third_party:openmp"]
+    textual = kwargs.pop("textual_hdrs", [])
+    if grouped == None:
+        grouped = not native.package_name().startswith("ops/kernels/cpu")
+    if grouped:
+        srcs, members = _grouped(name, srcs)
+        textual = textual + members
+
+        # GCC takes an included source for a header, whose types must not use its unnamed namespace.
+        copts = select({
+            "//third_party:clang": [],
+            "//conditions:default": ["-Wno-subobject-linkage"],
+        }) + copts
     native.cc_library(
         name = name,
+        srcs = srcs,
+        textual_hdrs = textual,
         copts = WEFT_COPTS + _begin_with(header) + copts,
         deps = deps + _precompiled(header),
         testonly = testonly,
