@@ -431,25 +431,64 @@ std::vector<std::string> FindRings(const std::map<std::string, std::string>& sou
   return RingFinder(edges).Run();
 }
 
+namespace {
+
+// Adds what a line of srcs or hdrs names. `excludes`: whether the line is in the list of a glob's
+// exclude; kept from line to line.
+void ReadFiles(absl::string_view line, std::vector<std::string>& files, BuildRule& rule,
+               bool& excludes) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i % 2 == 1) {
+      (excludes ? rule.excluded : files).emplace_back(parts[i]);
+      continue;
+    }
+    const size_t begin = parts[i].rfind("exclude = "), end = parts[i].rfind(']');
+    const bool begins = begin != absl::string_view::npos;
+    const bool ends = end != absl::string_view::npos;
+    if (begins || ends) excludes = begins && (!ends || begin > end);
+  }
+}
+
+}  // namespace
+
+std::vector<BuildRule> ReadBuildRules(std::string_view text) {
+  std::vector<BuildRule> rules;
+  std::string attribute;
+  bool excludes = false;
+  for (absl::string_view line : absl::StrSplit(View(text), '\n')) {
+    line = absl::StripTrailingAsciiWhitespace(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
+    if (line[0] != ' ') {
+      attribute.clear();
+      absl::ConsumePrefix(&line, "[");
+      if (absl::ConsumeSuffix(&line, "(")) rules.emplace_back().kind = std::string(line);
+      continue;
+    }
+    if (rules.empty()) continue;
+    BuildRule& rule = rules.back();
+    const bool begins = absl::StartsWith(line, "    ") && line.substr(4, 1) != " ";
+    if (begins) {
+      line = line.substr(4);
+      attribute = std::string(line.substr(0, line.find(" = ")));
+      excludes = false;
+    }
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
+    if (attribute == "name" && parts.size() == 3) rule.name = std::string(parts[1]);
+    if (attribute == "srcs") ReadFiles(line, rule.sources, rule, excludes);
+    if (attribute == "hdrs") ReadFiles(line, rule.headers, rule, excludes);
+    if (attribute == "grouped") rule.grouped = !absl::StrContains(line, "False");
+  }
+  return rules;
+}
+
 std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text) {
   std::map<std::string, std::set<std::string>> owners;  // rules by header or pattern
-  std::string rule;
-  bool in_files = false;  // in the list of srcs or hdrs
-  for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
-    if (!line.empty() && line[0] != ' ') rule.clear();
-    if (const size_t name = line.find("    name = \""); name == 0) {
-      const size_t begin = line.find('"') + 1;
-      rule = std::string(line.substr(begin, line.find('"', begin) - begin));
-    }
-    in_files |= absl::StartsWith(line, "    srcs = ") || absl::StartsWith(line, "    hdrs = ");
-    if (!in_files) continue;
-    const bool excludes = absl::StrContains(line, "exclude = ");
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
-    for (size_t i = 1; i < parts.size() && !excludes; i += 2) {
-      if (absl::EndsWith(parts[i], ".h")) owners[std::string(parts[i])].insert(rule);
-    }
-    if (absl::EndsWith(line, "],") || absl::EndsWith(line, "]),") || line == "    ),") {
-      in_files = line.substr(0, 5) == "     ";  // a list inside glob(...) has ended, not the glob
+  for (const BuildRule& rule : ReadBuildRules(text)) {
+    for (const std::vector<std::string>& files : {rule.sources, rule.headers}) {
+      for (const std::string& file : files) {
+        if (absl::EndsWith(file, ".h")) owners[file].insert(rule.name);
+      }
     }
   }
   std::vector<std::string> violations;

@@ -20,6 +20,19 @@ std::vector<std::string> CheckSource(const std::string& path, std::string_view t
 // are one. `sources`: texts by path. Tests and testing/ are left out.
 std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources);
 
+// A rule of a BUILD.bazel file, as far as tests look at it.
+struct BuildRule {
+  std::string kind;                   // "weft_library"
+  std::string name;                   // "" where a loop gives it.
+  std::vector<std::string> sources;   // Of srcs: files and patterns.
+  std::vector<std::string> headers;   // Of hdrs.
+  std::vector<std::string> excluded;  // From patterns of either.
+  bool grouped = true;                // Its sources are compiled in groups where its kind does so.
+};
+
+// Reads the usual layout, as CheckBuildFile does.
+std::vector<BuildRule> ReadBuildRules(std::string_view text);
+
 // The headers that several rules of a BUILD.bazel file list among their sources or headers, one
 // text each; a pattern "*.h" lists all of its folder. Reads the usual layout, as CheckBuildFile
 // does.

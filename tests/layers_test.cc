@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
+#include "tests/grouped_names.h"
 
 namespace weft::testing {
 namespace {
@@ -202,6 +203,128 @@ TEST(FindSharedHeaders, APatternOwnsAllHeaders) {
               ElementsAre(HasSubstr("the header y.h belongs to all and b")));
 }
 
+TEST(ReadBuildRules, TellsPatternsFromWhatTheyExclude) {
+  const std::vector<BuildRule> rules = ReadBuildRules(
+      "load(\"x.bzl\", \"y\")\n\nweft_library(\n    name = \"a\",\n"
+      "    srcs = [\"a.cc\"] + glob(\n        [\"b/*.cc\"],\n        exclude = [\n"
+      "            \"*_test.cc\",\n        ],\n    ),\n"
+      "    hdrs = glob([\"*.h\"], exclude = [\"b.h\"]),  # \"c.h\"\n"
+      "    grouped = False,\n    deps = [\"d.h\"],\n)\n\n"
+      "[weft_test(\n    name = name,\n    srcs = [name + \".cc\"],\n) for name in [\"e\"]]\n");
+  ASSERT_EQ(rules.size(), 2u);
+  EXPECT_EQ(rules[0].kind, "weft_library");
+  EXPECT_EQ(rules[0].name, "a");
+  EXPECT_THAT(rules[0].sources, ElementsAre("a.cc", "b/*.cc"));
+  EXPECT_THAT(rules[0].headers, ElementsAre("*.h"));
+  EXPECT_THAT(rules[0].excluded, ElementsAre("*_test.cc", "b.h"));
+  EXPECT_FALSE(rules[0].grouped);
+  EXPECT_EQ(rules[1].kind, "weft_test");
+  EXPECT_EQ(rules[1].name, "");
+  EXPECT_TRUE(rules[1].grouped);
+}
+
+// What the names of two sources of a library, each in an unnamed namespace, break.
+std::vector<std::string> ClashesOf(const std::string& first, const std::string& second) {
+  const auto in_namespace = [](const std::string& text) {
+    return "namespace weft {\nnamespace {\n\n" + text +
+           "\n\n}  // namespace\n}  // namespace weft\n";
+  };
+  return FindClashingNames(
+      "graph/BUILD.bazel", "weft_library(\n    name = \"x\",\n    srcs = glob([\"*.cc\"]),\n)\n",
+      {{"graph/a.cc", in_namespace(first)}, {"graph/b.cc", in_namespace(second)}});
+}
+
+TEST(FindClashingNames, NamesBothFilesAndTheWayOut) {
+  EXPECT_THAT(
+      ClashesOf("int Fold(int x) { return x; }", "int Fold(int x) { return -x; }"),
+      ElementsAre("graph/BUILD.bazel: sources of x are compiled as one file, and graph/a.cc and "
+                  "graph/b.cc each define Fold: give one of them another name, or share it "
+                  "in a header"));
+  EXPECT_THAT(ClashesOf("int Fold(int x) { return x; }", "int Unfold(int x) { return -x; }"),
+              IsEmpty());
+}
+
+TEST(FindClashingNames, FindsOverloads) {
+  EXPECT_THAT(ClashesOf("int Fold(int x);\n\nint Other() { return 1; }",
+                        "template <typename T, typename U>\nstd::map<T, std::function<U(T)>>\n"
+                        "Fold(const T& x, U y) {\n  if (x) {\n    return {};\n  }\n}"),
+              ElementsAre(HasSubstr(" Fold:")));
+}
+
+TEST(FindClashingNames, FindsEveryKindOfName) {
+  const auto clash = [](const std::string& first, const std::string& second) {
+    return ClashesOf(first, second).size() == 1;
+  };
+  EXPECT_TRUE(clash("struct Row {\n  int a = 0;\n};", "class Row final : public Base {};"));
+  EXPECT_TRUE(clash("constexpr int kSize = 1;", "const std::string kSize[] = {\"a\", \"b\"};"));
+  EXPECT_TRUE(clash("using Ints = std::vector<int>;", "template <typename T>\nusing Ints = T;"));
+  EXPECT_TRUE(clash("enum Color { kRed, kBlue = Bit(1, 2) };", "constexpr int kBlue{3};"));
+  EXPECT_TRUE(clash("enum class Color { kRed };", "struct [[nodiscard]] Color;"));
+  EXPECT_TRUE(clash("std::atomic<int> calls = 0;", "thread_local int calls;"));
+  EXPECT_TRUE(clash("#define ROW(a, b) \\\n  a b", "#define ROW(a)"));
+}
+
+TEST(FindClashingNames, LeavesWhatOthersDoNotSee) {
+  // Inside a type or a function.
+  EXPECT_THAT(ClashesOf("struct Row {\n  int Size() { return size; }\n  int size;\n};",
+                        "struct Column {\n  int Size() { return size; }\n  int size;\n};"),
+              IsEmpty());
+  EXPECT_THAT(ClashesOf("int F() {\n  int n = 1;\n  return n;\n}",
+                        "int G() {\n  const auto n = [] { return 2; };\n  return n();\n}"),
+              IsEmpty());
+  EXPECT_THAT(ClashesOf("int Row::Size() const { return 1; }", "int Column::Size() { return 2; }"),
+              IsEmpty());
+  EXPECT_THAT(ClashesOf("enum class Color { kRed };", "enum class Light { kRed };"), IsEmpty());
+  // Told apart by their operands.
+  EXPECT_THAT(ClashesOf("bool operator==(const Row& a, const Row& b) { return true; }",
+                        "bool operator==(const Column& a, const Column& b) { return true; }"),
+              IsEmpty());
+  // Undefined again; a use of a macro; a name from elsewhere.
+  EXPECT_THAT(ClashesOf("#define ROW 1\n#undef ROW", "#define ROW 2\n#undef ROW"), IsEmpty());
+  EXPECT_THAT(ClashesOf("REGISTER(A);\nusing std::move;", "REGISTER(B);\nusing std::move;"),
+              IsEmpty());
+}
+
+TEST(FindClashingNames, LeavesNamedNamespacesAlone) {
+  const std::string library =
+      "weft_library(\n    name = \"x\",\n    srcs = [\n        \"a.cc\",\n"
+      "        \"b.cc\",\n    ],\n)\n";
+  const auto check = [&library](const std::string& first, const std::string& second) {
+    return FindClashingNames("graph/BUILD.bazel", library,
+                             {{"graph/a.cc", first}, {"graph/b.cc", second}});
+  };
+  EXPECT_THAT(check("namespace weft {\nint Fold(int x) { return x; }\n}\n",
+                    "namespace weft {\nint Fold(bool x) { return x; }\n}\n"),
+              IsEmpty());
+  EXPECT_THAT(check("namespace weft {\nstatic int Fold(int x) { return x; }\n}\n",
+                    "namespace weft {\nnamespace {\nint Fold(bool x);\n}\n}\n"),
+              ElementsAre(HasSubstr(" Fold:")));
+}
+
+TEST(FindClashingNames, LooksOnlyAtSourcesOfOneGroupedTarget) {
+  const std::string name = "namespace {\nint x = 0;\n}  // namespace\n";
+  const auto is_clean = [&name](const std::string& folder, const std::string& kind,
+                                const std::string& attributes) {
+    return FindClashingNames(folder + "/BUILD.bazel",
+                             kind + "(\n    name = \"x\",\n" + attributes + ")\n",
+                             {{folder + "/a.cc", name},
+                              {folder + "/b.cc", name},
+                              {folder + "/deeper/a.cc", name},
+                              {folder + "/x.h", name}})
+        .empty();
+  };
+  const std::string all = "    srcs = glob([\"*.cc\"]),\n";
+  EXPECT_FALSE(is_clean("graph", "weft_library", all));
+  EXPECT_FALSE(is_clean("graph", "weft_library", "    srcs = [\"a.cc\", \"deeper/a.cc\"],\n"));
+  EXPECT_TRUE(is_clean("graph", "weft_library", all + "    grouped = False,\n"));
+  EXPECT_TRUE(is_clean("graph", "weft_tests", all));
+  EXPECT_TRUE(is_clean("ops/kernels/cpu/conv", "weft_library", all));
+  EXPECT_TRUE(is_clean("graph", "weft_library", "    srcs = [\"a.cc\", \"x.h\"],\n"));
+  EXPECT_TRUE(is_clean("graph", "weft_library",
+                       "    srcs = glob(\n        [\"*.cc\"],\n        exclude = [\n"
+                       "            \"b.cc\",\n        ],\n    ),\n"));
+}
+
 TEST(FindMissingFiles, NamesWhatIsNotThere) {
   const std::set<std::string> files = {"graph/a.h", "graph/passes/b.cc"};
   EXPECT_THAT(FindMissingFiles("graph/README.md",
@@ -333,6 +456,20 @@ TEST_F(Tree, EachHeaderBelongsToOneTarget) {
   for (const std::string& path : Files()) {
     if (std::filesystem::path(path).filename() != "BUILD.bazel") continue;
     for (const std::string& violation : FindSharedHeaders(path, Read(path))) {
+      ADD_FAILURE() << violation;
+    }
+  }
+}
+
+TEST_F(Tree, SourcesOfATargetShareNoUnnamedName) {
+  std::map<std::string, std::string> sources;
+  std::vector<std::string> build_files;
+  for (const std::string& path : Files()) {
+    if (IsSource(path)) sources[path] = Read(path);
+    if (std::filesystem::path(path).filename() == "BUILD.bazel") build_files.push_back(path);
+  }
+  for (const std::string& path : build_files) {
+    for (const std::string& violation : FindClashingNames(path, Read(path), sources)) {
       ADD_FAILURE() << violation;
     }
   }
