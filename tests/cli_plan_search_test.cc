@@ -1,13 +1,17 @@
 // `graph_runner plan` where the plan is left to it.
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
+#include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -73,6 +77,75 @@ TEST(PlanSearchCommand, ExplainAsJsonHasAReasonForEachRejectedPlan) {
   for (const auto& other : explanation["rejected"]) {
     EXPECT_FALSE(other["reason"].get<std::string>().empty());
   }
+}
+
+// What the search counts of the process.
+constexpr int64_t kProcessBytes = int64_t{16} << 20;
+
+// One figure in the explanation, in the plan file and by rank: the variables and the process are
+// exact in all, and the arena is as estimated in the first two and as compiled in the last.
+TEST(PlanSearchCommand, TheExplainedMemoryIsThatOfTheFullestRank) {
+  for (const char* const workers : {"1", "2"}) {
+    SCOPED_TRACE(workers);
+    const std::string path = TestPath("plan.yaml");
+    const CommandResult plan =
+        PlanMlp({"--local", workers, "--explain", "--output", "json", "-o", path});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const auto json = nlohmann::json::parse(plan.out);
+    const int64_t explained =
+        json["explanation"]["chosen"]["memory_bytes"].get<int64_t>() - kProcessBytes;
+    EXPECT_THAT(ReadTestFile(path),
+                ::testing::ContainsRegex(absl::StrCat("memory: .*[[ ]", explained, "B")));
+    int64_t weights = 0;  // of the fullest rank: floats, and there is no other state
+    int64_t arena = 0;
+    for (const auto& rank : json["ranks"]) {
+      const int64_t bytes = 4 * rank["parameters"].get<int64_t>();
+      // Each weight and bias of the three layers is rounded up to 64 bytes.
+      EXPECT_GE(rank["variable_bytes"].get<int64_t>(), bytes);
+      EXPECT_LT(rank["variable_bytes"].get<int64_t>(), bytes + 6 * 64);
+      if (bytes + rank["arena_bytes"].get<int64_t>() <= weights + arena) continue;
+      weights = bytes;
+      arena = rank["arena_bytes"].get<int64_t>();
+    }
+    const auto estimated = static_cast<double>(explained - weights);
+    EXPECT_GT(estimated, 0.5 * static_cast<double>(arena));
+    EXPECT_LT(estimated, 2.0 * static_cast<double>(arena));
+  }
+  EXPECT_THAT(
+      PlanMlp({"--local", "2", "--explain"}).out,
+      AllOf(HasSubstr(": variables, 16 MiB of process, and an arena estimated without workspaces"),
+            HasSubstr("; the table of ranks has the compiled arena")));
+}
+
+TEST(PlanSearchCommand, TrainRequiresThePlansMemoryAndNamesTheRest) {
+  const std::string path = TestPath("plan.yaml");
+  const std::string images = TestPath("x.npy");
+  const std::string labels = TestPath("y.npy");
+  WriteTestFile(images, ToNpy(Tensor::Zeros(DType::kFloat32, {256, 1, 28, 28}).value()).value());
+  WriteTestFile(labels, ToNpy(Tensor::Zeros(DType::kInt64, {256}).value()).value());
+  const std::vector<std::string> data = {"--data", "x=" + images, "--labels",
+                                         labels,   "--output",    "json"};
+  std::vector<std::string> planning = {"--explain", "-o", path};
+  planning.insert(planning.end(), data.begin(), data.end());
+  const CommandResult plan = PlanMlp(planning);
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  std::vector<std::string> training = {"train",  Mlp(), "--batch", "256",
+                                       "--plan", path,  "--steps", "1"};
+  training.insert(training.end(), data.begin(), data.end());
+  const CommandResult train = RunCommand(training);
+  ASSERT_EQ(train.exit_code, 0) << train.err;
+  const auto planned = nlohmann::json::parse(plan.out);
+  const auto trained = nlohmann::json::parse(train.out);
+  ASSERT_EQ(planned["ranks"].size(), 1u);
+  ASSERT_EQ(trained["memory"].size(), 1u);
+  const auto& rank = planned["ranks"][0];
+  const auto& needed = trained["memory"][0];
+  EXPECT_EQ(needed["variable_bytes"], rank["variable_bytes"]);
+  EXPECT_EQ(needed["arena_bytes"], rank["arena_bytes"]);
+  EXPECT_GE(needed["predicted_bytes"].get<int64_t>(),
+            planned["explanation"]["chosen"]["memory_bytes"].get<int64_t>());
+  EXPECT_THAT(train.err, AllOf(HasSubstr("memory worker:0 needs "), HasSubstr("process "),
+                               HasSubstr("arena "), HasSubstr("variables "), HasSubstr("data ")));
 }
 
 TEST(PlanSearchCommand, WhatItFindsCanBeAskedForByHand) {

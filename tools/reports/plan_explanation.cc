@@ -64,8 +64,9 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
       PartText(chosen.compute_seconds, step), ", exposed communication ",
       PartText(chosen.communication_seconds, step), ", bubble ",
       PartText(chosen.bubble_seconds, step), "\n", "memory     ", MemoryText(chosen),
-      " on the fullest rank: variables, arena, 16 MiB of process; a worker "
-      "requires that and its data, messages and libraries (train prints it)\n");
+      " on the fullest rank: variables, 16 MiB of process, and an arena "
+      "estimated without workspaces and outputs over inputs; the table of ranks has the compiled "
+      "arena, and train prints what a worker requires, with data, messages and libraries\n");
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");
   size_t width = 0;
