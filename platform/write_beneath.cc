@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
@@ -75,6 +76,20 @@ absl::StatusOr<std::optional<mode_t>> ModeOf(const FileDescriptor& folder, const
                    "regular file"));
 }
 
+// A new file in the folder, and its name. One of that name may be there: a process that was killed
+// leaves it, and the next one in its container has the same id.
+absl::StatusOr<std::pair<FileDescriptor, std::string>> CreateTemporary(const FileDescriptor& folder,
+                                                                       const std::string& path) {
+  static std::atomic<uint64_t> counter = 0;
+  while (true) {
+    std::string name = absl::StrCat(".weft-", getpid(), "b", counter.fetch_add(1), ".tmp");
+    const int descriptor = openat(folder.get(), name.c_str(),
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor >= 0) return std::make_pair(FileDescriptor(descriptor), std::move(name));
+    if (errno != EEXIST && errno != EINTR) return SystemError(errno, "write", path);
+  }
+}
+
 }  // namespace
 
 absl::Status WriteFileBeneath(const std::string& directory, const std::string& relative_path,
@@ -91,18 +106,18 @@ absl::Status WriteFileBeneath(const std::string& directory, const std::string& r
                         OpenFolderBeneath(directory, relative_path,
                                           is_inside ? relative_path.substr(0, slash) : "."));
   WEFT_ASSIGN_OR_RETURN(const std::optional<mode_t> mode, ModeOf(folder, name, path));
-  static std::atomic<uint64_t> counter = 0;
-  const std::string temporary = absl::StrCat(".weft-", getpid(), "b", counter.fetch_add(1), ".tmp");
-  FileDescriptor file(openat(folder.get(), temporary.c_str(),
-                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!file.valid()) return SystemError(errno, "write", path);
-  absl::Cleanup remove = [&] { unlinkat(folder.get(), temporary.c_str(), 0); };
-  WEFT_RETURN_IF_ERROR(WriteAll(file, bytes, path));
+  WEFT_ASSIGN_OR_RETURN(auto temporary, CreateTemporary(folder, path));
+  auto& [file, temporary_name] = temporary;
+  absl::Cleanup remove = [&folder, &temporary_name = temporary_name] {
+    unlinkat(folder.get(), temporary_name.c_str(), 0);
+  };
+  // Before anything is in it: who may not read the file that is there may not read this one.
   if (mode.has_value() && fchmod(file.get(), *mode) != 0) {
     return SystemError(errno, "set the mode of", path);
   }
+  WEFT_RETURN_IF_ERROR(WriteAll(file, bytes, path));
   if (file.Close() != 0) return SystemError(errno, "close", path);
-  if (renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
+  if (renameat(folder.get(), temporary_name.c_str(), folder.get(), name.c_str()) != 0) {
     return SystemError(errno, "replace", path);
   }
   std::move(remove).Cancel();

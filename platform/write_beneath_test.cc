@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
@@ -51,6 +53,18 @@ TEST_F(WriteBeneathTest, KeepsTheModeOfAFileThatIsThere) {
   struct stat status = {};
   ASSERT_EQ(stat(Path("saved/file").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0640u);
+}
+
+// A worker was killed while it wrote, and the next one in its container had the same id: its first
+// checkpoint failed, since the temporary file was there.
+TEST_F(WriteBeneathTest, WhatAKilledProcessLeftIsNotInTheWay) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string left = absl::StrCat("saved/.weft-", getpid(), "b", i, ".tmp");
+    ASSERT_TRUE(RealFileSystem().WriteFileAtomically(Path(left), "left").ok());
+  }
+  const absl::Status written = Write("file", "new");
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_EQ(Read(Path("saved/file")), "new");
 }
 
 TEST_F(WriteBeneathTest, RefusesToLeaveTheFolder) {
