@@ -1,5 +1,6 @@
 #include "platform/restricted_files.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -7,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
 #include "platform/write_beneath.h"
 
@@ -68,7 +70,15 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFile(
 absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFileBeneath(
     const std::string& directory, const std::string& relative_path) {
   WEFT_ASSIGN_OR_RETURN(const Place place, Find(directory));
-  return files_.MapFileBeneath(place.path(), relative_path);
+  // From the allowed folder on in one step. There "..", which the kernel would stop at
+  // `directory`, could lead to its neighbours.
+  const std::vector<std::string> parts = absl::StrSplit(relative_path, '/');
+  if (parts.front().empty() || std::find(parts.begin(), parts.end(), "..") != parts.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("the path '", relative_path,
+                                                   "' is absolute or has '..'; expected one from '",
+                                                   directory, "' on"));
+  }
+  return files_.MapFileBeneath(place.folder, absl::StrCat(place.relative, "/", relative_path));
 }
 
 absl::Status RestrictedFiles::WriteFileAtomically(const std::string& path, std::string_view bytes) {

@@ -14,10 +14,11 @@ namespace weft {
 // reads, maps and lists, and replaces whole files; all else is PermissionDenied. So is a path that
 // leaves the folders, by ".." or by a symbolic link, with one text whether it exists or not.
 //
-// A path is found once, without links, and opened beneath its folder in one step of the kernel: who
-// changes a part of it to a link meanwhile gains nothing. The folders' own paths must be out of
-// such reach. Paths are absolute or taken from the working folder. Reads go through `files`, which
-// it borrows: the real ones, or those of a test. Thread-safe if `files` is.
+// A path is found once, without links, and a file opened beneath its folder in one step of the
+// kernel: who changes a part of it to a link meanwhile gains nothing but names (Exists,
+// ListDirectory). The folders' own paths must be out of such reach. Paths are absolute or taken
+// from the working folder. Reads go through `files`, which it borrows: the real ones, or those of a
+// test. Thread-safe if `files` is.
 class RestrictedFiles final : public FileSystem {
  public:
   // `folders` need not exist; "/" allows all.

@@ -138,6 +138,22 @@ TEST_F(RestrictedFilesTest, AFolderThatBecomesALinkMeanwhileIsRefused) {
   LinkingFiles attacked(folder, root_);
   RestrictedFiles files(attacked, {absl::StrCat(root_, "/allowed")});
   EXPECT_FALSE(files.ReadFile(absl::StrCat(folder, "/secret")).ok());
+  std::filesystem::remove(folder);
+  std::filesystem::create_directory(folder);
+  EXPECT_FALSE(files.MapFileBeneath(folder, "secret").ok());
+}
+
+TEST_F(RestrictedFilesTest, APathFromAFolderStaysInIt) {
+  const std::string folder = absl::StrCat(root_, "/allowed/inner");
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(absl::StrCat(folder, "/own"), "o").ok());
+  EXPECT_TRUE(files_.MapFileBeneath(folder, "own").ok());
+  EXPECT_EQ(files_.MapFileBeneath(folder, "none").status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& path :
+       {std::string("../data"), absl::StrCat(root_, "/allowed/data"), std::string()}) {
+    EXPECT_EQ(files_.MapFileBeneath(folder, path).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << path;
+  }
 }
 
 // A folder and a link to elsewhere change places all the time.
