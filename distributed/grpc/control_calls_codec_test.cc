@@ -141,6 +141,19 @@ TEST(ControlCallsCodecTest, ProgramText) {
   EXPECT_EQ(text.total_bytes, 4096);
 }
 
+// Parts of a text end anywhere. One that ended within a letter was no valid string of protobuf, and
+// the whole answer was lost.
+TEST(ControlCallsCodecTest, PartsOfAProgramAreCutWithinLetters) {
+  EXPECT_EQ(Answered(ProgramText{"compute gr\xc3", 4096}).part, "compute gr\xc3");
+}
+
+// So was an abort whose long reason was cut.
+TEST(ControlCallsCodecTest, ReasonsOfAnAbortAreCutWithinLetters) {
+  rpc::AbortRequest request;
+  request.set_reason("loss is \xce");
+  EXPECT_EQ(ThroughBytes(request).reason(), "loss is \xce");
+}
+
 TEST(ControlCallsCodecTest, AQuestionOfANewerVersionIsUnimplemented) {
   const auto read = Decode(rpc::ControlRequest());
   EXPECT_EQ(read.status().code(), absl::StatusCode::kUnimplemented);
