@@ -54,11 +54,13 @@ class TrainCommand final : public Command {
     const StopSignals signals;
     const absl::Status trained =
         run.Run(workers->coordinator(), [&signals] { return signals.signal() != 0; });
+    if (run.has_result()) {
+      WEFT_RETURN_IF_ERROR(
+          SaveResults(RealFileSystem(), flags_.results(), job->trained(), run.result(), console));
+    }
     if (!trained.ok()) return workers->Explain(trained);
-    WEFT_RETURN_IF_ERROR(
-        SaveResults(RealFileSystem(), flags_.results(), job->trained(), run.result(), console));
     *console.err << MemoryPeaksText(run.Outcome()) << run.StallText();
-    WEFT_RETURN_IF_ERROR(Record(run, workers->coordinator(), console));
+    WEFT_RETURN_IF_ERROR(Record(run, *workers, console));
     ReportResults(run, loop, flags_.results(), flags_.prints_json(), console);
     if (!run.result().stopped) return ExitCode::kOk;
     *console.err << "stopped by " << signals.name() << " after step " << run.result().steps
@@ -75,13 +77,13 @@ class TrainCommand final : public Command {
   }
 
   // Says how wrong the prediction was, and adds it to the history.
-  absl::Status Record(const TrainingRun& run, Coordinator& coordinator, Console& console) const {
+  absl::Status Record(const TrainingRun& run, WorkerGroup& workers, Console& console) const {
     if (run.has_moved()) {
       *console.err << "step   not compared with its prediction: micro-batches have moved\n";
       return absl::OkStatus();
     }
-    const auto entry = run.Compare(coordinator, flags_.job().model());
-    if (!entry.ok()) return WithExitCode(entry.status(), ExitCode::kDisk);
+    const auto entry = run.Compare(workers.coordinator(), flags_.job().model());
+    if (!entry.ok()) return workers.Explain(entry.status());
     *console.err << ComparisonText(*entry);
     return AppendToHistory(RealFileSystem(), flags_.job().history(), *entry);
   }

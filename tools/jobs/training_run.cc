@@ -57,6 +57,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   const absl::Status closed = curves_.Close();
   WEFT_RETURN_IF_ERROR(result.status());
   result_ = *std::move(result);
+  has_result_ = true;
   moves_ = rebalancer.moves();
   if (moves_ > 0) shares_ = rebalancer.plan().shares;
   WEFT_ASSIGN_OR_RETURN(traffic_, Traffic(coordinator));

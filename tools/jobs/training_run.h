@@ -34,8 +34,11 @@ class TrainingRun {
   // on the console and closes the curves. Errors of workers are theirs, those of files carry kDisk.
   absl::Status Run(Coordinator& coordinator, const std::function<bool()>& stop);
 
-  // The following after a Run that was OK.
+  // Whether its steps have ended and trained values are here: also after an error of what comes
+  // then, such as a curve's file on a full disk. Nobody should lose the model to that.
+  bool has_result() const { return has_result_; }
   const TrainResult& result() const { return result_; }
+  // The following after a Run that was OK.
   // What it has done; names no files.
   TrainingOutcome Outcome() const;
   // "input  stalled the steps for 0.3 % of their time".
@@ -64,6 +67,7 @@ class TrainingRun {
   double seconds_ = 0;        // of all steps
   double input_seconds_ = 0;  // of these: worker 0 waited for data
   TrainResult result_;
+  bool has_result_ = false;
   std::vector<RankTraffic> traffic_;
   std::vector<WorkerMemory> needed_;
   int moves_ = 0;

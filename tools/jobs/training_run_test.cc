@@ -139,13 +139,17 @@ TEST_F(TrainingRunTest, StopsWhenItIsTold) {
   EXPECT_EQ(run_->result().steps, 0);
 }
 
-TEST_F(TrainingRunTest, ADiskThatIsFullIsToldWithItsExitCode) {
+// The metrics of a run could not be written to the end, and its model was lost with them.
+TEST_F(TrainingRunTest, ADiskThatIsFullIsToldWithItsExitCodeAndLosesNoModel) {
   wanted_.metrics = "/m.csv";
   Prepare();
   files_.InjectError(testing::FakeFileSystem::Operation::kWrite, ENOSPC);
   const absl::Status status = Run();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kDisk) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("/m.csv"));
+  ASSERT_TRUE(run_->has_result());
+  EXPECT_EQ(run_->result().steps, kSteps);
+  EXPECT_TRUE(run_->result().parameters.contains("fc1.weight"));
 }
 
 TEST_F(TrainingRunTest, IsComparedWithItsPrediction) {
