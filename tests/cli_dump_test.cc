@@ -134,6 +134,11 @@ TEST_F(Dump, EvaluationsComeFromTheFolder) {
   };
   EXPECT_THAT(line(plain.err), HasSubstr("accuracy"));
   EXPECT_EQ(line(stored.err), line(plain.err));
+  // It said that the flags were the same.
+  const CommandResult other =
+      Train(evaluation + Arguments{"--eval-metric", "loss", "--partitions", partitions_});
+  EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kPlan)) << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("another evaluation"), HasSubstr("--eval-metric")));
   // Without it, there are no programs to take.
   DumpPartitions({"--validation-split", "0.2"});
   const CommandResult missing = Train(evaluation + Arguments{"--partitions", partitions_});

@@ -51,15 +51,17 @@ absl::Status CheckGraph(const JobSpec& spec, const std::string& kind, const Grap
   }
   const uint64_t digest = GraphDigest(graph);
   if (digest == expected) return absl::OkStatus();
-  const std::string flags = FlagDifferences(stored.flags, spec.given_flags);
+  std::string reason = FlagDifferences(stored.flags, spec.given_flags);
+  if (reason.empty()) {
+    reason = trains ? "the flags are the same: the model or the shapes of the data differ"
+                    : "the flags of training are the same: the model, --eval-metric, --eval-ema or "
+                      "the shapes of the data differ";
+  }
   return Misfit(
       stored,
       absl::StrFormat("were made for another %s: its digest is %016x, that of this one is %016x "
                       "(%s); give the same model, data and flags, or dump them anew",
-                      trains ? "training step" : "evaluation", expected, digest,
-                      flags.empty() ? "the flags are the same: the model or the shapes of the data "
-                                      "differ"
-                                    : flags));
+                      trains ? "training step" : "evaluation", expected, digest, reason));
 }
 
 absl::Status CheckVariables(const Graph& graph, const Partition& partition) {
