@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "graph/graph.h"
 #include "gtest/gtest.h"
@@ -221,6 +222,27 @@ TEST_F(Dump, BrokenFoldersAreRefusedByTheNameOfTheFile) {
   EXPECT_THAT(refusal(), HasSubstr("train-8/rank-1 is missing: the plan dp=2"));
   std::filesystem::remove_all(partitions_);
   EXPECT_THAT(refusal(), HasSubstr("job.json"));
+}
+
+// Such a run trained to its end and had no weights to write then, or wrote what the memory was
+// before.
+TEST_F(Dump, WeightsThatNobodyReadsBackAreRefused) {
+  DumpPartitions({"--local", "2", "--parallel", "dp=2"});
+  const auto refusal = [&](const std::string& rank, const std::string& old_text,
+                           const std::string& new_text) {
+    const std::string path = absl::StrCat(partitions_, "/train-8/", rank, "/partition.textproto");
+    const std::string whole = ReadTestFile(path);
+    EXPECT_THAT(whole, HasSubstr(old_text));
+    WriteTestFile(path, absl::StrReplaceAll(whole, {{old_text, new_text}}));
+    const CommandResult result = Train({"--local", "2", "--partitions", partitions_});
+    WriteTestFile(path, whole);
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal("rank-0", "is_primary: true", "is_primary: false"),
+              AllOf(HasSubstr("train/8: variable '"), HasSubstr("all of it is read back")));
+  EXPECT_THAT(refusal("rank-1", "is_primary: false", "is_primary: true"),
+              HasSubstr("two ranks say is_primary of the same part"));
 }
 
 TEST_F(Dump, FlagsThatMakePlansGoWithoutIt) {

@@ -1,7 +1,8 @@
 #include "training/job/stored_programs.h"
 
+#include <optional>
 #include <set>
-#include <utility>
+#include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,34 @@ absl::Status CheckVariables(const Graph& graph, const Partition& partition) {
   return absl::OkStatus();
 }
 
+// Whether what is read back of each updated variable makes a whole. The rest would be what the
+// memory held before, in the trained model and in checkpoints. After CheckVariables.
+absl::Status CheckPrimaries(const Graph& graph, const JobProgram& program) {
+  std::map<std::string, int64_t> elements;            // that primary shards have
+  std::set<std::tuple<std::string, int, int>> parts;  // tensor shard and rows
+  for (const Partition& partition : program.partitions) {
+    for (const VariableShard& shard : partition.variables) {
+      if (!shard.is_primary || !graph.FindVariable(shard.name)->update.valid()) continue;
+      elements[shard.name] += shard.local_shape.num_elements();
+      const int index = shard.tensor_sharding.is_split() ? shard.tensor_index : 0;
+      if (parts.insert({shard.name, index, shard.data_index}).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(program.name, ": two ranks say is_primary of the same part of variable '",
+                       shard.name, "'; one copy of each part is read back"));
+    }
+  }
+  for (const Variable& variable : graph.variables()) {
+    const std::optional<Shape> shape = graph.value(variable.value).type.shape.ToConcrete();
+    if (!variable.update.valid() || !shape.has_value()) continue;
+    const int64_t held = elements[variable.name];
+    if (held == shape->num_elements()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        program.name, ": variable '", variable.name, "' has ", shape->num_elements(),
+        " elements, its parts that say is_primary have ", held, "; all of it is read back"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckProgram(const PreparedJob& job, const JobProgram& program) {
   for (const Partition& partition : program.partitions) {
     const auto check = [&]() -> absl::Status {
@@ -94,7 +123,7 @@ absl::Status CheckProgram(const PreparedJob& job, const JobProgram& program) {
     WEFT_RETURN_IF_ERROR(
         Annotate(check(), absl::StrCat(program.name, ", rank ", partition.rank.value)));
   }
-  return absl::OkStatus();
+  return CheckPrimaries(job.graph, program);
 }
 
 JobProgram CloneOf(const JobProgram& program) {
