@@ -40,7 +40,7 @@ int Fail(const absl::Status& status, const std::string& hint, Console& console) 
 int FailUsage(const std::string& message, const std::string& command, Console& console) {
   const std::string hint =
       absl::StrCat("  help: graph_runner ", command, command.empty() ? "" : " ", "--help\n");
-  return Fail(WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage), hint, console);
+  return Fail(UsageError(message), hint, console);
 }
 
 // "--input" of "--input=x", "-o" of "-o"; empty for what is no flag (a number, a path, "-").

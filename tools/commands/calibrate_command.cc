@@ -81,10 +81,7 @@ class CalibrateCommand final : public Command {
   // The plan that was given; without one, those that use all workers along one axis.
   absl::StatusOr<std::vector<PreparedJob>> Jobs(const JobSpec& spec) const {
     if (!flags_.has_data()) {
-      return WithExitCode(
-          absl::InvalidArgumentError(
-              "a model's nodes are measured with samples: give --data and --labels"),
-          ExitCode::kUsage);
+      return UsageError("a model's nodes are measured with samples: give --data and --labels");
     }
     WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());

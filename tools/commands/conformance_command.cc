@@ -2,7 +2,6 @@
 #include <ostream>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
@@ -85,12 +84,10 @@ class ConformanceCommand final : public Command {
   absl::StatusOr<std::vector<ConformanceCase>> Cases() const {
     std::vector<ConformanceCase> cases;
     if (table_.empty() && folders_.empty()) {
-      return WithExitCode(absl::InvalidArgumentError("no cases: give a DIR or --cases FILE.csv"),
-                          ExitCode::kUsage);
+      return UsageError("no cases: give a DIR or --cases FILE.csv");
     }
     if (table_.empty() && !ops_.empty()) {
-      return WithExitCode(absl::InvalidArgumentError("--filter-ops needs --cases FILE.csv"),
-                          ExitCode::kUsage);
+      return UsageError("--filter-ops needs --cases FILE.csv");
     }
     if (!table_.empty()) {
       auto rows = ReadConformanceTable(RealFileSystem(), table_, ops_);

@@ -86,8 +86,7 @@ class PlanCommand final : public Command {
                  "explain the best plan: the parts of its time, and why others are worse");
     app.add_option("--what-if", what_if_,
                    "plan for a changed cluster: nodes, workers (per node), link, latency, memory, "
-                   "model (of "
-                   "devices)")
+                   "model (of devices)")
         ->type_name("nodes=16,link=25Gbit")
         ->group("placement");
     app.add_option("--picture", picture_path_,
@@ -202,18 +201,16 @@ class PlanCommand final : public Command {
   absl::StatusOr<JobSpec> Spec() const {
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
     if (explain_ && !flags_.searches()) {
-      return WithExitCode(
-          absl::InvalidArgumentError("--explain says why a plan was found: leave out --plan and "
-                                     "--pin, and give no --parallel but auto or all"),
-          ExitCode::kUsage);
+      return UsageError(
+          "--explain says why a plan was found: leave out --plan and --pin, and give no --parallel "
+          "but auto or all");
     }
     if (explain_) spec.search.wanted = true;
     if (what_if_.empty()) return spec;
     if (spec.costs != nullptr) {
-      return WithExitCode(
-          absl::InvalidArgumentError("--what-if asks of another cluster than the one that was "
-                                     "calibrated: leave out --calibration"),
-          ExitCode::kUsage);
+      return UsageError(
+          "--what-if asks of another cluster than the one that was calibrated: leave out "
+          "--calibration");
     }
     spec.history.clear();
     auto cluster = ClusterWhatIf(spec.cluster, what_if_);

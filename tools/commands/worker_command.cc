@@ -95,9 +95,7 @@ class WorkerCommand final : public Command {
   absl::StatusOr<weft::Device*> Device() const {
     const absl::StatusOr<DeviceId> id = ParseDevice(device_);
     if (!id.ok()) {
-      return WithExitCode(absl::InvalidArgumentError(
-                              absl::StrCat("--device: ", std::string(id.status().message()))),
-                          ExitCode::kUsage);
+      return UsageError(absl::StrCat("--device: ", std::string(id.status().message())));
     }
     const auto device = FindDevice(id->kind, id->index);
     if (!device.ok()) return WithExitCode(device.status(), ExitCode::kPlan);

@@ -69,11 +69,9 @@ absl::Status JobLoop::OpenFolder() {
   const auto steps = store_->Steps();
   if (!steps.ok()) return WithExitCode(Annotate(steps.status(), "--checkpoint"), ExitCode::kDisk);
   if (!steps->empty() && !flags_.resumes()) {
-    return WithExitCode(
-        absl::InvalidArgumentError(absl::StrCat(
-            "--checkpoint ", flags_.folder(), " has checkpoints up to step ", steps->back(),
-            "; give --resume to continue from the newest, or another folder")),
-        ExitCode::kUsage);
+    return UsageError(absl::StrCat(
+        "--checkpoint ", flags_.folder(), " has checkpoints up to step ", steps->back(),
+        "; give --resume to continue from the newest, or another folder"));
   }
   if (flags_.resumes()) {
     std::vector<std::string> notes;

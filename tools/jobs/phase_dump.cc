@@ -52,14 +52,11 @@ std::map<std::string, StepPhase> PhasesByName() {
   return phases;
 }
 
-absl::Status Usage(const std::string& message) {
-  return WithExitCode(absl::InvalidArgumentError(message), ExitCode::kUsage);
-}
-
 absl::Status Unknown(const std::string& flag, const std::string& name,
                      const std::vector<std::string>& names) {
-  return Usage(absl::StrCat(flag, " ", name, ": there is no such name", DidYouMean(name, names),
-                            "; there are ", absl::StrJoin(names, ", ")));
+  return UsageError(absl::StrCat(flag, " ", name, ": there is no such name",
+                                 DidYouMean(name, names), "; there are ",
+                                 absl::StrJoin(names, ", ")));
 }
 
 std::string CountsOf(const Graph& graph) {
@@ -92,7 +89,7 @@ absl::Status PhaseDump::Check() {
     last_ = static_cast<StepPhase>(phase - Phases().begin());
   }
   if (!request_.after.empty() && request_.folder.empty()) {
-    return Usage("--dump-after needs a folder to write to: --dump DIR");
+    return UsageError("--dump-after needs a folder to write to: --dump DIR");
   }
   if (request_.until.empty() && !request_.after.empty()) last_ = StepPhase::kImport;
   for (const std::string& name : request_.after) {
@@ -107,7 +104,8 @@ absl::Status PhaseDump::Check() {
     if (request_.until.empty()) {
       last_ = std::max(last_, needed);
     } else if (name != kAll && needed > last_) {
-      return Usage(absl::StrCat("--dump-after ", name, " comes after --until ", request_.until));
+      return UsageError(
+          absl::StrCat("--dump-after ", name, " comes after --until ", request_.until));
     }
   }
   if (request_.after.empty() && !request_.folder.empty()) request_.after = {NameOf(last_)};

@@ -62,8 +62,7 @@ absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlag
   all.plan = plan;
   if (!flags.has_data()) {
     if (evaluation.evaluates()) {
-      return WithExitCode(absl::InvalidArgumentError("--eval-every needs --data"),
-                          ExitCode::kUsage);
+      return UsageError("--eval-every needs --data");
     }
     const BatchShape shape = {flags.batch(), 0};
     auto partitions =
