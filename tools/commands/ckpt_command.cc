@@ -81,8 +81,7 @@ class CkptCommand final : public Command {
         ->required();
     app.add_option("PATH", paths_,
                    "a checkpoint, or a folder of checkpoints, which means the newest (for verify: "
-                   "all). For "
-                   "export also the model")
+                   "all). For export also the model")
         ->type_name("PATH...")
         ->required();
     app.add_option("-o,--out", output_, "for export: write the model with the checkpoint's weights")

@@ -81,8 +81,7 @@ class RunCommand final : public Command {
     app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
     app.add_option("--input", inputs_,
                    "file of a graph input: .npy, .npz[:ARRAY], .pb (ONNX's) or idx, plain or .gz; "
-                   ".json for "
-                   "a map. An .npz without NAME feeds every input that has an array")
+                   ".json for a map. An .npz without NAME feeds every input that has an array")
         ->type_name("NAME=FILE")
         ->allow_extra_args(false);
     app.add_flag("--random", random_, "use random values for inputs without a file");

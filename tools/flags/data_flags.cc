@@ -93,8 +93,7 @@ void DataFlags::AddFiles(CLI::App& app, bool required) {
       ->group(kDataOptions);
   app.add_option("--vocabulary", vocabulary_,
                  "the tokens of a text: bytes, characters (of the text, sorted by code), or a file "
-                 "with one "
-                 "token per line (default bytes)")
+                 "with one token per line (default bytes)")
       ->type_name("bytes|characters|FILE")
       ->group(kDataOptions);
   app.add_option(
