@@ -17,7 +17,7 @@ namespace {
 enum class Kind : uint8_t { kOther, kMoves, kElementwise, kProduct };
 
 // Operands and results that a mask can tell.
-constexpr size_t kMaskBits = 64;
+constexpr int kMaskBits = 64;
 
 DType FirstFloat(const NodeView& view) {
   for (int i = 0; i < view.num_inputs(); ++i) {
@@ -102,7 +102,7 @@ bool Fusion::IsReadInPhaseBy(ValueId value, Phase phase, NodeId reader) const {
 void Fusion::Join(NodeId id) {
   const Node& node = graph_.node(id);
   if (kinds_[id.value] != Kind::kElementwise || nodes_[id.value].is_once) return;
-  for (size_t i = 0; i < std::min(node.inputs.size(), kMaskBits); ++i) {
+  for (size_t i = 0; i < std::min(node.inputs.size(), size_t{kMaskBits}); ++i) {
     const ValueId input = node.inputs[i];
     if (!input.valid() || graph_.value(input).source != ValueSource::kNode) continue;
     const NodeId producer = graph_.value(input).producer;
@@ -117,7 +117,7 @@ void Fusion::Join(NodeId id) {
                                        [&](const Graph::Use& use) { return use.node != id; });
     const auto output = std::find(before.outputs.begin(), before.outputs.end(), input);
     const size_t at = static_cast<size_t>(output - before.outputs.begin());
-    if (!is_needed && at < kMaskBits) nodes_[producer.value].unwritten |= uint64_t{1} << at;
+    if (!is_needed && at < size_t{kMaskBits}) nodes_[producer.value].unwritten |= uint64_t{1} << at;
   }
 }
 
@@ -169,11 +169,11 @@ double FusedNodeCosts::Seconds(const Node& node, const NodeView& shard, int work
     return static_cast<double>(DTypeBytes(dtype, shape.num_elements()));
   };
   for (int i = 0; i < shard.num_inputs(); ++i) {
-    const bool skipped = i < 64 && (fused.unread >> i & 1) != 0;
+    const bool skipped = i < kMaskBits && (fused.unread >> i & 1) != 0;
     if (skipped) cost.bytes -= bytes(shard.InputDType(i), shard.InputShape(i));
   }
   for (int i = 0; i < shard.num_outputs(); ++i) {
-    const bool skipped = i < 64 && (fused.unwritten >> i & 1) != 0;
+    const bool skipped = i < kMaskBits && (fused.unwritten >> i & 1) != 0;
     if (skipped) cost.bytes -= bytes(shard.OutputDType(i), shard.OutputShape(i));
   }
   cost.bytes = std::max(0.0, cost.bytes);
