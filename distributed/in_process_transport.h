@@ -40,7 +40,7 @@ class InProcessHub {
   struct Stream {
     Fifo<Operation> sends;
     Fifo<Operation> receives;
-    std::vector<std::unique_ptr<std::vector<std::byte>>> kept;  // bytes of early messages
+    std::vector<std::unique_ptr<std::vector<std::byte>>> kept;  // bytes of unexpected messages
     std::vector<int> free;                                      // of `kept`, to be used again
   };
   // What is kept of the messages from one rank to another.
@@ -51,7 +51,7 @@ class InProcessHub {
   using StreamKey = std::tuple<int, int, uint32_t>;  // from, to, stream
 
   void Post(const StreamKey& key, bool is_send, const Operation& operation);
-  // Copies an early message when there is room; false when there is not.
+  // Copies an unexpected message when there is room; false when there is not.
   bool Keep(const StreamKey& key, Stream& stream, Operation& send)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(const StreamKey& key, const Operation& send);

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
     const WorkerSpec& entry = cluster.workers[worker];
     if (entry.address.empty()) {
       return WithExitCode(
-          absl::InvalidArgumentError("the cluster spec gives worker '" + entry.name +
+          absl::InvalidArgumentError("the cluster file gives worker '" + entry.name +
                                      "' no address: start graph_runner worker "
                                      "--listen ADDRESS there and write it down"),
           ExitCode::kPlan);
