@@ -1,7 +1,6 @@
 #include "distributed/coordinator.h"
 
 #include <thread>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

@@ -1,12 +1,10 @@
 // The questions and answers of distributed/control_calls.h as messages of weft.proto: for each, how
 // its request goes into the message and comes out of it, and the same for its reply.
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/control_codec.h"
-#include "platform/status_macros.h"
 
 namespace weft {
 namespace {

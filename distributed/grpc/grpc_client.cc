@@ -17,7 +17,6 @@
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "platform/mutex.h"
-#include "platform/status.h"
 #include "platform/status_macros.h"
 
 namespace weft {

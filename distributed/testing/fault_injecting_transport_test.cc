@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "distributed/testing/awaited_transfer.h"

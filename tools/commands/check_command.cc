@@ -1,11 +1,9 @@
 #include <ostream>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
-#include "platform/status_macros.h"
 #include "tools/commands/command.h"
 #include "tools/flags/options.h"
 #include "tools/reports/model_check.h"

@@ -1,5 +1,4 @@
 #include <ostream>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,6 +1,5 @@
 #include <memory>
 #include <ostream>
-#include <utility>
 
 #include "platform/clock.h"
 #include "platform/file_system.h"

@@ -1,7 +1,5 @@
 #include "tools/console/exit_code.h"
 
-#include <optional>
-
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "platform/file_system.h"
-#include "platform/status.h"
-#include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/flags/data_flags.h"
 #include "tools/flags/named_files.h"

@@ -4,9 +4,9 @@
 #define WEFT_TOOLS_JOBS_PHASE_DUMP_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

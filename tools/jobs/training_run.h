@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_JOBS_TRAINING_RUN_H_
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -1,6 +1,5 @@
 // Losses that are a sum over elements of a prediction and labels of its shape. Formulas:
 // torch.nn.MSELoss, L1Loss, HuberLoss, BCEWithLogitsLoss, and KLDivLoss with "batchmean".
-#include <functional>
 #include <map>
 #include <string>
 

@@ -1,6 +1,5 @@
 #include "training/graph/model_training_info.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
