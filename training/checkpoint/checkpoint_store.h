@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// A checkpoint exists once its folder has its final name (law 3 of training/checkpoint/README.md).
+// A checkpoint exists once its folder has its final name (law 1 of training/checkpoint/README.md).
 // One job writes to a store at a time. Borrows file system and folders. One thread.
 class CheckpointStore {
  public:
