@@ -170,9 +170,11 @@ for job in 1 2; do
   train "hand$job" 10 --cluster cluster.yaml --parallel dp=2 && same_losses "hand$job" alone
 done
 grep -q "plan   dp=2 " hand1.log || fail "the cluster's two workers are not both used: $(cat hand1.log)"
-kill "$first" "$second"
+kill -9 "$first"
+kill "$second"
 wait "$first" "$second"
 # One that starts where a killed one has left its socket.
+[ -e w0 ] || fail "the killed worker left no socket"
 "$runner" worker --allow-path / --listen "unix:$PWD/w0" 2> w0.log &
 first=$!
 cat > again.yaml <<YAML

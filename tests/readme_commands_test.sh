@@ -22,8 +22,8 @@ awk '/^## Train/ { on = 1 } /^## Where to go/ { on = 0 }
      /^```/ { if (code) code = 0; else { code = 1; block++; first = 1 } next }
      on && code { if (first && $0 !~ /^(export|graph_runner|c\+\+)/) skip = block; first = 0
                   if (skip != block) print }' "$readme" > commands.sh
-# The ports of the page may be taken on this machine.
-first=$((20000 + RANDOM % 20000))
+# The ports of the page may be taken on this machine. These are below those that the system gives to connections.
+first=$((20000 + RANDOM % 12000))
 sed -i "s/127\.0\.0\.1:4000/127.0.0.1:$first/g; s/127\.0\.0\.1:4001/127.0.0.1:$((first + 1))/g" commands.sh
 commands=$(grep -c '^\(graph_runner\|c++\) ' commands.sh)
 [ "$commands" -ge 12 ] || { echo "FAILED: only $commands commands found:"; cat commands.sh; exit 1; }

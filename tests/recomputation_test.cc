@@ -247,7 +247,6 @@ struct StepMemory {
   double flops = 0;
 };
 
-// Of rank 0 in a step of `micro_batches` of kRows samples.
 // The scratch memory of the kernels of this processor.
 int64_t WorkspaceOf(const Graph& graph, const Node& node) {
   const auto context = NodeContext::Create(graph, node, {&CpuDevice(), 1, false});
@@ -256,6 +255,7 @@ int64_t WorkspaceOf(const Graph& graph, const Node& node) {
   return kernel.ok() ? static_cast<int64_t>((*kernel)->workspace_bytes()) : 0;
 }
 
+// Of rank 0 in a step of `micro_batches` of kRows samples.
 StepMemory MeasureStep(const Graph& graph, const std::string& parallel, int micro_batches,
                        const WorkspaceBytesFn& workspace = nullptr) {
   StepMemory memory;

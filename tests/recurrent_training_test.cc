@@ -57,6 +57,7 @@ TEST_F(RecurrentTraining, LossesAreThoseInDoublePrecision) {
     run.optimizer.learning_rate = curve.learning_rate;
     const auto outcome = weft::testing::Run(run);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_EQ(outcome->losses.size(), 50u);
     for (const auto& [step, loss] : curve.losses) {
       EXPECT_NEAR(outcome->losses[step], loss, 1e-5 * loss) << curve.optimizer << " " << step;
     }
