@@ -23,7 +23,7 @@ enum class ExitCode : int {
   kRefused = 9,     // authentication, version, a peer that says no
   kStalled = 10,    // a wait ran out
   kStopped = 11,    // SIGINT or SIGTERM: what was trained until then is saved
-  kTryAgain = 138,  // workers lost beyond the budget
+  kTryAgain = 138,  // a worker was lost: the job can go on from its last checkpoint
 };
 
 // The same error, to end with `code`. An error that has a code already keeps it: who is nearer to
