@@ -210,6 +210,7 @@ TEST(PlanSearchCommand, ATensorAxisAloneIsSplit) {
   const CommandResult whole = PlanMlp({"--local", "1", "--parallel", "dp=1", "--output", "json"});
   const int64_t parameters =
       nlohmann::json::parse(whole.out)["ranks"][0]["parameters"].get<int64_t>();
+  ASSERT_EQ(json["ranks"].size(), 2u);
   for (const auto& rank : json["ranks"]) {
     EXPECT_LT(rank["parameters"].get<int64_t>(), 0.6 * static_cast<double>(parameters));
   }
