@@ -7,6 +7,7 @@ runner=$PWD/$1
 images=/usr/share/datasets/fashion-mnist
 if [ -z "${WEFT_CORPORA:-}" ] || [ ! -d "$images" ]; then
   echo "skipped: WEFT_CORPORA is not set, or there is no $images: nothing to train"
+  echo '<testsuite><testcase name="all" result="skipped"/></testsuite>' > "${XML_OUTPUT_FILE:-/dev/null}"
   exit 0
 fi
 text=$WEFT_CORPORA/text-iris/tinyshakespeare.txt

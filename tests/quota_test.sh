@@ -5,7 +5,11 @@
 set -uo pipefail
 runner=$PWD/$1
 readonly batch=1152 micro_batches=12 rounds=3 least=0.85
-skip() { echo "skipped: $*"; exit 0; }
+skip() {
+  echo "skipped: $*"
+  echo '<testsuite><testcase name="all" result="skipped"/></testsuite>' > "${XML_OUTPUT_FILE:-/dev/null}"
+  exit 0
+}
 [ "$(id -u)" -eq 0 ] || skip "making control groups needs root"
 [ "$(nproc)" -ge 2 ] || skip "two workers need two processors"
 
