@@ -1,4 +1,4 @@
-// The kinds of actions, as the sources of action_list name them.
+// The kinds of actions, as the sources of this folder name them.
 #ifndef WEFT_GRAPH_SCHEDULE_ACTION_KIND_H_
 #define WEFT_GRAPH_SCHEDULE_ACTION_KIND_H_
 

@@ -4,26 +4,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
+#include "graph/schedule/action_kind.h"
 #include "graph/schedule/action_list.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-using Kind = Action::Kind;
-
-bool IsMicro(const Action& action) {
-  return action.kind != Kind::kBegin && action.kind != Kind::kUpdate;
-}
-
 // The actions run together all nodes of each micro graph in use.
-absl::Status CheckCoverage(const Partition& partition, const std::set<int>& graphs,
-                           const std::map<std::tuple<Kind, int, int>, std::vector<NodeId>>& nodes,
-                           bool is_training) {
+absl::Status CheckCoverage(
+    const Partition& partition, const std::set<int>& graphs,
+    const std::map<std::tuple<ActionKind, int, int>, std::vector<NodeId>>& nodes,
+    bool is_training) {
   for (const int graph : graphs) {
     std::set<NodeId> covered;
     for (const auto& [key, ids] : nodes) {
-      const bool is_end = std::get<0>(key) == Kind::kBegin || std::get<0>(key) == Kind::kUpdate;
+      const bool is_end =
+          std::get<0>(key) == ActionKind::kBegin || std::get<0>(key) == ActionKind::kUpdate;
       if (!is_end && std::get<1>(key) == graph) covered.insert(ids.begin(), ids.end());
     }
     for (const NodeId id : partition.micro[graph].node_ids()) {
@@ -75,9 +72,10 @@ absl::StatusOr<ActionNodes> ActionNodes::Create(const Partition& partition) {
     WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
-      Kind kind = Kind::kForward;
+      ActionKind kind = ActionKind::kForward;
       if (node.phase == Phase::kBackward) {
-        kind = splits_backward && !awaited[id.value] ? Kind::kWeightGradient : Kind::kBackward;
+        kind = splits_backward && !awaited[id.value] ? ActionKind::kWeightGradient
+                                                     : ActionKind::kBackward;
       } else if (node.phase != Phase::kForward) {
         continue;
       }
@@ -88,7 +86,7 @@ absl::StatusOr<ActionNodes> ActionNodes::Create(const Partition& partition) {
   }
   bool is_training = false;
   for (const Action& action : partition.actions) {
-    is_training |= action.kind == Kind::kBackward;
+    is_training |= action.kind == ActionKind::kBackward;
     const int count = static_cast<int>(partition.micro_batches.size());
     if (IsMicro(action) && (action.micro_batch < 0 || action.micro_batch >= count)) {
       return absl::InvalidArgumentError(absl::StrCat("rank ", partition.rank.value, " has ", count,
@@ -97,7 +95,7 @@ absl::StatusOr<ActionNodes> ActionNodes::Create(const Partition& partition) {
     }
     const Key key = result.KeyOf(action);
     if (!IsMicro(action)) {
-      const Graph& graph = action.kind == Kind::kBegin ? partition.begin : partition.end;
+      const Graph& graph = action.kind == ActionKind::kBegin ? partition.begin : partition.end;
       WEFT_ASSIGN_OR_RETURN(result.nodes_[key], graph.TopologicalOrder());
     } else if (const auto nodes = of_graphs.find(key); nodes != of_graphs.end()) {
       result.nodes_.insert(*nodes);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
+#include "graph/schedule/action_kind.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/node_collective.h"
 #include "graph/verifier.h"
@@ -18,8 +19,6 @@
 
 namespace weft {
 namespace {
-
-using Kind = Action::Kind;
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxThreads = 4096;
@@ -34,10 +33,6 @@ constexpr double kMaxBytes = static_cast<double>(int64_t{1} << 60);
 template <typename... Parts>
 absl::Status Broken(int law, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("law ", law, ": ", parts...));
-}
-
-bool IsMicro(const Action& action) {
-  return action.kind != Kind::kBegin && action.kind != Kind::kUpdate;
 }
 
 std::string TypeText(DType dtype, const Shape& shape) {
@@ -355,7 +350,7 @@ absl::Status PartitionVerifier::CheckSums() {
 
 absl::Status PartitionVerifier::CheckActions() const {
   const auto count = static_cast<int>(partition_.micro_batches.size());
-  std::set<std::tuple<Kind, int, int>> seen;
+  std::set<std::tuple<ActionKind, int, int>> seen;
   for (const Action& action : partition_.actions) {
     if (action.micro_batch < 0 || action.chunk < 0 || action.chunk >= kMaxChunks ||
         (IsMicro(action) && action.micro_batch >= count)) {
@@ -368,10 +363,11 @@ absl::Status PartitionVerifier::CheckActions() const {
       return Broken(7, "action ", ActionToString(action), " comes twice");
     }
   }
-  if (partition_.actions.empty() || partition_.actions.back().kind != Kind::kUpdate) {
+  if (partition_.actions.empty() || partition_.actions.back().kind != ActionKind::kUpdate) {
     return Broken(7, "U is not the last action");
   }
-  if (seen.contains({Kind::kBegin, 0, 0}) && partition_.actions.front().kind != Kind::kBegin) {
+  if (seen.contains({ActionKind::kBegin, 0, 0}) &&
+      partition_.actions.front().kind != ActionKind::kBegin) {
     return Broken(7, "Begin is not the first action");
   }
   return absl::OkStatus();
