@@ -174,6 +174,13 @@ TEST_F(BrokenLaw, OfActions) {
   EXPECT_THAT(Text(partition), HasSubstr("comes twice"));
 }
 
+// Where no sum needs it, the rest of the batch trained without it.
+TEST_F(BrokenLaw, OfActionsThatAreMissing) {
+  Partition partition = Make("micro=2", 0);
+  std::erase_if(partition.actions, [](const Action& action) { return action.micro_batch == 1; });
+  EXPECT_EQ(Text(partition), "law 7: no action is the forward pass of micro-batch 1");
+}
+
 // What was sent was as long as the channel, not as the value: memory behind it left the machine.
 TEST_F(BrokenLaw, OfChannels) {
   Partition partition = Make("pp=2,micro=2", 0);

@@ -351,6 +351,7 @@ absl::Status PartitionVerifier::CheckSums() {
 absl::Status PartitionVerifier::CheckActions() const {
   const auto count = static_cast<int>(partition_.micro_batches.size());
   std::set<std::tuple<ActionKind, int, int>> seen;
+  std::vector<bool> is_run(partition_.micro_batches.size());
   for (const Action& action : partition_.actions) {
     if (action.micro_batch < 0 || action.chunk < 0 || action.chunk >= kMaxChunks ||
         (IsMicro(action) && action.micro_batch >= count)) {
@@ -362,6 +363,10 @@ absl::Status PartitionVerifier::CheckActions() const {
     if (!seen.insert(key).second) {
       return Broken(7, "action ", ActionToString(action), " comes twice");
     }
+    if (action.kind == ActionKind::kForward) is_run[action.micro_batch] = true;
+  }
+  if (const auto idle = std::find(is_run.begin(), is_run.end(), false); idle != is_run.end()) {
+    return Broken(7, "no action is the forward pass of micro-batch ", idle - is_run.begin());
   }
   if (partition_.actions.empty() || partition_.actions.back().kind != ActionKind::kUpdate) {
     return Broken(7, "U is not the last action");
