@@ -200,6 +200,45 @@ TEST_F(BrokenLaw, OfCollectives) {
   EXPECT_THAT(Text(partition), HasSubstr("its group has rank 7 of 2"));
 }
 
+// No shape function was asked about a node with a value of no element type, so its attributes could
+// be anything: the dimension of a gather was looked up beyond its shape.
+TEST_F(BrokenLaw, OfElementTypes) {
+  Partition partition = Make("dp=2", 0);
+  for (const NodeId id : partition.end.node_ids()) {
+    const Node& node = partition.end.node(id);
+    if (node.op == "AllReduce") partition.end.value(node.outputs[0]).type.dtype = DType::kInvalid;
+  }
+  EXPECT_THAT(Text(partition), HasSubstr("; expected an element type and a shape of at most"));
+}
+
+// The first output was read of nodes that had none.
+TEST_F(BrokenLaw, OfOutputsThatAreLeftOut) {
+  Partition partition = Make("pp=2,micro=2", 1);
+  Graph::NodeSpec receive;
+  receive.name = "deaf";
+  receive.domain = std::string(kWeftDomain);
+  receive.op = "Recv";
+  const Channel& channel = partition.channels[0];
+  receive.attributes.Set("channel", int64_t{channel.id.value});
+  receive.attributes.Set("dtype", static_cast<int64_t>(channel.dtype));
+  receive.attributes.Set("shape", std::vector<int64_t>{1});
+  receive.outputs = {""};
+  receive.keep_empty_outputs = true;
+  partition.micro[0].AddNode(std::move(receive));
+  EXPECT_THAT(Text(partition), HasSubstr("an output is left out (graph micro 0)"));
+
+  partition = Make("dp=2", 0);
+  Graph::NodeSpec sum;
+  sum.name = "nothing";
+  sum.domain = std::string(kWeftDomain);
+  sum.op = "AllReduce";
+  sum.attributes.Set("axis", std::string("data"));
+  sum.attributes.Set("group", std::vector<int64_t>{0, 1});
+  sum.attributes.Set("algorithm", std::string("ring"));
+  partition.end.AddNode(std::move(sum));
+  EXPECT_THAT(Text(partition), HasSubstr("an output is left out (graph end)"));
+}
+
 TEST_F(BrokenLaw, OfTheGuard) {
   Partition partition = Make("micro=2", 0);
   partition.guard = "nothing";  // was a null pointer

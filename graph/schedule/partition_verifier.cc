@@ -76,6 +76,7 @@ class PartitionVerifier {
   absl::Status CheckActions() const;  // 7
   absl::Status CheckChannelList();    // 8
   absl::Status CheckCommunication(const std::string& name, const Graph& graph) const;
+  absl::Status CheckOperands(const Graph& graph, const Node& node) const;
   absl::Status CheckTransfer(const Graph& graph, const Node& node) const;
   absl::Status CheckCollective(const Graph& graph, const Node& node) const;  // 9
   absl::Status CheckTerms(const Graph& graph, const Node& node) const;
@@ -199,9 +200,12 @@ absl::Status PartitionVerifier::CheckGraph(const std::string& name, const Graph&
   for (const ValueId id : graph.value_ids()) {
     const ValueDef& value = graph.value(id);
     const std::optional<Shape> shape = value.type.shape.ToConcrete();
-    if (shape.has_value() && shape->num_elements() <= kMaxElements) continue;
+    if (shape.has_value() && shape->num_elements() <= kMaxElements &&
+        value.type.dtype != DType::kInvalid) {
+      continue;
+    }
     return Broken(4, "graph ", name, ": value '", value.name, "' is ", value.type.ToString(),
-                  "; expected a shape of at most ", kMaxElements, " elements");
+                  "; expected an element type and a shape of at most ", kMaxElements, " elements");
   }
   for (const Variable& variable : graph.variables()) {
     const ValueType& type = graph.value(variable.value).type;
@@ -401,6 +405,25 @@ absl::Status PartitionVerifier::CheckChannelList() {
   return absl::OkStatus();
 }
 
+// A schema lets outputs be left out, and a list be empty; who communicates has no use for that.
+absl::Status PartitionVerifier::CheckOperands(const Graph& graph, const Node& node) const {
+  const CommunicationKind kind = KindOf(node);
+  const int law = IsPointToPoint(kind) ? 8 : 9;
+  const bool is_there = std::all_of(node.outputs.begin(), node.outputs.end(),
+                                    [](ValueId output) { return output.valid(); });
+  if (!is_there || (node.outputs.empty() && kind != CommunicationKind::kSend)) {
+    return Broken(law, DescribeNode(node), ": an output is left out");
+  }
+  for (const auto* const operands : {&node.inputs, &node.outputs}) {
+    for (const ValueId id : *operands) {
+      if (!id.valid() || graph.value(id).type.dtype != DType::kString) continue;
+      return Broken(law, DescribeNode(node), ": '", graph.value(id).name, "' is ",
+                    graph.value(id).type.ToString(), "; strings do not go to other ranks");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PartitionVerifier::CheckTransfer(const Graph& graph, const Node& node) const {
   const bool sends = KindOf(node) == CommunicationKind::kSend;
   const auto found = channels_.find(node.attributes.Int("channel", -1));
@@ -486,9 +509,11 @@ absl::Status PartitionVerifier::CheckCommunication(const std::string& name,
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!IsCommunication(node)) continue;
-    const bool transfers = IsPointToPoint(KindOf(node));
-    const absl::Status status =
-        transfers ? CheckTransfer(graph, node) : CheckCollective(graph, node);
+    absl::Status status = CheckOperands(graph, node);
+    if (status.ok()) {
+      const bool transfers = IsPointToPoint(KindOf(node));
+      status = transfers ? CheckTransfer(graph, node) : CheckCollective(graph, node);
+    }
     if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(status.message(), " (graph ", name, ")"));
     }

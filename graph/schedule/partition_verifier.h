@@ -5,14 +5,16 @@
 //  2. Micro-batches ascend, have a graph each, and their rows lie in the batch; all that share a
 //     graph are equally large.
 //  3. Variables have different names, and each local shape is the shard of the global one.
-//  4. Each graph keeps the invariants of graph/graph.h, all shapes are concrete and what the shape
-//     functions find, and its variables have the types of the rank's shards.
+//  4. Each graph keeps the invariants of graph/graph.h, all element types are known, all shapes are
+//     concrete and what the shape functions find, and its variables have the types of the rank's
+//     shards.
 //  5. Every graph input is fed, by a value of its type: an output of the begin graph, a sum, a step
 //     input, or the rows of the micro-batch.
 //  6. Every sum runs over micro-batches of this rank, all of which make a term of the sum's type.
 //  7. No action comes twice; each micro-batch is there; Begin is first and U last.
 //  8. A channel has one end here, and the values that are sent or received on it are of its type.
 //  9. A collective's group has this rank and none outside the mesh; its steps stay in its buffers.
+//     Like a transfer, it has all its outputs and no strings.
 // 10. The guard is a floating scalar of the end graph, and the reports are values of it.
 // 11. All of it together fits a memory of 2^60 bytes, so that no sum of sizes overflows.
 #ifndef WEFT_GRAPH_SCHEDULE_PARTITION_VERIFIER_H_
