@@ -200,6 +200,23 @@ TEST_F(BrokenLaw, OfCollectives) {
   EXPECT_THAT(Text(partition), HasSubstr("its group has rank 7 of 2"));
 }
 
+// The shard was measured by the attribute "index" and copied by the place in the group: what lay
+// behind it in memory was sent.
+TEST_F(BrokenLaw, OfShards) {
+  Partition partition = Make("dp=2,zero=3", 0);
+  std::vector<Graph*> graphs = {&partition.begin, &partition.end};
+  for (Graph& micro : partition.micro) graphs.push_back(&micro);
+  for (Graph* const graph : graphs) {
+    for (const NodeId id : graph->node_ids()) {
+      Node& node = graph->node(id);
+      const std::vector<int64_t> sizes = node.attributes.Ints("sizes");
+      if (node.op != "AllGather" || sizes[0] == sizes[1]) continue;
+      node.attributes.Set("group", std::vector<int64_t>{1, 0});
+    }
+  }
+  EXPECT_THAT(Text(partition), HasSubstr("; member 1 of its group has "));
+}
+
 // No shape function was asked about a node with a value of no element type, so its attributes could
 // be anything: the dimension of a gather was looked up beyond its shape.
 TEST_F(BrokenLaw, OfElementTypes) {

@@ -13,6 +13,7 @@
 #include "graph/node_description.h"
 #include "graph/schedule/action_kind.h"
 #include "graph/schedule/action_list.h"
+#include "graph/schedule/collective_steps.h"
 #include "graph/schedule/node_collective.h"
 #include "graph/verifier.h"
 #include "platform/status_macros.h"
@@ -79,7 +80,11 @@ class PartitionVerifier {
   absl::Status CheckOperands(const Graph& graph, const Node& node) const;
   absl::Status CheckTransfer(const Graph& graph, const Node& node) const;
   absl::Status CheckCollective(const Graph& graph, const Node& node) const;  // 9
+  absl::Status CheckMembers(const Node& node) const;
   absl::Status CheckTerms(const Graph& graph, const Node& node) const;
+  absl::Status CheckOwnShard(const Graph& graph, const Node& node, int member) const;
+  absl::Status CheckBuffers(const Graph& graph, const Node& node,
+                            const CollectiveSchedule& schedule) const;
   absl::Status CheckEndValues() const;  // 10
   absl::Status CheckMemory() const;     // 11
 
@@ -454,30 +459,42 @@ absl::Status PartitionVerifier::CheckTerms(const Graph& graph, const Node& node)
   return absl::OkStatus();
 }
 
-absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& node) const {
+absl::Status PartitionVerifier::CheckMembers(const Node& node) const {
   for (const int64_t member : node.attributes.Ints("group")) {
     if (member >= 0 && member < partition_.mesh.size()) continue;
     return Broken(9, DescribeNode(node), ": its group has rank ", member, " of ",
                   partition_.mesh.size());
   }
-  const CommunicationKind kind = KindOf(node);
-  const bool sums = kind == CommunicationKind::kAllReduce;
-  if (sums) WEFT_RETURN_IF_ERROR(CheckTerms(graph, node));
-  const bool is_root = kind == CommunicationKind::kBroadcast &&
+  const bool is_root = KindOf(node) == CommunicationKind::kBroadcast &&
                        node.attributes.Int("root", -1) == partition_.rank.value;
   if (is_root && (node.inputs.empty() || !node.inputs[0].valid())) {
     return Broken(9, DescribeNode(node), ": this rank is the root and has nothing to send");
   }
-  const absl::StatusOr<NodeCollective> collective = CollectiveOfNode(graph, node, partition_.rank);
-  if (!collective.ok()) {
-    return Broken(9, DescribeNode(node), ": ", std::string(collective.status().message()));
-  }
-  const std::vector<int64_t>& buffers = collective->schedule.buffer_elements;
+  return absl::OkStatus();
+}
+
+// The shard here is that of this rank's place in the group, whatever the attribute "index" says.
+absl::Status PartitionVerifier::CheckOwnShard(const Graph& graph, const Node& node,
+                                              int member) const {
+  const bool gathers = KindOf(node) == CommunicationKind::kAllGather;
+  const Shape whole =
+      *graph.value(gathers ? node.outputs[0] : node.inputs[0]).type.shape.ToConcrete();
+  const ValueDef& shard = graph.value(gathers ? node.inputs[0] : node.outputs[0]);
+  const int64_t own = GatheredDim(node).Counts(whole)[member];
+  if (shard.type.shape.ToConcrete()->num_elements() == own) return absl::OkStatus();
+  return Broken(9, DescribeNode(node), ": the shard '", shard.name, "' is ", shard.type.ToString(),
+                "; member ", member, " of its group has ", own, " elements");
+}
+
+absl::Status PartitionVerifier::CheckBuffers(const Graph& graph, const Node& node,
+                                             const CollectiveSchedule& schedule) const {
+  const CommunicationKind kind = KindOf(node);
+  const std::vector<int64_t>& buffers = schedule.buffer_elements;
   const auto elements = [&graph](ValueId id) {
     return id.valid() ? graph.value(id).type.shape.ToConcrete()->num_elements() : 0;
   };
   std::vector<int64_t> memory;  // of the buffers that are not scratch
-  if (sums) {
+  if (kind == CommunicationKind::kAllReduce) {
     WEFT_ASSIGN_OR_RETURN(const int64_t block, AllReduceBlockElements(graph, node));
     memory = {block * static_cast<int64_t>(node.inputs.size() / node.outputs.size())};
   } else {
@@ -490,7 +507,7 @@ absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& 
     return Broken(9, DescribeNode(node), ": its schedule has ", buffers[i], " elements in buffer ",
                   i, ", its tensors ", memory[i]);
   }
-  for (const CollectiveStep& step : collective->schedule.steps) {
+  for (const CollectiveStep& step : schedule.steps) {
     for (const BufferRange& range : {step.source, step.target}) {
       if (range.count == 0) continue;
       if (range.buffer >= 0 && range.buffer < static_cast<int>(buffers.size()) &&
@@ -502,6 +519,20 @@ absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& 
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& node) const {
+  WEFT_RETURN_IF_ERROR(CheckMembers(node));
+  const CommunicationKind kind = KindOf(node);
+  if (kind == CommunicationKind::kAllReduce) WEFT_RETURN_IF_ERROR(CheckTerms(graph, node));
+  const absl::StatusOr<NodeCollective> collective = CollectiveOfNode(graph, node, partition_.rank);
+  if (!collective.ok()) {
+    return Broken(9, DescribeNode(node), ": ", std::string(collective.status().message()));
+  }
+  if (kind == CommunicationKind::kAllGather || kind == CommunicationKind::kReduceScatter) {
+    WEFT_RETURN_IF_ERROR(CheckOwnShard(graph, node, collective->member));
+  }
+  return CheckBuffers(graph, node, collective->schedule);
 }
 
 absl::Status PartitionVerifier::CheckCommunication(const std::string& name,

@@ -13,8 +13,9 @@
 //  6. Every sum runs over micro-batches of this rank, all of which make a term of the sum's type.
 //  7. No action comes twice; each micro-batch is there; Begin is first and U last.
 //  8. A channel has one end here, and the values that are sent or received on it are of its type.
-//  9. A collective's group has this rank and none outside the mesh; its steps stay in its buffers.
-//     Like a transfer, it has all its outputs and no strings.
+//  9. A collective's group has this rank and none outside the mesh; its steps stay in its buffers
+//     and its shard is that of the rank's place. Like a transfer, it has all its outputs and no
+//     strings.
 // 10. The guard is a floating scalar of the end graph, and the reports are values of it.
 // 11. All of it together fits a memory of 2^60 bytes, so that no sum of sizes overflows.
 #ifndef WEFT_GRAPH_SCHEDULE_PARTITION_VERIFIER_H_
