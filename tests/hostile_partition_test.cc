@@ -200,6 +200,20 @@ TEST_F(BrokenLaw, OfCollectives) {
   EXPECT_THAT(Text(partition), HasSubstr("its group has rank 7 of 2"));
 }
 
+// To double the size of a block went beyond an int, to zero, by which it then divided.
+TEST_F(BrokenLaw, OfOrderedTrees) {
+  Partition partition = Make("dp=2", 0);
+  for (const NodeId id : partition.end.node_ids()) {
+    Node& node = partition.end.node(id);
+    if (node.op != "AllReduce") continue;
+    node.attributes.Set("algorithm", std::string("ordered_tree"));
+    node.attributes.Set("block_ranges", std::vector<int64_t>{0, 1});
+    node.attributes.Set("total_blocks", int64_t{std::numeric_limits<int>::max()});
+    node.attributes.Set("member_begins", std::vector<int64_t>{0, 2147483647});
+  }
+  EXPECT_THAT(Text(partition), HasSubstr("its sum has 2147483647 micro-batches; expected 0 to "));
+}
+
 // The shard was measured by the attribute "index" and copied by the place in the group: what lay
 // behind it in memory was sent.
 TEST_F(BrokenLaw, OfShards) {
