@@ -172,7 +172,13 @@ absl::StatusOr<ShardedDim> ReadShardedDim(InferenceContext& context, int rank,
   const Attributes& attributes = context.attributes();
   WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> group, Group(context));
   ShardedDim sharded;
-  WEFT_ASSIGN_OR_RETURN(sharded.axis, AxisOf(context, attributes.Int(prefix + "dim", 0), rank));
+  const int64_t axis = attributes.Int(prefix + "dim", 0);
+  // Not from the end: whoever runs the node takes the number as it is.
+  if (axis < 0 || axis >= rank) {
+    return context.Error(absl::StrCat("attribute ", prefix, "dim is ", axis,
+                                      "; it must be 0 or more and less than ", rank));
+  }
+  sharded.axis = static_cast<int>(axis);
   sharded.blocks = attributes.Int(prefix + "blocks", 1);
   sharded.sizes = attributes.Ints(prefix + "sizes");
   const bool in_bounds = std::all_of(sharded.sizes.begin(), sharded.sizes.end(),
@@ -233,7 +239,7 @@ absl::Status InferReduceScatter(InferenceContext& context) {
 }
 
 // y is the whole tensor of which each rank of the group has a shard x.
-//   dim     int   the sharded dimension, seen as (blocks rest); rest is split
+//   dim     int   the sharded dimension, from 0 on, seen as (blocks rest); rest is split
 //   blocks  int   1 by default
 //   sizes   ints  what each rank of the group has of the rest
 //   index   int   position of this rank in the group; optional, for checking

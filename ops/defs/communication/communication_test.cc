@@ -154,6 +154,20 @@ TEST(AllToAllTest, ExchangesTheSplitAxes) {
   ExpectRefused(OutputTypes("AllToAll", {{7, 6, 4}}, attributes), "dim and split_dim are both 1");
 }
 
+// -1 was taken for the last dimension here and for the one before the first by the schedule.
+TEST(AllToAllTest, CountsDimensionsFromTheFirst) {
+  Attributes attributes = ShardAttributes(1);
+  attributes.Set("split_dim", int64_t{0});
+  attributes.Set("split_sizes", Ints{3, 2, 2});
+  attributes.Set("dim", int64_t{-1});
+  ExpectRefused(OutputTypes("AllToAll", {{7, 6}}, attributes),
+                "attribute dim is -1; it must be 0 or more and less than 2");
+  attributes.Set("dim", int64_t{1});
+  attributes.Set("split_dim", int64_t{-2});
+  ExpectRefused(OutputTypes("AllToAll", {{7, 6}}, attributes),
+                "attribute split_dim is -2; it must be 0 or more and less than 2");
+}
+
 TEST(BroadcastTest, HasTheTypeOfTheRoot) {
   Attributes attributes{
       {"axis", std::string("tensor")}, {"group", Ints{0, 1}}, {"root", int64_t{1}}};
