@@ -91,6 +91,18 @@ TEST(SgdUpdateTest, WeightDecayAndDampening) {
              {0.9, 0.65});
 }
 
+// Eight bytes were read of a scale of four.
+TEST(SgdUpdateTest, ScalarsMayHaveAnotherTypeThanTheParameter) {
+  const OpCase op_case{
+      .domain = "ai.weft",
+      .op = "SgdUpdate",
+      .inputs = {Tensor::Scalar<double>(1), Tensor::Scalar<double>(2), Tensor::Scalar<float>(0.5f),
+                 Tensor(), Tensor::Scalar<float>(0.25f)}};
+  const auto outputs = RunOp(op_case);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ((*outputs)[0].data<double>()[0], 1 - 0.5 * 0.25 * 2);
+}
+
 TEST(AdamUpdateTest, FirstStepsByHand) {
   // Step 1: mhat = g, vhat = g^2: w moves by the learning rate. Step 2 with g = -1:
   // m = 0.9 * 0.2 - 0.1 = 0.08, mhat = 0.08 / 0.19; v = 0.999 * 0.004 + 0.001, vhat = v / 0.001999.

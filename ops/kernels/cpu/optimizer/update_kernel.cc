@@ -56,6 +56,11 @@ absl::StatusOr<Operands> FindOperands(const PrepareContext& context) {
   return operands;
 }
 
+// Scalars need not have the type of the parameter.
+DType DTypeOfScalar(const PrepareContext& context, int i) {
+  return i < 0 ? DType::kInvalid : context.InputDType(i);
+}
+
 // The scalar input i, of float32 or float64.
 double Scalar(const KernelContext& run, int i, DType dtype) {
   return dtype == DType::kFloat64 ? *Input<double>(run, i) : *Input<float>(run, i);
@@ -70,13 +75,14 @@ class Update final : public Kernel {
         rule_(std::move(rule)),
         count_(context.InputShape(0).num_elements()),
         nanoseconds_(time.nanoseconds + operands.num_states * time.more_per_state),
-        rate_dtype_(operands.rate < 0 ? DType::kInvalid : context.InputDType(operands.rate)),
+        rate_dtype_(DTypeOfScalar(context, operands.rate)),
+        scale_dtype_(DTypeOfScalar(context, operands.scale)),
         threads_(context.threads()) {}
 
   absl::Status Run(const KernelContext& run) override {
     UpdateScalars now;
     if (operands_.rate >= 0) now.learning_rate = Scalar(run, operands_.rate, rate_dtype_);
-    if (operands_.scale >= 0) now.scale = Scalar(run, operands_.scale, DTypeOf<T>::value);
+    if (operands_.scale >= 0) now.scale = Scalar(run, operands_.scale, scale_dtype_);
     if (operands_.step >= 0) {
       const int64_t step = *Input<int64_t>(run, operands_.step);
       if (step < 1) {
@@ -103,6 +109,7 @@ class Update final : public Kernel {
   const int64_t count_;
   const double nanoseconds_;
   const DType rate_dtype_;
+  const DType scale_dtype_;
   const int threads_;
 };
 
