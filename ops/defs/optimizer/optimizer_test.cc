@@ -85,6 +85,16 @@ TEST_F(OptimizerKindTest, AnOptionBringsItsStateTheStepAndTheFirstValue) {
   EXPECT_EQ(graph_.FindVariable("w/velocity")->update, node.outputs[2]);
 }
 
+// The attribute of "look-ahead" is called look_ahead; it was looked for under the option's name.
+TEST_F(OptimizerKindTest, AnAttributeThatNeedsStateIsRefusedWithoutIt) {
+  GraphBuilder builder(graph_);
+  const ValueId w = graph_.FindVariable("w")->value;
+  builder.Ops("ai.weft", "ZzUpdate", {w, request_.gradient, request_.learning_rate, w},
+              {{"look_ahead", 0.5f}}, {true, true});
+  EXPECT_THAT(std::string(builder.status().message()),
+              HasSubstr("look_ahead needs the input velocity"));
+}
+
 TEST_F(OptimizerKindTest, AnUpdateWhoseOpIsMissingSaysSo) {
   GraphBuilder builder(graph_);
   const absl::Status added =

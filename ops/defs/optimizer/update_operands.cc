@@ -52,6 +52,16 @@ absl::Status CheckStatePairs(const InferenceContext& context) {
   return absl::OkStatus();
 }
 
+// The slots of a kind, with the attributes of options in place of their names.
+std::vector<OptimizerSlot> SlotsByAttribute(const OptimizerKind& kind) {
+  std::vector<OptimizerSlot> slots = kind.slots;
+  for (OptimizerSlot& slot : slots) {
+    const OptimizerOption* const option = kind.FindOption(slot.only_with);
+    if (option != nullptr) slot.only_with = option->AttributeName();
+  }
+  return slots;
+}
+
 }  // namespace
 
 bool IsUpdateScalar(const std::string& name) {
@@ -80,7 +90,9 @@ OpSchema UpdateOp(const OptimizerKind& kind, double flops_per_element) {
     const std::string attribute = option.AttributeName();
     if (!attribute.empty()) schema.Attr(attribute, AttributeType::kFloat);
   }
-  schema.Infer(InferUpdate(kind.slots)).NoGradient("optimizers end a step").Sharding(UpdateRule);
+  schema.Infer(InferUpdate(SlotsByAttribute(kind)))
+      .NoGradient("optimizers end a step")
+      .Sharding(UpdateRule);
   return schema.CostOf(FlopsPerElement(flops_per_element));
 }
 

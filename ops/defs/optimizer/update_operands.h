@@ -24,7 +24,8 @@ OpSchema UpdateOp(const OptimizerKind& kind, double flops_per_element);
 bool IsUpdateScalar(const std::string& name);
 
 // Checks that operands fit each other and that state comes with its new value; with `slots`, also
-// that state is there which an attribute above zero needs.
+// that state is there which an attribute above zero needs, the one called as
+// OptimizerSlot::only_with.
 InferFn InferUpdate(std::vector<OptimizerSlot> slots = {});
 
 // Every operand but the scalars has the factors of w: an update runs on any shard of it.
