@@ -23,11 +23,10 @@ BufferIndex BufferTable::AddReserved(int64_t bytes, int group) {
   return buffer;
 }
 
-BufferIndex BufferTable::AddFixed(void* address, int64_t bytes, bool writable) {
+BufferIndex BufferTable::AddFixed(void* address, int64_t bytes) {
   Record record;
   record.bytes = bytes;
   record.fixed = true;
-  record.writable = writable;
   record.address = address;
   records_.push_back(record);
   return size() - 1;

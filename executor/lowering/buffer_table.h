@@ -25,7 +25,7 @@ class BufferTable {
   // The same for what outlives an action: sums over micro-batches, and what the communication list
   // works on.
   BufferIndex AddReserved(int64_t bytes, int group = -1);
-  BufferIndex AddFixed(void* address, int64_t bytes, bool writable);
+  BufferIndex AddFixed(void* address, int64_t bytes);
 
   // Of a fixed buffer whose memory comes later than it.
   void SetAddress(BufferIndex buffer, void* address) { records_[buffer].address = address; }
@@ -41,7 +41,6 @@ class BufferTable {
   BufferIndex Root(BufferIndex buffer) const;
 
   bool is_fixed(BufferIndex buffer) const { return records_[Root(buffer)].fixed; }
-  bool is_writable(BufferIndex buffer) const { return records_[Root(buffer)].writable; }
   bool in_group(BufferIndex buffer) const { return records_[Root(buffer)].group >= 0; }
   int64_t bytes(BufferIndex buffer) const { return records_[buffer].bytes; }
   int first(BufferIndex buffer) const { return records_[Root(buffer)].first; }
@@ -59,7 +58,6 @@ class BufferTable {
   struct Record {
     int64_t bytes = 0;
     bool fixed = false;
-    bool writable = true;
     void* address = nullptr;
     int64_t offset = 0;
     int group = -1;

@@ -53,15 +53,13 @@ TEST(BufferTableTest, ABufferThatNothingTouchesTakesNoMemory) {
 TEST(BufferTableTest, FixedBuffersHaveTheirAddressAndTakeNoMemory) {
   BufferTable table;
   float variable[4];
-  const BufferIndex fixed = table.AddFixed(variable, 16, /*writable=*/true);
+  const BufferIndex fixed = table.AddFixed(variable, 16);
   table.Touch(fixed, 0);
   const auto plan = table.PlanArena();
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->arena_bytes, 0);
   EXPECT_EQ(table.AddressIn(fixed, nullptr), variable);
   EXPECT_TRUE(table.is_fixed(fixed));
-  EXPECT_TRUE(table.is_writable(fixed));
-  EXPECT_FALSE(table.is_writable(table.AddFixed(variable, 16, /*writable=*/false)));
 }
 
 TEST(BufferTableTest, AnAbsentBufferIsNull) {
@@ -92,7 +90,7 @@ TEST(BufferTableTest, MergedBuffersShareMemoryAndTheUnionOfTheirLives) {
 TEST(BufferTableTest, ChainsOfMergesHaveOneRoot) {
   BufferTable table;
   float variable[16];
-  const BufferIndex fixed = table.AddFixed(variable, 64, true);
+  const BufferIndex fixed = table.AddFixed(variable, 64);
   const BufferIndex a = table.AddArena(64);
   const BufferIndex b = table.AddArena(64);
   table.Merge(b, a);

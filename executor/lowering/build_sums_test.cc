@@ -89,7 +89,7 @@ TEST_F(BuildSumsTest, AValueThatOthersReadStaysInACopy) {
 // Another name of a value (a Reshape), or a constant: nobody makes it for the sum.
 TEST_F(BuildSumsTest, AValueOfSomebodyElseIsCopied) {
   const int sum = AddSum(0, 2);
-  const BufferIndex constant = program_.step.buffers.AddFixed(nullptr, kBytes, false);
+  const BufferIndex constant = program_.step.buffers.AddFixed(nullptr, kBytes);
   for (int i = 0; i < 2; ++i) AddLeaf({sum}, constant, i, /*is_own=*/false, /*is_read=*/true);
   EXPECT_THAT(Text(), HasSubstr("compute:\n"
                                 "  copy mb0: fixed1 -> b0\n"

@@ -17,7 +17,7 @@ using InPlace = std::vector<std::pair<int, int>>;
 class MergeInPlaceTest : public ::testing::Test {
  protected:
   BufferIndex NewBuffer(int64_t bytes = 8) { return program_.step.buffers.AddArena(bytes); }
-  BufferIndex NewVariable() { return program_.step.buffers.AddFixed(nullptr, 8, true); }
+  BufferIndex NewVariable() { return program_.step.buffers.AddFixed(nullptr, 8); }
   // A kernel that may write its output over its first input.
   void Run(std::vector<BufferIndex> inputs, BufferIndex output) {
     lowered::KernelRun run;

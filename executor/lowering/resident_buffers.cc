@@ -16,7 +16,7 @@ absl::Status ResidentBuffers::AddScalar(const FeedInput& feed) {
   const int64_t bytes = DTypeBytes(feed.dtype, feed.sample_shape.num_elements());
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
                         environment_.device->Allocate(std::max<int64_t>(bytes, 1)));
-  scalars_[feed.name] = step_.buffers.AddFixed(memory->data(), bytes, false);
+  scalars_[feed.name] = step_.buffers.AddFixed(memory->data(), bytes);
   step_.scalars.push_back(
       {feed.name, feed.dtype, Tensor(feed.dtype, feed.sample_shape, std::move(memory))});
   return absl::OkStatus();
@@ -42,7 +42,7 @@ absl::StatusOr<BufferIndex> ResidentBuffers::OfConstant(const Tensor& tensor) {
     return known->second;
   }
   WEFT_ASSIGN_OR_RETURN(Tensor resident, OnDevice(tensor));
-  const BufferIndex buffer = step_.buffers.AddFixed(resident.raw_data(), bytes, false);
+  const BufferIndex buffer = step_.buffers.AddFixed(resident.raw_data(), bytes);
   if (tensor.raw_data() != nullptr) constants_[tensor.raw_data()] = buffer;
   step_.constants.push_back(tensor);
   step_.constants.push_back(std::move(resident));
@@ -57,7 +57,7 @@ absl::StatusOr<BufferIndex> ResidentBuffers::OfVariable(const Graph& graph, cons
     return absl::NotFoundError(absl::StrCat("no variable '", value.name, "' on this rank"));
   }
   WEFT_ASSIGN_OR_RETURN(const int64_t bytes, ValueBytes(graph, value.id));
-  const BufferIndex buffer = step_.buffers.AddFixed(nullptr, bytes, true);
+  const BufferIndex buffer = step_.buffers.AddFixed(nullptr, bytes);
   variables_[value.name] = buffer;
   step_.variables.emplace_back(value.name, buffer);
   return buffer;
