@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// Runs `count` jobs a step, in order; job i may start when `signals_needed(i)` signals have been
-// given (a number that does not fall with i). Whoever has time runs them: the thread beside the
+// Runs `count` jobs a step, in order; job i may start when the jobs before it have ended and
+// `signals_needed(i)` signals have been given. Whoever has time runs them: the thread beside the
 // compute list, or the compute thread itself while it waits for them, which saves two hand-overs
 // (25 to 50 microseconds each). One job runs at a time. The hand-over is atomic counters, no locks.
 // Every wait here ends: the compute thread signals or cancels, and a job's own waits have deadlines

@@ -24,7 +24,7 @@ class ExternalBuffers {
   // All instructions are back at their own addresses in this arena.
   void Reset(void* arena);
   // The bytes that must lie at an address for `buffer` to be moved there; 0 = it cannot be moved.
-  // An input can if only its one kFill writes to it, a report if it is in the arena.
+  // An input can if only its one Fill writes to it, a report if it is in the arena.
   int64_t BytesOfInput(BufferIndex buffer) const;
   int64_t BytesOfReport(BufferIndex buffer) const;
   // From now on all instructions find the buffer there; null = in the arena again.

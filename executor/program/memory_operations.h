@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "executor/lowering/lowered_step.h"
+#include "executor/lowering/lowered_instruction.h"
 #include "tensor/dtype.h"
 
 namespace weft {

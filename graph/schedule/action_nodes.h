@@ -1,4 +1,4 @@
-// Which nodes of a partition each of its actions runs, and in which order. Executor, oracle and
+// Which nodes of a partition each of its actions runs, and in which order. Executor, simulator and
 // memory estimates share it, so that they cannot differ.
 #ifndef WEFT_GRAPH_SCHEDULE_ACTION_NODES_H_
 #define WEFT_GRAPH_SCHEDULE_ACTION_NODES_H_
