@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>

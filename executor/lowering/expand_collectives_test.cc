@@ -1,7 +1,6 @@
 // Structure only; numbers are those of collective_lowering_test.
 #include "executor/lowering/expand_collectives.h"
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "executor/lowering/merge_in_place.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "executor/lowering/step_description.h"
 
-#include <algorithm>
 #include <set>
 #include <string_view>
 #include <vector>

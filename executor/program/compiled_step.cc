@@ -1,9 +1,6 @@
 #include "executor/program/compiled_step.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <optional>
 #include <type_traits>
 #include <utility>
 

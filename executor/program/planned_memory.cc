@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -1,11 +1,10 @@
 #include <cstring>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "executor/interfaces/communicator.h"
 #include "executor/program/memory_operations.h"
-#include "platform/mutex.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,5 @@
 #include "graph/schedule/action_list.h"
 
-#include <algorithm>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "graph/schedule/collective_schedule.h"
 #include "graph/schedule/schedule_writer.h"
 

@@ -1,6 +1,5 @@
 #include "graph/schedule/collective_schedule.h"
 
-#include "absl/strings/str_cat.h"
 #include "graph/schedule/schedule_writer.h"
 
 namespace weft {

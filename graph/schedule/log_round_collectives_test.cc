@@ -2,7 +2,6 @@
 // published numbers of bytes.
 #include <functional>
 #include <random>
-#include <set>
 
 #include "gmock/gmock.h"
 #include "graph/schedule/collective_schedule.h"

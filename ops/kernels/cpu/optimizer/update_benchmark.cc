@@ -1,7 +1,6 @@
 // Optimizer updates of arrays that fit the second-level cache and of those that do not; the rate is
 // bytes read plus bytes written. On one thread.
 //   bazel run //ops/kernels/cpu/optimizer:update_benchmark
-#include <memory>
 #include <string>
 #include <vector>
 

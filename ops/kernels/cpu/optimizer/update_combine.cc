@@ -1,12 +1,10 @@
 // Scale and AddN.
 #include <algorithm>
-#include <cstring>
 
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/widened.h"
-#include "platform/status_macros.h"
 
 namespace weft::cpu {
 namespace {
