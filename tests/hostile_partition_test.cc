@@ -114,6 +114,17 @@ class BrokenLaw : public ::testing::Test {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   }
+  // An AllReduce that has no operands.
+  static Graph::NodeSpec SumOfNothing() {
+    Graph::NodeSpec sum;
+    sum.name = "sum_of_nothing";
+    sum.domain = std::string(kWeftDomain);
+    sum.op = "AllReduce";
+    sum.attributes.Set("axis", std::string("data"));
+    sum.attributes.Set("group", std::vector<int64_t>{0, 1});
+    sum.attributes.Set("algorithm", std::string("ring"));
+    return sum;
+  }
   const Graph graph_ = TrainingGraphOf("mlp", "momentum");
 };
 
@@ -259,15 +270,23 @@ TEST_F(BrokenLaw, OfOutputsThatAreLeftOut) {
   EXPECT_THAT(Text(partition), HasSubstr("an output is left out (graph micro 0)"));
 
   partition = Make("dp=2", 0);
-  Graph::NodeSpec sum;
-  sum.name = "nothing";
-  sum.domain = std::string(kWeftDomain);
-  sum.op = "AllReduce";
-  sum.attributes.Set("axis", std::string("data"));
-  sum.attributes.Set("group", std::vector<int64_t>{0, 1});
-  sum.attributes.Set("algorithm", std::string("ring"));
-  partition.end.AddNode(std::move(sum));
+  partition.end.AddNode(SumOfNothing());
   EXPECT_THAT(Text(partition), HasSubstr("an output is left out (graph end)"));
+}
+
+// The laws of a collective are not asked of the graphs that a node has for attributes.
+TEST_F(BrokenLaw, OfCommunicationInBodies) {
+  Partition partition = Make("dp=2", 0);
+  auto body = std::make_shared<Graph>();
+  body->AddNode(SumOfNothing());
+  Graph::NodeSpec outer;
+  outer.name = "outer";
+  outer.domain = "elsewhere";
+  outer.op = "Choose";
+  outer.attributes.Set("body", body);
+  partition.end.AddNode(std::move(outer));
+  EXPECT_THAT(Text(partition), HasSubstr("node 'sum_of_nothing' (ai.weft::AllReduce) stands in a "
+                                         "body of node 'outer' (elsewhere::Choose) (graph end)"));
 }
 
 TEST_F(BrokenLaw, OfTheGuard) {

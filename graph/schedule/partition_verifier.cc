@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "graph/node_bodies.h"
 #include "graph/node_class.h"
 #include "graph/node_description.h"
 #include "graph/schedule/action_kind.h"
@@ -38,6 +39,18 @@ absl::Status Broken(int law, const Parts&... parts) {
 
 std::string TypeText(DType dtype, const Shape& shape) {
   return ValueType{ValueKind::kTensor, dtype, shape}.ToString();
+}
+
+// A node that communicates, in a body of this one or deeper; null when there is none.
+const Node* CommunicationInBodies(const Node& node) {
+  for (const NodeBody& body : BodiesOf(node)) {
+    for (const NodeId id : body.graph->node_ids()) {
+      const Node& inner = body.graph->node(id);
+      if (IsCommunication(inner)) return &inner;
+      if (const Node* const found = CommunicationInBodies(inner)) return found;
+    }
+  }
+  return nullptr;
 }
 
 class PartitionVerifier {
@@ -402,8 +415,7 @@ absl::Status PartitionVerifier::CheckChannelList() {
       return Broken(8, "channel ", channel.id.value, " carries ",
                     TypeText(channel.dtype, channel.shape));
     }
-    const auto [known, added] = channels_.emplace(channel.id.value, &channel);
-    if (!added) {
+    if (!channels_.emplace(channel.id.value, &channel).second) {
       return Broken(8, "channel ", channel.id.value, " is there twice");
     }
   }
@@ -414,22 +426,21 @@ absl::Status PartitionVerifier::CheckChannelList() {
 absl::Status PartitionVerifier::CheckOperands(const Graph& graph, const Node& node) const {
   const CommunicationKind kind = KindOf(node);
   const int law = IsPointToPoint(kind) ? 8 : 9;
-  const bool is_there = std::all_of(node.outputs.begin(), node.outputs.end(),
-                                    [](ValueId output) { return output.valid(); });
-  if (!is_there || (node.outputs.empty() && kind != CommunicationKind::kSend)) {
+  if (!std::ranges::all_of(node.outputs, &ValueId::valid) ||
+      (node.outputs.empty() && kind != CommunicationKind::kSend)) {
     return Broken(law, DescribeNode(node), ": an output is left out");
   }
-  for (const auto* const operands : {&node.inputs, &node.outputs}) {
-    for (const ValueId id : *operands) {
-      if (!id.valid() || graph.value(id).type.dtype != DType::kString) continue;
-      return Broken(law, DescribeNode(node), ": '", graph.value(id).name, "' is ",
-                    graph.value(id).type.ToString(), "; strings do not go to other ranks");
-    }
-  }
-  return absl::OkStatus();
+  const auto is_string = [&graph](ValueId id) {
+    return id.valid() && graph.value(id).type.dtype == DType::kString;
+  };
+  const bool has_strings =
+      std::ranges::any_of(node.inputs, is_string) || std::ranges::any_of(node.outputs, is_string);
+  return !has_strings ? absl::OkStatus()
+                      : Broken(law, DescribeNode(node), ": strings do not go to other ranks");
 }
 
 absl::Status PartitionVerifier::CheckTransfer(const Graph& graph, const Node& node) const {
+  WEFT_RETURN_IF_ERROR(CheckOperands(graph, node));
   const bool sends = KindOf(node) == CommunicationKind::kSend;
   const auto found = channels_.find(node.attributes.Int("channel", -1));
   if (found == channels_.end()) {
@@ -528,6 +539,7 @@ absl::Status PartitionVerifier::CheckBuffers(const Graph& graph, const Node& nod
 }
 
 absl::Status PartitionVerifier::CheckCollective(const Graph& graph, const Node& node) const {
+  WEFT_RETURN_IF_ERROR(CheckOperands(graph, node));
   WEFT_RETURN_IF_ERROR(CheckMembers(node));
   const CommunicationKind kind = KindOf(node);
   if (kind == CommunicationKind::kAllReduce) WEFT_RETURN_IF_ERROR(CheckTerms(graph, node));
@@ -545,12 +557,14 @@ absl::Status PartitionVerifier::CheckCommunication(const std::string& name,
                                                    const Graph& graph) const {
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (!IsCommunication(node)) continue;
-    absl::Status status = CheckOperands(graph, node);
-    if (status.ok()) {
-      const bool transfers = IsPointToPoint(KindOf(node));
-      status = transfers ? CheckTransfer(graph, node) : CheckCollective(graph, node);
+    if (const Node* const inner = CommunicationInBodies(node)) {
+      return Broken(9, DescribeNode(*inner), " stands in a body of ", DescribeNode(node),
+                    " (graph ", name, ")");
     }
+    if (!IsCommunication(node)) continue;
+    const bool transfers = IsPointToPoint(KindOf(node));
+    const absl::Status status =
+        transfers ? CheckTransfer(graph, node) : CheckCollective(graph, node);
     if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(status.message(), " (graph ", name, ")"));
     }

@@ -15,7 +15,7 @@
 //  8. A channel has one end here, and the values that are sent or received on it are of its type.
 //  9. A collective's group has this rank and none outside the mesh; its steps stay in its buffers
 //     and its shard is that of the rank's place. Like a transfer, it has all its outputs and no
-//     strings.
+//     strings, and stands in no body.
 // 10. The guard is a floating scalar of the end graph, and the reports are values of it.
 // 11. All of it together fits a memory of 2^60 bytes, so that no sum of sizes overflows.
 #ifndef WEFT_GRAPH_SCHEDULE_PARTITION_VERIFIER_H_
