@@ -222,7 +222,7 @@ TEST_F(BrokenLaw, OfOrderedTrees) {
     node.attributes.Set("total_blocks", int64_t{std::numeric_limits<int>::max()});
     node.attributes.Set("member_begins", std::vector<int64_t>{0, 2147483647});
   }
-  EXPECT_THAT(Text(partition), HasSubstr("its sum has 2147483647 micro-batches; expected 0 to "));
+  EXPECT_THAT(Text(partition), HasSubstr("attribute total_blocks is 2147483647; it must be 0 to "));
 }
 
 // The shard was measured by the attribute "index" and copied by the place in the group: what lay

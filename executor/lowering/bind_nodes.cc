@@ -320,6 +320,9 @@ absl::Status NodeBinder::BindReceive(int scope, const Node& node) {
 }
 
 absl::Status NodeBinder::BindCollective(int scope, const Node& node) {
+  if (node.outputs.empty() || !std::ranges::all_of(node.outputs, &ValueId::valid)) {
+    return absl::InvalidArgumentError("a collective needs each of its outputs");
+  }
   lowered::CollectiveNode collective{&GraphOf(scope), &node, {}, {}};
   WEFT_ASSIGN_OR_RETURN(collective.inputs, Inputs(scope, node));
   WEFT_ASSIGN_OR_RETURN(collective.outputs, Outputs(scope, node));

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/lowering/step_description.h"
@@ -100,6 +101,16 @@ TEST_F(BindNodesTest, ValuesOfUnknownSizeLieInSlots) {
   EXPECT_THAT(Text(), AllOf(HasSubstr("  values NonZero (NonZero): b0 -> s0\n"),
                             HasSubstr("  values Size (Size): s0 -> s1\n"),
                             HasSubstr("  kernel Neg (Neg): b1 -> b2\n"), Not(HasSubstr("load"))));
+}
+
+// The first output was read of one that has none; a model may come with any node.
+TEST_F(BindNodesTest, ACollectiveWithoutOutputsIsRefused) {
+  Graph::NodeSpec sum;
+  sum.name = "nothing";
+  sum.domain = std::string(kWeftDomain);
+  sum.op = "AllReduce";
+  partition_.end.AddNode(std::move(sum));
+  EXPECT_EQ(Text(), "node 'nothing' (AllReduce): a collective needs each of its outputs");
 }
 
 TEST_F(BindNodesTest, AVariableOfAnotherRankIsNamed) {

@@ -456,14 +456,8 @@ absl::Status PartitionVerifier::CheckTransfer(const Graph& graph, const Node& no
                 " to ", channel.to.value);
 }
 
-// All blocks of an all-reduce's tensor are of the type of its sum, and its tree is one of
-// micro-batches.
+// All blocks of an all-reduce's tensor are of the type of its sum.
 absl::Status PartitionVerifier::CheckTerms(const Graph& graph, const Node& node) const {
-  const int64_t leaves = node.attributes.Int("total_blocks", 0);
-  if (leaves < 0 || leaves > kMaxMicroBatches) {
-    return Broken(9, DescribeNode(node), ": its sum has ", leaves, " micro-batches; expected 0 to ",
-                  kMaxMicroBatches);
-  }
   const size_t blocks = node.outputs.empty() ? 0 : node.inputs.size() / node.outputs.size();
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const bool there = node.inputs[i].valid() && node.outputs[i / blocks].valid();

@@ -76,6 +76,9 @@ constexpr std::array<const char*, 7> kAlgorithms = {
     "auto", "ring",         "recursive_doubling", "halving_doubling",
     "tree", "hierarchical", "ordered_tree"};
 
+// More micro-batches than any job has; the schedule of a tree counts them as an int.
+constexpr int64_t kMaxTotalBlocks = int64_t{1} << 20;
+
 // Output i has the type of input i * blocks.
 absl::Status InferAllReduce(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(Group(context).status());
@@ -104,10 +107,14 @@ absl::Status InferAllReduce(InferenceContext& context) {
                                       " numbers; it must have a begin and an end for each of ",
                                       blocks, " blocks"));
   }
+  const int64_t total = attributes.Int("total_blocks", 0);
+  if (total < 0 || total > kMaxTotalBlocks) {
+    return context.Error(
+        absl::StrCat("attribute total_blocks is ", total, "; it must be 0 to ", kMaxTotalBlocks));
+  }
   const std::vector<int64_t> begins = attributes.Ints("member_begins");
   if (!begins.empty() && (begins.size() != attributes.Ints("group").size() || begins[0] != 0 ||
-                          !std::is_sorted(begins.begin(), begins.end()) ||
-                          begins.back() > attributes.Int("total_blocks", 0))) {
+                          !std::is_sorted(begins.begin(), begins.end()) || begins.back() > total)) {
     return context.Error(absl::StrCat(
         "attribute member_begins [", absl::StrJoin(begins, ","),
         "] must have the first micro-batch of each rank of the group, from 0 up, or nothing"));

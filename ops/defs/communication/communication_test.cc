@@ -99,6 +99,14 @@ TEST(AllReduceTest, OrderedTreesTakeUnequalParts) {
                 "must have the first micro-batch of each rank of the group");
 }
 
+// The schedule doubles the sizes of subtrees until they are as large.
+TEST(AllReduceTest, RefusesATreeOfMoreLeavesThanAnyJobHas) {
+  Attributes attributes = AllReduceAttributes("ring");
+  attributes.Set("total_blocks", int64_t{1} << 30);
+  ExpectRefused(OutputTypes("AllReduce", {{2}}, attributes),
+                "attribute total_blocks is 1073741824; it must be 0 to 1048576");
+}
+
 TEST(AllReduceTest, RefusesUnknownAlgorithmsAndGroups) {
   ExpectRefused(OutputTypes("AllReduce", {{2}}, AllReduceAttributes("star")),
                 "algorithm is 'star'");
