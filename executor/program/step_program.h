@@ -23,8 +23,8 @@ struct StepOptions {
   int64_t step = 0;
   // Values of InputRole::kStep inputs, by name (learning rate, step number).
   std::map<std::string, double> scalars;
-  // Look at every float output after every instruction, and fail with the first node that made a
-  // NaN or an infinity. Slow; no variable changes.
+  // Look at every float output of every kernel, and fail with the first node that made a NaN or an
+  // infinity. Slow. Variables change as in any step: not at all if the node comes before the guard.
   bool check_numerics = false;
 };
 
