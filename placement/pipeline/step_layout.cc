@@ -73,7 +73,7 @@ class StepPlanner {
     WEFT_RETURN_IF_ERROR(Prepare(graph));
     for (const int64_t samples : layout_.split.sizes) WEFT_RETURN_IF_ERROR(AddSize(samples));
     WEFT_RETURN_IF_ERROR(FindReports());
-    WEFT_RETURN_IF_ERROR(OrderStep());
+    OrderStep();
     AddBeginEdges();
     AddEndEdges();
     WEFT_RETURN_IF_ERROR(ShardData());
@@ -90,7 +90,7 @@ class StepPlanner {
   absl::Status AddMicroEdges(SizedGraph& sized) const;
   absl::StatusOr<Phase> PhaseOfEdge(const SizedGraph& sized, ValueId value, int from, int to) const;
   absl::Status FindReports();
-  absl::Status OrderStep();
+  void OrderStep();
   void AddBeginEdges();
   void AddEndEdges();
   void AddEndEdge(ValueId value, int to);
@@ -225,30 +225,28 @@ absl::Status StepPlanner::FindReports() {
   return absl::OkStatus();
 }
 
-absl::Status StepPlanner::OrderStep() {
-  const SizedGraph& sized = layout_.step();
-  std::vector<int> position(sized.graph.node_capacity(), -1);  // in the micro-batch
-  for (size_t i = 0; i < sized.micro_nodes.size(); ++i) {
-    position[sized.micro_nodes[i].value] = static_cast<int>(i);
+void StepPlanner::OrderStep() {
+  const Graph& graph = layout_.step().graph;
+  const std::vector<NodeId>& micro_nodes = layout_.step().micro_nodes;
+  std::vector<int> position(graph.node_capacity(), -1);  // in the micro-batch
+  for (size_t i = 0; i < micro_nodes.size(); ++i) {
+    position[micro_nodes[i].value] = static_cast<int>(i);
   }
-  WEFT_ASSIGN_OR_RETURN(const StepSkeleton skeleton, MakeSkeleton(sized.graph));
-  const ValueId guard = layout_.guard;
-  const std::vector<bool> of_guard =
-      NodesOfGuard(skeleton, guard.valid() ? sized.graph.value(guard).producer : NodeId());
+  const std::vector<bool> of_guard = NodesOfGuard(graph, layout_.guard);
   std::vector<std::pair<int, NodeId>> later;
   for (const NodeId id : step_order_) {
-    const StepSkeleton::Node& node = skeleton.node(id);
-    if (node.role == NodeRole::kStep) {
+    const Node& node = graph.node(id);
+    const NodeRole role = RoleOf(node);
+    if (role == NodeRole::kStep) {
       (of_guard[id.value] ? layout_.guard_nodes : layout_.step_nodes).push_back(id);
-    } else if (node.role == NodeRole::kBoundary && IsFirstSum(skeleton, of_guard, id)) {
+    } else if (role == NodeRole::kBoundary && IsFirstSum(graph, of_guard, id)) {
       layout_.first_sums.push_back(id);
-    } else if (node.role == NodeRole::kBoundary) {
-      later.push_back({position[node.inputs.front().value], id});
+    } else if (role == NodeRole::kBoundary) {
+      later.push_back({position[graph.value(node.inputs[0]).producer.value], id});
     }
   }
   std::sort(later.begin(), later.end());
   for (const auto& [when, id] : later) layout_.later_sums.push_back(id);
-  return absl::OkStatus();
 }
 
 // Variables that a stage reads and another one owns.

@@ -1,5 +1,6 @@
 #include "placement/rules/step_order.h"
 
+#include "graph/node_class.h"
 #include "graph/partition.h"
 
 namespace weft {
@@ -18,25 +19,26 @@ ValueId GuardOf(const Graph& graph) {
   return guard;
 }
 
-std::vector<bool> NodesOfGuard(const StepSkeleton& skeleton, NodeId guard) {
-  std::vector<bool> needed(skeleton.nodes.size());
-  std::vector<NodeId> pending = {guard};
+std::vector<bool> NodesOfGuard(const Graph& graph, ValueId guard) {
+  std::vector<bool> needed(graph.node_capacity());
+  std::vector<ValueId> pending = {guard};
   while (!pending.empty()) {
-    const NodeId id = pending.back();
+    const ValueId value = pending.back();
     pending.pop_back();
+    const NodeId id = value.valid() ? graph.value(value).producer : NodeId();
     if (!id.valid() || needed[id.value]) continue;
     needed[id.value] = true;
-    const StepSkeleton::Node& node = skeleton.node(id);
-    if (node.role == NodeRole::kBoundary) continue;
+    const Node& node = graph.node(id);
+    if (IsBoundary(node)) continue;
     pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
   }
   return needed;
 }
 
-bool IsFirstSum(const StepSkeleton& skeleton, const std::vector<bool>& of_guard, NodeId boundary) {
-  const StepSkeleton::Node& node = skeleton.node(boundary);
-  const bool is_backward =
-      !node.inputs.empty() && skeleton.node(node.inputs.front()).role == NodeRole::kBackward;
+bool IsFirstSum(const Graph& graph, const std::vector<bool>& of_guard, NodeId boundary) {
+  const ValueId term = graph.node(boundary).inputs[0];
+  const NodeId producer = term.valid() ? graph.value(term).producer : NodeId();
+  const bool is_backward = producer.valid() && IsBackward(graph.node(producer));
   return of_guard[boundary.value] || !is_backward;
 }
 

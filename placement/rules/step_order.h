@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "placement/rules/step_skeleton.h"
 
 namespace weft {
 
@@ -15,11 +14,12 @@ namespace weft {
 ValueId GuardOf(const Graph& graph);
 
 // By NodeId: what the guard is computed from, boundaries included, nodes of micro-batches not.
-std::vector<bool> NodesOfGuard(const StepSkeleton& skeleton, NodeId guard);
+// kNoValue is computed from nothing.
+std::vector<bool> NodesOfGuard(const Graph& graph, ValueId guard);
 
 // Whether the sum is one of the first: of a value that the forward pass made, or for the guard. The
 // others are summed in the order in which the backward pass completes them.
-bool IsFirstSum(const StepSkeleton& skeleton, const std::vector<bool>& of_guard, NodeId boundary);
+bool IsFirstSum(const Graph& graph, const std::vector<bool>& of_guard, NodeId boundary);
 
 }  // namespace weft
 

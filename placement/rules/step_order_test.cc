@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
+#include "graph/node_class.h"
 #include "graph/partition.h"
 #include "gtest/gtest.h"
 #include "placement/testing/regression_graph.h"
@@ -17,12 +18,12 @@ using ::testing::ElementsAre;
 
 // The names of sums that come first, in the graph's order.
 std::vector<std::string> FirstSums(const Graph& graph) {
-  const StepSkeleton skeleton = MakeSkeleton(graph).value();
-  const std::vector<bool> of_guard = NodesOfGuard(skeleton, graph.value(GuardOf(graph)).producer);
+  const std::vector<bool> of_guard = NodesOfGuard(graph, GuardOf(graph));
+  const std::vector<NodeId> order = graph.TopologicalOrder().value();
   std::vector<std::string> first;
-  for (const NodeId id : skeleton.order) {
-    const bool is_sum = skeleton.node(id).role == NodeRole::kBoundary;
-    if (is_sum && IsFirstSum(skeleton, of_guard, id)) first.push_back(graph.node(id).name);
+  for (const NodeId id : order) {
+    const Node& node = graph.node(id);
+    if (IsBoundary(node) && IsFirstSum(graph, of_guard, id)) first.push_back(node.name);
   }
   return first;
 }

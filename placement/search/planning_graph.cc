@@ -1,7 +1,7 @@
 #include "placement/search/planning_graph.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -74,7 +74,7 @@ class PlanningGraphMaker {
     for (const NodeId id : order_) WEFT_RETURN_IF_ERROR(AddNode(graph_.node(id)));
     AddVariables();
     AddValues();
-    WEFT_RETURN_IF_ERROR(AddSums());
+    AddSums();
     result_.graph = &graph_;
     result_.shardings = std::move(shardings_);
     return std::move(result_);
@@ -101,7 +101,7 @@ class PlanningGraphMaker {
   void AddKept();
   std::vector<int> OtherUnits(ValueId value, int unit) const;
   void AddTransfer(ValueId value, int unit, Phase made);
-  absl::Status AddSums();
+  void AddSums();
 
   const Graph& graph_;
   const UnitLayout& layout_;
@@ -344,10 +344,8 @@ void PlanningGraphMaker::AddTransfer(ValueId value, int unit, Phase made) {
   result_.transfers.push_back({bytes, unit, made, std::move(readers)});
 }
 
-absl::Status PlanningGraphMaker::AddSums() {
-  WEFT_ASSIGN_OR_RETURN(const StepSkeleton skeleton, MakeSkeleton(graph_));
-  const ValueId guard = GuardOf(graph_);
-  const std::vector<bool> of_guard = NodesOfGuard(skeleton, ProducerOf(guard));
+void PlanningGraphMaker::AddSums() {
+  const std::vector<bool> of_guard = NodesOfGuard(graph_, GuardOf(graph_));
   std::vector<int> position(graph_.node_capacity());
   for (size_t i = 0; i < order_.size(); ++i) position[order_[i].value] = static_cast<int>(i);
   std::vector<std::pair<std::pair<int, NodeId>, PlannedSum>> later;
@@ -360,19 +358,17 @@ absl::Status PlanningGraphMaker::AddSums() {
     sum.unit = UnitOf(id);
     sum.bytes = LocalBytes(output);
     sum.dtype = graph_.value(output).type.dtype;
-    sum.is_first = IsFirstSum(skeleton, of_guard, id);
+    sum.is_first = IsFirstSum(graph_, of_guard, id);
     sum.readers = OtherUnits(output, sum.unit);
     if (sum.is_first) {
       result_.sums.push_back(std::move(sum));
     } else {
-      const NodeId producer = skeleton.node(id).inputs.front();
-      later.push_back({{position[producer.value], id}, std::move(sum)});
+      later.push_back({{position[ProducerOf(node.inputs[0]).value], id}, std::move(sum)});
     }
   }
   std::sort(later.begin(), later.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [when, sum] : later) result_.sums.push_back(std::move(sum));
-  return absl::OkStatus();
 }
 
 struct LaidOutGraph {
