@@ -309,13 +309,13 @@ absl::Status StepPlanner::ShardData() {
           layout_.HomeOf(step, input), "; both must be on one place"));
     }
   }
-  ExtendToInputs(step.graph, step.shardings, layout_.data);
+  if (layout_.data.nodes.empty()) return absl::OkStatus();
+  const RowReaders readers(step.graph, step.shardings);
+  ExtendToInputs(readers, layout_.data);
   if (!ScattersSums(DataAxisOf(plan()))) return absl::OkStatus();
-  const auto uses = step.graph.BuildUses();
   for (const NodeId sum : layout_.later_sums) {
     const ValueId output = step.graph.node(sum).outputs[0];
-    if (layout_.end_edges.From(output).empty() &&
-        ReadsRowsOnly(step.graph, uses[output.value], output, step.shardings, layout_.data)) {
+    if (layout_.end_edges.From(output).empty() && readers.ReadRowsOnly(output, layout_.data)) {
       layout_.scattered_sums.insert(sum);
     }
   }

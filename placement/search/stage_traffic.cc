@@ -63,11 +63,10 @@ DataSplit SplitOverData(const PlanningGraph& graph, const Plan& plan, const RowU
     split.variables.push_back(data.parameters.contains(variable.name));
   }
   if (!ScattersSums(axis)) return split;
-  ExtendToInputs(step, graph.shardings, data);
-  const auto uses = step.BuildUses();
+  const RowReaders readers(step, graph.shardings);
+  ExtendToInputs(readers, data);
   for (const PlannedSum& sum : graph.sums) {
-    split.sums.push_back(!sum.is_first && ReadsRowsOnly(step, uses[sum.value.value], sum.value,
-                                                        graph.shardings, data));
+    split.sums.push_back(!sum.is_first && readers.ReadRowsOnly(sum.value, data));
   }
   return split;
 }

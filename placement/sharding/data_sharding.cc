@@ -247,24 +247,31 @@ DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
   return result;
 }
 
-bool ReadsRowsOnly(const Graph& graph, const std::vector<Graph::Use>& uses, ValueId value,
-                   const ShardingDecisions& shardings, const DataShardings& data) {
-  const std::vector<ValueId>& outputs = graph.outputs();
-  if (uses.empty() || std::find(outputs.begin(), outputs.end(), value) != outputs.end()) {
-    return false;
-  }
+RowReaders::RowReaders(const Graph& graph, const ShardingDecisions& shardings)
+    : graph_(graph),
+      shardings_(shardings),
+      uses_(graph.BuildUses()),
+      leaves_(graph.value_capacity()) {
+  for (const ValueId report : graph.outputs()) leaves_[report.value] = true;
   for (const Variable& variable : graph.variables()) {
-    if (variable.update == value) return false;
+    if (variable.update.valid()) leaves_[variable.update.value] = true;
   }
+}
+
+bool RowReaders::ReadRowsOnly(ValueId value, const DataShardings& data) const {
+  const std::vector<Graph::Use>& uses = uses_[value.value];
+  if (uses.empty() || leaves_[value.value]) return false;
   return std::all_of(uses.begin(), uses.end(), [&](const Graph::Use& use) {
     const auto node = data.nodes.find(use.node);
     return node != data.nodes.end() && node->second[use.input_index] &&
-           shardings.nodes[use.node.value].inputs[use.input_index] == shardings.values[value.value];
+           shardings_.nodes[use.node.value].inputs[use.input_index] ==
+               shardings_.values[value.value];
   });
 }
 
-void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, DataShardings& data) {
-  const std::vector<std::vector<Graph::Use>> uses = graph.BuildUses();
+void ExtendToInputs(const RowReaders& readers, DataShardings& data) {
+  const Graph& graph = readers.graph();
+  const ShardingDecisions& shardings = readers.shardings();
   std::vector<NodeId> pending;
   for (const auto& [id, by_rows] : data.nodes) pending.push_back(id);
   while (!pending.empty()) {
@@ -277,7 +284,7 @@ void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, Data
       const Node& node = graph.node(graph.value(value).producer);
       if (data.nodes.contains(node.id) || node.outputs.size() != 1 || node.stage != reader.stage ||
           shardings.nodes[node.id.value].outputs[0] != shardings.values[value.value] ||
-          !ReadsRowsOnly(graph, uses[value.value], value, shardings, data)) {
+          !readers.ReadRowsOnly(value, data)) {
         continue;
       }
       const std::optional<FactorRule> rule = RuleOf(graph, node);

@@ -54,14 +54,26 @@ DataShardings FindDataShardings(const Graph& graph, const Plan& plan,
                                 const VariableShardings& tensor_shardings,
                                 const RowUpdates& updates);
 
+// Who reads what, for the questions below: found once for a graph. Borrows its arguments.
+class RowReaders {
+ public:
+  RowReaders(const Graph& graph, const ShardingDecisions& shardings);
+  const Graph& graph() const { return graph_; }
+  const ShardingDecisions& shardings() const { return shardings_; }
+  // All readers of the value are among `data.nodes`, and read their rows of it as it lies along the
+  // tensor axis. False of a value that nothing reads, a report and the new value of a variable.
+  bool ReadRowsOnly(ValueId value, const DataShardings& data) const;
+
+ private:
+  const Graph& graph_;
+  const ShardingDecisions& shardings_;
+  const std::vector<std::vector<Graph::Use>> uses_;
+  std::vector<bool> leaves_;  // by ValueId: a report, or the new value of a variable
+};
+
 // Adds the nodes whose rows only such nodes read (the scaling of a gradient), as far as they stay
 // on one stage and keep their sharding along the tensor axis.
-void ExtendToInputs(const Graph& graph, const ShardingDecisions& shardings, DataShardings& data);
-
-// All `uses` of the value are by such nodes, which read their rows of it as it lies along the
-// tensor axis.
-bool ReadsRowsOnly(const Graph& graph, const std::vector<Graph::Use>& uses, ValueId value,
-                   const ShardingDecisions& shardings, const DataShardings& data);
+void ExtendToInputs(const RowReaders& readers, DataShardings& data);
 
 // For an evaluation graph, which has no updates: the parameters that a job of this plan keeps
 // split.
