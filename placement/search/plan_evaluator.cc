@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/node_description.h"
 #include "placement/graph_views/graph_for_samples.h"
+#include "placement/rules/sum_groups.h"
 #include "placement/search/coarse_model.h"
 #include "placement/search/tensor_split.h"
 #include "placement/simulation/plan_prediction.h"
@@ -133,13 +134,14 @@ absl::StatusOr<const PlanningGraph*> PlanEvaluator::GraphOf(const PlanChoice& ch
 
 const DataSplit& PlanEvaluator::SplitOf(const PlanChoice& choice, const PlanningGraph& graph) {
   static const DataSplit* const kNothing = new DataSplit();
+  if (!SplitsVariables({choice.mesh.data, choice.zero, options_.given.reduction})) return *kNothing;
+  // With 3 the same variables and sums are split as with 2.
+  const int zero = std::min(choice.zero, 2);
+  const auto [known, is_new] = splits_.try_emplace({&graph, choice.mesh.data, zero}, DataSplit());
+  if (!is_new) return known->second;
   Plan plan = options_.given;
   plan.mesh = choice.mesh;
-  plan.zero = choice.zero;
-  if (!SplitsVariables(DataAxisOf(plan))) return *kNothing;
-  const auto [known, is_new] =
-      splits_.try_emplace({&graph, choice.mesh.data, choice.zero}, DataSplit());
-  if (!is_new) return known->second;
+  plan.zero = zero;
   if (!row_updates_.has_value()) row_updates_ = FindRowUpdates(*graph.graph);
   known->second = SplitOverData(graph, plan, *row_updates_);
   return known->second;

@@ -3,11 +3,12 @@
 #define WEFT_PLACEMENT_SEARCH_PLAN_EVALUATOR_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -131,7 +132,7 @@ class PlanEvaluator {
   std::map<std::pair<const PlanningGraph*, std::vector<int>>, GraphSeconds> graph_seconds_;
   std::map<int64_t, std::unique_ptr<Graph>> sized_;
   std::optional<RowUpdates> row_updates_;  // once something is split
-  std::map<std::tuple<const PlanningGraph*, int, int>, DataSplit> splits_;  // replicas, zero
+  std::map<std::tuple<const PlanningGraph*, int, int>, DataSplit> splits_;  // replicas, zero (1, 2)
   // By samples, shards, micro-batches in flight, devices of the shards.
   std::map<std::tuple<int64_t, int, int, std::vector<int>>, std::unique_ptr<PlanningGraph>> graphs_;
   int evaluated_ = 0;
