@@ -449,11 +449,15 @@ absl::Status CoarseModelMaker::AddRoutines(int place) {
 double SecondsOfBuckets(const PlaceSums& sums, const std::vector<int>& workers,
                         CollectiveCosts& collectives) {
   double seconds = 0;
+  int64_t bytes = -1;  // of the bucket before: most are alike
+  double each = 0;
   for (const std::vector<SumGroup>* groups : {&sums.groups.first, &sums.groups.later}) {
     for (const SumGroup& group : *groups) {
       if (group.is_scattered) continue;
-      const int64_t bytes = Rounded(BytesOf(group, sums.sums));
-      seconds += collectives.Seconds({CollectiveKind::kAllReduce, bytes}, workers);
+      const int64_t own = Rounded(BytesOf(group, sums.sums));
+      if (own != bytes) each = collectives.Seconds({CollectiveKind::kAllReduce, own}, workers);
+      bytes = own;
+      seconds += each;
     }
   }
   return seconds;

@@ -38,7 +38,7 @@ std::optional<CollectiveKind> CollectiveOfConversion(const AxisSharding& from,
 
 double CollectiveCosts::Seconds(const CollectiveUse& use, const std::vector<int>& workers) {
   if (workers.size() < 2 || use.bytes == 0) return 0;
-  const auto [known, is_new] = known_.try_emplace({use, workers}, 0);
+  const auto [known, is_new] = known_[workers].try_emplace(use, 0);
   if (!is_new) return known->second;
   const double bytes = static_cast<double>(use.bytes);
   switch (use.kind) {

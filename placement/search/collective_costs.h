@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "graph/sharding.h"
@@ -40,7 +39,7 @@ class CollectiveCosts {
 
  private:
   const CostModel& cost_;
-  std::map<std::pair<CollectiveUse, std::vector<int>>, double> known_;
+  std::map<std::vector<int>, std::map<CollectiveUse, double>> known_;  // by workers
 };
 
 }  // namespace weft
