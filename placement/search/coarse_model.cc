@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
+#include "placement/rules/stage_transfers.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -60,6 +61,7 @@ class CoarseModelMaker {
  private:
   int places() const { return choice_.mesh.pipeline; }
   int stages() const { return choice_.num_stages(); }
+  int PlaceOf(int stage) const { return PlaceOfStage(stage, places()); }
   int RankOf(size_t replica_class, int place) const {
     return static_cast<int>(replica_class) * places() + place;
   }
@@ -174,7 +176,7 @@ std::vector<int> CoarseModelMaker::DataGroup(int place) const {
 }
 
 StageSeconds CoarseModelMaker::SecondsOf(size_t replica_class, int stage) const {
-  const int device = classes_[replica_class].devices[stage % places()];
+  const int device = classes_[replica_class].devices[PlaceOf(stage)];
   return stage_costs_.Seconds(begins_[stage], begins_[stage + 1], device);
 }
 
@@ -216,8 +218,8 @@ void CoarseModelMaker::AddChannels() {
 }
 
 void CoarseModelMaker::AddChannel(const StageMessage& message) {
-  const int from = message.from % places();
-  const int to = message.to % places();
+  const int from = PlaceOf(message.from);
+  const int to = PlaceOf(message.to);
   for (size_t c = 0; c < classes_.size(); ++c) {
     const LinkCost cost = cost_.Link(Rank(c, from).worker, Rank(c, to).worker);
     StepLink link;
@@ -299,7 +301,7 @@ StepSegment CoarseModelMaker::Begin(int place, const StepSegment& gather) const 
 
 StepSegment CoarseModelMaker::Forward(size_t replica_class, int stage) {
   const StageSeconds seconds = SecondsOf(replica_class, stage);
-  const int place = stage % places();
+  const int place = PlaceOf(stage);
   StepSegment segment;
   AppendReceives(stage, Phase::kForward, segment);
   segment.push_back(StepInstruction::Compute(seconds.forward));
@@ -325,7 +327,7 @@ void CoarseModelMaker::AppendInParts(double seconds, int place, bool signals,
 StepSegment CoarseModelMaker::Backward(size_t replica_class, int stage, bool with_weights,
                                        bool signals) {
   const StageSeconds seconds = SecondsOf(replica_class, stage);
-  const int place = stage % places();
+  const int place = PlaceOf(stage);
   const double again = stage_costs_.RecomputedShare(stage == stages() - 1) * seconds.forward;
   StepSegment segment;
   if (again > 0) segment.push_back(StepInstruction::Compute(again));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/node_description.h"
 #include "placement/graph_views/graph_for_samples.h"
+#include "placement/rules/stage_transfers.h"
 #include "placement/rules/sum_groups.h"
 #include "placement/search/coarse_model.h"
 #include "placement/search/tensor_split.h"
@@ -309,7 +310,7 @@ std::vector<StagePlace> PlanEvaluator::Places(const PlanChoice& choice,
                                               const StageCosts& stage_costs) {
   std::vector<StagePlace> places;
   for (int stage = 0; stage < choice.num_stages(); ++stage) {
-    const int place = stage % choice.mesh.pipeline;
+    const int place = PlaceOfStage(stage, choice.mesh.pipeline);
     StagePlace one;
     for (int replica = 0; replica < choice.mesh.data; ++replica) {
       for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
