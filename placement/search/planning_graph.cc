@@ -21,14 +21,12 @@
 // How a planning graph is made. Every node has its unit already, as Node::stage: PlaceInUnits asks
 // the rules by which the partitioner finds stages. Then
 //  1. each node adds its seconds to its unit: to the forward pass, to the backward pass that
-//  earlier
-//     units wait for (FindAwaited) or to the rest of it, or to the update; nodes of one class that
-//     are sharded alike are asked for once. With a tensor axis each change of a sharding adds its
-//     collective.
+//     earlier units wait for (FindAwaited) or to the rest of it, or to the update; nodes of one
+//     class that are sharded alike are asked for once. With a tensor axis each change of a sharding
+//     adds its collective.
 //  2. variables lie on their owners, with their optimizer state.
 //  3. values that other units read become transfers, and bytes on the cuts that they cross; what
-//  the
-//     backward pass of a later time reads is kept on the first unit that reads it.
+//     the backward pass of a later time reads is kept on the first unit that reads it.
 //  4. sums over micro-batches are listed in the order in which a step makes them.
 namespace weft {
 namespace {
@@ -247,8 +245,7 @@ void PlanningGraphMaker::AddCollective(const Node& node, ValueId value, const Ax
 }
 
 void PlanningGraphMaker::AddVariables() {
-  std::map<std::string, PlannedVariable*> parameters;
-  for (PlanningUnit& unit : result_.units) unit.variables.reserve(graph_.variables().size());
+  std::map<std::string, std::pair<int, size_t>> parameters;  // the unit, and the place in it
   for (size_t i = 0; i < graph_.variables().size(); ++i) {
     const Variable& variable = graph_.variables()[i];
     if (!variable.slot_of.empty()) continue;
@@ -256,16 +253,17 @@ void PlanningGraphMaker::AddVariables() {
     planned.number = static_cast<int>(i);
     planned.parameter_bytes = LocalBytes(variable.value);
     planned.trainable = variable.trainable;
-    std::vector<PlannedVariable>& of_unit = result_.units[OwnerOf(variable)].variables;
+    const int unit = OwnerOf(variable);
+    std::vector<PlannedVariable>& of_unit = result_.units[unit].variables;
+    parameters[variable.name] = {unit, of_unit.size()};
     of_unit.push_back(planned);
-    parameters[variable.name] = &of_unit.back();
   }
   for (const Variable& variable : graph_.variables()) {
     const auto parameter = parameters.find(variable.slot_of);
     if (parameter == parameters.end()) continue;
-    parameter->second->state_bytes += LocalBytes(variable.value);
+    const auto [unit, place] = parameter->second;
+    result_.units[unit].variables[place].state_bytes += LocalBytes(variable.value);
   }
-  for (PlanningUnit& unit : result_.units) unit.variables.shrink_to_fit();
 }
 
 // Results that are the same bytes as an operand are kept once.
