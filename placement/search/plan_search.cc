@@ -218,9 +218,9 @@ bool Searcher::Try(size_t index, std::vector<SimulatedPlan>& simulated) {
   PlanCandidate& candidate = candidates_[index];
   absl::StatusOr<Plan> plan = PlanOf(index);
   absl::Status possible = plan.status();
-  const bool simulation = plan.ok() && plans_->IsSimulated(plan->mesh);
+  const bool is_simulated = plan.ok() && plans_->IsSimulated(plan->mesh);
   SimulatedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
-  if (simulation) possible = Simulate(one, candidate);
+  if (is_simulated) possible = Simulate(one, candidate);
   if (!possible.ok()) {
     candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
     candidate.fits = false;

@@ -26,9 +26,9 @@ struct StagePlace {
 };
 
 struct StageCut {
-  std::vector<int>
-      begins;  // the first unit of each stage, and the number of units; empty: none fits
-  double step_seconds = 0;  // StepEstimate
+  // The first unit of each stage, and the number of units; empty: none fits.
+  std::vector<int> begins;
+  double step_seconds = 0;  // by StageCost
 };
 
 // What a stage adds to a step among others of `micro_batches` (of one replica, times the chunks):
