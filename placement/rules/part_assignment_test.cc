@@ -98,6 +98,10 @@ TEST(PartAssignmentTest, EveryNodeAndVariableHasAPart) {
   const auto part_of = [&](const char* name) {
     return assigned.nodes[graph.FindNode(name)->value];
   };
+  for (const NodeId id : skeleton.order) {
+    EXPECT_GE(assigned.nodes[id.value], 0) << graph.node(id).name;
+    EXPECT_LT(assigned.nodes[id.value], 3) << graph.node(id).name;
+  }
   EXPECT_EQ(part_of("loss/SquaredErrorSum"), 1);
   EXPECT_EQ(part_of("grad/fc1/MatMul"), 0);
   EXPECT_EQ(part_of("grad/fc2/MatMul_1"), 1);
