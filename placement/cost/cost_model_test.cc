@@ -1,10 +1,8 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
-#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,5 @@
 #include "placement/partition/rank_partition.h"
 
-#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 #include "placement/pipeline/step_layout.h"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

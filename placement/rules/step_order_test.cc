@@ -1,6 +1,5 @@
 #include "placement/rules/step_order.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "placement/search/plan_search.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -1,6 +1,5 @@
 // The Trace Event Format (Chrome, Perfetto): complete events ("X"), and metadata that names
 // processes and threads.
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
