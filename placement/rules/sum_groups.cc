@@ -30,24 +30,30 @@ std::vector<SumGroup> Group(std::span<const RankSum> sums, int begin, int64_t bu
 }
 
 // Scattered ones count too: where they are, the others are few.
-bool FitOneBucket(std::span<const RankSum> sums, int64_t bucket_bytes) {
+bool FitOneBucket(std::span<const RankSum> first, std::span<const RankSum> later,
+                  int64_t bucket_bytes) {
   int64_t bytes = 0;
-  for (const RankSum& sum : sums) {
-    if (sum.dtype != sums.front().dtype) return false;
-    bytes += sum.bytes;
+  for (const std::span<const RankSum> sums : {first, later}) {
+    for (const RankSum& sum : sums) {
+      const RankSum& any = first.empty() ? later.front() : first.front();
+      bytes += sum.bytes;
+      if (sum.dtype != any.dtype || bytes > bucket_bytes) return false;
+    }
   }
-  return bytes <= bucket_bytes;
+  return true;
 }
 
 }  // namespace
 
 SumGroups GroupSums(std::span<const RankSum> first, std::span<const RankSum> later,
                     int64_t bucket_bytes) {
+  if (!FitOneBucket(first, later, bucket_bytes)) {
+    return {Group(first, 0, bucket_bytes),
+            Group(later, static_cast<int>(first.size()), bucket_bytes)};
+  }
   std::vector<RankSum> all(first.begin(), first.end());
   all.insert(all.end(), later.begin(), later.end());
-  if (FitOneBucket(all, bucket_bytes)) return {Group(all, 0, bucket_bytes), {}};
-  return {Group(first, 0, bucket_bytes),
-          Group(later, static_cast<int>(first.size()), bucket_bytes)};
+  return {Group(all, 0, bucket_bytes), {}};
 }
 
 int64_t BytesOf(const SumGroup& group, std::span<const RankSum> sums) {

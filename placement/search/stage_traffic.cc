@@ -92,10 +92,11 @@ std::vector<PlaceSums> SumsOfPlaces(const PlanningGraph& graph, const StagesOfUn
     const PlannedSum& sum = graph.sums[i];
     const int stage = stage_of[sum.unit];
     const int place = PlaceOfStage(stage, stages.places);
-    const bool is_read_here = std::all_of(sum.readers.begin(), sum.readers.end(), [&](int reader) {
+    const auto is_here = [&](int reader) {
       return PlaceOfStage(stage_of[reader], stages.places) == place;
-    });
-    const bool is_scattered = !split.sums.empty() && split.sums[i] && is_read_here;
+    };
+    const bool is_scattered = !split.sums.empty() && split.sums[i] &&
+                              std::all_of(sum.readers.begin(), sum.readers.end(), is_here);
     (sum.is_first ? first[place] : later[stage]).push_back({sum.bytes, sum.dtype, is_scattered});
   }
   std::vector<PlaceSums> result(stages.places);
