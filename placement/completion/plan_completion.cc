@@ -16,6 +16,7 @@
 #include "placement/graph_views/graph_digest.h"
 #include "placement/pipeline/recomputation.h"
 #include "placement/pipeline/stage_assignment.h"
+#include "placement/rules/recomputed_segments.h"
 #include "placement/sharding/data_sharding.h"
 #include "placement/sharding/derived_shardings.h"
 #include "placement/sharding/sharding_propagation.h"
@@ -184,12 +185,6 @@ absl::Status CompleteStages(const Graph& graph, const ClusterSpec& cluster, int6
   return absl::OkStatus();
 }
 
-// On one stage or at the end of the others' pipeline, the backward pass of a micro-batch follows
-// its forward pass at once: what the last segment made is still there.
-bool LastSegmentIsFresh(const Plan& plan) {
-  return plan.num_stages() == 1 || plan.schedule != "gpipe";
-}
-
 // So many segments of equal memory per stage.
 absl::Status CutSegments(const Graph& staged, int64_t samples, int count, Plan& plan) {
   plan.recompute.clear();
@@ -199,9 +194,10 @@ absl::Status CutSegments(const Graph& staged, int64_t samples, int count, Plan& 
                           BalancedSegments(staged, StageId(stage), count, samples));
     int last = 0;
     for (const auto& [node, segment] : segments) last = std::max(last, segment);
-    const bool is_last_stage = stage == plan.num_stages() - 1;
+    const bool is_fresh_stage =
+        stage == plan.num_stages() - 1 && LastSegmentIsFresh(plan.num_stages(), plan.schedule);
     for (const auto& [node, segment] : segments) {
-      if (is_last_stage && segment == last && LastSegmentIsFresh(plan)) continue;
+      if (is_fresh_stage && segment == last) continue;
       plan.recompute[node] = absl::StrCat("stage", stage, ".", segment);
     }
   }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "placement/rules/recomputed_segments.h"
+
 namespace weft {
 namespace {
 
@@ -21,7 +23,7 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
     : graph_(graph),
       split_over_data_(std::move(split)),
       segments_(choice.recompute_segments),
-      is_fresh_(choice.num_stages() == 1 || choice.schedule != "gpipe"),
+      is_fresh_(LastSegmentIsFresh(choice.num_stages(), choice.schedule)),
       zero_(choice.zero),
       replicas_(choice.mesh.data) {
   const size_t devices = graph.units.front().forward.size();
