@@ -1,6 +1,8 @@
 #include "placement/pipeline/stage_assignment.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,11 +62,12 @@ absl::Status StageAssigner::CheckEntries() const {
                                                      stage, ", but the plan has ",
                                                      plan_.num_stages(), " stages"));
     }
+    const std::optional<NodeId> named = graph_.FindNode(pattern);
+    if (!is_training || (named.has_value() && IsForward(node(*named)))) continue;
     const bool fits =
         std::any_of(names.begin(), names.end(),
                     [&p = pattern](const std::string& name) { return MatchesPattern(p, name); });
-    const bool is_name = std::find(names.begin(), names.end(), pattern) != names.end();
-    if (fits || is_name || !is_training) continue;
+    if (fits) continue;
     return absl::InvalidArgumentError(absl::StrCat("the plan puts '", pattern, "' on stage ", stage,
                                                    ", but no forward node has this name",
                                                    DidYouMean(pattern, names)));
