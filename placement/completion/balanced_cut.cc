@@ -62,7 +62,7 @@ class ChainMaker {
       const Node& node = graph_.node(id);
       if (!IsForward(node) || (stage_.valid() && node.stage != stage_)) continue;
       const bool follows = IsFree(node) && Flops(node) * 100 < total;
-      const bool is_left_out = follows || is_beside_[id.value];
+      const bool is_left_out = follows || is_off_path_[id.value];
       if (!is_left_out || pinned_.contains(node.name)) chain.nodes.push_back(&node);
     }
     WEFT_RETURN_IF_ERROR(SortByRange(chain));
@@ -76,16 +76,16 @@ class ChainMaker {
   }
 
  private:
-  // Nodes beside the way are left out of stages, and their work is that of the nodes they lie with.
+  // Off-path nodes are left out of stages, and their work is that of the nodes they lie with.
   // Segments are about the backward pass, which does not know of them.
   absl::Status FindOffPathNodes(const std::vector<NodeId>& order) {
-    is_beside_.resize(graph_.node_capacity());
+    is_off_path_.resize(graph_.node_capacity());
     if (purpose_ != CutFor::kStages) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfOffPathNodes(graph_));
     for (const NodeId id : order) {
       const NodeId leader = leaders[id.value];
       if (!leader.valid() || pinned_.contains(graph_.node(id).name)) continue;
-      is_beside_[id.value] = true;
+      is_off_path_[id.value] = true;
       flops_[graph_.node(leader).name] += Flops(graph_.node(id));
     }
     return absl::OkStatus();
@@ -177,7 +177,7 @@ class ChainMaker {
   const std::vector<std::vector<Graph::Use>> uses_;
   absl::StatusOr<Graph> sized_;
   std::map<std::string, double> flops_;
-  std::vector<bool> is_beside_;  // by NodeId
+  std::vector<bool> is_off_path_;  // by NodeId
 };
 
 // Cut k, the first node of stage k, may lie in [first, last]; each later one at least one further

@@ -60,7 +60,7 @@ void AddCrossing(const Graph& graph, Chain& chain) {
 absl::StatusOr<Chain> MakeChain(const Graph& graph, const CostModel& cost) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph.TopologicalOrder());
   WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> leaders, LeadersOfOffPathNodes(graph));
-  std::vector<double> seconds(graph.node_capacity());  // with those of side nodes, at their leaders
+  std::vector<double> seconds(graph.node_capacity());  // off-path nodes' are at their leaders
   double total = 0;
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
