@@ -26,38 +26,52 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
       is_fresh_(LastSegmentIsFresh(choice.num_stages(), choice.schedule)),
       zero_(choice.zero),
       replicas_(choice.mesh.data) {
-  const size_t devices = graph.units.front().forward.size();
+  SumSeconds(choice);
+  SumCollectives(choice, collectives);
+  SumMicroBatch();
+  SumVariables();
+  kept_ = PrefixSums<int64_t>(graph, [](const PlanningUnit& unit) { return unit.kept_bytes; });
+  FindTransient();
+}
+
+void StageCosts::SumSeconds(const PlanChoice& choice) {
   // The first micro-batch has nothing to add to.
   const double own = std::max(1, choice.MaxMicroBatches());
   const double added = (own - 1) / own;
-  for (size_t device = 0; device < devices; ++device) {
+  for (size_t device = 0; device < graph_.units.front().forward.size(); ++device) {
     const auto sum = [&](std::vector<double> PlanningUnit::*seconds) {
-      return PrefixSums<double>(graph,
+      return PrefixSums<double>(graph_,
                                 [&](const PlanningUnit& unit) { return (unit.*seconds)[device]; });
     };
     forward_.push_back(sum(&PlanningUnit::forward));
     backward_.push_back(sum(&PlanningUnit::backward));
-    weight_gradient_.push_back(PrefixSums<double>(graph, [&](const PlanningUnit& unit) {
+    weight_gradient_.push_back(PrefixSums<double>(graph_, [&](const PlanningUnit& unit) {
       const double more = unit.accumulation.empty() ? 0 : unit.accumulation[device];
       return unit.weight_gradient[device] + added * more;
     }));
     update_.push_back(sum(&PlanningUnit::update));
   }
+}
+
+void StageCosts::SumCollectives(const PlanChoice& choice, CollectiveCosts& collectives) {
   std::vector<int> group;
   for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
     group.push_back(choice.WorkerAt(0, shard, 0));
   }
-  const auto sum_collectives = [&](std::map<CollectiveUse, int> PlanningUnit::*uses) {
-    return PrefixSums<double>(graph, [&](const PlanningUnit& unit) {
+  const auto sum = [&](std::map<CollectiveUse, int> PlanningUnit::*uses) {
+    return PrefixSums<double>(graph_, [&](const PlanningUnit& unit) {
       double seconds = 0;
       for (const auto& [use, count] : unit.*uses)
         seconds += count * collectives.Seconds(use, group);
       return seconds;
     });
   };
-  forward_collectives_ = sum_collectives(&PlanningUnit::forward_collectives);
-  backward_collectives_ = sum_collectives(&PlanningUnit::backward_collectives);
-  for (size_t device = 0; device < devices; ++device) {
+  forward_collectives_ = sum(&PlanningUnit::forward_collectives);
+  backward_collectives_ = sum(&PlanningUnit::backward_collectives);
+}
+
+void StageCosts::SumMicroBatch() {
+  for (size_t device = 0; device < forward_.size(); ++device) {
     once_.emplace_back(units() + 1);
     again_.emplace_back(units() + 1);
     for (int i = 0; i <= units(); ++i) {
@@ -66,29 +80,32 @@ StageCosts::StageCosts(const PlanningGraph& graph, const PlanChoice& choice,
                          backward_collectives_[i];
     }
   }
-  const auto sum_variables = [&](auto of_variable) {
-    return PrefixSums<int64_t>(graph, [&](const PlanningUnit& unit) {
+}
+
+void StageCosts::SumVariables() {
+  const auto sum = [this](auto of_variable) {
+    return PrefixSums<int64_t>(graph_, [&](const PlanningUnit& unit) {
       int64_t bytes = 0;
       for (const PlannedVariable& variable : unit.variables) bytes += of_variable(variable);
       return bytes;
     });
   };
   const auto is_split = [this](const PlannedVariable& v) { return split_over_data_.Has(v); };
-  parameters_ = sum_variables([&](const PlannedVariable& v) {
+  parameters_ = sum([&](const PlannedVariable& v) {
     return zero_ == 3 && is_split(v) ? v.parameter_bytes / replicas_ : v.parameter_bytes;
   });
-  state_ = sum_variables([&](const PlannedVariable& v) {
+  state_ = sum([&](const PlannedVariable& v) {
     return is_split(v) ? v.state_bytes / replicas_ : v.state_bytes;
   });
-  gradients_ =
-      sum_variables([](const PlannedVariable& v) { return v.trainable ? v.parameter_bytes : 0; });
-  split_ =
-      sum_variables([&](const PlannedVariable& v) { return is_split(v) ? v.parameter_bytes : 0; });
+  gradients_ = sum([](const PlannedVariable& v) { return v.trainable ? v.parameter_bytes : 0; });
+  split_ = sum([&](const PlannedVariable& v) { return is_split(v) ? v.parameter_bytes : 0; });
   split_parameters_ =
-      sum_variables([&](const PlannedVariable& v) { return v.trainable && is_split(v) ? 1 : 0; });
-  kept_ = PrefixSums<int64_t>(graph, [](const PlanningUnit& unit) { return unit.kept_bytes; });
+      sum([&](const PlannedVariable& v) { return v.trainable && is_split(v) ? 1 : 0; });
+}
+
+void StageCosts::FindTransient() {
   transient_.emplace_back();
-  for (const PlanningUnit& unit : graph.units) transient_[0].push_back(unit.transient_bytes);
+  for (const PlanningUnit& unit : graph_.units) transient_[0].push_back(unit.transient_bytes);
   for (int half = 1; 2 * half <= units(); half *= 2) {
     const std::vector<int64_t>& below = transient_.back();
     std::vector<int64_t> row;

@@ -68,6 +68,12 @@ class StageCosts {
   double RecomputedShare(bool is_last_stage) const;
 
  private:
+  void SumSeconds(const PlanChoice& choice);
+  void SumCollectives(const PlanChoice& choice, CollectiveCosts& collectives);
+  // What seconds and collectives make together.
+  void SumMicroBatch();
+  void SumVariables();
+  void FindTransient();
   int64_t WorkingBytes(int first, int last) const;
 
   const PlanningGraph& graph_;
