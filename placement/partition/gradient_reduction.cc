@@ -1,6 +1,8 @@
 #include "placement/partition/gradient_reduction.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"

@@ -1,6 +1,8 @@
 #include "placement/pipeline/step_layout.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -3,6 +3,7 @@
 #ifndef WEFT_PLACEMENT_RULES_STEP_SKELETON_H_
 #define WEFT_PLACEMENT_RULES_STEP_SKELETON_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -2,6 +2,7 @@
 #ifndef WEFT_PLACEMENT_SEARCH_COARSE_MODEL_H_
 #define WEFT_PLACEMENT_SEARCH_COARSE_MODEL_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <utility>
 
 #include "placement/rules/recomputed_segments.h"
