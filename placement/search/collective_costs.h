@@ -1,4 +1,5 @@
-// CollectiveCosts: seconds of collectives of whole tensors, asked of the cost model once each.
+// CollectiveCosts: seconds of collectives of whole tensors, asked of the cost model once each, also
+// for other workers that are alike.
 // Internal to placement/search/.
 #ifndef WEFT_PLACEMENT_SEARCH_COLLECTIVE_COSTS_H_
 #define WEFT_PLACEMENT_SEARCH_COLLECTIVE_COSTS_H_
@@ -10,6 +11,7 @@
 
 #include "graph/sharding.h"
 #include "placement/cost/cost_model.h"
+#include "placement/cost/device_profile.h"
 
 namespace weft {
 
@@ -34,12 +36,21 @@ std::optional<CollectiveKind> CollectiveOfConversion(const AxisSharding& from,
 class CollectiveCosts {
  public:
   explicit CollectiveCosts(const CostModel& cost) : cost_(cost) {}
+  CollectiveCosts(const CollectiveCosts&) = delete;  // known_ points into times_
   // 0 for a group of one.
   double Seconds(const CollectiveUse& use, const std::vector<int>& workers);
 
  private:
+  using Times = std::map<CollectiveUse, double>;
+  // All that the cost model looks at of a group: devices, which members share a host, the order of
+  // the hosts, and links. Of many members the workers themselves.
+  std::vector<int> TraitsOf(const std::vector<int>& workers);
+  Times& TimesOf(const std::vector<int>& workers);
+
   const CostModel& cost_;
-  std::map<std::vector<int>, std::map<CollectiveUse, double>> known_;  // by workers
+  std::vector<LinkProfile> links_;            // that differ
+  std::map<std::vector<int>, Times> times_;   // by traits
+  std::map<std::vector<int>, Times*> known_;  // by workers, into times_
 };
 
 }  // namespace weft
