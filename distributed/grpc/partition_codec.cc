@@ -202,7 +202,7 @@ absl::Status DecodeSizes(const rpc::PartitionProto& proto, Partition& partition)
     return Bad(absl::StrCat(proto.threads(), " threads; expected 1 to ", kMaxThreads));
   }
   if (proto.global_batch() < 0 || proto.global_batch() > kMaxBatch ||
-      proto.total_micro_batches() < 0 || proto.total_micro_batches() > kMaxBatch) {
+      proto.total_micro_batches() < 0) {
     return Bad(absl::StrCat("a batch of ", proto.global_batch(), " samples in ",
                             proto.total_micro_batches(), " micro-batches"));
   }
