@@ -1,6 +1,7 @@
 #include "placement/search/testing/choice_merging.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace weft {
 namespace {
