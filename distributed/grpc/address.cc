@@ -64,6 +64,7 @@ absl::Status InUse(const std::string& address) {
 }
 
 absl::Status ProbeSocketFile(const std::string& address) {
+  if (const absl::Status status = CheckSocketPath(address); !status.ok()) return status;
   const std::string path = SocketPath(address);
   sockaddr_un target = {};
   target.sun_family = AF_UNIX;

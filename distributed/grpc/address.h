@@ -30,7 +30,8 @@ class PrivateFileMode {
 bool IsLocalAddress(const std::string& address);
 
 // Whether a server could listen there now: Unavailable naming the address when it is taken,
-// otherwise the system's error. Removes a socket file that nobody listens on.
+// InvalidArgument when no socket can have the name, otherwise the system's error. Removes a socket
+// file that nobody listens on.
 absl::Status ProbeListen(const std::string& address);
 
 // A unix socket that is listened on: only this user may connect to it. Does nothing to others.
