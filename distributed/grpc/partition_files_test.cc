@@ -4,7 +4,6 @@
 
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,34 +26,6 @@ using ::testing::HasSubstr;
 
 constexpr char kText[] = "/p/partition.textproto";
 
-// A partition that keeps the laws (graph/schedule/partition_verifier.h) with something in each
-// field.
-Partition FullPartition() {
-  Partition partition = std::move(testing::SumJobPartitions(2)[1]);
-  partition.strict = true;
-  partition.threads = 3;
-  partition.mesh = {4, 2, 1};
-  VariableShard& w = partition.variables[0];
-  // Rows 4 to 7 are shard 1, of which part 3 of 4 is row 7.
-  w.global_shape = Shape{8, 3};
-  w.tensor_sharding = AxisSharding::Split(0, 1);
-  w.tensor_shards = 2;
-  w.tensor_index = 1;
-  w.data_shards = 4;
-  w.data_index = 3;
-  w.slot_of = "other";
-  Channel channel;
-  channel.id = ChannelId(9);
-  channel.from = RankId(1);
-  channel.to = RankId(3);
-  channel.value = "the \"größe\"\n";
-  channel.dtype = DType::kBool;
-  channel.shape = Shape();
-  channel.per_micro_batch = false;
-  partition.channels = {channel};
-  return partition;
-}
-
 class PartitionFilesTest : public ::testing::Test {
  protected:
   void Write(const Partition& partition) {
@@ -71,7 +42,7 @@ class PartitionFilesTest : public ::testing::Test {
   }
   // What reading says after an edit of the text.
   std::string ErrorAfter(const std::string& old_text, const std::string& new_text) {
-    Write(FullPartition());
+    Write(testing::PartitionWithEveryField());
     Replace(old_text, new_text);
     const auto partition = ReadPartitionFiles(files_, "/p");
     EXPECT_FALSE(partition.ok());
@@ -82,7 +53,7 @@ class PartitionFilesTest : public ::testing::Test {
 };
 
 TEST_F(PartitionFilesTest, ComesBackTheSame) {
-  const Partition partition = FullPartition();
+  const Partition partition = testing::PartitionWithEveryField();
   Write(partition);
   const auto back = ReadPartitionFiles(files_, "/p");
   ASSERT_TRUE(back.ok()) << back.status();
@@ -92,7 +63,7 @@ TEST_F(PartitionFilesTest, ComesBackTheSame) {
 }
 
 TEST_F(PartitionFilesTest, SaysAnEntryALineWithNamesForNumbers) {
-  Write(FullPartition());
+  Write(testing::PartitionWithEveryField());
   const std::string text = Text();
   EXPECT_THAT(text, HasSubstr("\nrank: 1\nmesh_data: 4\nmesh_tensor: 2\nmesh_pipeline: 1\n"));
   EXPECT_THAT(text, HasSubstr("\nmicro: \"micro-0.onnx\"\nend: \"end.onnx\"\n"));
@@ -104,13 +75,13 @@ TEST_F(PartitionFilesTest, SaysAnEntryALineWithNamesForNumbers) {
 }
 
 TEST_F(PartitionFilesTest, AnEditIsRead) {
-  Write(FullPartition());
+  Write(testing::PartitionWithEveryField());
   Replace("threads: 3", "threads: 5");
   EXPECT_EQ(ReadPartitionFiles(files_, "/p")->threads, 5);
 }
 
 TEST_F(PartitionFilesTest, GraphsAreTheFilesThemselves) {
-  Partition partition = FullPartition();
+  Partition partition = testing::PartitionWithEveryField();
   Write(partition);
   partition.end.AddConstant("added", Tensor::Of<float>(Shape{2}, {1.5f, -2}));
   const std::string edited = GraphToOnnx(partition.end, {.weights = false}).value();
@@ -159,7 +130,7 @@ TEST_F(PartitionFilesTest, GraphsLieBesideTheText) {
 }
 
 TEST_F(PartitionFilesTest, ADamagedGraphIsNamed) {
-  Write(FullPartition());
+  Write(testing::PartitionWithEveryField());
   const std::string bytes = files_.ReadFile("/p/end.onnx").value();
   ASSERT_TRUE(files_.WriteFileAtomically("/p/end.onnx", bytes.substr(0, bytes.size() / 2)).ok());
   const auto partition = ReadPartitionFiles(files_, "/p");
@@ -169,7 +140,7 @@ TEST_F(PartitionFilesTest, ADamagedGraphIsNamed) {
 
 // Run it under asan, too.
 TEST_F(PartitionFilesTest, ThousandsOfDamagedFilesNeverCrash) {
-  Write(FullPartition());
+  Write(testing::PartitionWithEveryField());
   std::mt19937 random(20261124);
   int read = 0;
   int refused = 0;

@@ -12,34 +12,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Partition FullPartition() {
-  Partition partition = std::move(testing::SumJobPartitions(2)[1]);
-  partition.strict = true;
-  partition.threads = 3;
-  partition.mesh = {4, 2, 1};
-  VariableShard& w = partition.variables[0];
-  // Rows 4 to 7 are shard 1, of which part 3 of 4 is row 7.
-  w.global_shape = Shape{8, 3};
-  w.tensor_sharding = AxisSharding::Split(0, 1);
-  w.tensor_shards = 2;
-  w.tensor_index = 1;
-  w.data_shards = 4;
-  w.data_index = 3;
-  w.slot_of = "other";
-  Channel channel;
-  channel.id = ChannelId(9);
-  channel.from = RankId(1);
-  channel.to = RankId(3);
-  channel.value = "hidden";
-  channel.dtype = DType::kBfloat16;
-  channel.shape = Shape{4, 5};
-  channel.per_micro_batch = false;
-  partition.channels = {channel};
-  return partition;
-}
-
 TEST(PartitionWireTest, ComesBackAsItWas) {
-  const Partition partition = FullPartition();
+  Partition partition = testing::PartitionWithEveryField();
+  partition.channels[0].dtype = DType::kBfloat16;
+  partition.channels[0].shape = Shape{4, 5};
   const auto bytes = EncodePartition(partition);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto decoded = DecodePartition(*bytes);
@@ -73,11 +49,12 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
 }
 
 TEST(PartitionWireTest, EqualPartitionsGiveEqualBytes) {
-  EXPECT_EQ(*EncodePartition(FullPartition()), *EncodePartition(FullPartition()));
+  EXPECT_EQ(*EncodePartition(testing::PartitionWithEveryField()),
+            *EncodePartition(testing::PartitionWithEveryField()));
 }
 
 TEST(PartitionWireTest, AgainGivesTheSameBytes) {
-  const std::string bytes = *EncodePartition(FullPartition());
+  const std::string bytes = *EncodePartition(testing::PartitionWithEveryField());
   EXPECT_EQ(*EncodePartition(*DecodePartition(bytes)), bytes);
 }
 
@@ -88,14 +65,14 @@ TEST(PartitionWireTest, RefusesBytesThatAreNone) {
 }
 
 TEST(PartitionWireTest, RefusesARankOutsideItsMesh) {
-  Partition partition = FullPartition();
+  Partition partition = testing::PartitionWithEveryField();
   partition.rank = RankId(8);
   const absl::Status status = DecodePartition(*EncodePartition(partition)).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 8 of a mesh of 4 x 2 x 1"));
 }
 
 TEST(PartitionWireTest, RefusesAMicroBatchWithoutGraph) {
-  Partition partition = FullPartition();
+  Partition partition = testing::PartitionWithEveryField();
   partition.micro_batches[0].graph = 7;
   const absl::Status status = DecodePartition(*EncodePartition(partition)).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("uses graph 7 of 1"));
@@ -104,7 +81,7 @@ TEST(PartitionWireTest, RefusesAMicroBatchWithoutGraph) {
 // 8 of 808 fuzzed messages crashed a worker, all by this field.
 TEST(PartitionWireTest, RefusesThreadsThatNoMachineHas) {
   for (const int threads : {-1, 0, 1 << 20, std::numeric_limits<int>::max()}) {
-    Partition partition = FullPartition();
+    Partition partition = testing::PartitionWithEveryField();
     partition.threads = threads;
     const absl::Status status = DecodePartition(*EncodePartition(partition)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << threads;
@@ -113,7 +90,7 @@ TEST(PartitionWireTest, RefusesThreadsThatNoMachineHas) {
 }
 
 TEST(PartitionWireTest, CutOffBytesNeverCrash) {
-  const std::string bytes = *EncodePartition(FullPartition());
+  const std::string bytes = *EncodePartition(testing::PartitionWithEveryField());
   for (size_t size = 0; size < bytes.size(); size += 7) {
     DecodePartition(bytes.substr(0, size)).status().IgnoreError();
   }

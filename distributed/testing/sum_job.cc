@@ -88,6 +88,32 @@ std::vector<Partition> SumJobPartitions(int ranks) {
   return partitions;
 }
 
+Partition PartitionWithEveryField() {
+  Partition partition = std::move(SumJobPartitions(2)[1]);
+  partition.strict = true;
+  partition.threads = 3;
+  partition.mesh = {4, 2, 1};
+  VariableShard& w = partition.variables[0];
+  // Rows 4 to 7 are shard 1, of which part 3 of 4 is row 7.
+  w.global_shape = Shape{8, 3};
+  w.tensor_sharding = AxisSharding::Split(0, 1);
+  w.tensor_shards = 2;
+  w.tensor_index = 1;
+  w.data_shards = 4;
+  w.data_index = 3;
+  w.slot_of = "other";
+  Channel channel;
+  channel.id = ChannelId(9);
+  channel.from = RankId(1);
+  channel.to = RankId(3);
+  channel.value = "the \"größe\"\n";
+  channel.dtype = DType::kBool;
+  channel.shape = Shape();
+  channel.per_micro_batch = false;
+  partition.channels = {channel};
+  return partition;
+}
+
 absl::StatusOr<std::unique_ptr<InputSource>> OpenSumJobInput(const std::string&) {
   return std::make_unique<SampleSource>();
 }

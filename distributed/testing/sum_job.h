@@ -22,6 +22,11 @@ inline constexpr int64_t kSumJobWidth = 3;
 // input "rate".
 std::vector<Partition> SumJobPartitions(int ranks);
 
+// One of them with something in each field that has a place in files and messages: shards of both
+// axes, a channel whose value needs quotes. It keeps the laws of
+// graph/schedule/partition_verifier.h.
+Partition PartitionWithEveryField();
+
 // The samples above, whatever the description.
 absl::StatusOr<std::unique_ptr<InputSource>> OpenSumJobInput(const std::string& data);
 
