@@ -205,8 +205,11 @@ absl::Status Specializer::VisitNode(NodeId id) {
     if (input.valid() && replacement_[input.value].valid()) input = replacement_[input.value];
   }
   if (node.schema == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat(DescribeNode(node), ": no op of this name is known", DidYouMean(node)));
+    const auto opset = graph_.opsets.find(node.domain);
+    const bool is_standard = node.domain.empty() && opset != graph_.opsets.end();
+    return absl::UnimplementedError(absl::StrCat(
+        DescribeNode(node), ": no op of this name is known",
+        is_standard ? absl::StrCat(" (operator set ", opset->second, ")") : "", DidYouMean(node)));
   }
   if (!allow_unknown_) WEFT_RETURN_IF_ERROR(CheckValueInputs(node));
   WEFT_RETURN_IF_ERROR(InferInto(graph_, node, scratch_).status());

@@ -35,14 +35,24 @@ absl::StatusOr<int64_t> VersionOf(const std::string& domain,
         ", which this operator belongs to; export it again"));
   }
   const int64_t version = found->second;
-  if (domain.empty() && (version < kOldestOpset || version > kNewestOpset)) {
+  if (domain.empty() && version < kOldestOpset) {
     return absl::InvalidArgumentError(
         absl::StrCat("the model is written for operator set ", version, ", expected ", kOldestOpset,
-                     " to ", kNewestOpset,
-                     version < kOldestOpset ? "; convert it with onnx.version_converter"
-                                            : "; export it for an older operator set"));
+                     " or later", "; convert it with onnx.version_converter"));
   }
   return version;
+}
+
+// What a node of an operator set that is not known yet does not fit may have changed since.
+absl::Status OfUnknownOpset(const absl::Status& status, int64_t version) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the model is written for operator set ", version, ", and ",
+                   kOldestOpset, " to ", kNewestOpset,
+                   " are known: the operator may have changed since; export the model for operator "
+                   "set ",
+                   kNewestOpset));
 }
 
 // ValueInfo of inputs that are not merely the place of an initializer's default.
@@ -405,7 +415,9 @@ absl::Status GraphConverter::AddOperator(const onnx::NodeProto& proto, int64_t v
     if (!node.outputs[i].valid()) continue;
     scope.values[proto.output(static_cast<int>(i))] = node.outputs[i];
   }
-  return Finish(first, node.name);
+  status = Finish(first, node.name);
+  const bool is_unknown = NormalizedDomain(proto.domain()).empty() && version > kNewestOpset;
+  return is_unknown ? OfUnknownOpset(status, version) : status;
 }
 
 absl::Status GraphConverter::Finish(NodeId first, const std::string& origin) {

@@ -20,7 +20,7 @@ using PropertyList = google::protobuf::RepeatedPtrField<onnx::StringStringEntryP
 
 // Operator set 17 was the last of IR version 8, which many programs still stop at.
 constexpr int64_t kIrVersionOfOpset17 = 8;
-constexpr int64_t kIrVersionOfNewerOpsets = 13;
+constexpr int64_t kIrVersionOfNewerOpsets = 14;
 
 void AddProperty(PropertyList& properties, const std::string& key, const std::string& value) {
   onnx::StringStringEntryProto& entry = *properties.Add();

@@ -21,7 +21,7 @@ struct GraphToOnnxOptions {
   bool annotations = true;
   // The operator set the file claims. A graph holds the newest forms; a caller that knows that its
   // operators had the same form earlier may say so.
-  int64_t opset = 27;
+  int64_t opset = 28;
 };
 
 // The file's bytes; equal graphs give equal bytes. Nodes come in topological order. ai.weft

@@ -1,5 +1,6 @@
 #include "onnx_import/importer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,7 +28,21 @@ void AddMaps(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& val
   }
 }
 
+// The latest set of ONNX's operators among `imports`, or `latest` if that is later.
+int64_t LatestOpset(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports,
+                    int64_t latest) {
+  for (const onnx::OperatorSetIdProto& opset : imports) {
+    if (NormalizedDomain(opset.domain()).empty())
+      latest = std::max<int64_t>(latest, opset.version());
+  }
+  return latest;
+}
+
 }  // namespace
+
+KnownVersions KnownIrVersions() { return {kOldestIrVersion, kNewestIrVersion}; }
+
+KnownVersions KnownOpsets() { return {kOldestOpset, kNewestOpset}; }
 
 std::string MapType::ToString() const {
   const std::string map =
@@ -47,6 +62,11 @@ ImportedModel DescribeFile(const ModelFile& file) {
   for (const onnx::OperatorSetIdProto& opset : proto.opset_import()) {
     model.opsets[NormalizedDomain(opset.domain())] = opset.version();
   }
+  int64_t latest = LatestOpset(proto.opset_import(), 0);
+  for (const onnx::FunctionProto& function : proto.functions()) {
+    latest = LatestOpset(function.opset_import(), latest);
+  }
+  model.unknown_opset = latest > kNewestOpset ? latest : 0;
   for (const onnx::StringStringEntryProto& entry : proto.metadata_props()) {
     model.metadata[entry.key()] = entry.value();
   }

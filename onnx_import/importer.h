@@ -14,6 +14,17 @@
 
 namespace weft {
 
+// The first and the last version of something that are known here.
+struct KnownVersions {
+  int64_t oldest = 0;
+  int64_t newest = 0;
+};
+// Of the file format (IR): a file of another version is refused.
+KnownVersions KnownIrVersions();
+// Of ONNX's own operator sets. A model of a later one is taken: each operator in its newest known
+// form, and a node that this form does not fit is the error.
+KnownVersions KnownOpsets();
+
 // What the file declares as a map, or as a sequence of maps. In a Graph, a map is a sequence of two
 // tensors in one order: values [n] and keys [n].
 struct MapType {
@@ -41,10 +52,13 @@ struct ImportedModel {
   int64_t ir_version = 0;
   int64_t model_version = 0;
   std::map<std::string, int64_t> opsets;  // "" is ONNX's own domain
+  // The latest set of ONNX's operators that the file, or a function in it, is written for, where it
+  // is later than KnownOpsets().newest; else 0.
+  int64_t unknown_opset = 0;
   std::map<std::string, std::string> metadata;
 };
 
-// Converts a checked file. Operators of opsets 1 to 27 are rewritten to their newest form; an
+// Converts a checked file. Operators of older opsets are rewritten to their newest form; an
 // operator that no schema is registered for is kept as a node with a null schema (it can be
 // inspected, not run). Model-local functions are inlined. Every node and value gets a stable unique
 // name and origin.

@@ -10,11 +10,11 @@
 
 namespace weft {
 
-// The file format and operator-set versions that are understood.
+// The file format and operator-set versions that are understood: those up to ONNX 1.23.
 inline constexpr int64_t kOldestIrVersion = 3;
 inline constexpr int64_t kNewestIrVersion = 14;
 inline constexpr int64_t kOldestOpset = 1;
-inline constexpr int64_t kNewestOpset = 27;
+inline constexpr int64_t kNewestOpset = 28;
 // How deep subgraphs, and calls of model-local functions, may be nested.
 inline constexpr int kMaxNesting = 30;
 

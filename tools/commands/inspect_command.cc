@@ -75,6 +75,13 @@ Json ParametersJson(const std::vector<ParameterDecision>& parameters) {
   return rows;
 }
 
+Json WarningsJson(const ImportedModel& model) {
+  Json rows = Json::array();
+  const std::string later = UnknownOpsetText(model);
+  if (!later.empty()) rows.push_back(later);
+  return rows;
+}
+
 Json ReportJson(const std::string& path, const ImportedModel& model, const ModelReport& report) {
   Json ops = Json::array();
   for (const OpRow& row : report.ops) {
@@ -90,6 +97,7 @@ Json ReportJson(const std::string& path, const ImportedModel& model, const Model
                {"producer_version", model.producer_version},
                {"ir_version", model.ir_version},
                {"opsets", model.opsets},
+               {"warnings", WarningsJson(model)},
                {"inputs", ValuesJson(model, model.graph.inputs())},
                {"outputs", ValuesJson(model, model.graph.outputs())},
                {"nodes", model.graph.num_nodes()},
@@ -215,6 +223,8 @@ class InspectCommand final : public Command {
     out << "producer " << Printable(ProducerText(model)) << ", IR " << model.ir_version
         << ", opset " << Printable(OpsetsText(model.opsets)) << ", " << model.graph.num_nodes()
         << " nodes\n";
+    const std::string later = UnknownOpsetText(model);
+    if (!later.empty()) out << "warning: " << later << "\n";
     PrintValues("input", model, model.graph.inputs(), out);
     PrintValues("output", model, model.graph.outputs(), out);
     PrintParameters(report, out);

@@ -31,6 +31,7 @@ class Check {
         report.cannot_run, Severity::kError,
         "write the operator as a custom op (docs/custom-ops.md) and give it with --op_library, "
         "or export the model with other operators");
+    LaterOpset();
     UnknownShapes();
     OwnTraining();
     if (trainable_) {
@@ -89,6 +90,16 @@ class Check {
 
   bool IsOp(const Node& node, std::string_view op) const {
     return node.domain.empty() && node.op == op;
+  }
+
+  // Each operator is taken as it is known; what changed in it without a trace is not seen.
+  void LaterOpset() {
+    const std::string text = UnknownOpsetText(model_);
+    if (text.empty()) return;
+    Add(Severity::kWarning, {}, text,
+        absl::StrCat("see the notes of that operator set for changes of these operators, or export "
+                     "the model for operator set ",
+                     KnownOpsets().newest));
   }
 
   // The first nodes on each path whose outputs have an unknown rank or a dimension without a name.

@@ -83,6 +83,18 @@ absl::StatusOr<std::vector<bool>> NodesBehindParameters(const Graph& graph) {
   return reached_node;
 }
 
+std::string UnknownOperatorText(const Graph& graph, const Node& node) {
+  const auto opset = graph.opsets.find("");
+  const int64_t newest = KnownOpsets().newest;
+  const bool is_later =
+      node.domain.empty() && opset != graph.opsets.end() && opset->second > newest;
+  return absl::StrCat("unknown operator",
+                      is_later ? absl::StrCat(" (of operator set ", opset->second, "? ",
+                                              KnownOpsets().oldest, " to ", newest, " are known)")
+                               : "",
+                      DidYouMean(node));
+}
+
 // Of what runs: functions without a kernel count as their expansions, bodies included.
 absl::Status FindProblems(const Graph& model, ModelReport& report) {
   Graph graph = model.Clone();
@@ -93,8 +105,7 @@ absl::Status FindProblems(const Graph& model, ModelReport& report) {
     const Node& node = graph.node(id);
     const std::string op = FullOpName(node);
     if (node.schema == nullptr) {
-      report.cannot_run.push_back(
-          {node.name, op, absl::StrCat("unknown operator", DidYouMean(node))});
+      report.cannot_run.push_back({node.name, op, UnknownOperatorText(model, node)});
     } else if (RunsOnCpu(node) == Ability::kNo) {
       report.cannot_run.push_back({node.name, op, "no kernel for the CPU"});
     }
@@ -180,6 +191,14 @@ std::string_view AbilityName(Ability ability) {
       return "no";
   }
   return "";
+}
+
+std::string UnknownOpsetText(const ImportedModel& model) {
+  if (model.unknown_opset == 0) return "";
+  const KnownVersions known = KnownOpsets();
+  return absl::StrCat("the model is written for operator set ", model.unknown_opset, ", and ",
+                      known.oldest, " to ", known.newest,
+                      " are known: each operator is taken in its form of ", known.newest);
 }
 
 absl::StatusOr<ModelReport> DescribeModel(ImportedModel& model, const ModelReportOptions& options) {

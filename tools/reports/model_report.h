@@ -59,6 +59,9 @@ struct ModelReportOptions {
   std::map<std::string, int64_t> dimensions;
 };
 
+// What is to be said of a model of a later operator set than those known here; "" of others.
+std::string UnknownOpsetText(const ImportedModel& model);
+
 // Marks what trains in the model's graph, and describes it. InvalidArgument for patterns and
 // dimensions that match nothing.
 absl::StatusOr<ModelReport> DescribeModel(ImportedModel& model, const ModelReportOptions& options);

@@ -43,11 +43,35 @@ const std::set<std::string>& LowerOps() {
 
 // One operation per element, of a range that both formats have.
 const std::set<std::string>& FollowOps() {
-  static const auto* const kOps = new std::set<std::string>{
-      "Abs",  "Add",     "AveragePool", "Celu",        "Clip",      "Div",      "Dropout",
-      "Elu",  "Erf",     "Gelu",        "HardSigmoid", "HardSwish", "Identity", "LeakyRelu",
-      "Max",  "MaxPool", "Min",         "Mul",         "Neg",       "PRelu",    "Relu",
-      "Selu", "Sigmoid", "Sub",         "Sum",         "Swish",     "Tanh",     "ThresholdedRelu"};
+  static const auto* const kOps = new std::set<std::string>{"Abs",
+                                                            "Add",
+                                                            "AveragePool",
+                                                            "Celu",
+                                                            "Clip",
+                                                            "Div",
+                                                            "Dropout",
+                                                            "Elu",
+                                                            "Erf",
+                                                            "Gelu",
+                                                            "HardSigmoid",
+                                                            "HardSwish",
+                                                            "Identity",
+                                                            "LeakyRelu",
+                                                            "Max",
+                                                            "MaxPool",
+                                                            "Min",
+                                                            "Mul",
+                                                            "Neg",
+                                                            "PRelu",
+                                                            "Relu",
+                                                            "Selu",
+                                                            "Sigmoid",
+                                                            "Sub",
+                                                            "Sum",
+                                                            "SwiGLU",
+                                                            "Swish",
+                                                            "Tanh",
+                                                            "ThresholdedRelu"};
   return *kOps;
 }
 

@@ -133,6 +133,75 @@ TEST(HardSwish, IsTheIdentityFarAbove) {
                             {Floats({3, 100, 0, 0})}, {.absolute = 1e-6}));
 }
 
+OpCase SwiGlu(Tensor a, Tensor b, float alpha = 1) {
+  return {.op = "SwiGLU", .attributes = {{"alpha", alpha}}, .inputs = {std::move(a), std::move(b)}};
+}
+
+TEST(SwiGlu, AwkwardShapes) {
+  for (const Shape& shape : AwkwardShapes()) {
+    EXPECT_TRUE(CheckKernelAgainstReference(
+        SwiGlu(RandomTensor(shape, 1, -20, 20), RandomTensor(shape, 2, -2, 2), 1.7f),
+        {.of_magnitude = 1e-6}));
+  }
+}
+
+TEST(SwiGlu, OtherFloatTypes) {
+  const Tensor a = RandomTensor({5, 7}, 1, -9, 9);
+  const Tensor b = RandomTensor({5, 7}, 2, -2, 2);
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::kFloat64, 1e-7}, {DType::kFloat16, 2e-3}, {DType::kBfloat16, 1e-2}}) {
+    EXPECT_TRUE(CheckKernelAgainstReference(SwiGlu(Cast(a, dtype), Cast(b, dtype), 0.5f),
+                                            {.of_magnitude = tolerance}));
+  }
+}
+
+// What the standard defines it as.
+TEST(SwiGlu, IsTheSwishOfTheGateTimesTheValue) {
+  const Tensor a = RandomTensor({3, 37}, 1, -5, 5);
+  const Tensor b = RandomTensor({3, 37}, 2, -2, 2);
+  const auto swish = RunOp({.op = "Swish", .attributes = {{"alpha", 1.3f}}, .inputs = {a}});
+  ASSERT_TRUE(swish.ok()) << swish.status();
+  const auto product = RunOp({.op = "Mul", .inputs = {(*swish)[0], b}});
+  ASSERT_TRUE(product.ok()) << product.status();
+  EXPECT_TRUE(ExpectOutputs(SwiGlu(a, b, 1.3f), *product, {.of_magnitude = 1e-6}));
+}
+
+TEST(SwiGlu, NanStaysNan) {
+  for (const int64_t size : {1, 16, 21}) {
+    const Tensor nan = Floats(std::vector<float>(static_cast<size_t>(size), kNan));
+    const Tensor one = Floats(std::vector<float>(static_cast<size_t>(size), 1));
+    for (const OpCase& op_case : {SwiGlu(nan, one), SwiGlu(one, nan)}) {
+      const auto y = RunOp(op_case);
+      ASSERT_TRUE(y.ok()) << y.status();
+      for (const float value : y->at(0).data<float>()) EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
+TEST(SwiGlu, TwoThreadsGiveTheBitsOfOne) {
+  EXPECT_TRUE(SameBitsOnTwoThreads(
+      SwiGlu(RandomTensor({521, 257}, 1, -5, 5), RandomTensor({521, 257}, 2))));
+}
+
+TEST(SwiGlu, Gradients) {
+  for (const float alpha : {1.0f, 1.7f}) {
+    EXPECT_TRUE(
+        CheckGradient(SwiGlu(RandomTensor({3, 7}, 1, -3, 3), RandomTensor({3, 7}, 2, -2, 2), alpha),
+                      {.inputs = {}, .tolerance = 2e-6, .production = {.of_magnitude = 2e-5}}));
+  }
+}
+
+TEST(SwiGlu, Shardings) {
+  EXPECT_TRUE(CheckSharding(SwiGlu(RandomTensor({5, 6}, 1, -3, 3), RandomTensor({5, 6}, 2)),
+                            {.min_splits = 4}));
+}
+
+TEST(SwiGlu, RefusesAnotherShape) {
+  EXPECT_TRUE(ExpectError(SwiGlu(RandomTensor({3, 4}, 1), RandomTensor({1, 4}, 2)),
+                          absl::StatusCode::kInvalidArgument,
+                          {"[3,4]", "[1,4]", "expected one shape for both"}));
+}
+
 TEST(Gelu, UnknownApproximationIsNamed) {
   EXPECT_TRUE(ExpectError(
       {.op = "Gelu", .attributes = {{"approximate", std::string("fast")}}, .inputs = {Floats({1})}},

@@ -94,6 +94,15 @@ WEFT_REGISTER_REFERENCE_KERNEL("", "HardSigmoid", Parametric([](double x, const 
 WEFT_REGISTER_REFERENCE_KERNEL("", "Swish", Parametric([](double x, const Attributes& a) {
                                  return x / (1 + std::exp(-a.Float("alpha", 1) * x));
                                }));
+WEFT_REGISTER_REFERENCE_KERNEL("", "SwiGLU", ReferenceKernel([](ReferenceCall& call) {
+                                 const double alpha = call.attributes().Float("alpha", 1);
+                                 for (int64_t i = 0; i < call.input(0).size(); ++i) {
+                                   const double gate = call.input(0)[i];
+                                   call.output(0)[i] =
+                                       gate / (1 + std::exp(-alpha * gate)) * call.input(1)[i];
+                                 }
+                                 return absl::OkStatus();
+                               }));
 WEFT_REGISTER_REFERENCE_KERNEL("", "ThresholdedRelu", Parametric([](double x, const Attributes& a) {
                                  return x > a.Float("alpha", 1) ? x : 0;
                                }));

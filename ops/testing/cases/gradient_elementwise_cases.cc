@@ -71,6 +71,11 @@ void AddUnary(GradientGenerators& g) {
     return Operands{.attributes = {{"alpha", random.Coin() ? 1.0f : 1.7f}},
                     .inputs = {random.Values(SmallShape(random, 2), -2, 2)}};
   });
+  AddCase(g, "SwiGLU", [](CaseRandom& random) {
+    const Shape shape = SmallShape(random, 2);
+    return Operands{.attributes = {{"alpha", random.Coin() ? 1.0f : 1.7f}},
+                    .inputs = {random.Values(shape, -2, 2), random.Values(shape, -2, 2)}};
+  });
   for (const char* op : {"Softmax", "LogSoftmax"}) {
     AddCase(g, op, [](CaseRandom& random) {
       return Operands{.attributes = {{"axis", random.Between(-3, 2)}},

@@ -43,6 +43,13 @@ CaseGenerator Variadic(const std::string& op) {
   }};
 }
 
+OpCase SwiGluCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(random.Between(1, 3));
+  return {.op = "SwiGLU",
+          .attributes = {{"alpha", random.Coin() ? 1.0f : 1.7f}},
+          .inputs = {random.Values(shape, -3, 3), random.Values(shape)}};
+}
+
 OpCase ClipCase(CaseRandom& random) {
   OpCase op_case{.op = "Clip", .inputs = {random.Values(random.OfRank(2), -2, 2)}};
   if (random.Coin()) op_case.inputs.push_back(Tensor::Scalar<float>(-0.5f));
@@ -131,6 +138,7 @@ void AddMathCases(CaseGenerators& generators) {
   for (const char* op : {"Sum", "Mean", "Max", "Min"}) generators[op] = Variadic(op);
   for (const char* op : {"ArgMax", "ArgMin"}) generators[op] = Arg(op);
   generators["Clip"] = {ClipCase};
+  generators["SwiGLU"] = {SwiGluCase};
   generators["Hardmax"] = {HardmaxCase};
   generators["Trilu"] = {TriluCase};
   generators["BitCast"] = {BitCastCase};

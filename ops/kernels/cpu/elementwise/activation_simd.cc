@@ -109,6 +109,13 @@ void Activate(ActivationOp op, const ActivationParameters& p, const float* x, fl
   }
 }
 
+void SwiGlu(float alpha, const float* a, const float* b, float* out, size_t n) {
+  MapTwo(a, b, out, n, [=](D d, V gate, V value) HWY_ATTR {
+    const V swish = hn::Mul(gate, Sigmoid(d, hn::Mul(hn::Set(d, alpha), gate)));
+    return hn::Mul(swish, value);
+  });
+}
+
 void Clip(float low, float high, const float* x, float* out, size_t n) {
   MapOne(x, out, n, [=](D d, V v) HWY_ATTR {
     return KeepNan(v, hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), v)));
@@ -141,6 +148,7 @@ bool IsSmooth(ActivationOp op) {
 
 HWY_EXPORT(Activate);
 HWY_EXPORT(Clip);
+HWY_EXPORT(SwiGlu);
 
 void ActivateFloat(ActivationOp op, const ActivationParameters& parameters, const float* x,
                    float* out, size_t n) {
@@ -149,6 +157,10 @@ void ActivateFloat(ActivationOp op, const ActivationParameters& parameters, cons
 
 void ClipFloat(float low, float high, const float* x, float* out, size_t n) {
   HWY_DYNAMIC_DISPATCH(Clip)(low, high, x, out, n);
+}
+
+void SwiGluFloat(float alpha, const float* a, const float* b, float* out, size_t n) {
+  HWY_DYNAMIC_DISPATCH(SwiGlu)(alpha, a, b, out, n);
 }
 
 std::unique_ptr<Kernel> MakeFloatActivation(ActivationOp op, const ActivationParameters& parameters,

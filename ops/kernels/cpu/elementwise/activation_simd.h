@@ -39,6 +39,9 @@ struct ActivationParameters {
 void ActivateFloat(ActivationOp op, const ActivationParameters& parameters, const float* x,
                    float* out, size_t n);
 
+// out[i] = a[i] / (1 + e^(-alpha a[i])) b[i]; `out` may be `a` or `b`.
+void SwiGluFloat(float alpha, const float* a, const float* b, float* out, size_t n);
+
 // max(low, then min(high, x)): where the bounds cross, the upper one holds.
 void ClipFloat(float low, float high, const float* x, float* out, size_t n);
 
