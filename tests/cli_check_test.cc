@@ -93,6 +93,32 @@ TEST(Check, AnUnknownOperatorIsNamedWithTheRepair) {
                                     "(docs/custom-ops.md)"));
 }
 
+TEST(Check, ALaterOperatorSetIsTakenWithOneWarning) {
+  const std::string path = TestPath("later.onnx");
+  WriteTestFile(
+      path, WireModel(31, {{"a", "Relu", {"x"}, {"h"}}, {"b", "Tanh", {"h"}, {"y"}}}, "x", "y"));
+  const CommandResult checked = RunCommand({"check", path});
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+  EXPECT_THAT(checked.out,
+              HasSubstr("warning: the model is written for operator set 31, and 1 to 28 are known: "
+                        "each operator is taken in its form of 28\n"));
+  EXPECT_THAT(checked.out, HasSubstr("it runs\n"));
+  const CommandResult inspected = RunCommand({"inspect", path});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.out, HasSubstr("\nwarning: the model is written for operator set 31"));
+  const auto json = nlohmann::json::parse(RunCommand({"inspect", path, "--output", "json"}).out);
+  ASSERT_EQ(json["warnings"].size(), 1u);
+}
+
+TEST(Check, AnOperatorThatIsNewInALaterSetIsNamedWithTheSet) {
+  const std::string path = TestPath("new_operator.onnx");
+  WriteTestFile(path, WireModel(31, {{"a", "Softmaxx", {"x"}, {"y"}}}, "x", "y"));
+  const CommandResult result = RunCommand({"check", path});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_THAT(result.out, HasSubstr("error: Softmaxx: unknown operator (of operator set 31? 1 to "
+                                    "28 are known), did you mean Softmax?"));
+}
+
 TEST(Check, NothingToTrainIsAnErrorOnlyWhereTrainingIsAskedFor) {
   Model model;
   model.Add("Equal", {model.Parameter("w", {8})});

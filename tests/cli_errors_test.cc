@@ -81,9 +81,17 @@ TEST(BadModel, UnknownOpIsShownByInspectAndRefusedByRun) {
               ExitCode::kModel, {"odd_one", "Reluu", "did you mean Relu?"});
 }
 
-TEST(BadModel, UnknownOpset) {
-  const std::string model = WriteModel(WireModel(99, {{"n", "Relu", {"x"}, {"y"}}}, "x", "y"));
-  ExpectError(RunCommand({"inspect", model}), ExitCode::kModel, {"model.onnx", "99"});
+TEST(BadModel, OperatorThatChangedInALaterOpset) {
+  const std::string model = WriteModel(WireModel(99, {{"n", "Add", {"x"}, {"y"}}}, "x", "y"));
+  ExpectError(RunCommand({"inspect", model}), ExitCode::kModel,
+              {"model.onnx", "node 'n' (Add)", "lacks the required input 1", "operator set 99"});
+}
+
+TEST(BadModel, OperatorOfALaterOpset) {
+  const std::string model = WriteModel(WireModel(99, {{"n", "Reluu", {"x"}, {"y"}}}, "x", "y"));
+  ExpectError(RunCommand({"run", model, "--input", "x=" + Zeros("x.npy", {2, 4}), "--output-dir",
+                          TestPath("out")}),
+              ExitCode::kModel, {"Reluu", "operator set 99", "did you mean Relu?"});
 }
 
 TEST(BadData, ShapeDoesNotFit) {

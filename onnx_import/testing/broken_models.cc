@@ -142,8 +142,10 @@ void AddBrokenGraphs(std::vector<BrokenModel>& models) {
   model = NamedModel(kRelu);
   model.clear_opset_import();
   Add(models, "NoOperatorSet", model, {"it imports no operator set"});
-  Add(models, "OperatorSetOfTheFuture", NamedModel(kRelu, 99),
-      {"node 'node0' (Relu)", "operator set 99, expected 1 to 27"});
+  const char* const kSlopedRelu =
+      "agraph (float[N,4] x) => (float[N,4] y) { y = Relu<slope = 2>(x) }";
+  Add(models, "OperatorOfTheFuture", NamedModel(kSlopedRelu, 99),
+      {"node 'node0' (Relu)", "attribute 'slope'", "operator set 99, and 1 to 28 are known"});
   model = NamedModel(kRelu);
   onnx::OperatorSetIdProto& again = *model.add_opset_import();
   again.set_domain("ai.onnx");

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "onnx_import/importer.h"
 #include "ops/op_support.h"
 #include "tools/commands/command.h"
 #include "tools/flags/options.h"
@@ -41,6 +42,20 @@ std::vector<Row> Rows(bool internal) {
                     TrainSupportText(*schema), Shards(*schema) ? "yes" : "no", DTypes(*schema)});
   }
   return rows;
+}
+
+// Which versions of the standard the importer takes.
+std::string Versions() {
+  const KnownVersions opsets = KnownOpsets();
+  const KnownVersions files = KnownIrVersions();
+  return absl::StrCat(
+      "Versions: operator sets ", opsets.oldest, " to ", opsets.newest,
+      " of ai.onnx, all of ai.onnx.ml (1 to 5), 1 of ai.onnx.preview.training and of "
+      "com.microsoft;\nfiles of IR version ",
+      files.oldest, " to ", files.newest, ". That is up to ONNX 1.23. A model of a later set of ",
+      "ai.onnx is taken, too: each operator in its form of ", opsets.newest,
+      ".\n`check` and `inspect` then give a warning. A node that does not fit that form is an "
+      "error, which names the operator set.\n\n");
 }
 
 class OpsCommand final : public Command {
@@ -112,7 +127,8 @@ class OpsCommand final : public Command {
            "**expanded**, **none** by nature, or **missing**, each with the\nreason. Shards: "
            "whether it "
            "can be split over devices; the others run whole on each.\n\n"
-           "| domain | operator | CPU | CUDA | gradient | shards | types of the first input |\n"
+        << Versions()
+        << "| domain | operator | CPU | CUDA | gradient | shards | types of the first input |\n"
            "|---|---|---|---|---|---|---|\n";
     for (const Row& row : rows) {
       *console.out << "| " << row.domain << " | " << row.op << " | " << row.cpu << " | " << row.cuda
