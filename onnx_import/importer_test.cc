@@ -367,7 +367,7 @@ const BadCase kBadCases[] = {
      "float_data has 1 elements, expected 2 for float32[2]"},
     {"NoData", [](auto& m) { W(m).clear_float_data(); },
      "float32[2] has no data, expected 2 elements; was the model exported without its weights?"},
-    {"UnknownDType", [](auto& m) { W(m).set_data_type(77); }, "data_type is 77, expected 1 to 26"},
+    {"UnknownDType", [](auto& m) { W(m).set_data_type(77); }, "data_type is 77, expected 1 to 28"},
     {"ExternalInMemory",
      [](auto& m) {
        W(m).clear_float_data();

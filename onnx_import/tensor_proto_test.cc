@@ -73,6 +73,10 @@ TEST(TensorProto, ReadsTypedFields) {
   onnx::TensorProto half = Proto(DType::kFloat16, 1);
   half.add_int32_data(0x3c00);
   EXPECT_THAT(*ToDoubles(*Parse(half)), ElementsAre(1.0));
+  // Of 6 bits each entry is one element; 4-bit entries hold two.
+  onnx::TensorProto six = Proto(DType::kFloat6E3M2, 3);
+  for (const int code : {0x1F, 0x04, 0x3F}) six.add_int32_data(code);
+  EXPECT_THAT(*ToDoubles(*Parse(six)), ElementsAre(28, 0.25, -28));
   onnx::TensorProto complex = Proto(DType::kComplex64, 1);
   complex.add_float_data(1);
   complex.add_float_data(-2);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft {
 namespace {
@@ -29,13 +30,11 @@ std::vector<std::string> ElementsOf(const Tensor& tensor) {
 
 absl::StatusOr<Tensor> Unpack(const Tensor& tensor) {
   const int bits = DTypeBits(tensor.dtype());
-  const unsigned mask = (1u << bits) - 1;
   WEFT_ASSIGN_OR_RETURN(Tensor codes, Tensor::Allocate(DType::kUint8, tensor.shape()));
-  const auto* packed = static_cast<const uint8_t*>(tensor.raw_data());
   const std::span<uint8_t> unpacked = codes.mutable_data<uint8_t>();
   for (size_t i = 0; i < unpacked.size(); ++i) {
-    const size_t bit = i * static_cast<size_t>(bits);
-    unpacked[i] = static_cast<uint8_t>((packed[bit / 8] >> (bit % 8)) & mask);
+    unpacked[i] =
+        static_cast<uint8_t>(PackedElement(tensor.raw_data(), bits, static_cast<int64_t>(i)));
   }
   return codes;
 }
@@ -43,11 +42,9 @@ absl::StatusOr<Tensor> Unpack(const Tensor& tensor) {
 absl::StatusOr<Tensor> Pack(const Tensor& codes, DType dtype) {
   const int bits = DTypeBits(dtype);
   WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Zeros(dtype, codes.shape()));
-  auto* packed = static_cast<uint8_t*>(tensor.raw_data());
   const std::span<const uint8_t> unpacked = codes.data<uint8_t>();
   for (size_t i = 0; i < unpacked.size(); ++i) {
-    const size_t bit = i * static_cast<size_t>(bits);
-    packed[bit / 8] = static_cast<uint8_t>(packed[bit / 8] | (unpacked[i] << (bit % 8)));
+    SetPackedElement(tensor.raw_data(), bits, static_cast<int64_t>(i), unpacked[i]);
   }
   return tensor;
 }

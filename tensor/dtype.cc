@@ -20,7 +20,8 @@ constexpr Row kRows[] = {
     {"uint32", 32},        {"uint64", 64},      {"complex64", 64},     {"complex128", 128},
     {"bfloat16", 16},      {"float8e4m3fn", 8}, {"float8e4m3fnuz", 8}, {"float8e5m2", 8},
     {"float8e5m2fnuz", 8}, {"uint4", 4},        {"int4", 4},           {"float4e2m1", 4},
-    {"float8e8m0", 8},     {"uint2", 2},        {"int2", 2},
+    {"float8e8m0", 8},     {"uint2", 2},        {"int2", 2},           {"float6e2m3", 6},
+    {"float6e3m2", 6},
 };
 static_assert(std::size(kRows) == kDTypeCount);
 
@@ -53,8 +54,7 @@ int DTypeBits(DType dtype) {
 int64_t DTypeBytes(DType dtype, int64_t elements) {
   const int bits = DTypeBits(dtype);
   if (bits < 8) {
-    const int64_t per_byte = bits == 0 ? 0 : 8 / bits;
-    return per_byte == 0 ? 0 : elements / per_byte + (elements % per_byte != 0 ? 1 : 0);
+    return elements / 8 * bits + (elements % 8 * bits + 7) / 8;
   }
   int64_t bytes = 0;
   if (__builtin_mul_overflow(elements, int64_t{bits / 8}, &bytes)) {
@@ -89,6 +89,8 @@ bool IsFloatingPoint(DType dtype) {
     case DType::kFloat8E5M2Fnuz:
     case DType::kFloat8E8M0:
     case DType::kFloat4E2M1:
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2:
       return true;
     default:
       return false;

@@ -38,11 +38,14 @@ enum class DType : uint8_t {
   kFloat8E8M0 = 24,
   kUint2 = 25,
   kInt2 = 26,
+  kFloat6E2M3 = 27,
+  kFloat6E3M2 = 28,
 };
 
-inline constexpr int kDTypeCount = 27;
+inline constexpr int kDTypeCount = 29;
 
-// Bits one element takes in memory; sub-byte elements are packed, low bits first, as in ONNX.
+// Bits one element takes in memory; sub-byte elements are packed, low bits first, as in ONNX
+// (packed.h).
 // 0 for kInvalid and kString (strings live outside the byte buffer).
 int DTypeBits(DType dtype);
 
@@ -53,10 +56,10 @@ int64_t DTypeBytes(DType dtype, int64_t elements);
 std::string_view DTypeName(DType dtype);
 std::optional<DType> ParseDType(std::string_view name);
 
-// True for the numbers ONNX defines (1..26).
+// True for the numbers ONNX defines (1..28).
 bool IsValidDType(int onnx_number);
 
-// Any floating type, also 16-, 8- and 4-bit ones.
+// Any floating type, also 16-, 8-, 6- and 4-bit ones.
 bool IsFloatingPoint(DType dtype);
 // Any signed or unsigned integer, not bool.
 bool IsInteger(DType dtype);

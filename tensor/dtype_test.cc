@@ -5,9 +5,11 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tensor/packed.h"
 #include "tensor/small_float.h"
 
 namespace weft {
@@ -141,10 +143,11 @@ TEST(DTypeTest, NumbersAreThoseOfOnnx) {
   EXPECT_EQ(static_cast<int>(DType::kBfloat16), 16);
   EXPECT_EQ(static_cast<int>(DType::kFloat4E2M1), 23);
   EXPECT_EQ(static_cast<int>(DType::kInt2), 26);
+  EXPECT_EQ(static_cast<int>(DType::kFloat6E3M2), 28);
   EXPECT_FALSE(IsValidDType(0));
   EXPECT_TRUE(IsValidDType(1));
-  EXPECT_TRUE(IsValidDType(26));
-  EXPECT_FALSE(IsValidDType(27));
+  EXPECT_TRUE(IsValidDType(28));
+  EXPECT_FALSE(IsValidDType(29));
   EXPECT_FALSE(IsValidDType(-1));
 }
 
@@ -167,8 +170,43 @@ TEST(DTypeTest, SubByteElementsRoundUpToWholeBytes) {
   EXPECT_EQ(DTypeBytes(DType::kFloat4E2M1, 3), 2);
   EXPECT_EQ(DTypeBytes(DType::kUint2, 4), 1);
   EXPECT_EQ(DTypeBytes(DType::kInt2, 5), 2);
+  EXPECT_EQ(DTypeBytes(DType::kFloat6E2M3, 1), 1);
+  EXPECT_EQ(DTypeBytes(DType::kFloat6E2M3, 2), 2);
+  EXPECT_EQ(DTypeBytes(DType::kFloat6E3M2, 4), 3);
+  EXPECT_EQ(DTypeBytes(DType::kFloat6E3M2, 1001), 751);
   EXPECT_EQ(DTypeBytes(DType::kComplex128, 3), 48);
   EXPECT_EQ(DTypeBytes(DType::kString, 3), 0);
+}
+
+// A stream of bits, low bits first: 0x3F, 0x00, 0x15, 0x2A of 6 bits are the 24 bits
+// 101010 010101 000000 111111.
+TEST(PackedTest, ElementsCrossBytes) {
+  uint8_t bytes[4] = {0xFF, 0xFF, 0xFF, 0xFF};
+  const uint32_t codes[4] = {0x3F, 0x00, 0x15, 0x2A};
+  for (int i = 0; i < 4; ++i) SetPackedElement(bytes, 6, i, codes[i]);
+  EXPECT_EQ(bytes[0], 0x3F);
+  EXPECT_EQ(bytes[1], 0x50);
+  EXPECT_EQ(bytes[2], 0xA9);
+  EXPECT_EQ(bytes[3], 0xFF);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(PackedElement(bytes, 6, i), codes[i]);
+}
+
+TEST(PackedTest, SettingAnElementLeavesTheOthers) {
+  for (const int bits : {2, 4, 6}) {
+    std::vector<uint8_t> bytes(9, 0);
+    const int64_t elements = 72 / bits;
+    const uint32_t all = (1u << bits) - 1;
+    for (int64_t i = 0; i < elements; ++i) {
+      SetPackedElement(bytes.data(), bits, i, static_cast<uint32_t>(i * 5) & all);
+    }
+    for (int64_t changed = 0; changed < elements; ++changed) {
+      SetPackedElement(bytes.data(), bits, changed, all);
+      SetPackedElement(bytes.data(), bits, changed, static_cast<uint32_t>(changed * 5) & all);
+      for (int64_t i = 0; i < elements; ++i) {
+        ASSERT_EQ(PackedElement(bytes.data(), bits, i), static_cast<uint32_t>(i * 5) & all);
+      }
+    }
+  }
 }
 
 TEST(DTypeTest, BytesSaturateInsteadOfOverflowing) {
@@ -187,7 +225,7 @@ TEST(DTypeTest, EachTypeIsFloatingIntegerOrNeither) {
     floating += IsFloatingPoint(dtype) ? 1 : 0;
     integer += IsInteger(dtype) ? 1 : 0;
   }
-  EXPECT_EQ(floating, 10);  // 32, 64, two of 16, five of 8 and one of 4 bits
+  EXPECT_EQ(floating, 12);  // 32, 64, two of 16, five of 8, two of 6 and one of 4 bits
   EXPECT_EQ(integer, 12);   // signed and unsigned of 2, 4, 8, 16, 32 and 64 bits
 }
 

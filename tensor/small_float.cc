@@ -28,7 +28,7 @@ struct Format {
 };
 
 // IEEE 754 (float16), bfloat16, OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), Noune et
-// al., arXiv:2206.02915 (the FNUZ types), OCP Microscaling Formats 1.0 (E2M1).
+// al., arXiv:2206.02915 (the FNUZ types), OCP Microscaling Formats 1.0 (E2M1, E2M3, E3M2).
 Format FormatOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
@@ -43,6 +43,10 @@ Format FormatOf(DType dtype) {
       return {8, 2, 15, 0x7B, 0x7E, Specials::kIeee};
     case DType::kFloat8E5M2Fnuz:
       return {8, 2, 16, 0x7F, 0x80, Specials::kZeroNan};
+    case DType::kFloat6E2M3:
+      return {6, 3, 1, 0x1F, 0x20, Specials::kNone};
+    case DType::kFloat6E3M2:
+      return {6, 2, 3, 0x1F, 0x20, Specials::kNone};
     default:  // kFloat4E2M1
       return {4, 1, 1, 0x7, 0x8, Specials::kNone};
   }

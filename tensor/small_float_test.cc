@@ -70,7 +70,8 @@ TEST_P(Float8Test, RoundsToTheNearestCodeAndTiesToEven) {
 INSTANTIATE_TEST_SUITE_P(AllTypes, Float8Test,
                          ::testing::Values(DType::kFloat8E4M3Fn, DType::kFloat8E4M3Fnuz,
                                            DType::kFloat8E5M2, DType::kFloat8E5M2Fnuz,
-                                           DType::kFloat4E2M1),
+                                           DType::kFloat4E2M1, DType::kFloat6E2M3,
+                                           DType::kFloat6E3M2),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 // Landmarks from the tables of the formats' specifications.
@@ -97,6 +98,20 @@ TEST(SmallFloatTest, DecodesAllOfFloat4) {
     EXPECT_EQ(DecodeSmallFloat(DType::kFloat4E2M1, code), expected[code]);
   }
   EXPECT_TRUE(std::signbit(DecodeSmallFloat(DType::kFloat4E2M1, 8)));
+}
+
+// The table of OCP Microscaling Formats 1.0 for both: largest, least normal, largest and least
+// subnormal number.
+TEST(SmallFloatTest, DecodesTheLandmarksOfFloat6) {
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E2M3, 0x1F), 7.5);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E2M3, 0x08), 1);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E2M3, 0x07), 0.875);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E2M3, 0x01), 0.125);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E3M2, 0x1F), 28);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E3M2, 0x04), 0.25);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E3M2, 0x03), 0.1875);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E3M2, 0x21), -0.0625);
+  EXPECT_TRUE(std::signbit(DecodeSmallFloat(DType::kFloat6E3M2, 0x20)));
 }
 
 // The two tables of ONNX's Cast for the four float8 types: columns E4M3FN, E4M3FNUZ, E5M2,
@@ -140,6 +155,16 @@ TEST(SmallFloatTest, Float4AlwaysSaturatesAndHasNoNan) {
   EXPECT_EQ(EncodeSmallFloat(DType::kFloat4E2M1, 1e9, kNoSaturation), 0x7u);
   EXPECT_EQ(EncodeSmallFloat(DType::kFloat4E2M1, -kInfinity), 0xFu);
   EXPECT_EQ(EncodeSmallFloat(DType::kFloat4E2M1, kNan), 0x8u);
+}
+
+// The examples of ONNX's page on 6-bit floats.
+TEST(SmallFloatTest, Float6AlwaysSaturatesAndHasNoNan) {
+  EXPECT_EQ(EncodeSmallFloat(DType::kFloat6E2M3, 25.0), 0x1Fu);
+  EXPECT_EQ(DecodeSmallFloat(DType::kFloat6E3M2, EncodeSmallFloat(DType::kFloat6E3M2, 25.0)), 24);
+  EXPECT_EQ(EncodeSmallFloat(DType::kFloat6E2M3, -0.0), 0x20u);
+  EXPECT_EQ(EncodeSmallFloat(DType::kFloat6E3M2, kInfinity, kNoSaturation), 0x1Fu);
+  EXPECT_EQ(EncodeSmallFloat(DType::kFloat6E3M2, -kInfinity), 0x3Fu);
+  EXPECT_EQ(EncodeSmallFloat(DType::kFloat6E2M3, kNan), 0x20u);
 }
 
 TEST(SmallFloatTest, PowersOfTwoRoundAsAsked) {

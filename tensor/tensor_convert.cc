@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -95,13 +96,6 @@ T LoadElement(const uint8_t* bytes, int64_t index) {
   }
 }
 
-// The `bits` (2, 4 or 8) of element `index`, low bits of a byte first.
-uint32_t LoadPacked(const uint8_t* bytes, int bits, int64_t index) {
-  const int64_t per_byte = 8 / bits;
-  const int shift = static_cast<int>(index % per_byte) * bits;
-  return (bytes[index / per_byte] >> shift) & ((1u << bits) - 1);
-}
-
 // What each code of a dtype of at most 8 bits stands for.
 std::array<float, 256> CodeTable(DType dtype) {
   std::array<float, 256> table{};
@@ -132,11 +126,12 @@ void ReadElements(const Tensor& tensor, int64_t begin, int64_t count, To* out) {
   const int bits = DTypeBits(tensor.dtype());
   const std::array<float, 256> table = CodeTable(tensor.dtype());
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = Convert<To>(table[LoadPacked(bytes, bits, begin + i)]);
+    out[i] = Convert<To>(table[PackedElement(bytes, bits, begin + i)]);
   }
 }
 
-// A dtype of at most 8 bits that no C++ type stands for: packed integers and 8- and 4-bit floats.
+// A dtype of at most 8 bits that no C++ type stands for: packed integers and floats of 8 bits and
+// less.
 bool IsCoded(DType dtype) {
   switch (dtype) {
     case DType::kInt4:
@@ -167,13 +162,17 @@ absl::Status CheckReadable(const Tensor& tensor) {
 }
 
 void WriteCodes(std::span<const uint32_t> codes, int bits, uint8_t* out) {
-  const size_t per_byte = static_cast<size_t>(8 / bits);
-  for (size_t i = 0; i < codes.size(); i += per_byte) {
-    uint32_t byte = 0;
-    const size_t end = std::min(i + per_byte, codes.size());
-    for (size_t j = i; j < end; ++j) byte |= codes[j] << ((j - i) * static_cast<size_t>(bits));
-    *out++ = static_cast<uint8_t>(byte);
+  uint32_t pending = 0;  // bits that do not fill a byte yet
+  int count = 0;
+  for (const uint32_t code : codes) {
+    pending |= code << count;
+    count += bits;
+    if (count < 8) continue;
+    *out++ = static_cast<uint8_t>(pending);
+    pending >>= 8;
+    count -= 8;
   }
+  if (count > 0) *out = static_cast<uint8_t>(pending);
 }
 
 void CastToCodes(const Tensor& tensor, const CastOptions& options, Tensor& result) {

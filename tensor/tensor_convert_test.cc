@@ -46,6 +46,9 @@ TEST(ToDoublesTest, ReadsPackedElementsLowBitsFirst) {
               ElementsAre(0, 1, 2, 3, 1));
   EXPECT_THAT(*ToDoubles(FromBytes(DType::kInt2, 4, {0b11100100})), ElementsAre(0, 1, -2, -1));
   EXPECT_THAT(*ToDoubles(FromBytes(DType::kFloat4E2M1, 3, {0x71, 0x0C})), ElementsAre(0.5, 6, -2));
+  // The codes 0x08, 0x1F and 0x28, as 101000 011111 001000.
+  EXPECT_THAT(*ToDoubles(FromBytes(DType::kFloat6E2M3, 3, {0xC8, 0x87, 0x02})),
+              ElementsAre(1, 7.5, -1));
 }
 
 TEST(ToDoublesTest, ReadsEveryRealType) {
@@ -160,6 +163,21 @@ TEST(CastTensorTest, ManyPackedElementsComeBack) {
   const Tensor packed = CastTensor(Vector(values), DType::kInt4).value();
   EXPECT_EQ(packed.bytes(), 5001u);
   EXPECT_EQ(CastTo<int32_t>(packed), values);
+}
+
+TEST(CastTensorTest, ManyElementsThatCrossBytesComeBack) {
+  std::vector<float> values;
+  for (int i = 0; i < 10001; ++i) {
+    values.push_back(static_cast<float>((i * 7 + i / 3) % 64 - 32) / 8);
+  }
+  std::vector<float> rounded;  // eighths below 2, quarters below 4
+  for (const float value : values) {
+    const float unit = std::abs(value) < 2 ? 0.125f : 0.25f;
+    rounded.push_back(std::nearbyint(value / unit) * unit);
+  }
+  const Tensor packed = CastTensor(Vector(values), DType::kFloat6E2M3).value();
+  EXPECT_EQ(packed.bytes(), 7501u);
+  EXPECT_EQ(CastTo<float>(packed), rounded);
 }
 
 TEST(CastTensorTest, EveryPairOfRealTypesKeepsSmallNumbers) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
 #include "tensor/host_memory.h"
+#include "tensor/packed.h"
 
 namespace weft {
 namespace {
@@ -102,11 +103,15 @@ absl::Status CheckPayloadKind(const onnx::TensorProto& proto, const TensorHeader
   return absl::OkStatus();
 }
 
+// 6-bit elements are packed in raw data alone: of int32_data each entry is one.
+bool IsSixBits(DType dtype) { return DTypeBits(dtype) == 6; }
+
 // Entries that the typed field of a dtype has: packed elements are bytes, complex ones pairs.
 int64_t ExpectedCount(const TensorHeader& header) {
   const int64_t elements = header.shape.num_elements();
   if (header.dtype == DType::kComplex64 || header.dtype == DType::kComplex128) return 2 * elements;
-  return DTypeBits(header.dtype) < 8 ? static_cast<int64_t>(header.bytes) : elements;
+  const bool is_packed = DTypeBits(header.dtype) < 8 && !IsSixBits(header.dtype);
+  return is_packed ? static_cast<int64_t>(header.bytes) : elements;
 }
 
 absl::Status CheckTypedCount(const onnx::TensorProto& proto, const TensorHeader& header) {
@@ -182,6 +187,9 @@ Range RangeOf(DType dtype) {
       return {0, 65535};
     case DType::kBool:
       return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2:
+      return {0, 63};
     default:
       return {-128, 255};  // some writers keep the sign of a packed byte
   }
@@ -198,7 +206,11 @@ absl::Status CopyInt32(const onnx::TensorProto& proto, const TensorHeader& heade
                                         " to ", range.high, " for ", Describe(header)));
     }
     if (header.dtype == DType::kBool) value = value != 0;
-    std::memcpy(to, &value, size);
+    if (IsSixBits(header.dtype)) {
+      SetPackedElement(tensor.raw_data(), 6, i, static_cast<uint32_t>(value));
+    } else {
+      std::memcpy(to, &value, size);
+    }
   }
   return absl::OkStatus();
 }
@@ -286,7 +298,7 @@ absl::StatusOr<TensorHeader> DecodeTensorHeader(const onnx::TensorProto& proto) 
   TensorHeader header;
   if (!IsValidDType(proto.data_type())) {
     return InvalidTensor(absl::StrCat("data_type is ", proto.data_type(), ", expected 1 to ",
-                                      kDTypeCount - 1, " (float32 to int2)"));
+                                      kDTypeCount - 1, " (float32 to float6e3m2)"));
   }
   header.dtype = static_cast<DType>(proto.data_type());
   const std::span<const int64_t> dims(proto.dims().data(), proto.dims_size());

@@ -24,7 +24,7 @@ absl::StatusOr<ValueType> DecodeTensorType(const onnx::TypeProto::Tensor& proto)
   if (proto.elem_type() != 0 && !IsValidDType(proto.elem_type())) {
     return absl::InvalidArgumentError(absl::StrCat("elem_type is ", proto.elem_type(),
                                                    ", expected 1 to ", kDTypeCount - 1,
-                                                   " (float32 to int2)"));
+                                                   " (float32 to float6e3m2)"));
   }
   type.dtype = static_cast<DType>(proto.elem_type());
   if (!proto.has_shape()) return type;

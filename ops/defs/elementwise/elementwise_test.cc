@@ -387,9 +387,10 @@ TEST(Where, Shardings) {
 
 TEST(Cast, AgreesWithCastTensorForEveryPair) {
   const std::vector<DType> types = {
-      DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16,     DType::kInt8,
-      DType::kInt16,   DType::kInt32,   DType::kInt64,   DType::kUint8,        DType::kUint16,
-      DType::kUint32,  DType::kUint64,  DType::kBool,    DType::kFloat8E4M3Fn, DType::kInt4};
+      DType::kFloat32, DType::kFloat64,      DType::kFloat16, DType::kBfloat16,
+      DType::kInt8,    DType::kInt16,        DType::kInt32,   DType::kInt64,
+      DType::kUint8,   DType::kUint16,       DType::kUint32,  DType::kUint64,
+      DType::kBool,    DType::kFloat8E4M3Fn, DType::kInt4,    DType::kFloat6E3M2};
   const Tensor values = Tensor::Of<double>(
       {9}, std::vector<double>{0, 1, -1, 2.5, -3.75, 100.3, 70000.7, -70000.2, 1e30});
   for (const DType from : types) {

@@ -1,3 +1,4 @@
+#include <span>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -174,11 +175,14 @@ TEST(TensorScatter, MovesElementsSmallerThanAByte) {
                             RandomTensor({1, 2, 3}, 2, -8, 8, DType::kInt8), Int64s({1})}};
   const auto bytes = RunOp(op_case);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
-  for (int i = 0; i < 2; ++i) op_case.inputs[i] = Cast(op_case.inputs[i], DType::kInt4);
-  const auto packed = RunOp(op_case);
-  ASSERT_TRUE(packed.ok()) << packed.status();
-  EXPECT_EQ((*packed)[0].dtype(), DType::kInt4);
-  EXPECT_EQ(*ToInt64s((*packed)[0]), *ToInt64s((*bytes)[0]));
+  for (const DType dtype : {DType::kInt4, DType::kFloat6E3M2}) {
+    OpCase packed_case = op_case;
+    for (Tensor& input : std::span(packed_case.inputs).first(2)) input = Cast(input, dtype);
+    const auto packed = RunOp(packed_case);
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    EXPECT_EQ((*packed)[0].dtype(), dtype);
+    EXPECT_EQ(*ToInt64s((*packed)[0]), *ToInt64s((*bytes)[0]));
+  }
 }
 
 TEST(TensorScatter, PositionsPastTheEndAreNamed) {

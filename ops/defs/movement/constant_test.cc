@@ -28,11 +28,13 @@ TEST(ConstantOfShapeTest, FillsWithTheValue) {
 }
 
 TEST(ConstantOfShapeTest, FillsElementsSmallerThanAByte) {
-  const Tensor five = *CastTensor(Tensor::Of<int32_t>({1}, std::vector<int32_t>{5}), DType::kInt4);
-  const auto outputs = testing::RunOp(FillCase({5}, {{"value", five}}));
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  EXPECT_EQ((*outputs)[0].dtype(), DType::kInt4);
-  EXPECT_EQ(*ToInt64s((*outputs)[0]), (std::vector<int64_t>{5, 5, 5, 5, 5}));
+  for (const DType dtype : {DType::kInt4, DType::kFloat6E3M2}) {
+    const Tensor five = *CastTensor(Tensor::Of<int32_t>({1}, std::vector<int32_t>{5}), dtype);
+    const auto outputs = testing::RunOp(FillCase({5}, {{"value", five}}));
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_EQ((*outputs)[0].dtype(), dtype);
+    EXPECT_EQ(*ToInt64s((*outputs)[0]), (std::vector<int64_t>{5, 5, 5, 5, 5}));
+  }
 }
 
 TEST(ConstantOfShapeTest, LargeTensors) {

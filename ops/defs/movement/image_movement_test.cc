@@ -49,11 +49,13 @@ TEST(PadTest, TakesAnyType) {
 }
 
 TEST(PadTest, PadsElementsSmallerThanAByte) {
-  OpCase pad = PadCase(Cast(Floats({1, -2, 3}), DType::kInt4), {1, 1});
-  pad.inputs.push_back(Cast(Tensor::Scalar<float>(-7), DType::kInt4));
-  const auto padded = RunOp(pad);
-  ASSERT_TRUE(padded.ok()) << padded.status();
-  EXPECT_EQ(*ToInt64s((*padded)[0]), (std::vector<int64_t>{-7, 1, -2, 3, -7}));
+  for (const DType dtype : {DType::kInt4, DType::kFloat6E2M3}) {
+    OpCase pad = PadCase(Cast(Floats({1, -2, 3}), dtype), {1, 1});
+    pad.inputs.push_back(Cast(Tensor::Scalar<float>(-7), dtype));
+    const auto padded = RunOp(pad);
+    ASSERT_TRUE(padded.ok()) << padded.status();
+    EXPECT_EQ(*ToInt64s((*padded)[0]), (std::vector<int64_t>{-7, 1, -2, 3, -7}));
+  }
 }
 
 TEST(PadTest, HandlesDimensionsOfZero) {

@@ -90,7 +90,7 @@ TEST(TransposeTest, MovesElementsSmallerThanAByte) {
                  .inputs = {RandomTensor({3, 5, 3}, 1, 0, 4, DType::kInt8)}};
   const auto bytes = testing::RunOp(op_case);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
-  for (const DType dtype : {DType::kUint4, DType::kInt4}) {
+  for (const DType dtype : {DType::kUint4, DType::kInt4, DType::kFloat6E2M3}) {
     OpCase packed_case = op_case;
     packed_case.inputs[0] = *CastTensor(op_case.inputs[0], dtype);
     const auto packed = testing::RunOp(packed_case);

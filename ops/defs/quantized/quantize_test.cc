@@ -105,7 +105,8 @@ TEST(QuantizeLinear, IntegerTypes) {
 TEST(DequantizeLinear, EveryType) {
   std::vector<DType> types = kIntegerCodes;
   types.insert(types.end(), {DType::kInt32, DType::kFloat8E4M3Fn, DType::kFloat8E5M2,
-                             DType::kFloat8E4M3Fnuz, DType::kFloat8E5M2Fnuz, DType::kFloat4E2M1});
+                             DType::kFloat8E4M3Fnuz, DType::kFloat8E5M2Fnuz, DType::kFloat4E2M1,
+                             DType::kFloat6E2M3, DType::kFloat6E3M2});
   for (const QuantizeCase& c : Cases()) {
     for (const DType dtype : types) {
       const double high = IsInteger(dtype) ? std::min(RangeOf(dtype).high, 99.0) : 6;

@@ -20,7 +20,7 @@ inline constexpr std::initializer_list<DType> kQuantizedTypes = {
     DType::kInt8,         DType::kUint8,          DType::kInt16,      DType::kUint16,
     DType::kFloat8E4M3Fn, DType::kFloat8E4M3Fnuz, DType::kFloat8E5M2, DType::kFloat8E5M2Fnuz,
     DType::kUint4,        DType::kInt4,           DType::kFloat4E2M1, DType::kUint2,
-    DType::kInt2,         DType::kInt32};
+    DType::kInt2,         DType::kFloat6E2M3,     DType::kFloat6E3M2, DType::kInt32};
 inline constexpr std::initializer_list<DType> kByteTypes = {DType::kInt8, DType::kUint8};
 
 }  // namespace weft

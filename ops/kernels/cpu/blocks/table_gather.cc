@@ -10,6 +10,7 @@
 #include "ops/kernels/cpu/blocks/strided_copy.h"
 #include "ops/kernels/cpu/blocks/workspace.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
@@ -163,20 +164,14 @@ namespace {
 
 // Elements smaller than a byte, one per byte (value in the low bits) and back.
 void Unpack(const uint8_t* packed, int bits, int64_t count, uint8_t* bytes) {
-  const int per_byte = 8 / bits;
-  const int mask = (1 << bits) - 1;
   for (int64_t i = 0; i < count; ++i) {
-    bytes[i] = static_cast<uint8_t>(packed[i / per_byte] >> (i % per_byte * bits) & mask);
+    bytes[i] = static_cast<uint8_t>(PackedElement(packed, bits, i));
   }
 }
 
 void Pack(const uint8_t* bytes, int bits, int64_t count, uint8_t* packed) {
-  const int per_byte = 8 / bits;
-  std::fill_n(packed, (count + per_byte - 1) / per_byte, uint8_t{0});
-  for (int64_t i = 0; i < count; ++i) {
-    packed[i / per_byte] =
-        static_cast<uint8_t>(packed[i / per_byte] | bytes[i] << (i % per_byte * bits));
-  }
+  std::fill_n(packed, (count * bits + 7) / 8, uint8_t{0});
+  for (int64_t i = 0; i < count; ++i) SetPackedElement(packed, bits, i, bytes[i]);
 }
 
 std::unique_ptr<Kernel> MakePackedGather(const PrepareContext& context, int bits,

@@ -41,21 +41,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareByWidth(const PrepareContext& con
   }
 }
 
-// Element i of packed elements of `bits` (1, 2 or 4), low bits first.
-inline uint8_t PackedAt(const void* data, int bits, int64_t i) {
-  const int64_t position = i * bits;
-  const uint8_t byte = static_cast<const uint8_t*>(data)[position / 8];
-  return static_cast<uint8_t>((byte >> (position % 8)) & ((1 << bits) - 1));
-}
-
-// Sets element i, leaving its neighbours alone.
-inline void SetPackedAt(void* data, int bits, int64_t i, uint8_t value) {
-  const int64_t position = i * bits;
-  uint8_t& byte = static_cast<uint8_t*>(data)[position / 8];
-  const int mask = ((1 << bits) - 1) << (position % 8);
-  byte = static_cast<uint8_t>((byte & ~mask) | ((value << (position % 8)) & mask));
-}
-
 }  // namespace weft::cpu
 
 #endif  // WEFT_OPS_KERNELS_CPU_BLOCKS_WIDE_ELEMENT_H_

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
-#include "ops/kernels/cpu/blocks/wide_element.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDequantizeBlocks(const PrepareCon
       if (has_groups) WEFT_RETURN_IF_ERROR(CheckGroups(groups, columns, blocks));
       const auto at = [&](int input, int64_t i) -> int {
         const auto* bytes = static_cast<const uint8_t*>(run.inputs[input]);
-        return bits == 8 ? bytes[i] : PackedAt(bytes, bits, i);
+        return static_cast<int>(PackedElement(bytes, bits, i));
       };
       const auto scale_of = [&](int64_t row, int64_t block) {
         return static_cast<float>(Load(Input<T>(run, 1)[row * blocks + block]));

@@ -10,6 +10,7 @@
 #include "ops/kernels/cpu/blocks/strided_copy.h"
 #include "ops/kernels/cpu/blocks/wide_element.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
@@ -231,7 +232,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareTensorScatter(const PrepareContex
     if (bits < 8) {
       return ForEachRun(cache, starts, [&](int64_t to, int64_t from) {
         for (int64_t e = 0; e < cache.inner; ++e) {
-          SetPackedAt(run.outputs[0], bits, to + e, PackedAt(run.inputs[1], bits, from + e));
+          SetPackedElement(run.outputs[0], bits, to + e,
+                           PackedElement(run.inputs[1], bits, from + e));
         }
       });
     }

@@ -6,29 +6,39 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/strided_copy.h"
-#include "ops/kernels/cpu/blocks/wide_element.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
 
+// The first `width` bytes of `pattern`, over and over.
+std::unique_ptr<Kernel> MakeRepeated(std::array<char, 16> pattern, int width, int64_t bytes) {
+  return MakeKernel([=](const KernelContext& run) {
+    char* const out = Output<char>(run, 0);
+    for (int64_t i = 0; i < bytes; ++i) out[i] = pattern[static_cast<size_t>(i % width)];
+    return absl::OkStatus();
+  });
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConstantOfShape(const PrepareContext& context) {
   const DType dtype = context.OutputDType(0);
   const int bits = DTypeBits(dtype);
-  const bool packed = bits > 0 && bits < 8;
-  const int width = packed ? 1 : bits / 8;
-  if (width == 0) return context.Unimplemented("no kernel for this dtype");
+  if (bits == 0) return context.Unimplemented("no kernel for this dtype");
   std::array<char, 16> element = {};  // zero, unless attribute value says otherwise
   const Attribute* value = context.attributes().Find("value");
   if (value != nullptr && std::holds_alternative<Tensor>(*value)) {
-    std::memcpy(element.data(), std::get<Tensor>(*value).raw_data(), width);
+    std::memcpy(element.data(), std::get<Tensor>(*value).raw_data(), (bits + 7) / 8);
   }
-  // A byte full of packed elements.
-  for (int i = 1; packed && i < 8 / bits; ++i) {
-    SetPackedAt(element.data(), bits, i, PackedAt(element.data(), bits, 0));
+  // As many packed elements as fill whole bytes.
+  const int packed = bits >= 8 ? 1 : bits == 6 ? 4 : 8 / bits;
+  for (int i = 1; i < packed; ++i) {
+    SetPackedElement(element.data(), bits, i, PackedElement(element.data(), bits, 0));
   }
+  const int width = packed * bits / 8;
   const int64_t elements = context.OutputShape(0).num_elements();
-  const int64_t count = packed ? DTypeBytes(dtype, elements) : elements;
+  if (bits == 6) return MakeRepeated(element, width, DTypeBytes(dtype, elements));
+  const int64_t count = bits < 8 ? DTypeBytes(dtype, elements) : elements;
   return MakeKernel([fill = StridedCopy({{count, 0, 1}}, width), element,
                      threads = context.threads()](const KernelContext& run) {
     fill.Run(element.data(), run.outputs[0], threads);

@@ -3,8 +3,8 @@
 
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/blocks/strided_copy.h"
-#include "ops/kernels/cpu/blocks/wide_element.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
@@ -16,7 +16,7 @@ std::unique_ptr<Kernel> MakePackedTranspose(std::vector<CopyAxis> axes, int64_t 
     std::array<int64_t, kMaxRank> at = {};
     int64_t from = 0;
     for (int64_t to = 0; to < count; ++to) {
-      SetPackedAt(run.outputs[0], bits, to, PackedAt(run.inputs[0], bits, from));
+      SetPackedElement(run.outputs[0], bits, to, PackedElement(run.inputs[0], bits, from));
       for (int d = rank - 1; d >= 0; --d) {
         from += axes[d].from_stride;
         if (++at[d] < axes[d].size) break;

@@ -13,6 +13,7 @@
 #include "ops/kernels/cpu/quantized/quantize_simd.h"
 #include "ops/kernels/cpu/reduction/reduce_simd.h"
 #include "platform/status_macros.h"
+#include "tensor/packed.h"
 
 namespace weft::cpu {
 namespace {
@@ -224,7 +225,7 @@ void StoreCode(void* out, int bits, int64_t i, uint32_t code) {
   } else if (bits == 8) {
     static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(code);
   } else {
-    PackCode(static_cast<uint8_t*>(out), bits, i, code);
+    SetPackedElement(out, bits, i, code);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "ops/kernels/cpu/quantized/quantize_codes.h"
 
+#include "tensor/packed.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -40,8 +42,7 @@ float CodeReader::At(const void* data, int64_t i) const {
     default:
       break;
   }
-  const uint32_t byte = static_cast<const uint8_t*>(data)[i * bits_ / 8];
-  return table_[(byte >> (i * bits_ % 8)) & ((1u << bits_) - 1)];
+  return table_[PackedElement(data, bits_, i)];
 }
 
 CodeRange RangeOfCodes(DType dtype) {

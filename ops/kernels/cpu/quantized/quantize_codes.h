@@ -33,14 +33,6 @@ struct CodeRange {
 };
 CodeRange RangeOfCodes(DType dtype);
 
-// Writes code `code`, of `bits` bits below 8, as packed element i; the others stay.
-inline void PackCode(uint8_t* data, int bits, int64_t i, uint32_t code) {
-  const int shift = static_cast<int>(i * bits % 8);
-  const uint32_t mask = ((1u << bits) - 1) << shift;
-  uint8_t& byte = data[i * bits / 8];
-  byte = static_cast<uint8_t>((byte & ~mask) | ((code << shift) & mask));
-}
-
 }  // namespace weft::cpu
 
 #endif  // WEFT_OPS_KERNELS_CPU_QUANTIZED_QUANTIZE_CODES_H_
