@@ -1,5 +1,6 @@
 #include "tools/reports/value_comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -9,6 +10,8 @@
 
 namespace weft {
 namespace {
+
+constexpr double kBfloat16Tolerance = 1.0 / 64;
 
 std::string TypeText(const Tensor& tensor) {
   return absl::StrCat(std::string(DTypeName(tensor.dtype())), tensor.shape().ToString());
@@ -68,8 +71,12 @@ std::string CompareTensors(const Tensor& actual, const Tensor& expected,
   if (actual.dtype() != expected.dtype() || actual.shape() != expected.shape()) {
     return absl::StrCat("is ", TypeText(actual), ", expected ", TypeText(expected));
   }
-  return IsFloatingPoint(actual.dtype()) ? CompareReals(actual, expected, tolerance)
-                                         : CompareExactly(actual, expected);
+  if (!IsFloatingPoint(actual.dtype())) return CompareExactly(actual, expected);
+  Tolerance of_type = tolerance;
+  if (actual.dtype() == DType::kBfloat16) {
+    of_type.relative = std::max(of_type.relative, kBfloat16Tolerance);
+  }
+  return CompareReals(actual, expected, of_type);
 }
 
 std::string CompareSequences(const Value& actual, const Value& expected,

@@ -9,7 +9,9 @@
 namespace weft {
 
 // |actual - expected| <= absolute + relative x |expected|, per element; NaN equals NaN, an infinity
-// itself. Integers, booleans and strings must be equal.
+// itself. Integers, booleans and strings must be equal. Of bfloat16 the relative part is at least
+// 2^-6, two units in its last place, as in ONNX's own test runner (onnx 1.23,
+// onnx/backend/test/runner).
 struct Tolerance {
   double relative = 1e-3;
   double absolute = 1e-7;
