@@ -6,6 +6,8 @@
 // keys and values.
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ops/defs/attention/attention_gradient.h"
@@ -211,6 +213,116 @@ Cost AttentionCost(const NodeView& view) {
   return Cost{2.0 * total * both, OperandBytes(view)};
 }
 
+// ---- Sharding. Q[b, (h g), t, d], K[b, h, s, d], V[b, h, s, v], Y[b, (h g), t, v]: h heads of
+// keys and values, each shared by g of the queries; packed, heads and sizes are one axis. Every
+// head stands alone, and so does every query, unless its place matters to what it may see.
+
+// Q or Y with `heads` = (h g), K or V with (h).
+std::vector<std::vector<int>> HeadAxes(bool packed, int batch, std::vector<int> heads, int length,
+                                       int size) {
+  if (!packed) return {{batch}, std::move(heads), {length}, {size}};
+  heads.push_back(size);
+  return {{batch}, {length}, std::move(heads)};
+}
+
+class AttentionFactors {
+ public:
+  explicit AttentionFactors(const NodeView& view) : view_(view) {
+    const Shape& q = view.InputShape(kQuery);
+    const Shape& k = view.InputShape(kKey);
+    const Attributes& attributes = view.attributes();
+    packed_ = q.rank() == 3;
+    const int64_t q_heads = packed_ ? attributes.Int("q_num_heads", 1) : q.dim(1);
+    const int64_t kv_heads = packed_ ? attributes.Int("kv_num_heads", 1) : k.dim(1);
+    const bool has_places = attributes.Int("is_causal", 0) != 0 ||
+                            attributes.Int("left_window_size", -1) >= 0 ||
+                            attributes.Int("right_window_size", -1) >= 0;
+    const int64_t past = view.HasInput(kPastKey) ? view.InputShape(kPastKey).dim(2) : 0;
+    const int64_t keys = k.dim(packed_ ? 1 : 2);
+    batch_ = rule_.Factor(q.dim(0));
+    heads_ = rule_.Factor(kv_heads);
+    group_ = rule_.Factor(kv_heads == 0 ? 1 : q_heads / kv_heads);
+    queries_ = rule_.Factor(q.dim(packed_ ? 1 : 2),
+                            has_places ? FactorKind::kWhole : FactorKind::kParallel);
+    keys_ = rule_.Factor(keys, FactorKind::kWhole);
+    past_ = rule_.Factor(past, FactorKind::kWhole);
+    all_keys_ = rule_.Factor(past + keys, FactorKind::kWhole);
+    key_size_ = Size(q, q_heads);
+    value_size_ = Size(view.InputShape(kValue), kv_heads);
+  }
+
+  FactorRule Build() {
+    const std::vector<int> shared = {heads_, group_};
+    rule_.FactoredInput(HeadAxes(packed_, batch_, shared, queries_, key_size_));
+    rule_.FactoredInput(HeadAxes(packed_, batch_, {heads_}, keys_, key_size_));
+    rule_.FactoredInput(HeadAxes(packed_, batch_, {heads_}, keys_, value_size_));
+    for (int i = kMask; i < view_.num_inputs(); ++i) rule_.FactoredInput(OptionalInput(i));
+    for (int i = 0; i < view_.num_outputs(); ++i) {
+      rule_.FactoredOutput(view_.HasOutput(i) ? Output(i) : std::vector<std::vector<int>>());
+    }
+    return rule_.Build();
+  }
+
+ private:
+  // The size of a head: of all that an axis holds, or an axis of its own.
+  int Size(const Shape& shape, int64_t heads) {
+    const int64_t last = shape.dims().back();
+    return rule_.Factor(packed_ && heads > 0 ? last / heads : last, FactorKind::kWhole);
+  }
+
+  std::vector<std::vector<int>> OptionalInput(int i) {
+    if (!view_.HasInput(i)) return {};
+    if (i == kMask) return Mask();
+    if (i == kPastKey) return {{batch_}, {heads_}, {past_}, {key_size_}};
+    if (i == kPastValue) return {{batch_}, {heads_}, {past_}, {value_size_}};
+    return {{batch_}};  // the valid lengths
+  }
+
+  // Broadcasts to [b, (h g), t, all keys], and may end before the keys do.
+  std::vector<std::vector<int>> Mask() {
+    const Shape& mask = view_.InputShape(kMask);
+    const std::vector<std::vector<int>> whole = {{batch_}, {heads_, group_}, {queries_}};
+    std::vector<std::vector<int>> dims;
+    for (int axis = 0; axis + 1 < mask.rank(); ++axis) {
+      const bool is_broadcast = mask.dim(axis) == 1;
+      dims.push_back(is_broadcast ? std::vector<int>() : whole[axis + 4 - mask.rank()]);
+    }
+    if (mask.rank() > 0) dims.push_back({rule_.Factor(mask.dims().back(), FactorKind::kWhole)});
+    return dims;
+  }
+
+  std::vector<std::vector<int>> Output(int i) const {
+    if (i == kY) return HeadAxes(packed_, batch_, {heads_, group_}, queries_, value_size_);
+    if (i == kPresentKey) return {{batch_}, {heads_}, {all_keys_}, {key_size_}};
+    if (i == kPresentValue) return {{batch_}, {heads_}, {all_keys_}, {value_size_}};
+    return {{batch_}, {heads_, group_}, {queries_}, {all_keys_}};
+  }
+
+  const NodeView& view_;
+  FactorRuleBuilder rule_;
+  bool packed_ = false;
+  int batch_ = 0, heads_ = 0, group_ = 0, queries_ = 0, keys_ = 0, past_ = 0, all_keys_ = 0;
+  int key_size_ = 0, value_size_ = 0;
+};
+
+absl::StatusOr<FactorRule> AttentionRule(const NodeView& view) {
+  return AttentionFactors(view).Build();
+}
+
+// Packed operands say how many heads a shard has of them.
+absl::Status LocalizeAttention(LocalizeContext& context) {
+  if (context.GlobalInputShape(kQuery).rank() != 3) return absl::OkStatus();
+  const auto set_heads = [&](const char* name, int input) {
+    const int64_t heads = context.node().attributes.Int(name, 1);
+    const int64_t hidden = context.GlobalInputShape(input).dim(2);
+    const int64_t local = context.LocalInputShape(input).dim(2);
+    if (local != hidden) context.SetAttribute(name, heads * local / hidden);
+  };
+  set_heads("q_num_heads", kQuery);
+  set_heads("kv_num_heads", kKey);
+  return absl::OkStatus();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("Attention")
                      .Input("Q", kFloatTypes)
                      .Input("K", kFloatTypes)
@@ -237,6 +349,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Attention")
                      .Attr("softmax_precision", AttributeType::kInt)
                      .Infer(InferAttention)
                      .Gradient(AttentionGradient)
+                     .Sharding(AttentionRule)
+                     .Localize(LocalizeAttention)
                      .CostOf(AttentionCost));
 
 }  // namespace

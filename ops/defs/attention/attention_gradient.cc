@@ -87,15 +87,21 @@ class AttentionGradientBuilder {
     return absl::OkStatus();
   }
 
-  // The node again, for probabilities and for keys and values with their past, heads apart.
+  // The node again, for probabilities, and for keys and values that have a past; heads apart.
   void AddForward() {
     Attributes again = attributes();
     again.Set("qk_matmul_output_mode", int64_t{kProbabilities});
-    const std::vector<ValueId> forward =
-        g_.Ops("", "Attention", context_.node().inputs, std::move(again), {true, true, true, true});
+    const bool has_past = context_.Input(kPastKey).valid();
+    const std::vector<ValueId> forward = g_.Ops("", "Attention", context_.node().inputs,
+                                                std::move(again), {true, has_past, has_past, true});
     if (!g_.status().ok()) return;
-    keys_ = forward[kPresentKey];
-    values_ = As(dtype_, forward[kPresentValue]);
+    const auto heads_apart = [&](int present, int now) {
+      if (has_past) return forward[present];
+      const ValueId value = context_.Input(now);
+      return packed_ ? Apart(value, kv_heads_) : value;
+    };
+    keys_ = heads_apart(kPresentKey, kKey);
+    values_ = As(dtype_, heads_apart(kPresentValue, kValue));
     probabilities_ = Grouped(forward[kScores], std::nullopt);
     queries_ = context_.Input(kQuery);
     if (packed_) queries_ = Apart(queries_, q_heads_);

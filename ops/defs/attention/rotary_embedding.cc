@@ -5,6 +5,7 @@
 // caches hold cosines and sines, [positions, turned / 2] with position_ids [batch, length], or
 // [batch, length, turned / 2] without.
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
@@ -95,6 +96,44 @@ absl::Status RotaryEmbeddingGradient(GradientContext& context) {
   return b.status();
 }
 
+// X[b, h, t, d] or [b, t, (h d)]: heads and positions are turned each for itself.
+absl::StatusOr<FactorRule> RotaryEmbeddingRule(const NodeView& view) {
+  const Shape& x = view.InputShape(kX);
+  const bool packed = x.rank() == 3;
+  const int64_t heads = packed ? view.attributes().Int("num_heads", 1) : x.dim(1);
+  FactorRuleBuilder rule;
+  const int b = rule.Factor(x.dim(0));
+  const int h = rule.Factor(heads);
+  const int t = rule.Factor(x.dim(packed ? 1 : 2));
+  const int64_t last = x.dims().back();
+  const int d = rule.Factor(packed && heads > 0 ? last / heads : last, FactorKind::kWhole);
+  std::vector<std::vector<int>> dims = {{b}, {h}, {t}, {d}};
+  if (packed) dims = {{b}, {t}, {h, d}};
+  rule.FactoredInput(dims);
+  for (const int cache : {kCos, kSin}) {
+    const Shape& shape = view.InputShape(cache);
+    if (view.HasInput(kPositions)) {
+      rule.ReplicatedInput(shape);
+    } else {
+      rule.Input({b, t, rule.Factor(shape.dims().back(), FactorKind::kWhole)});
+    }
+  }
+  if (view.num_inputs() > kPositions) {
+    rule.Input(view.HasInput(kPositions) ? std::vector<int>{b, t} : std::vector<int>());
+  }
+  rule.FactoredOutput(dims);
+  return rule.Linear({{kX}}).Build();
+}
+
+absl::Status LocalizeRotaryEmbedding(LocalizeContext& context) {
+  const Shape& x = context.GlobalInputShape(kX);
+  const Shape& local = context.LocalInputShape(kX);
+  if (x.rank() != 3 || local.dim(2) == x.dim(2)) return absl::OkStatus();
+  const int64_t heads = context.node().attributes.Int("num_heads", 1);
+  context.SetAttribute("num_heads", heads * local.dim(2) / x.dim(2));
+  return absl::OkStatus();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("RotaryEmbedding")
                      .Input("X", kFloatTypes)
                      .Input("cos_cache", kFloatTypes)
@@ -108,6 +147,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("RotaryEmbedding")
                      .Attr("rotary_embedding_dim", AttributeType::kInt)
                      .Infer(InferRotaryEmbedding)
                      .Gradient(RotaryEmbeddingGradient)
+                     .Sharding(RotaryEmbeddingRule)
+                     .Localize(LocalizeRotaryEmbedding)
                      .CostOf(FlopsPerElement(3)));
 
 }  // namespace

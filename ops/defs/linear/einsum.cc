@@ -1,5 +1,8 @@
 // Einsum: sums of products along named axes.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -177,12 +180,51 @@ Cost EinsumCost(const NodeView& view) {
   return Cost{flops, OperandBytes(view)};
 }
 
+// A label is a factor, a sum where the output lacks it. One that an operand has twice (a diagonal)
+// stays whole. An axis of one that is broadcast has no factor.
+absl::StatusOr<FactorRule> EinsumRule(const NodeView& view) {
+  std::vector<int> ranks;
+  for (int i = 0; i < view.num_inputs(); ++i) ranks.push_back(view.InputShape(i).rank());
+  WEFT_ASSIGN_OR_RETURN(const EinsumEquation equation,
+                        EinsumEquation::Parse(view.attributes().String("equation", ""), ranks));
+  std::vector<Factor> labels(equation.label_count, {1, FactorKind::kSum});
+  for (const int label : equation.output) labels[label].kind = FactorKind::kParallel;
+  for (int i = 0; i < view.num_inputs(); ++i) {
+    const std::vector<int>& operand = equation.operands[i];
+    for (int d = 0; d < ranks[i]; ++d) {
+      Factor& label = labels[operand[d]];
+      label.size = view.InputShape(i).dim(d) == 1 ? label.size : view.InputShape(i).dim(d);
+      if (std::count(operand.begin(), operand.end(), operand[d]) > 1) {
+        label.kind = FactorKind::kWhole;
+      }
+    }
+  }
+  FactorRuleBuilder rule;
+  std::vector<int> factors;
+  for (const Factor& label : labels) factors.push_back(rule.Factor(label.size, label.kind));
+  std::vector<std::vector<int>> linear;
+  for (int i = 0; i < view.num_inputs(); ++i) {
+    std::vector<int> dims;
+    for (int d = 0; d < ranks[i]; ++d) {
+      const int label = equation.operands[i][d];
+      const bool is_broadcast = view.InputShape(i).dim(d) != labels[label].size;
+      dims.push_back(is_broadcast ? -1 : factors[label]);
+    }
+    rule.Input(dims);
+    linear.push_back({i});
+  }
+  std::vector<int> output;
+  for (const int label : equation.output) output.push_back(factors[label]);
+  return rule.Output(output).Linear(std::move(linear)).Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("Einsum")
                      .VariadicInput("Inputs", kNumericTypes)
                      .Output("Output")
                      .Attr("equation", AttributeType::kString, /*required=*/true)
                      .Infer(InferEinsum)
                      .Gradient(EinsumGradient)
+                     .Sharding(EinsumRule)
                      .CostOf(EinsumCost));
 
 }  // namespace

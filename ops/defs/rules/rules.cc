@@ -219,6 +219,14 @@ ShardingFn WholeAxisRule(std::string name, int64_t fallback, std::vector<std::ve
   };
 }
 
+FactorRule WholeRuleOf(const NodeView& view) {
+  std::vector<Shape> inputs;
+  std::vector<Shape> outputs;
+  for (int i = 0; i < view.num_inputs(); ++i) inputs.push_back(view.InputShape(i));
+  for (int i = 0; i < view.num_outputs(); ++i) outputs.push_back(view.OutputShape(i));
+  return WholeRule(inputs, outputs);
+}
+
 double OperandBytes(const NodeView& view) {
   double bytes = 0;
   for (int i = 0; i < view.num_inputs(); ++i) {

@@ -90,6 +90,9 @@ ShardingFn LinearElementwiseRule(std::vector<std::vector<int>> linear);
 ShardingFn WholeAxisRule(std::string name, int64_t fallback,
                          std::vector<std::vector<int>> linear = {});
 
+// Nothing may be split: for a node whose values do not say yet what it does.
+FactorRule WholeRuleOf(const NodeView& view);
+
 // ---- Costs.
 
 // Bytes of all operands, each counted once.

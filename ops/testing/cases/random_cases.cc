@@ -38,6 +38,7 @@ const CaseGenerators& RandomCases() {
     AddLossCases(*generators);
     AddMathCases(*generators);
     AddUpdateCases(*generators);
+    AddAttentionCases(*generators);
     return generators;
   }();
   return *all;

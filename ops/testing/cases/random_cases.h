@@ -62,6 +62,7 @@ void AddImageCases(CaseGenerators& generators);
 void AddLossCases(CaseGenerators& generators);
 void AddMathCases(CaseGenerators& generators);
 void AddUpdateCases(CaseGenerators& generators);
+void AddAttentionCases(CaseGenerators& generators);
 
 // The sizes of a shape.
 std::vector<int64_t> DimsOf(const Shape& shape);
