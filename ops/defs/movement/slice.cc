@@ -1,4 +1,6 @@
 // Slice and ai.weft::SliceGrad, which puts the pieces back between zeros.
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "ops/defs/movement/shape_dims.h"
@@ -184,8 +186,16 @@ absl::Status InferSliceGrad(InferenceContext& context) {
   return absl::OkStatus();
 }
 
-// ---- Sharding: axes that are taken as they are, are parallel; the others are whole. `whole` is
-// the longer tensor, the lists are inputs first .. first + 3 and never more than one axis long.
+// ---- Sharding: axes that are taken as they are, are parallel. An axis of which some of several
+// equal blocks are taken is (blocks rest), of which `rest` is parallel: so are query, key and value
+// cut out of a fused product. Other axes are whole. `whole` is the longer tensor, the lists are
+// inputs first .. first + 3 and never more than one axis long.
+
+// The largest blocks of an axis that a range takes one by one; 1: none, or not in their order.
+int64_t BlockOfRange(const SliceRange& range, int64_t size) {
+  if (range.step != 1 || range.count == 0) return 1;
+  return std::gcd(size, std::gcd(range.first, range.count));
+}
 
 absl::StatusOr<FactorRule> SliceRuleOf(const NodeView& view, const Shape& whole,
                                        const Shape& sliced, int first, bool forward) {
@@ -195,10 +205,18 @@ absl::StatusOr<FactorRule> SliceRuleOf(const NodeView& view, const Shape& whole,
   WEFT_ASSIGN_OR_RETURN(const SliceLists lists, SliceListsOf(view, first, whole.rank()));
   const std::vector<SliceRange> ranges = ResolveSlice(lists, whole);
   for (int axis = 0; axis < whole.rank(); ++axis) {
+    const int64_t block = BlockOfRange(ranges[axis], whole.dim(axis));
     if (ranges[axis].IsWhole(whole.dim(axis))) {
       const int shared = AddFactor(rule, whole.dim(axis), FactorKind::kParallel);
       whole_factors.dims[axis] = {shared};
       sliced_factors.dims[axis] = {shared};
+    } else if (block > 1) {
+      const int rest = AddFactor(rule, block, FactorKind::kParallel);
+      const auto with_blocks = [&](int64_t size) {
+        return std::vector<int>{AddFactor(rule, size / block, FactorKind::kWhole), rest};
+      };
+      whole_factors.dims[axis] = with_blocks(whole.dim(axis));
+      sliced_factors.dims[axis] = with_blocks(sliced.dim(axis));
     } else {
       whole_factors.dims[axis] = {AddFactor(rule, whole.dim(axis), FactorKind::kWhole)};
       sliced_factors.dims[axis] = {AddFactor(rule, sliced.dim(axis), FactorKind::kWhole)};
@@ -217,7 +235,7 @@ absl::StatusOr<FactorRule> SliceGradRule(const NodeView& view) {
   return SliceRuleOf(view, view.OutputShape(0), view.InputShape(0), 2, /*forward=*/false);
 }
 
-// Sharded axes are those taken as they are: also of the shard everything is taken.
+// Of a shard the same blocks are taken: everything where an axis is taken as it is.
 absl::Status LocalizeLists(LocalizeContext& context, const Shape& global, const Shape& local,
                            int first) {
   SliceLists lists;
@@ -229,12 +247,15 @@ absl::Status LocalizeLists(LocalizeContext& context, const Shape& global, const 
     WEFT_ASSIGN_OR_RETURN(lists.axes, ToInt64s(*context.InputValue(axes_input)));
   }
   WEFT_RETURN_IF_ERROR(NormalizeSliceLists(lists, global.rank()));
+  const std::vector<SliceRange> ranges = ResolveSlice(lists, global);
   bool changed = false;
   for (size_t i = 0; i < lists.axes.size(); ++i) {
     const int axis = static_cast<int>(lists.axes[i]);
-    if (global.dim(axis) == local.dim(axis)) continue;
-    lists.starts[i] = 0;
-    lists.ends[i] = local.dim(axis);
+    const int64_t size = global.dim(axis);
+    if (size == local.dim(axis)) continue;
+    const SliceRange& range = ranges[axis];
+    lists.starts[i] = range.first * local.dim(axis) / size;
+    lists.ends[i] = (range.first + range.count) * local.dim(axis) / size;
     changed = true;
   }
   if (!changed) return absl::OkStatus();
