@@ -154,6 +154,45 @@ Cost ConvTransposeCost(const NodeView& view) {
           OperandBytes(view)};
 }
 
+// X[n, (g c), image], W[(g c), m, window], Y[n, (g m), image]. With B present the input channels
+// cannot be split: every shard would add B.
+absl::StatusOr<FactorRule> ConvTransposeRule(const NodeView& view) {
+  const Shape& x = view.InputShape(0);
+  const Shape& w = view.InputShape(1);
+  const int64_t group = view.attributes().Int("group", 1);
+  const bool bias = view.HasInput(2);
+  FactorRuleBuilder rule;
+  const int n = rule.Factor(x.dim(0));
+  const int g = rule.Factor(group);
+  const int c = rule.Factor(x.dim(1) / group, bias ? FactorKind::kWhole : FactorKind::kSum);
+  const int m = rule.Factor(w.dim(1));
+  const auto with_axes = [&](const Shape& shape, FactorKind kind,
+                             std::vector<std::vector<int>> dims) {
+    for (int i = 2; i < shape.rank(); ++i) dims.push_back({rule.Factor(shape.dim(i), kind)});
+    return dims;
+  };
+  rule.FactoredInput(with_axes(x, FactorKind::kWindow, {{n}, {g, c}}));
+  rule.FactoredInput(with_axes(w, FactorKind::kWhole, {{g, c}, {m}}));
+  if (bias) {
+    rule.FactoredInput({{g, m}});
+  } else if (view.num_inputs() > 2) {
+    rule.FactoredInput({});
+  }
+  rule.FactoredOutput(with_axes(view.OutputShape(0), FactorKind::kWindow, {{n}, {g, m}}));
+  if (bias) return rule.Linear({{0, 2}, {1, 2}}).Build();
+  return rule.Linear({{0}, {1}}).Build();
+}
+
+// A shard that has some of the groups says how many.
+absl::Status LocalizeConvTranspose(LocalizeContext& context) {
+  const int64_t outputs_of_group = context.LocalInputShape(1).dim(1);
+  if (context.node().attributes.Int("group", 1) == 1 || outputs_of_group == 0) {
+    return absl::OkStatus();
+  }
+  context.SetAttribute("group", context.LocalOutputShape(0).dim(1) / outputs_of_group);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(OpSchema::Onnx("ConvTranspose")
@@ -173,6 +212,8 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ConvTranspose")
                      .Attr("strides", AttributeType::kInts)
                      .Infer(InferConvTranspose)
                      .Gradient(ConvTransposeGradient)
+                     .Sharding(ConvTransposeRule)
+                     .Localize(LocalizeConvTranspose)
                      .CostOf(ConvTransposeCost));
 
 }  // namespace weft

@@ -149,6 +149,84 @@ absl::Status InferResizeGrad(InferenceContext& context) {
   return SetCheckedOutput(context, context.InputType(0).dtype, *dims);
 }
 
+// ---- Sharding: axes that stay as they are, are parallel.
+
+bool HasElements(const NodeView& view, int i) {
+  return view.HasInput(i) && view.InputShape(i).num_elements() > 0;
+}
+// The elements of an optional input; none where it is absent or empty. REQUIRES: they are known.
+absl::StatusOr<std::vector<double>> GivenDoubles(const NodeView& view, int i) {
+  if (!HasElements(view, i)) return std::vector<double>();
+  return ToDoubles(*view.InputValue(i));
+}
+
+// Of X or dX as `x` and Y or dY as `y`; roi, scales and sizes are inputs `roi` and the two after.
+absl::StatusOr<FactorRule> ResizeRuleOf(const NodeView& view, const Shape& x, const Shape& y,
+                                        int roi, bool forward) {
+  WEFT_ASSIGN_OR_RETURN(const ResizeSpec spec, ResizeSpec::Create(view.attributes()));
+  const bool crops = spec.coordinates == CoordinateMode::kTfCropAndResize;
+  for (int i = crops ? roi : roi + 1; i <= roi + 2; ++i) {
+    if (HasElements(view, i) && view.InputValue(i) == nullptr) return WholeRuleOf(view);
+  }
+  std::vector<double> region;
+  if (crops) {
+    WEFT_ASSIGN_OR_RETURN(region, GivenDoubles(view, roi));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, GivenDoubles(view, roi + 1));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> sizes, GivenDoubles(view, roi + 2));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ResizeAxis> axes,
+                        ReadResizeAxes(view.attributes(), x, region, scales,
+                                       std::vector<int64_t>(sizes.begin(), sizes.end())));
+  FactorRule rule = EmptyRule(view);
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    // Where one factor is found for all axes, a shard would find another.
+    const bool stays = spec.policy == AspectPolicy::kStretch && axes[axis].IsIdentity();
+    const FactorKind kind = stays ? FactorKind::kParallel : FactorKind::kWhole;
+    const int of_x = AddFactor(rule, x.dim(axis), kind);
+    const int of_y = stays ? of_x : AddFactor(rule, y.dim(axis), kind);
+    rule.inputs[0].dims[axis] = {forward ? of_x : of_y};
+    rule.outputs[0].dims[axis] = {forward ? of_y : of_x};
+  }
+  AddShapeInputs(view, 1, rule);
+  if (!crops) rule.linear = {{0}};
+  return rule;
+}
+
+absl::StatusOr<FactorRule> ResizeRule(const NodeView& view) {
+  return ResizeRuleOf(view, view.InputShape(0), view.OutputShape(0), kRoi, /*forward=*/true);
+}
+absl::StatusOr<FactorRule> ResizeGradRule(const NodeView& view) {
+  return ResizeRuleOf(view, view.OutputShape(0), view.InputShape(0), kRoi + 1, /*forward=*/false);
+}
+
+// Sizes that are given are those of the shard of Y.
+absl::Status LocalizeSizes(LocalizeContext& context, int input, const Shape& y) {
+  const Node& node = context.node();
+  const bool given = static_cast<int>(node.inputs.size()) > input && node.inputs[input].valid();
+  if (!given || context.GlobalInputShape(input).num_elements() == 0) return absl::OkStatus();
+  std::vector<int64_t> axes = node.attributes.Ints("axes");
+  if (!node.attributes.Has("axes")) {
+    for (int i = 0; i < y.rank(); ++i) axes.push_back(i);
+  }
+  std::vector<int64_t> sizes;
+  for (const int64_t axis : axes) {
+    sizes.push_back(y.dim(static_cast<int>(axis < 0 ? axis + y.rank() : axis)));
+  }
+  context.SetConstantInput(input, IntsTensor(sizes));
+  return absl::OkStatus();
+}
+
+absl::Status LocalizeResize(LocalizeContext& context) {
+  if (context.LocalOutputShape(0) == context.GlobalOutputShape(0)) return absl::OkStatus();
+  return LocalizeSizes(context, kSizes, context.LocalOutputShape(0));
+}
+
+absl::Status LocalizeResizeGrad(LocalizeContext& context) {
+  if (context.LocalOutputShape(0) == context.GlobalOutputShape(0)) return absl::OkStatus();
+  context.SetConstantInput(1, IntsTensor(DimsOf(context.LocalOutputShape(0))));
+  return LocalizeSizes(context, kSizes + 1, context.LocalInputShape(0));
+}
+
 OpSchema WithResizeAttributes(OpSchema schema) {
   return schema.Attr("antialias", AttributeType::kInt)
       .Attr("axes", AttributeType::kInts)
@@ -174,6 +252,8 @@ WEFT_REGISTER_OP(
         .Output("dX")
         .ValueInputs({1, 2, 3, 4})
         .Infer(InferResizeGrad)
+        .Sharding(ResizeGradRule)
+        .Localize(LocalizeResizeGrad)
         .CostOf([](const NodeView& view) {
           return Cost{4.0 * static_cast<double>(view.InputShape(0).num_elements()),
                       OperandBytes(view)};
@@ -191,6 +271,8 @@ WEFT_REGISTER_OP(WithResizeAttributes(OpSchema::Onnx("Resize"))
                      .Elements(ElementUse::kMoves)
                      .Infer(InferResize)
                      .Gradient(ResizeGradient)
+                     .Sharding(ResizeRule)
+                     .Localize(LocalizeResize)
                      .CostOf(ResizeCost));
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 // the places that index tensors name; and ai.weft::GatherNdGrad.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
@@ -140,6 +141,33 @@ absl::Status ScatterElementsGradient(GradientContext& context) {
                          {{"axis", context.node().attributes.Int("axis", 0)}});
 }
 
+// What is written or added is linear in what it is written into and what is written together.
+std::vector<std::vector<int>> LinearScatter(const NodeView& view) {
+  const std::string reduction = view.attributes().String("reduction", "none");
+  if (reduction != "none" && reduction != "add") return {};
+  return {{0, 2}};
+}
+
+// Axes beside the indexed one along which every element of the data has an index are parallel.
+absl::StatusOr<FactorRule> ScatterElementsRule(const NodeView& view) {
+  const Shape& data = view.InputShape(0);
+  const Shape& indices = view.InputShape(1);
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        NormalizeAxis(view.attributes().Int("axis", 0), data.rank()));
+  FactorRuleBuilder rule;
+  std::vector<int> data_factors;
+  std::vector<int> index_factors;
+  for (int d = 0; d < data.rank(); ++d) {
+    const bool shared = d != axis && data.dim(d) == indices.dim(d);
+    data_factors.push_back(
+        rule.Factor(data.dim(d), shared ? FactorKind::kParallel : FactorKind::kWhole));
+    index_factors.push_back(shared ? data_factors.back()
+                                   : rule.Factor(indices.dim(d), FactorKind::kWhole));
+  }
+  rule.Input(data_factors).Input(index_factors).Input(index_factors).Output(data_factors);
+  return rule.Linear(LinearScatter(view)).Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("ScatterElements")
                      .Input("data")
                      .Input("indices", kIndexTypes)
@@ -150,6 +178,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ScatterElements")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferScatterElements)
                      .Gradient(ScatterElementsGradient)
+                     .Sharding(ScatterElementsRule)
                      .CostOf(MovementCost)
                      .InPlace(0, 0));
 
@@ -244,6 +273,68 @@ absl::Status InferScatterNd(InferenceContext& context) {
       context.InputShape(1).ToString(), ", expected ", rows.ToString()));
 }
 
+// Data[batch, indexed, rest], indices[batch, places, tuple] and the rows[batch, places, rest] that
+// they name.
+struct RowFactors {
+  std::vector<int> data;
+  std::vector<int> indices;
+  std::vector<int> rows;
+
+  RowFactors(FactorRuleBuilder& rule, const Shape& data_shape, const Shape& index_shape,
+             int batch_dims, FactorKind places) {
+    const int depth = static_cast<int>(index_shape.dims().back());
+    for (int d = 0; d < batch_dims; ++d) {
+      data.push_back(rule.Factor(data_shape.dim(d)));
+      indices.push_back(data.back());
+    }
+    for (int d = batch_dims; d + 1 < index_shape.rank(); ++d) {
+      indices.push_back(rule.Factor(index_shape.dim(d), places));
+    }
+    rows = indices;
+    indices.push_back(rule.Factor(depth, FactorKind::kWhole));
+    for (int d = batch_dims; d < batch_dims + depth; ++d) {
+      data.push_back(rule.Factor(data_shape.dim(d), FactorKind::kWhole));
+    }
+    for (int d = batch_dims + depth; d < data_shape.rank(); ++d) {
+      data.push_back(rule.Factor(data_shape.dim(d)));
+      rows.push_back(data.back());
+    }
+  }
+};
+
+int BatchDims(const NodeView& view) {
+  return static_cast<int>(view.attributes().Int("batch_dims", 0));
+}
+
+absl::StatusOr<FactorRule> GatherNdRule(const NodeView& view) {
+  FactorRuleBuilder rule;
+  const RowFactors factors(rule, view.InputShape(0), view.InputShape(1), BatchDims(view),
+                           FactorKind::kParallel);
+  rule.Input(factors.data).Input(factors.indices).Output(factors.rows);
+  return rule.Linear({{0}}).Build();
+}
+
+// Rows of several ranks add up: their places are summed over.
+absl::StatusOr<FactorRule> GatherNdGradRule(const NodeView& view) {
+  FactorRuleBuilder rule;
+  const RowFactors factors(rule, view.OutputShape(0), view.InputShape(1), BatchDims(view),
+                           FactorKind::kSum);
+  rule.Input(factors.rows).Input(factors.indices).ShapeInput(view.InputShape(2));
+  return rule.Output(factors.data).Linear({{0}}).Build();
+}
+
+absl::Status LocalizeGatherNdGrad(LocalizeContext& context) {
+  context.SetConstantInput(2, IntsTensor(DimsOf(context.LocalOutputShape(0))));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FactorRule> ScatterNdRule(const NodeView& view) {
+  FactorRuleBuilder rule;
+  const RowFactors factors(rule, view.InputShape(0), view.InputShape(1), 0, FactorKind::kWhole);
+  rule.Input(factors.data).Input(factors.indices).Input(factors.rows).Output(factors.data);
+  return rule.Linear(LinearScatter(view)).Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("GatherND")
                      .Input("data")
                      .Input("indices", {DType::kInt64})
@@ -252,6 +343,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GatherND")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferGatherNd)
                      .Gradient(GatherNdGradient)
+                     .Sharding(GatherNdRule)
                      .CostOf(MovementCost));
 
 // ddata of GatherND(data, indices): zeros of `shape`, to which the rows of dy are added in the
@@ -264,6 +356,8 @@ WEFT_REGISTER_OP(OpSchema::Weft("GatherNdGrad")
                      .Attr("batch_dims", AttributeType::kInt)
                      .Infer(InferGatherNdGrad)
                      .NoGradient("part of a gradient")
+                     .Sharding(GatherNdGradRule)
+                     .Localize(LocalizeGatherNdGrad)
                      .CostOf(FlopsPerElement(1))
                      .ValueInputs({2}));
 
@@ -278,6 +372,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("ScatterND")
                      .Gradient([](GradientContext& context) {
                        return ScatterGradient(context, "GatherND", {});
                      })
+                     .Sharding(ScatterNdRule)
                      .CostOf(MovementCost)
                      .InPlace(0, 0));
 

@@ -1,5 +1,7 @@
 // DepthToSpace and SpaceToDepth: blocks of pixels to channels and back, each the other's inverse.
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
@@ -75,6 +77,31 @@ GradientFn GradientBy(std::string inverse) {
   };
 }
 
+// Depth[n, (a b c), h, w], or [n, (c a b), h, w] in mode CRD, is Space[n, c, (h a), (w b)].
+absl::StatusOr<FactorRule> BlocksRule(const NodeView& view, bool to_space) {
+  const Shape& depth = to_space ? view.InputShape(0) : view.OutputShape(0);
+  const int64_t block = view.attributes().Int("blocksize", 1);
+  FactorRuleBuilder rule;
+  const int n = rule.Factor(depth.dim(0));
+  const int c = rule.Factor(depth.dim(1) / (block * block));
+  const int h = rule.Factor(depth.dim(2));
+  const int w = rule.Factor(depth.dim(3));
+  const int a = rule.Factor(block, FactorKind::kWhole);
+  const int b = rule.Factor(block, FactorKind::kWhole);
+  std::vector<int> channels = {a, b, c};
+  if (view.attributes().String("mode", "DCR") == "CRD") channels = {c, a, b};
+  const std::vector<std::vector<int>> of_depth = {{n}, channels, {h}, {w}};
+  const std::vector<std::vector<int>> of_space = {{n}, {c}, {h, a}, {w, b}};
+  rule.FactoredInput(to_space ? of_depth : of_space);
+  rule.FactoredOutput(to_space ? of_space : of_depth);
+  return rule.Linear({{0}}).Build();
+}
+
+absl::StatusOr<FactorRule> DepthToSpaceRule(const NodeView& view) { return BlocksRule(view, true); }
+absl::StatusOr<FactorRule> SpaceToDepthRule(const NodeView& view) {
+  return BlocksRule(view, false);
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(OpSchema::Onnx("DepthToSpace")
@@ -85,6 +112,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DepthToSpace")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferDepthToSpace)
                      .Gradient(GradientBy("SpaceToDepth"))
+                     .Sharding(DepthToSpaceRule)
                      .CostOf(MovementCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("SpaceToDepth")
@@ -95,6 +123,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("SpaceToDepth")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferSpaceToDepth)
                      .Gradient(GradientBy("DepthToSpace"))
+                     .Sharding(SpaceToDepthRule)
                      .CostOf(MovementCost));
 
 }  // namespace weft

@@ -45,6 +45,18 @@ absl::Status InferOneHot(InferenceContext& context) {
   return SetCheckedOutput(context, dtype, std::move(dims));
 }
 
+// Every position makes its row alone.
+absl::StatusOr<FactorRule> OneHotRule(const NodeView& view) {
+  const Shape& output = view.OutputShape(0);
+  const int axis = ConcreteAxis(view, "axis", -1, output.rank());
+  FactorRuleBuilder rule;
+  const std::vector<int> positions = rule.Factors(view.InputShape(0));
+  std::vector<int> rows = positions;
+  rows.insert(rows.begin() + axis, rule.Factor(output.dim(axis), FactorKind::kWhole));
+  rule.Input(positions).ShapeInput(view.InputShape(1)).ReplicatedInput(view.InputShape(2));
+  return rule.Output(rows).Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("OneHot")
                      .Input("indices", kNumericTypes)
                      .Input("depth", kNumericTypes)
@@ -55,6 +67,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("OneHot")
                      .Attr("axis", AttributeType::kInt)
                      .Infer(InferOneHot)
                      .NoGradient("made of sizes, positions or attributes alone")
+                     .Sharding(OneHotRule)
                      .ValueInputs({1})
                      .Elements(ElementUse::kMoves)
                      .CostOf(FlopsPerElement(0)));

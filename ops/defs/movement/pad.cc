@@ -186,6 +186,31 @@ absl::Status InferCenterCropPad(InferenceContext& context) {
   return SetCheckedOutput(context, dtype, std::move(dims));
 }
 
+// Axes that stay as they are, are parallel.
+absl::StatusOr<FactorRule> PadRule(const NodeView& view) {
+  const bool knows_axes = !view.HasInput(3) || view.InputValue(3) != nullptr;
+  if (view.InputValue(1) == nullptr || !knows_axes) return WholeRuleOf(view);
+  const Shape& x = view.InputShape(0);
+  std::optional<std::vector<int64_t>> axes;
+  if (view.HasInput(3)) {
+    WEFT_ASSIGN_OR_RETURN(axes, RequiredInts(view, 3));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> pads, RequiredInts(view, 1));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<PadWidth> widths, ReadPadWidths(x.rank(), pads, axes));
+  FactorRule rule = EmptyRule(view);
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const bool stays = widths[axis].begin == 0 && widths[axis].end == 0;
+    const FactorKind kind = stays ? FactorKind::kParallel : FactorKind::kWhole;
+    const int from = AddFactor(rule, x.dim(axis), kind);
+    rule.inputs[0].dims[axis] = {from};
+    rule.outputs[0].dims[axis] = {stays ? from
+                                        : AddFactor(rule, view.OutputShape(0).dim(axis), kind)};
+  }
+  AddShapeInputs(view, 1, rule);
+  if (!view.HasInput(2)) rule.linear = {{0}};
+  return rule;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(OpSchema::Onnx("Pad")
@@ -200,6 +225,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("Pad")
                      .Elements(ElementUse::kMoves)
                      .Infer(InferPad)
                      .Gradient(PadGradient)
+                     .Sharding(PadRule)
                      .CostOf(MovementCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("CenterCropPad")

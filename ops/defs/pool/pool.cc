@@ -260,6 +260,13 @@ absl::StatusOr<FactorRule> MaxPoolGradientRule(const NodeView& view) {
   return rule.Linear({{2}}).Build();
 }
 
+absl::StatusOr<FactorRule> GlobalMaxPoolRule(const NodeView& view) {
+  FactorRuleBuilder rule;
+  PoolFactors factors(rule, view.InputShape(0), FactorKind::kWhole);
+  rule.Input(factors.Dims(view.InputShape(0))).Output(factors.Dims(view.OutputShape(0)));
+  return rule.Build();
+}
+
 ShardingFn AverageRule(FactorKind image) {
   return [image](const NodeView& view) -> absl::StatusOr<FactorRule> {
     FactorRuleBuilder rule;
@@ -376,6 +383,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GlobalMaxPool")
                      .Output("Y")
                      .Infer(InferGlobalPool)
                      .Gradient(GlobalMaxPoolGradient)
+                     .Sharding(GlobalMaxPoolRule)
                      .CostOf(GlobalPoolCost));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("GlobalLpPool")

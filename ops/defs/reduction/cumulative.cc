@@ -1,4 +1,8 @@
 // CumSum and CumProd along an axis that is an operand.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "ops/defs/rules/gradients.h"
 #include "ops/defs/rules/rules.h"
@@ -14,6 +18,27 @@ absl::Status InferCumulative(InferenceContext& context) {
         absl::StrCat("the axis has the shape ", axis->ToString(), ", expected one element"));
   }
   return InferLikeFirstInput(context);
+}
+
+// `operands` operands of the shape of y, then the axis, which is needed whole.
+ShardingFn AlongOperandAxis(int operands, std::vector<std::vector<int>> linear) {
+  return
+      [operands, linear = std::move(linear)](const NodeView& view) -> absl::StatusOr<FactorRule> {
+        const Shape& y = view.OutputShape(0);
+        const Tensor* const value = view.InputValue(operands);
+        // Where the axis is not known, any may be meant.
+        if (value == nullptr || y.rank() == 0) return WholeRuleOf(view);
+        WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, ToInt64s(*value));
+        WEFT_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(axes.at(0), y.rank()));
+        FactorRuleBuilder rule;
+        std::vector<int> factors;
+        for (int d = 0; d < y.rank(); ++d) {
+          const FactorKind kind = d == axis ? FactorKind::kWhole : FactorKind::kParallel;
+          factors.push_back(rule.Factor(y.dim(d), kind));
+        }
+        for (int i = 0; i < operands; ++i) rule.Input(factors);
+        return rule.ShapeInput(view.InputShape(operands)).Output(factors).Linear(linear).Build();
+      };
 }
 
 OpSchema Cumulative(std::string name) {
@@ -41,7 +66,9 @@ absl::Status CumSumGradient(GradientContext& context) {
   return b.status();
 }
 
-WEFT_REGISTER_OP(Cumulative("CumSum").Gradient(CumSumGradient));
+WEFT_REGISTER_OP(
+    Cumulative("CumSum").Gradient(CumSumGradient).Sharding(AlongOperandAxis(1, {{0}})));
+
 absl::Status CumProdGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
@@ -51,7 +78,7 @@ absl::Status CumProdGradient(GradientContext& context) {
   return context.builder().status();
 }
 
-WEFT_REGISTER_OP(Cumulative("CumProd").Gradient(CumProdGradient));
+WEFT_REGISTER_OP(Cumulative("CumProd").Gradient(CumProdGradient).Sharding(AlongOperandAxis(1, {})));
 
 absl::Status InferCumProdGrad(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckSameDType(context, {0, 1}));
@@ -70,6 +97,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("CumProdGrad")
                      .Attr("exclusive", AttributeType::kInt)
                      .Attr("reverse", AttributeType::kInt)
                      .Infer(InferCumProdGrad)
+                     .Sharding(AlongOperandAxis(2, {{0}}))
                      .CostOf(FlopsPerElement(4)));
 
 }  // namespace

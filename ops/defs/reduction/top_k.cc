@@ -52,6 +52,23 @@ absl::Status TopKGradient(GradientContext& context) {
   return b.status();
 }
 
+absl::StatusOr<FactorRule> TopKRule(const NodeView& view) {
+  const Shape& x = view.InputShape(0);
+  const int axis = ConcreteAxis(view, "axis", -1, x.rank());
+  FactorRuleBuilder rule;
+  std::vector<int> input;
+  for (int d = 0; d < x.rank(); ++d) {
+    input.push_back(rule.Factor(x.dim(d), d == axis ? FactorKind::kWhole : FactorKind::kParallel));
+  }
+  std::vector<int> output = input;
+  output[axis] = rule.Factor(view.OutputShape(0).dim(axis), FactorKind::kWhole);
+  rule.Input(input).ShapeInput(view.InputShape(1));
+  for (int i = 0; i < view.num_outputs(); ++i) {
+    rule.Output(view.HasOutput(i) ? output : std::vector<int>());
+  }
+  return rule.Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("TopK")
                      .Input("X", kNumericTypes)
                      .Input("K", {DType::kInt64})
@@ -63,6 +80,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("TopK")
                      .Attr("sorted", AttributeType::kInt)
                      .Infer(InferTopK)
                      .Gradient(TopKGradient)
+                     .Sharding(TopKRule)
                      .ValueInputs({1})
                      .CostOf([](const NodeView& view) {
                        const double elements =

@@ -206,6 +206,114 @@ OpCase SliceGradCase(CaseRandom& random) {
                      Int64s({axis})}};
 }
 
+// A third of a fused product: its blocks go to ranks.
+OpCase SliceOfBlocksCase(CaseRandom& random) {
+  Shape shape = random.OfRank(3);
+  const int axis = static_cast<int>(AxisOf(random, 3));
+  const int64_t block = random.Size();
+  const int64_t blocks = random.Between(2, 4);
+  const auto [first, last] = Span(random, blocks);
+  shape.set_dim(axis, block * blocks);
+  return {.op = "Slice",
+          .inputs = {random.Values(shape), Int64s({first * block}), Int64s({last * block}),
+                     Int64s({Named(random, axis, 3)})}};
+}
+
+OpCase AnySliceCase(CaseRandom& random) {
+  return random.Coin() ? SliceCase(random) : SliceOfBlocksCase(random);
+}
+
+OpCase PadCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(3);
+  Ints pads(6, 0);
+  const int axis = static_cast<int>(AxisOf(random, 3));
+  const std::string mode =
+      shape.dim(axis) > 2 ? random.OneOf<std::string>({"constant", "reflect", "edge"}) : "constant";
+  pads[axis] = random.Between(0, 2);
+  pads[axis + 3] = random.Between(mode == "constant" ? -pads[axis] : 0, 2);
+  OpCase op_case{
+      .op = "Pad", .attributes = {{"mode", mode}}, .inputs = {random.Values(shape), Int64s(pads)}};
+  const bool named = random.Coin();
+  if (named) op_case.inputs[1] = Int64s({pads[axis], pads[axis + 3]});
+  if (mode == "constant" && random.Coin()) {
+    op_case.inputs.push_back(random.Values(Shape{}));
+  } else if (named) {
+    op_case.inputs.push_back(Tensor());
+  }
+  if (named) op_case.inputs.push_back(Int64s({Named(random, axis, 3)}));
+  return op_case;
+}
+
+OpCase OneHotCase(CaseRandom& random) {
+  const int64_t depth = random.Between(2, 5);
+  const double bound = static_cast<double>(depth);
+  return {.op = "OneHot",
+          .attributes = {{"axis", random.Between(-3, 2)}},
+          .inputs = {random.Values(random.OfRank(2), -bound, bound, DType::kInt64), Int64s({depth}),
+                     random.Values({2})}};
+}
+
+// Data of rank 3, places of rank 1 or 2 beside `batch_dims` common axes.
+struct RowCase {
+  Shape data;
+  Shape rows;
+  Tensor indices;
+};
+
+RowCase RandomRows(CaseRandom& random, int batch_dims) {
+  RowCase c;
+  c.data = random.OfRank(3);
+  const int64_t depth = random.Between(1, 3 - batch_dims);
+  double smallest = 100;
+  for (int d = batch_dims; d < batch_dims + depth; ++d) {
+    smallest = std::min(smallest, static_cast<double>(c.data.dim(d)));
+  }
+  Shape places;
+  for (int d = 0; d < batch_dims; ++d) places.AddDim(c.data.dim(d));
+  for (int64_t i = random.Between(1, 2); i > 0; --i) places.AddDim(random.SmallSize());
+  c.rows = places;
+  places.AddDim(depth);
+  for (int d = batch_dims + static_cast<int>(depth); d < 3; ++d) c.rows.AddDim(c.data.dim(d));
+  c.indices = random.Values(places, -smallest, smallest, DType::kInt64);
+  return c;
+}
+
+OpCase GatherNdCase(CaseRandom& random) {
+  const int batch_dims = static_cast<int>(random.Between(0, 1));
+  const RowCase c = RandomRows(random, batch_dims);
+  return {.op = "GatherND",
+          .attributes = {{"batch_dims", int64_t{batch_dims}}},
+          .inputs = {random.Values(c.data), c.indices}};
+}
+
+OpCase GatherNdGradCase(CaseRandom& random) {
+  const int batch_dims = static_cast<int>(random.Between(0, 1));
+  const RowCase c = RandomRows(random, batch_dims);
+  return {.domain = "ai.weft",
+          .op = "GatherNdGrad",
+          .attributes = {{"batch_dims", int64_t{batch_dims}}},
+          .inputs = {random.Values(c.rows), c.indices, Int64s(DimsOf(c.data))}};
+}
+
+std::string AnyReduction(CaseRandom& random) {
+  return random.OneOf<std::string>({"none", "add", "mul", "max", "min"});
+}
+
+OpCase ScatterNdCase(CaseRandom& random) {
+  const RowCase c = RandomRows(random, 0);
+  return {.op = "ScatterND",
+          .attributes = {{"reduction", AnyReduction(random)}},
+          .inputs = {random.Values(c.data), c.indices, random.Values(c.rows)}};
+}
+
+OpCase ScatterElementsCase(CaseRandom& random) {
+  const OpCase gather = GatherElementsCase(random);
+  OpCase op_case{.op = "ScatterElements", .attributes = gather.attributes, .inputs = gather.inputs};
+  op_case.attributes.Set("reduction", AnyReduction(random));
+  op_case.inputs.push_back(random.Values(gather.inputs[1].shape()));
+  return op_case;
+}
+
 OpCase TransposeCase(CaseRandom& random) {
   const int rank = static_cast<int>(random.Between(1, 4));
   OpCase op_case{.op = "Transpose", .inputs = {random.Values(random.OfRank(rank))}};
@@ -227,13 +335,19 @@ void AddMovementCases(CaseGenerators& generators) {
   generators["ai.weft::GatherGrad"] = {GatherGradCase};
   generators["GatherElements"] = {GatherElementsCase, true};
   generators["ai.weft::GatherElementsGrad"] = {GatherElementsGradCase};
+  generators["GatherND"] = {GatherNdCase, true};
+  generators["ai.weft::GatherNdGrad"] = {GatherNdGradCase};
+  generators["ScatterND"] = {ScatterNdCase};
+  generators["ScatterElements"] = {ScatterElementsCase};
+  generators["Pad"] = {PadCase, true};
+  generators["OneHot"] = {OneHotCase, true};
   generators["Reshape"] = {ReshapeCase, true};
   generators["Flatten"] = {FlattenCase, true};
   generators["Squeeze"] = {SqueezeCase, true};
   generators["Unsqueeze"] = {UnsqueezeCase, true};
   generators["Expand"] = {ExpandCase, true};
   generators["Tile"] = {TileCase, true};
-  generators["Slice"] = {SliceCase, true};
+  generators["Slice"] = {AnySliceCase, true};
   generators["ai.weft::SliceGrad"] = {SliceGradCase, true};
   generators["Transpose"] = {TransposeCase, true};
   generators["Identity"] = {IdentityCase, true};

@@ -37,6 +37,31 @@ CaseGenerator Reduction(const std::string& op, double low = -1, double high = 1)
   }};
 }
 
+CaseGenerator Cumulation(const std::string& op, bool backward) {
+  return {[=](CaseRandom& random) {
+    const Shape shape = random.OfRank(3);
+    OpCase op_case{
+        .domain = backward ? "ai.weft" : "",
+        .op = op,
+        .attributes = {{"exclusive", int64_t{random.Coin()}}, {"reverse", int64_t{random.Coin()}}},
+        .inputs = {random.Values(shape)}};
+    if (backward) op_case.inputs.push_back(random.Values(shape));
+    op_case.inputs.push_back(Int64s({random.Between(-3, 2)}));
+    return op_case;
+  }};
+}
+
+OpCase TopKCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(3);
+  const int axis = static_cast<int>(random.Between(0, 2));
+  return {.op = "TopK",
+          .attributes = {{"axis", int64_t{random.Coin() ? axis : axis - 3}},
+                         {"largest", int64_t{random.Coin()}}},
+          .inputs = {RandomDistinct(shape, random.Between(1, 1000)),
+                     Int64s({random.Between(1, shape.dim(axis))})},
+          .outputs = {true, true}};
+}
+
 OpCase BroadcastReducedCase(CaseRandom& random) {
   const Shape shape = random.OfRank(3);
   const Ints axes = Axes(random, 3);
@@ -131,6 +156,10 @@ OpCase BatchNormalizationGradCase(CaseRandom& random) {
 }  // namespace
 
 void AddReductionCases(CaseGenerators& generators) {
+  generators["CumSum"] = Cumulation("CumSum", false);
+  generators["CumProd"] = Cumulation("CumProd", false);
+  generators["ai.weft::CumProdGrad"] = Cumulation("CumProdGrad", true);
+  generators["TopK"] = {TopKCase, /*only_moves=*/true};
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
                          "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}) {
     generators[op] = Reduction(op);

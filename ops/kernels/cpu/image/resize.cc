@@ -428,5 +428,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareResizeGrad(const PrepareContext& 
 
 WEFT_REGISTER_KERNEL("", "Resize", DeviceKind::kCpu, PrepareAnyResize);
 WEFT_REGISTER_KERNEL("ai.weft", "ResizeGrad", DeviceKind::kCpu, Widened(PrepareResizeGrad));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "ResizeGrad", PrepareResizeGrad);
 
 }  // namespace weft::cpu

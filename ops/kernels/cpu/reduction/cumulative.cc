@@ -146,6 +146,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCumProdGrad(const PrepareContext&
 WEFT_REGISTER_KERNEL("", "CumSum", DeviceKind::kCpu, PrepareCumulative<SumStep>);
 WEFT_REGISTER_KERNEL("", "CumProd", DeviceKind::kCpu, PrepareCumulative<ProductStep>);
 WEFT_REGISTER_KERNEL("ai.weft", "CumProdGrad", DeviceKind::kCpu, Widened(PrepareCumProdGrad));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "CumProdGrad", PrepareCumProdGrad);
 
 }  // namespace
 }  // namespace weft::cpu
