@@ -28,7 +28,8 @@ absl::StatusOr<std::map<std::string, AxisSharding>> ShardingsFor(const Graph& gr
   }
   options.threads = complete.threads_per_worker;
   options.uncounted = &graph;
-  return ChooseTensorShardings(sized, cost, std::move(options));
+  options.saves_memory = true;  // who asks for a tensor axis wants the parameters shared
+  return ChooseTensorShardings(sized, cost, options);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ absl::StatusOr<std::map<std::string, AxisSharding>> PlanEvaluator::TensorShardin
   split.threads = threads_[group.front()];
   split.given = options_.given.tensor_shardings;
   split.uncounted = &graph_;
-  return ChooseTensorShardings(sized, cost_, std::move(split));
+  return ChooseTensorShardings(sized, cost_, split);
 }
 
 // The middle of the first and the last place's counts for all.

@@ -26,6 +26,54 @@ bool SplitsSomething(const NodeSharding& sharding) {
          std::any_of(sharding.outputs.begin(), sharding.outputs.end(), is_not_whole);
 }
 
+// The forward nodes of a topological order, those that are made of parameters alone (a transposed
+// weight) right before their first reader: what is chosen there is then weighed at once, and the
+// parameters of later layers are still undecided.
+std::vector<NodeId> ForwardOrder(const Graph& graph, const std::vector<NodeId>& order) {
+  std::vector<int> position(graph.node_capacity());
+  std::vector<bool> is_made_of_data(graph.value_capacity());
+  for (const ValueId input : graph.inputs()) is_made_of_data[input.value] = true;
+  std::vector<bool> is_placed(graph.node_capacity());
+  std::vector<NodeId> placed;
+  const auto place_with_needs = [&](NodeId id) {
+    std::vector<NodeId> pending = {id};
+    std::vector<NodeId> needed;
+    is_placed[id.value] = true;
+    while (!pending.empty()) {
+      const NodeId next = pending.back();
+      pending.pop_back();
+      needed.push_back(next);
+      for (const ValueId input : graph.node(next).inputs) {
+        if (!input.valid() || graph.value(input).source != ValueSource::kNode) continue;
+        const NodeId producer = graph.value(input).producer;
+        if (is_placed[producer.value] || !IsForward(graph.node(producer))) continue;
+        is_placed[producer.value] = true;
+        pending.push_back(producer);
+      }
+    }
+    std::sort(needed.begin(), needed.end(),
+              [&](NodeId a, NodeId b) { return position[a.value] < position[b.value]; });
+    placed.insert(placed.end(), needed.begin(), needed.end());
+  };
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node& node = graph.node(order[i]);
+    position[order[i].value] = static_cast<int>(i);
+    if (!IsForward(node)) continue;
+    const bool of_data = std::any_of(
+        node.inputs.begin(), node.inputs.end(),
+        [&](const ValueId input) { return input.valid() && is_made_of_data[input.value]; });
+    if (!of_data) continue;
+    for (const ValueId output : node.outputs) {
+      if (output.valid()) is_made_of_data[output.value] = true;
+    }
+    if (!is_placed[order[i].value]) place_with_needs(order[i]);
+  }
+  for (const NodeId id : order) {
+    if (IsForward(graph.node(id)) && !is_placed[id.value]) place_with_needs(id);
+  }
+  return placed;
+}
+
 }  // namespace
 
 void AppendSharding(const AxisSharding& sharding, std::string& key) {
@@ -59,9 +107,8 @@ absl::Status TensorCosts::Prepare() {
   for (const Variable& variable : graph_.variables()) {
     has_gradient_[variable.value.value] = variable.trainable;
   }
-  for (const NodeId id : order) {
+  for (const NodeId id : ForwardOrder(graph_, order)) {
     const Node& node = graph_.node(id);
-    if (!IsForward(node)) continue;
     bool any = false;
     for (const ValueId input : node.inputs) {
       if (!input.valid()) continue;
@@ -87,8 +134,11 @@ absl::Status TensorCosts::FindBlocks() {
     WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph_, node));
     WEFT_ASSIGN_OR_RETURN(const FactorRule rule, node.schema->sharding()(view));
     for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) {
-      for (const OperandFactors& operand : rule.inputs) {
-        const auto split = ShardingOfFactor(rule, operand, factor, shards_);
+      for (size_t i = 0; i < rule.inputs.size(); ++i) {
+        // What is cut out of a constant (a mask) says nothing of parameters.
+        const ValueId input = node.inputs[i];
+        if (!input.valid() || graph_.value(input).source == ValueSource::kConstant) continue;
+        const auto split = ShardingOfFactor(rule, rule.inputs[i], factor, shards_);
         if (split.has_value() && split->is_split() && split->blocks <= kMaxBlocks) {
           blocks_.insert(split->blocks);
         }

@@ -36,6 +36,9 @@ struct TensorSplitOptions {
   // What a byte of a parameter costs that a rank holds for ever, in seconds of a micro-batch; more
   // than 0 asks for a plan that fits.
   double seconds_per_byte = 0;
+  // For ChooseTensorShardings: a rank shall keep little of the parameters, also where that is not
+  // fastest.
+  bool saves_memory = false;
 };
 
 // A choice of hints (Plan::tensor_shardings) for the variables that forward nodes of a graph read
@@ -62,7 +65,7 @@ class TensorCosts {
   const Graph& graph() const { return graph_; }
   const TensorSplitOptions& options() const { return options_; }
   int shards() const { return shards_; }
-  // Forward nodes in topological order.
+  // Forward nodes in topological order, those made of parameters alone right before a reader.
   const std::vector<NodeId>& forward() const { return forward_; }
   // The last position in forward() at which a value is read; -1: nowhere.
   int LastUse(ValueId value) const { return last_use_[value.value]; }

@@ -7,13 +7,16 @@
 #include "placement/graph_views/graph_node_view.h"
 #include "placement/search/tensor_costs.h"
 #include "placement/sharding/sharding_candidates.h"
+#include "placement/sharding/sharding_propagation.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// A byte that a rank holds counts like so many seconds when the fastest split of a degree is to
-// split nothing: then the split that saves most memory is taken.
+// Where memory is to be saved, saving all that a perfect split would save is worth so many times
+// the time of a micro-batch. So matrices are split, and vectors are not that would be gathered.
+constexpr double kTimesForMemory = 10;
+// Where that splits nothing either: as much as there is.
 constexpr double kSecondsPerKeptByte = 1;
 
 using Variables = std::vector<std::pair<int, AxisSharding>>;  // by input of a node
@@ -244,12 +247,39 @@ absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel&
   return SplitSearch(*costs).Run();
 }
 
+namespace {
+
+double ParameterBytes(const Graph& graph) {
+  double bytes = 0;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.slot_of.empty()) bytes += static_cast<double>(BytesOf(graph, variable.value));
+  }
+  return bytes;
+}
+
+// The split of least time where a byte that a rank keeps has a price. `fastest`: where it has none.
+absl::StatusOr<TensorSplit> SplitForMemory(const Graph& graph, const CostModel& cost,
+                                           TensorSplitOptions options, const TensorSplit& fastest) {
+  const double shards = static_cast<double>(options.workers.size());
+  const double saved = ParameterBytes(graph) * (1 - 1 / shards);
+  if (saved > 0) {
+    options.seconds_per_byte = kTimesForMemory * fastest.seconds / saved;
+    WEFT_ASSIGN_OR_RETURN(TensorSplit split, FindTensorSplit(graph, cost, options));
+    if (!split.shardings.empty()) return split;
+  }
+  options.seconds_per_byte = kSecondsPerKeptByte;
+  return FindTensorSplit(graph, cost, options);
+}
+
+}  // namespace
+
 absl::StatusOr<std::map<std::string, AxisSharding>> ChooseTensorShardings(
-    const Graph& graph, const CostModel& cost, TensorSplitOptions options) {
-  WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(graph, cost, options));
-  if (best.shardings.empty()) {
-    options.seconds_per_byte = kSecondsPerKeptByte;
-    WEFT_ASSIGN_OR_RETURN(best, FindTensorSplit(graph, cost, options));
+    const Graph& graph, const CostModel& cost, const TensorSplitOptions& options) {
+  Graph expanded = graph.Clone();
+  WEFT_RETURN_IF_ERROR(ExpandForSplits(expanded, static_cast<int>(options.workers.size())));
+  WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(expanded, cost, options));
+  if (options.saves_memory || best.shardings.empty()) {
+    WEFT_ASSIGN_OR_RETURN(best, SplitForMemory(expanded, cost, options, best));
   }
   // Other values lie as their hints say.
   for (const auto& [name, sharding] : options.given) {

@@ -24,10 +24,12 @@ namespace weft {
 absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel& cost,
                                             const TensorSplitOptions& options);
 
-// The hints of the fastest split; where splitting nothing is fastest, those of the split that keeps
-// the fewest bytes on a rank. Empty where no variable can be split. Given shardings are kept.
+// The hints of the fastest split, with nodes taken apart that ExpandForHints would take apart for
+// it. Where splitting nothing is fastest, or options.saves_memory says so, bytes that a rank keeps
+// have a price, so that what is large is split. Empty where no variable can be split. Given
+// shardings are kept.
 absl::StatusOr<std::map<std::string, AxisSharding>> ChooseTensorShardings(
-    const Graph& graph, const CostModel& cost, TensorSplitOptions options);
+    const Graph& graph, const CostModel& cost, const TensorSplitOptions& options);
 
 }  // namespace weft
 

@@ -1,4 +1,5 @@
-// ExpandForHints: takes nodes apart whose own rule cannot read a parameter as the plan lays it.
+// ExpandForHints and ExpandForSplits: take nodes apart whose own rule cannot read an operand in a
+// way in which it is, or may be, split.
 #include <algorithm>
 
 #include "graph/expansion.h"
@@ -37,7 +38,40 @@ absl::StatusOr<bool> NeedsExpansion(const Graph& graph, const Node& node,
   });
 }
 
+// True if no candidate splits some axis of a matrix that the node reads: with a bias, a Gemm cannot
+// be split along the sum.
+absl::StatusOr<bool> LacksSplits(const Graph& graph, const Node& node, int shards) {
+  WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph, node));
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<NodeSharding> candidates,
+      ShardingCandidates(view, std::vector<AxisSharding>(node.inputs.size()), shards));
+  for (int i = 0; i < view.num_inputs(); ++i) {
+    const Shape& shape = view.InputShape(i);
+    for (int axis = 0; shape.rank() > 1 && axis < shape.rank(); ++axis) {
+      if (shape.dim(axis) < shards) continue;
+      const AxisSharding split = AxisSharding::Split(axis);
+      const bool offered =
+          std::any_of(candidates.begin(), candidates.end(),
+                      [&](const NodeSharding& candidate) { return candidate.inputs[i] == split; });
+      if (!offered) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+absl::Status ExpandForSplits(Graph& graph, int shards) {
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::kForward || node.schema == nullptr || !node.schema->expand()) continue;
+    WEFT_ASSIGN_OR_RETURN(const bool lacks, LacksSplits(graph, node, shards));
+    // What cannot be taken apart stays as it was.
+    const absl::Status expanded = lacks ? ExpandNode(graph, id) : absl::OkStatus();
+    if (!expanded.ok() && !absl::IsUnimplemented(expanded)) return expanded;
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ExpandForHints(Graph& graph, const PropagationOptions& options) {
   for (const NodeId id : graph.node_ids()) {

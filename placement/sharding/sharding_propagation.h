@@ -49,6 +49,11 @@ absl::Status CheckShardingHints(const Graph& graph,
 // own rule cannot take as it lies, and the expansion exists. Shapes are concrete and global.
 absl::Status ExpandForHints(Graph& graph, const PropagationOptions& options);
 
+// Replaces forward nodes by their schema's expansion where their own rule leaves an axis of a
+// matrix whole that the expansion might split: a search then sees all ways that ExpandForHints can
+// follow. Shapes are concrete and global. Parameters and values keep their names.
+absl::Status ExpandForSplits(Graph& graph, int shards);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_SHARDING_SHARDING_PROPAGATION_H_

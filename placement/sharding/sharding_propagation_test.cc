@@ -106,6 +106,22 @@ TEST_F(ShardingPropagationTest, AGemmStaysWholeWhenItsRuleFits) {
   EXPECT_EQ(graph_.num_nodes(), 1);
 }
 
+// A search sees that the weight can be split by rows too.
+TEST_F(ShardingPropagationTest, AGemmIsTakenApartForASearchWhereItsRuleLacksASplit) {
+  const ValueId x = Input("x", {8, 6});
+  Op("Gemm", {x, Weight("w", {6, 4}), Weight("bias", {4})});
+  const ValueId y = Op("Gemm", {x, Weight("free", {6, 4})});
+  ASSERT_TRUE(ExpandForSplits(graph_, 2).ok());
+  EXPECT_THAT(graph_.DebugString(), HasSubstr("ai.weft::MatMul(%x, %w)"));
+  EXPECT_EQ(graph_.node(graph_.value(y).producer).op, "Gemm");
+}
+
+TEST_F(ShardingPropagationTest, AGemmThatIsTooNarrowToSplitStaysWhole) {
+  Op("Gemm", {Input("x", {8, 3}), Weight("w", {3, 8}), Weight("bias", {8})});
+  ASSERT_TRUE(ExpandForSplits(graph_, 4).ok());
+  EXPECT_EQ(graph_.num_nodes(), 1);
+}
+
 TEST_F(ShardingPropagationTest, SumsOfPartsAddUpBeforeTheyAreMadeWhole) {
   const ValueId a = Op("MatMul", {Input("x", {8, 6}), Weight("a", {6, 4})});
   const ValueId b = Op("MatMul", {Input("y", {8, 6}), Weight("b", {6, 4})});
