@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "graph/node_class.h"
@@ -81,6 +83,74 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition,
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(lifetimes));
   summary.arena_bytes = arena.arena_bytes;
   return summary;
+}
+
+namespace {
+
+// The axis along which the value was gathered from the ranks of the tensor axis; nullopt: it was
+// not.
+std::optional<int> GatheredAxis(const Graph& graph, ValueId value) {
+  if (!value.valid() || graph.value(value).source != ValueSource::kNode) return std::nullopt;
+  const Node& node = graph.node(graph.value(value).producer);
+  if (node.domain != kWeftDomain || node.op != "AllGather") return std::nullopt;
+  if (node.attributes.String("axis", "") != MeshAxisName(MeshAxis::kTensor)) return std::nullopt;
+  return static_cast<int>(node.attributes.Int("dim", 0));
+}
+
+// A parallel factor of a dimension that cannot be split between its elements.
+std::optional<UnevenSplit> UnevenFactor(const FactorRule& rule, const std::vector<int>& dimension,
+                                        int shards) {
+  int64_t elements = 1;
+  for (auto factor = dimension.rbegin(); factor != dimension.rend(); ++factor) {
+    const Factor& part = rule.factors[*factor];
+    const bool is_uneven = part.kind == FactorKind::kParallel && part.size > 1 && elements > 1 &&
+                           part.size % shards != 0;
+    if (is_uneven) return UnevenSplit{"", part.size, elements, {}, 0};
+    elements *= part.size;
+  }
+  return std::nullopt;
+}
+
+// Of one node that reads gathered values.
+std::vector<UnevenSplit> UnevenSplitsOf(const Graph& graph, const Node& node, int shards) {
+  std::vector<UnevenSplit> found;
+  if (node.schema == nullptr || !node.schema->sharding() || !IsForward(node)) return found;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::optional<int> axis = GatheredAxis(graph, node.inputs[i]);
+    if (!axis.has_value()) continue;
+    const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+    if (!view.ok()) return found;
+    const absl::StatusOr<FactorRule> rule = node.schema->sharding()(*view);
+    if (!rule.ok() || *axis >= static_cast<int>(rule->inputs[i].dims.size())) continue;
+    std::optional<UnevenSplit> split = UnevenFactor(*rule, rule->inputs[i].dims[*axis], shards);
+    if (!split.has_value()) continue;
+    split->op = node.schema->FullName();
+    split->nodes.insert(node.name);
+    split->bytes = static_cast<double>(BytesOf(graph, node.inputs[i]));
+    found.push_back(*std::move(split));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<UnevenSplit> UnevenSplits(const Partition& partition) {
+  std::map<std::tuple<std::string, int64_t, int64_t>, UnevenSplit> by_parts;
+  if (partition.mesh.tensor == 1) return {};
+  ForEachGraph(partition, [&](const Graph& graph, int runs) {
+    for (const NodeId id : graph.node_ids()) {
+      for (UnevenSplit& split : UnevenSplitsOf(graph, graph.node(id), partition.mesh.tensor)) {
+        split.bytes *= runs;
+        UnevenSplit& sum = by_parts[{split.op, split.parts, split.elements}];
+        split.bytes += sum.bytes;
+        split.nodes.merge(sum.nodes);
+        sum = std::move(split);
+      }
+    }
+  });
+  std::vector<UnevenSplit> splits;
+  for (auto& [parts, split] : by_parts) splits.push_back(std::move(split));
+  return splits;
 }
 
 std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition) {

@@ -40,6 +40,18 @@ struct ReplicatedOp {
 // The most FLOPs first; empty where nothing is tensor-parallel.
 std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition);
 
+// Nodes that read a value whole which lay split, since the axis is made of parts (heads) that the
+// ranks of the tensor axis cannot share evenly.
+struct UnevenSplit {
+  std::string op;
+  int64_t parts = 0;            // "3 parts of 4 elements"
+  int64_t elements = 0;         // of a part
+  std::set<std::string> nodes;  // names
+  double bytes = 0;             // gathered in a step
+};
+// By op, then by parts; empty where nothing is tensor-parallel.
+std::vector<UnevenSplit> UnevenSplits(const Partition& partition);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_PARTITION_PARTITION_SUMMARY_H_

@@ -127,13 +127,30 @@ Replication ReplicationOf(const Plan& plan, const std::vector<Partition>& partit
   return replication;
 }
 
+// Of one shard of the model, as Replication. Empty where nothing is uneven.
+std::string UnevenText(const Plan& plan, const std::vector<Partition>& partitions) {
+  std::string text;
+  for (int place = 0; place < plan.mesh.pipeline; ++place) {
+    const RankId rank = plan.mesh.RankOf({0, 0, place});
+    for (const UnevenSplit& split : UnevenSplits(partitions[static_cast<size_t>(rank.value)])) {
+      absl::StrAppendFormat(&text, "  %s x %d: %d parts of %d elements, %s, first %s\n", split.op,
+                            split.nodes.size(), split.parts, split.elements,
+                            ByteQuantity(static_cast<int64_t>(split.bytes)), *split.nodes.begin());
+    }
+  }
+  if (text.empty()) return text;
+  return absl::StrCat("gathered, per step, because ", plan.mesh.tensor,
+                      " shards cannot share the parts of an axis (heads) evenly\n", text);
+}
+
 double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
 
 }  // namespace
 
 std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions) {
   const Replication replication = ReplicationOf(plan, partitions);
-  if (replication.ops.empty()) return "";
+  const std::string uneven = UnevenText(plan, partitions);
+  if (replication.ops.empty()) return uneven;
   std::string text = absl::StrCat("replicated on each of ", plan.mesh.tensor,
                                   " shards because they have no sharding rule, per step\n");
   for (const auto& [name, op] : replication.ops) {
@@ -142,7 +159,7 @@ std::string ReplicationText(const Plan& plan, const std::vector<Partition>& part
                           100 * ShareOf(op.flops, replication.all_flops),
                           ByteQuantity(static_cast<int64_t>(op.bytes)));
   }
-  return text;
+  return absl::StrCat(text, uneven);
 }
 
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
