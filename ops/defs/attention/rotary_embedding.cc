@@ -122,7 +122,7 @@ absl::StatusOr<FactorRule> RotaryEmbeddingRule(const NodeView& view) {
     rule.Input(view.HasInput(kPositions) ? std::vector<int>{b, t} : std::vector<int>());
   }
   rule.FactoredOutput(dims);
-  return rule.Linear({{kX}}).Build();
+  return rule.Linear({{0}}).Build();
 }
 
 absl::Status LocalizeRotaryEmbedding(LocalizeContext& context) {
