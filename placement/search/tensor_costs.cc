@@ -234,6 +234,11 @@ double TensorCosts::KeepingSeconds(ValueId variable, const AxisSharding& shardin
   return seconds / kMicroBatchesPerUpdate + options_.seconds_per_byte * local;
 }
 
+double TensorCosts::SumSeconds(ValueId value) {
+  return collectives_.Seconds({CollectiveKind::kAllReduce, BytesOf(graph_, value)},
+                              options_.workers);
+}
+
 double TensorCosts::HintSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to) {
   std::optional<CollectiveKind> kind = CollectiveOfConversion(from, to);
   if (from == to) return 0;

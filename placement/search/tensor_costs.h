@@ -91,6 +91,8 @@ class TensorCosts {
   // Of one node whose inputs lie as `current`.
   double NodeSeconds(const GraphNodeView& view, const NodeSharding& sharding,
                      const std::vector<AxisSharding>& current);
+  // Of making a value whole that is a sum over the ranks.
+  double SumSeconds(ValueId value);
   // Of a value that is made as `from` and hinted to be `to`.
   double HintSeconds(ValueId value, const AxisSharding& from, const AxisSharding& to);
   // Of a parameter: its update, and what its bytes cost by the options.

@@ -43,7 +43,11 @@ struct Decision {
 struct State {
   std::vector<LiveValue> live;  // by value
   double seconds = 0;
-  int decision = -1;  // into the search's decisions
+  double pending = 0;  // of the sums over ranks that live values still are
+  int decision = -1;   // into the search's decisions
+
+  // What states are compared by: a weight split by rows would seem cheap until its sum is read.
+  double Outlook() const { return seconds + pending; }
 };
 
 class SplitSearch {
@@ -115,6 +119,9 @@ State SplitSearch::Next(const State& state, const Node& node, int position, cons
   }
   std::sort(next.live.begin(), next.live.end(),
             [](const LiveValue& a, const LiveValue& b) { return a.value < b.value; });
+  for (const LiveValue& live : next.live) {
+    if (live.sharding.is_partial()) next.pending += costs_.SumSeconds(ValueId(live.value));
+  }
   return next;
 }
 
@@ -141,7 +148,7 @@ absl::Status SplitSearch::Advance(int position, std::vector<State>& states) {
     }
   }
   std::stable_sort(reached.begin(), reached.end(),
-                   [](const State& a, const State& b) { return a.seconds < b.seconds; });
+                   [](const State& a, const State& b) { return a.Outlook() < b.Outlook(); });
   if (static_cast<int>(reached.size()) > costs_.options().beam)
     reached.resize(costs_.options().beam);
   states = std::move(reached);
