@@ -76,7 +76,7 @@ TEST(Check, AModelThatTrainsHasNoError) {
   ASSERT_EQ(RunCommand({"example", "lenet", "-o", path}).exit_code, 0);
   const CommandResult result = RunCommand({"check", path, "--trainable"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_EQ(result.out, "it runs and trains\n");
+  EXPECT_EQ(result.out, "it runs and trains (assumed: batch = 128)\n");
 }
 
 TEST(Check, AnUnknownOperatorIsNamedWithTheRepair) {

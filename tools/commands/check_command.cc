@@ -1,11 +1,15 @@
 #include <ostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
+#include "platform/status_macros.h"
 #include "tools/commands/command.h"
+#include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/jobs/training_trial.h"
 #include "tools/reports/model_check.h"
 
 namespace weft {
@@ -19,50 +23,105 @@ class CheckCommand final : public Command {
   }
   std::string usage() const override { return "MODEL.onnx [--trainable]"; }
   std::vector<std::string> examples() const override {
-    return {"graph_runner check model.onnx", "graph_runner check model.onnx --trainable",
-            "graph_runner check model.onnx --trainable --output json"};
+    return {
+        "graph_runner check model.onnx",
+        "graph_runner check model.onnx --trainable --loss mse --dim length=128",
+        "graph_runner check model.onnx --trainable --data x=x.npy --labels y.npy --output json"};
   }
 
   void AddOptions(CLI::App& app) override {
-    app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
-    app.add_flag("--trainable", trainable_, "also list the obstacles to training");
+    AddTrainingOptions(app);
+    flags_.AddModel(app);
+    app.add_flag("--trainable", trainable_,
+                 "also list the obstacles to training, and make the step that train with these "
+                 "flags would run");
+    app.add_option("--dim", dims_,
+                   "size of a symbolic dimension of the inputs, where there is no --data")
+        ->type_name("NAME=SIZE")
+        ->allow_extra_args(false);
     AddOutputFormat(app, format_);
+    app_ = &app;
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
-    auto model = ImportModelFile(RealFileSystem(), model_);
+    auto model = ImportModelFile(RealFileSystem(), flags_.model());
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
-    const auto findings = CheckModel(*model, trainable_);
+    auto findings = CheckModel(*model, trainable_, flags_.Trainable());
     if (!findings.ok()) return WithExitCode(findings.status(), ExitCode::kModel);
-    int errors = 0;
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const CheckFinding& finding : *findings) {
-      errors += finding.severity == Severity::kError;
-      const std::string severity(SeverityName(finding.severity));
-      if (format_ == "json") {
-        rows.push_back({{"severity", severity},
-                        {"nodes", finding.nodes},
-                        {"count", finding.count},
-                        {"what", finding.what},
-                        {"repair", finding.repair}});
-      } else {
-        Print(severity, finding, console);
-      }
+    TrainingTrial trial;
+    if (trainable_) {
+      WEFT_ASSIGN_OR_RETURN(trial, Try());
+      if (trial.not_tried.empty()) findings = JoinRefusal(*std::move(findings), trial.refusal);
     }
+    int errors = 0;
+    for (const CheckFinding& finding : *findings) errors += finding.severity == Severity::kError;
     if (format_ == "json") {
-      *console.out << rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-    } else if (errors > 0) {
-      *console.out << "it will not " << (trainable_ ? "train" : "run") << ": errors " << errors
-                   << "\n";
+      PrintJson(*findings, console);
     } else {
-      *console.out << "it runs" << (trainable_ ? " and trains" : "") << "\n";
+      for (const CheckFinding& finding : *findings) Print(finding, console);
+      *console.out << Summary(errors, trial) << "\n";
     }
     return errors == 0 ? ExitCode::kOk : ExitCode::kModel;
   }
 
  private:
-  static void Print(const std::string& severity, const CheckFinding& finding, Console& console) {
-    *console.out << severity << ": " << Printable(finding.what) << "\n";
+  // Those of train that say what a step is. Its --trainable PATTERN has the name of ours.
+  void AddTrainingOptions(CLI::App& app) {
+    flags_.AddData(app, /*required=*/false);
+    flags_.AddLoss(app);
+    flags_.AddOptimizer(app);
+    app.remove_option(app.get_option("--trainable"));
+    for (CLI::Option* const option : app.get_options()) {
+      if (option->get_group() == kMainOptions) option->group("training, as train has them");
+    }
+  }
+
+  absl::StatusOr<TrainingTrial> Try() const {
+    TrialSizes sizes;
+    sizes.batch_given = app_->get_option("--batch")->count() > 0;
+    for (const std::string& text : dims_) {
+      const size_t equals = text.rfind('=');
+      int64_t size = 0;
+      const bool fits = equals != std::string::npos && equals > 0 &&
+                        absl::SimpleAtoi(text.substr(equals + 1), &size) && size > 0;
+      if (!fits) {
+        return UsageError(absl::StrCat("--dim ", text,
+                                       ": expected NAME=SIZE with a size of 1 or "
+                                       "more, for example length=128"));
+      }
+      sizes.by_name[text.substr(0, equals)] = size;
+    }
+    return TryTraining(flags_, sizes);
+  }
+
+  std::string Summary(int errors, const TrainingTrial& trial) const {
+    const std::string with =
+        trial.assumed.empty()
+            ? ""
+            : absl::StrCat(" (assumed: ", absl::StrJoin(trial.assumed, ", "), ")");
+    if (errors > 0) {
+      return absl::StrCat("it will not ", trainable_ ? "train" : "run", ": errors ", errors, with);
+    }
+    if (!trainable_) return "it runs";
+    if (trial.not_tried.empty()) return absl::StrCat("it runs and trains", with);
+    return absl::StrCat("it runs; whether it trains was not tried: ", trial.not_tried,
+                        "; give --data and --labels");
+  }
+
+  static void PrintJson(const std::vector<CheckFinding>& findings, Console& console) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const CheckFinding& finding : findings) {
+      rows.push_back({{"severity", std::string(SeverityName(finding.severity))},
+                      {"nodes", finding.nodes},
+                      {"count", finding.count},
+                      {"what", finding.what},
+                      {"repair", finding.repair}});
+    }
+    *console.out << rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  }
+
+  static void Print(const CheckFinding& finding, Console& console) {
+    *console.out << SeverityName(finding.severity) << ": " << Printable(finding.what) << "\n";
     const int more = finding.count - static_cast<int>(finding.nodes.size());
     if (!finding.nodes.empty()) {
       *console.out << "  at      " << Printable(absl::StrJoin(finding.nodes, ", "))
@@ -71,8 +130,10 @@ class CheckCommand final : public Command {
     *console.out << "  repair  " << Printable(finding.repair) << "\n";
   }
 
-  std::string model_;
+  JobFlags flags_;
   bool trainable_ = false;
+  std::vector<std::string> dims_;
+  const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   std::string format_ = "text";
 };
 

@@ -61,6 +61,8 @@ class JobFlags {
 
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
+  // Which parameters train, as far as the flags say.
+  TrainableOptions Trainable() const { return optimizer_.Trainable(); }
   // The model with its trainable variables marked; with the adapters of --lora, if any. With
   // --optimizer model, a step of its own training.
   absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr) const;

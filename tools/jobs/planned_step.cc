@@ -10,6 +10,7 @@
 #include "placement/simulation/plan_prediction.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
+#include "tools/jobs/training_trial.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -32,24 +33,14 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
 absl::StatusOr<Graph> TrainingGraphOf(const JobFlags& flags, const ImportedModel& model,
                                       const TrainingSpec& training, PhaseDump* dump) {
   const GraphObserver observe = dump == nullptr ? nullptr : dump->observer();
-  const auto finish = [dump](StepPhase phase, const Graph& graph) {
-    return dump == nullptr ? absl::OkStatus() : dump->Finish(phase, graph);
-  };
-  WEFT_RETURN_IF_ERROR(finish(StepPhase::kImport, model.graph));
-  Graph bound = model.graph.Clone();
   std::shared_ptr<const DataSet> data;
   if (flags.has_data()) {
     WEFT_ASSIGN_OR_RETURN(data, flags.OpenData(/*shuffle=*/false));
-    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data, 0, observe), ExitCode::kData));
   }
-  WEFT_RETURN_IF_ERROR(finish(StepPhase::kSimplify, bound));
-  auto graph = BuildTrainingGraph(bound, training, observe);
-  if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
-  if (data != nullptr) {
-    WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(*graph, *data, 0, observe), ExitCode::kData));
-  }
-  WEFT_RETURN_IF_ERROR(finish(StepPhase::kDifferentiate, *graph));
-  return graph;
+  const ShapeInputsFn shape = [&](Graph& graph) {
+    return data == nullptr ? absl::OkStatus() : BindInputs(graph, *data, 0, observe);
+  };
+  return MakeTrainingGraph(model.graph, training, shape, dump);
 }
 
 absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlags& evaluation,

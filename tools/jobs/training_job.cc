@@ -9,6 +9,7 @@
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/jobs/cluster_devices.h"
+#include "tools/jobs/training_trial.h"
 #include "tools/reports/model_plan.h"
 #include "tools/reports/training_report.h"
 #include "training/adaptation/rebalancer.h"
@@ -30,13 +31,13 @@ void NoteTrainingInfo(const TrainingJob& job, const JobFlags& flags, Console& co
 // Errors of model and data are told before a plan is searched for.
 absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
                                             const std::shared_ptr<const DataSet>& data) {
-  Graph bound = job.model.graph.Clone();
-  WEFT_RETURN_IF_ERROR(WithExitCode(BindInputs(bound, *data), ExitCode::kData));
-  auto graph = BuildTrainingGraph(bound, job.training);
-  if (!graph.ok()) return WithExitCode(graph.status(), ExitCode::kModel);
-  WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(*std::move(graph), *data));
+  const ShapeInputsFn shape = [&data](Graph& graph) { return BindInputs(graph, *data); };
+  WEFT_ASSIGN_OR_RETURN(Graph graph, MakeTrainingGraph(job.model.graph, job.training, shape));
+  WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(std::move(graph), *data));
   auto prepared = PrepareTraining(job.model.graph, job.training, job.spec, data);
-  if (!prepared.ok()) return WithExitCode(prepared.status(), ExitCode::kPlan);
+  if (!prepared.ok()) {
+    return WithExitCode(ExplainedByOperators(job.model.graph, prepared.status()), ExitCode::kPlan);
+  }
   return prepared;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "graph/inference.h"
 #include "graph/node_description.h"
 #include "graph/op_schema.h"
@@ -18,36 +19,59 @@ namespace {
 
 constexpr size_t kNamedNodes = 3;
 
+constexpr char kUnrunnableRepair[] =
+    "write the operator as a custom op (docs/custom-ops.md) and give it with --op_library, or "
+    "export the model with other operators";
+
+// One finding per operator and reason.
+std::vector<CheckFinding> GroupProblems(const std::vector<NodeProblem>& problems,
+                                        const std::string& repair) {
+  std::map<std::pair<std::string, std::string>, CheckFinding> by_op;
+  for (const NodeProblem& problem : problems) {
+    CheckFinding& finding = by_op[{problem.op, problem.reason}];
+    finding.count = finding.nodes.empty() ? 1 : finding.count + 1;
+    finding.severity = Severity::kError;
+    finding.what = absl::StrCat(problem.op, ": ", problem.reason);
+    finding.repair = repair;
+    if (finding.nodes.size() < kNamedNodes) {
+      finding.nodes.push_back(absl::StrCat(problem.node, " (", problem.op, ")"));
+    }
+  }
+  std::vector<CheckFinding> findings;
+  for (auto& [key, finding] : by_op) findings.push_back(std::move(finding));
+  return findings;
+}
+
+void ErrorsFirst(std::vector<CheckFinding>& findings) {
+  std::stable_sort(
+      findings.begin(), findings.end(),
+      [](const CheckFinding& a, const CheckFinding& b) { return a.severity < b.severity; });
+}
+
 std::string Label(const Node& node) { return absl::StrCat(node.name, " (", FullOpName(node), ")"); }
 
 class Check {
  public:
-  Check(ImportedModel& model, bool trainable)
-      : model_(model), graph_(model.graph), trainable_(trainable) {}
+  Check(ImportedModel& model, bool trainable, const TrainableOptions& parameters)
+      : model_(model), graph_(model.graph), trainable_(trainable), parameters_(parameters) {}
 
   absl::StatusOr<std::vector<CheckFinding>> Run() {
-    WEFT_ASSIGN_OR_RETURN(const ModelReport report, DescribeModel(model_, {}));
-    Problems(
-        report.cannot_run, Severity::kError,
-        "write the operator as a custom op (docs/custom-ops.md) and give it with --op_library, "
-        "or export the model with other operators");
+    WEFT_ASSIGN_OR_RETURN(const ModelReport report, DescribeModel(model_, {parameters_, {}}));
+    Problems(report.cannot_run, kUnrunnableRepair);
     LaterOpset();
     UnknownShapes();
     OwnTraining();
     if (trainable_) {
       NoParameters(report);
-      Problems(
-          report.cannot_train, Severity::kError,
-          "freeze the parameters in front of it (--freeze), or give the operator a gradient in "
-          "a library of custom ops");
+      Problems(report.cannot_train,
+               "freeze the parameters in front of it (--freeze), or give the operator a gradient "
+               "in a library of custom ops");
       CutOffParameters(report);
       FoldedNormalization();
       InferenceLayers();
       Integers();
     }
-    std::stable_sort(
-        findings_.begin(), findings_.end(),
-        [](const CheckFinding& a, const CheckFinding& b) { return a.severity < b.severity; });
+    ErrorsFirst(findings_);
     return std::move(findings_);
   }
 
@@ -62,21 +86,10 @@ class Check {
     findings_.push_back(std::move(finding));
   }
 
-  // One finding per operator and reason.
-  void Problems(const std::vector<NodeProblem>& problems, Severity severity,
-                const std::string& repair) {
-    std::map<std::pair<std::string, std::string>, CheckFinding> by_op;
-    for (const NodeProblem& problem : problems) {
-      CheckFinding& finding = by_op[{problem.op, problem.reason}];
-      finding.count = finding.nodes.empty() ? 1 : finding.count + 1;
-      finding.severity = severity;
-      finding.what = absl::StrCat(problem.op, ": ", problem.reason);
-      finding.repair = repair;
-      if (finding.nodes.size() < kNamedNodes) {
-        finding.nodes.push_back(absl::StrCat(problem.node, " (", problem.op, ")"));
-      }
+  void Problems(const std::vector<NodeProblem>& problems, const std::string& repair) {
+    for (CheckFinding& finding : GroupProblems(problems, repair)) {
+      findings_.push_back(std::move(finding));
     }
-    for (auto& [key, finding] : by_op) findings_.push_back(std::move(finding));
   }
 
   template <typename Predicate>
@@ -232,6 +245,7 @@ class Check {
   ImportedModel& model_;
   Graph& graph_;
   const bool trainable_;
+  const TrainableOptions& parameters_;
   std::vector<CheckFinding> findings_;
 };
 
@@ -249,8 +263,43 @@ std::string_view SeverityName(Severity severity) {
   return "";
 }
 
-absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable) {
-  return Check(model, trainable).Run();
+absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable,
+                                                     const TrainableOptions& parameters) {
+  return Check(model, trainable, parameters).Run();
+}
+
+absl::StatusOr<std::vector<CheckFinding>> FindObstacles(const Graph& model) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeProblem> problems, NodesThatCannotRun(model));
+  return GroupProblems(problems, kUnrunnableRepair);
+}
+
+std::string FindingText(const CheckFinding& finding) {
+  const int more = finding.count - static_cast<int>(finding.nodes.size());
+  std::string text = finding.what;
+  if (!finding.nodes.empty()) absl::StrAppend(&text, " at ", absl::StrJoin(finding.nodes, ", "));
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return absl::StrCat(text, "; repair: ", finding.repair);
+}
+
+std::vector<CheckFinding> JoinRefusal(std::vector<CheckFinding> findings,
+                                      const absl::Status& refusal) {
+  bool is_explained = false;
+  for (CheckFinding& finding : findings) {
+    if (finding.severity != Severity::kError) continue;
+    is_explained = true;
+    // It trains all the same: what stands in the way elsewhere is not needed for the loss.
+    if (refusal.ok()) finding.severity = Severity::kWarning;
+  }
+  if (!refusal.ok() && !is_explained) {
+    findings.push_back({Severity::kError,
+                        {},
+                        1,
+                        absl::StrCat("train refuses it: ", std::string(refusal.message())),
+                        "give check the flags of train: --loss, --data, --labels, --batch, "
+                        "--freeze; the text above says what is missing"});
+  }
+  ErrorsFirst(findings);
+  return findings;
 }
 
 }  // namespace weft

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/trainable.h"
 
 namespace weft {
 
@@ -30,8 +32,22 @@ struct CheckFinding {
 
 // Errors first. With `trainable` also what concerns training: missing gradients, parameters that no
 // gradient reaches, normalization folded into convolutions, layers exported for inference, paths of
-// integers. Marks what trains in the model's graph.
-absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable);
+// integers. Marks what trains in the model's graph, by `parameters`.
+absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable,
+                                                     const TrainableOptions& parameters = {});
+
+// The errors among them that no flag cures: operators that nothing runs.
+absl::StatusOr<std::vector<CheckFinding>> FindObstacles(const Graph& model);
+
+// "Flaten: unknown operator, did you mean Flatten? at flat (Flaten); repair: write the operator
+// ...".
+std::string FindingText(const CheckFinding& finding);
+
+// Joins what is found by looking (`findings`, of CheckModel) with what happened when training was
+// tried. Errors are left where it was refused alone, and then there is one: `refusal` itself where
+// nothing that was found explains it.
+std::vector<CheckFinding> JoinRefusal(std::vector<CheckFinding> findings,
+                                      const absl::Status& refusal);
 
 }  // namespace weft
 

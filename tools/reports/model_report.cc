@@ -201,6 +201,12 @@ std::string UnknownOpsetText(const ImportedModel& model) {
                       " are known: each operator is taken in its form of ", known.newest);
 }
 
+absl::StatusOr<std::vector<NodeProblem>> NodesThatCannotRun(const Graph& model) {
+  ModelReport report;
+  WEFT_RETURN_IF_ERROR(FindProblems(model, report));
+  return std::move(report.cannot_run);
+}
+
 absl::StatusOr<ModelReport> DescribeModel(ImportedModel& model, const ModelReportOptions& options) {
   ModelReport report;
   WEFT_ASSIGN_OR_RETURN(report.parameters, MarkTrainable(model.graph, options.trainable));

@@ -66,6 +66,9 @@ std::string UnknownOpsetText(const ImportedModel& model);
 // dimensions that match nothing.
 absl::StatusOr<ModelReport> DescribeModel(ImportedModel& model, const ModelReportOptions& options);
 
+// The nodes that nothing runs, bodies included.
+absl::StatusOr<std::vector<NodeProblem>> NodesThatCannotRun(const Graph& model);
+
 }  // namespace weft
 
 #endif  // WEFT_TOOLS_REPORTS_MODEL_REPORT_H_

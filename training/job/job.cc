@@ -1,12 +1,15 @@
 #include "training/job/job.h"
 
+#include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <random>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "executor/program/planned_memory.h"
 #include "graph/pass.h"
 #include "ops/custom/loaded_libraries.h"
 #include "ops/node_runner.h"
@@ -21,6 +24,7 @@
 #include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "tensor/device.h"
 #include "training/data/batch_reader.h"
 #include "training/graph/optimizer.h"
 #include "training/job/job_search.h"
@@ -55,6 +59,43 @@ absl::StatusOr<std::vector<Dim>> SampleDims(const ValueDef& input, const DataSet
   return dims;
 }
 
+// What exporters compute from constants may decide shapes.
+absl::Status FoldBound(Graph& graph, const GraphObserver& observe) {
+  PassPipeline passes;
+  passes.Add(NewInferShapesPass())
+      .Add(NewFoldConstantsPass(CpuNodeEvaluator()))
+      .Add(NewInferShapesPass())
+      .DumpAfterEach(observe);
+  return passes.Run(graph).status();
+}
+
+// Axis 0 becomes symbolic, the others get sizes.
+absl::Status BindInput(ValueDef& input, const InputSizes& sizes,
+                       std::vector<std::string>* assumed) {
+  const SymbolicShape& shape = input.type.shape;
+  if (!shape.has_rank() || shape.rank() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input.name, "' is ", input.type.ToString(),
+                     ": without data, an input needs a shape with an axis for samples"));
+  }
+  std::vector<Dim> dims = shape.dims();
+  if (!dims[0].is_symbol()) dims[0] = Dim::Symbol("batch");
+  for (size_t i = 1; i < dims.size(); ++i) {
+    if (dims[i].is_known()) continue;
+    const std::string name =
+        dims[i].is_symbol() ? dims[i].symbol() : absl::StrCat(input.name, "[", i, "]");
+    const auto given = sizes.by_name.find(name);
+    const bool is_given = given != sizes.by_name.end();
+    dims[i] = is_given ? given->second : sizes.other;
+    if (is_given || assumed == nullptr) continue;
+    std::string text = absl::StrCat(name, " = ", sizes.other);
+    const bool is_new = std::find(assumed->begin(), assumed->end(), text) == assumed->end();
+    if (is_new) assumed->push_back(std::move(text));
+  }
+  input.type.shape = SymbolicShape(std::move(dims));
+  return absl::OkStatus();
+}
+
 absl::Status CheckInputs(const Graph& graph, const DataSet& data) {
   for (ValueId id : graph.inputs()) {
     if (graph.input_role(id) != InputRole::kData) continue;
@@ -87,6 +128,21 @@ std::string FixedBatchHint(const Graph& model, const Plan& plan, int64_t batch) 
   return "";
 }
 
+// What every rank runs in a step of this shape. `model` is for the error's text.
+absl::StatusOr<std::vector<Partition>> PartitionShape(const Graph& graph, const Graph& model,
+                                                      const Plan& plan, const BatchShape& shape,
+                                                      bool training) {
+  absl::StatusOr<std::vector<Partition>> partitions =
+      PartitionStep(graph, plan, {training, shape.batch}, CpuNodeEvaluator());
+  if (partitions.ok()) return partitions;
+  const std::string hint = FixedBatchHint(model, plan, shape.batch);
+  const absl::Status hinted(partitions.status().code(),
+                            absl::StrCat(std::string(partitions.status().message()), hint));
+  return Annotate(hinted,
+                  absl::StrCat("partitioning for a batch of ", shape.batch,
+                               shape.length > 0 ? absl::StrCat(" of length ", shape.length) : ""));
+}
+
 // The graph of a step whose padded inputs have this length.
 using GraphOfLength = std::function<absl::StatusOr<Graph>(int64_t length)>;
 
@@ -104,16 +160,9 @@ absl::Status AddPrograms(PreparedJob& job, const Graph& model, const Graph* grap
       length = shape.length;
       WEFT_RETURN_IF_ERROR(CheckInputs(*graph, *job.data));
     }
-    absl::StatusOr<std::vector<Partition>> partitions =
-        PartitionStep(*graph, job.plan, {training, shape.batch}, CpuNodeEvaluator());
-    if (!partitions.ok()) {
-      const std::string hint = FixedBatchHint(model, job.plan, shape.batch);
-      return Annotate({partitions.status().code(),
-                       absl::StrCat(std::string(partitions.status().message()), hint)},
-                      absl::StrCat("partitioning for a batch of ", shape.batch,
-                                   length > 0 ? absl::StrCat(" of length ", length) : ""));
-    }
-    job.programs.push_back({ProgramName(kind, shape), shape, *std::move(partitions)});
+    WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
+                          PartitionShape(*graph, model, job.plan, shape, training));
+    job.programs.push_back({ProgramName(kind, shape), shape, std::move(partitions)});
   }
   return absl::OkStatus();
 }
@@ -298,13 +347,28 @@ absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length,
     dims.insert(dims.begin(), samples);
     input.type.shape = SymbolicShape(std::move(dims));
   }
-  // What exporters compute from constants may decide shapes.
-  PassPipeline passes;
-  passes.Add(NewInferShapesPass())
-      .Add(NewFoldConstantsPass(CpuNodeEvaluator()))
-      .Add(NewInferShapesPass())
-      .DumpAfterEach(observe);
-  return passes.Run(graph).status();
+  return FoldBound(graph, observe);
+}
+
+absl::Status BindInputs(Graph& graph, const InputSizes& sizes, std::vector<std::string>* assumed,
+                        const GraphObserver& observe) {
+  for (const ValueId id : graph.inputs()) {
+    if (graph.input_role(id) != InputRole::kData) continue;
+    WEFT_RETURN_IF_ERROR(BindInput(graph.value(id), sizes, assumed));
+  }
+  return FoldBound(graph, observe);
+}
+
+absl::Status CheckStepRuns(const Graph& training_graph, const Graph& model, int64_t batch) {
+  WEFT_ASSIGN_OR_RETURN(const Plan plan,
+                        CompletePlan(training_graph, ClusterSpec::Local(1, 1), Plan(), batch));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Partition> partitions,
+                        PartitionShape(training_graph, model, plan, {batch, 0}, /*training=*/true));
+  for (const Partition& partition : partitions) {
+    WEFT_RETURN_IF_ERROR(
+        PlanProgram(partition, CpuDevice(), std::numeric_limits<int64_t>::max()).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,

@@ -32,6 +32,23 @@ namespace weft {
 absl::Status BindInputs(Graph& graph, const DataSet& data, int64_t length = 0,
                         const GraphObserver& observe = nullptr);
 
+// Sizes that stand for data where there is none: of symbolic dimensions by name, and of all others.
+struct InputSizes {
+  std::map<std::string, int64_t> by_name;
+  int64_t other = 0;  // of dimensions without a name and of names that are not in `by_name`
+};
+
+// The same where there is no data: dimensions of the data inputs that are not known get these
+// sizes; axis 0 stays symbolic. Adds to `assumed` the sizes that `other` stood for, as "L = 16".
+// InvalidArgument for an input of unknown rank.
+absl::Status BindInputs(Graph& graph, const InputSizes& sizes, std::vector<std::string>* assumed,
+                        const GraphObserver& observe = nullptr);
+
+// Whether one worker can run steps of `batch` samples: partitions the training graph of `model`, as
+// PrepareTraining does, and compiles the result; allocates and runs nothing. The errors are those
+// of PrepareTraining and of StartJob, but for those of plan, memory and data.
+absl::Status CheckStepRuns(const Graph& training_graph, const Graph& model, int64_t batch);
+
 // Training graph, plan and partitions for all shapes that steps of the data set have; the plan is
 // made for the first. `model` has its trainable variables marked. Where spec.stored has plan and
 // partitions, those are taken (TakeStoredPrograms); so below.
