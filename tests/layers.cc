@@ -58,7 +58,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"platform/", "platform/text/"},
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
-       "ops/testing/", "ops/custom/"},
+       "ops/testing/", "ops/custom/", "ops/rewrites/"},
       {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/"},
       {"placement/conversions/", "placement/graph_views/", "placement/rules/", "placement/files/",
        "placement/cost/", "placement/sharding/", "placement/pipeline/", "placement/completion/",

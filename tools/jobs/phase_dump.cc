@@ -44,9 +44,10 @@ std::map<std::string, StepPhase> PhasesByName() {
   std::map<std::string, StepPhase> phases = {{"infer_shapes", StepPhase::kSimplify},
                                              {"fold_constants", StepPhase::kSimplify}};
   for (size_t i = 0; i < Phases().size(); ++i) phases[Phases()[i]] = static_cast<StepPhase>(i);
+  StepPhase phase = StepPhase::kExpand;
   for (const std::string& pass : TrainingGraphPasses()) {
-    phases[pass] =
-        pass == TrainingGraphPasses().front() ? StepPhase::kExpand : StepPhase::kDifferentiate;
+    phases[pass] = phase;
+    if (pass == LastExpansionPass()) phase = StepPhase::kDifferentiate;
   }
   for (const std::string& pass : LoweringPassNames()) phases[pass] = StepPhase::kLowering;
   return phases;
@@ -161,7 +162,7 @@ absl::Status PhaseDump::SeePass(std::string_view pass, const Graph& graph) {
     WEFT_RETURN_IF_ERROR(WriteGraph(
         absl::StrFormat("%s/%02d-%s", FileNameOf(current_), passes_, std::string(pass)), graph));
   }
-  const bool ends_expansion = pass == TrainingGraphPasses().front();
+  const bool ends_expansion = pass == LastExpansionPass();
   return ends_expansion ? Finish(StepPhase::kExpand, graph) : absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "graph/inference.h"
 #include "graph/step_inputs.h"
 #include "ops/node_runner.h"
+#include "ops/rewrites/rewrites.h"
 #include "platform/status_macros.h"
 #include "training/graph/autodiff.h"
 #include "training/graph/loss.h"
@@ -22,16 +23,31 @@
 namespace weft {
 namespace {
 
+// What makes a training graph of a model (TrainingGraphPasses).
+constexpr char kRewritePass[] = "rewrite_patterns";
+constexpr char kExpandPass[] = "expand_functions";
+constexpr char kTrainingModePass[] = "enter_training";
+constexpr char kLossPass[] = "add_loss";
+constexpr char kPrecisionPass[] = "lower_precision";
+constexpr char kGradientsPass[] = "add_gradients";
+constexpr char kUpdatesPass[] = "add_updates";
+
 // A kernel runs it, and a rule differentiates it or nothing can.
 bool RunsAndDifferentiates(const Node& node) {
   return RunsNode(node) && node.schema->gradient_kind() != GradientKind::kMissing;
 }
 
-// The model with types and with the functions expanded that `keeps` does not know, so that what is
-// differentiated is what runs. A node that cannot be expanded stays: it may be dead, or fail later.
-absl::StatusOr<Graph> PrepareModel(const Graph& model, const RunsNodeFn& keeps) {
+// The model with types, with what exporters took apart put together again, and with the functions
+// expanded that `keeps` does not know, so that what is differentiated is what runs. A node that
+// cannot be expanded stays: it may be dead, or fail later. `observe` sees the graph before it is
+// expanded, if it was rewritten.
+absl::StatusOr<Graph> PrepareModel(const Graph& model, RewriteUse use, const RunsNodeFn& keeps,
+                                   const GraphObserver& observe = nullptr) {
   Graph graph = model.Clone();
-  WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  WEFT_ASSIGN_OR_RETURN(const RewriteCounts rewritten, RewritePatterns(graph, use));
+  if (!rewritten.empty() && observe != nullptr) {
+    WEFT_RETURN_IF_ERROR(observe(kRewritePass, graph));
+  }
   std::vector<absl::Status> refusals;
   WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, keeps, &refusals).status());
   return graph;
@@ -132,18 +148,13 @@ absl::Status AddPrecision(Graph& graph, const TrainingSpec& spec, const MeanPart
                         {parts.sum, parts.weight});
 }
 
-// What makes a training graph of a model (TrainingGraphPasses).
-constexpr char kExpandPass[] = "expand_functions";
-constexpr char kTrainingModePass[] = "enter_training";
-constexpr char kLossPass[] = "add_loss";
-constexpr char kPrecisionPass[] = "lower_precision";
-constexpr char kGradientsPass[] = "add_gradients";
-constexpr char kUpdatesPass[] = "add_updates";
-
 }  // namespace
 
+std::string_view LastExpansionPass() { return kExpandPass; }
+
 std::vector<std::string> TrainingGraphPasses() {
-  return {kExpandPass, kTrainingModePass, kLossPass, kPrecisionPass, kGradientsPass, kUpdatesPass};
+  return {kRewritePass,   kExpandPass,    kTrainingModePass, kLossPass,
+          kPrecisionPass, kGradientsPass, kUpdatesPass};
 }
 
 absl::Status ValidateTraining(const TrainingSpec& spec) {
@@ -171,7 +182,8 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   }
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsAndDifferentiates));
+  WEFT_ASSIGN_OR_RETURN(Graph graph,
+                        PrepareModel(model, RewriteUse::kTraining, RunsAndDifferentiates, observe));
   WEFT_RETURN_IF_ERROR(see(kExpandPass, graph));
   const std::vector<ValueId> wanted = TrainableValues(graph);
   if (wanted.empty()) {
@@ -205,7 +217,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics, int64_t batch) {
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RunsNode));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RewriteUse::kForward, RunsNode));
   WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
   std::vector<ValueId> outputs;
   for (const std::string& metric : metrics) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,8 +32,10 @@ namespace weft {
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec,
                                          const GraphObserver& observe = nullptr);
 
-// What makes a training graph, in order: "expand_functions" first.
+// What makes a training graph, in order. Those up to and including LastExpansionPass change the
+// model's own nodes; "rewrite_patterns" is only seen where it found one (ops/rewrites/rewrites.h).
 std::vector<std::string> TrainingGraphPasses();
+std::string_view LastExpansionPass();
 
 // Forward only. Outputs are what training/graph/metric.h says; data inputs as above. `batch`:
 // samples of the largest batch, for metrics that look at all samples together.

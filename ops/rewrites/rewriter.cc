@@ -1,0 +1,105 @@
+#include "ops/rewrites/rewriter.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/node_inference.h"
+#include "graph/op_schema.h"
+#include "graph/schema_check.h"
+#include "graph/schema_lookup.h"
+
+namespace weft {
+namespace {
+
+// Whether two types may be of the same values: nothing that is known of both differs.
+bool AreAlike(const ValueType& a, const ValueType& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype) return false;
+  if (!a.shape.has_rank() || !b.shape.has_rank() || a.shape.rank() != b.shape.rank()) return false;
+  for (int i = 0; i < a.shape.rank(); ++i) {
+    const Dim& left = a.shape.dim(i);
+    const Dim& right = b.shape.dim(i);
+    if (left.is_known() && right.is_known() && left.size() != right.size()) return false;
+  }
+  return true;
+}
+
+bool FitsInPlace(const Graph& graph, const Node& node) {
+  if (node.schema == nullptr || !node.schema->infer()) return false;
+  if (!CheckNodeAgainstSchema(graph, node).ok()) return false;
+  std::vector<InferredOutput> outputs;
+  if (!RunShapeFunction(graph, node, outputs).ok() || outputs.empty()) return false;
+  return AreAlike(outputs[0].type, graph.value(node.outputs[0]).type);
+}
+
+}  // namespace
+
+Rewriter::Rewriter(Graph& graph)
+    : graph_(graph), uses_(graph.BuildUses()), is_kept_(graph.value_capacity()) {
+  for (const ValueId output : graph.outputs()) is_kept_[output.value] = true;
+  for (const Variable& variable : graph.variables()) {
+    if (variable.update.valid()) is_kept_[variable.update.value] = true;
+  }
+}
+
+int Rewriter::rank(ValueId value) const {
+  const SymbolicShape& shape = type(value).shape;
+  return shape.has_rank() ? shape.rank() : -1;
+}
+
+bool Rewriter::IsPrivate(const Match& match) const {
+  const std::set<NodeId> inside(match.nodes.begin(), match.nodes.end());
+  for (const NodeId id : match.nodes) {
+    if (id == match.root()) continue;
+    for (const ValueId output : graph_.node(id).outputs) {
+      if (!output.valid()) continue;
+      const bool is_new = static_cast<size_t>(output.value) >= is_kept_.size();
+      if (is_new || is_kept_[output.value]) return false;
+      for (const Graph::Use& use : uses_[output.value]) {
+        if (!inside.contains(use.node)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool Rewriter::Replace(const Match& match, const Replacement& replacement) {
+  Node& root = graph_.node(match.root());
+  Node becomes = root;
+  becomes.domain.clear();
+  becomes.op = replacement.op;
+  becomes.schema = FindOpSchema("", replacement.op);
+  becomes.attributes = replacement.attributes;
+  becomes.inputs = replacement.inputs;
+  becomes.outputs.resize(1);
+  if (!FitsInPlace(graph_, becomes)) return false;
+  root = std::move(becomes);
+  for (const NodeId id : match.nodes) {
+    if (id != match.root()) graph_.RemoveNode(id);
+  }
+  return true;
+}
+
+GraphBuilder Rewriter::BuilderFor(const Match& match) {
+  const Node& root = graph_.node(match.root());
+  GraphBuilder builder(graph_);
+  builder.set_phase(root.phase);
+  builder.set_stage(root.stage);
+  Origin origin = root.origin;
+  if (origin.forward_node.empty()) origin.forward_node = root.name;
+  builder.set_origin(std::move(origin));
+  builder.set_name_prefix(absl::StrCat(root.name, "/"));
+  return builder;
+}
+
+int64_t ElementsFrom(const SymbolicShape& shape, int axis) {
+  if (!shape.has_rank()) return 0;
+  int64_t elements = 1;
+  for (int i = axis; i < shape.rank(); ++i) {
+    if (!shape.dim(i).is_known()) return 0;
+    elements *= shape.dim(i).size();
+  }
+  return elements;
+}
+
+}  // namespace weft
