@@ -1,5 +1,7 @@
 // What `graph_runner check` says, by node and with the repair.
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "onnx_import/graph_wire.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -158,6 +161,134 @@ TEST(Check, LayersExportedForInferenceAreNamed) {
   EXPECT_EQ(findings[0]["severity"], "warning");
   EXPECT_THAT(findings[0]["what"].get<std::string>(), HasSubstr("its running statistics"));
   EXPECT_THAT(findings[0]["nodes"][0].get<std::string>(), HasSubstr("(BatchNormalization)"));
+}
+
+// ---- What check says and what train does are the same.
+
+// y = x w of x [N,4], then what `add` makes of y; classes are y's last axis.
+std::string SmallModel(const std::string& name,
+                       const std::function<ValueId(GraphBuilder&, ValueId)>& add,
+                       Dim samples = Dim::Symbol("N"), Dim features = 4) {
+  Graph graph;
+  graph.opsets[""] = 17;
+  GraphBuilder builder(graph);
+  const ValueId x = graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32,
+                                         SymbolicShape({std::move(samples), std::move(features)})});
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5,
+                                     4, 3, 2, 1, 1, 0, 1, 0, 2, 0, 2, 0};
+  const Tensor initial = Tensor::Of<float>({4, 6}, values);
+  const ValueId w =
+      graph.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, Shape{4, 6}}, initial, true);
+  const ValueId y = add(builder, builder.Op("MatMul", {x, w}));
+  builder.Name(y, "y");
+  graph.AddOutput(y);
+  EXPECT_TRUE(builder.status().ok()) << builder.status();
+  GraphToOnnxOptions options;
+  options.annotations = false;
+  options.opset = 17;
+  const auto bytes = GraphToOnnx(graph, options);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  const std::string path = TestPath(name);
+  WriteTestFile(path, *bytes);
+  return path;
+}
+
+ValueId Scalar(GraphBuilder& b, int64_t value) {
+  return b.Constant(Tensor::Scalar<int64_t>(value));
+}
+
+// torch.chunk as the exporter without an optimizer writes it.
+ValueId Chunk(GraphBuilder& b, ValueId y) {
+  const ValueId pieces = b.Op("SplitToSequence", {y, Scalar(b, 3)}, {{"axis", int64_t{1}}});
+  const ValueId gate = b.Op("Sigmoid", {b.Op("SequenceAt", {pieces, Scalar(b, 1)})});
+  return b.Op("Mul", {b.Op("SequenceAt", {pieces, Scalar(b, 0)}), gate});
+}
+
+// How many rows there are depends on data.
+ValueId PositiveRows(GraphBuilder& b, ValueId y) {
+  const ValueId sums = b.Op("ReduceSum", {y, b.Ints({1})}, {{"keepdims", int64_t{0}}});
+  return b.Op("Compress", {y, b.Op("Greater", {sums, b.Float(0)})}, {{"axis", int64_t{0}}});
+}
+
+ValueId Total(GraphBuilder& b, ValueId y) {
+  return b.Op("ReduceSum", {y}, {{"keepdims", int64_t{0}}});
+}
+
+class CheckAndTrain : public ::testing::Test {
+ protected:
+  CheckAndTrain() {
+    WriteTestFile(TestPath("x.npy"),
+                  ToNpy(Tensor::Of<float>({2, 4}, {1, 0, 2, 1, 0, 1, 1, 3})).value());
+    WriteTestFile(TestPath("y.npy"), ToNpy(Tensor::Of<int64_t>({2}, {2, 0})).value());
+  }
+  std::vector<std::string> Data() const {
+    return {"--data", "x=" + TestPath("x.npy"), "--labels", TestPath("y.npy"), "--batch", "2"};
+  }
+  static CommandResult Run(std::vector<std::string> arguments,
+                           const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunCommand(arguments);
+  }
+  // Both with the same data; true where both accept the model.
+  bool Accept(const std::string& model) {
+    check_ = Run({"check", model, "--trainable"}, Data());
+    train_ = Run({"train", model, "--steps", "1"}, Data());
+    const CommandResult without = RunCommand({"check", model, "--trainable"});
+    EXPECT_EQ(check_.exit_code == 0, train_.exit_code == 0) << check_.out << train_.err;
+    EXPECT_EQ(check_.exit_code, without.exit_code) << check_.out << without.out;
+    return train_.exit_code == 0;
+  }
+
+  CommandResult check_;
+  CommandResult train_;
+};
+
+TEST_F(CheckAndTrain, AgreeOnSequencesWithKnownElements) {
+  EXPECT_TRUE(Accept(SmallModel("chunk.onnx", Chunk))) << check_.out;
+}
+
+TEST_F(CheckAndTrain, AgreeOnShapesThatDependOnData) {
+  EXPECT_FALSE(Accept(SmallModel("rows.onnx", PositiveRows)));
+  EXPECT_THAT(check_.out, HasSubstr("train refuses it: "));
+  EXPECT_THAT(check_.out, HasSubstr("it will not train: errors 1"));
+}
+
+TEST_F(CheckAndTrain, AgreeOnALossThatDoesNotFit) {
+  EXPECT_FALSE(Accept(SmallModel("total.onnx", Total)));
+  EXPECT_THAT(check_.out, HasSubstr("softmax_cross_entropy needs scores of rank 2 or more"));
+  EXPECT_EQ(
+      RunCommand({"check", SmallModel("total.onnx", Total), "--trainable", "--loss", "output:y"})
+          .exit_code,
+      0);
+}
+
+TEST_F(CheckAndTrain, NameUnknownOperatorsAlike) {
+  const std::string path = TestPath("typo.onnx");
+  WriteTestFile(path, WireModel(17, {{"act", "Softmaxx", {"x"}, {"y"}}}, "x", "y"));
+  EXPECT_FALSE(Accept(path));
+  EXPECT_THAT(train_.err, HasSubstr("Softmaxx: unknown operator, did you mean Softmax? at act "
+                                    "(Softmaxx); repair: write the operator as a custom op"));
+}
+
+TEST(Check, TakesTheBatchThatTheModelWasExportedFor) {
+  const auto plain = [](GraphBuilder&, ValueId y) { return y; };
+  const std::string model = SmallModel("fixed.onnx", plain, Dim(2));
+  EXPECT_EQ(RunCommand({"check", model, "--trainable"}).out,
+            "it runs and trains (assumed: batch = 2)\n");
+}
+
+TEST(Check, SaysWhichSizesItAssumed) {
+  const auto plain = [](GraphBuilder& b, ValueId y) { return b.Op("Relu", {y}); };
+  const std::string model = SmallModel("open.onnx", plain, Dim::Symbol("N"), Dim::Symbol("width"));
+  // 16 and 224 features do not fit the weights, which want 4.
+  const CommandResult assumed = RunCommand({"check", model, "--trainable"});
+  EXPECT_EQ(assumed.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_THAT(assumed.out, HasSubstr("(assumed: batch = 128, width = "));
+  const CommandResult given =
+      RunCommand({"check", model, "--trainable", "--dim", "width=4", "--batch", "8"});
+  EXPECT_EQ(given.out, "it runs and trains\n") << given.err;
+  EXPECT_THAT(RunCommand({"check", model, "--trainable", "--dim", "width"}).err,
+              HasSubstr("--dim width: expected NAME=SIZE"));
 }
 
 TEST(Check, ABrokenFileIsOneErrorAndTheExitCodeOfModels) {

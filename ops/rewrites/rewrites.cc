@@ -17,10 +17,12 @@ constexpr char kSequences[] = "sequences";
 // A piece of a piece of a piece: each round may make the shapes known that the next needs.
 constexpr int kMaxSequenceRounds = 8;
 
-std::vector<Rewrite> RewritesFor(RewriteUse) {
+std::vector<Rewrite> RewritesFor(RewriteUse use) {
+  std::vector<std::vector<Rewrite>> families = {NormalizationRewrites(), ActivationRewrites()};
+  if (use == RewriteUse::kForward) families.push_back(AttentionRewrites());
   std::vector<Rewrite> all;
-  for (auto family : {NormalizationRewrites, ActivationRewrites}) {
-    for (Rewrite& rewrite : family()) all.push_back(std::move(rewrite));
+  for (std::vector<Rewrite>& family : families) {
+    for (Rewrite& rewrite : family) all.push_back(std::move(rewrite));
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #include "tools/jobs/training_trial.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -60,18 +61,17 @@ void TryOnSizes(const Graph& model, const TrainingSpec& training, const JobFlags
   }
   const int64_t fixed = given.batch_given ? 0 : FixedBatch(model);
   const int64_t batch = fixed > 0 ? fixed : flags.batch();
-  absl::Status first;
+  std::optional<TrainingTrial> first;  // what failed with the first sizes is told
   for (const int64_t other : kAssumedSizes) {
-    std::vector<std::string> assumed;
+    trial = TrainingTrial();
     const ShapeInputsFn shape = [&](Graph& graph) {
-      return BindInputs(graph, InputSizes{given.by_name, other}, &assumed);
+      return BindInputs(graph, InputSizes{given.by_name, other}, &trial.assumed);
     };
     trial.refusal = TryStep(model, training, batch, shape);
-    trial.assumed = assumed;
-    if (trial.refusal.ok() || assumed.empty()) break;
-    if (first.ok()) first = trial.refusal;
+    if (trial.refusal.ok() || trial.assumed.empty()) break;
+    if (!first.has_value()) first = trial;
   }
-  if (!trial.refusal.ok() && !first.ok()) trial.refusal = first;
+  if (!trial.refusal.ok() && first.has_value()) trial = *std::move(first);
   if (given.batch_given) return;
   trial.assumed.insert(trial.assumed.begin(), absl::StrCat("batch = ", batch));
 }

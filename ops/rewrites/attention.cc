@@ -1,0 +1,118 @@
+// Scaled dot-product attention over heads, as exporters write it:
+//   softmax(s q k^T + mask) v, with q, k and v as [batch, heads, length, size].
+// The scale s is on the scores, on q, on k^T, or half of it on either. The mask may be missing.
+// Rows without any key may be guarded: Where(IsNaN(p), 0, p).
+//
+// For forward passes alone: the gradient of Attention computes the scores once more, and the
+// operator has no sharding rule, so that a training step would rather keep the two products.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/rewrites/rewriter.h"
+
+namespace weft {
+namespace {
+
+using P = Pattern;
+
+// The value itself, or times a number.
+P MaybeScaled(const P& value, const char* scale, const char* divisor) {
+  return P::OneOf(
+      {value, P::Op("Mul", {value, P::Scalar(scale)}), P::Op("Div", {value, P::Scalar(divisor)})});
+}
+
+bool IsOverLastAxis(const Graph& graph, const Node& node) {
+  const SymbolicShape& shape = graph.value(node.inputs[0]).type.shape;
+  if (!shape.has_rank()) return false;
+  const int64_t axis = node.attributes.Int("axis", -1);
+  return axis == -1 || axis == shape.rank() - 1;
+}
+
+P AttentionPattern() {
+  const P keys = P::Op("Transpose", {P::Value("k")}).As("keys");
+  const P product = P::Op("MatMul", {MaybeScaled(P::Value("q"), "scale of q", "divisor of q"),
+                                     MaybeScaled(keys, "scale of k", "divisor of k")});
+  const P scores = MaybeScaled(product, "scale", "divisor");
+  const P biased = P::OneOf({P::Op("Add", {scores, P::Value("mask")}), scores});
+  const P weights = P::Op("Softmax", {biased}, IsOverLastAxis);
+  const P guarded = P::Op(
+      "Where", {P::Op("IsNaN", {weights.As("weights")}), P::Number(0), weights.As("weights")});
+  return P::Op("MatMul", {P::OneOf({guarded, weights}), P::Value("v")});
+}
+
+double ScaleOfScores(const Match& match) {
+  double scale = 1;
+  for (const char* const name : {"scale of q", "scale of k", "scale"}) {
+    const auto found = match.numbers.find(name);
+    if (found != match.numbers.end()) scale *= found->second;
+  }
+  for (const char* const name : {"divisor of q", "divisor of k", "divisor"}) {
+    const auto found = match.numbers.find(name);
+    if (found != match.numbers.end()) scale /= found->second;
+  }
+  return scale;
+}
+
+// Of rank 4, with known heads and size.
+bool HasHeads(const Rewriter& rewriter, ValueId value) {
+  const SymbolicShape& shape = rewriter.type(value).shape;
+  return rewriter.rank(value) == 4 && shape.dim(1).is_known() && shape.dim(3).is_known();
+}
+
+// Whether the mask has a number for each query and key, up to broadcasting over samples, heads and
+// queries.
+bool IsMask(const Rewriter& rewriter, ValueId mask, const Dim& keys) {
+  const int rank = rewriter.rank(mask);
+  return rank >= 2 && rank <= 4 && rewriter.type(mask).shape.dim(rank - 1) == keys;
+}
+
+// What the transposition of keys says of k as [batch, heads, length, size]: the order of its axes,
+// empty if it already is; nullopt if it is something else.
+std::optional<std::vector<int64_t>> OrderOfKeys(const Rewriter& rewriter, const Match& match) {
+  const Graph& graph = rewriter.graph();
+  const Node& transpose = graph.node(graph.value(match.value("keys")).producer);
+  std::vector<int64_t> order = transpose.attributes.Ints("perm");
+  if (order.size() != 4 || rewriter.rank(match.value("k")) != 4) return std::nullopt;
+  std::swap(order[2], order[3]);
+  if (order == std::vector<int64_t>{0, 1, 2, 3}) return std::vector<int64_t>{};
+  return order;
+}
+
+bool ToAttention(Rewriter& rewriter, const Match& match) {
+  const DType dtype = rewriter.type(match.value("q")).dtype;
+  const auto order = OrderOfKeys(rewriter, match);
+  const bool is_wide = dtype == DType::kFloat32 || dtype == DType::kFloat64;
+  if (!is_wide || !order.has_value()) return false;
+  if (!HasHeads(rewriter, match.value("q")) || !HasHeads(rewriter, match.value("v"))) return false;
+  const SymbolicShape keys = rewriter.type(match.value("keys")).shape;
+  const SymbolicShape& q = rewriter.type(match.value("q")).shape;
+  const SymbolicShape& v = rewriter.type(match.value("v")).shape;
+  // Products broadcast samples and heads; attention shares heads in its own way.
+  const bool fits = keys.has_rank() && keys.dim(0) == q.dim(0) && keys.dim(1) == q.dim(1) &&
+                    v.dim(0) == q.dim(0) && v.dim(1) == q.dim(1);
+  if (!fits) return false;
+  const auto mask = match.values.find("mask");
+  const bool has_mask = mask != match.values.end();
+  if (has_mask && !IsMask(rewriter, mask->second, keys.dim(3))) return false;
+  ValueId k = match.value("k");
+  if (!order->empty()) {
+    k = rewriter.BuilderFor(match).Op("Transpose", {k}, {{"perm", *order}});
+  }
+  if (!k.valid()) return false;
+  std::vector<ValueId> inputs = {match.value("q"), k, match.value("v")};
+  if (has_mask) inputs.push_back(mask->second);
+  return rewriter.Replace(
+      match,
+      {"Attention", std::move(inputs), {{"scale", static_cast<float>(ScaleOfScores(match))}}});
+}
+
+}  // namespace
+
+std::vector<Rewrite> AttentionRewrites() {
+  return {{"attention", AttentionPattern(), ToAttention}};
+}
+
+}  // namespace weft

@@ -1,0 +1,322 @@
+// When a rewrite is made, when it is not, and what the new operator is called. Values and gradients
+// are compared in training/graph/rewritten_gradients_test.cc.
+#include "ops/rewrites/rewrites.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "graph/verifier.h"
+#include "gtest/gtest.h"
+#include "ops/rewrites/pattern.h"
+#include "ops/testing/graph_evaluator.h"
+#include "ops/testing/op_tester.h"
+#include "ops/testing/test_tensors.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using weft::testing::EvaluateGraph;
+using weft::testing::RandomTensor;
+using weft::testing::TensorsNear;
+
+class RewritesTest : public ::testing::Test {
+ protected:
+  ValueId Input(const std::string& name, std::vector<Dim> dims, DType dtype = DType::kFloat32) {
+    return graph_.AddInput(name, {ValueKind::kTensor, dtype, SymbolicShape(std::move(dims))});
+  }
+  ValueId Parameter(const std::string& name, Shape shape, bool trains = true) {
+    const Tensor initial = RandomTensor(shape, name.size(), 0.5, 1.5);
+    return graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape}, initial, trains);
+  }
+  ValueId Op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    return builder_.Op(op, std::move(inputs), std::move(attributes));
+  }
+  ValueId Number(float number) { return builder_.Float(number); }
+  ValueId Position(int64_t i) { return builder_.Constant(Tensor::Scalar<int64_t>(i)); }
+  void Finish(ValueId y) {
+    ASSERT_TRUE(builder_.status().ok()) << builder_.status();
+    builder_.Name(y, "y");
+    graph_.AddOutput(y);
+  }
+
+  RewriteCounts Rewritten(RewriteUse use = RewriteUse::kTraining) {
+    const auto counts = RewritePatterns(graph_, use);
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    EXPECT_TRUE(VerifyGraph(graph_).ok()) << VerifyGraph(graph_);
+    return counts.ok() ? *counts : RewriteCounts();
+  }
+  std::vector<std::string> Ops() const {
+    std::vector<std::string> ops;
+    for (const NodeId id : graph_.node_ids()) ops.push_back(graph_.node(id).op);
+    return ops;
+  }
+
+  // x sigmoid(x), and the sigmoid.
+  ValueId Silu(ValueId x) {
+    sigmoid_ = Op("Sigmoid", {x});
+    return Op("Mul", {x, sigmoid_});
+  }
+  ValueId Centred(ValueId x) { return Op("Sub", {x, Op("ReduceMean", {x, builder_.Ints({-1})})}); }
+  ValueId Normalized(ValueId centred, Attributes of_mean = {}) {
+    const ValueId square = Op("Pow", {centred, Number(2)});
+    const ValueId variance = Op("ReduceMean", {square, builder_.Ints({-1})}, of_mean);
+    return Op("Div", {centred, Op("Sqrt", {Op("Add", {variance, Number(1e-5f)})})});
+  }
+
+  Graph graph_;
+  GraphBuilder builder_{graph_};
+  ValueId sigmoid_ = kNoValue;
+};
+
+TEST_F(RewritesTest, TheLastNodeBecomesTheOperatorAndKeepsItsName) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4});
+  const ValueId y = Silu(x);
+  Node& last = graph_.node(graph_.value(y).producer);
+  const std::string name = last.name;
+  last.origin.forward_node = "act";
+  Finish(y);
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("swish", 1)));
+  EXPECT_THAT(Ops(), ElementsAre("Swish"));
+  const auto found = graph_.FindNode(name);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(graph_.node(*found).origin.forward_node, "act");
+  EXPECT_THAT(graph_.node(*found).inputs, ElementsAre(x));
+  EXPECT_EQ(graph_.value(graph_.outputs()[0]).name, "y");
+}
+
+TEST_F(RewritesTest, WhatAnotherNodeReadsStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4});
+  const ValueId y = Silu(x);
+  Finish(Op("Add", {y, Op("Tanh", {sigmoid_})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+  EXPECT_THAT(Ops(), ElementsAre("Sigmoid", "Mul", "Tanh", "Add"));
+}
+
+TEST_F(RewritesTest, AnOutputOfTheGraphStays) {
+  Finish(Silu(Input("x", {Dim::Symbol("N"), 4})));
+  graph_.AddOutput(sigmoid_);
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, AVariablesUpdateStays) {
+  const ValueId x = Input("x", {4});
+  Parameter("state", {4}, /*trains=*/false);
+  Finish(Silu(x));
+  graph_.SetVariableUpdate("state", sigmoid_);
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, EveryPlaceIsRewritten) {
+  ValueId x = Input("x", {Dim::Symbol("N"), 4});
+  for (int i = 0; i < 3; ++i) x = Silu(x);
+  Finish(x);
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("swish", 3)));
+  EXPECT_THAT(Ops(), ElementsAre("Swish", "Swish", "Swish"));
+}
+
+// What broadcasts over rows in the sum would not be taken as a bias.
+TEST_F(RewritesTest, AScaleOfAnotherShapeStaysBehindTheNormalization) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 3, 4});
+  const ValueId normal = Normalized(Centred(x));
+  Finish(Op("Mul", {normal, Parameter("gate", {3, 1})}));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("layer_normalization", 1)));
+  EXPECT_THAT(Ops(), ElementsAre("LayerNormalization", "Mul"));
+}
+
+TEST_F(RewritesTest, AMeanOverOtherAxesIsNoLayerNormalization) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 3, 4});
+  const ValueId centred = Op("Sub", {x, Op("ReduceMean", {x, builder_.Ints({1})})});
+  const ValueId square = Op("Mul", {centred, centred});
+  const ValueId variance = Op("ReduceMean", {square, builder_.Ints({1})});
+  Finish(Op("Div", {centred, Op("Sqrt", {Op("Add", {variance, Number(1e-5f)})})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, HalfPrecisionKeepsItsOperators) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4}, DType::kFloat16);
+  const auto number = [&](double value) { return builder_.Scalar(DType::kFloat16, value); };
+  const ValueId mean = Op("ReduceMean", {Op("Mul", {x, x}), builder_.Ints({-1})});
+  Finish(Op("Div", {x, Op("Sqrt", {Op("Add", {mean, number(1e-3)})})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+// Scales of the inner normalization that train are none that every group has alike.
+TEST_F(RewritesTest, AGroupNormalizationWhoseInnerScalesTrainStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4, 5});
+  const ValueId rows = Op("Reshape", {x, builder_.Ints({0, 2, -1})});
+  const ValueId normal =
+      Op("InstanceNormalization", {rows, Parameter("ones", {2}), Parameter("zeros", {2})});
+  Finish(Op("Reshape", {normal, Op("Shape", {x})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, FrozenOnesAndZerosAreNumbers) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4, 5});
+  const ValueType vector = {ValueKind::kTensor, DType::kFloat32, Shape{2}};
+  const ValueId ones = graph_.AddVariable("ones", vector, Tensor::Of<float>({2}, {1, 1}), false);
+  const ValueId zeros = graph_.AddVariable("zeros", vector, Tensor::Of<float>({2}, {0, 0}), false);
+  const ValueId rows = Op("Reshape", {x, builder_.Ints({0, 2, -1})});
+  const ValueId normal = Op("InstanceNormalization", {rows, ones, zeros});
+  Finish(Op("Reshape", {normal, Op("Shape", {x})}));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("group_normalization", 1)));
+}
+
+// ---- Attention.
+
+class AttentionRewrites : public RewritesTest {
+ protected:
+  // q, k, v [2,3,5,8] and a mask [5,5]; keys come as [2,5,3,8] where `merged`.
+  ValueId Attention(bool merged, bool guarded, bool scaled_operands) {
+    const ValueId q = Input("q", {2, 3, 5, 8});
+    const ValueId k =
+        Input("k", merged ? std::vector<Dim>{2, 5, 3, 8} : std::vector<Dim>{2, 3, 5, 8});
+    const ValueId v = Input("v", {2, 3, 5, 8});
+    const std::vector<int64_t> perm =
+        merged ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
+    ValueId keys = Op("Transpose", {k}, {{"perm", perm}});
+    ValueId scores;
+    if (scaled_operands) {
+      scores = Op("MatMul", {Op("Mul", {q, Number(0.6f)}), Op("Mul", {keys, Number(0.6f)})});
+    } else {
+      scores = Op("Div", {Op("MatMul", {q, keys}), Number(2.5f)});
+    }
+    scores = Op("Add", {scores, Input("mask", {5, 5})});
+    ValueId weights = Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
+    if (guarded) {
+      weights = Op("Where", {Op("IsNaN", {weights}), Number(0), weights});
+    }
+    return Op("MatMul", {weights, v});
+  }
+
+  std::map<ValueId, Tensor> Feeds() const {
+    std::map<ValueId, Tensor> feeds;
+    for (const ValueId input : graph_.inputs()) {
+      const Shape shape = *graph_.value(input).type.shape.ToConcrete();
+      feeds[input] = RandomTensor(shape, static_cast<uint64_t>(input.value));
+    }
+    return feeds;
+  }
+};
+
+TEST_F(AttentionRewrites, TakeTheFormsOfBothExporters) {
+  for (const bool merged : {false, true}) {
+    for (const bool guarded : {false, true}) {
+      for (const bool scaled : {false, true}) {
+        graph_ = Graph();
+        Finish(Attention(merged, guarded, scaled));
+        const auto expected = EvaluateGraph(graph_, Feeds(), graph_.outputs());
+        ASSERT_TRUE(expected.ok()) << expected.status();
+        EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+        const auto actual = EvaluateGraph(graph_, Feeds(), graph_.outputs());
+        ASSERT_TRUE(actual.ok()) << actual.status();
+        EXPECT_TRUE(TensorsNear(actual->front(), expected->front())) << merged << guarded << scaled;
+      }
+    }
+  }
+}
+
+TEST_F(AttentionRewrites, AreForForwardPassesAlone) {
+  Finish(Attention(false, false, false));
+  EXPECT_THAT(Rewritten(RewriteUse::kTraining), IsEmpty());
+}
+
+// ---- Sequences.
+
+TEST_F(RewritesTest, APieceAtAPositionIsAnOutputOfASplit) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 7});
+  const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
+  Finish(Op("Neg", {Op("SequenceAt", {pieces, Position(-1)})}));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("sequences", 1)));
+  EXPECT_THAT(Ops(), ::testing::UnorderedElementsAre("Split", "Neg"));
+  EXPECT_EQ(graph_.value(graph_.outputs()[0]).type.ToString(), "float32[N,1]");
+}
+
+TEST_F(RewritesTest, ASequenceThatSomebodyElseReadsStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 6});
+  const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
+  Finish(Op("SequenceAt", {pieces, Position(0)}));
+  graph_.AddOutput(pieces);
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("sequences", 1)));
+  EXPECT_THAT(Ops(), ::testing::UnorderedElementsAre("SplitToSequence", "Split", "Identity"));
+  EXPECT_EQ(graph_.value(graph_.outputs()[0]).name, "y");
+}
+
+TEST_F(RewritesTest, APositionThatDependsOnDataStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 6});
+  const ValueId at = graph_.AddInput("at", {ValueKind::kTensor, DType::kInt64, Shape{}});
+  const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
+  Finish(Op("SequenceAt", {pieces, at}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, APositionBeyondTheEndStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 6});
+  const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
+  Finish(Op("SequenceAt", {pieces, Position(2)}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(RewritesTest, LengthsAreNumbers) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 7});
+  const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
+  const ValueId shorter = Op("SequenceErase", {pieces, Position(0)});
+  const ValueId length = Op("SequenceLength", {Op("SequenceInsert", {shorter, x, Position(1)})});
+  Finish(Op("Add", {length, Op("SequenceLength", {shorter})}));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("sequences", 1)));
+  const auto sum = EvaluateGraph(graph_, {}, graph_.outputs());
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_THAT(ToInt64s(sum->front()).value(), ElementsAre(5));
+}
+
+// ---- Patterns.
+
+TEST_F(RewritesTest, ANameIsOneValue) {
+  const ValueId x = Input("x", {4});
+  const ValueId other = Input("other", {4});
+  const Pattern same =
+      Pattern::Op("Mul", {Pattern::Value("x"), Pattern::Op("Abs", {Pattern::Value("x")})});
+  const ValueId yes = Op("Mul", {Op("Abs", {x}), x});
+  const ValueId no = Op("Mul", {Op("Abs", {x}), other});
+  EXPECT_EQ(same.MatchesAt(graph_, graph_.value(yes).producer).size(), 1u);
+  EXPECT_THAT(same.MatchesAt(graph_, graph_.value(no).producer), IsEmpty());
+}
+
+TEST_F(RewritesTest, NumbersAreConstantsOfOneValue) {
+  const ValueId x = Input("x", {3});
+  const Pattern plus_two = Pattern::Op("Add", {Pattern::Value("x"), Pattern::Number(2)});
+  const auto matches = [&](ValueId y) {
+    return plus_two.MatchesAt(graph_, graph_.value(y).producer).size();
+  };
+  EXPECT_EQ(matches(Op("Add", {x, Number(2)})), 1u);
+  EXPECT_EQ(matches(Op("Add", {builder_.Constant(Tensor::Of<float>({3}, {2, 2, 2})), x})), 1u);
+  EXPECT_EQ(matches(Op("Add", {x, builder_.Constant(Tensor::Of<float>({3}, {2, 2, 1}))})), 0u);
+  EXPECT_EQ(matches(Op("Add", {x, Number(2.00001f)})), 0u);
+  EXPECT_EQ(matches(Op("Add", {x, Parameter("two", {3})})), 0u);
+}
+
+TEST_F(RewritesTest, OrderCountsWhereAnOperatorHasOne) {
+  const ValueId x = Input("x", {3});
+  const Pattern minus_one = Pattern::Op("Sub", {Pattern::Value("x"), Pattern::Number(1)});
+  const auto matches = [&](ValueId y) {
+    return minus_one.MatchesAt(graph_, graph_.value(y).producer).size();
+  };
+  EXPECT_EQ(matches(Op("Sub", {x, Number(1)})), 1u);
+  EXPECT_EQ(matches(Op("Sub", {Number(1), x})), 0u);
+}
+
+TEST(RewriteNamesTest, AreEachThereOnce) {
+  EXPECT_THAT(
+      RewriteNames(RewriteUse::kForward),
+      ElementsAre("sequences", "layer_normalization", "rms_normalization", "group_normalization",
+                  "gelu", "gelu_tanh", "swish", "hard_swish", "mish", "attention"));
+}
+
+}  // namespace
+}  // namespace weft
