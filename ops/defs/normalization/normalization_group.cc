@@ -1,5 +1,5 @@
 // Normalizations over images and rows that have no running statistics: InstanceNormalization,
-// GroupNormalization, RMSNormalization, MeanVarianceNormalization, LpNormalization and LRN.
+// GroupNormalization, MeanVarianceNormalization, LpNormalization and LRN.
 #include <numeric>
 #include <optional>
 #include <string>
@@ -65,28 +65,6 @@ absl::Status InferGroupNormalization(InferenceContext& context) {
   }
   WEFT_RETURN_IF_ERROR(CheckScaleAndBias(context, x, groups));
   return InferLikeFirstInput(context);
-}
-
-// Scale is broadcast to the normalized axes, and Y has its type.
-absl::Status InferRmsNormalization(InferenceContext& context) {
-  const SymbolicShape& x = context.InputShape(0);
-  const SymbolicShape& scale = context.InputShape(1);
-  if (x.has_rank()) {
-    WEFT_ASSIGN_OR_RETURN(const int axis, AxisAttribute(context, "axis", -1, x.rank()));
-    bool fits = !scale.has_rank() || scale.rank() <= x.rank();
-    for (int i = 0; fits && scale.has_rank() && i < scale.rank(); ++i) {
-      const int in_x = x.rank() - scale.rank() + i;
-      const bool one = scale.dim(i).is_known() && scale.dim(i).size() == 1;
-      fits = one || (in_x >= axis && MergeDims(scale.dim(i), x.dim(in_x)).has_value());
-    }
-    if (!fits) {
-      return context.Error(absl::StrCat("scale of shape ", scale.ToString(),
-                                        " does not fit the normalized axes from ", axis, " on of ",
-                                        "X ", x.ToString()));
-    }
-  }
-  context.SetOutput(0, context.InputType(1).dtype, x);
-  return absl::OkStatus();
 }
 
 absl::Status InferMeanVariance(InferenceContext& context) {
@@ -204,25 +182,6 @@ absl::StatusOr<std::vector<ValueId>> ExpandGroup(ExpandContext& context) {
   return ExpandGroups(context, context.node().attributes.Int("num_groups", 1));
 }
 
-absl::StatusOr<std::vector<ValueId>> ExpandRms(ExpandContext& context) {
-  WEFT_ASSIGN_OR_RETURN(const int rank, KnownRank(context));
-  GraphBuilder& g = context.builder();
-  const std::vector<ValueId>& inputs = context.node().inputs;
-  const Attributes& attributes = context.node().attributes;
-  WEFT_ASSIGN_OR_RETURN(const int axis, NormalizeAxis(attributes.Int("axis", -1), rank));
-  std::vector<int64_t> axes(rank - axis);
-  std::iota(axes.begin(), axes.end(), axis);
-  const DType wide = Wide(DTypeOfInput(context, 0));
-  const ValueId x = AsDType(g, inputs[0], wide);
-  const ValueId mean = g.Op("ReduceMean", {g.Op("Mul", {x, x}), g.Ints(axes)});
-  const ValueId deviation =
-      g.Op("Sqrt", {g.Op("Add", {mean, g.Scalar(wide, attributes.Float("epsilon", 1e-5f))})});
-  const ValueId normal = AsDType(g, g.Op("Div", {x, deviation}), DTypeOfInput(context, 1));
-  const ValueId y = g.Op("Mul", {normal, inputs[1]});
-  WEFT_RETURN_IF_ERROR(g.status());
-  return std::vector<ValueId>{y};
-}
-
 // The deviation, not the variance, has the small number added.
 absl::StatusOr<std::vector<ValueId>> ExpandMeanVariance(ExpandContext& context) {
   GraphBuilder& g = context.builder();
@@ -317,18 +276,6 @@ WEFT_REGISTER_OP(OpSchema::Onnx("GroupNormalization")
                      .Infer(InferGroupNormalization)
                      .Expand(ExpandGroup)
                      .CostOf(FlopsPerElement(6)));
-
-WEFT_REGISTER_OP(OpSchema::Onnx("RMSNormalization")
-                     .Input("X", kFloatTypes)
-                     .Input("scale", kFloatTypes)
-                     .Learnable()
-                     .Output("Y")
-                     .Attr("axis", AttributeType::kInt)
-                     .Attr("epsilon", AttributeType::kFloat)
-                     .Attr("stash_type", AttributeType::kInt)
-                     .Infer(InferRmsNormalization)
-                     .Expand(ExpandRms)
-                     .CostOf(FlopsPerElement(4)));
 
 WEFT_REGISTER_OP(OpSchema::Onnx("MeanVarianceNormalization")
                      .Input("X", kFloatTypes)

@@ -1,6 +1,8 @@
 #include "graph/expansion.h"
 #include "gtest/gtest.h"
+#include "ops/testing/gradient_checker.h"
 #include "ops/testing/op_tester.h"
+#include "ops/testing/sharding_checker.h"
 #include "ops/testing/test_tensors.h"
 
 namespace weft::testing {
@@ -58,6 +60,40 @@ TEST(RmsNormalizationTest, AgreesWithReference) {
         Rms({2, 3, 5}, {2, 1, 5}, -3), Rms({4, 1}, {1}, -1), Rms({0, 4}, {4}, 1)}) {
     EXPECT_TRUE(CheckKernelAgainstReference(rms, kTolerance)) << rms.ToString();
   }
+}
+
+OpCase RmsGrad(Shape x, int64_t axis, std::vector<bool> outputs) {
+  const int first = axis < 0 ? static_cast<int>(axis) + x.rank() : static_cast<int>(axis);
+  const Shape scale(x.dims().subspan(static_cast<size_t>(first)));
+  return {.domain = std::string(kWeftDomain),
+          .op = "RMSNormalizationGrad",
+          .attributes = {{"axis", axis}, {"epsilon", 1e-3f}},
+          .inputs = {RandomTensor(x, 1), RandomTensor(x, 2, -2, 2), RandomTensor(scale, 3)},
+          .outputs = std::move(outputs)};
+}
+
+TEST(RmsNormalizationTest, GradientKernelAgreesWithReference) {
+  for (const std::vector<bool>& outputs :
+       {std::vector<bool>{true, true}, std::vector<bool>{true, false},
+        std::vector<bool>{false, true}}) {
+    for (const OpCase& grad : {RmsGrad({300, 17}, -1, outputs), RmsGrad({2, 3, 5}, 1, outputs),
+                               RmsGrad({4, 1}, 0, outputs), RmsGrad({0, 4}, 1, outputs)}) {
+      EXPECT_TRUE(CheckKernelAgainstReference(grad, kTolerance)) << grad.ToString();
+      EXPECT_TRUE(SameBitsOnTwoThreads(grad)) << grad.ToString();
+    }
+  }
+}
+
+TEST(RmsNormalizationTest, GradientsAgreeWithDifferences) {
+  for (const OpCase& rms : {Rms({3, 17}, {17}, -1), Rms({2, 3, 5}, {3, 5}, 1),
+                            Rms({2, 3, 5}, {5}, 1), Rms({2, 3, 5}, {1, 1, 5}, -1)}) {
+    EXPECT_TRUE(CheckGradient(rms)) << rms.ToString();
+  }
+}
+
+TEST(RmsNormalizationTest, ShardsAgreeWithTheWhole) {
+  EXPECT_TRUE(CheckSharding(Rms({6, 4, 5}, {5}, -1)));
+  EXPECT_TRUE(CheckSharding(RmsGrad({6, 4, 5}, -1, {true, true})));
 }
 
 TEST(RmsNormalizationTest, GivesTheTypeOfItsScale) {

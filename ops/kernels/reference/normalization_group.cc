@@ -62,6 +62,30 @@ absl::Status RmsNormalization(ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+absl::Status RmsNormalizationGrad(ReferenceCall& call) {
+  const ReferenceOperand& dy = call.input(0);
+  const ReferenceOperand& x = call.input(1);
+  const ReferenceOperand& scale = call.input(2);
+  WEFT_ASSIGN_OR_RETURN(const int axis,
+                        NormalizeAxis(call.attributes().Int("axis", -1), x.shape.rank()));
+  const double epsilon = call.attributes().Float("epsilon", 1e-5f);
+  const int64_t columns = x.shape.ProductOf(axis, x.shape.rank());
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t first = i / columns * columns;
+    double square = 0;
+    double along = 0;
+    for (int64_t k = 0; k < columns; ++k) {
+      square += x[first + k] * x[first + k];
+      along += dy[first + k] * scale[k] * x[first + k];
+    }
+    const double deviation = std::sqrt(square / static_cast<double>(columns) + epsilon);
+    const double share = x[i] * along / (static_cast<double>(columns) * deviation * deviation);
+    if (call.has_output(0)) call.output(0)[i] = (dy[i] * scale[i - first] - share) / deviation;
+    if (call.has_output(1)) call.output(1)[i - first] += dy[i] * x[i] / deviation;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LpNormalization(ReferenceCall& call) {
   const ReferenceOperand& x = call.input(0);
   WEFT_ASSIGN_OR_RETURN(const int axis,
@@ -148,6 +172,8 @@ absl::Status Dft(ReferenceCall& call) {
 WEFT_REGISTER_REFERENCE_KERNEL("", "InstanceNormalization", ReferenceKernel(InstanceNormalization));
 WEFT_REGISTER_REFERENCE_KERNEL("", "GroupNormalization", ReferenceKernel(GroupNormalization));
 WEFT_REGISTER_REFERENCE_KERNEL("", "RMSNormalization", ReferenceKernel(RmsNormalization));
+WEFT_REGISTER_REFERENCE_KERNEL("ai.weft", "RMSNormalizationGrad",
+                               ReferenceKernel(RmsNormalizationGrad));
 WEFT_REGISTER_REFERENCE_KERNEL("", "LpNormalization", ReferenceKernel(LpNormalization));
 WEFT_REGISTER_REFERENCE_KERNEL("", "LRN", ReferenceKernel(Lrn));
 WEFT_REGISTER_REFERENCE_KERNEL("", "DFT", ReferenceKernel(Dft));

@@ -39,6 +39,13 @@ Operands RmsNormalizationCase(CaseRandom& random) {
           .inputs = {random.Values({2, 3, 4}), random.Values(axis == -1 ? Shape{4} : Shape{3, 4})}};
 }
 
+// A scale that is broadcast to the normalized axes.
+Operands BroadcastRmsNormalizationCase(CaseRandom& random) {
+  return {
+      .attributes = {{"axis", int64_t{1}}},
+      .inputs = {random.Values({2, 3, 4}), random.Values(random.Coin() ? Shape{4} : Shape{3, 1})}};
+}
+
 Operands PerChannelCase(CaseRandom& random, Attributes attributes) {
   return {.attributes = std::move(attributes),
           .inputs = {random.Values({2, 4, 3, 2}), random.Values({4}), random.Values({4})}};
@@ -86,6 +93,7 @@ void AddNormalizationGradients(GradientGenerators& g) {
   g["BatchNormalization"].push_back(TrainingBatchNormalizationCase);
   AddCase(g, "LayerNormalization", LayerNormalizationCase);
   AddCase(g, "RMSNormalization", RmsNormalizationCase);
+  AddCase(g, "RMSNormalization", BroadcastRmsNormalizationCase);
   AddCase(g, "SimplifiedLayerNormalization", RmsNormalizationCase);
   AddCase(g, "GroupNormalization", [](CaseRandom& random) {
     return PerChannelCase(random, {{"num_groups", int64_t{2}}});

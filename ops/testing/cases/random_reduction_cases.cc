@@ -126,6 +126,29 @@ OpCase LayerNormalizationGradCase(CaseRandom& random) {
       .outputs = {true, random.Coin(), random.Coin()}};
 }
 
+OpCase RmsNormalizationCase(CaseRandom& random) {
+  const Shape x = random.OfRank(3);
+  const int64_t axis = random.Between(0, 2);
+  Shape scale(x.dims().subspan(axis));
+  // Broadcast along one of its axes, at times.
+  if (random.Coin()) scale.set_dim(0, 1);
+  return {.op = "RMSNormalization",
+          .attributes = {{"axis", axis}, {"epsilon", 1e-2f}},
+          .inputs = {random.Values(x, -3, 3), random.Values(scale)}};
+}
+
+OpCase RmsNormalizationGradCase(CaseRandom& random) {
+  const Shape x = random.OfRank(3);
+  const int64_t axis = random.Between(0, 2);
+  const bool dscale = random.Coin();
+  return {.domain = "ai.weft",
+          .op = "RMSNormalizationGrad",
+          .attributes = {{"axis", axis}, {"epsilon", 1e-2f}},
+          .inputs = {random.Values(x), random.Values(x, -3, 3),
+                     random.Values(Shape(x.dims().subspan(axis)))},
+          .outputs = {true, dscale}};
+}
+
 OpCase BatchNormalizationCase(CaseRandom& random) {
   const Shape x = random.OfRank(static_cast<int>(random.Between(2, 4)));
   const Shape channels{x.dim(1)};
@@ -174,6 +197,8 @@ void AddReductionCases(CaseGenerators& generators) {
   generators["ai.weft::LogSoftmaxGrad"] = Softmax("LogSoftmaxGrad", true);
   generators["LayerNormalization"] = {LayerNormalizationCase};
   generators["ai.weft::LayerNormalizationGrad"] = {LayerNormalizationGradCase};
+  generators["RMSNormalization"] = {RmsNormalizationCase};
+  generators["ai.weft::RMSNormalizationGrad"] = {RmsNormalizationGradCase};
   generators["BatchNormalization"] = {BatchNormalizationCase};
   generators["ai.weft::BatchNormalizationGrad"] = {BatchNormalizationGradCase};
 }
