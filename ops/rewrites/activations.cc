@@ -12,55 +12,60 @@
 namespace weft {
 namespace {
 
-using P = Pattern;
-
 // A product of three, in any order of multiplication.
-P ProductOfThree(const P& a, const P& b, const P& c) {
-  return P::OneOf({P::Op("Mul", {a, P::Op("Mul", {b, c})}), P::Op("Mul", {b, P::Op("Mul", {a, c})}),
-                   P::Op("Mul", {c, P::Op("Mul", {a, b})})});
+Pattern ProductOfThree(const Pattern& a, const Pattern& b, const Pattern& c) {
+  return Pattern::OneOf({Pattern::Op("Mul", {a, Pattern::Op("Mul", {b, c})}),
+                         Pattern::Op("Mul", {b, Pattern::Op("Mul", {a, c})}),
+                         Pattern::Op("Mul", {c, Pattern::Op("Mul", {a, b})})});
 }
 
 // Half of a product: exporters multiply by 0.5 or divide by 2, before or after.
-P HalfOfProduct(const P& a, const P& b) {
-  return P::OneOf({ProductOfThree(P::Number(0.5), a, b),
-                   P::Op("Div", {P::Op("Mul", {a, b}), P::Number(2)}),
-                   P::Op("Mul", {P::Op("Div", {a, P::Number(2)}), b}),
-                   P::Op("Mul", {a, P::Op("Div", {b, P::Number(2)})})});
+Pattern HalfOfProduct(const Pattern& a, const Pattern& b) {
+  return Pattern::OneOf({ProductOfThree(Pattern::Number(0.5), a, b),
+                         Pattern::Op("Div", {Pattern::Op("Mul", {a, b}), Pattern::Number(2)}),
+                         Pattern::Op("Mul", {Pattern::Op("Div", {a, Pattern::Number(2)}), b}),
+                         Pattern::Op("Mul", {a, Pattern::Op("Div", {b, Pattern::Number(2)})})});
 }
 
-P GeluPattern() {
-  const P x = P::Value("x");
-  const P scaled = P::OneOf({P::Op("Div", {x, P::Number(std::numbers::sqrt2)}),
-                             P::Op("Mul", {x, P::Number(1 / std::numbers::sqrt2)})});
-  return HalfOfProduct(x, P::Op("Add", {P::Op("Erf", {scaled}), P::Number(1)}));
+Pattern GeluPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern scaled =
+      Pattern::OneOf({Pattern::Op("Div", {x, Pattern::Number(std::numbers::sqrt2)}),
+                      Pattern::Op("Mul", {x, Pattern::Number(1 / std::numbers::sqrt2)})});
+  return HalfOfProduct(x, Pattern::Op("Add", {Pattern::Op("Erf", {scaled}), Pattern::Number(1)}));
 }
 
-P TanhGeluPattern() {
-  const P x = P::Value("x");
-  const P scale = P::Number(std::sqrt(2 / std::numbers::pi));
-  const P cubic = P::Number(0.044715);
-  const P square = P::OneOf({P::Op("Mul", {x, x}), P::Op("Pow", {x, P::Number(2)})});
-  const P cube = P::OneOf({P::Op("Pow", {x, P::Number(3)}), P::Op("Mul", {x, square})});
-  const P sum = P::Op("Add", {x, P::Op("Mul", {cubic, cube})});
+Pattern TanhGeluPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern scale = Pattern::Number(std::sqrt(2 / std::numbers::pi));
+  const Pattern cubic = Pattern::Number(0.044715);
+  const Pattern square =
+      Pattern::OneOf({Pattern::Op("Mul", {x, x}), Pattern::Op("Pow", {x, Pattern::Number(2)})});
+  const Pattern cube = Pattern::OneOf(
+      {Pattern::Op("Pow", {x, Pattern::Number(3)}), Pattern::Op("Mul", {x, square})});
+  const Pattern sum = Pattern::Op("Add", {x, Pattern::Op("Mul", {cubic, cube})});
   // x (1 + c x^2), as some write the same sum.
-  const P terms = P::OneOf({P::Op("Mul", {cubic, square}), ProductOfThree(cubic, x, x)});
-  const P factor = P::Op("Add", {P::Number(1), terms});
-  const P inner = P::OneOf({P::Op("Mul", {scale, sum}), ProductOfThree(scale, x, factor)});
-  return HalfOfProduct(x, P::Op("Add", {P::Op("Tanh", {inner}), P::Number(1)}));
+  const Pattern terms =
+      Pattern::OneOf({Pattern::Op("Mul", {cubic, square}), ProductOfThree(cubic, x, x)});
+  const Pattern factor = Pattern::Op("Add", {Pattern::Number(1), terms});
+  const Pattern inner =
+      Pattern::OneOf({Pattern::Op("Mul", {scale, sum}), ProductOfThree(scale, x, factor)});
+  return HalfOfProduct(x, Pattern::Op("Add", {Pattern::Op("Tanh", {inner}), Pattern::Number(1)}));
 }
 
-P SwishPattern() {
-  const P x = P::Value("x");
-  const P scaled = P::OneOf({P::Op("Mul", {x, P::Scalar("alpha")}), x});
-  return P::Op("Mul", {x, P::Op("Sigmoid", {scaled})});
+Pattern SwishPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern scaled = Pattern::OneOf({Pattern::Op("Mul", {x, Pattern::Scalar("alpha")}), x});
+  return Pattern::Op("Mul", {x, Pattern::Op("Sigmoid", {scaled})});
 }
 
 // max(0, min(6, x + 3)), with the bounds in one operator or in two.
-P Relu6OfShifted(const P& x) {
-  const P shifted = P::Op("Add", {x, P::Number(3)});
-  const P positive = P::OneOf({P::Op("Relu", {shifted}), P::Op("Max", {shifted, P::Number(0)})});
-  return P::OneOf({P::Op("Clip", {shifted, P::Number(0), P::Number(6)}),
-                   P::Op("Min", {positive, P::Number(6)})});
+Pattern Relu6OfShifted(const Pattern& x) {
+  const Pattern shifted = Pattern::Op("Add", {x, Pattern::Number(3)});
+  const Pattern positive = Pattern::OneOf(
+      {Pattern::Op("Relu", {shifted}), Pattern::Op("Max", {shifted, Pattern::Number(0)})});
+  return Pattern::OneOf({Pattern::Op("Clip", {shifted, Pattern::Number(0), Pattern::Number(6)}),
+                         Pattern::Op("Min", {positive, Pattern::Number(6)})});
 }
 
 bool IsHardSigmoidOfHardSwish(const Graph&, const Node& node) {
@@ -68,24 +73,26 @@ bool IsHardSigmoidOfHardSwish(const Graph&, const Node& node) {
          node.attributes.Float("beta", 0.5f) == 0.5f;
 }
 
-P HardSwishPattern() {
-  const P x = P::Value("x");
-  const P sixth = P::Number(1.0 / 6);
-  const P clipped = Relu6OfShifted(x);
-  const P gate = P::OneOf({P::Op("Div", {clipped, P::Number(6)}), P::Op("Mul", {clipped, sixth}),
-                           P::Op("HardSigmoid", {x}, IsHardSigmoidOfHardSwish)});
-  const P product = P::Op("Mul", {x, clipped});
-  return P::OneOf({P::Op("Mul", {x, gate}), P::Op("Div", {product, P::Number(6)}),
-                   P::Op("Mul", {product, sixth})});
+Pattern HardSwishPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern sixth = Pattern::Number(1.0 / 6);
+  const Pattern clipped = Relu6OfShifted(x);
+  const Pattern gate = Pattern::OneOf({Pattern::Op("Div", {clipped, Pattern::Number(6)}),
+                                       Pattern::Op("Mul", {clipped, sixth}),
+                                       Pattern::Op("HardSigmoid", {x}, IsHardSigmoidOfHardSwish)});
+  const Pattern product = Pattern::Op("Mul", {x, clipped});
+  return Pattern::OneOf({Pattern::Op("Mul", {x, gate}),
+                         Pattern::Op("Div", {product, Pattern::Number(6)}),
+                         Pattern::Op("Mul", {product, sixth})});
 }
 
-P MishPattern() {
-  const P x = P::Value("x");
-  return P::Op("Mul", {x, P::Op("Tanh", {P::Op("Softplus", {x})})});
+Pattern MishPattern() {
+  const Pattern x = Pattern::Value("x");
+  return Pattern::Op("Mul", {x, Pattern::Op("Tanh", {Pattern::Op("Softplus", {x})})});
 }
 
 // An operator of x alone.
-Rewrite ToActivation(const std::string& name, P pattern, const std::string& op,
+Rewrite ToActivation(const std::string& name, Pattern pattern, const std::string& op,
                      Attributes attributes = {}) {
   return {name, std::move(pattern), [op, attributes](Rewriter& rewriter, const Match& match) {
             Attributes own = attributes;

@@ -16,12 +16,10 @@
 namespace weft {
 namespace {
 
-using P = Pattern;
-
 // The value itself, or times a number.
-P MaybeScaled(const P& value, const char* scale, const char* divisor) {
-  return P::OneOf(
-      {value, P::Op("Mul", {value, P::Scalar(scale)}), P::Op("Div", {value, P::Scalar(divisor)})});
+Pattern MaybeScaled(const Pattern& value, const char* scale, const char* divisor) {
+  return Pattern::OneOf({value, Pattern::Op("Mul", {value, Pattern::Scalar(scale)}),
+                         Pattern::Op("Div", {value, Pattern::Scalar(divisor)})});
 }
 
 bool IsOverLastAxis(const Graph& graph, const Node& node) {
@@ -31,16 +29,18 @@ bool IsOverLastAxis(const Graph& graph, const Node& node) {
   return axis == -1 || axis == shape.rank() - 1;
 }
 
-P AttentionPattern() {
-  const P keys = P::Op("Transpose", {P::Value("k")}).As("keys");
-  const P product = P::Op("MatMul", {MaybeScaled(P::Value("q"), "scale of q", "divisor of q"),
-                                     MaybeScaled(keys, "scale of k", "divisor of k")});
-  const P scores = MaybeScaled(product, "scale", "divisor");
-  const P biased = P::OneOf({P::Op("Add", {scores, P::Value("mask")}), scores});
-  const P weights = P::Op("Softmax", {biased}, IsOverLastAxis);
-  const P guarded = P::Op(
-      "Where", {P::Op("IsNaN", {weights.As("weights")}), P::Number(0), weights.As("weights")});
-  return P::Op("MatMul", {P::OneOf({guarded, weights}), P::Value("v")});
+Pattern AttentionPattern() {
+  const Pattern keys = Pattern::Op("Transpose", {Pattern::Value("k")}).As("keys");
+  const Pattern product =
+      Pattern::Op("MatMul", {MaybeScaled(Pattern::Value("q"), "scale of q", "divisor of q"),
+                             MaybeScaled(keys, "scale of k", "divisor of k")});
+  const Pattern scores = MaybeScaled(product, "scale", "divisor");
+  const Pattern biased =
+      Pattern::OneOf({Pattern::Op("Add", {scores, Pattern::Value("mask")}), scores});
+  const Pattern weights = Pattern::Op("Softmax", {biased}, IsOverLastAxis);
+  const Pattern guarded = Pattern::Op("Where", {Pattern::Op("IsNaN", {weights.As("weights")}),
+                                                Pattern::Number(0), weights.As("weights")});
+  return Pattern::Op("MatMul", {Pattern::OneOf({guarded, weights}), Pattern::Value("v")});
 }
 
 double ScaleOfScores(const Match& match) {

@@ -12,43 +12,48 @@
 namespace weft {
 namespace {
 
-using P = Pattern;
-
 bool KeepsReducedAxes(const Graph&, const Node& node) {
   return node.attributes.Int("keepdims", 1) != 0;
 }
 
-P MeanOf(const P& value, const char* axes) {
-  return P::Op("ReduceMean", {value, P::Value(axes)}, KeepsReducedAxes);
+Pattern MeanOf(const Pattern& value, const char* axes) {
+  return Pattern::Op("ReduceMean", {value, Pattern::Value(axes)}, KeepsReducedAxes);
 }
 
-P SquareOf(const P& value) {
-  return P::OneOf({P::Op("Pow", {value, P::Number(2)}), P::Op("Mul", {value, value})});
+Pattern SquareOf(const Pattern& value) {
+  return Pattern::OneOf(
+      {Pattern::Op("Pow", {value, Pattern::Number(2)}), Pattern::Op("Mul", {value, value})});
 }
 
 // value / sqrt(variance)
-P OverRootOf(const P& value, const P& variance) {
-  const P root = P::OneOf({P::Op("Sqrt", {variance}), P::Op("Pow", {variance, P::Number(0.5)})});
-  const P inverse = P::OneOf({P::Op("Reciprocal", {root}), P::Op("Div", {P::Number(1), root}),
-                              P::Op("Pow", {variance, P::Number(-0.5)})});
-  return P::OneOf({P::Op("Div", {value, root}), P::Op("Mul", {value, inverse})});
+Pattern OverRootOf(const Pattern& value, const Pattern& variance) {
+  const Pattern root = Pattern::OneOf(
+      {Pattern::Op("Sqrt", {variance}), Pattern::Op("Pow", {variance, Pattern::Number(0.5)})});
+  const Pattern inverse = Pattern::OneOf({Pattern::Op("Reciprocal", {root}),
+                                          Pattern::Op("Div", {Pattern::Number(1), root}),
+                                          Pattern::Op("Pow", {variance, Pattern::Number(-0.5)})});
+  return Pattern::OneOf({Pattern::Op("Div", {value, root}), Pattern::Op("Mul", {value, inverse})});
 }
 
-P LayerPattern() {
-  const P x = P::Value("x");
-  const P centred = P::Op("Sub", {x, MeanOf(x, "axes of mean")});
-  const P variance = MeanOf(SquareOf(centred), "axes of variance");
-  return OverRootOf(centred, P::Op("Add", {variance, P::Scalar("epsilon")}));
+Pattern LayerPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern centred = Pattern::Op("Sub", {x, MeanOf(x, "axes of mean")});
+  const Pattern variance = MeanOf(SquareOf(centred), "axes of variance");
+  return OverRootOf(centred, Pattern::Op("Add", {variance, Pattern::Scalar("epsilon")}));
 }
 
-P RmsPattern() {
-  const P x = P::Value("x");
-  const P mean = MeanOf(SquareOf(x), "axes of mean");
-  return OverRootOf(x, P::Op("Add", {mean, P::Scalar("epsilon")}));
+Pattern RmsPattern() {
+  const Pattern x = Pattern::Value("x");
+  const Pattern mean = MeanOf(SquareOf(x), "axes of mean");
+  return OverRootOf(x, Pattern::Op("Add", {mean, Pattern::Scalar("epsilon")}));
 }
 
-P Scaled(const P& pattern) { return P::Op("Mul", {pattern, P::Value("scale")}); }
-P Biased(const P& pattern) { return P::Op("Add", {pattern, P::Value("bias")}); }
+Pattern Scaled(const Pattern& pattern) {
+  return Pattern::Op("Mul", {pattern, Pattern::Value("scale")});
+}
+Pattern Biased(const Pattern& pattern) {
+  return Pattern::Op("Add", {pattern, Pattern::Value("bias")});
+}
 
 // The first of the reduced axes, if these are the last ones of x.
 std::optional<int> FirstOfLastAxes(const Rewriter& rewriter, const Match& match, const char* name) {
@@ -134,10 +139,13 @@ bool ToRmsNormalization(Rewriter& rewriter, const Match& match) {
 // ---- Groups.
 
 // The groups of [batch, groups, the rest], which nothing scales or shifts.
-P GroupPattern() {
-  const P rows = P::Op("Reshape", {P::Value("x"), P::Value("shape of rows")}).As("rows");
-  const P normal = P::Op("InstanceNormalization", {rows, P::Number(1), P::Number(0)}).As("normal");
-  return P::Op("Reshape", {normal, P::Value("shape")}).As("groups");
+Pattern GroupPattern() {
+  const Pattern rows =
+      Pattern::Op("Reshape", {Pattern::Value("x"), Pattern::Value("shape of rows")}).As("rows");
+  const Pattern normal =
+      Pattern::Op("InstanceNormalization", {rows, Pattern::Number(1), Pattern::Number(0)})
+          .As("normal");
+  return Pattern::Op("Reshape", {normal, Pattern::Value("shape")}).As("groups");
 }
 
 // How many groups there are, if the match is a normalization of groups of channels; else 0.

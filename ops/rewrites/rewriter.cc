@@ -12,14 +12,15 @@
 namespace weft {
 namespace {
 
-// Whether two types may be of the same values: nothing that is known of both differs.
-bool AreAlike(const ValueType& a, const ValueType& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype) return false;
-  if (!a.shape.has_rank() || !b.shape.has_rank() || a.shape.rank() != b.shape.rank()) return false;
-  for (int i = 0; i < a.shape.rank(); ++i) {
-    const Dim& left = a.shape.dim(i);
-    const Dim& right = b.shape.dim(i);
-    if (left.is_known() && right.is_known() && left.size() != right.size()) return false;
+// Whether a new type may take the place of an old one: nothing that is known of both differs.
+bool MayReplace(const ValueType& old_type, const ValueType& new_type) {
+  if (old_type.kind != new_type.kind || old_type.dtype != new_type.dtype) return false;
+  if (!old_type.shape.has_rank()) return true;
+  if (!new_type.shape.has_rank() || new_type.shape.rank() != old_type.shape.rank()) return false;
+  for (int i = 0; i < old_type.shape.rank(); ++i) {
+    const Dim& before = old_type.shape.dim(i);
+    const Dim& after = new_type.shape.dim(i);
+    if (before.is_known() && after.is_known() && before.size() != after.size()) return false;
   }
   return true;
 }
@@ -29,7 +30,7 @@ bool FitsInPlace(const Graph& graph, const Node& node) {
   if (!CheckNodeAgainstSchema(graph, node).ok()) return false;
   std::vector<InferredOutput> outputs;
   if (!RunShapeFunction(graph, node, outputs).ok() || outputs.empty()) return false;
-  return AreAlike(outputs[0].type, graph.value(node.outputs[0]).type);
+  return MayReplace(graph.value(node.outputs[0]).type, outputs[0].type);
 }
 
 }  // namespace

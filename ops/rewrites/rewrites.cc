@@ -6,6 +6,7 @@
 #include "graph/inference.h"
 #include "graph/pass.h"
 #include "ops/node_runner.h"
+#include "ops/rewrites/embedding_bag.h"
 #include "ops/rewrites/rewriter.h"
 #include "ops/rewrites/sequences.h"
 #include "platform/status_macros.h"
@@ -14,6 +15,7 @@ namespace weft {
 namespace {
 
 constexpr char kSequences[] = "sequences";
+constexpr char kEmbeddingBags[] = "embedding_bag";
 // A piece of a piece of a piece: each round may make the shapes known that the next needs.
 constexpr int kMaxSequenceRounds = 8;
 
@@ -71,6 +73,8 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
   RewriteCounts counts;
   WEFT_ASSIGN_OR_RETURN(const int rounds, ResolveAllSequences(graph));
   if (rounds > 0) counts[kSequences] = rounds;
+  const int bags = RewriteEmbeddingBags(graph);
+  if (bags > 0) counts[kEmbeddingBags] = bags;
   for (const Rewrite& rewrite : RewritesFor(use)) {
     const int count = ApplyEverywhere(graph, rewrite);
     if (count > 0) counts[rewrite.name] += count;
@@ -80,7 +84,7 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
 }
 
 std::vector<std::string> RewriteNames(RewriteUse use) {
-  std::vector<std::string> names = {kSequences};
+  std::vector<std::string> names = {kSequences, kEmbeddingBags};
   for (const Rewrite& rewrite : RewritesFor(use)) {
     const bool is_new = std::find(names.begin(), names.end(), rewrite.name) == names.end();
     if (is_new) names.push_back(rewrite.name);

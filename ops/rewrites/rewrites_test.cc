@@ -2,12 +2,16 @@
 // are compared in training/graph/rewritten_gradients_test.cc.
 #include "ops/rewrites/rewrites.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
+#include "graph/node_bodies.h"
 #include "graph/verifier.h"
 #include "gtest/gtest.h"
 #include "ops/rewrites/pattern.h"
@@ -19,7 +23,6 @@ namespace weft {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using weft::testing::EvaluateGraph;
@@ -275,6 +278,149 @@ TEST_F(RewritesTest, LengthsAreNumbers) {
   EXPECT_THAT(ToInt64s(sum->front()).value(), ElementsAre(5));
 }
 
+// ---- Bags of embeddings, as the TorchScript exporter writes them.
+
+class EmbeddingBags : public RewritesTest {
+ protected:
+  EmbeddingBags() {
+    table_ = Input("table", {5, 3});
+    go_ = builder_.Constant(Tensor::Scalar<bool>(true));
+  }
+
+  ValueId Vector(const std::vector<int64_t>& values) { return builder_.Ints(values); }
+  ValueId Slice(ValueId value, int64_t first) {
+    return Op("Slice", {value, Vector({first}), Vector({INT64_MAX}), Vector({0}), Vector({1})});
+  }
+
+  // A round for each bag: the rows of indices from starts[round] to ends[round], reduced.
+  std::shared_ptr<Graph> Body(const std::string& reduction, ValueId starts, ValueId ends,
+                              ValueId indices) {
+    auto body = std::make_shared<Graph>();
+    const auto input = [&](const char* name, const ValueType& type) {
+      return body->AddInput(name, type);
+    };
+    const auto scalar = [](DType dtype) {
+      return ValueType{ValueKind::kTensor, dtype, SymbolicShape(Shape{})};
+    };
+    GraphBuilder inner(*body);
+    const ValueId round = input("round", scalar(DType::kInt64));
+    input("go", scalar(DType::kBool));
+    const ValueId first = input("starts", graph_.value(starts).type);
+    const ValueId last = input("ends", graph_.value(ends).type);
+    const ValueId all = input("indices", graph_.value(indices).type);
+    const ValueId table = input("table", graph_.value(table_).type);
+    const ValueId condition = input("condition", scalar(DType::kBool));
+    const auto at = [&](ValueId offsets) {
+      const ValueId element = inner.Op("Gather", {offsets, round}, {{"axis", int64_t{0}}});
+      return inner.Op("Unsqueeze", {element, inner.Ints({0})});
+    };
+    const ValueId row = inner.Op("Slice", {all, at(first), at(last), inner.Ints({0})});
+    const ValueId rows = inner.Op("Gather", {table, row}, {{"axis", int64_t{0}}});
+    const ValueId reduced =
+        inner.Op(reduction, {rows, inner.Ints({0})}, {{"keepdims", int64_t{0}}});
+    body->AddOutput(inner.Op("Cast", {condition}, {{"to", static_cast<int64_t>(DType::kBool)}}));
+    body->AddOutput(reduced);
+    EXPECT_TRUE(inner.status().ok()) << inner.status();
+    return body;
+  }
+
+  ValueId Bags(const std::string& reduction, ValueId rounds, ValueId starts, ValueId ends,
+               ValueId indices) {
+    return Op("Loop", {rounds, go_, starts, ends, indices, table_, go_},
+              {{"body", Body(reduction, starts, ends, indices)},
+               {CapturesAttribute("body"),
+                std::vector<std::string>{"starts", "ends", "indices", "table", "condition"}}});
+  }
+
+  // Bags of `length` rows each, reduced by hand.
+  static std::vector<double> Expected(const std::string& reduction, const Tensor& table,
+                                      const std::vector<int64_t>& indices, int64_t length) {
+    const std::vector<double> rows = ToDoubles(table).value();
+    std::vector<double> bags;
+    for (size_t bag = 0; bag < indices.size(); bag += static_cast<size_t>(length)) {
+      for (size_t e = 0; e < 3; ++e) {
+        double sum = 0;
+        double most = -1e300;
+        for (size_t i = bag; i < bag + static_cast<size_t>(length); ++i) {
+          const double value = rows[static_cast<size_t>(indices[i]) * 3 + e];
+          sum += value;
+          most = std::max(most, value);
+        }
+        bags.push_back(reduction == "ReduceMax"    ? most
+                       : reduction == "ReduceMean" ? sum / static_cast<double>(length)
+                                                   : sum);
+      }
+    }
+    return bags;
+  }
+
+  ValueId table_ = kNoValue;
+  ValueId go_ = kNoValue;
+};
+
+TEST_F(EmbeddingBags, OfOneLengthAreAGatherAndAReduction) {
+  const std::vector<int64_t> indices = {4, 0, 2, 1, 1, 3};
+  for (const std::string reduction : {"ReduceSum", "ReduceMean", "ReduceMax"}) {
+    graph_ = Graph();
+    table_ = Input("table", {5, 3});
+    go_ = builder_.Constant(Tensor::Scalar<bool>(true));
+    Finish(Bags(reduction, Position(2), Vector({0, 3, 6}), Vector({3, 6}), Vector(indices)));
+    EXPECT_THAT(Rewritten(), ElementsAre(Pair("embedding_bag", 1)));
+    EXPECT_THAT(Ops(), ::testing::UnorderedElementsAre("Reshape", "Gather", reduction));
+    const Tensor table = RandomTensor({5, 3}, 7);
+    const auto y = EvaluateGraph(graph_, {{table_, table}}, graph_.outputs());
+    ASSERT_TRUE(y.ok()) << y.status();
+    EXPECT_EQ(y->front().shape(), (Shape{2, 3}));
+    EXPECT_THAT(
+        ToDoubles(y->front()).value(),
+        ::testing::Pointwise(::testing::DoubleNear(1e-6), Expected(reduction, table, indices, 3)));
+  }
+}
+
+// EmbeddingBag of indices [N,2] for any N: offsets are 0, 2, 4, ... below their number.
+TEST_F(EmbeddingBags, OfATableOfIndicesAreOfOneLength) {
+  const ValueId indices = Input("indices", {Dim::Symbol("N"), 2}, DType::kInt64);
+  const ValueId flat = Op("Reshape", {indices, Vector({-1})});
+  const ValueId count = Op("Size", {indices});
+  const ValueId range = Op("Range", {Position(0), count, Position(2)});
+  const ValueId offsets =
+      Op("Concat",
+         {range, Op("Unsqueeze", {Op("Gather", {Op("Shape", {flat}), Position(0)}), Vector({0})})},
+         {{"axis", int64_t{0}}});
+  const ValueId ends = Slice(offsets, 1);
+  const ValueId rounds = Op("Gather", {Op("Shape", {ends}), Position(0)});
+  Finish(Bags("ReduceMean", rounds, Slice(offsets, 0), ends, flat));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("embedding_bag", 1)));
+  EXPECT_EQ(graph_.value(graph_.outputs()[0]).type.ToString(), "float32[N,3]");
+  const Tensor table = RandomTensor({5, 3}, 8);
+  const std::vector<int64_t> rows = {1, 4, 0, 0, 3, 2};
+  const auto y = EvaluateGraph(
+      graph_, {{table_, table}, {indices, Tensor::Of<int64_t>({3, 2}, rows)}}, graph_.outputs());
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_THAT(
+      ToDoubles(y->front()).value(),
+      ::testing::Pointwise(::testing::DoubleNear(1e-6), Expected("ReduceMean", table, rows, 2)));
+}
+
+TEST_F(EmbeddingBags, OfSeveralLengthsStayALoop) {
+  Finish(Bags("ReduceSum", Position(2), Vector({0, 2, 6}), Vector({2, 6}),
+              Vector({4, 0, 2, 1, 1, 3})));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(EmbeddingBags, ThatLeaveIndicesOutStayALoop) {
+  Finish(
+      Bags("ReduceSum", Position(1), Vector({0, 3}), Vector({3, 6}), Vector({4, 0, 2, 1, 1, 3})));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(EmbeddingBags, WhoseOffsetsAreDataStayALoop) {
+  const ValueId starts = Input("starts", {2}, DType::kInt64);
+  const ValueId ends = Input("ends", {2}, DType::kInt64);
+  Finish(Bags("ReduceSum", Position(2), starts, ends, Vector({4, 0, 2, 1, 1, 3})));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
 // ---- Patterns.
 
 TEST_F(RewritesTest, ANameIsOneValue) {
@@ -312,10 +458,10 @@ TEST_F(RewritesTest, OrderCountsWhereAnOperatorHasOne) {
 }
 
 TEST(RewriteNamesTest, AreEachThereOnce) {
-  EXPECT_THAT(
-      RewriteNames(RewriteUse::kForward),
-      ElementsAre("sequences", "layer_normalization", "rms_normalization", "group_normalization",
-                  "gelu", "gelu_tanh", "swish", "hard_swish", "mish", "attention"));
+  EXPECT_THAT(RewriteNames(RewriteUse::kForward),
+              ElementsAre("sequences", "embedding_bag", "layer_normalization", "rms_normalization",
+                          "group_normalization", "gelu", "gelu_tanh", "swish", "hard_swish", "mish",
+                          "attention"));
 }
 
 }  // namespace
