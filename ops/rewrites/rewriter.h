@@ -61,6 +61,7 @@ int64_t ElementsFrom(const SymbolicShape& shape, int axis);
 // The rewrites of one family, larger patterns before smaller ones that are part of them.
 std::vector<Rewrite> NormalizationRewrites();
 std::vector<Rewrite> ActivationRewrites();
+std::vector<Rewrite> RotaryRewrites();     // of one graph: they share nodes that they add
 std::vector<Rewrite> AttentionRewrites();  // for forward passes
 
 }  // namespace weft

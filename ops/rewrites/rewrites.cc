@@ -20,7 +20,8 @@ constexpr char kEmbeddingBags[] = "embedding_bag";
 constexpr int kMaxSequenceRounds = 8;
 
 std::vector<Rewrite> RewritesFor(RewriteUse use) {
-  std::vector<std::vector<Rewrite>> families = {NormalizationRewrites(), ActivationRewrites()};
+  std::vector<std::vector<Rewrite>> families = {NormalizationRewrites(), ActivationRewrites(),
+                                                RotaryRewrites()};
   if (use == RewriteUse::kForward) families.push_back(AttentionRewrites());
   std::vector<Rewrite> all;
   for (std::vector<Rewrite>& family : families) {

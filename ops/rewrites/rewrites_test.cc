@@ -461,7 +461,7 @@ TEST(RewriteNamesTest, AreEachThereOnce) {
   EXPECT_THAT(RewriteNames(RewriteUse::kForward),
               ElementsAre("sequences", "embedding_bag", "layer_normalization", "rms_normalization",
                           "group_normalization", "gelu", "gelu_tanh", "swish", "hard_swish", "mish",
-                          "attention"));
+                          "rotary_embedding", "attention"));
 }
 
 }  // namespace

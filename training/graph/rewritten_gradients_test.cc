@@ -2,6 +2,7 @@
 // for the forms of PyTorch's two exporters.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <ostream>
@@ -356,6 +357,27 @@ INSTANTIATE_TEST_SUITE_P(
                  "GroupNormalization",
                  {2, 4, 3},
                  GroupWithoutParameters}));
+
+// ---- Rotary position embedding.
+
+// Llama of transformers: angles are positions times frequencies, twice; halves are turned.
+ValueId RotaryOfLlama(Form& f, ValueId x) {
+  const ValueId angles = f.builder.Constant(RandomTensor({1, 5, 3}, 9, -3, 3, kDouble));
+  const ValueId twice = f.Op("Concat", {angles, angles}, {{"axis", int64_t{-1}}});
+  const auto cache = [&](const char* op) {
+    return f.Op("Unsqueeze", {f.Op("Mul", {f.Op(op, {twice}), f.Number(1)}), f.Ints({1})});
+  };
+  const ValueId first = f.Op("Slice", {x, f.Ints({0}), f.Ints({3}), f.Ints({3}), f.Ints({1})});
+  const ValueId second =
+      f.Op("Slice", {x, f.Ints({3}), f.Ints({INT64_MAX}), f.Ints({3}), f.Ints({1})});
+  const ValueId turned = f.Op("Concat", {f.Op("Neg", {second}), first}, {{"axis", int64_t{-1}}});
+  return f.Op("Add", {f.Op("Mul", {x, cache("Cos")}), f.Op("Mul", {turned, cache("Sin")})});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rotary, RewrittenForms,
+    ::testing::Values(FormCase{
+        "llama", "rotary_embedding", "RotaryEmbedding", {2, 3, 5, 6}, RotaryOfLlama}));
 
 // ---- Sequences.
 

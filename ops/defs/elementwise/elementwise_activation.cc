@@ -1,7 +1,4 @@
 // Activations: elementwise functions with a shape of their own, most with parameters in attributes.
-#include <cmath>
-#include <numbers>
-
 #include "absl/strings/str_cat.h"
 #include "ops/defs/elementwise/elementwise.h"
 #include "ops/defs/rules/gradients.h"
@@ -98,15 +95,20 @@ WEFT_REGISTER_OP(FloatFunction("Mish", 40)
                        return a.Add(t, a.Mul(x, rest));
                      })));
 
-// s + alpha x s (1 - s), s = sigmoid(alpha x)
-WEFT_REGISTER_OP(FloatFunction("Swish", 15)
-                     .Attr("alpha", AttributeType::kFloat)
-                     .Gradient(GradientBySlope([](const Algebra& a, const Attributes& attributes,
-                                                  ValueId x, ValueId) {
-                       const ValueId scaled = a.Mul(attributes.Float("alpha", 1), x);
-                       const ValueId s = a.Of("Sigmoid", scaled);
-                       return a.Add(s, a.Mul(scaled, a.Mul(s, a.Sub(1, s))));
-                     })));
+// x sigmoid(a x) has at x the slope that x sigmoid(x) has at a x.
+absl::Status SwishGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const double alpha = context.node().attributes.Float("alpha", 1);
+  const ValueId x = context.Input(0);
+  const ValueId scaled = alpha == 1 ? x : Algebra(b, dy).Mul(alpha, x);
+  context.SetInputGradient(0, b.WeftOp("SwishGrad", {dy, scaled}));
+  return b.status();
+}
+
+WEFT_REGISTER_OP(
+    FloatFunction("Swish", 15).Attr("alpha", AttributeType::kFloat).Gradient(SwishGradient));
 
 WEFT_REGISTER_OP(FloatFunction("ThresholdedRelu", 1)
                      .Attr("alpha", AttributeType::kFloat)
@@ -144,35 +146,20 @@ absl::Status InferGelu(InferenceContext& context) {
   return InferLikeFirstInput(context);
 }
 
-// Phi(x) + x phi(x)
-ValueId GeluSlope(const Algebra& a, ValueId x) {
-  const ValueId phi =
-      a.Mul(std::numbers::inv_sqrtpi / std::numbers::sqrt2, a.Of("Exp", a.Mul(-0.5, a.Square(x))));
-  const ValueId erf = a.Of("Erf", a.Mul(1 / std::numbers::sqrt2, x));
-  return a.Add(a.Mul(0.5, a.Add(1, erf)), a.Mul(x, phi));
-}
-
-// With t = tanh(u), u = c (x + k x^3): (1 + t) / 2 + x (1 - t^2) u' / 2.
-ValueId TanhGeluSlope(const Algebra& a, ValueId x) {
-  constexpr double kCubic = 0.044715;
-  const double scale = std::sqrt(2 * std::numbers::inv_pi);
-  const ValueId square = a.Square(x);
-  const ValueId u = a.Mul(a.Mul(scale, x), a.Add(1, a.Mul(kCubic, square)));
-  const ValueId t = a.Of("Tanh", u);
-  const ValueId slope_of_u = a.Mul(scale, a.Add(1, a.Mul(3 * kCubic, square)));
-  const ValueId rest = a.Mul(a.Mul(x, a.Sub(1, a.Square(t))), slope_of_u);
-  return a.Mul(0.5, a.Add(a.Add(1, t), rest));
+absl::Status GeluGradient(GradientContext& context) {
+  const ValueId dy = context.OutputGradient(0);
+  if (!dy.valid() || !context.NeedsInputGradient(0)) return absl::OkStatus();
+  GraphBuilder& b = context.builder();
+  const bool by_tanh = context.node().attributes.String("approximate", "none") == "tanh";
+  context.SetInputGradient(0,
+                           b.WeftOp(by_tanh ? "TanhGeluGrad" : "GeluGrad", {dy, context.Input(0)}));
+  return b.status();
 }
 
 WEFT_REGISTER_OP(FloatFunction("Gelu", 20)
                      .Attr("approximate", AttributeType::kString)
                      .Infer(InferGelu)
-                     .Gradient(GradientBySlope([](const Algebra& a, const Attributes& attributes,
-                                                  ValueId x, ValueId) {
-                       return attributes.String("approximate", "none") == "tanh"
-                                  ? TanhGeluSlope(a, x)
-                                  : GeluSlope(a, x);
-                     })));
+                     .Gradient(GeluGradient));
 
 // ---- PRelu: the slope below zero is an operand that broadcasts to X.
 

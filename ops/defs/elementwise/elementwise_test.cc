@@ -329,7 +329,8 @@ TEST_P(BackwardTest, AgreesWithTheReference) {
 TEST_P(BackwardTest, Shardings) { EXPECT_TRUE(CheckSharding(Case({5, 6}), {.min_splits = 4})); }
 
 INSTANTIATE_TEST_SUITE_P(Ops, BackwardTest,
-                         ::testing::Values("ReluGrad", "SigmoidGrad", "TanhGrad", "ErfGrad"),
+                         ::testing::Values("ReluGrad", "SigmoidGrad", "TanhGrad", "ErfGrad",
+                                           "GeluGrad", "TanhGeluGrad", "SwishGrad"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- Comparisons and Where.

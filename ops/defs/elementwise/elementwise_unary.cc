@@ -96,5 +96,13 @@ WEFT_REGISTER_OP(Unary("Tanh", kFloatTypes, 16)
 // dy * (1 - y^2)
 WEFT_REGISTER_OP(BackwardOfUnary("TanhGrad", "Y", 3));
 
+// Of activations whose slope is a formula of many nodes (elementwise_activation.cc).
+// dy * (Phi(x) + x phi(x)), with the standard normal distribution and its density
+WEFT_REGISTER_OP(BackwardOfUnary("GeluGrad", "X", 38));
+// dy * (s + x s (1 - s) 2 u'), s = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+WEFT_REGISTER_OP(BackwardOfUnary("TanhGeluGrad", "X", 28));
+// dy * (s + x s (1 - s)), s = sigmoid(x)
+WEFT_REGISTER_OP(BackwardOfUnary("SwishGrad", "X", 18));
+
 }  // namespace
 }  // namespace weft

@@ -15,6 +15,12 @@ namespace {
 double Sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+double TanhGeluSlope(double x) {
+  const double scale = std::sqrt(2 * std::numbers::inv_pi);
+  const double t = std::tanh(scale * (x + 0.044715 * x * x * x));
+  return (1 + t) / 2 + x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x) / 2;
+}
+
 WEFT_REFERENCE_ELEMENTWISE("", "Add", v[0] + v[1]);
 WEFT_REFERENCE_ELEMENTWISE("", "Sub", v[0] - v[1]);
 WEFT_REFERENCE_ELEMENTWISE("", "Mul", v[0] * v[1]);
@@ -41,6 +47,16 @@ WEFT_REFERENCE_ELEMENTWISE("ai.weft", "SigmoidGrad", v[0] * v[1] * (1 - v[1]));
 WEFT_REFERENCE_ELEMENTWISE("ai.weft", "TanhGrad", v[0] * (1 - v[1] * v[1]));
 WEFT_REFERENCE_ELEMENTWISE("ai.weft", "ErfGrad",
                            v[0] * 2 * std::numbers::inv_sqrtpi * std::exp(-v[1] * v[1]));
+// The textbook forms: Phi(x) + x phi(x); (1 + t) / 2 + x (1 - t^2) u' / 2 with t = tanh(u); and the
+// derivative of x / (1 + e^-x).
+WEFT_REFERENCE_ELEMENTWISE("ai.weft", "GeluGrad",
+                           v[0] * (std::erfc(-v[1] / std::numbers::sqrt2) / 2 +
+                                   v[1] * std::exp(-v[1] * v[1] / 2) * std::numbers::inv_sqrtpi /
+                                       std::numbers::sqrt2));
+WEFT_REFERENCE_ELEMENTWISE("ai.weft", "TanhGeluGrad", v[0] * TanhGeluSlope(v[1]));
+WEFT_REFERENCE_ELEMENTWISE("ai.weft", "SwishGrad",
+                           v[0] * (1 + std::exp(-v[1]) + v[1] * std::exp(-v[1])) /
+                               ((1 + std::exp(-v[1])) * (1 + std::exp(-v[1]))));
 WEFT_REFERENCE_ELEMENTWISE("ai.weft", "SquaredErrorGrad", 2 * v[0] * (v[1] - v[2]));
 
 #undef WEFT_REFERENCE_ELEMENTWISE

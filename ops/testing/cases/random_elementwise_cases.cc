@@ -84,7 +84,8 @@ void AddElementwiseCases(CaseGenerators& generators) {
   for (const char* op : {"Equal", "Less", "Greater"}) {
     generators[op] = Binary(op, 0, 3, DType::kInt32);
   }
-  for (const char* op : {"ReluGrad", "SigmoidGrad", "TanhGrad", "ErfGrad"}) {
+  for (const char* op : {"ReluGrad", "SigmoidGrad", "TanhGrad", "ErfGrad", "GeluGrad",
+                         "TanhGeluGrad", "SwishGrad"}) {
     generators[std::string("ai.weft::") + op] = BackwardOfUnary(op);
   }
   generators["Not"] = {[](CaseRandom& random) {

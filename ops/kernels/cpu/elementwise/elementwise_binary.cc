@@ -110,6 +110,36 @@ struct ErfGradElements {
   }
 };
 
+struct GeluGradElements {
+  template <typename T>
+  static T Of(T dy, T x) {
+    const double wide = x;
+    const double density = 0.3989422804014327 * std::exp(-0.5 * wide * wide);  // 1 / sqrt(2 pi)
+    const double distribution = 0.5 * (1 + std::erf(wide * 0.7071067811865476));
+    return static_cast<T>(dy * (distribution + wide * density));
+  }
+};
+
+struct TanhGeluGradElements {
+  template <typename T>
+  static T Of(T dy, T x) {
+    const double wide = x;
+    const double twice = 1.5957691216057308;  // 2 sqrt(2 / pi)
+    const double inner = twice * wide * (1 + 0.044715 * wide * wide);
+    const double s = 1 / (1 + std::exp(-inner));
+    const double slope = twice * (1 + 3 * 0.044715 * wide * wide);
+    return static_cast<T>(dy * (s + wide * s * (1 - s) * slope));
+  }
+};
+
+struct SwishGradElements {
+  template <typename T>
+  static T Of(T dy, T x) {
+    const double s = 1 / (1 + std::exp(-static_cast<double>(x)));
+    return static_cast<T>(dy * (s + x * s * (1 - s)));
+  }
+};
+
 // InvalidArgument when an element of the divisor is zero.
 template <typename T>
 absl::Status CheckDivisor(const T* divisor, int64_t elements) {
@@ -183,6 +213,12 @@ WEFT_REGISTER_KERNEL(kWeftDomain, "TanhGrad", DeviceKind::kCpu,
                      Widened(Binary<TanhGradElements, FloatTypes>(BinaryOp::kTanhGrad)));
 WEFT_REGISTER_KERNEL(kWeftDomain, "ErfGrad", DeviceKind::kCpu,
                      Widened(Binary<ErfGradElements, FloatTypes>(BinaryOp::kErfGrad)));
+WEFT_REGISTER_KERNEL(kWeftDomain, "GeluGrad", DeviceKind::kCpu,
+                     Widened(Binary<GeluGradElements, FloatTypes>(BinaryOp::kGeluGrad)));
+WEFT_REGISTER_KERNEL(kWeftDomain, "TanhGeluGrad", DeviceKind::kCpu,
+                     Widened(Binary<TanhGeluGradElements, FloatTypes>(BinaryOp::kTanhGeluGrad)));
+WEFT_REGISTER_KERNEL(kWeftDomain, "SwishGrad", DeviceKind::kCpu,
+                     Widened(Binary<SwishGradElements, FloatTypes>(BinaryOp::kSwishGrad)));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -65,6 +65,41 @@ HWY_INLINE void MapOperands(BinaryOperands operands, const float* a, const float
   }
 }
 
+// x s (1 - s) factor + s
+HWY_INLINE V GatedSlope(D d, V x, V s, V factor) {
+  const V rest = hn::Mul(hn::Mul(x, hn::Mul(s, hn::Sub(hn::Set(d, 1.0f), s))), factor);
+  return hn::Add(s, rest);
+}
+
+// Slopes of activations at x.
+HWY_INLINE V GeluSlope(D d, V x) {
+  const V exponent = hn::Mul(hn::Set(d, -0.5f), hn::Mul(x, x));
+  const V density = hn::Mul(hn::Set(d, 0.398942280f), Exp(d, exponent));  // 1 / sqrt(2 pi)
+  const V erf = Erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)));
+  const V distribution = hn::MulAdd(hn::Set(d, 0.5f), erf, hn::Set(d, 0.5f));
+  return hn::MulAdd(x, density, distribution);
+}
+
+HWY_INLINE V TanhGeluSlope(D d, V x) {
+  const V twice = hn::Set(d, 1.595769122f);  // 2 sqrt(2 / pi)
+  const V square = hn::Mul(x, x);
+  const V one = hn::Set(d, 1.0f);
+  const V inner = hn::Mul(twice, hn::Mul(x, hn::MulAdd(hn::Set(d, 0.044715f), square, one)));
+  const V slope = hn::Mul(twice, hn::MulAdd(hn::Set(d, 0.134145f), square, one));
+  return GatedSlope(d, x, Sigmoid(d, inner), slope);
+}
+
+HWY_INLINE V ActivationSlope(BinaryOp op, D d, V x) {
+  switch (op) {
+    case BinaryOp::kGeluGrad:
+      return GeluSlope(d, x);
+    case BinaryOp::kTanhGeluGrad:
+      return TanhGeluSlope(d, x);
+    default:
+      return GatedSlope(d, x, Sigmoid(d, x), hn::Set(d, 1.0f));
+  }
+}
+
 void Binary(BinaryOp op, BinaryOperands operands, const float* a, const float* b, float* out,
             size_t n) {
   switch (op) {
@@ -97,6 +132,12 @@ void Binary(BinaryOp op, BinaryOperands operands, const float* a, const float* b
       return MapOperands(operands, a, b, out, n, [](D d, V dy, V x) HWY_ATTR {
         const V slope = Exp(d, hn::Neg(hn::Mul(x, x)));
         return hn::Mul(dy, hn::Mul(hn::Set(d, 1.12837917f), slope));  // 2 / sqrt(pi)
+      });
+    case BinaryOp::kGeluGrad:
+    case BinaryOp::kTanhGeluGrad:
+    case BinaryOp::kSwishGrad:
+      return MapOperands(operands, a, b, out, n, [op](D d, V dy, V x) HWY_ATTR {
+        return hn::Mul(dy, ActivationSlope(op, d, x));
       });
   }
 }

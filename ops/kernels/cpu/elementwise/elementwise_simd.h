@@ -31,10 +31,13 @@ enum class BinaryOp : uint8_t {
   kSub,
   kMul,
   kDiv,
-  kReluGrad,     // (dy, y)
-  kSigmoidGrad,  // (dy, y)
-  kTanhGrad,     // (dy, y)
-  kErfGrad,      // (dy, x)
+  kReluGrad,      // (dy, y)
+  kSigmoidGrad,   // (dy, y)
+  kTanhGrad,      // (dy, y)
+  kErfGrad,       // (dy, x)
+  kGeluGrad,      // (dy, x)
+  kTanhGeluGrad,  // (dy, x)
+  kSwishGrad,     // (dy, x)
 };
 
 // Which operand is one value for all of the loop.
