@@ -107,8 +107,11 @@ absl::StatusOr<Graph> MakeTrainingGraph(const Graph& model, const TrainingSpec& 
 }
 
 absl::StatusOr<TrainingTrial> TryTraining(const JobFlags& flags, const TrialSizes& sizes) {
-  WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags.Training());
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags.Training());
   WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.LoadModel());
+  // Only a run says how long it is.
+  const bool is_open = training.schedule.needs_total() && training.schedule.total == 0;
+  if (is_open) training.schedule.total = training.schedule.warmup + 1000;
   TrainingTrial trial;
   if (flags.has_data()) {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags.OpenData(/*shuffle=*/false));
