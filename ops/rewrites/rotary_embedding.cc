@@ -113,13 +113,12 @@ class Caches {
   // Of `value` for x; none where its shape is another.
   ValueId HalfOf(Rewriter& rewriter, const Match& match, ValueId value) {
     const ValueId x = match.value("x");
-    const SymbolicShape x_shape = rewriter.type(x).shape;
-    const SymbolicShape shape = rewriter.type(value).shape;
-    const bool has_own_batch = shape.dim(0) == x_shape.dim(0);
-    const std::string key = x_shape.dim(0).ToString();
+    const Dim batch = rewriter.type(x).shape.dim(0);
+    const bool has_own_batch = rewriter.type(value).shape.dim(0) == batch;
+    const int64_t half = rewriter.type(value).shape.dim(3).size() / 2;
+    const std::string key = batch.ToString();
     const auto [entry, is_new] = made_.try_emplace({value, key}, kNoValue);
     if (!is_new) return entry->second;
-    const int64_t half = shape.dim(3).size() / 2;
     GraphBuilder g = rewriter.BuilderFor(match);
     const ValueId part = g.Op("Slice", {value, g.Ints({0}), g.Ints({half}), g.Ints({3})});
     ValueId cache = g.Op("Squeeze", {part, g.Ints({1})});
