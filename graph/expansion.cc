@@ -48,11 +48,13 @@ absl::Status CheckFits(const Graph& graph, const Node& node) {
 
 // One value per output of the node, each made by a node of its own that came after `first`, so that
 // it can take over the output's name.
-absl::StatusOr<std::vector<ValueId>> BuildExpansion(Graph& graph, const Node& node, int first) {
+absl::StatusOr<std::vector<ValueId>> BuildExpansion(Graph& graph, const Node& node,
+                                                    const ExpandFn& build, int first) {
   NodeExpander expander(graph, node);
-  WEFT_ASSIGN_OR_RETURN(std::vector<ValueId> results, node.schema->expand()(expander));
+  WEFT_ASSIGN_OR_RETURN(std::vector<ValueId> results, build(expander));
   GraphBuilder& builder = expander.builder();
   WEFT_RETURN_IF_ERROR(builder.status());
+  if (results.empty()) return results;
   if (results.size() < node.outputs.size()) {
     return absl::InternalError(absl::StrCat("its expansion makes ", results.size(), " values for ",
                                             node.outputs.size(), " outputs"));
@@ -81,15 +83,24 @@ bool MayExpand(const Node& node, const RunsNodeFn& runs_node) {
 
 absl::Status ExpandNode(Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
+  WEFT_ASSIGN_OR_RETURN(const bool replaced, ReplaceNode(graph, id, node.schema->expand()));
+  if (replaced) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(DescribeNode(node), ": its expansion makes 0 values for ",
+                                          node.outputs.size(), " outputs"));
+}
+
+absl::StatusOr<bool> ReplaceNode(Graph& graph, NodeId id, const ExpandFn& build) {
+  const Node& node = graph.node(id);
   WEFT_RETURN_IF_ERROR(CheckFits(graph, node));
   const int first = graph.node_capacity();
-  const absl::StatusOr<std::vector<ValueId>> results = BuildExpansion(graph, node, first);
+  const absl::StatusOr<std::vector<ValueId>> results = BuildExpansion(graph, node, build, first);
   if (!results.ok()) {
     for (int added = graph.node_capacity() - 1; added >= first; --added) {
       if (graph.is_live(NodeId(added))) graph.RemoveNode(NodeId(added));
     }
     return Annotate(results.status(), DescribeNode(node));
   }
+  if (results->empty()) return false;
   const std::vector<ValueId> outputs = node.outputs;
   std::vector<std::string> names(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -102,7 +113,7 @@ absl::Status ExpandNode(Graph& graph, NodeId id) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].valid()) graph.RenameValue((*results)[i], names[i]);
   }
-  return absl::OkStatus();
+  return true;
 }
 
 absl::StatusOr<bool> ExpandFunctions(Graph& graph, const RunsNodeFn& runs_node,

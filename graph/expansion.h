@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "graph/op_schema.h"
 
 namespace weft {
 
@@ -19,6 +20,10 @@ using RunsNodeFn = std::function<bool(const Node&)>;
 // expansion refuses (it may want a rank or size that is not known yet), the error names the node
 // and the graph is as before. REQUIRES: node.schema != nullptr && node.schema->expand().
 absl::Status ExpandNode(Graph& graph, NodeId node);
+
+// The same by `build`, whatever the schema says; false where it makes no values, and the node
+// stays.
+absl::StatusOr<bool> ReplaceNode(Graph& graph, NodeId node, const ExpandFn& build);
 
 // Expands every node that `runs_node` does not know and that has an expansion, and what comes of
 // it, to the end. True if any was. A node that cannot be expanded stays, and the reason is added to

@@ -137,6 +137,11 @@ struct Variable {
   std::string slot_of;
   // What the variable becomes at the end of the step; kNoValue = it never changes.
   ValueId update;
+  // What people may call it besides: by its reader, by its module (patterns of flags fit any).
+  // Stays in this process: it is never sent with a partition.
+  std::vector<std::string> other_names = {};
+  // The one of these that messages use; empty: its own name says enough.
+  std::string shown_name = "";
 };
 
 // Owns nodes and values. Ids are dense and stable: removal leaves a hole until Compact. Movable;

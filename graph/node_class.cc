@@ -15,6 +15,7 @@ CommunicationKind KindOf(const Node& node) {
       {"ReduceScatter", CommunicationKind::kReduceScatter},
       {"AllToAll", CommunicationKind::kAllToAll},
       {"Broadcast", CommunicationKind::kBroadcast},
+      {"SumOverReplicas", CommunicationKind::kReplicaSum},
   };
   if (node.domain == kWeftDomain) {
     for (const auto& [op, kind] : kKinds) {

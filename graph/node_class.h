@@ -29,7 +29,8 @@ enum class CommunicationKind : uint8_t {
   kReduceScatter,
   kAllToAll,
   kBroadcast,
-  kOther,  // communication that nobody here knows
+  kReplicaSum,  // an AllReduce to be, before a rank's graph is made
+  kOther,       // communication that nobody here knows
 };
 CommunicationKind KindOf(const Node& node);
 

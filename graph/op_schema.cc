@@ -135,6 +135,11 @@ OpSchema& OpSchema::MeanLoss(MeanPartsFn fn) {
   return *this;
 }
 
+OpSchema& OpSchema::WholeBatch(WholeBatchFn fn) {
+  whole_batch_ = std::move(fn);
+  return *this;
+}
+
 OpSchema& OpSchema::InPlace(int input, int output) {
   in_place_.emplace_back(input, output);
   return *this;

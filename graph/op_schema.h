@@ -160,6 +160,18 @@ struct MeanParts {
 };
 using MeanPartsFn = std::function<absl::StatusOr<MeanParts>(ExpandContext&)>;
 
+// What one replica has of a batch that all replicas compute together, each in one micro-batch.
+struct BatchPart {
+  int64_t samples = 0;      // of this micro-batch
+  int64_t all_samples = 0;  // of the whole batch
+  int micro_batches = 1;    // of the whole batch
+};
+// Builds a node that mixes samples so that it computes with those of all replicas: its sums over
+// samples go through ai.weft::SumOverReplicas. One value per output; none at all where the node is
+// right as it is. The shapes of the graph are concrete.
+using WholeBatchFn =
+    std::function<absl::StatusOr<std::vector<ValueId>>(ExpandContext&, const BatchPart&)>;
+
 // A declared input or output of an op.
 struct FormalParameter {
   std::string name;
@@ -219,6 +231,7 @@ class OpSchema {
   OpSchema& CostOf(CostFn fn);
   OpSchema& Expand(ExpandFn fn);
   OpSchema& MeanLoss(MeanPartsFn fn);
+  OpSchema& WholeBatch(WholeBatchFn fn);
   // Output `output` may be written over input `input` when that value dies here (same bytes).
   OpSchema& InPlace(int input, int output);
   // Output `output` is the same bytes as input `input` under another shape: no kernel runs.
@@ -252,6 +265,7 @@ class OpSchema {
   const CostFn& cost() const { return cost_; }  // empty: one FLOP per output element
   const ExpandFn& expand() const { return expand_; }
   const MeanPartsFn& mean_loss() const { return mean_loss_; }
+  const WholeBatchFn& whole_batch() const { return whole_batch_; }
   const std::vector<std::pair<int, int>>& in_place() const { return in_place_; }
   const std::vector<std::pair<int, int>>& aliases() const { return aliases_; }
   bool no_op_when_same_shape() const { return no_op_when_same_shape_; }
@@ -275,6 +289,7 @@ class OpSchema {
   CostFn cost_;
   ExpandFn expand_;
   MeanPartsFn mean_loss_;
+  WholeBatchFn whole_batch_;
   std::vector<std::pair<int, int>> in_place_;
   std::vector<std::pair<int, int>> aliases_;
   bool no_op_when_same_shape_ = false;

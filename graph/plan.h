@@ -76,6 +76,10 @@ struct Plan {
   // How much each replica runs in proportion to the others, by data coordinate ({2, 1}: the first
   // two thirds of the micro-batches and the last third); empty: all the same. At least 1 each.
   std::vector<int> shares;
+  // What mixes samples sees the whole batch: each replica runs its part in one micro-batch, and
+  // statistics of a batch are summed over the replicas (OpSchema::whole_batch). Such nodes that do
+  // not sum over replicas need one replica; whoever makes the plan takes care of that.
+  bool whole_batch = false;
   // The pipeline schedule's generator: "gpipe", "1f1b", "interleaved" or "zero_bubble".
   std::string schedule = "gpipe";
   // Stages that each rank of the pipeline runs: rank r has r, r + mesh.pipeline, ... More than one

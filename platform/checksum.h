@@ -12,6 +12,10 @@ namespace weft {
 // attacker. The same value on every machine; some 10 GB/s.
 uint64_t Checksum(std::span<const std::byte> bytes);
 
+// The same for bytes that may lie in a mapped file: little of it is in memory at a time, and none
+// afterwards (platform/mapped_pages.h).
+uint64_t MappedChecksum(std::span<const std::byte> bytes);
+
 }  // namespace weft
 
 #endif  // WEFT_PLATFORM_CHECKSUM_H_

@@ -126,6 +126,14 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file
       std::span(static_cast<const std::byte*>(memory), static_cast<size_t>(size)));
 }
 
+// What writable files collect before they write.
+constexpr size_t kBufferBytes = 64 << 10;
+
+absl::Status ClosedFile(const std::string& path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\" is closed; open it again to write"));
+}
+
 class BufferedFile final : public WritableFile {
  public:
   BufferedFile(FileDescriptor file, std::string path)
@@ -134,6 +142,10 @@ class BufferedFile final : public WritableFile {
 
   absl::Status Append(std::string_view bytes) override {
     if (!file_.valid()) return Closed();
+    if (bytes.size() >= kBufferBytes) {  // not copied first
+      WEFT_RETURN_IF_ERROR(Flush());
+      return WriteAll(file_, bytes, path_);
+    }
     buffer_.append(bytes);
     return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
   }
@@ -152,12 +164,7 @@ class BufferedFile final : public WritableFile {
   }
 
  private:
-  static constexpr size_t kBufferBytes = 64 << 10;
-
-  absl::Status Closed() const {
-    return absl::FailedPreconditionError(
-        absl::StrCat("\"", absl::Utf8SafeCEscape(path_), "\" is closed; open it again to write"));
-  }
+  absl::Status Closed() const { return ClosedFile(path_); }
 
   FileDescriptor file_;
   const std::string path_;
@@ -171,6 +178,7 @@ class SystemFileSystem final : public FileSystem {
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override;
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenReplacement(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenEmpty(const std::string& path) override;
   absl::Status CreateDirectories(const std::string& path) override;
@@ -258,34 +266,88 @@ absl::StatusOr<std::pair<FileDescriptor, std::string>> CreateTemporary(const std
   }
 }
 
+// A temporary file beside the one whose place it takes when it is closed.
+class ReplacementFile final : public WritableFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReplacementFile>> Create(const std::string& path) {
+    WEFT_RETURN_IF_ERROR(CheckPath(path));
+    const std::string target = FollowLinks(path);
+    struct stat existing = {};
+    const bool exists = stat(target.c_str(), &existing) == 0;
+    if (exists && S_ISDIR(existing.st_mode)) return SystemError(EISDIR, "write", path);
+    if (exists && !S_ISREG(existing.st_mode)) return NotARegularFile(path);
+    WEFT_ASSIGN_OR_RETURN(auto temporary, CreateTemporary(target));
+    std::unique_ptr<ReplacementFile> file(
+        new ReplacementFile(std::move(temporary.first), path, target, temporary.second));
+    if (exists && fchmod(file->file_.get(), existing.st_mode & 07777) != 0) {
+      return SystemError(errno, "set the mode of", path);
+    }
+    return file;
+  }
+  ~ReplacementFile() override {
+    if (!temporary_.empty()) unlink(temporary_.c_str());
+  }
+
+  absl::Status Append(std::string_view bytes) override {
+    if (!file_.valid()) return Closed();
+    if (bytes.size() < kBufferBytes) {
+      buffer_.append(bytes);
+      return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
+    }
+    WEFT_RETURN_IF_ERROR(Flush());
+    return WriteAll(file_, bytes, path_);
+  }
+
+  absl::Status Flush() override {
+    if (!file_.valid()) return Closed();
+    const absl::Status status = WriteAll(file_, buffer_, path_);
+    buffer_.clear();
+    return status;
+  }
+
+  absl::Status Close() override {
+    WEFT_RETURN_IF_ERROR(Flush());
+    if (fsync(file_.get()) != 0) return SystemError(errno, "flush to the disk", path_);
+    if (file_.Close() != 0) return SystemError(errno, "close", path_);
+    if (rename(temporary_.c_str(), target_.c_str()) != 0) {
+      return SystemError(errno, "replace", path_);
+    }
+    temporary_.clear();
+    WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
+                          Open(DirectoryOf(target_), O_RDONLY | O_DIRECTORY, "open the folder"));
+    // Some file systems cannot flush a folder and say EINVAL; the file itself is safe by then.
+    if (fsync(folder.get()) != 0 && errno != EINVAL) {
+      return SystemError(errno, "flush to the disk the folder of", path_);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  ReplacementFile(FileDescriptor file, std::string path, std::string target, std::string temporary)
+      : file_(std::move(file)),
+        path_(std::move(path)),
+        target_(std::move(target)),
+        temporary_(std::move(temporary)) {}
+
+  absl::Status Closed() const { return ClosedFile(path_); }
+
+  FileDescriptor file_;
+  const std::string path_;    // as it was given
+  const std::string target_;  // without links
+  std::string temporary_;     // "" once it has taken the place
+  std::string buffer_;
+};
+
+absl::StatusOr<std::unique_ptr<WritableFile>> SystemFileSystem::OpenReplacement(
+    const std::string& path) {
+  return ReplacementFile::Create(path);
+}
+
 absl::Status SystemFileSystem::WriteFileAtomically(const std::string& path,
                                                    std::string_view bytes) {
-  WEFT_RETURN_IF_ERROR(CheckPath(path));
-  const std::string target = FollowLinks(path);
-  struct stat existing = {};
-  const bool exists = stat(target.c_str(), &existing) == 0;
-  if (exists && S_ISDIR(existing.st_mode)) return SystemError(EISDIR, "write", path);
-  if (exists && !S_ISREG(existing.st_mode)) return NotARegularFile(path);
-  WEFT_ASSIGN_OR_RETURN(auto temporary, CreateTemporary(target));
-  auto& [file, temporary_path] = temporary;
-  absl::Cleanup remove = [&temporary_path = temporary_path] { unlink(temporary_path.c_str()); };
-  if (exists && fchmod(file.get(), existing.st_mode & 07777) != 0) {
-    return SystemError(errno, "set the mode of", path);
-  }
-  WEFT_RETURN_IF_ERROR(WriteAll(file, bytes, path));
-  if (fsync(file.get()) != 0) return SystemError(errno, "flush to the disk", path);
-  if (file.Close() != 0) return SystemError(errno, "close", path);
-  if (rename(temporary_path.c_str(), target.c_str()) != 0) {
-    return SystemError(errno, "replace", path);
-  }
-  std::move(remove).Cancel();
-  WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
-                        Open(DirectoryOf(target), O_RDONLY | O_DIRECTORY, "open the folder"));
-  // Some file systems cannot flush a folder and say EINVAL; the file itself is safe by then.
-  if (fsync(folder.get()) != 0 && errno != EINVAL) {
-    return SystemError(errno, "flush to the disk the folder of", path);
-  }
-  return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const auto file, ReplacementFile::Create(path));
+  WEFT_RETURN_IF_ERROR(file->Append(bytes));
+  return file->Close();
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> SystemFileSystem::OpenAppend(
@@ -344,7 +406,28 @@ absl::Status SystemFileSystem::RemoveFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+// Keeps all that is appended until it is closed.
+class CollectedFile final : public WritableFile {
+ public:
+  CollectedFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  absl::Status Append(std::string_view bytes) override {
+    bytes_.append(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Flush() override { return absl::OkStatus(); }
+  absl::Status Close() override { return files_.WriteFileAtomically(path_, bytes_); }
+
+ private:
+  FileSystem& files_;
+  const std::string path_;
+  std::string bytes_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<WritableFile>> FileSystem::OpenReplacement(const std::string& path) {
+  return std::make_unique<CollectedFile>(*this, path);
+}
 
 FileSystem& RealFileSystem() {
   static SystemFileSystem* const files = new SystemFileSystem;  // Never destroyed.

@@ -81,6 +81,11 @@ class FileSystem {
   // followed; the mode of an existing file is kept.
   virtual absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) = 0;
 
+  // The same for bytes that come one after the other: what is appended takes the place of the file
+  // when it is closed, and is gone where it is not. Here it is kept in memory until then; the real
+  // file system writes it as it comes.
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenReplacement(const std::string& path);
+
   // Opens a file to add at its end; creates it when it is missing.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) = 0;
 

@@ -19,10 +19,27 @@ class MappedPages {
   const std::byte* const begin_;
 };
 
-// Says that what lies in mapped files among `bytes` will hardly be read again: its whole pages stop
-// to count as this process's memory, and a later read gets them from the file once more. Does
-// nothing to other memory. Thread-safe, also against readers of these bytes.
-void ReleaseMappedPages(std::span<const std::byte> bytes);
+// How much of a mapped file is in memory at a time where it is read from end to end: who reads it
+// releases each window of so many bytes.
+inline constexpr size_t kMappedWindow = size_t{4} << 20;
+
+// Says that `bytes`, where they lie in a mapped file, will hardly be read again: their pages stop
+// to count as this process's memory, and a later read gets them from the file once more. So do the
+// pages around them, in units of 64 KiB: the system maps these together when one is read. Does
+// nothing to other memory. Whether they lie in a mapped file. Thread-safe, also against readers.
+bool ReleaseMappedPages(std::span<const std::byte> bytes);
+
+// Calls `visit` with `bytes` in parts of kMappedWindow, in order (once with none), and releases
+// each part after it.
+template <typename Visit>
+void ForEachMappedWindow(std::span<const std::byte> bytes, Visit visit) {
+  do {
+    const auto part = bytes.first(bytes.size() < kMappedWindow ? bytes.size() : kMappedWindow);
+    visit(part);
+    ReleaseMappedPages(part);
+    bytes = bytes.subspan(part.size());
+  } while (!bytes.empty());
+}
 
 }  // namespace weft
 

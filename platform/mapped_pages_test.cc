@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -48,14 +49,42 @@ TEST(MappedPages, ReleasedPagesLeaveTheProcessAndComeBackFromTheFile) {
   const std::span<const std::byte> bytes((*file)->data(), (*file)->size());
   EXPECT_EQ(Sum(bytes), static_cast<int64_t>(3 * kPages * PageBytes()));
   EXPECT_EQ(PresentPages(bytes), kPages);
-  ReleaseMappedPages(bytes.subspan(1, bytes.size() / 2));
-  EXPECT_EQ(PresentPages(bytes), kPages / 2 + 1);  // not the page that holds another's first byte
+  EXPECT_TRUE(ReleaseMappedPages(bytes.subspan(1, bytes.size() / 2)));
+  // What is around the released bytes goes with them, up to a unit of 16 pages on each side.
+  EXPECT_LE(PresentPages(bytes), kPages / 2);
+  EXPECT_GE(PresentPages(bytes), kPages / 2 - 2 * 16);
   EXPECT_EQ(Sum(bytes), static_cast<int64_t>(3 * kPages * PageBytes()));
+  EXPECT_TRUE(ReleaseMappedPages(bytes));
+  EXPECT_EQ(PresentPages(bytes), 0u);
+}
+
+// Parts that begin and end within a page, one after the other: a read of the next brings back the
+// end of the one before, which must not stay.
+TEST(MappedPages, WindowsAreNotInMemoryBesideEachOther) {
+  const std::string path = testing::TempDir() + "/windows";
+  constexpr size_t kBytes = 3 * kMappedWindow + 5000;
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, std::string(kBytes, '\3')).ok());
+  const auto file = RealFileSystem().MapFile(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::span<const std::byte> whole((*file)->data(), (*file)->size());
+  const std::span<const std::byte> bytes = whole.subspan(77);
+  int64_t sum = 0;
+  size_t most = 0;
+  int parts = 0;
+  ForEachMappedWindow(bytes, [&](std::span<const std::byte> part) {
+    sum += Sum(part);
+    most = std::max(most, PresentPages(whole));
+    ++parts;
+  });
+  EXPECT_EQ(parts, 4);
+  EXPECT_EQ(sum, static_cast<int64_t>(3 * bytes.size()));
+  EXPECT_LE(most, kMappedWindow / PageBytes() + 2 * 16);
+  EXPECT_EQ(PresentPages(whole), 0u);
 }
 
 TEST(MappedPages, OtherMemoryIsLeftAlone) {
   std::vector<std::byte> bytes(kPages * PageBytes(), std::byte{5});
-  ReleaseMappedPages(bytes);
+  EXPECT_FALSE(ReleaseMappedPages(bytes));
   EXPECT_EQ(Sum(bytes), static_cast<int64_t>(5 * bytes.size()));
 }
 
