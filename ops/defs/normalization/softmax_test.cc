@@ -88,6 +88,30 @@ TEST_P(SoftmaxTest, OtherTypes) {
   }
 }
 
+// The function by which the standard defines Softmax, step by step.
+TEST(Softmax, Float16IsRoundedAsTheStandardsFunctionIs) {
+  const auto step = [](const std::string& op, std::vector<Tensor> inputs) {
+    const auto outputs = RunOp({.op = op, .inputs = std::move(inputs)});
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    return outputs->at(0);
+  };
+  const Tensor x = RandomTensor({8, 11}, 1, -4, 4, DType::kFloat16);
+  const Tensor last = Int64s({-1});
+  const Tensor powers = step("Exp", {step("Sub", {x, step("ReduceMax", {x, last})})});
+  const Tensor expected = step("Div", {powers, step("ReduceSum", {powers, last})});
+  const auto softmax = RunOp({.op = "Softmax", .inputs = {x}});
+  ASSERT_TRUE(softmax.ok()) << softmax.status();
+  EXPECT_TRUE(TensorsNear(softmax->at(0), expected, {.of_magnitude = 0}));
+}
+
+// Their sum is beyond the largest float16.
+TEST(Softmax, LongRowsOfFloat16DoNotOverflow) {
+  const auto y =
+      RunOp({.op = "Softmax", .inputs = {*Tensor::Zeros(DType::kFloat16, Shape{1, 100000})}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_NEAR(ToDoubles(y->at(0))->at(77), 1e-5, 1e-7);
+}
+
 TEST_P(SoftmaxTest, TwoThreadsGiveTheBitsOfOne) {
   EXPECT_TRUE(SameBitsOnTwoThreads(Case(RandomTensor({1031, 129}, 1, -5, 5), 1)));
   EXPECT_TRUE(SameBitsOnTwoThreads(Case(RandomTensor({129, 1031}, 1, -5, 5), 0)));

@@ -53,7 +53,12 @@ void RunFloat(SoftmaxOp op, const View& view, int threads, const float* a, const
   });
 }
 
-// One row or column of any floating type, computed in double.
+double RoundToFloat16(double value) { return ToFloat(ToFloat16(static_cast<float>(value))); }
+
+// One row or column of any floating type, computed in double. The softmax of float16 is rounded
+// after each step of the function by which the standard defines it (ReduceMax, Sub, Exp, ReduceSum,
+// Div), so that a model that spells these out, and Attention, give the same numbers. bfloat16 has
+// too few bits for that and is rounded once.
 template <typename T>
 class PlainRow {
  public:
@@ -61,7 +66,9 @@ class PlainRow {
       : a_(a), b_(b), out_(out), size_(size), stride_(stride) {}
 
   void Run(SoftmaxOp op) {
-    if (op == SoftmaxOp::kSoftmax || op == SoftmaxOp::kLogSoftmax) {
+    if (std::is_same_v<T, Float16> && op == SoftmaxOp::kSoftmax) {
+      ForwardInSteps();
+    } else if (op == SoftmaxOp::kSoftmax || op == SoftmaxOp::kLogSoftmax) {
       Forward(op == SoftmaxOp::kLogSoftmax);
     } else {
       Backward(op == SoftmaxOp::kLogSoftmaxGrad);
@@ -76,9 +83,26 @@ class PlainRow {
     out_[offset] = Store<T>(static_cast<ComputeType<T>>(value));
   }
 
-  void Forward(bool log) {
+  double Largest() const {
     double largest = -std::numeric_limits<double>::infinity();
     for (int64_t k = 0; k < size_; ++k) largest = std::max(largest, At(a_, k * stride_));
+    return largest;
+  }
+
+  void ForwardInSteps() {
+    const double largest = Largest();
+    const auto power = [&](int64_t k) {
+      return RoundToFloat16(std::exp(RoundToFloat16(At(a_, k * stride_) - largest)));
+    };
+    double sum = 0;
+    for (int64_t k = 0; k < size_; ++k) sum += power(k);
+    const double rounded = RoundToFloat16(sum);
+    if (std::isfinite(rounded)) sum = rounded;  // a long row may have more than float16 holds
+    for (int64_t k = 0; k < size_; ++k) Set(k * stride_, power(k) / sum);
+  }
+
+  void Forward(bool log) {
+    const double largest = Largest();
     double sum = 0;
     for (int64_t k = 0; k < size_; ++k) sum += std::exp(At(a_, k * stride_) - largest);
     const double log_sum = std::log(sum);
