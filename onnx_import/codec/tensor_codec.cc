@@ -199,6 +199,7 @@ absl::Status CopyInt32(const onnx::TensorProto& proto, const TensorHeader& heade
   const int size = DTypeBits(header.dtype) <= 8 ? 1 : DTypeBits(header.dtype) / 8;
   const Range range = RangeOf(header.dtype);
   char* to = static_cast<char*>(tensor.raw_data());
+  if (IsSixBits(header.dtype) && header.bytes > 0) std::memset(to, 0, header.bytes);
   for (int i = 0; i < proto.int32_data_size(); ++i, to += size) {
     int32_t value = proto.int32_data(i);
     if (value < range.low || value > range.high) {
