@@ -91,6 +91,7 @@ TensorCosts::TensorCosts(const Graph& graph, const CostModel& cost,
       scorer_(graph, shards_),
       classes_(ClassifyNodes(graph, scorer_.uses())),
       collectives_(cost),
+      first_use_(graph.value_capacity(), -1),
       last_use_(graph.value_capacity(), -1),
       forward_readers_(graph.value_capacity()),
       has_gradient_(graph.value_capacity()) {}
@@ -112,6 +113,8 @@ absl::Status TensorCosts::Prepare() {
     bool any = false;
     for (const ValueId input : node.inputs) {
       if (!input.valid()) continue;
+      int& first = first_use_[input.value];
+      if (first < 0) first = static_cast<int>(forward_.size());
       last_use_[input.value] = static_cast<int>(forward_.size());
       ++forward_readers_[input.value];
       any |= has_gradient_[input.value];

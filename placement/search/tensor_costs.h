@@ -67,7 +67,8 @@ class TensorCosts {
   int shards() const { return shards_; }
   // Forward nodes in topological order, those made of parameters alone right before a reader.
   const std::vector<NodeId>& forward() const { return forward_; }
-  // The last position in forward() at which a value is read; -1: nowhere.
+  // The first and the last position in forward() at which a value is read; -1: nowhere.
+  int FirstUse(ValueId value) const { return first_use_[value.value]; }
   int LastUse(ValueId value) const { return last_use_[value.value]; }
   int ForwardReaders(ValueId value) const { return forward_readers_[value.value]; }
   bool IsReadBackward(ValueId value) const;
@@ -118,7 +119,8 @@ class TensorCosts {
   const std::vector<int> classes_;
   CollectiveCosts collectives_;
   std::vector<NodeId> forward_;
-  std::vector<int> last_use_;         // by ValueId: position in forward_; -1: not read
+  std::vector<int> first_use_;        // by ValueId: position in forward_; -1: not read
+  std::vector<int> last_use_;         // the same
   std::vector<int> forward_readers_;  // by ValueId
   std::vector<bool> has_gradient_;    // by ValueId
   std::set<int64_t> blocks_ = {1};

@@ -1,6 +1,7 @@
 #include "placement/search/tensor_split.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,10 +34,10 @@ struct LiveValue {
   AxisSharding sharding;
 };
 
-// A decided variable, and those decided before it.
+// A decided variable, or a made value that is hinted, and those decided before it.
 struct Decision {
   int previous = -1;
-  int variable = 0;  // ValueId
+  int value = 0;  // ValueId
   AxisSharding sharding;
 };
 
@@ -68,6 +69,10 @@ class SplitSearch {
   bool IsUndecided(const State& state, ValueId value) const;
   AxisSharding CurrentOf(const State& state, ValueId value) const;
   absl::Status Advance(int position, std::vector<State>& states);
+  absl::Status AddNext(const State& state, const Node& node, int position,
+                       std::vector<State>& next);
+  bool CanGather(const Node& node, size_t input, int position) const;
+  State Gathered(const State& state, const Node& node, const std::set<size_t>& inputs);
   State Next(const State& state, const Node& node, int position, const Option& option);
   absl::StatusOr<const Options*> OptionsOf(const State& state, const Node& node);
   absl::StatusOr<Options> MakeOptions(const Node& node, const std::vector<AxisSharding>& current,
@@ -125,15 +130,66 @@ State SplitSearch::Next(const State& state, const Node& node, int position, cons
   return next;
 }
 
+// Whether the value may be hinted to lie whole: that holds for all its readers, of which this is
+// the first.
+bool SplitSearch::CanGather(const Node& node, size_t input, int position) const {
+  const ValueDef& value = graph_.value(node.inputs[input]);
+  if (value.source != ValueSource::kNode || costs_.FirstUse(value.id) != position) return false;
+  const Graph* const logical = costs_.options().uncounted;
+  return logical == nullptr || logical->FindValue(value.name).has_value();
+}
+
+// The state in which these inputs of a node were made whole where they are made.
+State SplitSearch::Gathered(const State& state, const Node& node, const std::set<size_t>& inputs) {
+  State gathered = state;
+  for (const size_t input : inputs) {
+    const int value = node.inputs[input].value;
+    for (LiveValue& live : gathered.live) {
+      if (live.value != value || !live.sharding.is_split()) continue;  // also of a repeated input
+      gathered.seconds +=
+          costs_.HintSeconds(ValueId(value), live.sharding, AxisSharding::Replicated());
+      live.sharding = AxisSharding::Replicated();
+      decisions_.push_back({gathered.decision, value, live.sharding});
+      gathered.decision = static_cast<int>(decisions_.size()) - 1;
+    }
+  }
+  return gathered;
+}
+
+// A node that needs an axis whole which is split would be split along another one, of samples most
+// often, and all behind it: weights that are split by columns would be gathered for it. There the
+// value is hinted to lie whole instead. (An embedding split by columns, before a normalization.)
+absl::Status SplitSearch::AddNext(const State& state, const Node& node, int position,
+                                  std::vector<State>& next) {
+  WEFT_ASSIGN_OR_RETURN(const Options* options, OptionsOf(state, node));
+  std::set<size_t> exchanged;
+  for (const Option& option : *options) {
+    std::set<size_t> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const AxisSharding from = CurrentOf(state, node.inputs[i]);
+      const AxisSharding& to = option.sharding.inputs[i];
+      const bool exchanges = from.is_split() && to.is_split() && from.axis != to.axis;
+      if (exchanges && CanGather(node, i, position)) inputs.insert(i);
+    }
+    if (inputs.empty()) next.push_back(Next(state, node, position, option));
+    exchanged.insert(inputs.begin(), inputs.end());
+  }
+  if (exchanged.empty()) return absl::OkStatus();
+  const State gathered = Gathered(state, node, exchanged);
+  WEFT_ASSIGN_OR_RETURN(options, OptionsOf(gathered, node));
+  for (const Option& option : *options) next.push_back(Next(gathered, node, position, option));
+  return absl::OkStatus();
+}
+
 // States in which the same values lie the same differ in the past only: the cheapest is kept.
 absl::Status SplitSearch::Advance(int position, std::vector<State>& states) {
   const Node& node = graph_.node(costs_.forward()[position]);
   std::vector<State> reached;
   absl::flat_hash_map<std::string, size_t> index;
   for (const State& state : states) {
-    WEFT_ASSIGN_OR_RETURN(const Options* const options, OptionsOf(state, node));
-    for (const Option& option : *options) {
-      State next = Next(state, node, position, option);
+    std::vector<State> all_next;
+    WEFT_RETURN_IF_ERROR(AddNext(state, node, position, all_next));
+    for (State& next : all_next) {
       std::string key;
       for (const LiveValue& live : next.live) {
         key.append(std::to_string(live.value));
@@ -239,9 +295,10 @@ TensorSplit SplitSearch::Result(const State& state) const {
   TensorSplit split;
   split.seconds = state.seconds;
   for (int at = state.decision; at >= 0; at = decisions_[at].previous) {
-    const Variable* const variable = graph_.VariableOf(ValueId(decisions_[at].variable));
-    if (variable == nullptr || !variable->slot_of.empty()) continue;
-    split.shardings[variable->name] = decisions_[at].sharding;
+    const ValueDef& value = graph_.value(ValueId(decisions_[at].value));
+    const Variable* const variable = graph_.VariableOf(value.id);
+    if (variable != nullptr && !variable->slot_of.empty()) continue;
+    split.shardings[variable != nullptr ? variable->name : value.name] = decisions_[at].sharding;
   }
   return split;
 }
@@ -255,6 +312,11 @@ absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel&
 }
 
 namespace {
+
+bool SplitsAny(const std::map<std::string, AxisSharding>& shardings) {
+  return std::any_of(shardings.begin(), shardings.end(),
+                     [](const auto& hint) { return hint.second.is_split(); });
+}
 
 double ParameterBytes(const Graph& graph) {
   double bytes = 0;
@@ -272,7 +334,7 @@ absl::StatusOr<TensorSplit> SplitForMemory(const Graph& graph, const CostModel& 
   if (saved > 0) {
     options.seconds_per_byte = kTimesForMemory * fastest.seconds / saved;
     WEFT_ASSIGN_OR_RETURN(TensorSplit split, FindTensorSplit(graph, cost, options));
-    if (!split.shardings.empty()) return split;
+    if (SplitsAny(split.shardings)) return split;
   }
   options.seconds_per_byte = kSecondsPerKeptByte;
   return FindTensorSplit(graph, cost, options);
@@ -285,7 +347,7 @@ absl::StatusOr<std::map<std::string, AxisSharding>> ChooseTensorShardings(
   Graph expanded = graph.Clone();
   WEFT_RETURN_IF_ERROR(ExpandForSplits(expanded, static_cast<int>(options.workers.size())));
   WEFT_ASSIGN_OR_RETURN(TensorSplit best, FindTensorSplit(expanded, cost, options));
-  if (options.saves_memory || best.shardings.empty()) {
+  if (options.saves_memory || !SplitsAny(best.shardings)) {
     WEFT_ASSIGN_OR_RETURN(best, SplitForMemory(expanded, cost, options, best));
   }
   // Other values lie as their hints say.
