@@ -18,8 +18,8 @@ namespace {
 
 // The value itself, or times a number.
 Pattern MaybeScaled(const Pattern& value, const char* scale, const char* divisor) {
-  return Pattern::OneOf({value, Pattern::Op("Mul", {value, Pattern::Scalar(scale)}),
-                         Pattern::Op("Div", {value, Pattern::Scalar(divisor)})});
+  return Pattern::OneOf({Pattern::Op("Mul", {value, Pattern::Scalar(scale)}),
+                         Pattern::Op("Div", {value, Pattern::Scalar(divisor)}), value});
 }
 
 bool IsOverLastAxis(const Graph& graph, const Node& node) {
@@ -29,8 +29,21 @@ bool IsOverLastAxis(const Graph& graph, const Node& node) {
   return axis == -1 || axis == shape.rank() - 1;
 }
 
+bool SwapsRows(const Graph&, const Node& node) {
+  return node.attributes.Ints("perm") == std::vector<int64_t>{0, 2, 1};
+}
+
+// k^T, by one transposition, or by that of all heads laid out as one axis.
+Pattern KeysPattern() {
+  const Pattern k = Pattern::Value("k");
+  const Pattern rows = Pattern::Op("Reshape", {k, Pattern::Value("shape of rows")}).As("rows");
+  const Pattern by_rows = Pattern::Op(
+      "Reshape", {Pattern::Op("Transpose", {rows}, SwapsRows), Pattern::Value("shape of keys")});
+  return Pattern::OneOf({Pattern::Op("Transpose", {k}), by_rows}).As("keys");
+}
+
 Pattern AttentionPattern() {
-  const Pattern keys = Pattern::Op("Transpose", {Pattern::Value("k")}).As("keys");
+  const Pattern keys = KeysPattern();
   const Pattern product =
       Pattern::Op("MatMul", {MaybeScaled(Pattern::Value("q"), "scale of q", "divisor of q"),
                              MaybeScaled(keys, "scale of k", "divisor of k")});
@@ -69,10 +82,28 @@ bool IsMask(const Rewriter& rewriter, ValueId mask, const Dim& keys) {
   return rank >= 2 && rank <= 4 && rewriter.type(mask).shape.dim(rank - 1) == keys;
 }
 
+// Whether the rows and their shapes are those of k [batch, heads, length, size] with its last two
+// axes swapped.
+bool IsSwapped(const Rewriter& rewriter, const Match& match) {
+  const SymbolicShape& k = rewriter.type(match.value("k")).shape;
+  const SymbolicShape& rows = rewriter.type(match.value("rows")).shape;
+  const SymbolicShape& keys = rewriter.type(match.value("keys")).shape;
+  if (rewriter.rank(match.value("k")) != 4 || rewriter.rank(match.value("rows")) != 3 ||
+      rewriter.rank(match.value("keys")) != 4) {
+    return false;
+  }
+  return rows.dim(1) == k.dim(2) && rows.dim(2) == k.dim(3) && keys.dim(0) == k.dim(0) &&
+         keys.dim(1) == k.dim(1) && keys.dim(2) == k.dim(3) && keys.dim(3) == k.dim(2);
+}
+
 // What the transposition of keys says of k as [batch, heads, length, size]: the order of its axes,
 // empty if it already is; nullopt if it is something else.
 std::optional<std::vector<int64_t>> OrderOfKeys(const Rewriter& rewriter, const Match& match) {
   const Graph& graph = rewriter.graph();
+  if (match.values.contains("rows")) {
+    return IsSwapped(rewriter, match) ? std::optional<std::vector<int64_t>>(std::vector<int64_t>{})
+                                      : std::nullopt;
+  }
   const Node& transpose = graph.node(graph.value(match.value("keys")).producer);
   std::vector<int64_t> order = transpose.attributes.Ints("perm");
   if (order.size() != 4 || rewriter.rank(match.value("k")) != 4) return std::nullopt;

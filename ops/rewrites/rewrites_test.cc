@@ -173,17 +173,30 @@ TEST_F(RewritesTest, FrozenOnesAndZerosAreNumbers) {
 
 // ---- Attention.
 
+// How keys are transposed: as heads, from [batch, length, heads, size], or as rows of all heads.
+enum class KeyForm : uint8_t { kHeads, kMerged, kRows };
+
 class AttentionRewrites : public RewritesTest {
  protected:
-  // q, k, v [2,3,5,8] and a mask [5,5]; keys come as [2,5,3,8] where `merged`.
-  ValueId Attention(bool merged, bool guarded, bool scaled_operands) {
-    const ValueId q = Input("q", {2, 3, 5, 8});
+  ValueId TransposedKeys(KeyForm form) {
+    const bool merged = form == KeyForm::kMerged;
     const ValueId k =
         Input("k", merged ? std::vector<Dim>{2, 5, 3, 8} : std::vector<Dim>{2, 3, 5, 8});
+    if (form != KeyForm::kRows) {
+      return Op(
+          "Transpose", {k},
+          {{"perm", merged ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2}}});
+    }
+    const ValueId rows = Op("Reshape", {k, builder_.Ints({-1, 5, 8})});
+    const ValueId swapped = Op("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    return Op("Reshape", {swapped, builder_.Ints({2, 3, 8, 5})});
+  }
+
+  // Of q, k, v [2,3,5,8] and a mask [5,5].
+  ValueId Attention(KeyForm form, bool guarded, bool scaled_operands) {
+    const ValueId q = Input("q", {2, 3, 5, 8});
+    const ValueId keys = TransposedKeys(form);
     const ValueId v = Input("v", {2, 3, 5, 8});
-    const std::vector<int64_t> perm =
-        merged ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
-    ValueId keys = Op("Transpose", {k}, {{"perm", perm}});
     ValueId scores;
     if (scaled_operands) {
       scores = Op("MatMul", {Op("Mul", {q, Number(0.6f)}), Op("Mul", {keys, Number(0.6f)})});
@@ -192,9 +205,7 @@ class AttentionRewrites : public RewritesTest {
     }
     scores = Op("Add", {scores, Input("mask", {5, 5})});
     ValueId weights = Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-    if (guarded) {
-      weights = Op("Where", {Op("IsNaN", {weights}), Number(0), weights});
-    }
+    if (guarded) weights = Op("Where", {Op("IsNaN", {weights}), Number(0), weights});
     return Op("MatMul", {weights, v});
   }
 
@@ -209,24 +220,27 @@ class AttentionRewrites : public RewritesTest {
 };
 
 TEST_F(AttentionRewrites, TakeTheFormsOfBothExporters) {
-  for (const bool merged : {false, true}) {
+  for (const KeyForm form : {KeyForm::kHeads, KeyForm::kMerged, KeyForm::kRows}) {
     for (const bool guarded : {false, true}) {
       for (const bool scaled : {false, true}) {
         graph_ = Graph();
-        Finish(Attention(merged, guarded, scaled));
+        Finish(Attention(form, guarded, scaled));
         const auto expected = EvaluateGraph(graph_, Feeds(), graph_.outputs());
         ASSERT_TRUE(expected.ok()) << expected.status();
         EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+        const auto ops = Ops();
+        EXPECT_EQ(ops.size(), form == KeyForm::kMerged ? 2u : 1u) << graph_.DebugString();
         const auto actual = EvaluateGraph(graph_, Feeds(), graph_.outputs());
         ASSERT_TRUE(actual.ok()) << actual.status();
-        EXPECT_TRUE(TensorsNear(actual->front(), expected->front())) << merged << guarded << scaled;
+        EXPECT_TRUE(TensorsNear(actual->front(), expected->front()))
+            << static_cast<int>(form) << guarded << scaled;
       }
     }
   }
 }
 
 TEST_F(AttentionRewrites, AreForForwardPassesAlone) {
-  Finish(Attention(false, false, false));
+  Finish(Attention(KeyForm::kHeads, false, false));
   EXPECT_THAT(Rewritten(RewriteUse::kTraining), IsEmpty());
 }
 
