@@ -59,7 +59,7 @@ class CheckCommand final : public Command {
       PrintJson(*findings, console);
     } else {
       for (const CheckFinding& finding : *findings) Print(finding, console);
-      *console.out << Summary(errors, trial) << "\n";
+      *console.out << Printable(Summary(errors, trial)) << "\n";
     }
     return errors == 0 ? ExitCode::kOk : ExitCode::kModel;
   }
