@@ -44,9 +44,13 @@ Pattern KeysPattern() {
 
 Pattern AttentionPattern() {
   const Pattern keys = KeysPattern();
-  const Pattern product =
-      Pattern::Op("MatMul", {MaybeScaled(Pattern::Value("q"), "scale of q", "divisor of q"),
-                             MaybeScaled(keys, "scale of k", "divisor of k")});
+  // Without its optimizer, an exporter casts the scale to the type of the keys.
+  const Pattern cast =
+      Pattern::Op("CastLike", {Pattern::Scalar("scale of k"), Pattern::Value("keys")});
+  const Pattern scaled_keys = Pattern::OneOf(
+      {Pattern::Op("Mul", {keys, cast}), MaybeScaled(keys, "scale of k", "divisor of k")});
+  const Pattern product = Pattern::Op(
+      "MatMul", {MaybeScaled(Pattern::Value("q"), "scale of q", "divisor of q"), scaled_keys});
   const Pattern scores = MaybeScaled(product, "scale", "divisor");
   const Pattern biased =
       Pattern::OneOf({Pattern::Op("Add", {scores, Pattern::Value("mask")}), scores});

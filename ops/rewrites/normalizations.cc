@@ -148,6 +148,18 @@ Pattern GroupPattern() {
   return Pattern::Op("Reshape", {normal, Pattern::Value("shape")}).As("groups");
 }
 
+// A scale or bias, as it is or cast to the type of what it is applied to.
+Pattern AsTypeOf(const char* parameter, const char* like) {
+  const Pattern value = Pattern::Value(parameter);
+  return Pattern::OneOf({Pattern::Op("CastLike", {value, Pattern::Value(like)}), value});
+}
+
+Pattern AffineGroupPattern() {
+  const Pattern scaled =
+      Pattern::Op("Mul", {GroupPattern(), AsTypeOf("scale", "groups")}).As("scaled");
+  return Pattern::Op("Add", {scaled, AsTypeOf("bias", "scaled")});
+}
+
 // How many groups there are, if the match is a normalization of groups of channels; else 0.
 int64_t GroupsOf(const Rewriter& rewriter, const Match& match) {
   const SymbolicShape& x = rewriter.type(match.value("x")).shape;
@@ -231,7 +243,7 @@ std::vector<Rewrite> NormalizationRewrites() {
           {"layer_normalization", LayerPattern(), ToLayerNormalization},
           {"rms_normalization", Scaled(RmsPattern()), ToRmsNormalization},
           {"rms_normalization", RmsPattern(), ToRmsNormalization},
-          {"group_normalization", Biased(Scaled(GroupPattern())), ToGroupNormalization},
+          {"group_normalization", AffineGroupPattern(), ToGroupNormalization},
           {"group_normalization", GroupPattern(), ToGroupNormalization}};
 }
 
