@@ -20,7 +20,15 @@ BinaryOperands OperandsOf(const BroadcastPlan& plan) {
 }
 
 double Nanoseconds(BinaryOp op) {
-  return op == BinaryOp::kErfGrad ? kVectorFunctionNanoseconds : kArithmeticNanoseconds;
+  switch (op) {
+    case BinaryOp::kErfGrad:
+    case BinaryOp::kGeluGrad:
+    case BinaryOp::kTanhGeluGrad:
+    case BinaryOp::kSwishGrad:
+      return kVectorFunctionNanoseconds;
+    default:
+      return kArithmeticNanoseconds;
+  }
 }
 
 std::unique_ptr<Kernel> MakeFloatKernel(BinaryOp op, BroadcastPlan plan, int threads) {
