@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "platform/mapped_pages.h"
 
 namespace weft {
 namespace {
@@ -28,6 +29,16 @@ TEST(Checksum, ChangesWithEveryBit) {
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
     EXPECT_NE(Checksum(bytes), before) << "bit " << bit;
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+  }
+}
+
+TEST(Checksum, OfWindowsIsThatOfTheWhole) {
+  std::vector<std::byte> bytes(3 * kMappedWindow + 1000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);
+  for (const size_t size :
+       {size_t{0}, size_t{1}, kMappedWindow - 1, kMappedWindow, kMappedWindow + 1, bytes.size()}) {
+    const std::span<const std::byte> part = std::span(bytes).first(size);
+    EXPECT_EQ(MappedChecksum(part), Checksum(part)) << size;
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/testing/fake_file_system.h"
@@ -158,6 +159,33 @@ TEST_P(EveryFileSystem, CreatesFoldersAboveAndListsThem) {
   EXPECT_THAT(*files().ListDirectory(Path("b")), ElementsAre("a", "c"));
   EXPECT_TRUE(files().Exists(Path("b/c")));
   EXPECT_FALSE(files().Exists(Path("b/d")));
+}
+
+TEST_P(EveryFileSystem, AReplacementIsSeenWhenItIsClosed) {
+  ASSERT_TRUE(files().WriteFileAtomically(Path("file"), "old").ok());
+  const std::string large(200'000, 'x');
+  {
+    const auto file = files().OpenReplacement(Path("file"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Append("new ").ok());
+    ASSERT_TRUE((*file)->Append(large).ok());
+    ASSERT_TRUE((*file)->Append(" end").ok());
+    EXPECT_EQ(*files().ReadFile(Path("file")), "old");
+    ASSERT_TRUE((*file)->Close().ok());
+  }
+  EXPECT_EQ(*files().ReadFile(Path("file")), absl::StrCat("new ", large, " end"));
+}
+
+TEST_P(EveryFileSystem, AReplacementThatIsNotClosedLeavesNothingBehind) {
+  ASSERT_TRUE(files().CreateDirectories(Path("folder")).ok());
+  ASSERT_TRUE(files().WriteFileAtomically(Path("folder/file"), "old").ok());
+  {
+    const auto file = files().OpenReplacement(Path("folder/file"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Append(std::string(200'000, 'x')).ok());
+  }
+  EXPECT_EQ(*files().ReadFile(Path("folder/file")), "old");
+  EXPECT_EQ(*files().ListDirectory(Path("folder")), std::vector<std::string>{"file"});
 }
 
 TEST_P(EveryFileSystem, FolderCannotReplaceAFile) {
