@@ -143,6 +143,12 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
       absl::StatusOr<Tensor> local = clients_[i]->ReadVariable(name);
       if (!local.ok()) return NameWorker(local.status(), i);
       Tensor& whole = values[name];
+      const bool is_whole =
+          local->dtype() == shard->second.dtype && local->shape() == shard->second.global_shape;
+      if (is_whole) {
+        whole = *std::move(local);  // not a second copy
+        continue;
+      }
       if (!whole.valid()) {
         WEFT_ASSIGN_OR_RETURN(whole,
                               Tensor::Allocate(shard->second.dtype, shard->second.global_shape));

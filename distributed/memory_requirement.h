@@ -14,16 +14,19 @@ namespace weft {
 // Of one rank, for all programs that it was given. All in bytes; the parts add up to the total.
 // Programs (training step, short last batch, evaluation) share variables, arena, data and
 // transport; their constants, packed weights and staging memory add up. What is passed on in parts
-// of 1 MiB (variables that are written and read) needs nothing beyond it. Pages of files that the
+// of 1 MiB (variables that are written and read) needs nothing beyond it. Weights that lie in
+// files, in the model or beside it, are read in windows of 4 MiB whose pages are given back
+// (platform/mapped_pages.h): they are within kProcessGrowthBytes. Pages of other files that the
 // system may drop at any time (data files, once read) are counted as far as the process is charged
-// for them when the program is compiled.
+// for them when the program is compiled. Where a worker's variables are read within its process,
+// the copies take the place of the arena, which is given back (distributed/worker.cc).
 struct MemoryRequirement {
   // Exact: parameters and optimizer state of this rank, each rounded up to 64 bytes.
   int64_t variable_bytes = 0;
   // Exact: everything steps make (activations, gradients, buckets and scratch of collectives,
   // workspaces of kernels), by lifetime, for the program that needs most.
   int64_t arena_bytes = 0;
-  // Exact: constants of the programs' graphs.
+  // Exact: constants of the programs' graphs, those in mapped files included.
   int64_t constant_bytes = 0;
   // Exact: weights that kernels keep in a layout of their own.
   int64_t packed_bytes = 0;

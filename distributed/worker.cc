@@ -327,6 +327,10 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   };
   add(added);
   for (const auto& [name, program] : programs_) add(program);
+  int64_t mapped = added.step->memory().mapped_constant_bytes;
+  for (const auto& [name, program] : programs_) {
+    mapped += program.step->memory().mapped_constant_bytes;
+  }
   int64_t held_input = 0;
   for (const auto& [data, input] : inputs_) {
     requirement.input_bytes += input->max_bytes();
@@ -337,7 +341,7 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   // Of what is counted above, the process has this by now.
   ReleaseFreeMemory();
   const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
-                          requirement.constant_bytes + held_input;
+                          requirement.constant_bytes - mapped + held_input;
   const ProcessMemory memory = Measured();
   requirement.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
   requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
@@ -351,6 +355,8 @@ absl::Status RankWorker::WriteVariable(const std::string& name, const Tensor& lo
 
 absl::StatusOr<Tensor> RankWorker::ReadVariable(const std::string& name) {
   if (!joined_) return CheckJoined();
+  // The copy stays in this process: it takes the place of what no step needs now.
+  arena_->Release();
   return variables_->Read(name);
 }
 

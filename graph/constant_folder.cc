@@ -1,6 +1,7 @@
 #include "graph/constant_folder.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,12 @@ bool MayFold(const Node& node) {
   return std::ranges::none_of(node.attributes.items(), [](const auto& item) {
     return TypeOf(item.second) == AttributeType::kGraph;
   });
+}
+
+bool IsAligned(const Tensor& tensor) {
+  if (!tensor.valid() || tensor.dtype() == DType::kString) return true;
+  const auto element = static_cast<uintptr_t>(DTypeBytes(tensor.dtype(), 1));
+  return reinterpret_cast<uintptr_t>(tensor.raw_data()) % element == 0;
 }
 
 bool InputsAreConstant(const Graph& graph, const Node& node) {
@@ -112,6 +119,9 @@ absl::StatusOr<std::vector<Tensor>> ConstantFolder::Evaluate(const Node& node) c
   std::vector<Tensor> inputs;
   for (const ValueId id : node.inputs) {
     inputs.push_back(id.valid() ? graph_.value(id).constant : Tensor());
+    // What comes from a file need not be aligned, and kernels take it that it is.
+    if (IsAligned(inputs.back())) continue;
+    WEFT_ASSIGN_OR_RETURN(inputs.back(), inputs.back().Clone());
   }
   WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> results, evaluator_.Evaluate(graph_, node, inputs));
   results.resize(node.outputs.size());

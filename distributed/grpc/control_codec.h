@@ -2,6 +2,7 @@
 #ifndef WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
 #define WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "distributed/grpc/weft.pb.h"
 #include "distributed/worker_client.h"
+#include "platform/mapped_pages.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -80,12 +82,16 @@ rpc::VariableChunk MakeVariableChunk(std::span<const std::byte> part);
 // Part `index` of the tensor.
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);
 
-// Calls `write` with the parts in order, at least one, until it returns false. REQUIRES: on the
-// host, no strings.
+// Calls `write` with the parts in order, at least one, until it returns false. Of a mapped file,
+// no more than a part stays in memory. REQUIRES: on the host, no strings.
 template <typename Write>
 bool WriteVariableChunks(const std::string& name, const Tensor& tensor, const Write& write) {
   for (size_t i = 0; i == 0 || i * kChunkBytes < tensor.bytes(); ++i) {
-    if (!write(MakeVariableChunk(name, tensor, i))) return false;
+    const rpc::VariableChunk chunk = MakeVariableChunk(name, tensor, i);
+    const size_t offset = i * kChunkBytes;
+    ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()) + offset,
+                        std::min(kChunkBytes, tensor.bytes() - offset)});
+    if (!write(chunk)) return false;
   }
   return true;
 }

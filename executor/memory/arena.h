@@ -24,6 +24,9 @@ class Arena {
   // all of it where the host can, when there is less: pointers into what was there are void then.
   absl::StatusOr<void*> Memory();
 
+  // Gives the memory back between two steps; the next program that is about to run gets it anew.
+  void Release() { memory_.reset(); }
+
   int64_t reserved_bytes() const { return reserved_bytes_; }
   int64_t allocated_bytes() const;
 

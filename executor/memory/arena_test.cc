@@ -42,6 +42,19 @@ TEST_F(ArenaTest, GrowsWithoutEverHavingTwo) {
   EXPECT_EQ(device_->peak_bytes(), 100000u);
 }
 
+TEST_F(ArenaTest, IsThereAgainAfterItsRelease) {
+  arena_.Reserve(100000);
+  ASSERT_TRUE(arena_.Memory().ok());
+  arena_.Release();
+  EXPECT_EQ(arena_.allocated_bytes(), 0);
+  EXPECT_EQ(arena_.reserved_bytes(), 100000);
+  EXPECT_EQ(device_->bytes_in_use(), 0u);
+  const absl::StatusOr<void*> memory = arena_.Memory();
+  ASSERT_TRUE(memory.ok());
+  std::memset(*memory, 1, 100000);
+  EXPECT_EQ(device_->bytes_in_use(), 100000u);
+}
+
 TEST_F(ArenaTest, OfNothingIsNull) {
   const absl::StatusOr<void*> memory = arena_.Memory();
   ASSERT_TRUE(memory.ok());

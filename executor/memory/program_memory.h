@@ -14,8 +14,11 @@ struct ProgramMemory {
   int64_t lower_bound_bytes = 0;  // of the arena: the most alive at any one instruction
   int64_t variable_bytes = 0;     // all variables of the rank, not only the program's
   int64_t constant_bytes = 0;     // constants of its graphs, and copies of them for the device
-  int64_t packed_bytes = 0;       // what kernels keep from run to run (Kernel::retained_bytes)
-  int64_t staging_bytes = 0;      // host memory for a device whose memory the host cannot reach
+  // Of the constants: those read from a mapped file where they are. No page of them is in memory
+  // when the program has been compiled. A constant of such a file that was copied counts once.
+  int64_t mapped_constant_bytes = 0;
+  int64_t packed_bytes = 0;   // what kernels keep from run to run (Kernel::retained_bytes)
+  int64_t staging_bytes = 0;  // host memory for a device whose memory the host cannot reach
 };
 
 }  // namespace weft

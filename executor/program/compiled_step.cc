@@ -16,6 +16,7 @@
 #include "executor/program/memory_operations.h"
 #include "executor/program/numerics_check.h"
 #include "executor/program/value_slots.h"
+#include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -50,6 +51,7 @@ class CompiledStep final : public StepProgram {
 
  private:
   absl::Status BuildStreams();
+  void MeasureConstants();
   void MeasureMemory(const MemoryPlan& plan);
   // Calls visit(lowered, instruction) for both lists.
   template <typename Visit>
@@ -131,19 +133,26 @@ absl::Status CompiledStep::AddStaging(const LoweredInstruction& lowered,
   return instruction.staging->Allocate(bytes);
 }
 
+// Each comes twice: as the graph has it, and as kernels read it.
+void CompiledStep::MeasureConstants() {
+  for (size_t i = 0; i + 1 < step_.constants.size(); i += 2) {
+    const Tensor& own = step_.constants[i];
+    const Tensor& read = step_.constants[i + 1];
+    const auto bytes = static_cast<int64_t>(own.bytes());
+    const bool is_copied = own.raw_data() != read.raw_data();
+    const bool is_mapped = ReleaseMappedPages(
+        {static_cast<const std::byte*>(own.raw_data()), static_cast<size_t>(bytes)});
+    memory_.constant_bytes += is_copied && !is_mapped ? 2 * bytes : bytes;
+    if (is_mapped && !is_copied) memory_.mapped_constant_bytes += bytes;
+  }
+}
+
 void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
   memory_.arena_bytes = plan.arena_bytes;
   memory_.workspace_bytes = step_.workspace_bytes;
   memory_.lower_bound_bytes = plan.lower_bound_bytes;
   memory_.variable_bytes = environment_.variables->bytes();
-  const void* known = nullptr;
-  for (const Tensor& constant : step_.constants) {
-    // One that needs no copy comes twice.
-    if (constant.raw_data() != known) {
-      memory_.constant_bytes += static_cast<int64_t>(constant.bytes());
-    }
-    known = constant.raw_data();
-  }
+  MeasureConstants();
   for (const std::unique_ptr<Kernel>& kernel : step_.kernels) {
     memory_.packed_bytes += static_cast<int64_t>(kernel->retained_bytes());
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 #include "tensor/special_values.h"
 
@@ -173,7 +174,12 @@ absl::Status VariableStore::Write(const std::string& name, const Tensor& local) 
   if (const VariableShard* const shard = Find(name); shard != nullptr) {
     WEFT_RETURN_IF_ERROR(CheckLocal(local.dtype(), local.shape(), *shard));
   }
-  return WritePart(name, 0, {static_cast<const std::byte*>(local.raw_data()), local.bytes()});
+  const auto* const bytes = static_cast<const std::byte*>(local.raw_data());
+  absl::Status status;
+  ForEachMappedWindow({bytes, local.bytes()}, [&](std::span<const std::byte> part) {
+    if (status.ok()) status = WritePart(name, part.data() - bytes, part);
+  });
+  return status;
 }
 
 absl::StatusOr<Tensor> VariableStore::Read(const std::string& name) {
@@ -247,12 +253,21 @@ absl::Status CheckVariableFinite(const std::string& name, const Tensor& value) {
 
 absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard) {
   WEFT_RETURN_IF_ERROR(CheckGlobal(global, shard));
-  WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
-  const char* from = static_cast<const char*>(global.raw_data());
-  char* to = static_cast<char*>(local.raw_data());
   WEFT_ASSIGN_OR_RETURN(const std::vector<Run> runs, RunsOf(shard));
+  if (runs.size() == 1 && global.buffer() != nullptr) {
+    return Tensor(shard.dtype, shard.local_shape, global.buffer(),
+                  global.offset() + static_cast<size_t>(runs.front().global));
+  }
+  WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
+  const auto* const from = static_cast<const std::byte*>(global.raw_data());
+  auto* const to = static_cast<std::byte*>(local.raw_data());
+  int64_t released = 0;  // of the global tensor: the bytes before this are not read again
   for (const Run& run : runs) {
     std::memcpy(to + run.local, from + run.global, static_cast<size_t>(run.bytes));
+    const int64_t end = run.global + run.bytes;
+    if (end - released < static_cast<int64_t>(kMappedWindow) && &run != &runs.back()) continue;
+    ReleaseMappedPages({from + released, static_cast<size_t>(end - released)});
+    released = end;
   }
   return local;
 }

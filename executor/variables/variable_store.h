@@ -27,7 +27,8 @@ class VariableStore {
   // Adds variables that are not there yet (zeros); InvalidArgument if one is there with another
   // shape.
   absl::Status Add(const std::vector<VariableShard>& shards);
-  // Host copies of the local shard.
+  // Host copies of the local shard. One that is written may lie in a mapped file, of which little
+  // is in memory at a time (platform/mapped_pages.h).
   absl::Status Write(const std::string& name, const Tensor& local);
   absl::StatusOr<Tensor> Read(const std::string& name);
   // The same in parts, without a copy of the whole: the bytes from `offset` on. OutOfRange beyond
@@ -57,7 +58,9 @@ class VariableStore {
 // OutOfRange, naming the element, where a variable on the host holds an infinity or a NaN.
 absl::Status CheckVariableFinite(const std::string& name, const Tensor& value);
 
-// The part of a global tensor that a shard owns, and the inverse. Host tensors.
+// The part of a global tensor that a shard owns, and the inverse. Host tensors. The part shares the
+// global tensor's memory where it is one run of its bytes (replicas, rows); else it is copied, and
+// what it comes from, where that is a mapped file, does not stay in memory.
 absl::StatusOr<Tensor> SliceShard(const Tensor& global, const VariableShard& shard);
 absl::Status AssembleShard(const Tensor& local, const VariableShard& shard, Tensor& global);
 

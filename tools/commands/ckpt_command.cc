@@ -251,7 +251,7 @@ class CkptCommand final : public Command {
     auto model = ImportModelFile(RealFileSystem(), paths_[1]);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const std::string_view bytes = model->file.bytes();
-    if (Checksum(std::as_bytes(std::span(bytes.data(), bytes.size()))) !=
+    if (MappedChecksum(std::as_bytes(std::span(bytes.data(), bytes.size()))) !=
         checkpoint.index().job.model_checksum) {
       *console.err << "note: " << Printable(paths_[1])
                    << " is not the file that was trained from; its names and shapes decide\n";

@@ -146,7 +146,7 @@ absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& j
                                 std::map<std::string, std::string> given_flags) {
   if (!flags_.saves()) return absl::OkStatus();
   const std::string_view bytes = model.file.bytes();
-  job_.model_checksum = Checksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
+  job_.model_checksum = MappedChecksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
   job_.weights_checksum = WeightsChecksum(job.graph);
   job_.data = job.data->spec().ToJson();
   job_.steps_per_epoch = job.data->steps_per_epoch();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "executor/variables/variable_store.h"
 #include "platform/checksum.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -97,14 +98,14 @@ std::span<const std::byte> Checkpoint::BytesOf(const CheckpointTensor& tensor,
 absl::Status Checkpoint::Verify() const {
   for (const CheckpointTensor& tensor : index_.tensors) {
     for (const CheckpointPart& part : tensor.parts) {
-      if (Checksum(BytesOf(tensor, part)) == part.checksum) continue;
+      if (MappedChecksum(BytesOf(tensor, part)) == part.checksum) continue;
       return Damaged(PathOf(part.file),
                      absl::StrCat("the contents of tensor '", tensor.name, "' have changed"));
     }
   }
   // What is left is headers, and tensors that the index does not know.
   for (size_t i = 0; i < files_.size(); ++i) {
-    if (Checksum(files_[i].bytes->bytes()) == index_.files[i].checksum) continue;
+    if (MappedChecksum(files_[i].bytes->bytes()) == index_.files[i].checksum) continue;
     return Damaged(PathOf(static_cast<int>(i)), "its header has changed");
   }
   return absl::OkStatus();
@@ -122,6 +123,7 @@ absl::StatusOr<Tensor> Checkpoint::Read(const std::string& name) const {
     WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
     const std::span<const std::byte> bytes = BytesOf(*tensor, part);
     if (!bytes.empty()) std::memcpy(local.raw_data(), bytes.data(), bytes.size());
+    ReleaseMappedPages(bytes);
     WEFT_RETURN_IF_ERROR(AssembleShard(local, shard, whole));
   }
   return whole;

@@ -99,7 +99,7 @@ uint64_t WeightsChecksum(const Graph& graph) {
   std::map<std::string, uint64_t> sums;
   for (const Variable& variable : graph.variables()) {
     if (!variable.initial.valid()) continue;
-    sums[variable.name] = Checksum(
+    sums[variable.name] = MappedChecksum(
         {static_cast<const std::byte*>(variable.initial.raw_data()), variable.initial.bytes()});
   }
   std::string text;
