@@ -11,9 +11,11 @@
 #include "onnx_import/codec/attribute_codec.h"
 #include "onnx_import/codec/model_validator.h"
 #include "onnx_import/codec/quote.h"
+#include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/type_codec.h"
 #include "onnx_import/node_order.h"
 #include "onnx_import/upgrade.h"
+#include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -109,6 +111,15 @@ absl::Status CheckDeclaredOutput(const onnx::ValueInfoProto& output, const Value
   return absl::InvalidArgumentError(absl::StrCat(
       "graph output ", Quoted(output.name()), " is declared as ", declared->ToString(),
       ", but its node makes ", value.type.ToString(), "; the file is damaged, export it again"));
+}
+
+// Kernels read constants where they are, so those that lie unaligned in a file are copied.
+Tensor AlignedConstant(Tensor tensor) {
+  if (tensor.dtype() == DType::kString || IsAligned(tensor)) return tensor;
+  absl::StatusOr<Tensor> copy = tensor.Clone();
+  if (!copy.ok()) return tensor;
+  ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
+  return *std::move(copy);
 }
 
 void DropTrailingOmitted(std::vector<ValueId>& inputs) {
@@ -228,7 +239,7 @@ ValueId GraphConverter::AddTensor(const std::string& name, Tensor tensor, Parame
   const Shape shape = tensor.shape();
   const ValueId value = parameter && context_.options.parameters_as_variables
                             ? graph_.AddVariable(name, type, std::move(tensor), false)
-                            : graph_.AddConstant(name, std::move(tensor));
+                            : graph_.AddConstant(name, AlignedConstant(std::move(tensor)));
   ValueDef& def = graph_.value(value);
   def.origin.logical_value = def.name;
   if (parameter) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/left_payloads.h"
 #include "onnx_import/codec/model_validator.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/wire.pb.h"
@@ -23,13 +24,19 @@ std::string FolderOf(const std::string& path) {
 
 std::string ModelFile::Label() const { return absl::StrCat("model ", QuotedPath(path_)); }
 
-absl::Status ModelFile::ParseAndValidate(const WireLimits& limits) {
+absl::Status ModelFile::ParseAndValidate(const WireLimits& limits, bool leaves_payloads) {
   if (bytes_.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         Label(), ": the file is empty, expected an ONNX model; copy or export it again"));
   }
   auto proto = std::make_shared<onnx::ModelProto>();
-  absl::Status status = ParseWire(bytes_, limits, *proto);
+  absl::Status status;
+  if (leaves_payloads) {
+    status = ScanWire(bytes_, *proto, limits);
+    if (status.ok()) status = ParseRope(LeavePayloads(bytes_), limits, *proto);
+  } else {
+    status = ParseWire(bytes_, limits, *proto);
+  }
   if (status.ok()) status = ValidateModel(*proto);
   proto_ = std::move(proto);
   return Annotate(status, Label());
@@ -43,7 +50,8 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
   model.bytes_ = std::string_view(reinterpret_cast<const char*>(file->data()), file->size());
   model.bytes_owner_ = file;
   model.external_ = std::make_shared<ExternalData>(file_system, FolderOf(path));
-  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits));
+  model.external_->SetOwnFile(file);
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits, /*leaves_payloads=*/true));
   return model;
 }
 

@@ -26,7 +26,8 @@ class ModelFile {
  public:
   ModelFile() = default;  // of no file, to assign to
 
-  // Maps and checks a file. The file system is borrowed for as long as the model or a tensor of it
+  // Maps and checks a file. Weights stay in it until they are read, in the file itself as beside it
+  // (codec/left_payloads.h). The file system is borrowed for as long as the model or a tensor of it
   // lives. Errors are one paragraph that names the file; codes: what FileSystem says (NotFound,
   // ...), InvalidArgument, ResourceExhausted.
   static absl::StatusOr<ModelFile> Load(FileSystem& file_system, const std::string& path,
@@ -46,7 +47,8 @@ class ModelFile {
   ExternalData* external() const { return external_.get(); }
 
  private:
-  absl::Status ParseAndValidate(const WireLimits& limits);
+  // `leaves_payloads`: large ones stay in `bytes_`, which `external_` has as its own file.
+  absl::Status ParseAndValidate(const WireLimits& limits, bool leaves_payloads = false);
 
   std::string path_;
   std::shared_ptr<const void> bytes_owner_;

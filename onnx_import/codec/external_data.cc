@@ -46,6 +46,16 @@ absl::StatusOr<Region> ParseRegion(const onnx::TensorProto& tensor) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<Buffer>> ExternalData::MapOwn(uint64_t offset, size_t bytes) const {
+  const size_t size = own_file_ == nullptr ? 0 : own_file_->size();
+  if (own_file_ != nullptr && offset <= size && bytes <= size - offset) {
+    return AdoptHostMemory(own_file_->data() + offset, bytes, own_file_);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("its ", bytes, " bytes are said to be at ", offset,
+                                                 " of the model's file, which has ", size,
+                                                 "; export the model again"));
+}
+
 absl::StatusOr<std::shared_ptr<Buffer>> ExternalData::Map(const onnx::TensorProto& tensor,
                                                           size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(const Region region, ParseRegion(tensor));

@@ -2,9 +2,12 @@
 #ifndef WEFT_ONNX_IMPORT_CODEC_EXTERNAL_DATA_H_
 #define WEFT_ONNX_IMPORT_CODEC_EXTERNAL_DATA_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "platform/file_system.h"
@@ -24,6 +27,12 @@ class ExternalData {
   ExternalData(FileSystem& file_system, std::string folder)
       : file_system_(file_system), folder_(std::move(folder)) {}
 
+  // The model's own file, for payloads that were left in it (left_payloads.h).
+  void SetOwnFile(std::shared_ptr<const MappedFile> file) { own_file_ = std::move(file); }
+  // `bytes` at `offset` of the model's own file, not copied and perhaps not aligned.
+  // InvalidArgument where it has no such bytes.
+  absl::StatusOr<std::shared_ptr<Buffer>> MapOwn(uint64_t offset, size_t bytes) const;
+
   // The mapped bytes of a tensor with data_location EXTERNAL, not copied and perhaps not aligned.
   // `bytes` is what dtype and dims ask for. InvalidArgument when location, offset or length are
   // missing, malformed, outside the file, or disagree with `bytes`; NotFound when there is no file.
@@ -33,6 +42,7 @@ class ExternalData {
   FileSystem& file_system_;
   const std::string folder_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+  std::shared_ptr<const MappedFile> own_file_;
 };
 
 }  // namespace weft

@@ -1,12 +1,15 @@
 #include "onnx_import/codec/tensor_codec.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 #include "tensor/host_memory.h"
 #include "tensor/packed.h"
@@ -74,6 +77,17 @@ int64_t TypedFieldSize(const onnx::TensorProto& proto, TypedField field) {
   return 0;
 }
 
+absl::StatusOr<Tensor> CopyFromFile(const Tensor& tensor) {
+  absl::StatusOr<Tensor> copy = tensor.Clone();
+  ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
+  return copy;
+}
+
+// Whether there is raw data, in the message or left in the model's file.
+bool HasRawData(const onnx::TensorProto& proto) {
+  return !proto.raw_data().empty() || proto.has_file_bytes();
+}
+
 // At most one kind of payload, and the right one.
 absl::Status CheckPayloadKind(const onnx::TensorProto& proto, const TensorHeader& header) {
   const TypedField expected = TypedFieldOf(header.dtype);
@@ -86,18 +100,21 @@ absl::Status CheckPayloadKind(const onnx::TensorProto& proto, const TensorHeader
           Describe(header), " has its elements in ", TypedFieldName(field), ", expected ",
           TypedFieldName(expected), " or raw_data; export the model again"));
     }
-    if (!proto.raw_data().empty() || external) {
+    if (HasRawData(proto) || external) {
       return InvalidTensor(absl::StrCat(
           Describe(header), " has both ", external ? "external data" : "raw_data", " and ",
           TypedFieldName(field), ", expected one of them; export the model again"));
     }
   }
-  if (external && !proto.raw_data().empty()) {
+  if (!proto.raw_data().empty() && proto.has_file_bytes()) {
+    return InvalidTensor(absl::StrCat(Describe(header), " has raw_data twice; export it again"));
+  }
+  if (external && HasRawData(proto)) {
     return InvalidTensor(absl::StrCat(Describe(header),
                                       " has both external data and raw_data, expected "
                                       "one of them; export the model again"));
   }
-  if (header.dtype == DType::kString && (external || !proto.raw_data().empty())) {
+  if (header.dtype == DType::kString && (external || HasRawData(proto))) {
     return InvalidTensor("a tensor of strings has its elements in raw bytes, expected string_data");
   }
   return absl::OkStatus();
@@ -129,15 +146,18 @@ absl::Status CheckTypedCount(const onnx::TensorProto& proto, const TensorHeader&
                                     "; the file is damaged or was exported wrongly"));
 }
 
+absl::Status CheckRawBytes(size_t seen, const TensorHeader& header) {
+  if (seen == header.bytes) return absl::OkStatus();
+  return InvalidTensor(absl::StrCat("raw_data has ", seen, " bytes, expected ", header.bytes,
+                                    " for ", Describe(header),
+                                    "; the file is damaged or was exported wrongly"));
+}
+
 // Bytes of raw data as a tensor: shared with `source.owner` when there is one and it pays.
 absl::StatusOr<Tensor> FromRaw(const onnx::TensorProto& proto, const TensorHeader& header,
                                const TensorSource& source) {
   const std::string& raw = proto.raw_data();
-  if (raw.size() != header.bytes) {
-    return InvalidTensor(absl::StrCat("raw_data has ", raw.size(), " bytes, expected ",
-                                      header.bytes, " for ", Describe(header),
-                                      "; the file is damaged or was exported wrongly"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckRawBytes(raw.size(), header));
   const bool share = source.owner != nullptr && raw.size() > kCopiedBytes;
   if (share && header.dtype != DType::kBool) {
     return Tensor(header.dtype, header.shape,
@@ -155,8 +175,25 @@ absl::StatusOr<Tensor> FromExternal(const onnx::TensorProto& proto, const Tensor
   }
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer, source.external->Map(proto, header.bytes));
   Tensor tensor(header.dtype, header.shape, std::move(buffer));
-  if (header.dtype == DType::kBool) return tensor.Clone();
+  if (header.dtype == DType::kBool) return CopyFromFile(tensor);
   return tensor;
+}
+
+// Bytes that were left in the model's file. Floating types are read where they are, aligned or not,
+// as external data is; others are copied where they are not aligned.
+absl::StatusOr<Tensor> FromOwnFile(const onnx::TensorProto& proto, const TensorHeader& header,
+                                   const TensorSource& source) {
+  WEFT_RETURN_IF_ERROR(CheckRawBytes(proto.file_bytes(), header));
+  if (source.external == nullptr) {
+    return InvalidTensor("its data was left in a file, but this model has none; export it again");
+  }
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
+                        source.external->MapOwn(proto.file_offset(), header.bytes));
+  Tensor tensor(header.dtype, header.shape, std::move(buffer));
+  const bool stays =
+      header.dtype != DType::kBool && (IsFloatingPoint(header.dtype) || IsAligned(tensor));
+  if (stays) return tensor;
+  return CopyFromFile(tensor);
 }
 
 // Copies a typed field whose C++ type is the element type, or its half for complex numbers.
@@ -295,6 +332,11 @@ absl::StatusOr<std::vector<int64_t>> FlatIndices(const Tensor& indices, const Sh
 
 }  // namespace
 
+bool IsAligned(const Tensor& tensor) {
+  const auto element = static_cast<uintptr_t>(DTypeBytes(tensor.dtype(), 1));
+  return reinterpret_cast<uintptr_t>(tensor.raw_data()) % std::max<uintptr_t>(element, 1) == 0;
+}
+
 absl::StatusOr<TensorHeader> DecodeTensorHeader(const onnx::TensorProto& proto) {
   TensorHeader header;
   if (!IsValidDType(proto.data_type())) {
@@ -322,6 +364,8 @@ absl::StatusOr<Tensor> DecodeTensor(const onnx::TensorProto& proto, const Tensor
   absl::StatusOr<Tensor> tensor;
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
     tensor = FromExternal(proto, header, source);
+  } else if (proto.has_file_bytes()) {
+    tensor = FromOwnFile(proto, header, source);
   } else if (!proto.raw_data().empty()) {
     tensor = FromRaw(proto, header, source);
   } else {

@@ -18,7 +18,7 @@ struct TensorSource {
   // Keeps the TensorProto alive: larger raw payloads are then shared with it, not copied (and may
   // be unaligned). Null: always copied.
   std::shared_ptr<const void> owner;
-  // Null: external data is refused.
+  // Null: external data is refused, and data that was left in the model's file.
   ExternalData* external = nullptr;
 };
 
@@ -30,6 +30,9 @@ absl::StatusOr<Tensor> DecodeTensor(const onnx::TensorProto& proto, const Tensor
 // The dense form; ResourceExhausted above 64 MiB.
 absl::StatusOr<Tensor> DecodeSparseTensor(const onnx::SparseTensorProto& proto,
                                           const TensorSource& source);
+
+// Whether its elements are at multiples of their size. REQUIRES: on the host, no strings.
+bool IsAligned(const Tensor& tensor);
 
 // dtype and shape alone, checked. `proto` may lack its payload.
 struct TensorHeader {

@@ -73,9 +73,13 @@ void AppendVarint(uint64_t value, std::string& out) {
 
 }  // namespace
 
-void AppendBytesField(int number, std::string_view payload, std::string& out) {
+void AppendBytesFieldHeader(int number, size_t payload_bytes, std::string& out) {
   AppendVarint(static_cast<uint64_t>(number) << 3 | 2, out);
-  AppendVarint(payload.size(), out);
+  AppendVarint(payload_bytes, out);
+}
+
+void AppendBytesField(int number, std::string_view payload, std::string& out) {
+  AppendBytesFieldHeader(number, payload.size(), out);
   out.append(payload);
 }
 

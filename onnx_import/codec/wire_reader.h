@@ -45,6 +45,8 @@ class WireReader {
   std::string error_;
 };
 
+// Appends tag and length of field `number` with a payload of so many bytes, which is to follow.
+void AppendBytesFieldHeader(int number, size_t payload_bytes, std::string& out);
 // Appends field `number` with a length-delimited payload.
 void AppendBytesField(int number, std::string_view payload, std::string& out);
 // Appends a varint field.

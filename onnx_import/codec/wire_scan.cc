@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
 #include "onnx_import/codec/wire_reader.h"
 #include "platform/status_macros.h"
@@ -210,10 +209,9 @@ absl::Status ScanWire(std::string_view bytes, const google::protobuf::Message& p
   return WireScanner(bytes, tables.root(), limits).Run();
 }
 
-absl::Status ParseWire(std::string_view bytes, const WireLimits& limits,
+absl::Status ParseRope(const ByteRope& bytes, const WireLimits& limits,
                        google::protobuf::Message& message) {
-  WEFT_RETURN_IF_ERROR(ScanWire(bytes, message, limits));
-  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  RopeInputStream stream(bytes);
   google::protobuf::io::CodedInputStream input(&stream);
   input.SetRecursionLimit(limits.max_depth + 2);
   input.SetTotalBytesLimit(static_cast<int>(limits.max_bytes));
@@ -223,6 +221,14 @@ absl::Status ParseWire(std::string_view bytes, const WireLimits& limits,
   return absl::InvalidArgumentError(
       "not a whole ONNX file: a packed list of numbers ends inside a number; the file is damaged, "
       "copy or export it again");
+}
+
+absl::Status ParseWire(std::string_view bytes, const WireLimits& limits,
+                       google::protobuf::Message& message) {
+  WEFT_RETURN_IF_ERROR(ScanWire(bytes, message, limits));
+  ByteRope whole;
+  whole.AppendView(bytes);
+  return ParseRope(whole, limits, message);
 }
 
 }  // namespace weft

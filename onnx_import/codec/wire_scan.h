@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "onnx_import/codec/byte_rope.h"
 
 namespace google::protobuf {
 class Message;
@@ -34,6 +35,10 @@ struct WireLimits {
 // the message type.
 absl::Status ScanWire(std::string_view bytes, const google::protobuf::Message& prototype,
                       const WireLimits& limits);
+
+// Parses a rope of bytes that were checked, or are parts of such.
+absl::Status ParseRope(const ByteRope& bytes, const WireLimits& limits,
+                       google::protobuf::Message& message);
 
 // Checks the bytes, then parses them into `message`. After success the message holds every field of
 // the bytes, unknown ones included.
