@@ -1,13 +1,18 @@
 #include "onnx_import/exporter.h"
 
+#include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/byte_rope.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/codec/wire_reader.h"
+#include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -69,14 +74,57 @@ absl::StatusOr<ModelReplacements> Locate(const ImportedModel& model,
   return replacements;
 }
 
-// Copies a model field by field, with other payloads in some tensors. The bytes were checked when
-// the model was loaded; an error here is InternalError.
+// Whether a TensorProto says that its data is external.
+bool IsExternal(std::string_view bytes) {
+  WireReader reader(bytes);
+  bool external = false;
+  while (!reader.AtEnd()) {
+    const std::optional<WireField> field = reader.Next();
+    if (!field) break;
+    if (field->number == onnx::TensorProto::kDataLocationFieldNumber) {
+      external = field->payload == std::string_view("\x01");
+    }
+  }
+  return external;
+}
+
+bool HasField(std::string_view bytes, int number) {
+  WireReader reader(bytes);
+  while (!reader.AtEnd()) {
+    const std::optional<WireField> field = reader.Next();
+    if (!field) break;
+    if (field->number == number) return true;
+  }
+  return false;
+}
+
+// The message with `tensor` as its raw data, in the place that its field number has. `proto` has
+// none, and serializes its fields in the order of their numbers.
+void AppendWithRawData(const onnx::TensorProto& proto, const Tensor& tensor, ByteRope& out) {
+  const std::string rest = proto.SerializeAsString();
+  WireReader reader(rest);
+  size_t place = 0;
+  while (!reader.AtEnd()) {
+    const std::optional<WireField> field = reader.Next();
+    if (!field || field->number > onnx::TensorProto::kRawDataFieldNumber) break;
+    place = reader.position();
+  }
+  const std::string_view bytes(static_cast<const char*>(tensor.raw_data()), tensor.bytes());
+  out.AppendCopy(std::string_view(rest).substr(0, place));
+  out.AppendFieldHeader(onnx::TensorProto::kRawDataFieldNumber, bytes.size());
+  out.AppendShared(bytes, tensor.buffer());
+  out.AppendCopy(std::string_view(rest).substr(place));
+}
+
+// Copies a model field by field, with other payloads in some tensors. Payloads, and what does not
+// change, are referred to. The bytes were checked when the model was loaded; an error here is
+// InternalError.
 class Rewriter {
  public:
   Rewriter(const ImportedModel& model, const ModelReplacements& replacements, bool inline_external)
       : model_(model), replacements_(replacements), inline_external_(inline_external) {}
 
-  absl::Status Model(std::string_view bytes, std::string& out);
+  absl::Status Model(std::string_view bytes, ByteRope& out);
 
   int moved() const { return moved_; }
   std::vector<ExportedModel::Piece>& external() { return external_; }
@@ -85,16 +133,16 @@ class Rewriter {
  private:
   // Calls `rewrite(field, payload)` for each field with bytes; it returns false to copy the field.
   template <typename Rewrite>
-  absl::Status Fields(std::string_view bytes, std::string& out, Rewrite rewrite);
+  absl::Status Fields(std::string_view bytes, ByteRope& out, Rewrite rewrite);
 
   // `replacements`: of this graph itself, null for none.
-  absl::Status Graph(std::string_view bytes, const Replacements* replacements, std::string& out);
-  absl::Status TrainingInfo(std::string_view bytes, std::string& out);
-  absl::Status Node(std::string_view bytes, const Tensor* trained, std::string& out);
-  absl::Status Attribute(std::string_view bytes, const Tensor* trained, std::string& out);
-  absl::Status TensorField(std::string_view bytes, const Tensor* trained, std::string& out);
+  absl::Status Graph(std::string_view bytes, const Replacements* replacements, ByteRope& out);
+  absl::Status TrainingInfo(std::string_view bytes, ByteRope& out);
+  absl::Status Node(std::string_view bytes, const Tensor* trained, ByteRope& out);
+  absl::Status Attribute(std::string_view bytes, const Tensor* trained, ByteRope& out);
+  absl::Status TensorField(std::string_view bytes, const Tensor* trained, ByteRope& out);
   // The tensor as a message without its external data, which moves to the model or to a new file.
-  absl::Status MoveExternal(const Tensor* trained, onnx::TensorProto& proto);
+  absl::Status MoveExternal(const Tensor* trained, onnx::TensorProto& proto, ByteRope& out);
 
   const ImportedModel& model_;
   const ModelReplacements& replacements_;
@@ -106,19 +154,19 @@ class Rewriter {
 };
 
 template <typename Rewrite>
-absl::Status Rewriter::Fields(std::string_view bytes, std::string& out, Rewrite rewrite) {
+absl::Status Rewriter::Fields(std::string_view bytes, ByteRope& out, Rewrite rewrite) {
   WireReader reader(bytes);
   while (!reader.AtEnd()) {
     const std::optional<WireField> field = reader.Next();
     if (!field) return absl::InternalError(absl::StrCat("the model changed: ", reader.error()));
-    std::string payload;
+    ByteRope payload;
     absl::StatusOr<bool> rewritten = false;
     if (field->type == WireType::kBytes) rewritten = rewrite(*field, payload);
     WEFT_RETURN_IF_ERROR(rewritten.status());
     if (*rewritten) {
-      AppendBytesField(field->number, payload, out);
+      out.AppendField(field->number, std::move(payload));
     } else {
-      out.append(field->whole);
+      out.AppendView(field->whole);
     }
   }
   return absl::OkStatus();
@@ -130,25 +178,23 @@ absl::StatusOr<bool> Done(const absl::Status& status) {
   return true;
 }
 
-absl::Status Rewriter::Model(std::string_view bytes, std::string& out) {
-  out.reserve(bytes.size());
-  return Fields(bytes, out, [this](const WireField& field, std::string& payload) {
+absl::Status Rewriter::Model(std::string_view bytes, ByteRope& out) {
+  return Fields(bytes, out, [this](const WireField& field, ByteRope& payload) {
     if (field.number == kModelTrainingInfo) return Done(TrainingInfo(field.payload, payload));
     if (field.number != kModelGraph) return absl::StatusOr<bool>(false);
-    payload.reserve(field.payload.size());
     return Done(Graph(field.payload, &replacements_.graph, payload));
   });
 }
 
 // Only a training_info with updates has trained tensors.
-absl::Status Rewriter::TrainingInfo(std::string_view bytes, std::string& out) {
+absl::Status Rewriter::TrainingInfo(std::string_view bytes, ByteRope& out) {
   onnx::TrainingInfoProto info;
   if (!info.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InternalError("the model changed: a training_info cannot be read any more");
   }
   const Replacements* const trained =
       info.update_binding_size() > 0 ? &replacements_.algorithm : nullptr;
-  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+  return Fields(bytes, out, [&](const WireField& field, ByteRope& payload) {
     switch (field.number) {
       case kTrainingInitialization:
         return Done(Graph(field.payload, nullptr, payload));
@@ -161,7 +207,7 @@ absl::Status Rewriter::TrainingInfo(std::string_view bytes, std::string& out) {
 }
 
 absl::Status Rewriter::Graph(std::string_view bytes, const Replacements* replacements,
-                             std::string& out) {
+                             ByteRope& out) {
   static const Replacements kNone;
   const Replacements& trained = replacements != nullptr ? *replacements : kNone;
   const auto find = [](const std::map<int, const Tensor*>& tensors, int index) {
@@ -170,7 +216,7 @@ absl::Status Rewriter::Graph(std::string_view bytes, const Replacements* replace
   };
   int node = 0;
   int initializer = 0;
-  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+  return Fields(bytes, out, [&](const WireField& field, ByteRope& payload) {
     if (field.number == kGraphNode) {
       return Done(Node(field.payload, find(trained.constant_nodes, node++), payload));
     }
@@ -182,32 +228,30 @@ absl::Status Rewriter::Graph(std::string_view bytes, const Replacements* replace
   });
 }
 
-absl::Status Rewriter::Node(std::string_view bytes, const Tensor* trained, std::string& out) {
-  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+absl::Status Rewriter::Node(std::string_view bytes, const Tensor* trained, ByteRope& out) {
+  return Fields(bytes, out, [&](const WireField& field, ByteRope& payload) {
     if (field.number != kNodeAttribute) return absl::StatusOr<bool>(false);
     return Done(Attribute(field.payload, trained, payload));
   });
 }
 
-absl::Status Rewriter::Attribute(std::string_view bytes, const Tensor* trained, std::string& out) {
-  if (trained != nullptr) {
-    // A Constant node has one attribute. Its value is a tensor, or a float or a list of them.
+absl::Status Rewriter::Attribute(std::string_view bytes, const Tensor* trained, ByteRope& out) {
+  // A Constant node has one attribute. Its value is a tensor, or a float or a list of them.
+  if (trained != nullptr && !HasField(bytes, kAttributeTensor)) {
     onnx::AttributeProto attribute;
     if (!attribute.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return absl::InternalError("the model changed: an attribute cannot be read any more");
     }
-    if (!attribute.has_t()) {
-      const std::span<const float> values = trained->data<float>();
-      if (trained->shape().rank() == 0) {
-        attribute.set_f(values[0]);
-      } else {
-        attribute.mutable_floats()->Assign(values.begin(), values.end());
-      }
-      attribute.AppendToString(&out);
-      return absl::OkStatus();
+    const std::span<const float> values = trained->data<float>();
+    if (trained->shape().rank() == 0) {
+      attribute.set_f(values[0]);
+    } else {
+      attribute.mutable_floats()->Assign(values.begin(), values.end());
     }
+    out.AppendCopy(attribute.SerializeAsString());
+    return absl::OkStatus();
   }
-  return Fields(bytes, out, [&](const WireField& field, std::string& payload) {
+  return Fields(bytes, out, [&](const WireField& field, ByteRope& payload) {
     switch (field.number) {
       case kAttributeTensor:
       case kAttributeTensors:
@@ -221,30 +265,43 @@ absl::Status Rewriter::Attribute(std::string_view bytes, const Tensor* trained, 
   });
 }
 
-absl::Status Rewriter::TensorField(std::string_view bytes, const Tensor* trained,
-                                   std::string& out) {
-  onnx::TensorProto proto;
-  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InternalError("the model changed: a tensor cannot be read any more");
-  }
-  const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
+absl::Status Rewriter::TensorField(std::string_view bytes, const Tensor* trained, ByteRope& out) {
+  const bool external = IsExternal(bytes);
   if (!external && trained == nullptr) {
-    out.assign(bytes);
+    out.AppendView(bytes);
     return absl::OkStatus();
   }
-  if (external) {
-    const absl::Status status = MoveExternal(trained, proto);
-    if (!status.ok()) {
-      return Annotate(status, absl::StrCat(model_.file.Label(), ": tensor ", Quoted(proto.name())));
-    }
-  } else {
-    ReplacePayload(*trained, proto);
+  // Raw data is most of a tensor, and replaced: it is not even read.
+  std::string rest;
+  bool has_raw_data = false;
+  WireReader reader(bytes);
+  while (!reader.AtEnd()) {
+    const std::optional<WireField> field = reader.Next();
+    if (!field) return absl::InternalError(absl::StrCat("the model changed: ", reader.error()));
+    const bool is_raw_data = field->number == onnx::TensorProto::kRawDataFieldNumber;
+    has_raw_data = has_raw_data || is_raw_data;
+    if (!is_raw_data) rest.append(field->whole);
   }
-  proto.AppendToString(&out);
+  onnx::TensorProto proto;
+  if (!proto.ParseFromString(rest)) {
+    return absl::InternalError("the model changed: a tensor cannot be read any more");
+  }
+  if (external) {
+    const absl::Status status = MoveExternal(trained, proto, out);
+    if (status.ok()) return status;
+    return Annotate(status, absl::StrCat(model_.file.Label(), ": tensor ", Quoted(proto.name())));
+  }
+  if (has_raw_data) {
+    AppendWithRawData(proto, *trained, out);
+    return absl::OkStatus();
+  }
+  ReplacePayload(*trained, proto);
+  out.AppendCopy(proto.SerializeAsString());
   return absl::OkStatus();
 }
 
-absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& proto) {
+absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& proto,
+                                    ByteRope& out) {
   Tensor tensor;
   if (trained != nullptr) {
     tensor = *trained;
@@ -255,7 +312,7 @@ absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& pr
   proto.clear_external_data();
   if (inline_external_) {
     proto.clear_data_location();
-    proto.set_raw_data(tensor.raw_data(), tensor.bytes());
+    AppendWithRawData(proto, tensor, out);
     return absl::OkStatus();
   }
   const auto add = [&proto](const char* key, const std::string& value) {
@@ -269,6 +326,7 @@ absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& pr
   external_.push_back({external_size_, tensor});
   const int64_t end = external_size_ + static_cast<int64_t>(tensor.bytes());
   external_size_ = (end + kExternalAlignment - 1) / kExternalAlignment * kExternalAlignment;
+  out.AppendCopy(proto.SerializeAsString());
   return absl::OkStatus();
 }
 
@@ -299,6 +357,25 @@ size_t ExternalBytes(const onnx::GraphProto& graph) {
   return bytes;
 }
 
+// What lies in a mapped file does not stay in memory.
+absl::Status AppendWindows(std::string_view bytes, WritableFile& file) {
+  absl::Status status;
+  ForEachMappedWindow(std::as_bytes(std::span(bytes)), [&](std::span<const std::byte> part) {
+    if (!status.ok()) return;
+    status = file.Append({reinterpret_cast<const char*>(part.data()), part.size()});
+  });
+  return status;
+}
+
+absl::Status WriteRope(FileSystem& file_system, const std::string& path, const ByteRope& rope) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
+                        file_system.OpenReplacement(path));
+  for (size_t i = 0; i < rope.pieces(); ++i) {
+    WEFT_RETURN_IF_ERROR(AppendWindows(rope.piece(i), *file));
+  }
+  return file->Close();
+}
+
 absl::Status WritePieces(FileSystem& file_system, const std::string& path,
                          const std::vector<ExportedModel::Piece>& pieces) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, file_system.OpenEmpty(path));
@@ -306,17 +383,17 @@ absl::Status WritePieces(FileSystem& file_system, const std::string& path,
   for (const ExportedModel::Piece& piece : pieces) {
     WEFT_RETURN_IF_ERROR(file->Append(std::string(piece.offset - written, '\0')));
     const char* data = static_cast<const char*>(piece.tensor.raw_data());
-    WEFT_RETURN_IF_ERROR(file->Append(std::string_view(data, piece.tensor.bytes())));
+    WEFT_RETURN_IF_ERROR(AppendWindows(std::string_view(data, piece.tensor.bytes()), *file));
     written = piece.offset + static_cast<int64_t>(piece.tensor.bytes());
   }
   return file->Close();
 }
 
-}  // namespace
-
-absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
-                                            const std::map<std::string, Tensor>& trained,
-                                            const ExportOptions& options) {
+// As ExportTrained, but for ExportedModel::bytes, which `bytes` has. It refers to the model and to
+// `trained`.
+absl::StatusOr<ExportedModel> Export(const ImportedModel& model,
+                                     const std::map<std::string, Tensor>& trained,
+                                     const ExportOptions& options, ByteRope& bytes) {
   WEFT_ASSIGN_OR_RETURN(const ModelReplacements replacements, Locate(model, trained));
   size_t external_bytes = ExternalBytes(model.file.proto()->graph());
   for (const onnx::TrainingInfoProto& info : model.file.proto()->training_info()) {
@@ -325,14 +402,25 @@ absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
   const bool fits = model.file.bytes().size() + external_bytes <= options.max_file_bytes;
   Rewriter rewriter(model, replacements, /*inline_external=*/fits);
   rewriter.set_external_name(options.external_name);
+  WEFT_RETURN_IF_ERROR(rewriter.Model(model.file.bytes(), bytes));
   ExportedModel exported;
-  WEFT_RETURN_IF_ERROR(rewriter.Model(model.file.bytes(), exported.bytes));
   exported.external = std::move(rewriter.external());
   if (!exported.external.empty()) exported.external_name = options.external_name;
   if (rewriter.moved() > 0) {
     exported.note = absl::StrCat("external data of ", rewriter.moved(), " tensors is now in ",
                                  fits ? "the file itself" : Quoted(options.external_name));
   }
+  return exported;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
+                                            const std::map<std::string, Tensor>& trained,
+                                            const ExportOptions& options) {
+  ByteRope bytes;
+  WEFT_ASSIGN_OR_RETURN(ExportedModel exported, Export(model, trained, options, bytes));
+  exported.bytes = bytes.ToString();
   return exported;
 }
 
@@ -347,12 +435,13 @@ absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::stri
   for (int i = 1; file_system.Exists(absl::StrCat(folder, options.external_name)); ++i) {
     options.external_name = absl::StrCat(stem, ".", i, ".data");  // it may be the model's own
   }
-  WEFT_ASSIGN_OR_RETURN(const ExportedModel exported, ExportTrained(model, trained, options));
+  ByteRope bytes;
+  WEFT_ASSIGN_OR_RETURN(const ExportedModel exported, Export(model, trained, options, bytes));
   if (!exported.external.empty()) {
     WEFT_RETURN_IF_ERROR(
         WritePieces(file_system, absl::StrCat(folder, exported.external_name), exported.external));
   }
-  WEFT_RETURN_IF_ERROR(file_system.WriteFileAtomically(path, exported.bytes));
+  WEFT_RETURN_IF_ERROR(WriteRope(file_system, path, bytes));
   return exported.note;
 }
 

@@ -50,9 +50,9 @@ absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
                                             const std::map<std::string, Tensor>& trained,
                                             const ExportOptions& options = {});
 
-// Exports and writes, the file beside it first. `path` is replaced atomically; an external file
-// is called like it with ".data" added, or ".1.data" and so on where that exists. Returns
-// ExportedModel::note.
+// Exports and writes, the file beside it first; holds little of them in memory at a time. `path` is
+// replaced atomically; an external file is called like it with ".data" added, or ".1.data" and so
+// on where that exists. Returns ExportedModel::note.
 absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::string& path,
                                         const ImportedModel& model,
                                         const std::map<std::string, Tensor>& trained);

@@ -155,5 +155,76 @@ TEST_F(ExternalExport, StaysExternalWhenTooLargeForOneFile) {
   EXPECT_THAT(proto.graph().initializer(1).raw_data(), IsEmpty());
 }
 
+constexpr int64_t kMany = 20'000;  // 80 kB of floats: so much raw data is not parsed
+
+std::vector<float> ManyFrom(float first) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < kMany; ++i) values.push_back(first + static_cast<float>(i));
+  return values;
+}
+
+std::string RawData(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+void SetMany(float first, onnx::TensorProto& tensor) {
+  tensor.clear_float_data();
+  tensor.set_dims(0, kMany);
+  tensor.set_raw_data(RawData(ManyFrom(first)));
+}
+
+// The models of TwoWeights with many elements in the initializer `a` and the Constant node `c`.
+onnx::ModelProto ManyWeights(float first_of_a) {
+  onnx::ModelProto model = TwoWeights();
+  SetMany(first_of_a, *model.mutable_graph()->mutable_initializer(0));
+  SetMany(7, *model.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_t());
+  return model;
+}
+
+TEST(LeftPayloads, AreReadAndWrittenLikeParsedOnes) {
+  FakeFileSystem files;
+  ASSERT_TRUE(files.WriteFileAtomically("/m.onnx", ManyWeights(1).SerializeAsString()).ok());
+  const auto model = ImportModelFile(files, "/m.onnx");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const onnx::GraphProto& graph = model->file.proto()->graph();
+  EXPECT_FALSE(graph.initializer(0).has_raw_data());
+  EXPECT_EQ(graph.initializer(0).file_bytes(), 4u * kMany);
+  EXPECT_FALSE(graph.node(0).attribute(0).t().has_raw_data());
+  const auto read = [&model](const char* name) {
+    return *ToDoubles(model->graph.FindVariable(name)->initial);
+  };
+  EXPECT_EQ(read("a").front(), 1);
+  EXPECT_EQ(read("a").back(), kMany);
+  EXPECT_EQ(read("c").front(), 7);
+  EXPECT_EQ(read("c").back(), 6 + kMany);
+  EXPECT_EQ(read("b"), (std::vector<double>{3, 4}));
+
+  const std::map<std::string, Tensor> trained = {{"a", Floats(ManyFrom(50))},
+                                                 {"b", Floats({0, 1})}};
+  onnx::ModelProto expected = ManyWeights(50);
+  expected.mutable_graph()->mutable_initializer(1)->set_float_data(0, 0);
+  expected.mutable_graph()->mutable_initializer(1)->set_float_data(1, 1);
+  const auto exported = ExportTrained(*model, trained);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_EQ(exported->bytes, expected.SerializeAsString());
+  const auto note = SaveTrained(files, "/out.onnx", *model, trained);
+  ASSERT_TRUE(note.ok()) << note.status();
+  EXPECT_EQ(*files.ReadFile("/out.onnx"), exported->bytes);
+}
+
+TEST(LeftPayloads, OfAFileThatSaysItselfWhereTheyAreMayLieInItOnly) {
+  onnx::ModelProto model = TwoWeights();
+  onnx::TensorProto& tensor = *model.mutable_graph()->mutable_initializer(0);
+  tensor.clear_float_data();
+  tensor.set_file_bytes(8);
+  tensor.set_file_offset(uint64_t{1} << 63);
+  EXPECT_THAT(ImportError(model), HasSubstr("its data was left in a file"));
+  FakeFileSystem files;
+  ASSERT_TRUE(files.WriteFileAtomically("/m.onnx", model.SerializeAsString()).ok());
+  const auto imported = ImportModelFile(files, "/m.onnx");
+  EXPECT_THAT(std::string(imported.status().message()),
+              HasSubstr("its 8 bytes are said to be at 9223372036854775808 of the model's file"));
+}
+
 }  // namespace
 }  // namespace weft::testing
