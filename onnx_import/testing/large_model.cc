@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -21,12 +22,25 @@ void SetMatrixType(const std::string& name, int64_t columns, onnx::ValueInfoProt
   type->mutable_shape()->add_dim()->set_dim_value(columns);
 }
 
-void AddWeight(const std::string& name, int64_t size, int64_t offset, onnx::GraphProto& graph) {
+onnx::TensorProto& AddWeight(const std::string& name, int64_t size, onnx::GraphProto& graph) {
   onnx::TensorProto& tensor = *graph.add_initializer();
   tensor.set_name(name);
   tensor.set_data_type(kFloat);
   tensor.add_dims(size);
   tensor.add_dims(size);
+  return tensor;
+}
+
+void SetDiagonal(int64_t size, onnx::TensorProto& tensor) {
+  const float two = 2;
+  std::string& raw = *tensor.mutable_raw_data();
+  raw.assign(static_cast<size_t>(4 * size * size), '\0');
+  for (int64_t row = 0; row < size; ++row) {
+    std::memcpy(raw.data() + 4 * row * (size + 1), &two, sizeof(two));
+  }
+}
+
+void SetPlace(int64_t size, int64_t offset, onnx::TensorProto& tensor) {
   tensor.set_data_location(onnx::TensorProto::EXTERNAL);
   const auto add = [&](const std::string& key, const std::string& value) {
     auto* const entry = tensor.add_external_data();
@@ -53,7 +67,8 @@ bool WriteDiagonals(const std::string& path, int64_t size, int layers) {
 
 }  // namespace
 
-bool WriteLargeModel(const std::string& folder, int64_t size, int layers) {
+bool WriteLargeModel(const std::string& folder, int64_t size, int layers, WeightPlace place) {
+  const bool beside = place == WeightPlace::kBesideTheModel;
   onnx::ModelProto model;
   model.set_ir_version(8);
   model.add_opset_import()->set_version(17);
@@ -64,7 +79,12 @@ bool WriteLargeModel(const std::string& folder, int64_t size, int layers) {
   std::string input = "x";
   for (int layer = 0; layer < layers; ++layer) {
     const std::string weight = absl::StrCat("w", layer);
-    AddWeight(weight, size, 4 * size * size * layer, graph);
+    onnx::TensorProto& tensor = AddWeight(weight, size, graph);
+    if (beside) {
+      SetPlace(size, 4 * size * size * layer, tensor);
+    } else {
+      SetDiagonal(size, tensor);
+    }
     onnx::NodeProto& node = *graph.add_node();
     node.set_name(absl::StrCat("product", layer));
     node.set_op_type("MatMul");
@@ -76,7 +96,7 @@ bool WriteLargeModel(const std::string& folder, int64_t size, int layers) {
   std::ofstream file(folder + "/model.onnx", std::ios::binary);
   if (!model.SerializeToOstream(&file)) return false;
   file.close();
-  return file.good() && WriteDiagonals(folder + "/weights.bin", size, layers);
+  return file.good() && (!beside || WriteDiagonals(folder + "/weights.bin", size, layers));
 }
 
 }  // namespace weft::testing

@@ -1,4 +1,4 @@
-// A model of several gigabytes whose weights lie in a file beside it.
+// A model that is little but its weights, of several gigabytes if need be.
 #ifndef WEFT_ONNX_IMPORT_TESTING_LARGE_MODEL_H_
 #define WEFT_ONNX_IMPORT_TESTING_LARGE_MODEL_H_
 
@@ -10,8 +10,11 @@ namespace weft::testing {
 // x [N,size] times `layers` matrices [size,size] of float32, one after the other, gives y: x times
 // 2^layers, since each matrix has 2 on its diagonal. FOLDER/model.onnx and FOLDER/weights.bin, a
 // sparse file: on the disk it takes a page per row, in memory, where it is mapped, all of
-// 4 size^2 layers bytes. False when the disk is too small.
-bool WriteLargeModel(const std::string& folder, int64_t size, int layers);
+// 4 size^2 layers bytes. In the model itself, weights are raw data at odd places, and all of them
+// are in memory while it is written (up to 1 GiB). False when the disk is too small.
+enum class WeightPlace { kBesideTheModel, kInTheModel };
+bool WriteLargeModel(const std::string& folder, int64_t size, int layers,
+                     WeightPlace place = WeightPlace::kBesideTheModel);
 
 }  // namespace weft::testing
 
