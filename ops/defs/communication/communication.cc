@@ -350,6 +350,30 @@ WEFT_REGISTER_OP(OpSchema::Weft("Broadcast")
                      .Class(OpClass::kCommunication)
                      .InPlace(0, 0));
 
+// ---- Sums over replicas, before a rank's graph is made
+
+absl::Status InferSumOverReplicas(InferenceContext& context) {
+  if (context.num_outputs() > context.num_inputs()) {
+    return context.Error(absl::StrCat(context.num_outputs(), " outputs are the sums of ",
+                                      context.num_inputs(), " inputs; expected one for each"));
+  }
+  for (int i = 0; i < context.num_outputs(); ++i) {
+    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(i));
+  }
+  return absl::OkStatus();
+}
+
+// Output i is the sum of input i over the micro-batches of all replicas, of which each has one, in
+// the middle of a micro-batch: what OpSchema::whole_batch asks for. In the graph of a rank it is an
+// AllReduce over the data axis.
+WEFT_REGISTER_OP(OpSchema::Weft("SumOverReplicas")
+                     .VariadicInput("inputs", kFloatTypes)
+                     .VariadicOutput("outputs")
+                     .Infer(InferSumOverReplicas)
+                     .NoGradient("communication is added after a graph is differentiated")
+                     .CostOf(MovementCost)
+                     .Class(OpClass::kCommunication));
+
 // ---- Boundary
 
 // y is the sum of x over all micro-batches and data ranks: the border from the region of the

@@ -187,6 +187,10 @@ TEST(BroadcastTest, HasTheTypeOfTheRoot) {
   ExpectRefused(OutputTypes("Broadcast", {}, attributes), "root is 2, which is not in the group");
 }
 
+TEST(SumOverReplicasTest, GivesEveryInputItsSum) {
+  ExpectTypes(OutputTypes("SumOverReplicas", {{2, 3}, {5}}, {}, 2), {"float32[2,3]", "float32[5]"});
+}
+
 TEST(AccumulateTest, KeepsTheTypeAndHasNoKernel) {
   ExpectTypes(OutputTypes("Accumulate", {{2, 3}}, {}), {"float32[2,3]"});
   const testing::OpCase op_case{
@@ -214,7 +218,7 @@ TEST(CommunicationKindTest, EveryOpThatCommunicatesHasAKindOfItsOwn) {
   }
   EXPECT_EQ(ops[CommunicationKind::kSend], "ai.weft::Send");
   EXPECT_EQ(ops[CommunicationKind::kReceive], "ai.weft::Recv");
-  EXPECT_EQ(ops.size(), 7u);
+  EXPECT_EQ(ops.size(), 8u);
 }
 
 // The same name in a domain of somebody else is another op.

@@ -3,6 +3,7 @@
 // ai.weft::BatchNormalizationGrad(dY, X, scale, mean, var) -> dX, dScale, dB, each optional, has
 // the attributes epsilon and training_mode. In training mode the statistics are those of X,
 // computed again, and mean and var are absent.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -181,6 +182,132 @@ absl::StatusOr<FactorRule> BatchNormalizationGradientRule(const NodeView& view) 
   return rule.Linear({{0}}).Build();
 }
 
+// ---- The whole batch: mean and variance of all replicas' samples, computed in two passes (the
+// mean, then the squared distances from it) in float32 or more, and then the node as with given
+// statistics. (SyncBatchNorm of PyTorch.)
+
+// All axes but that of the channels, and how many elements of the whole batch a channel has.
+struct ChannelSums {
+  std::vector<int64_t> axes;
+  double count = 0;
+};
+
+ChannelSums ChannelSumsOf(const Shape& x, const BatchPart& part) {
+  ChannelSums sums;
+  double own = 1;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (axis == 1) continue;
+    sums.axes.push_back(axis);
+    own *= static_cast<double>(x.dim(static_cast<int>(axis)));
+  }
+  sums.count = own / static_cast<double>(part.samples) * static_cast<double>(part.all_samples);
+  return sums;
+}
+
+struct Statistics {
+  ValueId mean;
+  ValueId variance;  // of the population
+};
+
+Statistics AddStatistics(GraphBuilder& g, ValueId x, const BatchPart& part) {
+  const DType own = g.type(x).dtype;
+  const DType wide = own == DType::kFloat64 ? own : DType::kFloat32;
+  const ChannelSums sums = ChannelSumsOf(*g.type(x).shape.ToConcrete(), part);
+  const ValueId axes = g.Ints(sums.axes);
+  const ValueId values = AsDType(g, x, wide);
+  const ValueId share = g.Scalar(wide, 1 / sums.count);
+  const auto mean_of = [&](ValueId sum) {
+    return g.Op("Mul", {g.WeftOp("SumOverReplicas", {sum}), share});
+  };
+  const ValueId mean = mean_of(g.Op("ReduceSum", {values, axes}));
+  const ValueId distances = g.Op("Sub", {values, mean});
+  const ValueId variance =
+      mean_of(g.Op("ReduceSumSquare", {distances, axes}, {{"keepdims", int64_t{0}}}));
+  return {AsDType(g, g.Op("Squeeze", {mean, axes}), own), AsDType(g, variance, own)};
+}
+
+// momentum running + (1 - momentum) statistic.
+ValueId AddRunning(GraphBuilder& g, ValueId running, ValueId statistic, double momentum) {
+  if (momentum == 0) return statistic;
+  const DType dtype = g.type(running).dtype;
+  const ValueId kept = g.Op("Mul", {running, g.Scalar(dtype, momentum)});
+  const ValueId added = g.Op("Mul", {statistic, g.Scalar(dtype, 1 - momentum)});
+  return g.Op("Add", {kept, added});
+}
+
+absl::StatusOr<std::vector<ValueId>> BatchNormalizationOfWholeBatch(ExpandContext& context,
+                                                                    const BatchPart& part) {
+  const Node& node = context.node();
+  if (!IsTraining(node.attributes)) return std::vector<ValueId>();
+  GraphBuilder& g = context.builder();
+  const Statistics statistics = AddStatistics(g, node.inputs[0], part);
+  std::vector<ValueId> outputs = {
+      g.Op("BatchNormalization",
+           {node.inputs[0], node.inputs[1], node.inputs[2], statistics.mean, statistics.variance},
+           {{"epsilon", node.attributes.Float("epsilon", 1e-5f)}}),
+      kNoValue, kNoValue};
+  const double momentum = node.attributes.Float("momentum", 0.9f);
+  for (size_t i = 1; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid()) continue;
+    const ValueId statistic = i == 1 ? statistics.mean : statistics.variance;
+    outputs[i] = AddRunning(g, node.inputs[i + 2], statistic, momentum);
+  }
+  return outputs;
+}
+
+// Those of the node that the forward node became: it reads the same X and scale. None where the
+// forward node takes its own.
+std::optional<Statistics> StatisticsOfForward(const ExpandContext& context) {
+  const Graph& graph = context.graph();
+  const Node& node = context.node();
+  for (const NodeId id : graph.node_ids()) {
+    const Node& other = graph.node(id);
+    const bool is_forward = other.domain.empty() && other.op == "BatchNormalization" &&
+                            other.phase == Phase::kForward && !IsTraining(other.attributes);
+    if (is_forward && other.inputs[0] == node.inputs[1] && other.inputs[1] == node.inputs[2]) {
+      return Statistics{other.inputs[3], other.inputs[4]};
+    }
+  }
+  return std::nullopt;
+}
+
+// With M elements of a channel in the whole batch, i = 1 / sqrt(var + epsilon) and x^ = (X - mean)
+// i: dX = scale i (dY - (dB + x^ dScale) / M), where dB = sum dY and dScale = sum dY x^ are those
+// of the whole batch. The first term is dX with given statistics; the others are a normalization
+// with the scale (scale i dScale / M) and the bias (scale i dB / M).
+absl::StatusOr<std::vector<ValueId>> BatchNormalizationGradientOfWholeBatch(ExpandContext& context,
+                                                                            const BatchPart& part) {
+  const Node& node = context.node();
+  if (!IsTraining(node.attributes)) return std::vector<ValueId>();
+  const std::optional<Statistics> found = StatisticsOfForward(context);
+  if (!found.has_value()) return std::vector<ValueId>();
+  const Statistics statistics = *found;
+  GraphBuilder& g = context.builder();
+  const ValueId x = node.inputs[1];
+  const ValueId scale = node.inputs[2];
+  const Attributes epsilon = {{"epsilon", node.attributes.Float("epsilon", 1e-5f)}};
+  const bool has_dx = !node.outputs.empty() && node.outputs[0].valid();
+  std::vector<ValueId> gradients =
+      g.Ops(std::string(kWeftDomain), "BatchNormalizationGrad",
+            {node.inputs[0], x, scale, statistics.mean, statistics.variance}, epsilon,
+            {has_dx, true, true});
+  if (!has_dx || !g.status().ok()) return gradients;
+  const std::vector<ValueId> sums = g.Ops(std::string(kWeftDomain), "SumOverReplicas",
+                                          {gradients[1], gradients[2]}, {}, {true, true});
+  WEFT_RETURN_IF_ERROR(g.status());
+  const double count = ChannelSumsOf(*g.type(x).shape.ToConcrete(), part).count;
+  const Algebra a(g, scale);
+  const ValueId deviation =
+      a.Of("Sqrt", a.Add(node.attributes.Float("epsilon", 1e-5f), statistics.variance));
+  const ValueId slope = a.Mul(1 / count, a.Div(scale, deviation));
+  const ValueId mean_part =
+      g.Op("BatchNormalization",
+           {x, a.Mul(slope, sums[0]), a.Mul(slope, sums[1]), statistics.mean, statistics.variance},
+           epsilon);
+  gradients[0] = g.Op("Sub", {gradients[0], mean_part});
+  return gradients;
+}
+
 Cost BatchNormalizationCost(const NodeView& view) {
   const double per_element = IsTraining(view.attributes()) ? 6 : 2;
   return {per_element * static_cast<double>(view.InputShape(0).num_elements()), OperandBytes(view)};
@@ -210,6 +337,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("BatchNormalization")
                      .Infer(InferBatchNormalization)
                      .Gradient(BatchNormalizationGradient)
                      .Sharding(BatchNormalizationRule)
+                     .WholeBatch(BatchNormalizationOfWholeBatch)
                      .CostOf(BatchNormalizationCost));
 
 WEFT_REGISTER_OP(OpSchema::Weft("BatchNormalizationGrad")
@@ -226,6 +354,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("BatchNormalizationGrad")
                      .Attr("training_mode", AttributeType::kInt)
                      .Infer(InferBatchNormalizationGradient)
                      .Sharding(BatchNormalizationGradientRule)
+                     .WholeBatch(BatchNormalizationGradientOfWholeBatch)
                      .CostOf(BatchNormalizationGradientCost));
 
 }  // namespace weft

@@ -2,6 +2,10 @@
 // updated micro-batch after micro-batch, avg = decay avg + share X: with k micro-batches of the
 // step to come, its weight is share decay^k, and Y = weight X. After the step, the average is
 // (1 - sum of weights) avg + sum of Y where 1 - decay is the sum of all shares of one micro-batch.
+#include <string>
+#include <vector>
+
+#include "graph/graph_builder.h"
 #include "graph/op_schema.h"
 #include "ops/defs/rules/rules.h"
 #include "platform/status_macros.h"
@@ -23,6 +27,18 @@ absl::StatusOr<FactorRule> RunningTermRule(const NodeView& view) {
   return rule.Build();
 }
 
+// The statistics of the whole batch count once: each micro-batch has an equal part of them.
+absl::StatusOr<std::vector<ValueId>> RunningTermOfWholeBatch(ExpandContext& context,
+                                                             const BatchPart& part) {
+  const Node& node = context.node();
+  const float share = node.attributes.Float("share", 1);
+  const bool has_weight = node.outputs.size() > 1 && node.outputs[1].valid();
+  return context.builder().Ops(
+      std::string(kWeftDomain), "RunningTerm", {node.inputs[0]},
+      {{"decay", 1.0f}, {"share", share / static_cast<float>(part.micro_batches)}},
+      {true, has_weight});
+}
+
 WEFT_REGISTER_OP(OpSchema::Weft("RunningTerm")
                      .Input("X", kFloatTypes)
                      .Output("Y")
@@ -32,6 +48,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("RunningTerm")
                      .Infer(InferRunningTerm)
                      .NoGradient("running statistics end a step")
                      .Sharding(RunningTermRule)
+                     .WholeBatch(RunningTermOfWholeBatch)
                      .CostOf(FlopsPerElement(1))
                      .Stateful());
 
