@@ -1,0 +1,54 @@
+// Which nodes mix the samples of a batch: where there are some, cutting the batch into
+// micro-batches or over replicas changes what is computed.
+#ifndef WEFT_PLACEMENT_SHARDING_BATCH_MIXING_H_
+#define WEFT_PLACEMENT_SHARDING_BATCH_MIXING_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/inference.h"
+
+namespace weft {
+
+// A node whose results for one sample, or for the sum over all, depend on the other samples.
+struct MixingNode {
+  std::string node;
+  std::string op;      // "BatchNormalization", "ai.weft::RunningTerm"
+  std::string reason;  // what it does, after its name: "computes statistics over ..."
+  // It can be computed by replicas that have one micro-batch each (OpSchema::whole_batch).
+  bool sums_over_replicas = false;
+  // "node 'bn1' (BatchNormalization) computes statistics over ...".
+  std::string ToString() const;
+};
+
+struct BatchMixing {
+  std::vector<MixingNode> nodes;  // in topological order; empty: the batch may be cut freely
+  // Why nothing is known; empty where the graph was looked at.
+  std::string unknown;
+
+  bool mixes() const { return !nodes.empty(); }
+  // All of them can be computed by replicas that have one micro-batch each.
+  bool all_sum_over_replicas() const;
+};
+
+// Follows the samples from axis 0 of the data inputs through the forward nodes of a logical
+// training graph, by the factors of their operands. A node mixes samples where
+//  * it needs the axis of the samples whole (statistics, a softmax over it, a slice of it);
+//  * its operands have the samples in two different factors (a product [N,D] x [D,N]);
+//  * it reads a sum or a mean over the samples otherwise than linearly, or chooses a branch by it;
+//  * it uses the numbers of samples, or how many there are.
+// Sums that are accumulated over micro-batches (the loss, its weight) are no mixing, nor is what
+// only leads to them linearly. A node without index notation is tried on made-up values
+// (sample_probe.h); one that cannot be tried is taken to keep samples apart if its output still has
+// their axis.
+//
+// The graph is looked at for two small numbers of samples; where its shapes do not allow these, for
+// `samples` alone, of the plan's micro-batches. A pure function. Its cost is about that of
+// partitioning twice.
+BatchMixing FindBatchMixing(const Graph& graph, int64_t samples, NodeEvaluator& evaluator);
+
+}  // namespace weft
+
+#endif  // WEFT_PLACEMENT_SHARDING_BATCH_MIXING_H_

@@ -1,0 +1,307 @@
+#include "placement/sharding/batch_mixing.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "graph/node_bodies.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Ints = std::vector<int64_t>;
+
+ValueType TypeOf(std::vector<Dim> dims, DType dtype = DType::kFloat32) {
+  return {ValueKind::kTensor, dtype, SymbolicShape(std::move(dims))};
+}
+
+// A model that ends in sums over its micro-batch, which are accumulated: the forward part of a
+// training graph.
+class BatchMixingTest : public ::testing::Test {
+ protected:
+  BatchMixingTest() : b_(graph_) {}
+
+  ValueId Input(std::vector<Dim> sample, DType dtype = DType::kFloat32,
+                Dim samples = Dim::Symbol("N")) {
+    sample.insert(sample.begin(), samples);
+    return graph_.AddInput("x", TypeOf(std::move(sample), dtype));
+  }
+  ValueId Weight(const Shape& shape) {
+    return graph_.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, shape}, Tensor(), true);
+  }
+  ValueId Op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    return b_.Op(op, std::move(inputs), std::move(attributes));
+  }
+  ValueId SumOf(ValueId value, Ints axes, int64_t keepdims = 0) {
+    return Op("ReduceSum", {value, b_.Ints(std::move(axes))}, {{"keepdims", keepdims}});
+  }
+  ValueId Scalar(float value) { return b_.Float(value); }
+  // How many samples `value` has, as int64 [1].
+  ValueId SamplesOf(ValueId value) {
+    return Op("Shape", {value}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
+  }
+  // 0, 1, ... for the samples of `value`.
+  ValueId NumbersOf(ValueId value) {
+    const ValueId zero = b_.Constant(Tensor::Scalar<int64_t>(0));
+    const ValueId one = b_.Constant(Tensor::Scalar<int64_t>(1));
+    return Op("Range", {zero, Op("Squeeze", {SamplesOf(value), b_.Ints({0})}), one});
+  }
+  void Accumulate(ValueId sum) {
+    GraphBuilder step(graph_);
+    step.set_phase(Phase::kUpdate);
+    graph_.AddOutput(step.WeftOp("Accumulate", {sum}));
+    EXPECT_TRUE(step.status().ok()) << step.status();
+  }
+  // All elements of the values added up, as a loss does.
+  void Finish(const std::vector<ValueId>& values) {
+    for (const ValueId value : values) {
+      Accumulate(Op("ReduceSum", {value}, {{"keepdims", int64_t{0}}}));
+    }
+    EXPECT_TRUE(b_.status().ok()) << b_.status();
+  }
+
+  BatchMixing Found(int64_t samples = 4) {
+    BatchMixing mixing = FindBatchMixing(graph_, samples, CpuNodeEvaluator());
+    EXPECT_EQ(mixing.unknown, "");
+    return mixing;
+  }
+  // "Op: reason" of each node.
+  std::vector<std::string> Texts(int64_t samples = 4) {
+    std::vector<std::string> texts;
+    for (const MixingNode& node : Found(samples).nodes)
+      texts.push_back(node.op + ": " + node.reason);
+    return texts;
+  }
+
+  Graph graph_;
+  GraphBuilder b_;
+};
+
+// ---- What keeps samples apart.
+
+TEST_F(BatchMixingTest, ConvolutionsPoolingAndNormalizationOfFeaturesDoNot) {
+  ValueId x = Op("Conv", {Input({3, 8, 8}), Weight({4, 3, 3, 3})});
+  x = Op("Relu", {x});
+  x = Op("MaxPool", {x}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  x = Op("GlobalAveragePool", {x});
+  x = Op("Flatten", {x});
+  x = Op("LayerNormalization", {x, Weight({4}), Weight({4})});
+  x = Op("Softmax", {Op("Gemm", {x, Weight({4, 5}), Weight({5})})});
+  Finish({x});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+// As exporters write it: samples and heads in one axis, and back.
+TEST_F(BatchMixingTest, AttentionWithFoldsOfTheBatchDoesNot) {
+  constexpr int64_t kLength = 6, kHeads = 2, kWidth = 4;
+  const ValueId ids = Input({kLength}, DType::kInt64);
+  ValueId x = Op("Gather", {Weight({11, kHeads * kWidth}), ids});
+  const ValueId rows = Op("Reshape", {x, b_.Ints({-1, kHeads * kWidth})});
+  const ValueId projected = Op("MatMul", {rows, Weight({kHeads * kWidth, kHeads * kWidth})});
+  x = Op("Reshape", {projected, b_.Ints({-1, kLength, kHeads, kWidth})});
+  x = Op("Transpose", {x}, {{"perm", Ints{1, 0, 2, 3}}});
+  x = Op("Reshape", {x, b_.Ints({kLength, -1, kWidth})});  // [T, N H, D]
+  x = Op("Transpose", {x}, {{"perm", Ints{1, 0, 2}}});
+  const ValueId scores = Op("MatMul", {x, Op("Transpose", {x}, {{"perm", Ints{0, 2, 1}}})});
+  const ValueId of_heads = Op("Reshape", {scores, b_.Ints({-1, kHeads, kLength, kLength})});
+  const ValueId mask = Op("Unsqueeze", {Op("Cast", {ids}, {{"to", int64_t{1}}}), b_.Ints({1, 2})});
+  const ValueId weights = Op("Softmax", {Op("Add", {of_heads, mask})});
+  const ValueId flat = Op("Reshape", {weights, b_.Ints({-1, kLength, kLength})});
+  Finish({Op("MatMul", {flat, x})});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(BatchMixingTest, WhatIsRepeatedForEachSampleDoesNot) {
+  const ValueId x = Input({5, 4});
+  const ValueId shape = Op("Concat", {SamplesOf(x), b_.Ints({1, 4})}, {{"axis", int64_t{0}}});
+  const ValueId token = Op("Expand", {Weight({1, 1, 4}), shape});
+  const ValueId positions =
+      Op("Expand", {b_.Ints({0, 1, 2, 3, 4, 5}),
+                    Op("Concat", {SamplesOf(x), b_.Ints({6})}, {{"axis", int64_t{0}}})});
+  const ValueId sequence = Op("Concat", {token, x}, {{"axis", int64_t{1}}});
+  Finish({Op("Add", {sequence, Op("Gather", {Weight({6, 4}), positions})})});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+// The mean of a graph's own loss, times the number of samples: what `--loss output:NAME` adds up.
+TEST_F(BatchMixingTest, AMeanTimesTheNumberOfSamplesIsASum) {
+  const ValueId x = Input({4});
+  const ValueId mean = Op("ReduceMean", {Op("Mul", {x, x})}, {{"keepdims", int64_t{0}}});
+  const ValueId penalty = SumOf(Op("Abs", {Weight({4})}), {0});
+  const ValueId loss = Op("Add", {mean, penalty});
+  const ValueId count = Op("Squeeze", {Op("Cast", {SamplesOf(x)}, {{"to", int64_t{1}}})});
+  Accumulate(Op("Mul", {loss, count}));
+  Accumulate(count);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(BatchMixingTest, ASumInAnotherTypeIsASum) {
+  const ValueId sum = SumOf(Input({4}), {0, 1});
+  Accumulate(Op("Neg", {Op("Cast", {sum}, {{"to", int64_t{11}}})}));
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(BatchMixingTest, ALossWithItsWeightDoesNot) {
+  const ValueId scores = Op("MatMul", {Input({4}), Weight({4, 3})});
+  const ValueId labels = Input({}, DType::kInt64);
+  Accumulate(Op("SoftmaxCrossEntropyLoss", {scores, labels}, {{"reduction", std::string("sum")}}));
+  Accumulate(b_.WeftOp("LossWeight", {labels}));
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+// No index notation: they are tried.
+TEST_F(BatchMixingTest, OperatorsWithoutIndexNotationAreTried) {
+  const ValueId x = Input({5, 4});
+  const ValueId along_features = Op("CumSum", {x, b_.Constant(Tensor::Scalar<int64_t>(2))});
+  const std::vector<ValueId> top =
+      b_.Ops("", "TopK", {along_features, b_.Ints({2})}, {{"axis", int64_t{1}}}, {true, false});
+  Finish({Op("Einsum", {top[0], top[0]}, {{"equation", std::string("nij,nkj->nik")}})});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(BatchMixingTest, PickingFromTheOwnSampleByItsNumberDoesNot) {
+  const ValueId x = Input({5, 4});
+  const ValueId positions = Op("ArgMax", {SumOf(x, {2})}, {{"axis", int64_t{1}}});  // [N,1]
+  const ValueId numbers = Op("Unsqueeze", {NumbersOf(x), b_.Ints({1})});
+  // x[arange(N), positions]: as a list of pairs, and over samples and positions in one axis.
+  const ValueId pairs = Op("Concat", {numbers, positions}, {{"axis", int64_t{1}}});
+  const ValueId row = Op("Mul", {numbers, b_.Constant(Tensor::Scalar<int64_t>(5))});
+  const ValueId flat = Op("Reshape", {x, b_.Ints({-1, 4})});
+  Finish({Op("GatherND", {x, pairs}), Op("Gather", {flat, Op("Add", {row, positions})})});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+ValueId AddIf(GraphBuilder& b, ValueId condition, ValueId x, const std::string& op) {
+  std::vector<std::shared_ptr<Graph>> branches;
+  for (const std::string& each : {op, std::string("Neg")}) {
+    auto branch = std::make_shared<Graph>();
+    GraphBuilder inner(*branch);
+    const ValueId captured = branch->AddInput("x", TypeOf({Dim(), Dim(4)}));
+    Attributes attributes;
+    if (each == "Softmax") attributes.Set("axis", int64_t{0});
+    branch->AddOutput(inner.Op(each, {captured}, std::move(attributes)));
+    EXPECT_TRUE(inner.status().ok()) << inner.status();
+    branches.push_back(std::move(branch));
+  }
+  return b.Ops("", "If", {condition, x, x},
+               {{"then_branch", branches[0]},
+                {"else_branch", branches[1]},
+                {CapturesAttribute("then_branch"), std::vector<std::string>{"x"}},
+                {CapturesAttribute("else_branch"), std::vector<std::string>{"x"}}},
+               {true})[0];
+}
+
+TEST_F(BatchMixingTest, ABranchThatAWeightChoosesDoesNot) {
+  const ValueId x = Input({4});
+  const ValueId condition = Op("Greater", {Weight({}), Scalar(0)});
+  Finish({AddIf(b_, condition, x, "Abs")});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+// ---- What mixes them.
+
+TEST_F(BatchMixingTest, BatchNormalizationInTrainingSumsOverReplicas) {
+  const std::vector<ValueId> parameters = {Weight({4}), Weight({4}), Weight({4}), Weight({4})};
+  const ValueId x = Input({4, 6});
+  std::vector<ValueId> inputs = {x};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  const ValueId given = Op("BatchNormalization", inputs);
+  inputs[0] = given;
+  Finish({Op("Relu", {Op("BatchNormalization", inputs, {{"training_mode", int64_t{1}}})})});
+  const BatchMixing mixing = Found();
+  ASSERT_EQ(mixing.nodes.size(), 1u);
+  EXPECT_THAT(mixing.nodes[0].ToString(),
+              AllOf(HasSubstr("(BatchNormalization) computes statistics over the samples of the "
+                              "batch")));
+  EXPECT_TRUE(mixing.all_sum_over_replicas());
+}
+
+TEST_F(BatchMixingTest, ASoftmaxOverTheBatch) {
+  Finish({Op("Softmax", {Input({4})}, {{"axis", int64_t{0}}})});
+  EXPECT_THAT(Texts(),
+              ElementsAre("Softmax: takes all samples of the batch together: axis 0 of 'x'"));
+  EXPECT_FALSE(Found().all_sum_over_replicas());
+}
+
+TEST_F(BatchMixingTest, LogitsOfAllPairs) {
+  const ValueId x = Op("MatMul", {Input({4}), Weight({4, 3})});
+  const ValueId y = Op("MatMul", {Input({6}), Weight({6, 3})});
+  const ValueId logits = Op("MatMul", {x, Op("Transpose", {y}, {{"perm", Ints{1, 0}}})});
+  Accumulate(
+      Op("SoftmaxCrossEntropyLoss", {logits, NumbersOf(x)}, {{"reduction", std::string("sum")}}));
+  EXPECT_THAT(Texts(), ElementsAre(AllOf(HasSubstr("MatMul: pairs each sample with all others: the "
+                                                   "samples are on axis 0 of"),
+                                         HasSubstr("and on axis 1 of"))));
+}
+
+TEST_F(BatchMixingTest, ARunningSumOverTheBatch) {
+  Finish({Op("CumSum", {Input({4}), b_.Constant(Tensor::Scalar<int64_t>(0))})});
+  EXPECT_THAT(Texts(), ElementsAre("CumSum: lets one sample change what it makes of others"));
+}
+
+TEST_F(BatchMixingTest, TheDistanceFromTheMeanOfTheBatch) {
+  const ValueId x = Input({4});
+  const ValueId mean = Op("ReduceMean", {x, b_.Ints({0})});
+  Finish({Op("Sub", {x, mean})});
+  EXPECT_THAT(Texts(), ElementsAre(AllOf(HasSubstr("Sub: reads"),
+                                         HasSubstr("the mean over the samples of the batch"))));
+}
+
+TEST_F(BatchMixingTest, ABranchThatASumOverTheBatchChooses) {
+  const ValueId x = Input({4});
+  const ValueId condition = Op("Greater", {SumOf(x, {0, 1}), Scalar(0)});
+  Finish({AddIf(b_, condition, x, "Abs")});
+  EXPECT_THAT(Texts(),
+              ElementsAre(HasSubstr("Greater: reads"), HasSubstr("If: chooses its branch by")));
+}
+
+TEST_F(BatchMixingTest, ANodeInABranch) {
+  const ValueId x = Input({4});
+  const ValueId condition = Op("Greater", {Weight({}), Scalar(0)});
+  Finish({AddIf(b_, condition, x, "Softmax")});
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Softmax: takes all samples")));
+}
+
+TEST_F(BatchMixingTest, AQuotientOfTwoSums) {
+  const ValueId x = Input({4});
+  const ValueId sum = SumOf(x, {0, 1});
+  const ValueId weight = SumOf(Op("Abs", {x}), {0, 1});
+  Accumulate(Op("Div", {sum, weight}));
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Div: reads")));
+}
+
+TEST_F(BatchMixingTest, OtherSamplesByTheirPlace) {
+  const ValueId x = Input({4});
+  const ValueId next = Op("Slice", {x, b_.Ints({1}), b_.Ints({100}), b_.Ints({0})});
+  const ValueId first = Op("Gather", {x, b_.Ints({0})});
+  Finish({next, first});
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Slice: takes all samples"),
+                                   HasSubstr("Gather: takes all samples")));
+}
+
+TEST_F(BatchMixingTest, NumbersOfSamplesAsValues) {
+  const ValueId x = Input({4});
+  Finish({Op("Gather", {Weight({100, 4}), NumbersOf(x)})});
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Gather: uses")));
+}
+
+// Exporters bake the batch that they traced into a Reshape: only that size can be looked at.
+TEST_F(BatchMixingTest, AModelOfAFixedBatchIsLookedAtInItsSize) {
+  const ValueId x = Op("Reshape", {Input({6}), b_.Ints({4, 3, 2})});
+  Finish({Op("Softmax", {x}, {{"axis", int64_t{0}}})});
+  EXPECT_THAT(Texts(4), ElementsAre(HasSubstr("Softmax: takes all samples")));
+  EXPECT_NE(FindBatchMixing(graph_, 1, CpuNodeEvaluator()).unknown, "");
+}
+
+}  // namespace
+}  // namespace weft
