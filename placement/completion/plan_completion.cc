@@ -113,8 +113,31 @@ int MicroBatchesOfRound(const Plan& plan) {
   return std::accumulate(plan.shares.begin(), plan.shares.end(), 0) / divisor;
 }
 
+// One for each replica, so that shares say nothing.
+absl::Status CompleteWholeBatch(Plan& plan) {
+  const int replicas = plan.mesh.data;
+  const bool fits = plan.micro_batches == 1 || plan.micro_batches == replicas;
+  if (fits && (!plan.strict || replicas == 1)) {
+    plan.micro_batches = replicas;
+    plan.shares.clear();
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      plan.strict
+          ? absl::StrCat("a strict plan gives the bits of one replica, and sums over ", replicas,
+                         " replicas have others; take one replica, or whole_batch: false")
+          : absl::StrCat("the plan computes with the whole batch (whole_batch), so that each "
+                         "of its ",
+                         replicas, " replicas runs one micro-batch, but it has ",
+                         plan.micro_batches, " micro-batches"));
+}
+
 absl::Status CompleteMicroBatches(Plan& plan) {
   const Mesh& mesh = plan.mesh;
+  if (plan.whole_batch) {
+    if (plan.strict) plan.reduction = Reduction::kOrderedTree;
+    return CompleteWholeBatch(plan);
+  }
   if (plan.strict) {
     plan.reduction = Reduction::kOrderedTree;
     if (plan.micro_batches >= mesh.data) return absl::OkStatus();

@@ -196,6 +196,23 @@ TEST_F(PlannerTest, MicroBatchesFillThePipelineUnlessStrict) {
             "--micro-batches 2 or more");
 }
 
+// Also where a pipeline would be filled with more.
+TEST_F(PlannerTest, AWholeBatchGivesEachReplicaOneMicroBatch) {
+  BuildChain({8, 8, 8, 8, 8});
+  Plan plan = WithMesh({2, 1, 2});
+  plan.whole_batch = true;
+  EXPECT_EQ(Complete(4, plan)->micro_batches, 2);
+  plan.mesh = {1, 1, 4};
+  EXPECT_EQ(Complete(4, plan)->micro_batches, 1);
+  plan.micro_batches = 4;
+  EXPECT_THAT(std::string(Complete(4, plan).status().message()),
+              HasSubstr("each of its 1 replicas runs one micro-batch, but it has 4"));
+  plan.mesh = {4, 1, 1};
+  plan.strict = true;
+  EXPECT_THAT(std::string(Complete(4, plan).status().message()),
+              HasSubstr("sums over 4 replicas have others"));
+}
+
 TEST_F(PlannerTest, PlansForOtherClustersAreRefused) {
   BuildChain({8, 8});
   Plan plan = *Complete(2, Plan());

@@ -55,6 +55,7 @@ class PlanReader {
     WEFT_RETURN_IF_ERROR(map.Quantity("model_digest", ParseDigest, plan_.model_digest));
     WEFT_RETURN_IF_ERROR(map.Quantity("cluster_digest", ParseDigest, plan_.cluster_digest));
     WEFT_RETURN_IF_ERROR(map.Int("micro_batches", 1, kMaxMicroBatches, plan_.micro_batches));
+    WEFT_RETURN_IF_ERROR(map.Bool("whole_batch", plan_.whole_batch));
     WEFT_RETURN_IF_ERROR(map.Quantity("schedule", ParseSchedule, plan_.schedule));
     WEFT_RETURN_IF_ERROR(map.Int("chunks", 1, kMaxChunks, plan_.chunks));
     if (const absl::Status fits = CheckSchedule(plan_.schedule, plan_.chunks); !fits.ok()) {
@@ -84,25 +85,10 @@ class PlanReader {
 
  private:
   static std::vector<std::string> Keys() {
-    return {"version",
-            "model_digest",
-            "cluster_digest",
-            "mesh",
-            "workers",
-            "micro_batches",
-            "shares",
-            "schedule",
-            "chunks",
-            "reduction",
-            "strict",
-            "bucket",
-            "threads",
-            "stages",
-            "pin",
-            "tensor_shardings",
-            "recompute",
-            "zero",
-            "zero_replicated",
+    return {"version",       "model_digest",     "cluster_digest", "mesh",     "workers",
+            "micro_batches", "shares",           "whole_batch",    "schedule", "chunks",
+            "reduction",     "strict",           "bucket",         "threads",  "stages",
+            "pin",           "tensor_shardings", "recompute",      "zero",     "zero_replicated",
             "prediction"};
   }
 
@@ -361,6 +347,7 @@ std::string PlanToYaml(const Plan& plan) {
   if (!plan.shares.empty()) {
     out << YAML::Key << "shares" << YAML::Value << YAML::Flow << plan.shares;
   }
+  if (plan.whole_batch) out << YAML::Key << "whole_batch" << YAML::Value << true;
   out << YAML::Key << "schedule" << YAML::Value << plan.schedule;
   if (plan.chunks > 1) out << YAML::Key << "chunks" << YAML::Value << plan.chunks;
   out << YAML::Key << "reduction" << YAML::Value

@@ -203,6 +203,13 @@ TEST(PlanFileTest, RecomputedSegmentsComeBack) {
   EXPECT_EQ(ParsePlanFile(PlanToYaml(counted), "p.yaml")->recompute_segments, 3);
 }
 
+TEST(PlanFileTest, WholeBatchesComeBack) {
+  EXPECT_FALSE(ParsePlanFile("micro_batches: 2", "p.yaml")->whole_batch);
+  Plan plan;
+  plan.whole_batch = true;
+  EXPECT_TRUE(ParsePlanFile(PlanToYaml(plan), "p.yaml")->whole_batch);
+}
+
 TEST(PlanFileTest, StrictPlansAddInTreeOrder) {
   EXPECT_EQ(ParsePlanFile("strict: true", "p.yaml")->reduction, Reduction::kOrderedTree);
   EXPECT_EQ(PlanError("strict: true\nreduction: unordered"),

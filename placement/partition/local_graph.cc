@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
+#include "graph/node_class.h"
 #include "graph/node_description.h"
 #include "placement/graph_views/graph_node_view.h"
 #include "placement/sharding/node_localizer.h"
@@ -244,9 +245,29 @@ absl::Status LocalGraph::AddNode(NodeId id) {
   for (const ValueId output : node.outputs) {
     spec.outputs.push_back(output.valid() ? global(output).name : "");
   }
+  if (KindOf(node) == CommunicationKind::kReplicaSum) BecomeAllReduce(spec);
   const NodeId local = graph_.AddNode(std::move(spec));
   WEFT_RETURN_IF_ERROR(InferNode(graph_, local));
   return RowInputs(node) != nullptr ? BindOutputRows(node, local) : BindOutputs(node, local);
+}
+
+// Over the replicas that have a micro-batch: of a short last batch, some may have none.
+void LocalGraph::BecomeAllReduce(Graph::NodeSpec& spec) const {
+  std::vector<RankId> ranks;
+  for (int replica = 0; replica < mesh().data; ++replica) {
+    if (layout_.split.OfReplica(*layout_.plan, replica).empty()) continue;
+    Mesh::Coordinate member = at_;
+    member.data = replica;
+    ranks.push_back(mesh().RankOf(member));
+  }
+  std::vector<int64_t> group;
+  for (const RankId rank : ranks) group.push_back(rank.value);
+  spec.op = "AllReduce";
+  spec.attributes.Set("axis", std::string(MeshAxisName(MeshAxis::kData)));
+  spec.attributes.Set("group", std::move(group));
+  spec.attributes.Set("algorithm", std::string("auto"));
+  const std::vector<int64_t> hosts = layout_.plan->HostsOf(ranks);
+  if (!hosts.empty()) spec.attributes.Set("hosts", hosts);
 }
 
 absl::StatusOr<ValueId> LocalGraph::Input(const Node& node, int index) {

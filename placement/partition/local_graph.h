@@ -74,6 +74,7 @@ class LocalGraph {
   absl::StatusOr<ValueId> GatherRows(ValueId value);
   ValueType RowsType(ValueId value, const AxisSharding& sharding) const;
   absl::StatusOr<ValueId> Input(const Node& node, int index);
+  void BecomeAllReduce(Graph::NodeSpec& spec) const;
   // Null unless each replica runs the node for its rows only.
   const std::vector<bool>* RowInputs(const Node& node) const;
   absl::Status BindOutputRows(const Node& node, NodeId local);

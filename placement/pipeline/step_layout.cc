@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "placement/graph_views/evaluation_step.h"
 #include "placement/pipeline/recomputation.h"
 #include "placement/pipeline/stage_assignment.h"
+#include "placement/pipeline/whole_batch.h"
 #include "placement/rules/stage_transfers.h"
 #include "placement/rules/step_order.h"
 #include "placement/rules/step_skeleton.h"
@@ -101,6 +104,7 @@ class StepPlanner {
   NodeEvaluator& evaluator_;
   Graph logical_;
   RecomputedSegments recomputed_;
+  std::set<std::string> over_replicas_;  // nodes (whole_batch.h)
   // Of sizes[0].graph before nodes that run again were added: the order of the step region, and
   // with it what shares a bucket, does not depend on recomputation.
   std::vector<NodeId> step_order_;
@@ -118,6 +122,7 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   }
   WEFT_ASSIGN_OR_RETURN(layout_.split,
                         SplitBatch(layout_.shape.global_batch, plan().micro_batches));
+  if (plan().whole_batch) WEFT_RETURN_IF_ERROR(CheckOneMicroBatchEach(layout_.split, plan()));
   logical_ = graph.Clone();
   if (!layout_.shape.training) WEFT_RETURN_IF_ERROR(KeepEvaluation(logical_));
   if (plan().mesh.tensor > 1 && layout_.shape.training) {
@@ -125,6 +130,9 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   }
   WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
   for (auto& [name, owner] : layout_.owner) owner = layout_.PlaceOf(StageId(owner));
+  if (plan().whole_batch && layout_.shape.training && layout_.split.total() > 1) {
+    over_replicas_ = NodesOverReplicas(logical_, layout_.split.sizes.front(), evaluator_);
+  }
   if (layout_.shape.training && !plan().recompute.empty()) {
     WEFT_ASSIGN_OR_RETURN(recomputed_, FindRecomputedSegments(logical_, plan()));
   }
@@ -144,6 +152,10 @@ absl::Status StepPlanner::AddSize(int64_t samples) {
   SizedGraph sized;
   sized.samples = samples;
   WEFT_ASSIGN_OR_RETURN(sized.graph, Specialize(logical_, shapes, evaluator_));
+  if (!over_replicas_.empty()) {
+    const BatchPart part = {samples, layout_.shape.global_batch, layout_.split.total()};
+    WEFT_RETURN_IF_ERROR(ComputeOverReplicas(sized.graph, over_replicas_, part));
+  }
   const PropagationOptions options = Options();
   if (options.shards > 1) WEFT_RETURN_IF_ERROR(ExpandForHints(sized.graph, options));
   WEFT_ASSIGN_OR_RETURN(sized.shardings, PropagateShardings(sized.graph, options));

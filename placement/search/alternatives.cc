@@ -67,9 +67,10 @@ class AlternativeFinder {
     }
     return choices;
   }
+  bool MayCut() const { return !options_.fixed_micro_batches && !options_.given.whole_batch; }
   Choices Cutting(const PlanChoice& base) const {
     Choices choices;
-    if (options_.fixed_micro_batches) return choices;
+    if (!MayCut()) return choices;
     const int64_t most = std::min(options_.global_batch, kMaxMicroBatches * base.mesh.data);
     for (int64_t count = int64_t{2} * base.micro_batches; count <= most; count *= 2) {
       choices.push_back(base);
@@ -82,7 +83,9 @@ class AlternativeFinder {
     PlanChoice base = base_;
     base.mesh = {base_.mesh.size(), 1, 1};
     Choices choices;
-    Choices cut = options_.fixed_micro_batches ? Choices{base} : Cutting(base);
+    if (options_.max_replicas > 0 && base.mesh.data > options_.max_replicas) return choices;
+    if (options_.given.whole_batch) base.micro_batches = base.mesh.data;
+    Choices cut = MayCut() ? Cutting(base) : Choices{base};
     const int64_t usual = kUsualMicroBatches * base.mesh.data;
     std::reverse(cut.begin(), std::partition_point(cut.begin(), cut.end(), [&](const auto& choice) {
                    return choice.micro_batches <= usual;
@@ -100,6 +103,7 @@ class AlternativeFinder {
     absl::StatusOr<Plan> plan = ParseParallel(ParallelText(choice));
     if (!plan.ok()) return std::nullopt;
     plan->strict = options_.given.strict;
+    plan->whole_batch = options_.given.whole_batch;
     plan->threads_per_worker = options_.given.threads_per_worker;
     plan->bucket_bytes = options_.given.bucket_bytes;
     plan = CompletePlan(graph_, cluster_, *std::move(plan), options_.global_batch);

@@ -108,7 +108,7 @@ class Searcher {
         options_.fixed_micro_batches
             ? absl::StrCat(" in ", options_.given.micro_batches, " micro-batches")
             : "",
-        "; use fewer workers, or let the search leave some out: --parallel auto"));
+        "; use fewer workers, or let the search leave some out: --parallel auto", BatchNote()));
   }
 
   absl::Status NothingFits() const {
@@ -117,7 +117,12 @@ class Searcher {
         "no plan of ", evaluated_.size(), " fits the workers' memory; the least has ",
         ParallelText(least.choice), ": a rank needs ", ByteQuantity(least.memory_bytes),
         " and may have ", ByteQuantity(least.memory_limit),
-        "; use more workers or memory, a smaller --batch, or a smaller model"));
+        "; use more workers or memory, a smaller --batch, or a smaller model", BatchNote()));
+  }
+
+  // Why there were not more plans.
+  std::string BatchNote() const {
+    return options_.batch_reason.empty() ? "" : absl::StrCat("; ", options_.batch_reason);
   }
 
   absl::StatusOr<Plan> PlanOf(size_t index) const;
@@ -287,6 +292,7 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   result.chosen = candidates_[*chosen_];
   result.evaluated = plans_->evaluated();
   result.partitioned = result.chosen.exact;
+  result.batch_reason = options_.batch_reason;
   Prediction& prediction = result.plan.prediction;
   prediction.step_seconds = result.chosen.step_seconds;
   prediction.compute_seconds = result.chosen.compute_seconds;

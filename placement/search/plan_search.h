@@ -39,6 +39,7 @@ struct SearchResult {
   std::vector<PlanCandidate> rejected;
   int evaluated = 0;         // choices that were looked at closely
   bool partitioned = false;  // the chosen plan's partitions were made, and fit
+  std::string batch_reason;  // SearchOptions::batch_reason
 };
 
 // `graph` is a differentiated training graph. The plan is deterministic: same input, same plan. Of

@@ -24,6 +24,13 @@ std::vector<int> FewerWorkers(int all) {
   return counts;
 }
 
+// Each replica has a micro-batch, and each micro-batch a sample.
+int64_t MaxReplicas(const SearchOptions& options) {
+  if (options.max_replicas > 0)
+    return std::min<int64_t>(options.max_replicas, options.global_batch);
+  return options.fixed_micro_batches ? options.given.micro_batches : options.global_batch;
+}
+
 // Sums over shards have other bits than sums on one worker.
 int MaxTensor(const SearchOptions& options) {
   return options.given.strict ? 1 : options.max_tensor;
@@ -73,10 +80,8 @@ void PlanSpace::AddMeshes(int workers) {
       PlanChoice choice;
       choice.mesh = {workers / pipeline / tensor, tensor, pipeline};
       choice.workers.assign(order_.begin(), order_.begin() + workers);
-      const int64_t max_replicas = evaluator_.options().fixed_micro_batches
-                                       ? evaluator_.options().given.micro_batches
-                                       : evaluator_.options().global_batch;
-      if (choice.mesh.data > max_replicas || !KeepsTensorInHosts(choice)) continue;
+      if (choice.mesh.data > MaxReplicas(evaluator_.options()) || !KeepsTensorInHosts(choice))
+        continue;
       meshes_.push_back(std::move(choice));
     }
   }
@@ -97,6 +102,7 @@ std::vector<int> PlanSpace::EqualCounts(const PlanChoice& mesh) const {
 // of unequal ones all count like the largest.
 std::vector<int> PlanSpace::MicroBatchCounts(const PlanChoice& mesh) const {
   const SearchOptions& options = evaluator_.options();
+  if (options.given.whole_batch) return {mesh.mesh.data};
   if (options.fixed_micro_batches) return {options.given.micro_batches};
   const std::vector<int> equal = EqualCounts(mesh);
   std::vector<int> counts;
@@ -220,7 +226,8 @@ std::vector<PlanChoice> PlanSpace::SmallVariants(const PlanChoice& mesh) const {
 }
 
 void PlanSpace::AddOtherCounts(const PlanChoice& choice, std::vector<PlanChoice>& list) const {
-  if (evaluator_.options().fixed_micro_batches) return;
+  const SearchOptions& options = evaluator_.options();
+  if (options.fixed_micro_batches || options.given.whole_batch) return;
   const std::vector<int> equal = EqualCounts(choice);
   const int own = choice.micro_batches / choice.mesh.data;
   const auto at = std::lower_bound(equal.begin(), equal.end(), own);

@@ -26,6 +26,26 @@ TEST(PlanSpaceTest, MicroBatchesAreEqualWhereTheyCanBe) {
   EXPECT_TRUE(counts.contains(280)) << "one sample each";
 }
 
+TEST(PlanSpaceTest, AWholeBatchIsCutOverReplicasAlone) {
+  const Layers model(4, 64);
+  const CostModel cost = CostModel::OfSpec(ClusterOf(1, 4, 1e10)).value();
+  SearchOptions options;
+  options.global_batch = 24;
+  options.may_leave_out = true;
+  options.given.whole_batch = true;
+  for (const int most : {0, 1}) {
+    options.max_replicas = most;
+    const auto plans =
+        PlanEvaluator::Create(model.graph(), cost, options, CpuNodeEvaluator()).value();
+    std::set<int> replicas;
+    for (const PlanChoice& choice : AllChoices(PlanSpace(*plans))) {
+      EXPECT_EQ(choice.micro_batches, choice.mesh.data) << ParallelText(choice);
+      replicas.insert(choice.mesh.data);
+    }
+    EXPECT_EQ(replicas, (most == 1 ? std::set<int>{1} : std::set<int>{1, 2, 3, 4}));
+  }
+}
+
 TEST(PlanSpaceTest, SharesOfUnequalWorkersAreMovedByOne) {
   const Layers model(4, 256);
   SearchOptions options;

@@ -18,6 +18,10 @@ struct SearchOptions {
   Plan given;
   // The micro-batches belong to the job: results depend on them.
   bool fixed_micro_batches = false;
+  // Where nodes mix samples of the batch, `given` has whole_batch; then, and why: replicas at most
+  // (0 = any number), which each run one micro-batch.
+  int max_replicas = 0;
+  std::string batch_reason;
   // Whether the plan may use fewer workers than there are.
   bool may_leave_out = false;
   // "dp", "anneal" or "exhaustive" (NewSearchStrategy).
