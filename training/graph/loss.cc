@@ -55,6 +55,61 @@ absl::StatusOr<MeanParts> PartsOfSampleMean(GraphBuilder& builder, ValueId loss)
   return absl::InvalidArgumentError("the model has no data input to count the samples of");
 }
 
+// What a value is computed from.
+struct Sources {
+  bool has_data = false;
+  bool has_trained = false;
+};
+
+Sources SourcesOf(const Graph& graph, ValueId value) {
+  Sources sources;
+  std::vector<bool> seen(static_cast<size_t>(graph.value_capacity()));
+  std::vector<ValueId> pending = {value};
+  while (!pending.empty()) {
+    const ValueId id = pending.back();
+    pending.pop_back();
+    if (!id.valid() || seen[static_cast<size_t>(id.value)]) continue;
+    seen[static_cast<size_t>(id.value)] = true;
+    const ValueDef& def = graph.value(id);
+    const Variable* const variable = graph.VariableOf(id);
+    sources.has_trained |= variable != nullptr && variable->trainable;
+    sources.has_data |=
+        def.source == ValueSource::kInput && graph.input_role(id) == InputRole::kData;
+    if (def.source != ValueSource::kNode) continue;
+    const Node& node = graph.node(def.producer);
+    pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return sources;
+}
+
+// The Div that makes the loss, as exporters write a mean over the tokens that count: a sum divided
+// by a number that depends on the data and on nothing that trains. Null where it is not one.
+const Node* MaskedMean(const Graph& graph, ValueId loss) {
+  while (graph.value(loss).source == ValueSource::kNode) {
+    const Node& node = graph.node(graph.value(loss).producer);
+    const bool is_quotient = node.domain.empty() && node.op == "Div";
+    if (is_quotient) {
+      const Sources weight = SourcesOf(graph, node.inputs[1]);
+      const bool is_mean =
+          weight.has_data && !weight.has_trained && SourcesOf(graph, node.inputs[0]).has_data;
+      return is_mean ? &node : nullptr;
+    }
+    if (node.schema == nullptr || node.schema->aliases().empty()) return nullptr;
+    loss = node.inputs[0];
+  }
+  return nullptr;
+}
+
+// Sum and weight of a mean over tokens: exact, however unequally micro-batches have them.
+absl::StatusOr<MeanParts> PartsOfMaskedMean(GraphBuilder& builder, const Node& quotient) {
+  const ValueId sum = quotient.inputs[0];
+  const ValueId weight = quotient.inputs[1];
+  const MeanParts parts{builder.Op("Reshape", {sum, builder.Ints({})}),
+                        builder.Op("Reshape", {weight, builder.Ints({})})};
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return parts;
+}
+
 absl::StatusOr<MeanParts> GraphLoss(GraphBuilder& builder, const std::string& name) {
   Graph& graph = builder.graph();
   const std::optional<ValueId> loss = graph.FindValue(name);
@@ -70,6 +125,15 @@ absl::StatusOr<MeanParts> GraphLoss(GraphBuilder& builder, const std::string& na
     if (node.schema != nullptr && node.schema->mean_loss() &&
         node.attributes.String("reduction", "mean") == "mean") {
       return PartsOf(builder, node.id);
+    }
+  }
+  if (const Node* const quotient = MaskedMean(graph, *loss)) {
+    const auto is_scalar = [&graph](ValueId id) {
+      const std::optional<Shape> shape = graph.value(id).type.shape.ToConcrete();
+      return shape.has_value() && shape->num_elements() == 1;
+    };
+    if (is_scalar(quotient->inputs[0]) && is_scalar(quotient->inputs[1])) {
+      return PartsOfMaskedMean(builder, *quotient);
     }
   }
   return PartsOfSampleMean(builder, *loss);

@@ -149,6 +149,42 @@ TEST_F(LossTest, AnyOtherScalarIsHeldToBeAMeanOverSamples) {
   EXPECT_EQ(values[1], 3);
 }
 
+// As exporters write a mean over the tokens that count: micro-batches may have them unequally.
+TEST_F(LossTest, AMeanOverWhatCountsIsTakenApart) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const ValueId zero = builder_.Scalar(DType::kFloat64, 0);
+  const ValueId counts = builder_.Op("Greater", {scores, zero});
+  const auto total = [&](ValueId x) {
+    return builder_.Op("ReduceSum", {x}, {{"keepdims", int64_t{0}}});
+  };
+  const ValueId sum = total(builder_.Op("Where", {counts, scores, zero}));
+  const ValueId count = total(builder_.Op("Cast", {counts}, {{"to", int64_t{11}}}));
+  builder_.Name(builder_.Op("Identity", {builder_.Op("Div", {sum, count})}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto values =
+      Evaluate(*parts, {{"scores", Tensor::Of<double>({3, 2}, {1, -2, 3, -4, -5, 6})}});
+  EXPECT_NEAR(values[0], 10, 1e-12);
+  EXPECT_EQ(values[1], 3);
+}
+
+// What divides depends on something that trains: its gradient would be lost.
+TEST_F(LossTest, AQuotientOfTrainedNumbersIsNotTakenApart) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const ValueId w = graph_.AddVariable("w", DoubleType({}), Tensor::Scalar<double>(2), true);
+  const auto mean = [&](ValueId x) {
+    return builder_.Op("ReduceMean", {x}, {{"keepdims", int64_t{0}}});
+  };
+  builder_.Name(builder_.Op("Div", {mean(scores), mean(builder_.Op("Mul", {scores, w}))}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  // The scalar times the number of samples.
+  const auto values = Evaluate(*parts, {{"scores", Tensor::Of<double>({3, 2}, {1, 2, 3, 4, 5, 6})},
+                                        {"w", Tensor::Scalar<double>(2)}});
+  EXPECT_NEAR(values[0], 0.5 * 3, 1e-12);
+  EXPECT_EQ(values[1], 3);
+}
+
 TEST_F(LossTest, ALossThatIsNotANumberIsRefused) {
   Scores({Dim::Symbol("N"), 2});
   EXPECT_EQ(Message(AddLoss(builder_, {.kind = "output:scores"}).status()),
