@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
+#include "onnx_import/graph_wire.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
@@ -166,6 +168,53 @@ TEST(BadFlag, MemoryIsANumberWithAUnit) {
                     Zeros("y.npy", {8}), "--steps", "1", "--memory-per-worker", text}),
         ExitCode::kUsage, {"--memory-per-worker"});
   }
+}
+
+// x W compared with all samples of the batch, as contrastive losses do: x [N,4] in, [N,N] out.
+std::string PairsOfAllSamples() {
+  Graph graph;
+  graph.opsets[""] = 17;
+  GraphBuilder b(graph);
+  const ValueId x = graph.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(4)})});
+  std::vector<float> values;
+  for (int i = 0; i < 16; ++i) values.push_back(0.1f * static_cast<float>(i - 7));
+  const ValueId w = graph.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, Shape{4, 4}},
+                                      Tensor::Of<float>({4, 4}, values), true);
+  b.set_name_prefix("pairs/");
+  const ValueId transposed = b.Op("Transpose", {x}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const ValueId scores = b.Op("MatMul", {b.Op("MatMul", {x, w}), transposed});
+  b.Name(scores, "scores");
+  graph.AddOutput(scores);
+  EXPECT_TRUE(b.status().ok()) << b.status();
+  GraphToOnnxOptions options;
+  options.annotations = false;
+  options.opset = 17;
+  return WriteModel(GraphToOnnx(graph, options).value());
+}
+
+TEST(BadPlan, CuttingABatchWhoseSamplesAreMixed) {
+  const std::string model = PairsOfAllSamples();
+  const auto plan = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"plan", model, "--batch", "4"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return RunCommand(arguments);
+  };
+  const std::vector<std::string> parts = {
+      "cutting the batch would change results: node 'pairs/",
+      "(MatMul) pairs each sample with all others: the samples are on axis 0 of",
+      "take one micro-batch on one replica (tp and pp may be more than 1)", "--allow-batch-cut"};
+  ExpectError(plan({"--local", "2", "--parallel", "dp=2"}), ExitCode::kPlan, parts);
+  ExpectError(plan({"--micro-batches", "2"}), ExitCode::kPlan, parts);
+  ExpectError(plan({"--local", "2", "--micro-batches", "2"}), ExitCode::kPlan, parts);
+  const CommandResult cut = plan({"--local", "2", "--parallel", "dp=2", "--allow-batch-cut"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_THAT(cut.out, HasSubstr("plan dp=2 x tp=1 x pp=1"));
+  const CommandResult found = plan({"--local", "2", "--explain"});
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("batch      the batch stays whole, in one micro-batch on one "
+                                   "replica: node 'pairs/"));
+  EXPECT_THAT(found.out, HasSubstr("found      --parallel dp=1,"));
 }
 
 // Where a worker keeps its token when none is named.

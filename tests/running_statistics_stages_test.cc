@@ -127,6 +127,7 @@ TEST(RunningStatisticsStages, TrainToWhatOneProcessTrainsTo) {
   run.optimizer.kind = "momentum";
   run.optimizer.learning_rate = 0.05;
   run.plan = ParseParallel("micro=4").value();
+  run.batch_policy.statistics_of_micro_batches = true;
   const auto alone = RunGraph(model.graph, run);
   ASSERT_TRUE(alone.ok()) << alone.status();
   ASSERT_TRUE(alone->parameters.contains("layer0.mean"));

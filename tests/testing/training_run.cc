@@ -80,6 +80,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(run.workers, 1);
   spec.plan = run.plan;
+  spec.batch_policy = run.batch_policy;
   spec.stall_timeout_seconds = run.stall_timeout_seconds;
   spec.memory_per_worker = run.memory_per_worker;
   WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training, spec, data));

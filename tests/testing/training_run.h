@@ -15,6 +15,7 @@
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
 #include "training/graph/training_graph.h"
+#include "training/job/job_spec.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
 
@@ -30,7 +31,8 @@ struct TrainingRun {
   int64_t batch = 64;
   int64_t steps = 50;
   int workers = 1;
-  Plan plan;  // mesh, micro-batches, shardings, ... as a user would give them
+  Plan plan;                      // mesh, micro-batches, shardings, ... as a user would give them
+  BatchPolicy batch_policy = {};  // where nodes mix samples
   bool gradients = false;
   // Empty: the workers are threads. Else a program and its arguments, one process per worker.
   std::vector<std::string> worker_command = {};

@@ -88,7 +88,9 @@ class CalibrateCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/true));
     std::vector<PreparedJob> jobs;
     absl::Status refused;
-    for (const JobSpec& candidate : Candidates(spec)) {
+    for (JobSpec candidate : Candidates(spec)) {
+      // Nodes are measured, not what a cut batch makes of the model.
+      candidate.batch_policy.allows_cuts = true;
       auto job = PrepareTraining(model.graph, training, candidate, data);
       if (job.ok()) {
         jobs.push_back(*std::move(job));

@@ -28,6 +28,7 @@
 #include "tools/reports/plan_explanation.h"
 #include "tools/reports/plan_picture.h"
 #include "tools/reports/plan_report.h"
+#include "training/job/batch_cuts.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -117,6 +118,8 @@ class PlanCommand final : public Command {
     if (!note.empty()) *console.err << Printable(note) << "\n";
     if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
     WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training, &dump));
+    WEFT_RETURN_IF_ERROR(
+        WithExitCode(LimitBatchCuts(graph, flags_.batch(), spec), ExitCode::kPlan));
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);

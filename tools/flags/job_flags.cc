@@ -30,6 +30,9 @@ constexpr char kPlacementOptions[] = "placement";
 // Of --parallel: the fastest plan that fits, of any workers and of all.
 constexpr char kAuto[] = "auto";
 constexpr char kAll[] = "all";
+// Of --batch-norm.
+constexpr char kGlobalStatistics[] = "global";
+constexpr char kMicroStatistics[] = "micro";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 
@@ -122,6 +125,20 @@ void JobFlags::AddPlacement(CLI::App& app) {
                  "longest wait for a peer, in seconds (default 60)")
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group(kPlacementOptions);
+  AddBatchPolicy(app);
+}
+
+void JobFlags::AddBatchPolicy(CLI::App& app) {
+  app.add_option("--batch-norm", batch_norm_,
+                 "statistics of BatchNormalization in training: global, of the whole batch, summed "
+                 "over replicas, or micro, of each micro-batch (default global)")
+      ->type_name("global|micro")
+      ->check(CLI::IsMember({kGlobalStatistics, kMicroStatistics}).description(""))
+      ->group(kPlacementOptions);
+  app.add_flag("--allow-batch-cut", allow_batch_cut_,
+               "cut the batch although nodes mix its samples: each micro-batch is then mixed by "
+               "itself, which changes results")
       ->group(kPlacementOptions);
 }
 
@@ -274,6 +291,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
     spec.plan.micro_batches = micro_batches_;
   } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {
     spec.plan.micro_batches = kStrictMicroBatches;
+    spec.search.default_micro_batches = true;
   }
   spec.stall_timeout_seconds = stall_timeout_seconds_;
   spec.search.may_leave_out = searches() && parallel_ != kAll;
@@ -282,6 +300,8 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
                        (searches() && searches_unless_told_ && spec.cluster.workers.size() > 1);
   spec.search.keep_micro_batches = micro_batches_ > 0;
   spec.search.strategy = search_;
+  spec.batch_policy.statistics_of_micro_batches = batch_norm_ == kMicroStatistics;
+  spec.batch_policy.allows_cuts = allow_batch_cut_;
   if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
   WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
   WEFT_RETURN_IF_ERROR(

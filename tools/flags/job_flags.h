@@ -80,6 +80,7 @@ class JobFlags {
   absl::StatusOr<JobSpec> Job() const;
 
  private:
+  void AddBatchPolicy(CLI::App& app);
   absl::StatusOr<ImportedModel> ImportOwnStep() const;
   absl::Status Initialize(ImportedModel& model) const;
   absl::StatusOr<ClusterSpec> Cluster() const;
@@ -100,6 +101,8 @@ class JobFlags {
   std::vector<std::string> pins_;
   bool strict_ = false;
   int micro_batches_ = 0;
+  std::string batch_norm_ = "global";
+  bool allow_batch_cut_ = false;
   bool insecure_network_ = false;
   std::string token_file_;
   double stall_timeout_seconds_ = 60;

@@ -168,6 +168,9 @@ std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   static const auto* const free_flags =
       new std::set<std::string>{"data", "labels", "local",        "cluster",   "steps", "epochs",
                                 "out",  "config", "print-config", "log-level", "dump",  "explain"};
+  // Of the free groups, these change what is computed.
+  static const auto* const decides =
+      new std::set<std::string>{"strict", "batch-norm", "allow-batch-cut"};
   std::map<std::string, std::string> given;
   bool strict = false;
   for (const CLI::Option* option : app.get_options()) {
@@ -175,7 +178,7 @@ std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
     const std::string name = option->get_lnames().front();
     strict = strict || name == "strict";
     const bool is_free = free_groups->contains(option->get_group()) || free_flags->contains(name);
-    if (is_free && name != "strict") continue;
+    if (is_free && !decides->contains(name)) continue;
     given["--" + name] = absl::StrJoin(option->results(), ",");
   }
   // Of a strict job the bits depend on it.

@@ -11,6 +11,7 @@
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/jobs/training_trial.h"
+#include "training/job/batch_cuts.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -88,6 +89,7 @@ absl::StatusOr<PlannedStep> PlanStep(const JobFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.LoadModel());
   WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags.Job());
   WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags, model, training));
+  WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, flags.batch(), spec), ExitCode::kPlan));
   auto costs = CostsOf(spec, GraphDigest(graph));
   if (!costs.ok()) return WithExitCode(costs.status(), ExitCode::kPlan);
   auto plan = PlanOf(graph, spec, training, *costs, flags.batch());

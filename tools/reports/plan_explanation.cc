@@ -67,6 +67,9 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
       " on the fullest rank: variables, 16 MiB of process, and an arena "
       "estimated without workspaces and outputs over inputs; the table of ranks has the compiled "
       "arena, and train prints what a worker requires, with data, messages and libraries\n");
+  if (!result.batch_reason.empty()) {
+    absl::StrAppend(&text, "batch      ", result.batch_reason, "\n");
+  }
   if (result.rejected.empty()) return text;
   absl::StrAppend(&text, "rejected\n");
   size_t width = 0;
@@ -91,10 +94,12 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
 nlohmann::ordered_json ExplanationJson(const SearchResult& result, const ClusterSpec& cluster) {
   nlohmann::ordered_json rejected = nlohmann::ordered_json::array();
   for (const PlanCandidate& other : result.rejected) rejected.push_back(CandidateJson(other));
-  return {{"cluster_workers", cluster.workers.size()},
-          {"evaluated", result.evaluated},
-          {"chosen", CandidateJson(result.chosen)},
-          {"rejected", std::move(rejected)}};
+  nlohmann::ordered_json json = {{"cluster_workers", cluster.workers.size()},
+                                 {"evaluated", result.evaluated},
+                                 {"chosen", CandidateJson(result.chosen)},
+                                 {"rejected", std::move(rejected)}};
+  if (!result.batch_reason.empty()) json["batch"] = result.batch_reason;
+  return json;
 }
 
 }  // namespace weft

@@ -164,6 +164,7 @@ class TrainingModeJobTest : public ::testing::Test {
     spec_.plan = Plan();
     spec_.plan.micro_batches = micro_batches;
     spec_.plan.strict = true;
+    spec_.batch_policy.statistics_of_micro_batches = true;
     const auto data = DataSet::Open(files_, data_spec_);
     if (!data.ok()) return data.status();
     training_.optimizer.learning_rate = rate_;

@@ -27,6 +27,7 @@
 #include "tensor/device.h"
 #include "training/data/batch_reader.h"
 #include "training/graph/optimizer.h"
+#include "training/job/batch_cuts.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -194,9 +195,17 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
 }
 
 // Searched for or completed; notes what people should know.
-absl::Status ChoosePlan(const JobSpec& spec, const TrainingSpec& training, PreparedJob& job) {
+absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, PreparedJob& job) {
+  JobSpec spec = given;
+  const int64_t batch = job.data->batch_of(0);
+  // A model's own algorithm runs whole batches anyway (TakePlan).
+  if (!training.model_training_info) {
+    WEFT_RETURN_IF_ERROR(LimitBatchCuts(job.graph, batch, spec));
+  }
+  if (!spec.search.batch_reason.empty() && spec.cluster.workers.size() > 1) {
+    job.notes.push_back(spec.search.batch_reason);
+  }
   if (spec.search.wanted && !training.model_training_info) {
-    const int64_t batch = job.data->batch_of(0);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
     absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
     if (found.ok()) {

@@ -53,12 +53,16 @@ SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel
   options.given = spec.plan;
   options.given.mesh = {};
   options.given.workers.clear();
-  options.fixed_micro_batches = spec.plan.strict || spec.search.keep_micro_batches;
+  options.fixed_micro_batches =
+      !spec.plan.whole_batch && (spec.plan.strict || spec.search.keep_micro_batches);
+  options.max_replicas = spec.search.max_replicas;
+  options.batch_reason = spec.search.batch_reason;
   options.may_leave_out = spec.search.may_leave_out;
   options.strategy = spec.search.strategy;
   options.memory_limits = MemoryLimitsByWorker(spec, costs);
   options.process_bytes = kMinProcessBytes;
-  if (!options.fixed_micro_batches && DependsOnMicroBatches(graph)) {
+  const bool is_free = !options.fixed_micro_batches && !spec.plan.whole_batch;
+  if (is_free && DependsOnMicroBatches(graph)) {
     options.fixed_micro_batches = true;
     options.given.micro_batches =
         static_cast<int>(std::min<int64_t>(global_batch, spec.cluster.workers.size()));
@@ -138,6 +142,11 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
   const int64_t batch = job.programs.front().shape.batch;
   SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
   options.process_bytes = kUsualProcessBytes;
+  if (job.plan.whole_batch) {
+    options.given.whole_batch = true;
+    options.fixed_micro_batches = false;
+    options.max_replicas = job.plan.mesh.data;
+  }
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
   const Surroundings surroundings(job, spec);
   const MemoryOfPlanFn memory_of = [&](const Plan& plan) {

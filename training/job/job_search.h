@@ -21,7 +21,8 @@ absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest);
 // The fastest plan that fits for the training graph of a job. What spec.plan says of strictness,
 // threads, buckets and shardings is kept; its micro-batches are kept where results depend on them
 // (JobSpec::PlanSearch::keep_micro_batches, strict jobs), and where a normalization takes its
-// statistics per micro-batch the batch is cut as data parallelism over all workers would cut it.
+// statistics per micro-batch, which the user has to ask for, the batch is cut as data parallelism
+// over all workers would cut it. LimitBatchCuts (batch_cuts.h) comes before.
 // Errors are those of SearchPlan.
 absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
                                            const CostModel& costs, int64_t global_batch);

@@ -31,9 +31,24 @@ struct PlanSearch {
   bool demanded = false;
   // Plan::micro_batches was given.
   bool keep_micro_batches = false;
+  // Plan::micro_batches was not given, but is what strict jobs usually have.
+  bool default_micro_batches = false;
   std::string strategy = "dp";  // SearchOptions::strategy
+  // SearchOptions::max_replicas and batch_reason: LimitBatchCuts sets them.
+  int max_replicas = 0;
+  std::string batch_reason = {};
   // What workers of a host share that nobody gave a limit; 0 = any amount.
   int64_t host_memory = 0;
+};
+
+// What a job does where nodes mix the samples of a batch (placement/sharding/batch_mixing.h), so
+// that cutting the batch changes results.
+struct BatchPolicy {
+  // The statistics of BatchNormalization in training are those of each micro-batch, not of the
+  // whole batch.
+  bool statistics_of_micro_batches = false;
+  // Each micro-batch is mixed by itself, whatever mixes.
+  bool allows_cuts = false;
 };
 
 // How steps are made of a data set: everything but the graph.
@@ -44,6 +59,7 @@ struct JobSpec {
   // The plan comes from the model's file: names of it that the graph does not have are left out.
   bool drop_absent_names = false;
   PlanSearch search = {};
+  BatchPolicy batch_policy = {};
   // What searches and predictions rest on; null: the cluster spec.
   std::shared_ptr<const CostModel> costs = nullptr;
   double stall_timeout_seconds = 60;

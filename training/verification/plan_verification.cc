@@ -100,6 +100,7 @@ class Verifier {
   Verifier(const PreparedJob& planned, const CapturedStep& actual, const Expectation& expected,
            StepShardings shardings, const PlanVerificationOptions& options)
       : mesh_(planned.plan.mesh),
+        cuts_whole_batch_(planned.plan.whole_batch && planned.plan.micro_batches > 1),
         program_(planned.programs[0]),
         actual_(actual),
         expected_(expected),
@@ -138,6 +139,8 @@ class Verifier {
   void LeaveOut() { ++report_.left_out; }
 
   const Mesh mesh_;
+  // One process has one micro-batch, the replicas parts of it: values of these are not compared.
+  const bool cuts_whole_batch_;
   const JobProgram& program_;
   const CapturedStep& actual_;
   const Expectation& expected_;
@@ -206,7 +209,8 @@ absl::StatusOr<Tensor> Verifier::Whole(const Part& part) const {
   const ValueCapture& capture = *part.capture;
   if (capture.kind == Kind::kSum) return expected_.Sum(part.logical, capture.first, capture.last);
   if (capture.kind != Kind::kMicro && expected_.IsSum(part.logical)) {
-    return expected_.Sum(part.logical, 0, program_.partitions[0].total_micro_batches);
+    const int total = cuts_whole_batch_ ? 1 : program_.partitions[0].total_micro_batches;
+    return expected_.Sum(part.logical, 0, total);
   }
   const Tensor* value = expected_.Find(part.logical, capture.first);
   // Variables are the same in every micro-batch.
@@ -231,7 +235,9 @@ absl::StatusOr<Tensor> Verifier::Held(const Part& part) const {
 }
 
 absl::Status Verifier::Visit(const Part& part) {
-  if (!expected_.Knows(part.logical)) return LeaveOut(), absl::OkStatus();
+  const Kind kind = part.capture->kind;
+  const bool is_cut = cuts_whole_batch_ && (kind == Kind::kMicro || kind == Kind::kSum);
+  if (is_cut || !expected_.Knows(part.logical)) return LeaveOut(), absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(Tensor whole, Whole(part));
   WEFT_ASSIGN_OR_RETURN(const Tensor held, Held(part));
   if (!whole.valid() || !held.valid()) return LeaveOut(), absl::OkStatus();
@@ -345,7 +351,10 @@ absl::StatusOr<PreparedJob> PrepareSingle(const Graph& model, const TrainingSpec
                                           const Plan& plan, std::shared_ptr<const DataSet> data) {
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(1, plan.threads_per_worker);
-  spec.plan.micro_batches = plan.micro_batches;
+  // Replicas that compute with the whole batch do what one process does in one micro-batch.
+  spec.plan.micro_batches = plan.whole_batch ? 1 : plan.micro_batches;
+  spec.plan.whole_batch = plan.whole_batch;
+  spec.batch_policy.allows_cuts = true;
   spec.plan.strict = plan.strict;
   spec.plan.threads_per_worker = plan.threads_per_worker;
   return PrepareTraining(model, training, spec, std::move(data));

@@ -43,7 +43,9 @@ struct VerifyReport {
   std::optional<ValueDifference> first;
 };
 
-// The job in one process that a plan is compared with: the same micro-batches and reduction.
+// The job in one process that a plan is compared with: the same micro-batches and reduction, or one
+// micro-batch where the plan computes with the whole batch (values of micro-batches are left out
+// then).
 absl::StatusOr<PreparedJob> PrepareSingle(const Graph& model, const TrainingSpec& training,
                                           const Plan& plan, std::shared_ptr<const DataSet> data);
 

@@ -1,0 +1,216 @@
+// Models that mix the samples of a batch: replicas compute batch statistics together, and what they
+// cannot compute together stays in one micro-batch on one replica. Both give what one process
+// gives.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/testing/test_tensors.h"
+#include "placement/files/plan_file.h"
+#include "platform/file_system.h"
+#include "tests/testing/equivalence_models.h"
+#include "tests/testing/training_run.h"
+#include "training/data/data_set.h"
+#include "training/job/job.h"
+#include "training/verification/plan_verification.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 13;  // no number of replicas divides it
+constexpr int64_t kSamples = 3 * kBatch + 1;
+constexpr int64_t kFeatures = 6;
+
+ValueType FloatType(std::vector<Dim> dims) {
+  return {ValueKind::kTensor, DType::kFloat32, SymbolicShape(std::move(dims))};
+}
+
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(Graph& graph) : b(graph), graph_(graph) {}
+  ValueId Variable(const std::string& name, const Shape& shape, double center,
+                   bool trainable = true) {
+    return graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape},
+                              RandomTensor(shape, ++seed_, center - 0.4, center + 0.4), trainable);
+  }
+
+  GraphBuilder b;
+
+ private:
+  Graph& graph_;
+  uint64_t seed_ = 0;
+};
+
+// Convolutions with batch normalization between them; the running statistics of the first are
+// variables, the others' are not wanted. Values are far from zero, where squares would cancel.
+EquivalenceModel Convolutions() {
+  EquivalenceModel model;
+  model.name = "whole";
+  ModelBuilder m(model.graph);
+  ValueId x = model.graph.AddInput("x", FloatType({Dim::Symbol("N"), 3, 8, 8}));
+  for (const std::string layer : {"layer0", "layer1", "layer2"}) {
+    m.b.set_name_prefix(layer + "/");
+    x = m.b.Op(
+        "Conv", {x, m.Variable(layer + ".weight", {3, 3, 3, 3}, 0)},
+        {{"kernel_shape", std::vector<int64_t>{3, 3}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+    x = m.b.Op(
+        "BatchNormalization",
+        {x, m.Variable(layer + ".scale", {3}, 1), m.Variable(layer + ".shift", {3}, 0),
+         m.Variable(layer + ".mean", {3}, 0, false), m.Variable(layer + ".var", {3}, 1, false)},
+        {{"training_mode", int64_t{1}}, {"momentum", 0.75f}});
+    x = m.b.Op("Relu", {x});
+  }
+  m.b.set_name_prefix("head/");
+  model.graph.AddOutput(
+      m.b.Op("Gemm", {m.b.Op("Flatten", {x}), m.Variable("head.weight", {192, 5}, 0)}));
+  EXPECT_TRUE(m.b.status().ok()) << m.b.status();
+  model.data["x"] = RandomTensor({kSamples, 3, 8, 8}, 901, 1, 3);
+  model.data["labels"] = RandomTensor({kSamples}, 902, 0, 5, DType::kInt64);
+  return model;
+}
+
+// Two towers whose outputs are compared pair by pair; sample i belongs to sample i.
+EquivalenceModel Towers() {
+  EquivalenceModel model;
+  model.name = "towers";
+  ModelBuilder m(model.graph);
+  const auto tower = [&](const std::string& name) {
+    m.b.set_name_prefix(name + "/");
+    const ValueId x = model.graph.AddInput(name, FloatType({Dim::Symbol("N"), kFeatures}));
+    const ValueId hidden =
+        m.b.Op("Tanh", {m.b.Op("MatMul", {x, m.Variable(name + ".in", {kFeatures, 8}, 0)})});
+    return m.b.Op("MatMul", {hidden, m.Variable(name + ".out", {8, 4}, 0)});
+  };
+  const ValueId image = tower("image");
+  const ValueId text = tower("text");
+  m.b.set_name_prefix("pairs/");
+  model.graph.AddOutput(m.b.Op(
+      "MatMul", {image, m.b.Op("Transpose", {text}, {{"perm", std::vector<int64_t>{1, 0}}})}));
+  EXPECT_TRUE(m.b.status().ok()) << m.b.status();
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 3 * kBatch; ++i) labels.push_back(i % kBatch);
+  model.data["image"] = RandomTensor({3 * kBatch, kFeatures}, 903);
+  model.data["text"] = RandomTensor({3 * kBatch, kFeatures}, 904);
+  model.data["labels"] = Tensor::Of<int64_t>({3 * kBatch}, labels);
+  return model;
+}
+
+TrainingRun RunOf(const EquivalenceModel& model, const std::string& parallel) {
+  TrainingRun run;
+  run.data = WriteDataFiles(model, ::testing::TempDir());
+  run.batch = kBatch;
+  run.steps = 7;  // Convolutions have a last batch of one sample among them
+  run.optimizer.kind = "momentum";
+  run.optimizer.learning_rate = 0.02;
+  if (!parallel.empty()) run.plan = ParseParallel(parallel).value();
+  run.workers = run.plan.mesh.size();
+  return run;
+}
+
+void ExpectSameTraining(const EquivalenceModel& model, const std::string& parallel) {
+  SCOPED_TRACE(parallel);
+  const auto alone = RunGraph(model.graph, RunOf(model, ""));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const auto spread = RunGraph(model.graph, RunOf(model, parallel));
+  ASSERT_TRUE(spread.ok()) << spread.status();
+  EXPECT_TRUE(spread->plan.whole_batch);
+  EXPECT_LT(LargestRelativeGap(spread->losses, alone->losses), 1e-5);
+  ASSERT_EQ(spread->parameters.size(), alone->parameters.size());
+  for (const auto& [name, expected] : alone->parameters) {
+    const std::vector<double> a = *ToDoubles(spread->parameters.at(name));
+    const std::vector<double> b = *ToDoubles(expected);
+    ASSERT_EQ(a.size(), b.size()) << name;
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << name << " " << i;
+  }
+}
+
+TEST(WholeBatch, StatisticsOverReplicasAreThoseOfOneProcess) {
+  const EquivalenceModel model = Convolutions();
+  for (const char* parallel : {"dp=2", "dp=3", "dp=2,pp=2", "pp=2", "dp=2,zero=2"}) {
+    ExpectSameTraining(model, parallel);
+  }
+}
+
+// A collective of a segment that runs again is not one of them: its result is kept.
+TEST(WholeBatch, RecomputationKeepsTheStatistics) {
+  ExpectSameTraining(Convolutions(), "dp=2,recompute=layer*");
+}
+
+TEST(WholeBatch, ChannelsMayBeSplitToo) {
+  EquivalenceModel model = Convolutions();
+  TrainingRun run = RunOf(model, "dp=2,tp=2");
+  for (const std::string layer : {"layer0", "layer1", "layer2"}) {
+    run.plan.tensor_shardings[layer + ".weight"] = AxisSharding::Split(0);
+  }
+  const auto alone = RunGraph(model.graph, RunOf(model, ""));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const auto spread = RunGraph(model.graph, run);
+  ASSERT_TRUE(spread.ok()) << spread.status();
+  EXPECT_LT(LargestRelativeGap(spread->losses, alone->losses), 1e-5);
+}
+
+// The statistics of each micro-batch are others: what was accepted is done.
+TEST(WholeBatch, StatisticsOfMicroBatchesHaveToBeAskedFor) {
+  const EquivalenceModel model = Convolutions();
+  const auto alone = RunGraph(model.graph, RunOf(model, ""));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  TrainingRun run = RunOf(model, "dp=2");
+  run.batch_policy.statistics_of_micro_batches = true;
+  const auto cut = RunGraph(model.graph, run);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_FALSE(cut->plan.whole_batch);
+  EXPECT_GT(LargestRelativeGap(cut->losses, alone->losses), 1e-4);
+  for (const char* parallel : {"micro=2", "dp=2,micro=4"}) {
+    EXPECT_THAT(std::string(RunGraph(model.graph, RunOf(model, parallel)).status().message()),
+                AllOf(HasSubstr("cutting the batch would change results: node 'layer0/"),
+                      HasSubstr("computes statistics over the samples of the batch (and 2 more "
+                                "nodes mix samples)"),
+                      HasSubstr("--batch-norm micro")))
+        << parallel;
+  }
+}
+
+// One process has one micro-batch: sums over the batch, updates and variables are compared.
+TEST(WholeBatch, VerificationComparesWhatIsMadeOncePerStep) {
+  const EquivalenceModel model = Convolutions();
+  DataSpec data_spec;
+  data_spec.batch = kBatch;
+  for (const auto& [input, path] : WriteDataFiles(model, ::testing::TempDir())) {
+    data_spec.files.push_back({input, path, 0});
+  }
+  const auto data = DataSet::Open(RealFileSystem(), data_spec);
+  ASSERT_TRUE(data.ok()) << data.status();
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(2, 1);
+  spec.plan = ParseParallel("dp=2").value();
+  auto planned = PrepareTraining(model.graph, {}, spec, *data);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  auto single = PrepareSingle(model.graph, {}, planned->plan, *data);
+  ASSERT_TRUE(single.ok()) << single.status();
+  const auto report =
+      VerifyPlan(RealFileSystem(), *std::move(planned), *std::move(single), {.tolerance = 1e-4});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->first.has_value()) << report->first->node;
+  EXPECT_GT(report->compared, 20);
+}
+
+TEST(WholeBatch, PairsOfAllSamplesStayOnOneReplica) {
+  const EquivalenceModel model = Towers();
+  ExpectSameTraining(model, "pp=2");
+  for (const char* parallel : {"dp=2", "pp=2,micro=2", "micro=3"}) {
+    EXPECT_THAT(std::string(RunGraph(model.graph, RunOf(model, parallel)).status().message()),
+                AllOf(HasSubstr("(MatMul) pairs each sample with all others"),
+                      HasSubstr("one micro-batch on one replica"), HasSubstr("--allow-batch-cut")))
+        << parallel;
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
