@@ -141,6 +141,8 @@ class Rewriter {
   absl::Status Node(std::string_view bytes, const Tensor* trained, ByteRope& out);
   absl::Status Attribute(std::string_view bytes, const Tensor* trained, ByteRope& out);
   absl::Status TensorField(std::string_view bytes, const Tensor* trained, ByteRope& out);
+  // Whether an edited file has left the payload where the original has it: in the model itself.
+  bool IsOwn(const onnx::TensorProto& proto) const;
   // The tensor as a message without its external data, which moves to the model or to a new file.
   absl::Status MoveExternal(const Tensor* trained, onnx::TensorProto& proto, ByteRope& out);
 
@@ -300,6 +302,14 @@ absl::Status Rewriter::TensorField(std::string_view bytes, const Tensor* trained
   return absl::OkStatus();
 }
 
+bool Rewriter::IsOwn(const onnx::TensorProto& proto) const {
+  if (!model_.file.is_edited()) return false;
+  for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
+    if (entry.key() == "location") return entry.value() == model_.file.own_name();
+  }
+  return false;
+}
+
 absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& proto,
                                     ByteRope& out) {
   Tensor tensor;
@@ -308,7 +318,7 @@ absl::Status Rewriter::MoveExternal(const Tensor* trained, onnx::TensorProto& pr
   } else {
     WEFT_ASSIGN_OR_RETURN(tensor, DecodeTensor(proto, {nullptr, model_.file.external()}));
   }
-  ++moved_;
+  if (!inline_external_ || !IsOwn(proto)) ++moved_;
   proto.clear_external_data();
   if (inline_external_) {
     proto.clear_data_location();
@@ -426,7 +436,8 @@ absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
 
 absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::string& path,
                                         const ImportedModel& model,
-                                        const std::map<std::string, Tensor>& trained) {
+                                        const std::map<std::string, Tensor>& trained,
+                                        const ExportEdit& edit) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   ExportOptions options;
@@ -437,6 +448,12 @@ absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::stri
   }
   ByteRope bytes;
   WEFT_ASSIGN_OR_RETURN(const ExportedModel exported, Export(model, trained, options, bytes));
+  std::string edited;
+  if (edit != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(edited, edit(bytes.ToString()));
+    bytes = ByteRope();
+    bytes.AppendView(edited);
+  }
   if (!exported.external.empty()) {
     WEFT_RETURN_IF_ERROR(
         WritePieces(file_system, absl::StrCat(folder, exported.external_name), exported.external));

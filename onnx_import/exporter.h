@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,12 +52,16 @@ absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
                                             const std::map<std::string, Tensor>& trained,
                                             const ExportOptions& options = {});
 
+// What is done to an exported file's bytes before they are written.
+using ExportEdit = std::function<absl::StatusOr<std::string>(std::string_view bytes)>;
+
 // Exports and writes, the file beside it first; holds little of them in memory at a time. `path` is
 // replaced atomically; an external file is called like it with ".data" added, or ".1.data" and so
 // on where that exists. Returns ExportedModel::note.
 absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::string& path,
                                         const ImportedModel& model,
-                                        const std::map<std::string, Tensor>& trained);
+                                        const std::map<std::string, Tensor>& trained,
+                                        const ExportEdit& edit = nullptr);
 
 }  // namespace weft
 

@@ -51,6 +51,8 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
   model.bytes_owner_ = file;
   model.external_ = std::make_shared<ExternalData>(file_system, FolderOf(path));
   model.external_->SetOwnFile(file);
+  model.own_name_ = path.substr(path.rfind('/') + 1);
+  model.external_->Provide(model.own_name_, file);
   WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits, /*leaves_payloads=*/true));
   return model;
 }
@@ -63,6 +65,17 @@ absl::StatusOr<ModelFile> ModelFile::Parse(std::string bytes, const std::string&
   model.bytes_ = *owned;
   model.bytes_owner_ = std::move(owned);
   WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits));
+  return model;
+}
+
+absl::StatusOr<ModelFile> ModelFile::Edited(ModelFile original, std::string bytes) {
+  ModelFile model = std::move(original);
+  model.proto_.reset();
+  model.is_edited_ = true;
+  auto owned = std::make_shared<const std::string>(std::move(bytes));
+  model.bytes_ = *owned;
+  model.bytes_owner_ = std::move(owned);
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate({}));
   return model;
 }
 

@@ -36,6 +36,10 @@ class ModelFile {
   // external data.
   static absl::StatusOr<ModelFile> Parse(std::string bytes, const std::string& label,
                                          const WireLimits& limits = {});
+  // `original` with other bytes, checked as any: path and external data stay. A tensor of `bytes`
+  // may have its payload in `original`: external data with the location original.own_name() is read
+  // there. Move the original in, and its decoded form is gone before the new one is made.
+  static absl::StatusOr<ModelFile> Edited(ModelFile original, std::string bytes);
 
   const std::string& path() const { return path_; }
   // "model 'PATH'", for messages.
@@ -45,12 +49,19 @@ class ModelFile {
   const std::shared_ptr<const onnx::ModelProto>& proto() const { return proto_; }
   // Null for models in memory.
   ExternalData* external() const { return external_.get(); }
+  // What an edited file calls the file that it was made of; "" for models in memory. It has no file
+  // of that name beside it: an exporter puts such payloads back into the file.
+  const std::string& own_name() const { return own_name_; }
+  // Whether it was made by Edited.
+  bool is_edited() const { return is_edited_; }
 
  private:
   // `leaves_payloads`: large ones stay in `bytes_`, which `external_` has as its own file.
   absl::Status ParseAndValidate(const WireLimits& limits, bool leaves_payloads = false);
 
   std::string path_;
+  std::string own_name_;
+  bool is_edited_ = false;
   std::shared_ptr<const void> bytes_owner_;
   std::string_view bytes_;
   std::shared_ptr<const onnx::ModelProto> proto_;

@@ -32,6 +32,10 @@ class ExternalData {
   // `bytes` at `offset` of the model's own file, not copied and perhaps not aligned.
   // InvalidArgument where it has no such bytes.
   absl::StatusOr<std::shared_ptr<Buffer>> MapOwn(uint64_t offset, size_t bytes) const;
+  // What a location means from now on, whatever lies in the folder.
+  void Provide(const std::string& location, std::shared_ptr<const MappedFile> file) {
+    files_[location] = std::move(file);
+  }
 
   // The mapped bytes of a tensor with data_location EXTERNAL, not copied and perhaps not aligned.
   // `bytes` is what dtype and dims ask for. InvalidArgument when location, offset or length are
