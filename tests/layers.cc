@@ -59,7 +59,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
        "ops/testing/", "ops/custom/", "ops/rewrites/"},
-      {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/"},
+      {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/", "onnx_import/edit/"},
       {"placement/conversions/", "placement/graph_views/", "placement/rules/", "placement/files/",
        "placement/cost/", "placement/sharding/", "placement/pipeline/", "placement/completion/",
        "placement/partition/", "placement/simulation/", "placement/search/"},

@@ -1,0 +1,55 @@
+// FileEdit: changes of an ONNX file's main graph, made on the encoded form.
+#ifndef WEFT_ONNX_IMPORT_EDIT_FILE_EDIT_H_
+#define WEFT_ONNX_IMPORT_EDIT_FILE_EDIT_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_import/model_file.h"
+
+namespace weft {
+
+// An initializer that has the payload of another tensor of the file.
+struct TensorCopy {
+  std::string name;
+  std::string_view source;  // the other one's encoded TensorProto, in the file's bytes
+};
+
+// What changes. Places count the entries of the main graph in the file's order.
+struct FileEdit {
+  std::set<int> removed_initializers;
+  std::set<int> removed_nodes;
+  std::set<std::string> removed_inputs;                // of the graph
+  std::map<std::pair<int, int>, std::string> renamed;  // what (node, its input) reads instead
+  std::vector<TensorCopy> added_initializers;
+  std::vector<std::string> first_nodes;  // encoded NodeProto, in front of all others
+
+  bool empty() const;
+};
+
+// The file with these changes, all other fields byte for byte as they were, unknown ones too; the
+// same file where nothing changes. External data stays where it is: a copy refers to the same
+// bytes. Of a file that was mapped, payloads in the file of 64 KiB and more stay there as well
+// (ModelFile::Edited) unless `keep_payloads`, so an edit costs little memory. Files of an IR
+// version below 4 list the new initializers among the graph's inputs, as that version wants.
+// InvalidArgument when the result is no valid model.
+absl::StatusOr<ModelFile> ApplyEdit(ModelFile file, const FileEdit& edit,
+                                    bool keep_payloads = false);
+
+// The encoded tensors of a file's main graph. Views of the file's bytes.
+struct EncodedTensors {
+  std::vector<std::string_view> initializers;
+  // Of nodes with one tensor attribute (Constant), by the node's place.
+  std::map<int, std::string_view> constants;
+};
+EncodedTensors FindEncodedTensors(const ModelFile& file);
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_EDIT_FILE_EDIT_H_

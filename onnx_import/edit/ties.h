@@ -1,0 +1,37 @@
+// SettleTies: which tensors of a model file are one, before it is imported to train.
+#ifndef WEFT_ONNX_IMPORT_EDIT_TIES_H_
+#define WEFT_ONNX_IMPORT_EDIT_TIES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_import/edit/tie_report.h"
+#include "onnx_import/model_file.h"
+
+namespace weft {
+
+// What the user says about ties. The results depend on these and the file alone.
+struct TieOptions {
+  // Patterns of names, or "all", or "none" (untie.h); empty: the rules.
+  std::vector<std::string> untie = {};
+  // "A=B", or "auto" (copied_tensors.h).
+  std::vector<std::string> tie = {};
+  // Leaves payloads in the edited file, so that it can be written as it is (FileEdit).
+  bool keep_payloads = false;
+};
+
+struct TiedModel {
+  ModelFile file;  // the one given, where nothing changes
+  TieReport report;
+};
+
+// Unties what exporters have merged, ties what is asked for, and looks for copies that could be
+// tied. A file that brings its own training (training_info) binds its tensors by name and stays as
+// it is. Move the file in, so that only one of both is decoded at a time. InvalidArgument for names
+// and patterns that fit nothing; nothing in the file is an error that was none before.
+absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options = {});
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_EDIT_TIES_H_

@@ -1,0 +1,544 @@
+#include "onnx_import/edit/ties.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/unknown_field_set.h"
+#include "gtest/gtest.h"
+#include "onnx_import/codec/wire.pb.h"
+#include "onnx_import/exporter.h"
+#include "onnx_import/importer.h"
+#include "onnx_import/testing/test_models.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+// What torch.export leaves on a node: the modules around it, and the operation.
+void SetModule(onnx::ModelProto& model, int node, const std::string& module) {
+  onnx::StringStringEntryProto& entry =
+      *model.mutable_graph()->mutable_node(node)->add_metadata_props();
+  entry.set_key("pkg.torch.onnx.name_scopes");
+  entry.set_value("['', '" + module + "', 'op_1']");
+}
+
+void Rename(onnx::GraphProto& graph, const std::string& from, const std::string& to) {
+  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    if (tensor.name() == from) tensor.set_name(to);
+  }
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    for (std::string& input : *node.mutable_input()) {
+      if (input == from) input = to;
+    }
+    for (std::string& output : *node.mutable_output()) {
+      if (output == from) output = to;
+    }
+  }
+}
+
+onnx::TensorProto FloatTensor(const std::string& name, std::vector<int64_t> dims, float first,
+                              float step) {
+  onnx::TensorProto tensor;
+  tensor.set_name(name);
+  tensor.set_data_type(static_cast<int>(DType::kFloat32));
+  int64_t count = 1;
+  for (const int64_t dim : dims) {
+    tensor.add_dims(dim);
+    count *= dim;
+  }
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(first + step * static_cast<float>(i));
+  tensor.set_raw_data(values.data(), values.size() * sizeof(float));
+  return tensor;
+}
+
+// The model as the edit leaves it.
+class Settled {
+ public:
+  explicit Settled(const onnx::ModelProto& model, const TieOptions& options = {}) {
+    const auto file = ModelFile::Parse(model.SerializeAsString(), "test.onnx");
+    EXPECT_TRUE(file.ok()) << file.status();
+    if (!file.ok()) return;
+    auto settled = SettleTies(*file, options);
+    status_ = settled.status();
+    if (!settled.ok()) return;
+    report_ = settled->report;
+    proto_ = *settled->file.proto();
+    file_ = settled->file;
+    const auto imported = ImportModel(settled->file);
+    EXPECT_TRUE(imported.ok()) << imported.status();
+  }
+
+  const absl::Status& status() const { return status_; }
+  const TieReport& report() const { return report_; }
+  const onnx::ModelProto& proto() const { return proto_; }
+  const ModelFile& file() const { return file_; }
+  const onnx::NodeProto& node(int i) const { return proto_.graph().node(i); }
+
+  std::vector<std::string> Initializers() const {
+    std::vector<std::string> names;
+    for (const auto& tensor : proto_.graph().initializer()) names.push_back(tensor.name());
+    return names;
+  }
+  std::vector<std::string> Operators() const {
+    std::vector<std::string> ops;
+    for (const auto& one : proto_.graph().node()) ops.push_back(one.op_type());
+    return ops;
+  }
+  std::vector<std::string> Untied() const {
+    std::vector<std::string> names;
+    for (const UntiedTensor& untied : report_.untied) names.push_back(untied.name);
+    return names;
+  }
+
+ private:
+  absl::Status status_;
+  TieReport report_;
+  onnx::ModelProto proto_;
+  ModelFile file_;
+};
+
+// Two fresh layers and a head, as torch.export writes them: every scale is one tensor, every bias
+// another.
+onnx::ModelProto FreshLayers() {
+  onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 2] x) => (float[N, 2] y)"
+              " <float[2] ones = {1, 1}, float[2] zeros = {0, 0},"
+              "  float[2, 2] w0 = {1, 2, 3, 4}, float[2, 2] w1 = {5, 6, 7, 8}> {"
+              "  n0 = LayerNormalization (x, ones, zeros)"
+              "  f0 = Gemm (n0, w0, zeros)"
+              "  n1 = LayerNormalization (f0, ones, zeros)"
+              "  p1 = MatMul (n1, w1)"
+              "  y = Add (p1, zeros) }");
+  SetModule(model, 0, "layers.0.norm");
+  SetModule(model, 1, "layers.0.fc");
+  SetModule(model, 2, "layers.1.norm");
+  SetModule(model, 3, "layers.1.attn");
+  SetModule(model, 4, "layers.1.attn");
+  onnx::GraphProto& graph = *model.mutable_graph();
+  Rename(graph, "ones", "layers.0.norm.weight");
+  Rename(graph, "zeros", "layers.0.norm.bias");
+  Rename(graph, "w0", "layers.0.fc.weight");
+  Rename(graph, "w1", "layers.1.attn.in_proj_weight");
+  return model;
+}
+
+TEST(SettleTies, GivesEachModuleItsTensorAndItsName) {
+  const Settled settled(FreshLayers());
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.Untied(),
+              UnorderedElementsAre("layers.1.norm.weight", "layers.0.fc.bias", "layers.1.norm.bias",
+                                   "layers.1.attn.in_proj_bias"));
+  EXPECT_THAT(settled.node(0).input(),
+              ElementsAre("x", "layers.0.norm.weight", "layers.0.norm.bias"));
+  EXPECT_EQ(settled.node(1).input(2), "layers.0.fc.bias");
+  EXPECT_THAT(settled.node(2).input(),
+              ElementsAre("f0", "layers.1.norm.weight", "layers.1.norm.bias"));
+  EXPECT_EQ(settled.node(4).input(1), "layers.1.attn.in_proj_bias");
+  EXPECT_THAT(settled.report().kept, IsEmpty());
+  for (const onnx::TensorProto& tensor : settled.proto().graph().initializer()) {
+    if (tensor.name() == "layers.1.norm.weight")
+      EXPECT_THAT(tensor.float_data(), ElementsAre(1, 1));
+    if (tensor.name() == "layers.0.fc.bias") EXPECT_THAT(tensor.float_data(), ElementsAre(0, 0));
+  }
+}
+
+TEST(SettleTies, NamesAreTheSameEachTime) {
+  EXPECT_EQ(Settled(FreshLayers()).proto().SerializeAsString(),
+            Settled(FreshLayers()).proto().SerializeAsString());
+}
+
+TEST(SettleTies, AnEditedFileIsEditedNoFurther) {
+  const onnx::ModelProto once = Settled(FreshLayers()).proto();
+  const Settled twice(once);
+  EXPECT_THAT(twice.Untied(), IsEmpty());
+  EXPECT_EQ(twice.proto().SerializeAsString(), once.SerializeAsString());
+}
+
+TEST(SettleTies, TellsModulesWithoutNamesApartByTheirWeights) {
+  onnx::ModelProto model = FreshLayers();
+  for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) node.clear_metadata_props();
+  const Settled settled(model);
+  // The first normalization reads the input of the model, the second follows a product.
+  EXPECT_THAT(settled.Untied(), SizeIs(4));
+  EXPECT_NE(settled.node(0).input(1), settled.node(2).input(1));
+  EXPECT_NE(settled.node(0).input(2), settled.node(2).input(2));
+  EXPECT_NE(settled.node(1).input(2), settled.node(4).input(1));
+}
+
+TEST(SettleTies, ANameWithoutModuleComesFromTheNode) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                   " <float[2] b = {0, 0}, float[2, 2] v = {1, 2, 3, 4},"
+                                   "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                   "  h = Gemm (x, v, b)  y = Gemm (h, w, b) }");
+  model.mutable_graph()->mutable_node(1)->set_name("second");
+  EXPECT_THAT(Settled(model).Untied(), ElementsAre("second.C"));
+  model.mutable_graph()->add_initializer()->CopyFrom(FloatTensor("second.C", {2}, 1, 1));
+  EXPECT_THAT(Settled(model).Untied(), ElementsAre("second.C_2"));
+}
+
+TEST(SettleTies, IdentityNodesOfTorchScriptBecomeTensors) {
+  const onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 2] x) => (float[N, 2] y)"
+              " <float[2] norm_bias = {0, 0}, float[2] norm_weight = {1, 1},"
+              "  float[2, 2] w = {1, 2, 3, 4}> {"
+              "  fc_bias = Identity (norm_bias)"
+              "  last_bias = Identity (fc_bias)"
+              "  n = LayerNormalization (x, norm_weight, norm_bias)"
+              "  f = Gemm (n, w, fc_bias)  y = Gemm (f, w, last_bias) }");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), UnorderedElementsAre("fc_bias", "last_bias"));
+  EXPECT_THAT(settled.Operators(), ElementsAre("LayerNormalization", "Gemm", "Gemm"));
+  EXPECT_THAT(settled.Initializers(), Contains("last_bias"));
+}
+
+TEST(SettleTies, ATensorThatNobodyReadsByItsOwnNameGoes) {
+  const Settled settled(ModelOf(17,
+                                "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                " <float[2] merged = {0, 0}, float[2, 2] v = {1, 2, 3, 4},"
+                                "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                "  a = Identity (merged)  b = Identity (merged)"
+                                "  h = Gemm (x, v, a)  y = Gemm (h, w, b) }"));
+  EXPECT_THAT(settled.Initializers(), UnorderedElementsAre("v", "w", "a", "b"));
+  EXPECT_THAT(settled.Operators(), ElementsAre("Gemm", "Gemm"));
+}
+
+TEST(SettleTies, TensorsInConstantNodesAreUntiedToo) {
+  const Settled settled(ModelOf(17,
+                                "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                " <float[2, 2] v = {1, 2, 3, 4}, float[2, 2] w = {5, 6, 7, 8}> {"
+                                "  b = Constant <value = float[2] {0, 0}> ()"
+                                "  h = Gemm (x, v, b)  y = Gemm (h, w, b) }"));
+  EXPECT_THAT(settled.Initializers(), ElementsAre("v", "w", "y.C"));
+  EXPECT_EQ(settled.node(1).input(2), "b");
+  EXPECT_EQ(settled.node(2).input(2), "y.C");
+}
+
+// ---- What stays tied.
+
+// An embedding whose table is the head too, transposed.
+onnx::ModelProto TiedHead() {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (int64[N] ids) => (float[N, 3] y)"
+                                   " <float[3, 2] wte = {1, 2, 3, 4, 5, 6}> {"
+                                   "  row = Gather (wte, ids)"
+                                   "  turned = Transpose <perm = [1, 0]> (wte)"
+                                   "  y = MatMul (row, turned) }");
+  SetModule(model, 0, "wte");
+  SetModule(model, 2, "lm_head");
+  Rename(*model.mutable_graph(), "wte", "wte.weight");
+  return model;
+}
+
+TEST(SettleTies, KeepsAnEmbeddingAndItsHead) {
+  const Settled settled(TiedHead());
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  EXPECT_EQ(settled.proto().SerializeAsString(), TiedHead().SerializeAsString());
+  ASSERT_THAT(settled.report().kept, SizeIs(1));
+  EXPECT_EQ(settled.report().kept[0].tensor, "wte.weight");
+  EXPECT_THAT(settled.report().kept[0].readers, ElementsAre("lm_head"));
+}
+
+TEST(SettleTies, PatternsUntieWhatAuthorsTie) {
+  for (const std::string pattern : {"wte*", "lm_head", "all"}) {
+    const Settled settled(TiedHead(), {.untie = {pattern}});
+    EXPECT_THAT(settled.Untied(), ElementsAre("lm_head.weight")) << pattern;
+    EXPECT_EQ(settled.node(1).input(0), "lm_head.weight");
+    EXPECT_EQ(settled.node(0).input(0), "wte.weight");
+  }
+  EXPECT_THAT(Settled(TiedHead(), {.untie = {"head"}}).status().message(),
+              HasSubstr("--untie 'head' matches no tensor that several modules share"));
+  EXPECT_THAT(Settled(TiedHead(), {.untie = {"all", "wte*"}}).status().message(),
+              HasSubstr("go alone"));
+}
+
+TEST(SettleTies, NoneKeepsWhatExportersMerged) {
+  const Settled settled(FreshLayers(), {.untie = {"none"}});
+  EXPECT_EQ(settled.proto().SerializeAsString(), FreshLayers().SerializeAsString());
+  EXPECT_THAT(settled.report().kept, SizeIs(2));
+}
+
+// A layer with a fresh normalization, called three times: each call reads the same weights.
+constexpr char kCalledThrice[] =
+    "agraph (float[N, 2] x) => (float[N, 2] y)"
+    " <float[2] ones = {1, 1}, float[2] zeros = {0, 0}, float[2, 2] e = {9, 8, 7, 6},"
+    "  float[2, 2] w = {1, 2, 3, 4}> {"
+    "  s = MatMul (x, e)"
+    "  m0 = MatMul (s, w)  a0 = Add (m0, zeros)  n0 = LayerNormalization (a0, ones, zeros)"
+    "  m1 = MatMul (n0, w)  a1 = Add (m1, zeros)  n1 = LayerNormalization (a1, ones, zeros)"
+    "  m2 = MatMul (n1, w)  a2 = Add (m2, zeros)  y = LayerNormalization (a2, ones, zeros) }";
+
+void ExpectOneLayerThrice(const Settled& settled) {
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.Untied(), SizeIs(1)) << "the bias of the product is not the normalization's";
+  for (const int call : {1, 2}) {
+    EXPECT_EQ(settled.node(2 + 3 * call).input(1), settled.node(2).input(1)) << call;
+    EXPECT_EQ(settled.node(3 + 3 * call).input(1), settled.node(3).input(1)) << call;
+    EXPECT_EQ(settled.node(3 + 3 * call).input(2), settled.node(3).input(2)) << call;
+  }
+  EXPECT_NE(settled.node(2).input(1), settled.node(3).input(2));
+}
+
+TEST(SettleTies, AModuleCalledSeveralTimesStaysOne) {
+  onnx::ModelProto model = ModelOf(17, kCalledThrice);
+  ExpectOneLayerThrice(Settled(model));
+  for (int call = 0; call < 3; ++call) {
+    // The second call's scopes, as some versions write them.
+    const std::string number = call == 0 ? "" : "@" + std::to_string(call);
+    SetModule(model, 1 + 3 * call, "layer.fc" + number);
+    SetModule(model, 2 + 3 * call, "layer.fc" + number);
+    SetModule(model, 3 + 3 * call, "layer.norm" + number);
+  }
+  const Settled named(model);
+  ExpectOneLayerThrice(named);
+  EXPECT_THAT(named.Untied(), ElementsAre(::testing::AnyOf("layer.fc.bias", "layer.norm.bias")));
+  EXPECT_THAT(named.report().kept, IsEmpty()) << "a module called again is no tie";
+}
+
+TEST(SettleTies, ASiameseTowerStaysOne) {
+  const onnx::ModelProto model = ModelOf(17,
+                                         "agraph (float[N, 2] a, float[N, 2] b) => (float[N, 2] y)"
+                                         " <float[2] zeros = {0, 0}, float[2, 2] v = {1, 2, 3, 4},"
+                                         "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                         "  p = Gemm (a, v, zeros)  q = Gemm (p, w, zeros)"
+                                         "  r = Gemm (b, v, zeros)  s = Gemm (r, w, zeros)"
+                                         "  y = Sub (q, s) }");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), SizeIs(1));
+  EXPECT_EQ(settled.node(0).input(2), settled.node(2).input(2));
+  EXPECT_EQ(settled.node(1).input(2), settled.node(3).input(2));
+  EXPECT_NE(settled.node(0).input(2), settled.node(1).input(2));
+}
+
+TEST(SettleTies, TwoNormalizationsOfOneValueAreTwoModules) {
+  const onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 2] x) => (float[N, 2] y)"
+              " <float[2] ones = {1, 1}, float[2] zeros = {0, 0}, float[2, 2] e = {9, 8, 7, 6},"
+              "  float[2, 2] v = {1, 2, 3, 4}, float[2, 2] w = {5, 6, 7, 8}> {"
+              "  h = MatMul (x, e)"
+              "  n = LayerNormalization (h, ones, zeros)  p = MatMul (n, v)"
+              "  m = LayerNormalization (h, ones, zeros)  q = MatMul (m, w)"
+              "  y = Add (p, q) }");
+  const Settled settled(model);
+  EXPECT_NE(settled.node(1).input(1), settled.node(3).input(1));
+  EXPECT_NE(settled.node(1).input(2), settled.node(3).input(2));
+}
+
+TEST(SettleTies, AVectorWithDifferentElementsIsATie) {
+  const onnx::ModelProto model = ModelOf(17,
+                                         "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                         " <float[2] b = {0.5, 0.25}, float[2, 2] v = {1, 2, 3, 4},"
+                                         "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                         "  h = Gemm (x, v, b)  y = Gemm (h, w, b) }");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  ASSERT_THAT(settled.report().kept, SizeIs(1));
+  EXPECT_THAT(settled.report().kept[0].readers, ElementsAre("y (Gemm)"));
+}
+
+TEST(SettleTies, ZeroedMatricesOfTwoModulesAreUntied) {
+  const onnx::ModelProto model = ModelOf(17,
+                                         "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                         " <float[2, 2] zero = {0, 0, 0, 0},"
+                                         "  float[2, 2] v = {1, 2, 3, 4}> {"
+                                         "  a = MatMul (x, v)  c = Relu (a)  h = MatMul (c, zero)"
+                                         "  k = MatMul (h, v)  l = Relu (k)"
+                                         "  y = MatMul (l, zero) }");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), IsEmpty()) << "the same weight before both: one module";
+  onnx::ModelProto other = model;
+  other.mutable_graph()->mutable_node(3)->set_input(1, "u");
+  *other.mutable_graph()->add_initializer() = FloatTensor("u", {2, 2}, 3, 1);
+  EXPECT_THAT(Settled(other).Untied(), ElementsAre("y.B"));
+}
+
+// ---- Running statistics.
+
+TEST(SettleTies, RunningStatisticsAlwaysHaveTensorsOfTheirOwn) {
+  const char* const kBodies[] = {
+      "<float[2] s = {1, 1}, float[2] b = {0, 0}>",
+      "<float[2] s = {1, 3}, float[2] b = {2, 5}>",  // not fresh any more
+  };
+  for (const char* const body : kBodies) {
+    const onnx::ModelProto model =
+        ModelOf(17, std::string("agraph (float[N, 2] x) => (float[N, 2] y) ") + body +
+                        "{ y = BatchNormalization (x, s, b, b, s) }");
+    const std::vector<std::vector<std::string>> choices = {{}, {"none"}};
+    for (const std::vector<std::string>& untie : choices) {
+      const Settled settled(model, {.untie = untie});
+      EXPECT_THAT(settled.Untied(), UnorderedElementsAre("y.mean", "y.var"));
+      EXPECT_THAT(settled.node(0).input(), ElementsAre("x", "s", "b", "y.mean", "y.var"));
+      ASSERT_THAT(settled.report().untied, SizeIs(2));
+      EXPECT_TRUE(settled.report().untied[0].is_statistic);
+    }
+  }
+}
+
+TEST(SettleTies, TheStatisticsOfAModuleCalledTwiceStayOne) {
+  const onnx::ModelProto model = ModelOf(
+      17,
+      "agraph (float[N, 2] a, float[N, 2] b) => (float[N, 2] y)"
+      " <float[2] s = {1, 2}, float[2] c = {3, 4}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
+      "{ p = BatchNormalization (a, s, c, m, v)  q = BatchNormalization (b, s, c, m, v)"
+      "  y = Sub (p, q) }");
+  EXPECT_THAT(Settled(model).Untied(), IsEmpty());
+}
+
+TEST(SettleTies, ConstantsOfADecomposedGroupNormAreLeftAlone) {
+  const onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 4, 2] x) => (float[A, B, C] y)"
+              " <float[2] ones = {1, 1}, float[2] zeros = {0, 0}, int64[3] g = {0, 2, -1},"
+              "  int64[3] back = {0, 4, 2}> {"
+              "  a = Reshape (x, g)  b = InstanceNormalization (a, ones, zeros)"
+              "  c = Reshape (b, back)  d = Reshape (c, g)"
+              "  e = InstanceNormalization (d, ones, zeros)  y = Reshape (e, back) }");
+  EXPECT_THAT(Settled(model).Untied(), IsEmpty());
+}
+
+// ---- Copies.
+
+onnx::ModelProto CopiedHead() {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (int64[N] ids) => (float[N, 40] y)"
+                                   " { row = Gather (wte, ids)  y = MatMul (row, head) }");
+  *model.mutable_graph()->add_initializer() = FloatTensor("head", {32, 40}, 0, 0);
+  *model.mutable_graph()->add_initializer() = FloatTensor("wte", {40, 32}, 1, 0.5f);
+  std::string& bytes = *model.mutable_graph()->mutable_initializer(0)->mutable_raw_data();
+  const auto* table =
+      reinterpret_cast<const float*>(model.graph().initializer(1).raw_data().data());
+  auto* head = reinterpret_cast<float*>(bytes.data());
+  for (int i = 0; i < 32; ++i) {
+    for (int j = 0; j < 40; ++j) head[i * 40 + j] = table[j * 32 + i];
+  }
+  return model;
+}
+
+TEST(SettleTies, FindsATransposedCopyAndTiesItWhenAsked) {
+  const Settled offered(CopiedHead());
+  ASSERT_THAT(offered.report().copies, SizeIs(1));
+  EXPECT_EQ(offered.report().copies[0].tensor, "wte");
+  EXPECT_EQ(offered.report().copies[0].copy, "head");
+  EXPECT_TRUE(offered.report().copies[0].transposed);
+  EXPECT_EQ(offered.proto().SerializeAsString(), CopiedHead().SerializeAsString());
+  for (const std::string tie : {"auto", "wte=head"}) {
+    const Settled settled(CopiedHead(), {.tie = {tie}});
+    ASSERT_TRUE(settled.status().ok()) << settled.status();
+    EXPECT_THAT(settled.Initializers(), ElementsAre("wte"));
+    EXPECT_THAT(settled.Operators(), ElementsAre("Transpose", "Gather", "MatMul"));
+    EXPECT_THAT(settled.node(0).input(), ElementsAre("wte"));
+    EXPECT_THAT(settled.node(0).output(), ElementsAre("head"));
+    EXPECT_THAT(settled.node(0).attribute(0).ints(), ElementsAre(1, 0));
+    EXPECT_THAT(settled.report().copies, IsEmpty());
+    EXPECT_THAT(settled.report().tied, SizeIs(1));
+  }
+}
+
+TEST(SettleTies, OneElementMakesItNoCopy) {
+  onnx::ModelProto model = CopiedHead();
+  // Off the diagonal, which is sampled.
+  std::string& bytes = *model.mutable_graph()->mutable_initializer(0)->mutable_raw_data();
+  reinterpret_cast<float*>(bytes.data())[7] += 1;
+  EXPECT_THAT(Settled(model).report().copies, IsEmpty());
+  EXPECT_THAT(Settled(model, {.tie = {"wte=head"}}).status().message(),
+              HasSubstr("hold different numbers"));
+}
+
+TEST(SettleTies, EqualCopiesAreTiedByIdentity) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 32] x) => (float[N, 32] y)"
+                                   " { h = MatMul (x, a)  y = MatMul (h, b) }");
+  *model.mutable_graph()->add_initializer() = FloatTensor("a", {32, 32}, 1, 0.5f);
+  *model.mutable_graph()->add_initializer() = FloatTensor("b", {32, 32}, 1, 0.5f);
+  const Settled settled(model, {.tie = {"a=b"}});
+  EXPECT_THAT(settled.Operators(), ElementsAre("Identity", "MatMul", "MatMul"));
+  *model.mutable_graph()->mutable_initializer(0) = FloatTensor("a", {32, 32}, 0, 0);
+  *model.mutable_graph()->mutable_initializer(1) = FloatTensor("b", {32, 32}, 0, 0);
+  EXPECT_THAT(Settled(model).report().copies, IsEmpty()) << "equal values say nothing";
+}
+
+TEST(SettleTies, RefusesTiesThatMakeNoSense) {
+  const auto refusal = [](std::vector<std::string> ties) {
+    return std::string(Settled(CopiedHead(), {.tie = std::move(ties)}).status().message());
+  };
+  EXPECT_THAT(refusal({"wte"}), HasSubstr("--tie wte: expected TENSOR=COPY"));
+  EXPECT_THAT(refusal({"wte=hed"}), HasSubstr("no float tensor 'hed', did you mean 'head'?"));
+  EXPECT_THAT(refusal({"wte=wte"}), HasSubstr("one tensor already"));
+  EXPECT_THAT(refusal({"wte=head", "wte=head"}), HasSubstr("'head' is tied already"));
+  EXPECT_THAT(refusal({"wte=head", "head=wte"}), HasSubstr("is itself tied"));
+}
+
+// ---- The file.
+
+TEST(SettleTies, UnknownFieldsSurvive) {
+  onnx::ModelProto model = FreshLayers();
+  model.GetReflection()->MutableUnknownFields(&model)->AddLengthDelimited(999, "future");
+  onnx::NodeProto& node = *model.mutable_graph()->mutable_node(2);
+  node.GetReflection()->MutableUnknownFields(&node)->AddVarint(77, 5);
+  onnx::TensorProto& ones = *model.mutable_graph()->mutable_initializer(0);
+  ones.GetReflection()->MutableUnknownFields(&ones)->AddVarint(66, 4);
+  const Settled settled(model);
+  ASSERT_THAT(settled.Untied(), SizeIs(4));
+  const auto unknown = [](const auto& message) {
+    return message.GetReflection()->GetUnknownFields(message).field_count();
+  };
+  EXPECT_EQ(unknown(settled.proto()), 1);
+  EXPECT_EQ(unknown(settled.node(2)), 1);
+  int with_field = 0;
+  for (const auto& tensor : settled.proto().graph().initializer()) with_field += unknown(tensor);
+  EXPECT_EQ(with_field, 2) << "the tensor's, and the one of its copy";
+}
+
+TEST(SettleTies, TheExporterWritesEachTensor) {
+  const Settled settled(FreshLayers());
+  const auto imported = ImportModel(settled.file());
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const Tensor trained = Tensor::Of<float>({2}, std::vector<float>{3, 4});
+  const auto exported = ExportTrained(*imported, {{"layers.1.norm.weight", trained}});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  const auto back = ModelFile::Parse(exported->bytes, "back.onnx");
+  ASSERT_TRUE(back.ok()) << back.status();
+  std::map<std::string, std::vector<float>> values;
+  for (const onnx::TensorProto& tensor : (*back).proto()->graph().initializer()) {
+    values[tensor.name()] = {tensor.float_data().begin(), tensor.float_data().end()};
+  }
+  EXPECT_THAT(values["layers.1.norm.weight"], ElementsAre(3, 4));
+  EXPECT_THAT(values["layers.0.norm.weight"], ElementsAre(1, 1));
+}
+
+TEST(SettleTies, OldFilesListNewTensorsAmongTheirInputs) {
+  onnx::ModelProto model = ModelOf(8,
+                                   "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                   " <float[2] b = {0, 0}, float[2, 2] v = {1, 2, 3, 4},"
+                                   "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                   "  h = Gemm (x, v, b)  y = Gemm (h, w, b) }");
+  model.set_ir_version(3);
+  const Settled settled(model);
+  std::vector<std::string> inputs;
+  for (const auto& input : settled.proto().graph().input()) inputs.push_back(input.name());
+  EXPECT_THAT(inputs, Contains("y.C"));
+}
+
+TEST(SettleTies, AFileWithItsOwnTrainingStaysAsItIs) {
+  onnx::ModelProto model = FreshLayers();
+  model.add_training_info();
+  EXPECT_THAT(Settled(model).Untied(), IsEmpty());
+  EXPECT_THAT(Settled(model, {.untie = {"all"}}).status().message(), HasSubstr("training_info"));
+}
+
+}  // namespace
+}  // namespace weft::testing

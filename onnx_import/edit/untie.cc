@@ -1,0 +1,312 @@
+#include "onnx_import/edit/untie.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "onnx_import/codec/quote.h"
+#include "onnx_import/edit/use_groups.h"
+#include "platform/status_macros.h"
+#include "platform/text/name_pattern.h"
+
+namespace weft {
+namespace {
+
+constexpr char kAllTensors[] = "all";
+constexpr char kNoTensors[] = "none";
+constexpr char kWeightSuffix[] = "weight";
+
+bool IsWord(const std::string& pattern) { return pattern == kAllTensors || pattern == kNoTensors; }
+
+class Untier {
+ public:
+  Untier(const TensorUses& uses, TensorValues& values, const std::vector<std::string>& patterns,
+         FileEdit& edit, TieReport& report)
+      : uses_(uses),
+        values_(values),
+        groups_(uses, values),
+        patterns_(patterns),
+        edit_(edit),
+        report_(report),
+        matched_(patterns.size()) {}
+
+  absl::Status Run() {
+    const bool has_word = std::any_of(patterns_.begin(), patterns_.end(), IsWord);
+    if (has_word && patterns_.size() > 1) {
+      return absl::InvalidArgumentError(
+          "--untie all and --untie none go alone: give patterns of names, or one of them");
+    }
+    for (size_t i = 0; i < uses_.tensors().size(); ++i) Consider(static_cast<int>(i));
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      if (matched_[i] || IsWord(patterns_[i])) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--untie ", Quoted(patterns_[i]),
+                       " matches no tensor that several modules share; graph_runner inspect lists "
+                       "what is shared"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void Consider(int index);
+  // All groups but those of running statistics and of demanded tensors are one.
+  std::vector<UseGroup> Joined(std::vector<UseGroup> groups) const;
+  bool IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups);
+  size_t KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups);
+  void Untie(int index, const std::vector<UseGroup>& groups);
+  std::string GiveOwnTensor(const FileTensor& tensor, const UseGroup& group,
+                            const TensorUse* owner);
+  void Remove(const FileTensor& tensor);
+  void ReportKept(const FileTensor& tensor, const std::vector<UseGroup>& groups);
+
+  std::string NameFor(const FileTensor& tensor, const UseGroup& group, const TensorUse* owner);
+  std::string Unique(const std::string& name);
+  std::string ReaderText(const TensorUse& use) const;
+
+  const TensorUses& uses_;
+  TensorValues& values_;
+  UseGroups groups_;
+  const std::vector<std::string>& patterns_;
+  FileEdit& edit_;
+  TieReport& report_;
+  std::vector<bool> matched_;
+  std::set<std::string> made_;
+  bool is_asked_ = false;  // of the tensor at hand
+};
+
+// Whether an edit can make these uses read another tensor: all but outputs of the graph and
+// subgraphs that read the tensor by its own name.
+bool CanMove(const FileTensor& tensor, const UseGroup& group) {
+  return std::all_of(group.uses.begin(), group.uses.end(), [&](const TensorUse& use) {
+    return use.node >= 0 || use.name != tensor.name;
+  });
+}
+
+bool ReadsDirectly(const FileTensor& tensor, const UseGroup& group) {
+  return std::any_of(group.uses.begin(), group.uses.end(),
+                     [&](const TensorUse& use) { return use.name == tensor.name; });
+}
+
+void Untier::Consider(int index) {
+  const FileTensor& tensor = uses_.tensors()[static_cast<size_t>(index)];
+  const std::vector<TensorUse>& uses = uses_.uses(index);
+  const bool is_shared = uses.size() > 1 && std::any_of(uses.begin(), uses.end(), [](auto& use) {
+                           return use.role != ParameterRole::kOther;
+                         });
+  if (!is_shared) return;
+  std::vector<UseGroup> groups = groups_.Of(index);
+  if (groups.size() < 2) return;
+  is_asked_ = IsDemanded(tensor, groups);
+  const bool none = patterns_.size() == 1 && patterns_[0] == kNoTensors;
+  const bool untie = is_asked_ || (!none && values_.AllEqual(tensor));
+  if (!untie) {
+    ReportKept(tensor, groups);
+    groups = Joined(std::move(groups));
+  }
+  if (groups.size() > 1) Untie(index, groups);
+}
+
+std::vector<UseGroup> Untier::Joined(std::vector<UseGroup> groups) const {
+  std::vector<UseGroup> result;
+  UseGroup rest;
+  for (UseGroup& group : groups) {
+    if (IsStatistic(group.role())) {
+      result.push_back(std::move(group));
+    } else {
+      rest.uses.insert(rest.uses.end(), group.uses.begin(), group.uses.end());
+    }
+  }
+  if (!rest.uses.empty()) result.insert(result.begin(), std::move(rest));
+  return result;
+}
+
+bool Untier::IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups) {
+  if (patterns_.size() == 1 && patterns_[0] == kAllTensors) return true;
+  bool demanded = false;
+  for (size_t i = 0; i < patterns_.size(); ++i) {
+    bool matches = MatchesPattern(patterns_[i], tensor.name);
+    for (const UseGroup& group : groups) {
+      for (const TensorUse& use : group.uses) {
+        matches = matches || MatchesPattern(patterns_[i], use.name);
+        if (matches || use.reader < 0) continue;
+        const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
+        matches = module.has_value() && MatchesPattern(patterns_[i], *module);
+      }
+    }
+    if (!matches || IsWord(patterns_[i])) continue;
+    matched_[i] = true;
+    demanded = true;
+  }
+  return demanded;
+}
+
+// Who goes on reading the tensor itself: what cannot read another one, else the module of its name,
+// else the first parameter that reads it directly.
+size_t Untier::KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups) {
+  size_t best = groups.size();
+  int best_rank = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const UseGroup& group = groups[i];
+    if (!CanMove(tensor, group)) return i;
+    if (!ReadsDirectly(tensor, group)) continue;
+    const TensorUse& use = group.uses.front();
+    const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
+    const bool is_named = module.has_value() && !module->empty();
+    int rank = group.role() == ParameterRole::kOther ? 1 : IsStatistic(group.role()) ? 2 : 3;
+    if (is_named && absl::StartsWith(tensor.name, absl::StrCat(*module, "."))) rank = 4;
+    if (is_named && tensor.name == absl::StrCat(*module, ".", std::string(LeafName(use.role)))) {
+      rank = 5;
+    }
+    if (rank > best_rank) {
+      best = i;
+      best_rank = rank;
+    }
+  }
+  return best;
+}
+
+void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
+  const FileTensor& tensor = uses_.tensors()[static_cast<size_t>(index)];
+  const size_t keeper = KeeperOf(tensor, groups);
+  const bool is_kept = keeper < groups.size();
+  const TensorUse* const owner = is_kept ? &groups[keeper].uses.front() : nullptr;
+  // By a name that an Identity node gives: what that node has to read from now on.
+  std::map<std::string, std::string> sources;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string source = i == keeper ? tensor.name : GiveOwnTensor(tensor, groups[i], owner);
+    for (const TensorUse& use : groups[i].uses) {
+      if (use.name != tensor.name) {
+        sources[use.name] = source;
+      } else if (i != keeper) {
+        edit_.renamed[{use.node, use.input}] = source;
+      }
+    }
+  }
+  for (const auto& [node, output] : uses_.identities()) {
+    if (uses_.TensorOf(output) != index) continue;
+    const auto source = sources.find(output);
+    // A tensor has taken the name, or nobody but other Identity nodes reads it.
+    if (source == sources.end() || source->second == output) {
+      edit_.removed_nodes.insert(node);
+    } else if (uses_.node(node).input(0) != source->second) {
+      edit_.renamed[{node, 0}] = source->second;
+    }
+  }
+  if (!is_kept) Remove(tensor);
+}
+
+// Makes it, and returns its name: one that an Identity node gives, so that its readers stay as they
+// are, or a new one.
+std::string Untier::GiveOwnTensor(const FileTensor& tensor, const UseGroup& group,
+                                  const TensorUse* owner) {
+  const auto given = std::find_if(group.uses.begin(), group.uses.end(),
+                                  [&](const TensorUse& use) { return use.name != tensor.name; });
+  const std::string name =
+      given != group.uses.end() ? given->name : Unique(NameFor(tensor, group, owner));
+  edit_.added_initializers.push_back({name, tensor.encoded});
+  report_.untied.push_back(
+      {name, tensor.name, ReaderText(group.uses.front()), IsStatistic(group.role()), is_asked_});
+  return name;
+}
+
+// Nobody reads it any more.
+void Untier::Remove(const FileTensor& tensor) {
+  if (tensor.initializer >= 0) {
+    edit_.removed_initializers.insert(tensor.initializer);
+    if (uses_.IsGraphInput(tensor.name)) edit_.removed_inputs.insert(tensor.name);
+  } else {
+    edit_.removed_nodes.insert(tensor.node);
+  }
+}
+
+void Untier::ReportKept(const FileTensor& tensor, const std::vector<UseGroup>& groups) {
+  std::vector<UseGroup> tied;
+  for (const UseGroup& group : groups) {
+    const bool counts = !IsStatistic(group.role()) && group.role() != ParameterRole::kOther;
+    if (counts) tied.push_back(group);
+  }
+  if (tied.size() < 2) return;
+  KeptTie kept{tensor.name, {}};
+  const size_t keeper = KeeperOf(tensor, tied);
+  for (size_t i = 0; i < tied.size(); ++i) {
+    if (i == std::min(keeper, tied.size() - 1)) continue;
+    const TensorUse& use = tied[i].uses.front();
+    const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
+    if (use.name != tensor.name) {
+      kept.readers.push_back(use.name);
+    } else if (module.has_value() && !module->empty()) {
+      kept.readers.push_back(*module);
+    } else {
+      kept.readers.push_back(ReaderText(use));
+    }
+  }
+  report_.kept.push_back(std::move(kept));
+}
+
+std::string Untier::NameFor(const FileTensor& tensor, const UseGroup& group,
+                            const TensorUse* owner) {
+  const TensorUse& use = group.uses.front();
+  if (use.reader < 0) return absl::StrCat(tensor.name, ".own");
+  const onnx::NodeProto& reader = uses_.node(use.reader);
+  const std::string leaf(LeafName(use.role));
+  // "out_proj.weight" beside it makes it "out_proj.bias", "in_proj_weight" "in_proj_bias".
+  const int partner = use.role == ParameterRole::kWeight ? -1 : groups_.PartnerOf(use);
+  if (partner >= 0) {
+    absl::string_view stem = uses_.tensors()[static_cast<size_t>(partner)].name;
+    if (absl::ConsumeSuffix(&stem, kWeightSuffix) && !stem.empty() && leaf != kWeightSuffix) {
+      return absl::StrCat(stem, leaf);
+    }
+  }
+  const std::optional<std::string> module = ModuleOf(reader);
+  if (module.has_value() && !module->empty()) {
+    if (owner != nullptr && owner->reader >= 0) {
+      const onnx::NodeProto& own = uses_.node(owner->reader);
+      const std::optional<std::string> own_module = ModuleOf(own);
+      const bool is_alike = own.op_type() == reader.op_type() && owner->port == use.port;
+      absl::string_view own_leaf = tensor.name;
+      if (is_alike && own_module.has_value() &&
+          absl::ConsumePrefix(&own_leaf, absl::StrCat(*own_module, "."))) {
+        return absl::StrCat(*module, ".", own_leaf);
+      }
+    }
+    return absl::StrCat(*module, ".", leaf);
+  }
+  const std::string node = !reader.name().empty()     ? reader.name()
+                           : reader.output_size() > 0 ? reader.output(0)
+                                                      : absl::StrCat("node_", use.reader);
+  return absl::StrCat(node, ".", PortName(reader, use.port));
+}
+
+std::string Untier::Unique(const std::string& name) {
+  std::string unique = name;
+  for (int i = 2; uses_.IsTaken(unique) || made_.count(unique) > 0; ++i) {
+    unique = absl::StrCat(name, "_", i);
+  }
+  made_.insert(unique);
+  return unique;
+}
+
+std::string Untier::ReaderText(const TensorUse& use) const {
+  if (use.reader < 0) return "an output or a subgraph";
+  const onnx::NodeProto& reader = uses_.node(use.reader);
+  const std::string name = !reader.name().empty()     ? reader.name()
+                           : reader.output_size() > 0 ? reader.output(0)
+                                                      : absl::StrCat("node_", use.reader);
+  return absl::StrCat(name, " (", reader.op_type(), ")");
+}
+
+}  // namespace
+
+absl::Status PlanUntying(const TensorUses& uses, TensorValues& values,
+                         const std::vector<std::string>& patterns, FileEdit& edit,
+                         TieReport& report) {
+  return Untier(uses, values, patterns, edit, report).Run();
+}
+
+}  // namespace weft
