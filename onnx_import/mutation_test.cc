@@ -31,6 +31,19 @@ std::vector<std::string> OwnModels() {
               "  n = BatchNormalization (x, s, s, m, m)"
               "  c = Slice <starts = [0], ends = [1]> (n)  d = Dropout <ratio = 0.5> (c)"
               "  k = Constant <value = int64[1] {-1}> ()  y = Reshape (d, k) }"),
+      // Merged tensors and training mode: what edits of files change.
+      ModelOf(
+          17,
+          "agraph (float[N,2] x) => (float[N,2] y) <float[2] s = {1,1}, float[2] b = {0,0}, "
+          "float[2,2] w = {1,2,3,4}, float[2,2] v = {5,6,7,8}, float r = {0.5}, bool on = {1}> {"
+          "  m = Identity (b)  z = Identity (m)"
+          "  n, p, q = BatchNormalization <training_mode = 1> (x, s, b, m, s)"
+          "  d = Dropout (n, r, on)  f = Gemm (d, w, z)  g = Gemm (f, v, b)  y = Add (g, p) }"),
+      ModelOf(9,
+              "agraph (float[2,3] x) => (float[2,3] y) <float[3] s = {1,1,1}, float[3] b = {0,0,0},"
+              " float[3,3] w = {1,2,3,4,5,6,7,8,9}> {"
+              "  n, p, q, e, f = BatchNormalization (x, s, b, b, s)  g = MatMul (n, w)"
+              "  h = Add (g, b)  i = MatMul (h, w)  y = Add (i, b) }"),
       ModelFromText(
           "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
           "agraph (float[2] x) => (float[2] y) { y = local.twice <angle = 3> (x) }\n"

@@ -10,6 +10,9 @@
 
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "onnx_import/codec/wire.pb.h"
+#include "onnx_import/edit/inference_form.h"
+#include "onnx_import/edit/ties.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
@@ -165,6 +168,31 @@ void MutateFields(Message& message, std::mt19937& random) {
   }
 }
 
+namespace {
+
+// Edits of a model that imports give models that import.
+void ExerciseEdits(const ModelFile& file) {
+  const bool only_rules = file.proto()->training_info_size() > 0;
+  const std::vector<TieOptions> all = {{}, {.untie = {"all"}}, {.tie = {"auto"}}};
+  for (const TieOptions& options : all) {
+    const bool is_asked = !options.untie.empty() || !options.tie.empty();
+    if (is_asked && only_rules) continue;
+    const auto settled = SettleTies(file, options);
+    if (absl::IsInvalidArgument(settled.status()) && !options.tie.empty()) continue;
+    Require(settled.status(), "SettleTies");
+    Require(ImportModel(settled->file).status(), "ImportModel after SettleTies");
+  }
+  TrainingModeNodesOf(file);
+  const auto inference = WriteForInference(file.bytes());
+  if (CheckInferenceForm(file).ok() != inference.ok()) Require(inference.status(), "inference");
+  if (!inference.ok()) return;
+  const auto written = ModelFile::Parse(*inference, "inference.onnx");
+  Require(written.status(), "ModelFile::Parse after WriteForInference");
+  Require(ImportModel(*written).status(), "ImportModel after WriteForInference");
+}
+
+}  // namespace
+
 bool ExerciseModel(std::string_view bytes) {
   for (const ValueKind kind : {ValueKind::kTensor, ValueKind::kSequence, ValueKind::kOptional}) {
     const auto value = ParseValue(bytes, kind);
@@ -182,6 +210,7 @@ bool ExerciseModel(std::string_view bytes) {
     if (variable != nullptr) trained[parameter.name] = variable->initial;
   }
   Require(ExportTrained(*model, trained).status(), "ExportTrained");
+  ExerciseEdits(*file);
   Require(MarkTrainable(model->graph).status(), "MarkTrainable");
   model->graph.DebugString();
   const auto written = GraphToOnnx(model->graph);
