@@ -11,6 +11,7 @@
 #include "tools/flags/options.h"
 #include "tools/jobs/training_trial.h"
 #include "tools/reports/model_check.h"
+#include "tools/reports/tie_text.h"
 
 namespace weft {
 namespace {
@@ -44,10 +45,13 @@ class CheckCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
-    auto model = ImportModelFile(RealFileSystem(), flags_.model());
+    TieReport ties;
+    auto model = trainable_ ? flags_.ties().Import(flags_.model(), &ties)
+                            : ImportModelFile(RealFileSystem(), flags_.model());
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     auto findings = CheckModel(*model, trainable_, flags_.Trainable());
     if (!findings.ok()) return WithExitCode(findings.status(), ExitCode::kModel);
+    AddTies(TiesThatTrain(ties, model->graph), *findings);
     TrainingTrial trial;
     if (trainable_) {
       WEFT_ASSIGN_OR_RETURN(trial, Try());
@@ -106,6 +110,21 @@ class CheckCommand final : public Command {
     if (trial.not_tried.empty()) return absl::StrCat("it runs and trains", with);
     return absl::StrCat("it runs; whether it trains was not tried: ", trial.not_tried,
                         "; give --data and --labels");
+  }
+
+  static void AddTies(const TieReport& ties, std::vector<CheckFinding>& findings) {
+    const std::string summary = TieSummary(ties);
+    if (!summary.empty()) {
+      findings.push_back({Severity::kNote,
+                          {},
+                          0,
+                          summary,
+                          "nothing, if that is what you mean; graph_runner inspect lists them, "
+                          "--untie and --tie change it"});
+    }
+    for (const std::string& copy : CopyTexts(ties)) {
+      findings.push_back({Severity::kNote, {}, 0, copy, "train --tie auto trains them as one"});
+    }
   }
 
   static void PrintJson(const std::vector<CheckFinding>& findings, Console& console) {

@@ -22,6 +22,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/command_json.h"
 #include "tools/flags/options.h"
+#include "tools/flags/tie_flags.h"
 #include "tools/jobs/trained_model.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/checkpoint_store.h"
@@ -87,6 +88,7 @@ class CkptCommand final : public Command {
     app.add_option("-o,--out", output_, "for export: write the model with the checkpoint's weights")
         ->type_name("OUT.onnx");
     app.add_flag("--ema", averages_, "for export: use the averages of train --ema");
+    AddExportMode(app, export_mode_, "results");
     AddOutputFormat(app, format_);
   }
 
@@ -248,7 +250,7 @@ class CkptCommand final : public Command {
   absl::StatusOr<ExitCode> Export(Console& console) const {
     if (output_.empty()) return UsageError("ckpt export needs the file to write: -o OUT.onnx");
     WEFT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenOne(paths_[0]));
-    auto model = ImportModelFile(RealFileSystem(), paths_[1]);
+    auto model = ModelOf(checkpoint);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const std::string_view bytes = model->file.bytes();
     if (MappedChecksum(std::as_bytes(std::span(bytes.data(), bytes.size()))) !=
@@ -264,8 +266,8 @@ class CkptCommand final : public Command {
                           ExitCode::kModel);
     }
     const size_t weights = values.size();
-    const auto note =
-        TrainedModel{*model, adapters}.Save(RealFileSystem(), output_, std::move(values));
+    const auto note = TrainedModel{*model, adapters, ExportModeOf(export_mode_)}.Save(
+        RealFileSystem(), output_, std::move(values));
     if (!note.ok()) return WithExitCode(note.status(), ExitCode::kDisk);
     if (!note->empty()) *console.err << "note: " << Printable(*note) << "\n";
     if (format_ == "json") {
@@ -275,6 +277,19 @@ class CkptCommand final : public Command {
                    << Printable(output_) << "\n";
     }
     return ExitCode::kOk;
+  }
+
+  // The model with its tensors tied as the job had them. A job of an earlier version untied none:
+  // its checkpoint lacks what is untied now.
+  absl::StatusOr<ImportedModel> ModelOf(const Checkpoint& checkpoint) const {
+    TieReport ties;
+    auto model = TieFlags::FromGiven(checkpoint.index().job.flags).Import(paths_[1], &ties);
+    if (!model.ok()) return model;
+    const bool fits = ties.untied.empty() ||
+                      std::any_of(ties.untied.begin(), ties.untied.end(), [&](const auto& untied) {
+                        return checkpoint.index().Find(untied.name) != nullptr;
+                      });
+    return fits ? std::move(model) : ImportModelFile(RealFileSystem(), paths_[1]);
   }
 
   // The adapters that the job has trained, added to the model's graph.
@@ -321,6 +336,7 @@ class CkptCommand final : public Command {
   std::vector<std::string> paths_;
   std::string output_;
   bool averages_ = false;
+  std::string export_mode_;
   std::string format_ = "text";
 };
 

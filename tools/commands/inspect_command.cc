@@ -11,7 +11,9 @@
 #include "tools/commands/command_json.h"
 #include "tools/console/quantity.h"
 #include "tools/flags/options.h"
+#include "tools/flags/tie_flags.h"
 #include "tools/reports/model_report.h"
+#include "tools/reports/tie_text.h"
 
 namespace weft {
 namespace {
@@ -185,19 +187,20 @@ class InspectCommand final : public Command {
     app.add_option("--trainable", options_.trainable.trainable,
                    "train these parameters although the rules exclude them")
         ->type_name("PATTERN");
+    ties_flags_.Add(app, "ties");
     AddOutputFormat(app, format_);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_RETURN_IF_ERROR(WithExitCode(ParseDimensions(), ExitCode::kUsage));
-    auto model = ImportModelFile(RealFileSystem(), model_);
+    auto model = ties_flags_.Import(model_, &ties_);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const auto report = DescribeModel(*model, options_);
     if (!report.ok()) return WithExitCode(report.status(), ExitCode::kUsage);
     if (format_ == "json") {
-      *console.out << ReportJson(model_, *model, *report)
-                          .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                   << "\n";
+      Json json = ReportJson(model_, *model, *report);
+      json["ties"] = TiesJson(ties_, model->graph);
+      *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       Print(*model, *report, *console.out);
     }
@@ -228,6 +231,7 @@ class InspectCommand final : public Command {
     PrintValues("input", model, model.graph.inputs(), out);
     PrintValues("output", model, model.graph.outputs(), out);
     PrintParameters(report, out);
+    out << TieList(ties_, model.graph);
     if (report.flops_unknown.empty()) {
       out << "FLOPs per sample, forward: " << Quantity(report.flops)
           << DimensionsText(report.dimensions) << "\n";
@@ -242,6 +246,8 @@ class InspectCommand final : public Command {
   std::string model_;
   std::vector<std::string> dimensions_;
   ModelReportOptions options_;
+  TieFlags ties_flags_;
+  TieReport ties_;
   std::string format_ = "text";
 };
 

@@ -98,6 +98,7 @@ class PlanCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    if (!annotated_path_.empty()) flags_.KeepPayloads();
     WEFT_ASSIGN_OR_RETURN(PhaseDump dump, PhaseDump::Create(RealFileSystem(), dump_));
     absl::StatusOr<ExitCode> code = MakePlan(dump, console);
     if (dump.has_ended() && absl::IsCancelled(code.status())) {

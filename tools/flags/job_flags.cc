@@ -197,10 +197,12 @@ absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters) const {
+absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters,
+                                                  TieReport* ties) const {
   WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
   auto model = optimizer_.model_training_info() ? ImportOwnStep()
-                                                : ImportModelFile(RealFileSystem(), model_);
+               : trains_ ? optimizer_.ties().Import(model_, ties, keeps_payloads_)
+                         : ImportModelFile(RealFileSystem(), model_);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
   WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
   if (optimizer_.model_training_info()) return model;

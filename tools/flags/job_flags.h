@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "onnx_import/edit/tie_report.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/trainable.h"
 #include "tools/flags/data_flags.h"
@@ -28,6 +29,7 @@ class JobFlags {
   void AddData(CLI::App& app, bool required) { data_.AddFiles(app, required); }
   void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
   void AddOptimizer(CLI::App& app) {
+    trains_ = true;
     optimizer_.AddOptimizer(app);
     data_.AddTraining(app);
   }
@@ -59,13 +61,18 @@ class JobFlags {
   // The file of --history, or the one beside that of --calibration; "" = none.
   std::string history() const;
 
+  const TieFlags& ties() const { return optimizer_.ties(); }
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // Which parameters train, as far as the flags say.
   TrainableOptions Trainable() const { return optimizer_.Trainable(); }
   // The model with its trainable variables marked; with the adapters of --lora, if any. With
-  // --optimizer model, a step of its own training.
-  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr) const;
+  // --optimizer model, a step of its own training. Commands that have the flags of an optimizer get
+  // the file as --untie and --tie settle it, and `ties` what that did.
+  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr,
+                                          TieReport* ties = nullptr) const;
+  // The file of LoadModel will be written as it is, and needs all its payloads.
+  void KeepPayloads() { keeps_payloads_ = true; }
   // The training samples, in a new order each epoch if `shuffle`.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
     return data_.OpenTraining(shuffle);
@@ -91,6 +98,8 @@ class JobFlags {
 
   std::string model_;
   OptimizerFlags optimizer_;
+  bool trains_ = false;
+  bool keeps_payloads_ = false;
   DataFlags data_;
   int local_workers_ = 0;
   std::string cluster_file_;

@@ -193,6 +193,7 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
                  "train these parameters although the rules exclude them")
       ->type_name("PATTERN")
       ->group(kOptimizerOptions);
+  ties_.Add(app, kOptimizerOptions);
   app.add_option(
          "--lora", lora_,
          "freeze the weights and train adapters: rank=8,alpha=16,match=*attn*. match is a pattern "
@@ -319,7 +320,7 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
                      undecayed_vectors_ || schedule_.kind != RateSchedule().kind ||
                      clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || !lora_.empty() ||
                      precision_ != "fp32" || !trainable_.freeze.empty() ||
-                     !trainable_.trainable.empty() || !train_mode_.empty();
+                     !trainable_.trainable.empty() || !train_mode_.empty() || ties_.given();
   if (given) {
     return absl::InvalidArgumentError(
         "--optimizer model: the model's own algorithm says what trains and how; leave out --lr, "

@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "onnx_import/trainable.h"
+#include "tools/flags/tie_flags.h"
 #include "training/graph/lora.h"
 #include "training/graph/training_graph.h"
 
@@ -29,6 +30,8 @@ class OptimizerFlags {
   absl::StatusOr<TrainingSpec> Training() const;
   // Which parameters train, and the output that is the loss if the graph computes it.
   TrainableOptions Trainable() const;
+  // Which tensors of the file are one.
+  const TieFlags& ties() const { return ties_; }
   // The adapters that train in the place of weights; none unless they were asked for.
   absl::StatusOr<std::optional<LoraSpec>> Lora() const;
   // --optimizer model: the model brings its algorithm along.
@@ -63,6 +66,7 @@ class OptimizerFlags {
   double average_decay_ = 0;
   std::vector<std::string> lora_;  // KEY=VALUE
   TrainableOptions trainable_;
+  TieFlags ties_;
   std::vector<std::string> train_mode_;  // patterns
   std::string precision_ = "fp32";
   LossScaleSpec loss_scale_;

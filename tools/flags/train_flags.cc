@@ -33,6 +33,7 @@ void TrainFlags::AddResults(CLI::App& app) {
                  "write the model with the averages of --ema to this file")
       ->type_name("OUT.onnx")
       ->group("results");
+  AddExportMode(app, export_mode_, "results");
   app.add_option("--adapters-out", results_.adapters,
                  "write only the adapters of --lora, as safetensors")
       ->type_name("FILE.safetensors")

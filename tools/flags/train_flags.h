@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/loop_flags.h"
+#include "tools/flags/tie_flags.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_spec.h"
 
@@ -36,6 +37,7 @@ class TrainFlags {
   const LoopFlags& loop() const { return loop_; }
   const ResultFiles& results() const { return results_; }
   bool shuffles() const { return !no_shuffle_; }
+  ExportMode export_mode() const { return ExportModeOf(export_mode_); }
   bool prints_json() const { return format_ == "json"; }
 
   // What is asked of a step. Refuses what the parser cannot see: a run without an end or labels,
@@ -59,6 +61,7 @@ class TrainFlags {
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;
   ResultFiles results_;
+  std::string export_mode_;
   std::string format_ = "text";
 };
 

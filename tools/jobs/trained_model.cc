@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "executor/variables/safetensors.h"
+#include "onnx_import/edit/inference_form.h"
 #include "onnx_import/exporter.h"
 #include "platform/status_macros.h"
 
@@ -13,7 +14,9 @@ absl::StatusOr<std::string> TrainedModel::Save(FileSystem& files, const std::str
                                                std::map<std::string, Tensor> values) const {
   WEFT_ASSIGN_OR_RETURN(const auto merged,
                         MergeAdapters(imported.graph, adapters, std::move(values)));
-  return SaveTrained(files, path, imported, merged);
+  const bool for_inference = mode == ExportMode::kInference;
+  return SaveTrained(files, path, imported, merged,
+                     for_inference ? ExportEdit(WriteForInference) : ExportEdit());
 }
 
 absl::Status TrainedModel::SaveAdapters(FileSystem& files, const std::string& path,

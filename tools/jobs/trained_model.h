@@ -11,6 +11,7 @@
 #include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
+#include "tools/flags/tie_flags.h"
 #include "training/graph/lora.h"
 
 namespace weft {
@@ -19,9 +20,10 @@ namespace weft {
 struct TrainedModel {
   const ImportedModel& imported;
   const std::vector<LoraAdapter>& adapters;
+  ExportMode mode = ExportMode::kAsImported;
 
   // Writes the file with these values of the job's variables: adapters are merged into their
-  // weights, everything else stays as it was. A note for people, or "".
+  // weights, everything else stays as it was, but for what `mode` says. A note for people, or "".
   absl::StatusOr<std::string> Save(FileSystem& files, const std::string& path,
                                    std::map<std::string, Tensor> values) const;
   // Writes the adapters alone as safetensors: "WEIGHT/lora_A" and "WEIGHT/lora_B", with the number

@@ -4,13 +4,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/edit/inference_form.h"
 #include "onnx_import/training_info.h"
 #include "platform/log.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/training_trial.h"
 #include "tools/reports/model_plan.h"
+#include "tools/reports/tie_text.h"
 #include "tools/reports/training_report.h"
 #include "training/adaptation/rebalancer.h"
 #include "training/job/job_search.h"
@@ -26,6 +29,14 @@ void NoteTrainingInfo(const TrainingJob& job, const JobFlags& flags, Console& co
   if (info.has_initialization && !flags.initializes()) {
     *console.err << "note: the model says how to make its initial weights: --initialize\n";
   }
+}
+
+// A model that cannot be written so is refused before it trains.
+absl::Status TakeExportMode(ExportMode mode, TrainingJob& job) {
+  job.export_mode = mode;
+  if (mode != ExportMode::kInference) return absl::OkStatus();
+  return WithExitCode(Annotate(CheckInferenceForm(job.model.file), "--export-mode inference"),
+                      ExitCode::kModel);
 }
 
 // Errors of model and data are told before a plan is searched for.
@@ -49,11 +60,12 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   auto job = std::make_unique<TrainingJob>();
   WEFT_ASSIGN_OR_RETURN(job->training, flags.Training());
   LoggedPhase reading("import");
-  WEFT_ASSIGN_OR_RETURN(job->model, flags.job().LoadModel(&job->adapters));
+  WEFT_ASSIGN_OR_RETURN(job->model, flags.job().LoadModel(&job->adapters, &job->ties));
   reading.Note(job->model.graph.num_nodes(), " nodes");
   reading.End();
   WEFT_RETURN_IF_ERROR(flags.CheckAdapters(!job->adapters.empty()));
   NoteTrainingInfo(*job, flags.job(), console);
+  WEFT_RETURN_IF_ERROR(TakeExportMode(flags.export_mode(), *job));
   LoggedPhase open("data");
   WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles()));
   open.Note(data->samples(), " samples");
@@ -77,6 +89,10 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console) {
   *console.err << TrainingSetupText({flags.job().model(), job.model.graph, job.adapters,
                                      job.training, job.job, flags.shuffles()});
+  *console.err << TiesText(job.ties, job.model.graph);
+  if (job.export_mode == ExportMode::kAsImported) {
+    *console.err << TrainingModeText(TrainingModeNodesOf(job.model.file));
+  }
   if (flags.loop().rebalances()) {
     const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
     if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";

@@ -10,8 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "onnx_import/edit/tie_report.h"
 #include "onnx_import/importer.h"
 #include "tools/console/console.h"
+#include "tools/flags/tie_flags.h"
 #include "tools/flags/train_flags.h"
 #include "tools/jobs/job_loop.h"
 #include "tools/jobs/trained_model.h"
@@ -25,13 +27,15 @@ namespace weft {
 struct TrainingJob {
   ImportedModel model;
   std::vector<LoraAdapter> adapters;
+  TieReport ties;
+  ExportMode export_mode = ExportMode::kAsImported;
   TrainingSpec training;
   int64_t steps = 0;  // at which the run ends
   JobSpec spec;
   PreparedJob job;
 
   // Borrows this.
-  TrainedModel trained() const { return {model, adapters}; }
+  TrainedModel trained() const { return {model, adapters, export_mode}; }
 };
 
 // Reads model and data, takes the plan of flags, model or checkpoint, or finds one, and makes the

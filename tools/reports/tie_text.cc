@@ -1,0 +1,170 @@
+#include "tools/reports/tie_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/console/console.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNamedTies = 3;
+
+bool TrainsIn(const Graph& graph, const std::string& name) {
+  const Variable* const variable = graph.FindVariable(name);
+  return variable != nullptr && variable->trainable;
+}
+
+std::string TieText(const KeptTie& tie) {
+  return absl::StrCat(tie.tensor, " = ", absl::StrJoin(tie.readers, " = "));
+}
+
+std::string Counted(size_t count, const char* what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+// "kept 4 ties: a = b, c = d, e = f and 1 more".
+std::string KeptText(const std::vector<KeptTie>& kept) {
+  std::vector<std::string> texts;
+  for (const KeptTie& tie : kept) {
+    if (texts.size() < kNamedTies) texts.push_back(TieText(tie));
+  }
+  const size_t more = kept.size() - texts.size();
+  return absl::StrCat("kept ", Counted(kept.size(), "tie"), ": ", absl::StrJoin(texts, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+}  // namespace
+
+TieReport TiesThatTrain(const TieReport& report, const Graph& graph) {
+  TieReport trains = report;
+  const auto remove = [](auto& entries, auto is_wrong) {
+    entries.erase(std::remove_if(entries.begin(), entries.end(), is_wrong), entries.end());
+  };
+  remove(trains.kept, [&](const KeptTie& tie) { return !TrainsIn(graph, tie.tensor); });
+  remove(trains.copies, [&](const CopiedTensor& copy) {
+    return !TrainsIn(graph, copy.tensor) || !TrainsIn(graph, copy.copy);
+  });
+  return trains;
+}
+
+std::string TieSummary(const TieReport& report) {
+  std::vector<std::string> parts;
+  size_t statistics = 0;
+  size_t asked = 0;
+  for (const UntiedTensor& untied : report.untied) {
+    statistics += untied.is_statistic;
+    asked += untied.is_asked;
+  }
+  if (asked > 0) {
+    parts.push_back(absl::StrCat("untied ", Counted(report.untied.size(), "tensor"),
+                                 asked < report.untied.size() ? ", some" : "", " by --untie"));
+  } else if (!report.untied.empty()) {
+    parts.push_back(absl::StrCat("untied ", Counted(report.untied.size(), "tensor"),
+                                 " that the exporter had merged (",
+                                 statistics == report.untied.size() ? "running statistics"
+                                 : statistics > 0 ? "equal biases, scales and running statistics"
+                                                  : "equal biases and scales",
+                                 ")"));
+  }
+  if (!report.tied.empty()) {
+    std::vector<std::string> ties;
+    for (const CopiedTensor& tie : report.tied) {
+      ties.push_back(
+          absl::StrCat(tie.copy, " = ", tie.tensor, tie.transposed ? " transposed" : ""));
+    }
+    parts.push_back(absl::StrCat("tied ", absl::StrJoin(ties, ", ")));
+  }
+  if (!report.kept.empty()) parts.push_back(KeptText(report.kept));
+  return absl::StrJoin(parts, "; ");
+}
+
+std::vector<std::string> CopyTexts(const TieReport& report) {
+  std::vector<std::string> texts;
+  for (const CopiedTensor& copy : report.copies) {
+    texts.push_back(absl::StrCat(copy.tensor, " and ", copy.copy, " hold the same numbers",
+                                 copy.transposed ? ", transposed" : ""));
+  }
+  return texts;
+}
+
+std::string TiesText(const TieReport& report, const Graph& graph) {
+  const TieReport trains = TiesThatTrain(report, graph);
+  const std::string summary = TieSummary(trains);
+  std::string text;
+  if (!summary.empty()) absl::StrAppend(&text, "ties   ", Printable(summary), "\n");
+  const std::vector<std::string> copies = CopyTexts(trains);
+  for (size_t i = 0; i < copies.size() && i < kNamedTies; ++i) {
+    absl::StrAppend(&text, "note   ", Printable(copies[i]), "; --tie auto trains them as one\n");
+  }
+  if (copies.size() > kNamedTies) {
+    absl::StrAppend(&text, "note   ", copies.size() - kNamedTies,
+                    " more such pairs; graph_runner inspect lists them\n");
+  }
+  return text;
+}
+
+std::string TieList(const TieReport& report, const Graph& graph) {
+  const TieReport trains = TiesThatTrain(report, graph);
+  std::string text;
+  if (!trains.untied.empty()) {
+    absl::StrAppend(&text, "untied: ", Counted(trains.untied.size(), "tensor"),
+                    " that the exporter had merged\n");
+  }
+  for (const UntiedTensor& untied : trains.untied) {
+    absl::StrAppend(&text, "  ", Printable(untied.name), " from ", Printable(untied.from), ", for ",
+                    Printable(untied.reader), "\n");
+  }
+  if (!trains.kept.empty() || !trains.tied.empty()) absl::StrAppend(&text, "tied:\n");
+  for (const KeptTie& tie : trains.kept) {
+    absl::StrAppend(&text, "  ", Printable(TieText(tie)), "\n");
+  }
+  for (const CopiedTensor& tie : trains.tied) {
+    absl::StrAppend(&text, "  ", Printable(tie.tensor), " = ", Printable(tie.copy),
+                    tie.transposed ? ", transposed" : "", " (by --tie)\n");
+  }
+  for (const std::string& copy : CopyTexts(trains)) {
+    absl::StrAppend(&text, "copies: ", Printable(copy), "; --tie auto trains them as one\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json TiesJson(const TieReport& report, const Graph& graph) {
+  using Json = nlohmann::ordered_json;
+  const TieReport trains = TiesThatTrain(report, graph);
+  const auto copies = [](const std::vector<CopiedTensor>& tensors) {
+    Json rows = Json::array();
+    for (const CopiedTensor& one : tensors) {
+      rows.push_back({{"tensor", one.tensor}, {"copy", one.copy}, {"transposed", one.transposed}});
+    }
+    return rows;
+  };
+  Json untied = Json::array();
+  for (const UntiedTensor& one : trains.untied) {
+    untied.push_back({{"name", one.name}, {"from", one.from}, {"reader", one.reader}});
+  }
+  Json kept = Json::array();
+  for (const KeptTie& tie : trains.kept) {
+    kept.push_back({{"tensor", tie.tensor}, {"readers", tie.readers}});
+  }
+  return {{"untied", std::move(untied)},
+          {"kept", std::move(kept)},
+          {"tied", copies(trains.tied)},
+          {"copies", copies(trains.copies)}};
+}
+
+std::string TrainingModeText(const TrainingModeNodes& nodes) {
+  if (!nodes.any()) return "";
+  std::vector<std::string> parts;
+  if (nodes.batch_normalizations > 0) {
+    parts.push_back(absl::StrCat(nodes.batch_normalizations, " BatchNormalization"));
+  }
+  if (nodes.dropouts > 0) parts.push_back(absl::StrCat(nodes.dropouts, " Dropout"));
+  return absl::StrCat("note   the file is in training mode: ", absl::StrJoin(parts, ", "),
+                      "; --export-mode inference writes it for inference\n");
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+#include "tools/reports/tie_text.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+ValueType Vector() { return {ValueKind::kTensor, DType::kFloat32, SymbolicShape({2})}; }
+
+void AddVector(Graph& graph, const std::string& name, bool trainable) {
+  const Tensor initial = Tensor::Of<float>({2}, std::vector<float>{1, 2});
+  graph.AddVariable(name, Vector(), initial, trainable);
+}
+
+TEST(TieText, SumsUpWhatWasDone) {
+  TieReport report;
+  EXPECT_EQ(TieSummary(report), "");
+  report.untied = {{"a.bias", "b.bias", "a (Gemm)"}, {"c.bias", "b.bias", "c (Gemm)"}};
+  report.kept = {{"wte.weight", {"lm_head"}}};
+  EXPECT_EQ(TieSummary(report),
+            "untied 2 tensors that the exporter had merged (equal biases and scales); kept 1 tie: "
+            "wte.weight = lm_head");
+  report.untied.push_back({"n.running_mean", "b.bias", "n", true});
+  report.tied = {{"wte", "head", true}};
+  EXPECT_EQ(TieSummary(report),
+            "untied 3 tensors that the exporter had merged (equal biases, scales and running "
+            "statistics); tied head = wte transposed; kept 1 tie: wte.weight = lm_head");
+  report.untied = {{"head", "wte", "y (MatMul)", false, true}};
+  report.tied.clear();
+  report.kept.assign(5, {"t", {"u", "v"}});
+  EXPECT_EQ(TieSummary(report),
+            "untied 1 tensor by --untie; kept 5 ties: t = u = v, t = u = v, t = u = v and 2 more");
+}
+
+TEST(TieText, LeavesOutWhatDoesNotTrain) {
+  Graph graph;
+  AddVector(graph, "wte", true);
+  AddVector(graph, "head", true);
+  AddVector(graph, "table", false);
+  TieReport report;
+  report.kept = {{"table", {"x"}}, {"gone", {"y"}}, {"wte", {"z"}}};
+  report.copies = {{"wte", "head", true}, {"wte", "table", false}};
+  const TieReport trains = TiesThatTrain(report, graph);
+  ASSERT_THAT(trains.kept, SizeIs(1));
+  EXPECT_EQ(trains.kept[0].tensor, "wte");
+  EXPECT_THAT(CopyTexts(trains), ElementsAre("wte and head hold the same numbers, transposed"));
+  EXPECT_EQ(TiesText(report, graph),
+            "ties   kept 1 tie: wte = z\n"
+            "note   wte and head hold the same numbers, transposed; --tie auto "
+            "trains them as one\n");
+  EXPECT_EQ(TiesText({}, graph), "");
+}
+
+TEST(TieText, NamesTheWayOutOfTrainingMode) {
+  EXPECT_THAT(TrainingModeText({}), IsEmpty());
+  EXPECT_EQ(TrainingModeText({3, 2}),
+            "note   the file is in training mode: 3 BatchNormalization, 2 Dropout; --export-mode "
+            "inference writes it for inference\n");
+}
+
+}  // namespace
+}  // namespace weft
