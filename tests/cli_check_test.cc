@@ -224,15 +224,15 @@ class CheckAndTrain : public ::testing::Test {
   std::vector<std::string> Data() const {
     return {"--data", "x=" + TestPath("x.npy"), "--labels", TestPath("y.npy"), "--batch", "2"};
   }
-  static CommandResult Run(std::vector<std::string> arguments,
-                           const std::vector<std::string>& more) {
+  static CommandResult Call(std::vector<std::string> arguments,
+                            const std::vector<std::string>& more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunCommand(arguments);
   }
   // Both with the same data; true where both accept the model.
   bool Accept(const std::string& model) {
-    check_ = Run({"check", model, "--trainable"}, Data());
-    train_ = Run({"train", model, "--steps", "1"}, Data());
+    check_ = Call({"check", model, "--trainable"}, Data());
+    train_ = Call({"train", model, "--steps", "1"}, Data());
     const CommandResult without = RunCommand({"check", model, "--trainable"});
     EXPECT_EQ(check_.exit_code == 0, train_.exit_code == 0) << check_.out << train_.err;
     EXPECT_EQ(check_.exit_code, without.exit_code) << check_.out << without.out;
