@@ -15,6 +15,8 @@ struct Pattern::Tree {
   std::string name = {};             // of the value or the scalar; of any kind by As
   double number = 0;                 // kNumber
   std::string op = {};               // kOp
+  int output = 0;                    // kOp: which of its outputs
+  bool is_part = false;              // kOp: others may be wanted
   Condition condition = nullptr;     // kOp
   std::vector<Pattern> inputs = {};  // kOp; of kOneOf: the choices
 };
@@ -112,14 +114,14 @@ std::vector<Match> Matcher::AtNumber(const Pattern::Tree& tree, ValueId value,
 std::vector<Match> Matcher::AtOp(const Pattern::Tree& tree, ValueId value,
                                  const Match& so_far) const {
   const ValueDef& def = graph_.value(value);
-  if (def.source != ValueSource::kNode || def.output_index != 0) return {};
+  if (def.source != ValueSource::kNode || def.output_index != tree.output) return {};
   const Node& node = graph_.node(def.producer);
   if (node.op != tree.op || !node.domain.empty()) return {};
   const auto wanted = std::count_if(node.outputs.begin(), node.outputs.end(),
                                     [](ValueId output) { return output.valid(); });
   std::vector<ValueId> inputs = node.inputs;
   while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
-  if (wanted != 1 || inputs.size() != tree.inputs.size()) return {};
+  if ((wanted != 1 && !tree.is_part) || inputs.size() != tree.inputs.size()) return {};
   if (tree.condition && !tree.condition(graph_, node)) return {};
   Match match = so_far;
   const bool is_known =
@@ -197,6 +199,14 @@ Pattern Pattern::Op(std::string op, std::vector<Pattern> inputs, Condition condi
   return Pattern(std::make_shared<Tree>(Tree{.kind = Tree::Kind::kOp,
                                              .op = std::move(op),
                                              .condition = std::move(condition),
+                                             .inputs = std::move(inputs)}));
+}
+
+Pattern Pattern::Part(std::string op, int index, std::vector<Pattern> inputs) {
+  return Pattern(std::make_shared<Tree>(Tree{.kind = Tree::Kind::kOp,
+                                             .op = std::move(op),
+                                             .output = index,
+                                             .is_part = true,
                                              .inputs = std::move(inputs)}));
 }
 

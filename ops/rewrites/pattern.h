@@ -50,6 +50,8 @@ class Pattern {
   // The first output of an operator of ONNX with these operands, and no more of them; other
   // outputs must not be wanted.
   static Pattern Op(std::string op, std::vector<Pattern> inputs, Condition condition = nullptr);
+  // Output `index` of an operator of several outputs, which may all be wanted.
+  static Pattern Part(std::string op, int index, std::vector<Pattern> inputs);
   // The first that matches; where several do, each is tried.
   static Pattern OneOf(std::vector<Pattern> patterns);
 

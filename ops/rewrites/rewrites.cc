@@ -14,6 +14,7 @@
 namespace weft {
 namespace {
 
+constexpr char kCasts[] = "needless_cast";
 constexpr char kSequences[] = "sequences";
 constexpr char kEmbeddingBags[] = "embedding_bag";
 // A piece of a piece of a piece: each round may make the shapes known that the next needs.
@@ -28,6 +29,30 @@ std::vector<Rewrite> RewritesFor(RewriteUse use) {
     for (Rewrite& rewrite : family) all.push_back(std::move(rewrite));
   }
   return all;
+}
+
+// Casts to the type that a value already has, which exporters leave where the model asks for a type
+// to be sure: their readers read the value itself. Returns how many there were.
+int RemoveNeedlessCasts(Graph& graph) {
+  std::vector<ValueId> replacement(static_cast<size_t>(graph.value_capacity()));
+  const std::vector<ValueId>& outputs = graph.outputs();
+  std::vector<NodeId> needless;
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    const bool is_cast = node.domain.empty() && (node.op == "Cast" || node.op == "CastLike");
+    if (!is_cast || node.inputs.empty() || !node.inputs[0].valid()) continue;
+    const ValueId output = node.outputs[0];
+    const DType before = graph.value(node.inputs[0]).type.dtype;
+    const bool is_needless = before != DType::kInvalid && graph.value(output).type.dtype == before;
+    const bool is_kept = std::find(outputs.begin(), outputs.end(), output) != outputs.end();
+    if (!is_needless || is_kept) continue;
+    replacement[static_cast<size_t>(output.value)] = node.inputs[0];
+    needless.push_back(id);
+  }
+  if (needless.empty()) return 0;
+  graph.ReplaceUses(replacement);
+  for (const NodeId id : needless) graph.RemoveNode(id);
+  return static_cast<int>(needless.size());
 }
 
 bool HasSequences(const Graph& graph) {
@@ -74,6 +99,8 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
   RewriteCounts counts;
   WEFT_ASSIGN_OR_RETURN(const int rounds, ResolveAllSequences(graph));
   if (rounds > 0) counts[kSequences] = rounds;
+  const int casts = RemoveNeedlessCasts(graph);
+  if (casts > 0) counts[kCasts] = casts;
   const int bags = RewriteEmbeddingBags(graph);
   if (bags > 0) counts[kEmbeddingBags] = bags;
   for (const Rewrite& rewrite : RewritesFor(use)) {
@@ -85,7 +112,7 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
 }
 
 std::vector<std::string> RewriteNames(RewriteUse use) {
-  std::vector<std::string> names = {kSequences, kEmbeddingBags};
+  std::vector<std::string> names = {kSequences, kCasts, kEmbeddingBags};
   for (const Rewrite& rewrite : RewritesFor(use)) {
     const bool is_new = std::find(names.begin(), names.end(), rewrite.name) == names.end();
     if (is_new) names.push_back(rewrite.name);

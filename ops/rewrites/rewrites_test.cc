@@ -102,6 +102,23 @@ TEST_F(RewritesTest, WhatAnotherNodeReadsStays) {
   EXPECT_THAT(Ops(), ElementsAre("Sigmoid", "Mul", "Tanh", "Add"));
 }
 
+// Llama of transformers casts to float32 within its normalization, whatever the type is.
+TEST_F(RewritesTest, ACastToTheSameTypeIsNone) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4});
+  const ValueId mean = Op("ReduceMean", {Op("Pow", {x, Number(2)}), builder_.Ints({-1})});
+  const ValueId normal = Op("Div", {x, Op("Sqrt", {Op("Add", {mean, Number(1e-6f)})})});
+  const ValueId cast = Op("Cast", {normal}, {{"to", static_cast<int64_t>(DType::kFloat32)}});
+  Finish(Op("Mul", {Parameter("weight", {4}), cast}));
+  EXPECT_THAT(Rewritten(), ElementsAre(Pair("needless_cast", 1), Pair("rms_normalization", 1)));
+  EXPECT_THAT(Ops(), ElementsAre("RMSNormalization"));
+}
+
+TEST_F(RewritesTest, ACastToAnotherTypeStays) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4});
+  Finish(Op("Neg", {Op("Cast", {x}, {{"to", static_cast<int64_t>(DType::kFloat64)}})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
 TEST_F(RewritesTest, AnOutputOfTheGraphStays) {
   Finish(Silu(Input("x", {Dim::Symbol("N"), 4})));
   graph_.AddOutput(sigmoid_);
@@ -473,9 +490,9 @@ TEST_F(RewritesTest, OrderCountsWhereAnOperatorHasOne) {
 
 TEST(RewriteNamesTest, AreEachThereOnce) {
   EXPECT_THAT(RewriteNames(RewriteUse::kForward),
-              ElementsAre("sequences", "embedding_bag", "layer_normalization", "rms_normalization",
-                          "group_normalization", "gelu", "gelu_tanh", "swish", "hard_swish", "mish",
-                          "rotary_embedding", "attention"));
+              ElementsAre("sequences", "needless_cast", "embedding_bag", "layer_normalization",
+                          "rms_normalization", "group_normalization", "gelu", "gelu_tanh", "swish",
+                          "hard_swish", "mish", "rotary_embedding", "attention"));
 }
 
 }  // namespace

@@ -25,33 +25,52 @@ bool JoinsLastAxis(const Graph& graph, const Node& node) {
   return axis == -1 || (shape.has_rank() && axis == shape.rank() - 1);
 }
 
-// A Slice with steps or without.
-Pattern PartOf(const Pattern& x, const std::string& name) {
+// A part of x: a Slice with steps or without, or output `index` of a Split.
+Pattern PartOf(const Pattern& x, const std::string& name, int index) {
   const Pattern starts = Pattern::Value(name + " starts");
   const Pattern ends = Pattern::Value(name + " ends");
   const Pattern axes = Pattern::Value(name + " axes");
   const Pattern steps = Pattern::Value(name + " steps");
   return Pattern::OneOf({Pattern::Op("Slice", {x, starts, ends, axes}),
-                         Pattern::Op("Slice", {x, starts, ends, axes, steps})});
+                         Pattern::Op("Slice", {x, starts, ends, axes, steps}),
+                         Pattern::Part("Split", index, {x}),
+                         Pattern::Part("Split", index, {x, Pattern::Value("sizes")})})
+      .As(name);
 }
 
 Pattern RotaryPattern() {
   const Pattern x = Pattern::Value("x");
-  const Pattern turned = Pattern::Op(
-      "Concat", {Pattern::Op("Neg", {PartOf(x, "second")}), PartOf(x, "first")}, JoinsLastAxis);
+  const Pattern turned =
+      Pattern::Op("Concat", {Pattern::Op("Neg", {PartOf(x, "second", 1)}), PartOf(x, "first", 0)},
+                  JoinsLastAxis);
   return Pattern::Op("Add", {Pattern::Op("Mul", {x, Pattern::Value("cos")}),
                              Pattern::Op("Mul", {turned, Pattern::Value("sin")})});
+}
+
+// Whether a Split cuts the last axis in two halves.
+bool IsHalfOfSplit(const Rewriter& rewriter, const Node& split, int64_t size) {
+  const int64_t last = rewriter.rank(split.inputs[0]) - 1;
+  const int64_t axis = split.attributes.Int("axis", 0);
+  if (split.outputs.size() != 2 || (axis != -1 && axis != last)) return false;
+  for (const ValueId output : split.outputs) {
+    if (!output.valid() || rewriter.rank(output) != last + 1) return false;
+    if (!(rewriter.type(output).shape.dim(static_cast<int>(last)) == Dim(size / 2))) return false;
+  }
+  return true;
 }
 
 // Whether a part is the elements [begin, end) of the last axis; at the end of it, a larger end will
 // do.
 bool IsPart(const Rewriter& rewriter, const Match& match, const std::string& name, int64_t begin,
             int64_t end, int64_t size) {
+  const Graph& graph = rewriter.graph();
+  const Node& maker = graph.node(graph.value(match.value(name)).producer);
+  if (maker.op == "Split") return IsHalfOfSplit(rewriter, maker, size);
   using Ints = std::optional<std::vector<int64_t>>;
   const auto known = [&](const char* what) -> Ints {
     const auto found = match.values.find(name + what);
     if (found == match.values.end()) return std::vector<int64_t>{1};  // no steps
-    return KnownInts(rewriter.graph(), found->second);
+    return KnownInts(graph, found->second);
   };
   const auto starts = known(" starts");
   const auto ends = known(" ends");
