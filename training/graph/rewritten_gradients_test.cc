@@ -377,10 +377,23 @@ ValueId RotaryOfLlama(Form& f, ValueId x) {
   return f.Op("Add", {f.Op("Mul", {x, cache("Cos")}), f.Op("Mul", {turned, cache("Sin")})});
 }
 
+// Halves by chunk: a Split.
+ValueId RotaryOfChunks(Form& f, ValueId x) {
+  const ValueId angles = f.builder.Constant(RandomTensor({1, 1, 5, 3}, 9, -3, 3, kDouble));
+  const ValueId twice = f.Op("Concat", {angles, angles}, {{"axis", int64_t{3}}});
+  const std::vector<ValueId> halves = f.builder.Ops(
+      "", "Split", {x}, {{"axis", int64_t{3}}, {"num_outputs", int64_t{2}}}, {true, true});
+  const ValueId turned =
+      f.Op("Concat", {f.Op("Neg", {halves[1]}), halves[0]}, {{"axis", int64_t{3}}});
+  return f.Op(
+      "Add", {f.Op("Mul", {f.Op("Cos", {twice}), x}), f.Op("Mul", {f.Op("Sin", {twice}), turned})});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Rotary, RewrittenForms,
-    ::testing::Values(FormCase{
-        "llama", "rotary_embedding", "RotaryEmbedding", {2, 3, 5, 6}, RotaryOfLlama}));
+    ::testing::Values(
+        FormCase{"llama", "rotary_embedding", "RotaryEmbedding", {2, 3, 5, 6}, RotaryOfLlama},
+        FormCase{"chunks", "rotary_embedding", "RotaryEmbedding", {2, 3, 5, 6}, RotaryOfChunks}));
 
 // ---- Sequences.
 
