@@ -56,6 +56,13 @@ struct LoopBody {
     if (found == inputs.end() || place < body.num_inputs()) return kNoValue;
     return loop.inputs[static_cast<size_t>(body.first_capture + place - body.num_inputs())];
   }
+  // Whether an operand of a node of the body is these integers, made in the body or outside.
+  bool IsInts(const Node& node, size_t input, const std::vector<int64_t>& expected) const {
+    if (node.inputs.size() <= input || !node.inputs[input].valid()) return false;
+    const ValueId captured = Outer(node.inputs[input]);
+    return captured.valid() ? KnownInts(outer, captured) == expected
+                            : KnownInts(graph(), node.inputs[input]) == expected;
+  }
   // Whether a value is known to be true whenever it is looked at.
   bool IsTrue(ValueId inner) const {
     inner = WithoutViews(graph(), inner);
@@ -92,16 +99,16 @@ std::optional<Bags> BagsOf(const LoopBody& body) {
     reduce = reduce != nullptr ? reduce : MakerOf(graph, graph.outputs()[1], op);
   }
   if (reduce == nullptr || reduce->attributes.Int("keepdims", 1) != 0 ||
-      !AreInts(graph, *reduce, 1, {0})) {
+      !body.IsInts(*reduce, 1, {0})) {
     return std::nullopt;
   }
   bags.reduction = reduce->op;
   const Node* const gather = MakerOf(graph, reduce->inputs[0], "Gather");
   if (gather == nullptr || gather->attributes.Int("axis", 0) != 0) return std::nullopt;
   const Node* const slice = MakerOf(graph, gather->inputs[1], "Slice");
-  if (slice == nullptr || !AreInts(graph, *slice, 3, {0})) return std::nullopt;
+  if (slice == nullptr || !body.IsInts(*slice, 3, {0})) return std::nullopt;
   const bool has_step = slice->inputs.size() > 4 && slice->inputs[4].valid();
-  if (has_step && !AreInts(graph, *slice, 4, {1})) return std::nullopt;
+  if (has_step && !body.IsInts(*slice, 4, {1})) return std::nullopt;
   bags.table = body.Outer(gather->inputs[0]);
   bags.indices = body.Outer(slice->inputs[0]);
   bags.starts = ElementOfRound(body, slice->inputs[1]);
@@ -166,7 +173,7 @@ bool IsCountOf(const Graph& graph, ValueId scalar, ValueId table, ValueId flat) 
   return IsDimOf(graph, scalar, flat, 0);
 }
 
-// The vector of which `value` is the elements from `first` on, or up to the last but one.
+// The vector of which `value` is the elements from `first` on; none if it is no such Slice.
 ValueId SliceFrom(const Graph& graph, ValueId value, int64_t first) {
   const Node* const slice = MakerOf(graph, value, "Slice");
   const bool is_from = slice != nullptr && AreInts(graph, *slice, 1, {first});
@@ -182,8 +189,10 @@ Table TableOfRange(const Graph& graph, const Bags& bags) {
   if (!shape.has_rank() || shape.rank() != 2 || !shape.dim(1).is_known()) return std::nullopt;
   const SymbolicShape& flat_shape = graph.value(bags.indices).type.shape;
   if (!flat_shape.has_rank() || flat_shape.rank() != 1) return std::nullopt;
-  const ValueId offsets = SliceFrom(graph, bags.starts, 0);
-  if (!offsets.valid() || SliceFrom(graph, bags.ends, 1) != offsets) return std::nullopt;
+  // The exporter leaves the Slice from 0 on out.
+  ValueId offsets = SliceFrom(graph, bags.starts, 0);
+  if (!offsets.valid()) offsets = bags.starts;
+  if (SliceFrom(graph, bags.ends, 1) != offsets) return std::nullopt;
   const Node* const concat = MakerOf(graph, offsets, "Concat");
   if (concat == nullptr || concat->inputs.size() != 2) return std::nullopt;
   const Node* const range = MakerOf(graph, WithoutViews(graph, concat->inputs[0]), "Range");

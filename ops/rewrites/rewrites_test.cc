@@ -316,6 +316,7 @@ class EmbeddingBags : public RewritesTest {
   EmbeddingBags() {
     table_ = Input("table", {5, 3});
     go_ = builder_.Constant(Tensor::Scalar<bool>(true));
+    axes_ = Vector({0});
   }
 
   ValueId Vector(const std::vector<int64_t>& values) { return builder_.Ints(values); }
@@ -341,11 +342,12 @@ class EmbeddingBags : public RewritesTest {
     const ValueId all = input("indices", graph_.value(indices).type);
     const ValueId table = input("table", graph_.value(table_).type);
     const ValueId condition = input("condition", scalar(DType::kBool));
+    const ValueId axes = input("axes", graph_.value(axes_).type);
     const auto at = [&](ValueId offsets) {
       const ValueId element = inner.Op("Gather", {offsets, round}, {{"axis", int64_t{0}}});
       return inner.Op("Unsqueeze", {element, inner.Ints({0})});
     };
-    const ValueId row = inner.Op("Slice", {all, at(first), at(last), inner.Ints({0})});
+    const ValueId row = inner.Op("Slice", {all, at(first), at(last), axes});
     const ValueId rows = inner.Op("Gather", {table, row}, {{"axis", int64_t{0}}});
     const ValueId reduced =
         inner.Op(reduction, {rows, inner.Ints({0})}, {{"keepdims", int64_t{0}}});
@@ -357,10 +359,11 @@ class EmbeddingBags : public RewritesTest {
 
   ValueId Bags(const std::string& reduction, ValueId rounds, ValueId starts, ValueId ends,
                ValueId indices) {
-    return Op("Loop", {rounds, go_, starts, ends, indices, table_, go_},
-              {{"body", Body(reduction, starts, ends, indices)},
-               {CapturesAttribute("body"),
-                std::vector<std::string>{"starts", "ends", "indices", "table", "condition"}}});
+    return Op(
+        "Loop", {rounds, go_, starts, ends, indices, table_, go_, axes_},
+        {{"body", Body(reduction, starts, ends, indices)},
+         {CapturesAttribute("body"),
+          std::vector<std::string>{"starts", "ends", "indices", "table", "condition", "axes"}}});
   }
 
   // Bags of `length` rows each, reduced by hand.
@@ -387,6 +390,7 @@ class EmbeddingBags : public RewritesTest {
 
   ValueId table_ = kNoValue;
   ValueId go_ = kNoValue;
+  ValueId axes_ = kNoValue;
 };
 
 TEST_F(EmbeddingBags, OfOneLengthAreAGatherAndAReduction) {
@@ -395,6 +399,7 @@ TEST_F(EmbeddingBags, OfOneLengthAreAGatherAndAReduction) {
     graph_ = Graph();
     table_ = Input("table", {5, 3});
     go_ = builder_.Constant(Tensor::Scalar<bool>(true));
+    axes_ = Vector({0});
     Finish(Bags(reduction, Position(2), Vector({0, 3, 6}), Vector({3, 6}), Vector(indices)));
     EXPECT_THAT(Rewritten(), ElementsAre(Pair("embedding_bag", 1)));
     EXPECT_THAT(Ops(), ::testing::UnorderedElementsAre("Reshape", "Gather", reduction));
@@ -412,7 +417,7 @@ TEST_F(EmbeddingBags, OfOneLengthAreAGatherAndAReduction) {
 TEST_F(EmbeddingBags, OfATableOfIndicesAreOfOneLength) {
   const ValueId indices = Input("indices", {Dim::Symbol("N"), 2}, DType::kInt64);
   const ValueId flat = Op("Reshape", {indices, Vector({-1})});
-  const ValueId count = Op("Size", {indices});
+  const ValueId count = Op("ReduceProd", {Op("Shape", {indices})}, {{"keepdims", int64_t{0}}});
   const ValueId range = Op("Range", {Position(0), count, Position(2)});
   const ValueId offsets =
       Op("Concat",
@@ -420,7 +425,7 @@ TEST_F(EmbeddingBags, OfATableOfIndicesAreOfOneLength) {
          {{"axis", int64_t{0}}});
   const ValueId ends = Slice(offsets, 1);
   const ValueId rounds = Op("Gather", {Op("Shape", {ends}), Position(0)});
-  Finish(Bags("ReduceMean", rounds, Slice(offsets, 0), ends, flat));
+  Finish(Bags("ReduceMean", rounds, offsets, ends, flat));
   EXPECT_THAT(Rewritten(), ElementsAre(Pair("embedding_bag", 1)));
   EXPECT_EQ(graph_.value(graph_.outputs()[0]).type.ToString(), "float32[N,3]");
   const Tensor table = RandomTensor({5, 3}, 8);
