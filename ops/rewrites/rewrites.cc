@@ -99,8 +99,12 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
   RewriteCounts counts;
   WEFT_ASSIGN_OR_RETURN(const int rounds, ResolveAllSequences(graph));
   if (rounds > 0) counts[kSequences] = rounds;
-  const int casts = RemoveNeedlessCasts(graph);
-  if (casts > 0) counts[kCasts] = casts;
+  if (const int casts = RemoveNeedlessCasts(graph); casts > 0) {
+    counts[kCasts] = casts;
+    // What stood behind them may be computed now.
+    WEFT_RETURN_IF_ERROR(NewFoldConstantsPass(CpuNodeEvaluator())->Run(graph).status());
+    WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  }
   const int bags = RewriteEmbeddingBags(graph);
   if (bags > 0) counts[kEmbeddingBags] = bags;
   for (const Rewrite& rewrite : RewritesFor(use)) {

@@ -311,6 +311,23 @@ ValueId GroupOfDynamo(Form& f, ValueId x) {
 
 ValueId GroupWithoutParameters(Form& f, ValueId x) { return GroupRows(f, x, 4); }
 
+// Without the exporter's optimizer: ones and zeros are made for the type of the image, and
+// parameters are cast to it.
+ValueId GroupOfRawDynamo(Form& f, ValueId x) {
+  const ValueId rows = f.Op("Reshape", {x, f.Ints({0, 2, -1})});
+  const auto filled = [&](double number) {
+    return f.Op("Expand", {f.Op("CastLike", {f.Number(number), x}), f.Ints({2})});
+  };
+  const ValueId normal = f.Op("InstanceNormalization", {rows, filled(1), filled(0)});
+  const ValueId back = f.Op("Reshape", {normal, f.Op("Shape", {x})});
+  const auto parameter = [&](const char* name, ValueId like) {
+    const ValueId full = f.Op("Unsqueeze", {f.Parameter(name, {4}), f.Ints({1, 2})});
+    return f.Op("CastLike", {full, like});
+  };
+  const ValueId scaled = f.Op("Mul", {back, parameter("weight", back)});
+  return f.Op("Add", {scaled, parameter("bias", scaled)});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Normalizations, RewrittenForms,
     ::testing::Values(
@@ -350,6 +367,11 @@ INSTANTIATE_TEST_SUITE_P(
                  "GroupNormalization",
                  {2, 4, 3, 5},
                  GroupOfTorchScript},
+        FormCase{"group of raw dynamo",
+                 "group_normalization",
+                 "GroupNormalization",
+                 {2, 4, 3, 5},
+                 GroupOfRawDynamo},
         FormCase{"group of dynamo",
                  "group_normalization",
                  "GroupNormalization",
