@@ -75,7 +75,8 @@ TEST_F(PhaseDumpTest, AllGraphsAreNumberedInTheirOrder) {
                                        "04-differentiate.onnx", "05-plan.yaml"));
   EXPECT_THAT(Names("/d/02-simplify"),
               ElementsAre("01-fold_constants.onnx", "02-infer_shapes.onnx"));
-  EXPECT_THAT(Names("/d/03-expand"), ElementsAre("01-rewrite_patterns.onnx", "02-expand_functions.onnx"));
+  EXPECT_THAT(Names("/d/03-expand"),
+              ElementsAre("01-rewrite_patterns.onnx", "02-expand_functions.onnx"));
   EXPECT_THAT(Names("/d/04-differentiate"),
               ElementsAre("01-enter_training.onnx", "02-add_loss.onnx", "03-lower_precision.onnx",
                           "04-add_gradients.onnx", "05-add_updates.onnx"));
