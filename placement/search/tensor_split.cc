@@ -71,8 +71,12 @@ class SplitSearch {
   absl::Status Advance(int position, std::vector<State>& states);
   absl::Status AddNext(const State& state, const Node& node, int position,
                        std::vector<State>& next);
+  bool CanHint(ValueId value) const;
   bool CanGather(const Node& node, size_t input, int position) const;
+  void Gather(ValueId value, State& state);
   State Gathered(const State& state, const Node& node, const std::set<size_t>& inputs);
+  void AddOption(const State& state, const Node& node, int position, const Option& option,
+                 std::vector<State>& next);
   State Next(const State& state, const Node& node, int position, const Option& option);
   absl::StatusOr<const Options*> OptionsOf(const State& state, const Node& node);
   absl::StatusOr<Options> MakeOptions(const Node& node, const std::vector<AxisSharding>& current,
@@ -130,30 +134,53 @@ State SplitSearch::Next(const State& state, const Node& node, int position, cons
   return next;
 }
 
-// Whether the value may be hinted to lie whole: that holds for all its readers, of which this is
-// the first.
-bool SplitSearch::CanGather(const Node& node, size_t input, int position) const {
-  const ValueDef& value = graph_.value(node.inputs[input]);
-  if (value.source != ValueSource::kNode || costs_.FirstUse(value.id) != position) return false;
+// A node of the logical graph makes it, which a plan can name.
+bool SplitSearch::CanHint(ValueId value) const {
+  if (!value.valid() || graph_.value(value).source != ValueSource::kNode) return false;
   const Graph* const logical = costs_.options().uncounted;
-  return logical == nullptr || logical->FindValue(value.name).has_value();
+  return logical == nullptr || logical->FindValue(graph_.value(value).name).has_value();
+}
+
+// A hint holds for all readers of a value, of which this is the first.
+bool SplitSearch::CanGather(const Node& node, size_t input, int position) const {
+  const ValueId value = node.inputs[input];
+  return CanHint(value) && costs_.FirstUse(value) == position;
+}
+
+// Hints a live value that is split to lie whole.
+void SplitSearch::Gather(ValueId value, State& state) {
+  for (LiveValue& live : state.live) {
+    if (live.value != value.value || !live.sharding.is_split()) continue;
+    state.seconds += costs_.HintSeconds(value, live.sharding, AxisSharding::Replicated());
+    live.sharding = AxisSharding::Replicated();
+    decisions_.push_back({state.decision, value.value, live.sharding});
+    state.decision = static_cast<int>(decisions_.size()) - 1;
+  }
 }
 
 // The state in which these inputs of a node were made whole where they are made.
 State SplitSearch::Gathered(const State& state, const Node& node, const std::set<size_t>& inputs) {
   State gathered = state;
-  for (const size_t input : inputs) {
-    const int value = node.inputs[input].value;
-    for (LiveValue& live : gathered.live) {
-      if (live.value != value || !live.sharding.is_split()) continue;  // also of a repeated input
-      gathered.seconds +=
-          costs_.HintSeconds(ValueId(value), live.sharding, AxisSharding::Replicated());
-      live.sharding = AxisSharding::Replicated();
-      decisions_.push_back({gathered.decision, value, live.sharding});
-      gathered.decision = static_cast<int>(decisions_.size()) - 1;
-    }
-  }
+  for (const size_t input : inputs) Gather(node.inputs[input], gathered);
   return gathered;
+}
+
+// What a split parameter makes of data may lie as it is made, or whole: rows of an embedding that
+// is split by columns.
+void SplitSearch::AddOption(const State& state, const Node& node, int position,
+                            const Option& option, std::vector<State>& next) {
+  next.push_back(Next(state, node, position, option));
+  const auto reads = [&](ValueSource source) {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const ValueId input) {
+      return input.valid() && graph_.value(input).source == source;
+    });
+  };
+  const bool reads_data = reads(ValueSource::kNode) || reads(ValueSource::kInput);
+  if (!reads_data || !reads(ValueSource::kVariable) || node.outputs.empty()) return;
+  if (!option.sharding.outputs[0].is_split() || !CanHint(node.outputs[0])) return;
+  State whole = next.back();
+  Gather(node.outputs[0], whole);
+  next.push_back(std::move(whole));
 }
 
 // A node that needs an axis whole which is split would be split along another one, of samples most
@@ -171,13 +198,13 @@ absl::Status SplitSearch::AddNext(const State& state, const Node& node, int posi
       const bool exchanges = from.is_split() && to.is_split() && from.axis != to.axis;
       if (exchanges && CanGather(node, i, position)) inputs.insert(i);
     }
-    if (inputs.empty()) next.push_back(Next(state, node, position, option));
+    if (inputs.empty()) AddOption(state, node, position, option, next);
     exchanged.insert(inputs.begin(), inputs.end());
   }
   if (exchanged.empty()) return absl::OkStatus();
   const State gathered = Gathered(state, node, exchanged);
   WEFT_ASSIGN_OR_RETURN(options, OptionsOf(gathered, node));
-  for (const Option& option : *options) next.push_back(Next(gathered, node, position, option));
+  for (const Option& option : *options) AddOption(gathered, node, position, option, next);
   return absl::OkStatus();
 }
 
