@@ -87,12 +87,13 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition,
 
 namespace {
 
-// The axis along which the value was gathered from the ranks of the tensor axis; nullopt: it was
-// not.
-std::optional<int> GatheredAxis(const Graph& graph, ValueId value) {
+// The axis along which the value lay split over the tensor axis before it was gathered, or
+// exchanged for shards along another one; nullopt: it was not.
+std::optional<int> FormerAxis(const Graph& graph, ValueId value) {
   if (!value.valid() || graph.value(value).source != ValueSource::kNode) return std::nullopt;
   const Node& node = graph.node(graph.value(value).producer);
-  if (node.domain != kWeftDomain || node.op != "AllGather") return std::nullopt;
+  if (node.domain != kWeftDomain) return std::nullopt;
+  if (node.op != "AllGather" && node.op != "AllToAll") return std::nullopt;
   if (node.attributes.String("axis", "") != MeshAxisName(MeshAxis::kTensor)) return std::nullopt;
   return static_cast<int>(node.attributes.Int("dim", 0));
 }
@@ -111,12 +112,12 @@ std::optional<UnevenSplit> UnevenFactor(const FactorRule& rule, const std::vecto
   return std::nullopt;
 }
 
-// Of one node that reads gathered values.
+// Of one node that reads such values.
 std::vector<UnevenSplit> UnevenSplitsOf(const Graph& graph, const Node& node, int shards) {
   std::vector<UnevenSplit> found;
   if (node.schema == nullptr || !node.schema->sharding() || !IsForward(node)) return found;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const std::optional<int> axis = GatheredAxis(graph, node.inputs[i]);
+    const std::optional<int> axis = FormerAxis(graph, node.inputs[i]);
     if (!axis.has_value()) continue;
     const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
     if (!view.ok()) return found;

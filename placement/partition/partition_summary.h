@@ -40,14 +40,15 @@ struct ReplicatedOp {
 // The most FLOPs first; empty where nothing is tensor-parallel.
 std::vector<ReplicatedOp> OpsWithoutRule(const Partition& partition);
 
-// Nodes that read a value whole which lay split, since the axis is made of parts (heads) that the
-// ranks of the tensor axis cannot share evenly.
+// Nodes that read an axis whole along which a value lay split, since it is made of parts (heads)
+// that the ranks of the tensor axis cannot share evenly: the value was gathered, or exchanged for
+// shards along another axis.
 struct UnevenSplit {
   std::string op;
   int64_t parts = 0;            // "3 parts of 4 elements"
   int64_t elements = 0;         // of a part
   std::set<std::string> nodes;  // names
-  double bytes = 0;             // gathered in a step
+  double bytes = 0;             // that they read so, in a step
 };
 // By op, then by parts; empty where nothing is tensor-parallel.
 std::vector<UnevenSplit> UnevenSplits(const Partition& partition);

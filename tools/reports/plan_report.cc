@@ -139,7 +139,7 @@ std::string UnevenText(const Plan& plan, const std::vector<Partition>& partition
     }
   }
   if (text.empty()) return text;
-  return absl::StrCat("gathered, per step, because ", plan.mesh.tensor,
+  return absl::StrCat("read whole, per step, because ", plan.mesh.tensor,
                       " shards cannot share the parts of an axis (heads) evenly\n", text);
 }
 

@@ -25,7 +25,7 @@ inline constexpr char kUncalibrated[] =
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
                                      const std::vector<Partition>& partitions);
 // What runs whole on every tensor-parallel rank for want of a sharding rule, op by op, and what
-// that costs a rank; then what is gathered since heads cannot be shared evenly. Empty where there
+// that costs a rank; then what is read whole since heads cannot be shared evenly. Empty where there
 // is nothing of either.
 std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions);
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
