@@ -11,9 +11,9 @@
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/trainable.h"
 #include "onnx_import/tensor_proto.h"
 #include "onnx_import/testing/test_models.h"
-#include "onnx_import/trainable.h"
 #include "platform/file_system.h"
 
 namespace weft::testing {

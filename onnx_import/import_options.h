@@ -13,8 +13,8 @@ namespace weft {
 // How ImportModel makes a graph of a file.
 struct ImportOptions {
   // True (training, inspecting): float initializers and float Constant nodes of the main graph
-  // become Variables, none of them trainable yet: MarkTrainable (trainable.h) decides. False
-  // (running, evaluating): they become constants, so that kernels can pack weights.
+  // become Variables, none of them trainable yet: MarkTrainable (parameters/trainable.h) decides.
+  // False (running, evaluating): they become constants, so that kernels can pack weights.
   bool parameters_as_variables = true;
   // Fill in the types of all values. An operator whose inputs do not fit is then an import error.
   bool infer_shapes = true;

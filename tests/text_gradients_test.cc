@@ -15,7 +15,7 @@
 #include "graph/graph.h"
 #include "gtest/gtest.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "ops/testing/graph_evaluator.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/file_system.h"

@@ -16,8 +16,8 @@
 #include "onnx_import/exporter.h"
 #include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/trainable.h"
 #include "onnx_import/tensor_proto.h"
-#include "onnx_import/trainable.h"
 
 namespace weft::testing {
 namespace {

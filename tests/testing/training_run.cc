@@ -10,7 +10,7 @@
 #include "distributed/process/local_cluster.h"
 #include "graph/cluster_spec.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"

@@ -22,7 +22,7 @@
 #include "graph/pass.h"
 #include "graph/schedule/memory_plan.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
 #include "placement/files/plan_file.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/models/example_models.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/edit/tie_report.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "tools/flags/data_flags.h"
 #include "tools/flags/optimizer_flags.h"
 #include "training/data/data_set.h"

@@ -10,7 +10,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "tools/flags/tie_flags.h"
 #include "training/graph/lora.h"
 #include "training/graph/training_graph.h"

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/testing/fake_file_system.h"
 #include "tools/console/exit_code.h"

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_import/importer.h"
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 
 namespace weft {
 

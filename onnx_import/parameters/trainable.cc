@@ -1,4 +1,4 @@
-#include "onnx_import/trainable.h"
+#include "onnx_import/parameters/trainable.h"
 
 #include <algorithm>
 #include <map>

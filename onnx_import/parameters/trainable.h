@@ -1,6 +1,6 @@
 // Which variables of an imported graph train.
-#ifndef WEFT_ONNX_IMPORT_TRAINABLE_H_
-#define WEFT_ONNX_IMPORT_TRAINABLE_H_
+#ifndef WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
+#define WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
 
 #include <string>
 #include <string_view>
@@ -52,4 +52,4 @@ bool MatchesGlob(std::string_view pattern, std::string_view name);
 
 }  // namespace weft
 
-#endif  // WEFT_ONNX_IMPORT_TRAINABLE_H_
+#endif  // WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
