@@ -213,7 +213,7 @@ TEST_F(Corpora, TrainsWhatTheModelsWereMadeToTrain) {
   for (const auto& [name, parameters] : expected) {
     auto model = ImportModelFile(RealFileSystem(), folder_ + "/training-models/" + name + ".onnx");
     ASSERT_TRUE(model.ok()) << model.status();
-    ASSERT_TRUE(MarkTrainable(model->graph).ok());
+    ASSERT_TRUE(MarkTrainable(*model).ok());
     int64_t trained = 0;
     for (const Variable& variable : model->graph.variables()) {
       if (variable.trainable) trained += variable.initial.num_elements();

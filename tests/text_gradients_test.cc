@@ -92,7 +92,7 @@ class TextGradients : public ::testing::Test {
   void BuildGraph() {
     auto model = ImportModelFile(RealFileSystem(), run_.model);
     ASSERT_TRUE(model.ok()) << model.status();
-    ASSERT_TRUE(MarkTrainable(model->graph, {}).ok());
+    ASSERT_TRUE(MarkTrainable(*model).ok());
     MakeDouble(model->graph);
     TrainingSpec spec;
     spec.report_gradients = true;

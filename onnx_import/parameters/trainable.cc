@@ -3,194 +3,43 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "graph/op_schema.h"
 #include "onnx_import/codec/quote.h"
-#include "platform/mapped_pages.h"
+#include "onnx_import/parameters/forward_walk.h"
+#include "onnx_import/parameters/gradient_uses.h"
+#include "onnx_import/parameters/parameter_names.h"
+#include "onnx_import/parameters/rules.h"
+#include "onnx_import/parameters/variable_names.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
-#include "tensor/special_values.h"
 
 namespace weft {
 namespace {
 
-// How a variable meets the loss: the best of its uses on paths that gradients take.
-enum class Meeting : uint8_t {
-  kNone,
-  kShapeValue,  // at an input whose value decides a shape
-  kNever,       // at a port that is never learnable
-  kOrdinary,    // as an ordinary operand
-  kLearnable,   // at a learnable port
-};
+// By the variable's value: the first of the patterns that means it.
+using PatternOfValue = std::map<ValueId, std::string>;
 
-struct Use {
-  Meeting meeting = Meeting::kNone;
-  const Node* node = nullptr;
-  int input = 0;
-};
-
-// Walks back from the loss along inputs that gradients flow through.
-class ReachWalk {
- public:
-  explicit ReachWalk(const Graph& graph)
-      : graph_(graph), seen_(graph.value_capacity()), uses_(graph.value_capacity()) {}
-
-  void Run(const std::vector<ValueId>& from) {
-    for (const ValueId value : from) Push(value);
-    while (!stack_.empty()) {
-      const ValueId value = stack_.back();
-      stack_.pop_back();
-      if (graph_.value(value).source == ValueSource::kNode) {
-        VisitInputs(graph_.node(graph_.value(value).producer));
-      }
-    }
-  }
-
-  const Use& use(ValueId value) const { return uses_[value.value]; }
-  bool reached(ValueId value) const { return seen_[value.value]; }
-
- private:
-  void Push(ValueId value) {
-    if (seen_[value.value]) return;
-    seen_[value.value] = true;
-    stack_.push_back(value);
-  }
-
-  void VisitInputs(const Node& node) {
-    const OpSchema* schema = node.schema;
-    const bool blocked = schema != nullptr && schema->gradient_kind() == GradientKind::kNone;
-    for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
-      const ValueId input = node.inputs[i];
-      if (!input.valid()) continue;
-      const Meeting meeting = MeetingAt(schema, i, blocked);
-      Use& best = uses_[input.value];
-      if (meeting > best.meeting) best = {meeting, &node, i};
-      const DType dtype = graph_.value(input).type.dtype;
-      const bool carries_gradient = dtype == DType::kInvalid || IsFloatingPoint(dtype);
-      if (meeting >= Meeting::kOrdinary && carries_gradient) Push(input);
-    }
-  }
-
-  static Meeting MeetingAt(const OpSchema* schema, int i, bool blocked) {
-    if (schema == nullptr) return Meeting::kOrdinary;
-    const FormalParameter* formal = schema->FormalInput(i);
-    const std::vector<int>& shape_inputs = schema->value_inputs();
-    if (std::find(shape_inputs.begin(), shape_inputs.end(), i) != shape_inputs.end()) {
-      return Meeting::kShapeValue;
-    }
-    if (blocked || formal == nullptr || formal->never_learnable) return Meeting::kNever;
-    return formal->learnable ? Meeting::kLearnable : Meeting::kOrdinary;
-  }
-
-  const Graph& graph_;
-  std::vector<bool> seen_;
-  std::vector<Use> uses_;
-  std::vector<ValueId> stack_;
-};
-
-// What becomes of a variable beside the decision that is reported.
-struct Verdict {
-  bool trainable = false;
-  bool constant = false;  // can never be a parameter
-  std::string reason;
-};
-
-std::string Place(const Use& use) {
-  std::string port = absl::StrCat(use.input);
-  if (use.node->schema != nullptr) {
-    const FormalParameter* formal = use.node->schema->FormalInput(use.input);
-    if (formal != nullptr) port = formal->name;
-  }
-  return absl::StrCat(use.node->op, ".", port, " (node ", Quoted(use.node->name), ")");
-}
-
-std::optional<std::string> MatchOf(const std::vector<std::string>& patterns,
-                                   const std::string& name) {
+absl::StatusOr<PatternOfValue> ApplyPatterns(const Graph& graph,
+                                             const std::vector<std::string>& patterns,
+                                             const char* flag) {
+  std::vector<const Variable*> variables;
+  for (const Variable& variable : graph.variables()) variables.push_back(&variable);
+  PatternOfValue found;
   for (const std::string& pattern : patterns) {
-    if (MatchesGlob(pattern, name)) return pattern;
-  }
-  return std::nullopt;
-}
-
-int64_t ElementsOf(const ValueType& type) {
-  const std::optional<Shape> shape = type.shape.ToConcrete();
-  return shape ? shape->num_elements() : 0;
-}
-
-// The first element that is not finite or its type's lowest value; -1: none. A tensor that lies in
-// a mapped file was only looked at: in pieces, so that little of it is in memory at a time.
-int64_t FirstSpecialElement(const Tensor& tensor) {
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  const int64_t count = tensor.num_elements();
-  const Tensor flat = tensor.Reshaped(Shape{count});
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
-    const Tensor piece = flat.Rows(begin, std::min(count, begin + kPiece));
-    const int64_t index = FindNonFiniteOrLowest(piece);
-    ReleaseMappedPages({static_cast<const std::byte*>(piece.raw_data()), piece.bytes()});
-    if (index >= 0) return begin + index;
-  }
-  return -1;
-}
-
-// Why no element of a tensor is a parameter's: it masks others, or is broken. Training would add 0
-// times an infinity to it, which is NaN. "" for an ordinary tensor.
-std::string SpecialValue(const Tensor& initial) {
-  if (!initial.valid()) return "";
-  const int64_t index = FirstSpecialElement(initial);
-  if (index < 0) return "";
-  return absl::StrCat("holds ", ElementText(initial, index), " (element ", index,
-                      "), as masks do and parameters do not");
-}
-
-Verdict Judge(const std::string& name, const ValueType& type, const Use& use, bool is_loss,
-              const TrainableOptions& options) {
-  const std::optional<std::string> frozen = MatchOf(options.freeze, name);
-  if (frozen) return {false, false, absl::StrCat("frozen by ", Quoted(*frozen))};
-  const bool single = ElementsOf(type) <= 1;
-  if (use.meeting == Meeting::kNone) return {false, !is_loss, "does not reach the loss"};
-  const std::optional<std::string> added = MatchOf(options.trainable, name);
-  if (added && use.meeting != Meeting::kShapeValue) {
-    return {true, false, absl::StrCat("made trainable by ", Quoted(*added))};
-  }
-  if (absl::StartsWith(name, "const.")) return {false, true, "its name begins with const."};
-  if (use.meeting == Meeting::kShapeValue) {
-    return {false, true, absl::StrCat("decides a shape at ", Place(use))};
-  }
-  if (use.meeting == Meeting::kNever) {
-    return {false, single, absl::StrCat("is never learnable at ", Place(use))};
-  }
-  if (use.meeting == Meeting::kOrdinary && single) {
-    return {false, true, absl::StrCat("has one element at ", Place(use))};
-  }
-  return {true, false, absl::StrCat("reaches the loss at ", Place(use))};
-}
-
-absl::Status CheckPatterns(const Graph& graph, const std::vector<std::string>& patterns,
-                           const char* flag) {
-  for (const std::string& pattern : patterns) {
-    const auto matches = [&pattern](const Variable& variable) {
-      return MatchesGlob(pattern, variable.name);
-    };
-    const std::vector<Variable>& variables = graph.variables();
-    if (std::any_of(variables.begin(), variables.end(), matches)) continue;
+    auto called = VariablesCalled(pattern, variables);
+    if (!called.ok()) return Annotate(called.status(), absl::StrCat("--", flag));
+    for (const Variable* const variable : *called) found.emplace(variable->value, pattern);
+    if (!called->empty()) continue;
     const std::string example =
-        variables.empty() ? "" : absl::StrCat(" (such as ", Quoted(variables[0].name), ")");
+        variables.empty() ? "" : absl::StrCat(" (such as ", Quoted(variables[0]->name), ")");
     return absl::InvalidArgumentError(absl::StrCat(
         "--", flag, " ", Quoted(pattern), " matches none of the model's ", variables.size(),
         " float tensors", example, "; graph_runner inspect lists them"));
   }
-  return absl::OkStatus();
-}
-
-// A pattern may match such a tensor among others; a name asks for it.
-absl::Status CheckNotNamed(const std::string& name, const std::string& special,
-                           const TrainableOptions& options) {
-  const std::vector<std::string>& asked = options.trainable;
-  if (std::find(asked.begin(), asked.end(), name) == asked.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--trainable ", Quoted(name), ": the tensor ",
-                                                 special,
-                                                 "; it cannot train. Give it finite values first"));
+  return found;
 }
 
 absl::StatusOr<std::vector<ValueId>> LossValues(const Graph& graph, const std::string& loss) {
@@ -207,59 +56,121 @@ absl::StatusOr<std::vector<ValueId>> LossValues(const Graph& graph, const std::s
                                                  outputs));
 }
 
-}  // namespace
+// A pattern may match a tensor that never trains among others; a name asks for it.
+absl::Status CheckNotNamed(const Candidate& candidate, const Verdict& verdict) {
+  if (!candidate.added_by.has_value() || verdict.kind == DecisionKind::kTrains) {
+    return absl::OkStatus();
+  }
+  const std::string& asked = *candidate.added_by;
+  const bool is_name = asked.find_first_of("*?") == std::string::npos;
+  const bool is_special = verdict.kind == DecisionKind::kTable;
+  if (!is_name || !is_special) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--trainable ", Quoted(asked), ": the tensor ",
+                                                 verdict.reason,
+                                                 "; it cannot train. Give it finite values first"));
+}
 
-bool MatchesGlob(std::string_view pattern, std::string_view name) {
-  size_t p = 0;
-  size_t n = 0;
-  size_t star = std::string_view::npos;  // the last '*' seen, and where its match ends for now
-  size_t star_end = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_end = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++star_end;
-    } else {
-      return false;
+Verdict Judge(const Candidate& candidate) {
+  for (const Rule& rule : TrainableRules()) {
+    std::optional<Verdict> verdict = rule.function(candidate);
+    if (verdict.has_value()) return *std::move(verdict);
+  }
+  return {DecisionKind::kConstant, false, "no rule decides"};  // the last rule always does
+}
+
+// The modules, and those they are in, of parameters that no tensor of the file is called by: a
+// reader in the module of a transposed or merged one calls it by its name.
+std::set<std::string> ModulesOfLost(const Graph& graph, const ExporterMetadata& metadata) {
+  std::set<std::string> lost = metadata.lost_parameters;
+  for (const Variable& variable : graph.variables()) {
+    for (const std::string& name : variable.other_names) lost.erase(name);
+  }
+  std::set<std::string> modules;
+  for (std::string path : lost) {
+    for (int level = 0; level < 2; ++level) {
+      const size_t dot = path.rfind('.');
+      if (dot == std::string::npos) break;
+      path.resize(dot);
+      modules.insert(path);
     }
   }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
+  return modules;
+}
+
+std::optional<std::string> PatternOf(const PatternOfValue& patterns, ValueId value) {
+  const auto found = patterns.find(value);
+  if (found == patterns.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace
+
+std::string_view KindText(DecisionKind kind, bool is_one) {
+  switch (kind) {
+    case DecisionKind::kTrains:
+      return "";
+    case DecisionKind::kFrozen:
+      return "frozen";
+    case DecisionKind::kUnused:
+      return is_one ? "that does not reach the loss" : "that do not reach the loss";
+    case DecisionKind::kTable:
+      return is_one ? "table or mask" : "tables and masks";
+    case DecisionKind::kBuffer:
+      return is_one ? "buffer" : "buffers";
+    case DecisionKind::kStatistic:
+      return is_one ? "statistic" : "statistics";
+    case DecisionKind::kConstant:
+      return is_one ? "constant" : "constants";
+  }
+  return "";
 }
 
 absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
-                                                             const TrainableOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckPatterns(graph, options.freeze, "freeze"));
-  WEFT_RETURN_IF_ERROR(CheckPatterns(graph, options.trainable, "trainable"));
+                                                             const TrainableOptions& options,
+                                                             const ExporterMetadata& metadata) {
+  const ForwardWalk forward(graph);
+  const ParameterNames names(graph, forward, metadata);
+  names.Give(graph);
+  WEFT_ASSIGN_OR_RETURN(const PatternOfValue frozen,
+                        ApplyPatterns(graph, options.freeze, "freeze"));
+  WEFT_ASSIGN_OR_RETURN(const PatternOfValue added,
+                        ApplyPatterns(graph, options.trainable, "trainable"));
   WEFT_ASSIGN_OR_RETURN(const std::vector<ValueId> losses, LossValues(graph, options.loss));
-  ReachWalk walk(graph);
-  walk.Run(losses);
+  const GradientUses gradients(graph, losses);
+  const std::set<std::string> modules_of_lost = ModulesOfLost(graph, metadata);
   std::vector<ParameterDecision> decisions;
   std::vector<std::pair<ValueId, Tensor>> constants;
   for (Variable& variable : graph.mutable_variables()) {
     if (!variable.slot_of.empty()) continue;
-    const ValueDef& value = graph.value(variable.value);
-    const bool is_loss = walk.reached(variable.value) && walk.use(variable.value).node == nullptr;
-    Verdict verdict = Judge(variable.name, value.type, walk.use(variable.value), is_loss, options);
-    const std::string special = verdict.trainable ? SpecialValue(variable.initial) : "";
-    if (!special.empty()) {
-      WEFT_RETURN_IF_ERROR(CheckNotNamed(variable.name, special, options));
-      verdict = {false, true, special};
+    const Candidate candidate = {graph,
+                                 variable,
+                                 gradients,
+                                 forward,
+                                 names,
+                                 metadata,
+                                 modules_of_lost,
+                                 PatternOf(frozen, variable.value),
+                                 PatternOf(added, variable.value),
+                                 gradients.Best(variable.value)};
+    const Verdict verdict = Judge(candidate);
+    WEFT_RETURN_IF_ERROR(CheckNotNamed(candidate, verdict));
+    variable.trainable = verdict.kind == DecisionKind::kTrains;
+    decisions.push_back({variable.name, ShownName(variable), candidate.type(), variable.trainable,
+                         verdict.kind, verdict.reason});
+    const bool is_updated = variable.update.valid() || !variable.initial.valid();
+    if (verdict.is_constant && !is_updated) {
+      constants.emplace_back(variable.value, variable.initial);
     }
-    variable.trainable = verdict.trainable;
-    decisions.push_back({variable.name, value.type, verdict.trainable, verdict.reason});
-    const bool updated = variable.update.valid() || !variable.initial.valid();
-    if (verdict.constant && !updated) constants.emplace_back(variable.value, variable.initial);
   }
   // From the back, so that few variables move up each time.
   std::reverse(constants.begin(), constants.end());
   for (auto& [value, tensor] : constants) graph.MakeConstant(value, std::move(tensor));
   return decisions;
+}
+
+absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(ImportedModel& model,
+                                                             const TrainableOptions& options) {
+  return MarkTrainable(model.graph, options, ReadExporterMetadata(model.file));
 }
 
 }  // namespace weft

@@ -2,20 +2,23 @@
 #ifndef WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
 #define WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "onnx_import/importer.h"
+#include "onnx_import/parameters/exporter_metadata.h"
 
 namespace weft {
 
 // What the user says about which parameters train.
 struct TrainableOptions {
-  // Glob patterns ('*' and '?') of variable names. Frozen ones do not train whatever else says so;
-  // `trainable` adds what the rules leave out (one element, a name that begins with "const.", a
-  // port that is never learnable).
+  // Names or patterns ('*' and '?') of variables; each of a variable's names counts
+  // (parameter_names.h). Frozen ones do not train whatever else says so; `trainable` adds what the
+  // rules leave out (one element, a table, a port that is never learnable).
   std::vector<std::string> freeze = {};
   std::vector<std::string> trainable = {};
   // Name of the value that is the loss (or that the loss is computed from); empty: any graph
@@ -23,32 +26,47 @@ struct TrainableOptions {
   std::string loss = "";
 };
 
+// What a tensor is taken for.
+enum class DecisionKind : uint8_t {
+  kTrains,
+  kFrozen,     // by the user
+  kUnused,     // the loss does not depend on it
+  kTable,      // masks and tables
+  kBuffer,     // what modules keep beside their parameters
+  kStatistic,  // at ports that are never learnable: running means, bounds
+  kConstant,   // single numbers, shapes
+};
+// "tables and masks", or with one of them "table or mask"; "" for kTrains.
+std::string_view KindText(DecisionKind kind, bool is_one);
+
 // Whether one parameter trains, and why.
 struct ParameterDecision {
   std::string name;
+  std::string shown;  // ShownName (variable_names.h)
   ValueType type;
   bool trainable = false;
-  // "reaches the loss at Conv.W (node 'conv1')", "frozen by 'fc*'", "its name begins with const.",
-  // ...
+  DecisionKind kind = DecisionKind::kTrains;
+  // "reaches the loss at Conv.W (node 'conv1')", "frozen by 'fc*'", "has one element at ...", ...
   std::string reason;
 };
 
-// Sets Variable::trainable for the variables that ImportModel made, and says why. A float tensor
-// trains when it reaches the loss, along inputs through which gradients flow, and enters either at
-// a port that its operator's schema calls learnable or as an ordinary operand with more than one
-// element. Operators without a schema are taken to let gradients through. A tensor that holds an
-// infinity, a NaN or its type's lowest value (a causal mask) never trains.
+// Gives the variables that ImportModel made their other names, sets Variable::trainable, and says
+// why: the first of the rules (rules.h) that has something to say. By default a float tensor trains
+// when it reaches the loss, along inputs through which gradients flow, and is none of: a single
+// number that enters at an ordinary port, a mask, a table, a buffer. A tensor that holds an
+// infinity, a NaN or its type's lowest value never trains.
 //
-// What can never be a parameter (one element, a mask, "const." names, unused) becomes a constant,
-// so that it can be folded; frozen variables and running statistics stay variables. Variables with
-// a `slot_of` are left alone. One decision per variable, in the graph's order; none trainable is no
-// error here. InvalidArgument for a pattern that matches no variable, for an unknown loss, and
-// where `trainable` names a tensor that never trains.
-absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
+// What can never be a parameter becomes a constant, so that it can be folded; frozen variables and
+// running statistics stay variables. Variables with a `slot_of` are left alone. One decision per
+// variable, in the graph's order; none trainable is no error here. InvalidArgument for a pattern
+// that matches no variable, a name that means several, an unknown loss, and where `trainable` names
+// a tensor that never trains.
+absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(ImportedModel& model,
                                                              const TrainableOptions& options = {});
-
-// Whether all of `name` matches: '*' stands for any characters, '?' for one.
-bool MatchesGlob(std::string_view pattern, std::string_view name);
+// The same without the file, or with what the exporter says given.
+absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
+                                                             const TrainableOptions& options = {},
+                                                             const ExporterMetadata& metadata = {});
 
 }  // namespace weft
 

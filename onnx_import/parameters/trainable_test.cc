@@ -157,15 +157,5 @@ TEST_F(MarkTrainableTest, RefusesUnknownLosses) {
             "the loss 'q' is no value of the model, expected one of its outputs: 'y'");
 }
 
-TEST(MatchesGlob, KnowsStarsAndQuestionMarks) {
-  EXPECT_TRUE(MatchesGlob("*", ""));
-  EXPECT_TRUE(MatchesGlob("fc?.*", "fc1.weight"));
-  EXPECT_TRUE(MatchesGlob("*.weight", "a.weight.weight"));
-  EXPECT_FALSE(MatchesGlob("fc?", "fc"));
-  EXPECT_FALSE(MatchesGlob("*.bias", "fc.weight"));
-  EXPECT_FALSE(MatchesGlob("", "x"));
-  EXPECT_TRUE(MatchesGlob("*a*a*a*a*b", absl::StrCat(std::string(2000, 'a'), "b")));
-}
-
 }  // namespace
 }  // namespace weft::testing

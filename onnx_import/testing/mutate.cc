@@ -211,7 +211,7 @@ bool ExerciseModel(std::string_view bytes) {
   }
   Require(ExportTrained(*model, trained).status(), "ExportTrained");
   ExerciseEdits(*file);
-  Require(MarkTrainable(model->graph).status(), "MarkTrainable");
+  Require(MarkTrainable(*model).status(), "MarkTrainable");
   model->graph.DebugString();
   const auto written = GraphToOnnx(model->graph);
   Require(written.status(), "GraphToOnnx");

@@ -61,7 +61,7 @@ absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run) {
   WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(RealFileSystem(), run.model));
   TrainableOptions trainable;
   if (run.loss.starts_with("output:")) trainable.loss = run.loss.substr(7);
-  WEFT_RETURN_IF_ERROR(MarkTrainable(model.graph, trainable).status());
+  WEFT_RETURN_IF_ERROR(MarkTrainable(model, trainable).status());
   return RunGraph(model.graph, run);
 }
 

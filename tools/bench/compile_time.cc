@@ -70,7 +70,7 @@ absl::StatusOr<Graph> ModelOf(const std::string& name, const Settings& settings)
   if (name == "lenet") return LenetModel();
   if (name == "gpt") return GptModel({2, 64, 4, 32});
   WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(RealFileSystem(), name));
-  WEFT_RETURN_IF_ERROR(MarkTrainable(model.graph).status());
+  WEFT_RETURN_IF_ERROR(MarkTrainable(model).status());
   WEFT_RETURN_IF_ERROR(BindLengths(model.graph, settings.length));
   return std::move(model.graph);
 }

@@ -21,7 +21,7 @@ absl::StatusOr<Graph> LenetModel() {
   WEFT_ASSIGN_OR_RETURN(std::string bytes, ExampleModelFile("lenet", 1));
   WEFT_ASSIGN_OR_RETURN(ModelFile file, ModelFile::Parse(std::move(bytes), "lenet"));
   WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModel(file));
-  WEFT_RETURN_IF_ERROR(MarkTrainable(model.graph).status());
+  WEFT_RETURN_IF_ERROR(MarkTrainable(model).status());
   return std::move(model.graph);
 }
 

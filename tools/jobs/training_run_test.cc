@@ -56,7 +56,7 @@ class TrainingRunTest : public ::testing::Test {
   // A job that is ready to be started.
   void Prepare(int workers = 1) {
     job_.model = ImportModelFile(files_, "/m.onnx").value();
-    ASSERT_TRUE(MarkTrainable(job_.model.graph, {}).ok());
+    ASSERT_TRUE(MarkTrainable(job_.model).ok());
     job_.training.report_gradients = gradients_;
     job_.training.average_decay = average_decay_;
     job_.steps = kSteps;

@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<NodeProblem>> NodesThatCannotRun(const Graph& model) 
 
 absl::StatusOr<ModelReport> DescribeModel(ImportedModel& model, const ModelReportOptions& options) {
   ModelReport report;
-  WEFT_ASSIGN_OR_RETURN(report.parameters, MarkTrainable(model.graph, options.trainable));
+  WEFT_ASSIGN_OR_RETURN(report.parameters, MarkTrainable(model, options.trainable));
   for (const ParameterDecision& decision : report.parameters) {
     if (!decision.trainable) continue;
     const auto shape = decision.type.shape.ToConcrete();
