@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
+#include "onnx_import/parameters/variable_names.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
 #include "platform/text/name_pattern.h"
@@ -55,6 +56,7 @@ struct Weight {
   std::vector<Graph::Use> uses;
   std::vector<std::string> names;  // its own and those of the nodes
   std::string obstacle;            // why it cannot have an adapter; empty: it can
+  std::vector<std::string> other_names;
 };
 
 std::string ObstacleOf(const Graph& graph, const Weight& weight) {
@@ -82,8 +84,9 @@ std::vector<Weight> TrainableWeights(const Graph& graph) {
                   *shape,
                   type.dtype,
                   uses[variable.value.value],
-                  {variable.name},
-                  ""};
+                  NamesOf(variable),
+                  "",
+                  variable.other_names};
     for (const Graph::Use& use : weight.uses) weight.names.push_back(graph.node(use.node).name);
     weight.obstacle = ObstacleOf(graph, weight);
     weights.push_back(std::move(weight));
@@ -224,6 +227,14 @@ absl::Status AdapterPass::AddVariables(const Weight& weight) {
   const ValueId b = graph_.AddVariable(absl::StrCat(weight.name, "/lora_B"),
                                        {ValueKind::kTensor, weight.dtype, shape_b}, Tensor(),
                                        /*trainable=*/true);
+  for (const auto& [value, suffix] : {std::pair(a, "/lora_A"), std::pair(b, "/lora_B")}) {
+    for (Variable& variable : graph_.mutable_variables()) {
+      if (variable.value != value) continue;
+      for (const std::string& other : weight.other_names) {
+        variable.other_names.push_back(absl::StrCat(other, suffix));
+      }
+    }
+  }
   adapter_.a = graph_.value(a).name;
   adapter_.b = graph_.value(b).name;
   left_ = adapter_.is_transposed ? b : a;

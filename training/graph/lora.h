@@ -34,8 +34,8 @@ struct LoraSpec {
   int64_t rank = 8;
   // The products count alpha / rank times; 0 = once.
   double alpha = 0;
-  // Glob patterns of weights, or of the nodes that read them (exporters give some weights names
-  // that say nothing). None: all weights that can have an adapter.
+  // Patterns of weights, by any of their names (onnx_import/parameters/variable_names.h), or of the
+  // nodes that read them. None: all weights that can have an adapter.
   std::vector<std::string> match = {};
   // Likewise: parameters that train themselves, such as a new head's.
   std::vector<std::string> train = {};

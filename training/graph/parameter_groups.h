@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "graph/graph.h"
 #include "training/graph/optimizer.h"
 
 namespace weft {
 
-// By pattern ('*' stands for any letters, '?' for one). The parameter's own name wins, then the
-// pattern with the most letters that are no wildcards.
+// By pattern ('*' stands for any letters, '?' for one). The parameter's own name wins, then another
+// of its names (onnx_import/parameters/variable_names.h), then the pattern with the most letters
+// that are no wildcards and that fits any of them.
 struct ParameterGroups {
   std::map<std::string, double> learning_rates;  // instead of the optimizer's
   std::map<std::string, double> weight_decays;   // instead of the optimizer's
@@ -21,13 +23,13 @@ struct ParameterGroups {
   bool decay_vectors = true;
 };
 
-// InvalidArgument when a pattern fits none of the parameters, with the nearest name, or a number is
-// out of range.
+// InvalidArgument when a pattern fits none of the parameters, with the nearest name, when a name is
+// another name of several, or a number is out of range.
 absl::Status CheckParameterGroups(const ParameterGroups& groups,
-                                  const std::vector<std::string>& parameters);
+                                  const std::vector<const Variable*>& parameters);
 
 // The optimizer of one parameter of this rank.
-OptimizerSpec OptimizerOf(const std::string& parameter, int rank, const OptimizerSpec& optimizer,
+OptimizerSpec OptimizerOf(const Variable& parameter, int rank, const OptimizerSpec& optimizer,
                           const ParameterGroups& groups);
 
 }  // namespace weft

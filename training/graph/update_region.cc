@@ -80,9 +80,11 @@ void UpdateRegion::BeginStep() {
 }
 
 absl::Status UpdateRegion::CheckGroups(const std::map<ValueId, ValueId>& gradients) const {
-  std::vector<std::string> names;
-  for (const auto& [value, gradient] : gradients) names.push_back(NameOf(value));
-  return CheckParameterGroups(spec_.groups, names);
+  std::vector<const Variable*> parameters;
+  for (const auto& [value, gradient] : gradients) {
+    if (const Variable* const variable = graph_.VariableOf(value)) parameters.push_back(variable);
+  }
+  return CheckParameterGroups(spec_.groups, parameters);
 }
 
 void UpdateRegion::AddInputs() {
@@ -148,8 +150,12 @@ ValueId UpdateRegion::ClippedValue(ValueId mean) {
 
 absl::Status UpdateRegion::Update(const Sum& sum, ValueId scale, ValueId clipped) {
   const std::string name = NameOf(sum.value);
+  const Variable* const parameter = graph_.VariableOf(sum.value);
+  if (parameter == nullptr) {
+    return absl::InternalError(absl::StrCat("'", name, "' has a gradient and is no variable"));
+  }
   const OptimizerSpec optimizer =
-      OptimizerOf(name, builder_.type(sum.value).shape.rank(), spec_.optimizer, spec_.groups);
+      OptimizerOf(*parameter, builder_.type(sum.value).shape.rank(), spec_.optimizer, spec_.groups);
   BeginStep();
   OptimizerInputs inputs = inputs_;
   inputs.learning_rate = RateOf(optimizer.learning_rate);

@@ -156,6 +156,30 @@ TEST(UpdateRegionTest, APatternThatFitsNothingIsAnError) {
                 "name, did you mean 'head/b'?"));
 }
 
+// The bias is also called "layer.0.bias", as its module says.
+TEST(UpdateRegionTest, AnyNameOfAParameterIsItsGroup) {
+  const OptimizerSpec base{.kind = "sgd", .learning_rate = 0.5};
+  Variable bias;
+  bias.name = "val_7";
+  bias.other_names = {"layer.0.bias", "/layer.0/Add.B"};
+  const auto rate = [&](const std::map<std::string, double>& rates) {
+    ParameterGroups groups;
+    groups.learning_rates = rates;
+    EXPECT_TRUE(CheckParameterGroups(groups, {&bias}).ok());
+    return OptimizerOf(bias, 1, base, groups).learning_rate;
+  };
+  EXPECT_EQ(rate({{"layer.0.*", 0.25}}), 0.25);
+  EXPECT_EQ(rate({{"*.B", 0.125}}), 0.125);
+  EXPECT_EQ(rate({{"*", 0.25}, {"/layer.0/*", 0.125}, {"layer.0.bias", 0.75}}), 0.75);
+  EXPECT_EQ(rate({{"val_*", 0.25}, {"/layer.0/*", 0.125}}), 0.125) << "more letters";
+  Variable other = bias;
+  other.name = "val_8";
+  ParameterGroups groups;
+  groups.learning_rates = {{"layer.0.bias", 0.25}};
+  EXPECT_THAT(std::string(CheckParameterGroups(groups, {&bias, &other}).message()),
+              HasSubstr("'layer.0.bias' is a name of 2 tensors: 'val_7', 'val_8'"));
+}
+
 TEST(UpdateRegionTest, TheScheduleFollowsTheStep) {
   TrainingSpec spec{.optimizer = kSgd};
   spec.schedule.warmup = 4;
