@@ -198,7 +198,8 @@ absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
 }
 
 absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters,
-                                                  TieReport* ties) const {
+                                                  TieReport* ties,
+                                                  std::vector<ParameterDecision>* decisions) const {
   WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
   auto model = optimizer_.model_training_info() ? ImportOwnStep()
                : trains_ ? optimizer_.ties().Import(model_, ties, keeps_payloads_)
@@ -206,8 +207,10 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
   WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
   if (optimizer_.model_training_info()) return model;
-  const auto marked = MarkTrainable(model->graph, optimizer_.Trainable());
+  WEFT_ASSIGN_OR_RETURN(const TrainableOptions trainable, optimizer_.Trainable());
+  auto marked = MarkTrainable(*model, trainable);
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
+  if (decisions != nullptr) *decisions = *std::move(marked);
   if (!lora.has_value()) return model;
   auto added = AddAdapters(model->graph, *lora, data_.seed());
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);

@@ -67,10 +67,12 @@ class JobFlags {
   // Which parameters train, as far as the flags say.
   TrainableOptions Trainable() const { return optimizer_.Trainable(); }
   // The model with its trainable variables marked; with the adapters of --lora, if any. With
-  // --optimizer model, a step of its own training. Commands that have the flags of an optimizer get
-  // the file as --untie and --tie settle it, and `ties` what that did.
-  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr,
-                                          TieReport* ties = nullptr) const;
+  // --optimizer model, a step of its own training, and no decisions on parameters. Commands that
+  // have the flags of an optimizer get the file as --untie and --tie settle it, and `ties` what
+  // that did.
+  absl::StatusOr<ImportedModel> LoadModel(
+      std::vector<LoraAdapter>* adapters = nullptr, TieReport* ties = nullptr,
+      std::vector<ParameterDecision>* decisions = nullptr) const;
   // The file of LoadModel will be written as it is, and needs all its payloads.
   void KeepPayloads() { keeps_payloads_ = true; }
   // The training samples, in a new order each epoch if `shuffle`.

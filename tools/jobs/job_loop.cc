@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <ostream>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,6 +48,19 @@ void AdoptShares(const Plan& saved, bool keep_micro_batches, Plan& plan) {
 std::string PlanText(const Plan& plan) {
   return absl::StrCat(plan.mesh.ToString(), plan.shares.empty() ? "" : ", shares ",
                       absl::StrJoin(plan.shares, ":"));
+}
+
+// Who trains: the decisions, and what came after them (adapters freeze what they stand beside).
+void RecordParameters(const Graph& graph, const std::vector<ParameterDecision>& decisions,
+                      CheckpointJob& job) {
+  for (const Variable& variable : graph.variables()) {
+    if (variable.trainable && variable.slot_of.empty()) job.trained.push_back(variable.name);
+  }
+  const std::set<std::string> trained(job.trained.begin(), job.trained.end());
+  for (const ParameterDecision& decision : decisions) {
+    if (trained.contains(decision.name)) continue;
+    job.untrained[decision.name] = decision.trainable ? "frozen by --lora" : decision.reason;
+  }
 }
 
 double PercentOf(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -143,7 +157,9 @@ absl::Status JobLoop::PrepareEvaluation(const ImportedModel& model, const LossSp
 }
 
 absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& job,
+                                const std::vector<ParameterDecision>& decisions,
                                 std::map<std::string, std::string> given_flags) {
+  RecordParameters(model.graph, decisions, job_);
   if (!flags_.saves()) return absl::OkStatus();
   const std::string_view bytes = model.file.bytes();
   job_.model_checksum = MappedChecksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
@@ -259,6 +275,7 @@ void JobLoop::Report(double step_seconds, Console& console) const {
 }
 
 void JobLoop::AddToReport(double step_seconds, nlohmann::ordered_json& report) const {
+  report["parameters"] = {{"trained", job_.trained}, {"not_trained", job_.untrained}};
   if (flags_.resumes()) report["first_step"] = first_step();
   if (periodic_.has_value() && periodic_->best().has_value()) {
     report["evaluation"] = {{"best", *periodic_->best()},

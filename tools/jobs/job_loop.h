@@ -15,6 +15,7 @@
 #include "distributed/coordinator.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/trainable.h"
 #include "tools/console/console.h"
 #include "tools/flags/loop_flags.h"
 #include "tools/jobs/trained_model.h"
@@ -45,8 +46,10 @@ class JobLoop {
   // Prepares the evaluation within the job.
   absl::Status PrepareEvaluation(const ImportedModel& model, const LossSpec& loss,
                                  const PreparedJob& job, const JobSpec& spec);
-  // Compares the job with the checkpoint's: FailedPrecondition listing what differs.
+  // Compares the job with the checkpoint's: FailedPrecondition listing what differs. `decisions` go
+  // into the job's record.
   absl::Status CheckSame(const ImportedModel& model, const PreparedJob& job,
+                         const std::vector<ParameterDecision>& decisions,
                          std::map<std::string, std::string> given_flags);
   const PreparedJob* evaluation() const {
     return evaluation_.has_value() ? &*evaluation_ : nullptr;
@@ -72,7 +75,8 @@ class JobLoop {
   int64_t first_step() const;
   // What came of it, a line each; `step_seconds` is what a step takes.
   void Report(double step_seconds, Console& console) const;
-  // The same for programs: "checkpoints" and "evaluation", where there are any.
+  // The same for programs: "parameters" (which train, and why others do not), "checkpoints" and
+  // "evaluation", where there are any.
   void AddToReport(double step_seconds, nlohmann::ordered_json& report) const;
 
  private:

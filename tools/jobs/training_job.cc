@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   auto job = std::make_unique<TrainingJob>();
   WEFT_ASSIGN_OR_RETURN(job->training, flags.Training());
   LoggedPhase reading("import");
-  WEFT_ASSIGN_OR_RETURN(job->model, flags.job().LoadModel(&job->adapters, &job->ties));
+  WEFT_ASSIGN_OR_RETURN(job->model,
+                        flags.job().LoadModel(&job->adapters, &job->ties, &job->decisions));
   reading.Note(job->model.graph.num_nodes(), " nodes");
   reading.End();
   WEFT_RETURN_IF_ERROR(flags.CheckAdapters(!job->adapters.empty()));
@@ -81,14 +82,15 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   loop.AdoptPlan(job->spec);
   WEFT_ASSIGN_OR_RETURN(job->job, PreparePrograms(*job, data));
   if (schedule.needs_total()) given_flags["--schedule-steps"] = absl::StrCat(schedule.total);
-  WEFT_RETURN_IF_ERROR(loop.CheckSame(job->model, job->job, std::move(given_flags)));
+  WEFT_RETURN_IF_ERROR(
+      loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   return job;
 }
 
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console) {
   *console.err << TrainingSetupText({flags.job().model(), job.model.graph, job.adapters,
-                                     job.training, job.job, flags.shuffles()});
+                                     job.training, job.job, flags.shuffles(), &job.decisions});
   *console.err << TiesText(job.ties, job.model.graph);
   if (job.export_mode == ExportMode::kAsImported) {
     *console.err << TrainingModeText(TrainingModeNodesOf(job.model.file));

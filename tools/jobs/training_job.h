@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/edit/tie_report.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/trainable.h"
 #include "tools/console/console.h"
 #include "tools/flags/tie_flags.h"
 #include "tools/flags/train_flags.h"
@@ -29,6 +30,8 @@ struct TrainingJob {
   std::vector<LoraAdapter> adapters;
   TieReport ties;
   ExportMode export_mode = ExportMode::kAsImported;
+  // On each parameter of the file; adapters freeze more. None with a step of the model's own.
+  std::vector<ParameterDecision> decisions;
   TrainingSpec training;
   int64_t steps = 0;  // at which the run ends
   JobSpec spec;

@@ -191,6 +191,21 @@ CheckpointTensor ReadTensor(Reader& reader, const Json& json, size_t files) {
   return tensor;
 }
 
+// Older programs wrote none.
+void ReadParameters(Reader& reader, const Json& json, CheckpointJob& job) {
+  if (!json.is_object() || !json.contains("parameters")) return;
+  const Json parameters = reader.Object(json, "parameters");
+  for (const Json& name : reader.Array(parameters, "trained")) {
+    if (!name.is_string()) reader.Fail("the name of a parameter is no text");
+    job.trained.push_back(name.is_string() ? name.get<std::string>() : std::string());
+  }
+  const Json untrained = reader.Object(parameters, "not_trained");
+  for (const auto& [name, reason] : untrained.items()) {
+    if (!reason.is_string()) reader.Fail(absl::StrCat("parameter '", name, "' has no reason"));
+    job.untrained[name] = reason.is_string() ? reason.get<std::string>() : std::string();
+  }
+}
+
 CheckpointJob ReadJob(Reader& reader, const Json& json) {
   CheckpointJob job;
   const Json model = reader.Object(json, "model");
@@ -206,6 +221,7 @@ CheckpointJob ReadJob(Reader& reader, const Json& json) {
   }
   job.workers = static_cast<int>(reader.Int(json, "workers", kMaxShards));
   job.plan = reader.String(json, "plan");
+  ReadParameters(reader, json, job);
   return job;
 }
 
@@ -267,6 +283,9 @@ std::string CheckpointIndex::ToJson() const {
   add("flags", Text(job.flags.empty() ? Json::object() : Json(job.flags)));
   add("workers", absl::StrCat(job.workers));
   add("plan", Text(job.plan));
+  add("parameters",
+      Text({{"trained", job.trained.empty() ? Json::array() : Json(job.trained)},
+            {"not_trained", job.untrained.empty() ? Json::object() : Json(job.untrained)}}));
   add("loop", Text(loop.empty() ? Json::object() : Json(loop)));
   std::vector<std::string> entries;
   for (const CheckpointFile& file : files) {

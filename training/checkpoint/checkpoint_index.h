@@ -27,6 +27,10 @@ struct CheckpointJob {
   std::map<std::string, std::string> flags;  // "--lr" -> "0.1": all that change what is computed
   int workers = 1;
   std::string plan;  // YAML
+  // Who trains: variables by name, in the graph's order; and of the model's other parameters, why
+  // not. Both empty in records of older programs.
+  std::vector<std::string> trained;
+  std::map<std::string, std::string> untrained;
 };
 
 // A part of a tensor: what one rank owned.

@@ -69,6 +69,8 @@ class CheckpointTest : public ::testing::Test {
     index.job.data = R"({"batch":4})";
     index.job.flags = {{"--lr", "0.1"}};
     index.job.plan = "mesh: {data: 2}\n";
+    index.job.trained = {"w", "b"};
+    index.job.untrained = {{"mask", "holds -inf"}};
     index.loop = {{"best", 0.5}};
     std::vector<std::vector<std::pair<SafetensorsEntry, Tensor>>> contents;
     for (const Cut& cut : cuts) {
@@ -150,6 +152,8 @@ TEST_F(CheckpointTest, TensorsArePutTogetherFromTheirParts) {
   EXPECT_EQ(checkpoint->index().files.size(), 4u);
   EXPECT_EQ(checkpoint->index().job.flags.at("--lr"), "0.1");
   EXPECT_EQ(checkpoint->index().loop.at("best"), 0.5);
+  EXPECT_EQ(checkpoint->index().job.trained, (std::vector<std::string>{"w", "b"}));
+  EXPECT_EQ(checkpoint->index().job.untrained.at("mask"), "holds -inf");
   const auto unknown = checkpoint->Read("nothing");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("'nothing'"));

@@ -70,6 +70,17 @@ std::set<std::string> Missing(const std::set<std::string>& wanted,
   return missing;
 }
 
+// Records of older programs say nothing of parameters.
+void AddParameterDifference(const CheckpointJob& saved, const CheckpointJob& now,
+                            std::vector<std::string>& lines) {
+  if (saved.trained.empty() || now.trained.empty()) return;
+  const std::set<std::string> was(saved.trained.begin(), saved.trained.end());
+  const std::set<std::string> is(now.trained.begin(), now.trained.end());
+  const std::set<std::string> fewer = Missing(was, is), more = Missing(is, was);
+  if (!fewer.empty()) lines.push_back(absl::StrCat(NamesText(fewer), " trained, now not"));
+  if (!more.empty()) lines.push_back(absl::StrCat(NamesText(more), " did not train, now does"));
+}
+
 }  // namespace
 
 std::vector<std::string> JobDifferences(const CheckpointJob& saved, const CheckpointJob& now) {
@@ -92,6 +103,7 @@ std::vector<std::string> JobDifferences(const CheckpointJob& saved, const Checkp
       lines.push_back(absl::StrCat(flag, " was ", was->second, ", is ", is->second));
     }
   }
+  AddParameterDifference(saved, now, lines);
   return lines;
 }
 
