@@ -79,7 +79,9 @@ TEST(Check, AModelThatTrainsHasNoError) {
   ASSERT_EQ(RunCommand({"example", "lenet", "-o", path}).exit_code, 0);
   const CommandResult result = RunCommand({"check", path, "--trainable"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_EQ(result.out, "it runs and trains (assumed: batch = 128)\n");
+  EXPECT_EQ(result.out,
+            "trains all 10 tensors (61.7 k numbers)\n"
+            "it runs and trains (assumed: batch = 128)\n");
 }
 
 TEST(Check, AnUnknownOperatorIsNamedWithTheRepair) {

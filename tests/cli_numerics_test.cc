@@ -1,9 +1,14 @@
 // A state with an infinity or a NaN is never kept: neither as a model, nor as a checkpoint.
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
+#include "onnx_import/graph_wire.h"
+#include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
@@ -89,6 +94,58 @@ TEST_F(Overflow, IsKeptByNoCheckpoint) {
     if (entry.starts_with('.')) continue;  // was being written: never read, and cleared away later
     EXPECT_EQ(entry, "step-00000000") << "a checkpoint of a state that is not finite";
   }
+}
+
+// Scores x w + mask, with a causal mask of minus infinity, as attention has them.
+std::string MaskedModel(const Tensor& mask) {
+  Graph graph;
+  graph.opsets[""] = 17;
+  GraphBuilder builder(graph);
+  const ValueType type{ValueKind::kTensor, DType::kFloat32, Shape{4, 4}};
+  const ValueId x = graph.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), 4, 4})});
+  std::vector<float> weights;
+  for (int i = 0; i < 16; ++i) weights.push_back(0.1f * static_cast<float>(i * 5 % 16));
+  const ValueId w = graph.AddVariable("w", type, Tensor::Of<float>(Shape{4, 4}, weights), true);
+  const ValueId hides = graph.AddVariable("mask", type, mask, true);
+  const ValueId scores = builder.Op("Add", {builder.Op("MatMul", {x, w}), hides});
+  const ValueId y = builder.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  builder.Name(y, "y");
+  graph.AddOutput(y);
+  EXPECT_TRUE(builder.status().ok()) << builder.status();
+  GraphToOnnxOptions options;
+  options.annotations = false;
+  options.opset = 17;
+  const auto bytes = GraphToOnnx(graph, options);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  const std::string path = TestPath("masked.onnx");
+  WriteTestFile(path, *bytes);
+  return path;
+}
+
+// An update would add 0 times minus infinity to the mask: the file held NaN after one step.
+TEST(Mask, OfMinusInfinityStaysWhatItIs) {
+  constexpr float kLow = -std::numeric_limits<float>::infinity();
+  const Tensor mask = Tensor::Of<float>(
+      Shape{4, 4},
+      std::vector<float>{0, kLow, kLow, kLow, 0, 0, kLow, kLow, 0, 0, 0, kLow, 0, 0, 0, 0});
+  const std::string model = MaskedModel(mask), output = TestPath("trained_masked.onnx");
+  Tensor samples = Tensor::Zeros(DType::kFloat32, {kSamples, 4, 4}).value();
+  for (int64_t i = 0; i < samples.num_elements(); ++i) {
+    samples.mutable_data<float>()[i] = static_cast<float>(i * 7 % 23) / 23;
+  }
+  const std::string x = WriteTensor("scores.npy", samples);
+  const CommandResult result = RunCommand(
+      {"train",       model,   "--data",         "x=" + x, "--labels", x,      "--loss",  "mse",
+       "--optimizer", "adamw", "--weight-decay", "0.1",    "--lr",     "0.01", "--batch", "16",
+       "--steps",     "4",     "--trainable",    "*",      "-o",       output});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("trains 1 of 2 tensors (16 numbers); not: 1 table or mask; "));
+  const auto trained = ImportModelFile(RealFileSystem(), output);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_TRUE(BitwiseEqual(trained->graph.FindVariable("mask")->initial, mask));
+  const Tensor& weights = trained->graph.FindVariable("w")->initial;
+  for (const float number : weights.data<float>()) EXPECT_TRUE(std::isfinite(number));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <ostream>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "tools/flags/options.h"
 #include "tools/jobs/training_trial.h"
 #include "tools/reports/model_check.h"
+#include "tools/reports/parameter_report.h"
 #include "tools/reports/tie_text.h"
 
 namespace weft {
@@ -49,7 +51,9 @@ class CheckCommand final : public Command {
     auto model = trainable_ ? flags_.ties().Import(flags_.model(), &ties)
                             : ImportModelFile(RealFileSystem(), flags_.model());
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
-    auto findings = CheckModel(*model, trainable_, flags_.Trainable());
+    std::vector<ParameterDecision> decisions;
+    WEFT_ASSIGN_OR_RETURN(const TrainableOptions parameters, flags_.Trainable());
+    auto findings = CheckModel(*model, trainable_, parameters, &decisions);
     if (!findings.ok()) return WithExitCode(findings.status(), ExitCode::kModel);
     AddTies(TiesThatTrain(ties, model->graph), *findings);
     TrainingTrial trial;
@@ -63,6 +67,7 @@ class CheckCommand final : public Command {
       PrintJson(*findings, console);
     } else {
       for (const CheckFinding& finding : *findings) Print(finding, console);
+      if (trainable_) *console.out << Printable(ParameterSummary(decisions)) << "\n";
       *console.out << Printable(Summary(errors, trial)) << "\n";
     }
     return errors == 0 ? ExitCode::kOk : ExitCode::kModel;

@@ -11,8 +11,10 @@
 #include "tools/commands/command_json.h"
 #include "tools/console/quantity.h"
 #include "tools/flags/options.h"
+#include "tools/flags/pattern_list.h"
 #include "tools/flags/tie_flags.h"
 #include "tools/reports/model_report.h"
+#include "tools/reports/parameter_report.h"
 #include "tools/reports/tie_text.h"
 
 namespace weft {
@@ -60,19 +62,6 @@ Json ProblemsJson(const std::vector<NodeProblem>& problems) {
   Json rows = Json::array();
   for (const NodeProblem& problem : problems) {
     rows.push_back({{"node", problem.node}, {"op", problem.op}, {"reason", problem.reason}});
-  }
-  return rows;
-}
-
-Json ParametersJson(const std::vector<ParameterDecision>& parameters) {
-  Json rows = Json::array();
-  for (const ParameterDecision& parameter : parameters) {
-    const auto shape = parameter.type.shape.ToConcrete();
-    rows.push_back({{"name", parameter.name},
-                    {"type", parameter.type.ToString()},
-                    {"elements", shape ? shape->num_elements() : 0},
-                    {"trains", parameter.trainable},
-                    {"reason", parameter.reason}});
   }
   return rows;
 }
@@ -131,7 +120,7 @@ void PrintParameters(const ModelReport& report, std::ostream& out) {
   for (const ParameterDecision& parameter : report.parameters) {
     if (!parameter.trainable) continue;
     const auto shape = parameter.type.shape.ToConcrete();
-    out << absl::StrFormat("  %-32s %-24s %10d\n", Printable(parameter.name),
+    out << absl::StrFormat("  %-32s %-24s %10d\n", Printable(parameter.shown),
                            parameter.type.ToString(), shape ? shape->num_elements() : 0);
   }
   const int kept = static_cast<int>(report.parameters.size()) - count;
@@ -139,7 +128,7 @@ void PrintParameters(const ModelReport& report, std::ostream& out) {
   out << "does not train: " << kept << "\n";
   for (const ParameterDecision& parameter : report.parameters) {
     if (parameter.trainable) continue;
-    out << absl::StrFormat("  %-32s %-24s %s\n", Printable(parameter.name),
+    out << absl::StrFormat("  %-32s %-24s %s\n", Printable(parameter.shown),
                            parameter.type.ToString(), Printable(parameter.reason));
   }
 }
@@ -174,6 +163,7 @@ class InspectCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {"graph_runner inspect model.onnx",
             "graph_runner inspect gpt.onnx --dim sequence=64 --freeze 'embed.*'",
+            "graph_runner inspect model.onnx --parameters",
             "graph_runner inspect model.onnx --output json"};
   }
 
@@ -182,22 +172,28 @@ class InspectCommand final : public Command {
     app.add_option("--dim", dimensions_, "size of a symbolic dimension, for the FLOPs (default 1)")
         ->type_name("NAME=SIZE");
     app.add_option("--freeze", options_.trainable.freeze,
-                   "do not train these parameters ('*' any characters, '?' one)")
-        ->type_name("PATTERN");
+                   "do not train these parameters ('*', '?'; @FILE: one pattern a line)")
+        ->type_name("PATTERN|@FILE");
     app.add_option("--trainable", options_.trainable.trainable,
                    "train these parameters although the rules exclude them")
-        ->type_name("PATTERN");
+        ->type_name("PATTERN|@FILE");
+    app.add_flag("--parameters", parameters_,
+                 "print each parameter, whether it trains, and the reason, and nothing else");
     ties_flags_.Add(app, "ties");
     AddOutputFormat(app, format_);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_RETURN_IF_ERROR(WithExitCode(ParseDimensions(), ExitCode::kUsage));
+    WEFT_RETURN_IF_ERROR(WithExitCode(ReadPatterns(), ExitCode::kUsage));
     auto model = ties_flags_.Import(model_, &ties_);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     const auto report = DescribeModel(*model, options_);
     if (!report.ok()) return WithExitCode(report.status(), ExitCode::kUsage);
-    if (format_ == "json") {
+    if (format_ != "json" && parameters_) {
+      *console.out << ParameterTable(report->parameters)
+                   << Printable(ParameterSummary(report->parameters)) << "\n";
+    } else if (format_ == "json") {
       Json json = ReportJson(model_, *model, *report);
       json["ties"] = TiesJson(ties_, model->graph);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
@@ -208,6 +204,15 @@ class InspectCommand final : public Command {
   }
 
  private:
+  absl::Status ReadPatterns() {
+    TrainableOptions& trainable = options_.trainable;
+    WEFT_ASSIGN_OR_RETURN(trainable.freeze,
+                          ReadPatternList(RealFileSystem(), "--freeze", trainable.freeze));
+    WEFT_ASSIGN_OR_RETURN(trainable.trainable,
+                          ReadPatternList(RealFileSystem(), "--trainable", trainable.trainable));
+    return absl::OkStatus();
+  }
+
   absl::Status ParseDimensions() {
     for (const std::string& text : dimensions_) {
       const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -246,6 +251,7 @@ class InspectCommand final : public Command {
   std::string model_;
   std::vector<std::string> dimensions_;
   ModelReportOptions options_;
+  bool parameters_ = false;
   TieFlags ties_flags_;
   TieReport ties_;
   std::string format_ = "text";

@@ -65,7 +65,7 @@ class JobFlags {
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // Which parameters train, as far as the flags say.
-  TrainableOptions Trainable() const { return optimizer_.Trainable(); }
+  absl::StatusOr<TrainableOptions> Trainable() const { return optimizer_.Trainable(); }
   // The model with its trainable variables marked; with the adapters of --lora, if any. With
   // --optimizer model, a step of its own training, and no decisions on parameters. Commands that
   // have the flags of an optimizer get the file as --untie and --tie settle it, and `ties` what

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ops/defs/optimizer/optimizer.h"
+#include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/flags/options.h"
+#include "tools/flags/pattern_list.h"
 
 namespace weft {
 namespace {
@@ -186,12 +188,13 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
   app.add_flag("--no-decay-vectors", undecayed_vectors_,
                "no weight decay for parameters of rank 0 and 1: biases, scales of normalizations")
       ->group(kOptimizerOptions);
-  app.add_option("--freeze", trainable_.freeze, "do not train these parameters ('*', '?')")
-      ->type_name("PATTERN")
+  app.add_option("--freeze", trainable_.freeze,
+                 "do not train these parameters ('*', '?'; @FILE: one pattern a line)")
+      ->type_name("PATTERN|@FILE")
       ->group(kOptimizerOptions);
   app.add_option("--trainable", trainable_.trainable,
                  "train these parameters although the rules exclude them")
-      ->type_name("PATTERN")
+      ->type_name("PATTERN|@FILE")
       ->group(kOptimizerOptions);
   ties_.Add(app, kOptimizerOptions);
   app.add_option(
@@ -347,8 +350,14 @@ absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
   return std::optional<LoraSpec>(*std::move(spec));
 }
 
-TrainableOptions OptimizerFlags::Trainable() const {
+absl::StatusOr<TrainableOptions> OptimizerFlags::Trainable() const {
   TrainableOptions options = trainable_;
+  for (const auto& [flag, patterns] :
+       {std::pair("--freeze", &options.freeze), std::pair("--trainable", &options.trainable)}) {
+    auto read = ReadPatternList(RealFileSystem(), flag, *patterns);
+    if (!read.ok()) return WithExitCode(read.status(), ExitCode::kUsage);
+    *patterns = *std::move(read);
+  }
   if (absl::StartsWith(loss_, kOutputLoss)) options.loss = loss_.substr(sizeof(kOutputLoss) - 1);
   return options;
 }

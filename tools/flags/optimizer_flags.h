@@ -28,8 +28,9 @@ class OptimizerFlags {
   // A schedule that runs over all steps of the run has total = 0 unless it was given: the caller,
   // who knows how long the run is, fills it in.
   absl::StatusOr<TrainingSpec> Training() const;
-  // Which parameters train, and the output that is the loss if the graph computes it.
-  TrainableOptions Trainable() const;
+  // Which parameters train, and the output that is the loss if the graph computes it. Reads the
+  // files of --freeze and --trainable.
+  absl::StatusOr<TrainableOptions> Trainable() const;
   // Which tensors of the file are one.
   const TieFlags& ties() const { return ties_; }
   // The adapters that train in the place of weights; none unless they were asked for.

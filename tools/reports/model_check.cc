@@ -55,8 +55,9 @@ class Check {
   Check(ImportedModel& model, bool trainable, const TrainableOptions& parameters)
       : model_(model), graph_(model.graph), trainable_(trainable), parameters_(parameters) {}
 
-  absl::StatusOr<std::vector<CheckFinding>> Run() {
+  absl::StatusOr<std::vector<CheckFinding>> Run(std::vector<ParameterDecision>* decisions) {
     WEFT_ASSIGN_OR_RETURN(const ModelReport report, DescribeModel(model_, {parameters_, {}}));
+    if (decisions != nullptr) *decisions = report.parameters;
     Problems(report.cannot_run, kUnrunnableRepair);
     LaterOpset();
     UnknownShapes();
@@ -182,7 +183,7 @@ class Check {
       const auto shape = parameter.type.shape.ToConcrete();
       const bool is_cut_off = !parameter.trainable && IsFloatingPoint(parameter.type.dtype) &&
                               shape.has_value() && shape->num_elements() > 1 &&
-                              parameter.reason == "does not reach the loss";
+                              parameter.kind == DecisionKind::kUnused;
       if (is_cut_off && ++count <= static_cast<int>(kNamedNodes)) names.push_back(parameter.name);
     }
     if (count == 0) return;

@@ -33,8 +33,10 @@ struct CheckFinding {
 // Errors first. With `trainable` also what concerns training: missing gradients, parameters that no
 // gradient reaches, normalization folded into convolutions, layers exported for inference, paths of
 // integers. Marks what trains in the model's graph, by `parameters`.
-absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable,
-                                                     const TrainableOptions& parameters = {});
+// `decisions`, if given: on each parameter.
+absl::StatusOr<std::vector<CheckFinding>> CheckModel(
+    ImportedModel& model, bool trainable, const TrainableOptions& parameters = {},
+    std::vector<ParameterDecision>* decisions = nullptr);
 
 // The errors among them that no flag cures: operators that nothing runs.
 absl::StatusOr<std::vector<CheckFinding>> FindObstacles(const Graph& model);

@@ -8,6 +8,7 @@
 #include "platform/byte_quantity.h"
 #include "tools/console/console.h"
 #include "tools/console/quantity.h"
+#include "tools/reports/parameter_report.h"
 #include "tools/reports/plan_report.h"
 
 namespace weft {
@@ -93,6 +94,9 @@ std::string TrainingSetupText(const TrainingSetup& setup) {
   std::string text = absl::StrCat("train  ", Printable(setup.model), ": ", TrainsText(setup));
   if (!setup.adapters.empty()) {
     absl::StrAppend(&text, ", with adapters of ", setup.adapters.size(), " weights");
+  }
+  if (setup.decisions != nullptr && !setup.decisions->empty()) {
+    absl::StrAppend(&text, "\n", Printable(ParameterSummary(*setup.decisions)));
   }
   absl::StrAppend(
       &text, "\ndata   ", data.samples(), " samples, ", data.steps_per_epoch(), " steps of ",

@@ -9,6 +9,7 @@
 #include "distributed/memory_requirement.h"
 #include "graph/graph.h"
 #include "nlohmann/json.hpp"
+#include "onnx_import/parameters/trainable.h"
 #include "training/graph/lora.h"
 #include "training/graph/training_spec.h"
 #include "training/job/job.h"
@@ -25,9 +26,11 @@ struct TrainingSetup {
   const TrainingSpec& training;
   const PreparedJob& job;
   bool shuffled = true;
+  // On the model's parameters, if it has no step of its own.
+  const std::vector<ParameterDecision>* decisions = nullptr;
 };
-// A line each for model, data, loss and plan, and one for each note; with control characters
-// escaped.
+// A line each for model, parameters, data, loss and plan, and one for each note; with control
+// characters escaped.
 std::string TrainingSetupText(const TrainingSetup& setup);
 
 // What a run has done. Borrows the result.

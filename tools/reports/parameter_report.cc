@@ -1,0 +1,68 @@
+#include "tools/reports/parameter_report.h"
+
+#include <cstdint>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/console/console.h"
+#include "tools/console/quantity.h"
+
+namespace weft {
+namespace {
+
+int64_t ElementsOfType(const ValueType& type) {
+  const auto shape = type.shape.ToConcrete();
+  return shape.has_value() ? shape->num_elements() : 0;
+}
+
+}  // namespace
+
+std::string ParameterSummary(const std::vector<ParameterDecision>& decisions) {
+  double elements = 0;
+  int trained = 0;
+  std::map<DecisionKind, int> others;
+  for (const ParameterDecision& decision : decisions) {
+    if (!decision.trainable) {
+      ++others[decision.kind];
+      continue;
+    }
+    ++trained;
+    elements += static_cast<double>(ElementsOfType(decision.type));
+  }
+  const std::string numbers = absl::StrCat(" tensors (", Quantity(elements), " numbers)");
+  if (others.empty()) return absl::StrCat("trains all ", trained, numbers);
+  std::string text = absl::StrCat("trains ", trained, " of ", decisions.size(), numbers);
+  const char* separator = "; not: ";
+  for (const auto& [kind, count] : others) {
+    absl::StrAppend(&text, separator, count, " ", std::string(KindText(kind, count == 1)));
+    separator = ", ";
+  }
+  return absl::StrCat(text, "; `graph_runner inspect --parameters` gives each reason");
+}
+
+std::string ParameterTable(const std::vector<ParameterDecision>& decisions) {
+  std::string text;
+  for (const ParameterDecision& decision : decisions) {
+    absl::StrAppend(
+        &text, absl::StrFormat("%-40s %-20s %-6s %s\n", Printable(decision.shown),
+                               decision.type.ToString(), decision.trainable ? "trains" : "fixed",
+                               Printable(decision.reason)));
+  }
+  return text;
+}
+
+nlohmann::ordered_json ParametersJson(const std::vector<ParameterDecision>& decisions) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const ParameterDecision& decision : decisions) {
+    rows.push_back({{"name", decision.name},
+                    {"shown", decision.shown},
+                    {"type", decision.type.ToString()},
+                    {"elements", ElementsOfType(decision.type)},
+                    {"trains", decision.trainable},
+                    {"reason", decision.reason}});
+  }
+  return rows;
+}
+
+}  // namespace weft
