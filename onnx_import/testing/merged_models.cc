@@ -4,6 +4,14 @@
 #include "onnx_import/testing/test_models.h"
 
 namespace weft::testing {
+namespace {
+
+// Irregular, between -0.5 and 0.5.
+float Element(int row, int column) {
+  return 0.001f * static_cast<float>((row * 7919 + column * 104729) % 1000) - 0.5f;
+}
+
+}  // namespace
 
 std::string MergedNormalizationBytes(bool training_mode) {
   const std::string node = training_mode
@@ -23,13 +31,10 @@ std::string MergedNormalizationBytes(bool training_mode) {
 std::string CopiedHeadBytes() {
   constexpr int kRows = 32;
   constexpr int kColumns = 40;
-  onnx::ModelProto model =
-      ModelOf(17,
-              "agraph (int64[N] ids) => (float[N, 32] scores)"
-              " <float[40] shift = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
-              "                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}> {"
-              "  row = Gather (wte, ids)  moved = Add (row, shift)"
-              "  scores = MatMul (moved, head) }");
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (int64[N] ids) => (float[N, 32] scores) {"
+                                   "  row = Gather (wte, ids)  moved = Add (row, shift)"
+                                   "  scores = MatMul (moved, head) }");
   model.mutable_graph()->mutable_node(2)->set_input(1, "onnx::MatMul_9");
   onnx::TensorProto& table = *model.mutable_graph()->add_initializer();
   onnx::TensorProto& head = *model.mutable_graph()->add_initializer();
@@ -43,9 +48,14 @@ std::string CopiedHeadBytes() {
     for (int i = 0; i < kRows * kColumns; ++i) {
       const int row = is_table ? i / kColumns : i % kRows;
       const int column = is_table ? i % kColumns : i / kRows;
-      tensor->add_float_data(0.001f * static_cast<float>(row * kColumns + column) - 0.6f);
+      tensor->add_float_data(Element(row, column));
     }
   }
+  onnx::TensorProto& shift = *model.mutable_graph()->add_initializer();
+  shift.set_name("shift");
+  shift.set_data_type(static_cast<int>(DType::kFloat32));
+  shift.add_dims(kColumns);
+  for (int i = 0; i < kColumns; ++i) shift.add_float_data(Element(kRows, i));
   return model.SerializeAsString();
 }
 

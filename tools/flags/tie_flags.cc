@@ -38,7 +38,9 @@ TieFlags TieFlags::FromGiven(const std::map<std::string, std::string>& given) {
   TieFlags flags;
   const auto read = [&given](const char* name, std::vector<std::string>& values) {
     const auto found = given.find(name);
-    if (found != given.end()) values = absl::StrSplit(found->second, ',');
+    if (found == given.end()) return;
+    const std::vector<std::string> texts = absl::StrSplit(found->second, ',');
+    values = texts;
   };
   read(kUntie, flags.options_.untie);
   read(kTie, flags.options_.tie);
