@@ -265,8 +265,9 @@ std::string_view SeverityName(Severity severity) {
 }
 
 absl::StatusOr<std::vector<CheckFinding>> CheckModel(ImportedModel& model, bool trainable,
-                                                     const TrainableOptions& parameters) {
-  return Check(model, trainable, parameters).Run();
+                                                     const TrainableOptions& parameters,
+                                                     std::vector<ParameterDecision>* decisions) {
+  return Check(model, trainable, parameters).Run(decisions);
 }
 
 absl::StatusOr<std::vector<CheckFinding>> FindObstacles(const Graph& model) {
