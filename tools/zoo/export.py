@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Exports the models of the zoo with both of PyTorch's exporters, each file with the truth about it beside it."""
+import argparse
+import copy
+import fnmatch
+import hashlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+
+import matching
+import truth
+from registry import BATCH, STEPS, Example, load
+
+EXAMPLES = """examples:
+  export.py --out files
+  export.py --out files --models 'bert,gpt2,swin*' --forms dynamo.eval,dynamo.train
+  export.py --out files --models big_bert --forms dynamo.eval --no-truth
+  export.py --list
+"""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file is made. In inference mode both exporters fold by default; in training mode neither does."""
+    exporter: str  # legacy or dynamo
+    training: bool  # the module's mode
+    mode: str = "EVAL"  # of the legacy exporter
+    fold: bool = True  # constant folding; of dynamo `optimize`
+
+
+FORMS = {
+    "legacy.eval": Form("legacy", False),
+    "legacy.train": Form("legacy", True, "TRAINING", fold=False),
+    "legacy.preserve": Form("legacy", False, "PRESERVE", fold=False),
+    "dynamo.eval": Form("dynamo", False),
+    "dynamo.train": Form("dynamo", True),
+    "dynamo.raw": Form("dynamo", False, fold=False),
+}
+ALWAYS = ("legacy.eval", "legacy.train", "dynamo.eval", "dynamo.train")
+
+
+def forms_of(example: Example) -> list[str]:
+    return [form for form in FORMS if form in ALWAYS or form.split(".")[1] in example.forms]
+
+
+# ---- the file
+
+def export_legacy(module: nn.Module, example: Example, form: Form, path: str) -> str:
+    names = list(example.inputs)
+    axes = {name: {0: "batch"} for name in [*names, "output"]}
+    torch.onnx.export(module, example.batch(0), path, dynamo=False, input_names=names, output_names=["output"],
+                      dynamic_axes=axes, training=getattr(torch.onnx.TrainingMode, form.mode),
+                      do_constant_folding=form.fold)
+    return "symbolic"
+
+
+def export_dynamo(module: nn.Module, example: Example, form: Form, path: str, external: bool) -> str:
+    """With a symbolic batch, or with a fixed one where the model does not allow it; says which."""
+    errors = []
+    for batch in ("symbolic", "fixed"):
+        shapes = tuple({0: torch.export.Dim("batch")} for _ in example.inputs) if batch == "symbolic" else None
+        try:
+            torch.onnx.export(module, example.batch(0), path, dynamo=True, input_names=list(example.inputs),
+                              output_names=["output"], dynamic_shapes=shapes, optimize=form.fold, verbose=False,
+                              external_data=external)
+            return batch
+        except Exception as error:  # whatever an exporter throws
+            errors.append(error)
+    raise errors[0]
+
+
+def export(example: Example, form: Form, path: str, external: bool) -> str:
+    module = copy.deepcopy(example.module).train(form.training)
+    if form.exporter == "legacy":
+        return export_legacy(module, example, form, path)
+    return export_dynamo(module, example, form, path, external)
+
+
+# ---- the module that the file holds
+
+def arrays(module: nn.Module, names: set[str]) -> dict[str, np.ndarray]:
+    return {name: p.detach().numpy() for name, p in truth.parameters_of(module).items() if name in names}
+
+
+def folded_module(example: Example, tensors: dict[str, np.ndarray], form: Form) -> tuple[nn.Module, list[str]]:
+    """The module with what the exporter folded, and the names of what was folded into others."""
+    module, folded = copy.deepcopy(example.module), []
+    if not form.fold or form.training:
+        return module, folded
+    raw = {matching.sorted_values(t).tobytes() for t in tensors.values()}
+    plain = truth.without_parametrizations(module)
+    parameters = arrays(module, set(truth.parameters_of(module)))
+    norms = [name for name in parameters if ".parametrizations." in name]
+    if norms and not any(matching.sorted_values(parameters[name]).tobytes() in raw for name in norms):
+        module, folded = plain, norms
+    for linear, norm in truth.normalized_layers(example):
+        weight = module.get_submodule(linear).weight.detach().numpy()
+        if matching.sorted_values(weight).tobytes() not in raw:
+            truth.fold(module, linear, norm)
+            folded.append(norm)
+    return module, folded
+
+
+def take_buffers(module: nn.Module, tensors: dict[str, np.ndarray]) -> None:
+    """Running statistics may have moved while the exporter traced."""
+    for name, buffer in module.named_buffers():
+        if name in tensors and tensors[name].shape == tuple(buffer.shape):
+            buffer.copy_(torch.from_numpy(tensors[name].copy()))
+
+
+# ---- the truth
+
+def summary(name: str, tensor: torch.Tensor) -> dict:
+    values = matching.sorted_values(tensor.detach().double().numpy())
+    return {"name": name, "shape": list(tensor.shape), "elements": tensor.numel(),
+            "sorted_sha256": hashlib.sha256(values.tobytes()).hexdigest(),
+            "least": float(values[0]) if values.size else 0, "greatest": float(values[-1]) if values.size else 0}
+
+
+def finite(value: float) -> float | str:
+    return value if np.isfinite(value) else str(value)
+
+
+def expectation(module: nn.Module, used: set[str], tensors: dict[str, np.ndarray]) -> dict:
+    """By the file's own names: what must train, and what must not."""
+    holders = matching.find_holders(arrays(module, used), tensors)
+    parameters = truth.parameters_of(module)
+    held = [name for name in used if name not in holders.missing]
+    parts = {name: holders.tensors_of(name) for name in held}
+    # Rows that are not used are not in the file.
+    sizes = {name: min(parameters[name].numel(), sum(tensors[t].size for t in parts[name])) for name in sorted(held)}
+    return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters, "joined": sorted(holders.joined),
+            "missing": holders.missing, "constants": sorted(holders.constants),
+            "not_finite": sorted(t for t, a in tensors.items() if not np.isfinite(a).all())}
+
+
+def train_flags(example: Example, form: Form) -> list[str]:
+    flags = ["--loss", example.loss, "--lr", str(example.learning_rate)]
+    if example.class_axis != -1:
+        flags += ["--class-axis", str(example.class_axis)]
+    if form.mode == "PRESERVE" and truth.has_batch_norm(example.module):
+        flags += ["--train-mode", "*"]
+    return flags
+
+
+def statement(example: Example, form: Form, path: str) -> dict:
+    tensors = matching.float_tensors(path)
+    module, folded = folded_module(example, tensors, form)
+    take_buffers(module, tensors)
+    training = form.training or form.mode == "PRESERVE"
+    used = truth.used_parameters(example, module.train(training))
+    curves = {str(dtype)[6:]: truth.train(example, module, dtype, training) for dtype in (torch.float64, torch.float32)}
+    np.save(path[:-5] + ".after.npy", curves["float64"].output.float().numpy())
+    parameters = truth.parameters_of(module)
+    model = onnx.load(path, load_external_data=False)
+    return {
+        "parameters": [{**summary(name, p), "used": name in used} for name, p in parameters.items()],
+        "buffers": [{**summary(name, b), "least": finite(float(b.min())), "greatest": finite(float(b.max()))}
+                    for name, b in module.named_buffers() if b.is_floating_point() and b.numel()],
+        "ties": truth.ties_of(module), "folded": folded,
+        "batch_norm": truth.has_batch_norm(module), "training": training,
+        "expected": expectation(module, used, tensors),
+        "curve": {dtype: curve.losses for dtype, curve in curves.items()},
+        "after": os.path.basename(path)[:-5] + ".after.npy",
+        "opset": max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")),
+        "external": any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer),
+    }
+
+
+def write_data(name: str, example: Example, out: str) -> dict:
+    files = {}
+    for key, tensor in example.inputs.items():
+        files[key] = f"{name}.{key}.npy"
+        np.save(os.path.join(out, files[key]), tensor.numpy())
+    np.save(os.path.join(out, f"{name}.labels.npy"), example.labels.numpy())
+    return {"data": files, "labels": f"{name}.labels.npy", "batch": BATCH, "steps": STEPS, "loss": example.loss,
+            "class_axis": example.class_axis, "learning_rate": example.learning_rate,
+            "transformer": example.transformer}
+
+
+def write_file(name: str, kind: str, example: Example, arguments: argparse.Namespace) -> None:
+    form = FORMS[kind]
+    path = os.path.join(arguments.out, f"{name}.{kind}.onnx")
+    batch = export(example, form, path, external=not arguments.embed)
+    record = {"model": name, "form": kind, "torch": torch.__version__, "batch_axis": batch,
+              **write_data(name, example, arguments.out), "flags": train_flags(example, form)}
+    if not arguments.no_truth:
+        record.update(statement(example, form, path))
+    with open(path[:-5] + ".json", "w") as file:
+        json.dump(record, file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+# ---- all of them
+
+def selected(arguments: argparse.Namespace, registry) -> list[str]:
+    patterns = arguments.models.split(",")
+    known = list(registry.makers) + list(registry.large)
+    names = [name for pattern in patterns for name in known if fnmatch.fnmatch(name, pattern)
+             and (name in registry.makers or name == pattern)]
+    return list(dict.fromkeys(names))
+
+
+def run(name: str, registry, arguments: argparse.Namespace) -> dict[str, str]:
+    failures = {}
+    example = registry.make(name)
+    for kind in forms_of(example):
+        path = os.path.join(arguments.out, f"{name}.{kind}.json")
+        if not any(fnmatch.fnmatch(kind, p) for p in arguments.forms.split(",")) or \
+                os.path.exists(path) and not arguments.again:
+            continue
+        try:
+            write_file(name, kind, example, arguments)
+        except Exception as error:  # an exporter that cannot is a fact about the exporter
+            text = (str(error).strip().splitlines() or [""])[0][:300]
+            failures[f"{name}.{kind}"] = f"{type(error).__name__}: {text}"
+            if arguments.trace:
+                traceback.print_exc()
+            for ending in (".onnx", ".onnx.data", ".json", ".after.npy"):
+                if os.path.exists(path[:-5] + ending):
+                    os.remove(path[:-5] + ending)
+        print(f"{name}.{kind}: {failures.get(f'{name}.{kind}', 'written')}", flush=True)
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="files", help="folder for the files (default: files)")
+    parser.add_argument("--models", default="*", help="names or patterns, joined by commas; large ones by name only")
+    parser.add_argument("--forms", default="*", help="forms or patterns, joined by commas")
+    parser.add_argument("--embed", action="store_true", help="weights inside the .onnx file, where dynamo puts them beside")
+    parser.add_argument("--no-truth", action="store_true", help="no parameters and curves: for large models")
+    parser.add_argument("--again", action="store_true", help="also files that are there")
+    parser.add_argument("--trace", action="store_true", help="print where an exporter failed")
+    parser.add_argument("--list", action="store_true", help="print the names of the models, and stop")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    registry = load()
+    if arguments.list:
+        print("\n".join([*registry.makers, *registry.large]))
+        return 0
+    os.makedirs(arguments.out, exist_ok=True)
+    path = os.path.join(arguments.out, "failures.json")
+    failures = json.load(open(path)) if os.path.exists(path) else {}
+    for name in selected(arguments, registry):
+        failures = {key: why for key, why in failures.items() if not key.startswith(name + ".") or not arguments.again}
+        failures.update(run(name, registry, arguments))
+        with open(path, "w") as file:
+            json.dump(failures, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,374 @@
+#!/usr/bin/env python3
+"""Trains the files that export.py wrote with graph_runner, and judges what comes out by the truth beside them."""
+import argparse
+import csv
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnxruntime
+
+import matching
+
+EXAMPLES = """examples:
+  judge.py --files files --runner bazel-bin/tools/graph_runner
+  judge.py --files files --only 'bert*,*.dynamo.train' --keep out
+  judge.py --files files --checks parameters,curve --json table.json --text table.txt
+"""
+PLANS = {"dp2": "dp=2", "pp2": "pp=2", "auto": "auto", "tp2": "tp=2"}
+CHECKS = ("parameters", "curve", "numbers", "agree", *PLANS, "memory", "run", "result")
+OK, FAILED, REFUSED, NONE = "ok", "FAILED", "refused", "-"
+CURVE_TOLERANCE = 1e-4
+PLAN_TOLERANCE = 1e-5
+TIMEOUT_S = 180
+REFUSALS = {2, 3, 4}  # exit codes: flags, the model, the plan
+
+
+@dataclass
+class Verdict:
+    """Of one file: for each check one of OK, FAILED, REFUSED, NONE, and the reasons of what is not OK."""
+    file: str
+    results: dict[str, str] = field(default_factory=lambda: dict.fromkeys(CHECKS, NONE))
+    reasons: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def say(self, check: str, result: str, reason: str = "") -> None:
+        self.results[check] = result
+        if reason and result != OK:
+            self.reasons[check] = reason
+
+    def hold(self, check: str, problem: str) -> None:
+        self.say(check, FAILED if problem else OK, problem)
+
+
+@dataclass
+class Trained:
+    """What one `train` did."""
+    code: int
+    error: str
+    losses: list[float] = field(default_factory=list)
+    sent: float = 0.0  # bytes, all ranks and steps
+    memory: list[dict] = field(default_factory=list)
+
+
+def last_error(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith("error")]
+    return (lines or text.strip().splitlines() or [""])[-1][:400]
+
+
+def gap(ours: list[float], truth: list[float]) -> float:
+    """The largest difference relative to the loss; infinite where a loss is missing or not a number."""
+    if len(ours) != len(truth) or not np.isfinite(ours).all():
+        return float("inf")
+    return max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(ours, truth))
+
+
+class Judge:
+    """Of one file; its own folder for what the runs write."""
+
+    def __init__(self, arguments: argparse.Namespace, name: str, folder: str):
+        self.arguments = arguments
+        self.path = os.path.join(arguments.files, name)
+        with open(self.path[:-5] + ".json") as file:
+            self.truth = json.load(file)
+        self.folder = folder
+        self.verdict = Verdict(name[:-5])
+        self.wanted = set(arguments.checks.split(","))
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def data(self, name: str) -> str:
+        return os.path.join(self.arguments.files, name)
+
+    def call(self, *command: str) -> subprocess.CompletedProcess:
+        try:
+            return subprocess.run([self.arguments.runner, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, errors="replace", timeout=TIMEOUT_S, cwd=self.folder)
+        except subprocess.TimeoutExpired as expired:
+            return subprocess.CompletedProcess(expired.cmd, 124, "", f"error: no end within {TIMEOUT_S} s")
+
+    def train(self, name: str, *flags: str) -> Trained:
+        truth, metrics = self.truth, self.file(name + ".csv")
+        data = ",".join(f"{key}={self.data(file)}" for key, file in truth["data"].items())
+        done = self.call("train", self.path, "--data", data, "--labels", self.data(truth["labels"]),
+                         "--batch", str(truth["batch"]), "--steps", str(truth["steps"]), "--no-shuffle", "--optimizer",
+                         "sgd", "--metrics", metrics, "-o", self.file(name + ".onnx"), "--output", "json",
+                         *truth["flags"], *flags)
+        result = Trained(done.returncode, last_error(done.stderr))
+        if done.returncode == 0:
+            with open(metrics) as file:
+                rows = list(csv.DictReader(file))
+            result.losses = [float(row["loss"]) for row in rows]
+            result.sent = sum(float(row["bytes_sent"]) for row in rows)
+            result.memory = json.loads(done.stdout)["memory"]
+        return result
+
+    def judge(self) -> Verdict:
+        if "parameters" in self.wanted:
+            self.judge_parameters()
+        single = self.train("one")
+        self.judge_agreement(single)
+        self.judge_curve(single)
+        runs = [single]
+        if single.code == 0:
+            self.judge_numbers()
+            runs += [self.judge_plan(check, plan, single) for check, plan in PLANS.items() if check in self.wanted]
+            if self.wanted & {"run", "result"}:
+                self.judge_export()
+        self.judge_memory(runs)
+        return self.verdict
+
+    # ---- what trains
+
+    def judge_parameters(self) -> None:
+        done = self.call("inspect", self.path, "--output", "json")
+        if done.returncode != 0:
+            self.verdict.say("parameters", FAILED, last_error(done.stderr))
+            return
+        rows = [row for row in json.loads(done.stdout)["parameters"] if row["trains"]]
+        problems = ParameterCheck(self.truth, rows).problems()
+        self.verdict.hold("parameters", "; ".join(problems))
+
+    def judge_agreement(self, single: Trained) -> None:
+        done = self.call("check", self.path, "--trainable")
+        disagree = (done.returncode == 0) != (single.code == 0) and single.code not in (2, 5, 6)
+        text = f"check --trainable: {done.returncode}, train: {single.code}: {single.error}"
+        self.verdict.hold("agree", text if disagree else "")
+
+    # ---- the curve
+
+    def judge_curve(self, single: Trained) -> None:
+        if single.code != 0:
+            self.verdict.say("curve", FAILED, f"exit code {single.code}: {single.error}")
+            return
+        exact, rounded = self.truth["curve"]["float64"], self.truth["curve"]["float32"]
+        found = gap(single.losses, exact)
+        allowed = max(CURVE_TOLERANCE, 10 * gap(rounded, exact))
+        self.verdict.numbers["curve"] = found
+        text = f"{found:.1e} from the module's: {single.losses} instead of {exact}"
+        self.verdict.hold("curve", text if found > allowed else "")
+
+    def judge_numbers(self) -> None:
+        """No number of the exported file is without value that was not so before."""
+        before = set(self.truth["expected"]["not_finite"])
+        broken = []
+        for name, values in matching.float_tensors(self.file("one.onnx")).items():
+            if np.isnan(values).any() or not (name in before or np.isfinite(values).all()):
+                broken.append(name)
+        self.verdict.hold("numbers", f"not finite: {broken[:5]}" if broken else "")
+
+    def judge_plan(self, check: str, plan: str, single: Trained) -> Trained:
+        if check == "tp2" and not self.truth["transformer"]:
+            return Trained(0, "")
+        run = self.train(check, "--local", "2", "--parallel", plan)
+        if run.code in REFUSALS and run.error:
+            self.verdict.say(check, REFUSED, run.error)
+        elif run.code != 0:
+            self.verdict.say(check, FAILED, f"exit code {run.code}: {run.error}")
+        else:
+            found = gap(run.losses, single.losses)
+            problem = f"{found:.1e} from one process: {run.losses}, {single.losses}" if found > PLAN_TOLERANCE else ""
+            if check == "tp2" and run.sent == 0:
+                problem = "nothing is split: 0 bytes sent"
+            self.verdict.hold(check, problem)
+        return run
+
+    def judge_memory(self, runs: list[Trained]) -> None:
+        parts = [row["peak_bytes"] / row["predicted_bytes"] for run in runs for row in run.memory]
+        if parts:
+            self.verdict.numbers["memory"] = max(parts)
+            self.verdict.hold("memory", f"peak {max(parts):.1%} of the certificate" if max(parts) > 1 else "")
+
+    # ---- the exported file
+
+    def feeds(self) -> dict[str, np.ndarray]:
+        return {key: np.load(self.data(file))[:self.truth["batch"]] for key, file in self.truth["data"].items()}
+
+    def judge_export(self) -> None:
+        """onnxruntime and `run` give the same for it, and what the module gives after the same steps."""
+        try:
+            session = onnxruntime.InferenceSession(self.file("one.onnx"), providers=["CPUExecutionProvider"])
+            theirs = session.run(None, self.feeds())[0]
+        except Exception as error:  # onnxruntime's own kinds; whether the original runs there decides
+            self.refused_by_onnxruntime(str(error).splitlines()[0][:200])
+            return
+        scale = max(np.abs(theirs).max(), 1e-6)
+        ours = self.run_exported(session.get_outputs()[0].name)
+        if isinstance(ours, str):
+            self.verdict.say("run", FAILED, ours)
+        else:
+            found = np.abs(ours - theirs).max() / scale
+            self.verdict.numbers["run"] = float(found)
+            self.verdict.hold("run", f"{found:.1e} from onnxruntime" if not found <= 1e-4 else "")
+        self.judge_result(theirs)
+
+    def refused_by_onnxruntime(self, reason: str) -> None:
+        try:
+            session = onnxruntime.InferenceSession(self.path, providers=["CPUExecutionProvider"])
+            session.run(None, self.feeds())
+            self.verdict.say("run", FAILED, f"onnxruntime: {reason}")
+        except Exception:
+            self.verdict.say("run", NONE, f"onnxruntime refuses the original, too: {reason}")
+
+    def run_exported(self, output: str) -> np.ndarray | str:
+        command = ["run", self.file("one.onnx"), "--output-dir", self.folder, "--output-name", output, "--threads", "1"]
+        for key, values in self.feeds().items():
+            np.save(self.file("feed." + key), values)
+            command += ["--input", f"{key}={self.file('feed.' + key)}.npy"]
+        done = self.call(*command)
+        return np.load(self.file(output + ".npy")) if done.returncode == 0 else last_error(done.stderr)
+
+    def judge_result(self, theirs: np.ndarray) -> None:
+        """Only where the file computes in inference mode: its normalizations keep their statistics."""
+        if self.truth["batch_norm"] and self.truth["form"].endswith(".train"):
+            return
+        after = np.load(self.data(self.truth["after"]))
+        found = np.abs(theirs - after).max() / max(np.abs(after).max(), 1e-6)
+        self.verdict.numbers["result"] = float(found)
+        text = f"outputs of the trained file are {found:.1e} from the trained module's"
+        self.verdict.hold("result", text if not found <= 1e-3 else "")
+
+
+class ParameterCheck:
+    """What trains, row by row of `inspect`, against what the module trains."""
+
+    def __init__(self, truth: dict, rows: list[dict]):
+        self.expected = truth["expected"]
+        self.rows = {row["name"]: row for row in rows}
+        # A tensor that Weft made of a shared one is called after it, or says which it was.
+        self.sources = {name: self.source(name, row) for name, row in self.rows.items()}
+
+    def source(self, name: str, row: dict) -> str:
+        known = self.expected["initializers"]
+        if name in known or name in self.expected["constants"]:
+            return name
+        told = [row[key] for key in ("source", "initializer", "of") if key in row]
+        began = sorted((k for k in known if name.startswith(k)), key=len)
+        parameter = [k for k, names in known.items() if name in names]
+        return (told + began[-1:] + parameter + [name])[0]
+
+    def problems(self) -> list[str]:
+        return self.constants() + self.left_out() + self.merged() + self.copied()
+
+    def constants(self) -> list[str]:
+        names = [n for n, source in self.sources.items() if source not in self.expected["initializers"]]
+        return [f"{len(names)} constants train: {names[:8]}"] if names else []
+
+    def trained_of(self, initializer: str) -> list[str]:
+        return [name for name, source in self.sources.items() if source == initializer]
+
+    def left_out(self) -> list[str]:
+        names = [p for i, names in self.expected["initializers"].items() if not self.trained_of(i) for p in names]
+        trained = {p for s in self.sources.values() for p in self.expected["initializers"].get(s, [])}
+        names = [p for p in dict.fromkeys(names) if p not in trained]
+        return [f"{len(names)} parameters do not train: {names[:8]}"] if names else []
+
+    def merged(self) -> list[str]:
+        found = []
+        for initializer, names in self.expected["initializers"].items():
+            if initializer in self.expected["joined"] or not self.trained_of(initializer):
+                continue
+            if len(self.trained_of(initializer)) != len(names):
+                found.append(f"{initializer} trains as {len(self.trained_of(initializer))} for {len(names)}")
+        return [f"{len(found)} merged: {'; '.join(found[:5])}"] if found else []
+
+    def copied(self) -> list[str]:
+        """A parameter in several tensors must stay one: their numbers count once."""
+        found = {}
+        for initializer, names in self.expected["initializers"].items():
+            for name in names:
+                found.setdefault(name, []).extend(
+                    row for row in self.trained_of(initializer) if not self.rows[row].get("tied_to"))
+        elements = {name: sum(self.rows[row]["elements"] for row in rows) for name, rows in found.items()}
+        single = {n: rows for n, rows in found.items() if len(rows) > 1 and
+                  all(len(self.expected["initializers"][self.sources[row]]) == 1 for row in rows)}
+        apart = [f"{n} as {rows}" for n, rows in single.items() if elements[n] > self.size_of(n)]
+        return [f"{len(apart)} copies train apart: {'; '.join(apart[:3])}"] if apart else []
+
+    def size_of(self, parameter: str) -> int:
+        return self.expected["sizes"][parameter]
+
+
+# ---- the table
+
+def table(verdicts: list[Verdict]) -> str:
+    width = max((len(v.file) for v in verdicts), default=4)
+    lines = [f"{'file':{width}} " + " ".join(f"{c:>10}" for c in CHECKS) + f" {'memory':>7}"]
+    for v in verdicts:
+        memory = f"{v.numbers['memory']:7.0%}" if "memory" in v.numbers else ""
+        lines.append(f"{v.file:{width}} " + " ".join(f"{v.results[c]:>10}" for c in CHECKS) + " " + memory)
+    lines += ["", f"{len(verdicts)} files"]
+    for check, counts in summary(verdicts).items():
+        lines.append(f"{check:10} " + ", ".join(f"{result} {count}" for result, count in counts.items() if count))
+    lines.append("")
+    lines += [f"{v.file} {check}: {reason}" for v in verdicts for check, reason in v.reasons.items()]
+    return "\n".join(lines) + "\n"
+
+
+def summary(verdicts: list[Verdict]) -> dict[str, dict[str, int]]:
+    return {check: {result: sum(v.results[check] == result for v in verdicts)
+                    for result in (OK, REFUSED, FAILED, NONE)} for check in CHECKS}
+
+
+def judge_file(arguments: argparse.Namespace, name: str) -> Verdict:
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.keep:
+            folder = os.path.join(os.path.abspath(arguments.keep), name[:-5])
+            os.makedirs(folder, exist_ok=True)
+        try:
+            verdict = Judge(arguments, name, folder).judge()
+        except Exception as error:  # one file must not end the others
+            verdict = Verdict(name[:-5])
+            verdict.say("curve", FAILED, f"the judge failed: {type(error).__name__}: {error}")
+    print(f"{name[:-5]}: " + ", ".join(f"{c} {r}" for c, r in verdict.results.items() if r not in (OK, NONE)), flush=True)
+    return verdict
+
+
+def files_of(arguments: argparse.Namespace) -> list[str]:
+    patterns = arguments.only.split(",")
+    names = sorted(name for name in os.listdir(arguments.files) if name.endswith(".onnx"))
+    return [name for name in names if any(fnmatch.fnmatch(name[:-5], pattern) for pattern in patterns)
+            and has_truth(os.path.join(arguments.files, name))]
+
+
+def has_truth(path: str) -> bool:
+    if not os.path.exists(path[:-5] + ".json"):
+        return False
+    with open(path[:-5] + ".json") as file:
+        return "expected" in json.load(file)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", default="files", help="folder that export.py wrote (default: files)")
+    parser.add_argument("--runner", default="bazel-bin/tools/graph_runner", help="the program to judge")
+    parser.add_argument("--only", default="*", help="files or patterns, joined by commas")
+    parser.add_argument("--checks", default=",".join(CHECKS), help=f"of {','.join(CHECKS)} (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="files at a time (default: 1)")
+    parser.add_argument("--keep", default="", help="folder for what the runs write (default: thrown away)")
+    parser.add_argument("--text", default="", help="write the table to this file, too")
+    parser.add_argument("--json", default="", help="write results, reasons and numbers to this file")
+    arguments = parser.parse_args()
+    arguments.runner, arguments.files = os.path.abspath(arguments.runner), os.path.abspath(arguments.files)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        verdicts = list(pool.map(lambda name: judge_file(arguments, name), files_of(arguments)))
+    text = table(verdicts)
+    print(text)
+    if arguments.text:
+        open(arguments.text, "w").write(text)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump({"summary": summary(verdicts), "files": [vars(v) for v in verdicts]}, file, indent=1, default=float)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Finds the tensors of an ONNX file that hold a module's parameters, whatever exporters did to their order."""
+from dataclasses import dataclass, field
+from typing import Iterator
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16}
+
+
+def tensors_of_graph(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Initializers and constants, also those of subgraphs."""
+    for tensor in graph.initializer:
+        yield tensor.name, tensor
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from tensors_of_graph(attribute.g)
+            if node.op_type == "Constant" and attribute.name == "value":
+                yield node.output[0], attribute.t
+
+
+def float_tensors(path: str) -> dict[str, np.ndarray]:
+    model = onnx.load(path)
+    return {name: numpy_helper.to_array(tensor) for name, tensor in tensors_of_graph(model.graph)
+            if tensor.data_type in FLOATS}
+
+
+def sorted_values(array: np.ndarray) -> np.ndarray:
+    """The same for a tensor, its transposition, another shape of it and another order of its gates."""
+    return np.sort(np.asarray(array, np.float32), axis=None)
+
+
+def is_constant(values: np.ndarray) -> bool:
+    return values.size > 0 and values[0] == values[-1]
+
+
+def contains(large: np.ndarray, small: np.ndarray) -> bool:
+    """Whether all of `small`, as often as they occur, are in `large`; both sorted."""
+    values, counts = np.unique(small, return_counts=True)
+    there = np.searchsorted(large, values, "right") - np.searchsorted(large, values, "left")
+    return bool((there >= counts).all())
+
+
+@dataclass
+class Holders:
+    """Which tensors of a file hold which parameters."""
+    # A tensor with several parameters: exporters merged equal ones, or joined them (see `joined`).
+    parameters: dict[str, list[str]] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)  # tensors that are parameters side by side
+    missing: list[str] = field(default_factory=list)  # parameters that no tensor holds
+    constants: list[str] = field(default_factory=list)  # tensors that hold no parameter
+
+    def tensors_of(self, parameter: str) -> list[str]:
+        return [tensor for tensor, names in self.parameters.items() if parameter in names]
+
+
+class Finder:
+    def __init__(self, parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray]):
+        self.wanted = {name: sorted_values(p) for name, p in parameters.items()}
+        self.there = {name: sorted_values(t) for name, t in tensors.items()}
+        self.holders = Holders()
+
+    def find(self) -> Holders:
+        self.by_name()
+        self.by_value()
+        self.nearly()
+        self.joined()
+        self.in_parts()
+        self.copies()
+        self.holders.missing = self.left()
+        self.holders.constants = [t for t in self.there if t not in self.holders.parameters]
+        return self.holders
+
+    def left(self) -> list[str]:
+        held = {name for names in self.holders.parameters.values() for name in names}
+        return [name for name in self.wanted if name not in held]
+
+    def free(self) -> list[str]:
+        return [t for t in self.there if t not in self.holders.parameters]
+
+    def hold(self, tensor: str, parameter: str) -> None:
+        self.holders.parameters.setdefault(tensor, []).append(parameter)
+
+    def by_name(self) -> None:
+        for name, values in self.wanted.items():
+            if name in self.there and self.there[name].size == values.size:
+                self.hold(name, name)
+
+    def by_value(self) -> None:
+        """Equal values: of a tensor that is nobody's by name first, else of one that was merged."""
+        index: dict[bytes, list[str]] = {}
+        for tensor, values in self.there.items():
+            index.setdefault(values.tobytes(), []).append(tensor)
+        for name in self.left():
+            equal = index.get(self.wanted[name].tobytes(), [])
+            free = [t for t in equal if t not in self.holders.parameters]
+            if free or equal:
+                self.hold((free or equal)[0], name)
+
+    def nearly(self) -> None:
+        """Computed by the exporter in another order: equal to rounding."""
+        for name in self.left():
+            values = self.wanted[name]
+            for tensor in self.free():
+                there = self.there[tensor]
+                if there.size == values.size > 1 and np.allclose(there, values, rtol=2e-6, atol=1e-9):
+                    self.hold(tensor, name)
+                    break
+
+    def joined(self) -> None:
+        """A tensor that is several parameters side by side, as the biases of an LSTM."""
+        for tensor in self.free():
+            there = self.there[tensor]
+            names, size = [], 0
+            for name in self.left():
+                values = self.wanted[name]
+                if size + values.size <= there.size and values.size > 1 and contains(there, values):
+                    names.append(name)
+                    size += values.size
+            if names and size == there.size:
+                self.holders.joined.add(tensor)
+                for name in names:
+                    self.hold(tensor, name)
+
+    def in_parts(self) -> None:
+        """A parameter of which tensors hold parts: rows that are used, heads."""
+        for name in self.left():
+            values = self.wanted[name]
+            for tensor in self.free():
+                there = self.there[tensor]
+                if 1 < there.size < values.size and not is_constant(there) and contains(values, there):
+                    self.hold(tensor, name)
+
+    def copies(self) -> None:
+        """Further tensors with the values of a parameter: an exporter that transposed a tied one."""
+        owners = {self.wanted[name].tobytes(): name for name in self.wanted if not is_constant(self.wanted[name])}
+        for tensor in self.free():
+            name = owners.get(self.there[tensor].tobytes())
+            if name is not None:
+                self.hold(tensor, name)
+
+
+def find_holders(parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray]) -> Holders:
+    return Finder(parameters, tensors).find()
