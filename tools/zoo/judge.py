@@ -184,7 +184,7 @@ class Judge:
         parts = [row["peak_bytes"] / row["predicted_bytes"] for run in runs for row in run.memory]
         if parts:
             self.verdict.numbers["memory"] = max(parts)
-            self.verdict.hold("memory", f"peak {max(parts):.1%} of the certificate" if max(parts) > 1 else "")
+            self.verdict.hold("memory", f"peak {max(parts):.1%} of the memory requirement" if max(parts) > 1 else "")
 
     # ---- the exported file
 

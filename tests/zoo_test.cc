@@ -1,0 +1,233 @@
+// Files that PyTorch's exporters wrote (tests/zoo, by tools/zoo/export.py): what trains is what the
+// module trains, and as the module does.
+//
+// Beside each file lies what PyTorch says of the module: which tensors of the file hold its
+// parameters, and its losses in gradient descent in float64. WEFT_RUNNER: graph_runner, whose
+// workers are processes.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "onnx_import/importer.h"
+#include "platform/file_system.h"
+#include "tests/command_run.h"
+#include "tools/console/exit_code.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Arguments = std::vector<std::string>;
+using Json = nlohmann::json;
+
+constexpr char kFolder[] = "tests/zoo";
+
+// The files' names without ".onnx", sorted.
+std::vector<std::string> ZooFiles() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.path().extension() == ".onnx") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Losses, by step, of a file that --metrics wrote.
+std::vector<double> LossesIn(const std::string& csv) {
+  std::vector<double> losses;
+  const std::vector<std::string> lines = absl::StrSplit(csv, '\n', absl::SkipEmpty());
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> cells = absl::StrSplit(lines[i], ',');
+    double loss = std::nan("");
+    EXPECT_TRUE(cells.size() > 1 && absl::SimpleAtod(cells[1], &loss)) << lines[i];
+    losses.push_back(loss);
+  }
+  return losses;
+}
+
+// Whether a loss is `relative` of the true one from it, at most.
+void ExpectLosses(const std::vector<double>& losses, const std::vector<double>& truth,
+                  double relative) {
+  ASSERT_EQ(losses.size(), truth.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i], truth[i], relative * std::abs(truth[i])) << "step " << i;
+  }
+}
+
+class Zoo : public ::testing::TestWithParam<std::string> {
+ protected:
+  Zoo() {
+    std::ifstream file(Path(GetParam() + ".json"));
+    EXPECT_TRUE(file.is_open());
+    truth_ = Json::parse(file);
+  }
+
+  static std::string Path(const std::string& name) { return absl::StrCat(kFolder, "/", name); }
+
+  Arguments TrainCommand(const std::string& out, const Arguments& more) const {
+    std::vector<std::string> data;
+    for (const auto& [input, file] : truth_["data"].items()) {
+      data.push_back(absl::StrCat(input, "=", Path(file.get<std::string>())));
+    }
+    Arguments arguments = {"train",        model_,
+                           "--data",       absl::StrJoin(data, ","),
+                           "--labels",     Path(truth_["labels"].get<std::string>()),
+                           "--batch",      absl::StrCat(truth_["batch"].get<int>()),
+                           "--steps",      absl::StrCat(truth_["steps"].get<int>()),
+                           "--no-shuffle", "--optimizer",
+                           "sgd",          "--metrics",
+                           out + ".csv",   "-o",
+                           out + ".onnx"};
+    for (const Json& flag : truth_["flags"]) arguments.push_back(flag.get<std::string>());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  CommandResult Train(const std::string& out) const { return RunCommand(TrainCommand(out, {})); }
+
+  // By the program, with worker processes.
+  CommandResult TrainOnTwo(const std::string& out, const std::string& plan) const {
+    std::string command = std::getenv("WEFT_RUNNER");
+    for (const std::string& word : TrainCommand(out, {"--local", "2", "--parallel", plan})) {
+      absl::StrAppend(&command, " '", word, "'");
+    }
+    const int status = std::system(
+        absl::StrCat(command, " > ", TestPath("stdout"), " 2> ", TestPath("stderr")).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(TestPath("stdout")),
+            ReadTestFile(TestPath("stderr"))};
+  }
+
+  // The trained rows of `inspect`, by name; a tensor that follows another one is not a row of its
+  // own.
+  std::map<std::string, Json> TrainedRows() const {
+    const CommandResult result = RunCommand({"inspect", model_, "--output", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::map<std::string, Json> rows;
+    for (const Json& row : Json::parse(result.out)["parameters"]) {
+      if (row["trains"].get<bool>() && !row.contains("tied_to")) rows[row["name"]] = row;
+    }
+    return rows;
+  }
+
+  // Each parameter of the module, and the tensors of the file that hold it.
+  std::map<std::string, std::set<std::string>> HoldersOfParameters() const {
+    std::map<std::string, std::set<std::string>> holders;
+    for (const auto& [tensor, parameters] : truth_["expected"]["initializers"].items()) {
+      for (const Json& parameter : parameters) holders[parameter.get<std::string>()].insert(tensor);
+    }
+    return holders;
+  }
+
+  const std::string model_ = Path(GetParam() + ".onnx");
+  Json truth_;
+};
+
+std::string NameOfFile(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Files, Zoo, ::testing::ValuesIn(ZooFiles()), NameOfFile);
+
+TEST(ZooFolder, HasFilesOfBothExporters) {
+  const std::vector<std::string> names = ZooFiles();
+  const auto count = [&names](const std::string& part) {
+    return std::count_if(names.begin(), names.end(), [&part](const std::string& name) {
+      return absl::StrContains(name, part);
+    });
+  };
+  EXPECT_GE(count(".dynamo."), 5);
+  EXPECT_GE(count(".legacy."), 3);
+}
+
+TEST_P(Zoo, NoConstantTrains) {
+  const auto rows = TrainedRows();
+  for (const Json& constant : truth_["expected"]["constants"]) {
+    EXPECT_EQ(rows.count(constant.get<std::string>()), 0u) << constant << " is no parameter";
+  }
+}
+
+TEST_P(Zoo, EveryParameterTrains) {
+  const auto rows = TrainedRows();
+  ASSERT_THAT(truth_["expected"]["missing"], IsEmpty());
+  for (const auto& [parameter, holders] : HoldersOfParameters()) {
+    EXPECT_TRUE(std::any_of(holders.begin(), holders.end(),
+                            [&](const std::string& tensor) { return rows.count(tensor) > 0; }))
+        << parameter << " is in " << absl::StrJoin(holders, ", ") << ", and does not train";
+  }
+}
+
+// Merged parameters count each, copies of one count once.
+TEST_P(Zoo, AsManyNumbersTrainAsInTheModule) {
+  int64_t elements = 0;
+  for (const auto& [name, row] : TrainedRows()) elements += row["elements"].get<int64_t>();
+  EXPECT_EQ(elements, truth_["expected"]["elements"].get<int64_t>());
+}
+
+TEST_P(Zoo, CheckSaysWhatTrainDoes) {
+  const CommandResult check = RunCommand({"check", model_, "--trainable"});
+  EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+}
+
+TEST_P(Zoo, FollowsTheModule) {
+  const std::string out = TestPath("out");
+  const CommandResult result = Train(out);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  ExpectLosses(LossesIn(ReadTestFile(out + ".csv")), truth_["curve"]["float64"], 1e-4);
+}
+
+TEST_P(Zoo, WritesNoNumberThatIsNone) {
+  const std::string out = TestPath("out");
+  ASSERT_EQ(Train(out).exit_code, 0);
+  std::set<std::string> infinite;  // in the file as it was: masks
+  for (const Json& name : truth_["expected"]["not_finite"]) infinite.insert(name);
+  const auto trained = ImportModelFile(RealFileSystem(), out + ".onnx");
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  int checked = 0;
+  for (const Variable& variable : trained->graph.variables()) {
+    if (!variable.initial.valid() || variable.initial.dtype() != DType::kFloat32) continue;
+    ++checked;
+    const auto data = variable.initial.data<float>();
+    EXPECT_FALSE(std::any_of(data.begin(), data.end(), [](float x) { return std::isnan(x); }))
+        << variable.name;
+    if (infinite.count(variable.name) > 0) continue;
+    EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](float x) { return std::isfinite(x); }))
+        << variable.name;
+  }
+  EXPECT_GT(checked, 0);
+}
+
+TEST_P(Zoo, TwoReplicasDoTheSameOrSayWhyNot) {
+  const std::string one = TestPath("one");
+  ASSERT_EQ(Train(one).exit_code, 0);
+  const std::string two = TestPath("two");
+  const CommandResult result = TrainOnTwo(two, "dp=2");
+  if (result.exit_code == 0) {
+    ExpectLosses(LossesIn(ReadTestFile(two + ".csv")), LossesIn(ReadTestFile(one + ".csv")), 1e-5);
+    return;
+  }
+  EXPECT_THAT(result.exit_code,
+              AnyOf(static_cast<int>(ExitCode::kUsage), static_cast<int>(ExitCode::kModel),
+                    static_cast<int>(ExitCode::kPlan)))
+      << result.err;
+  EXPECT_THAT(result.err, Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace weft::testing
