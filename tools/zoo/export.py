@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Exports the models of the zoo with both of PyTorch's exporters, each file with the truth about it beside it."""
 import argparse
+import contextlib
 import copy
 import fnmatch
 import hashlib
+import io
 import json
 import os
 import sys
@@ -79,10 +81,22 @@ def export_dynamo(module: nn.Module, example: Example, form: Form, path: str, ex
 
 
 def export(example: Example, form: Form, path: str, external: bool) -> str:
+    """Says whether the batch is symbolic or fixed. Exporters print whole graphs when they fail."""
     module = copy.deepcopy(example.module).train(form.training)
-    if form.exporter == "legacy":
-        return export_legacy(module, example, form, path)
-    return export_dynamo(module, example, form, path, external)
+    with contextlib.redirect_stdout(io.StringIO()):
+        if form.exporter == "legacy":
+            return export_legacy(module, example, form, path)
+        return export_dynamo(module, example, form, path, external)
+
+
+def without_stack_traces(path: str) -> None:
+    """They name paths of the machine that exported."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        kept = [entry for entry in node.metadata_props if entry.key != "pkg.torch.onnx.stack_trace"]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+    onnx.save(model, path)
 
 
 # ---- the module that the file holds
@@ -91,23 +105,41 @@ def arrays(module: nn.Module, names: set[str]) -> dict[str, np.ndarray]:
     return {name: p.detach().numpy() for name, p in truth.parameters_of(module).items() if name in names}
 
 
-def folded_module(example: Example, tensors: dict[str, np.ndarray], form: Form) -> tuple[nn.Module, list[str]]:
+def folded_module(example: Example, tensors: dict[str, np.ndarray]) -> tuple[nn.Module, list[str]]:
     """The module with what the exporter folded, and the names of what was folded into others."""
+    values = [matching.sorted_values(t) for t in tensors.values()]
+    exact = {v.tobytes() for v in values}
+
+    def is_there(parameter: torch.Tensor) -> bool:
+        wanted = matching.sorted_values(parameter.detach().numpy())
+        return wanted.tobytes() in exact or any(matching.are_near(v, wanted) for v in values)
+
+    def is_exactly_there(parameter: torch.Tensor) -> bool:
+        return matching.sorted_values(parameter.detach().numpy()).tobytes() in exact
+
     module, folded = copy.deepcopy(example.module), []
-    if not form.fold or form.training:
-        return module, folded
-    raw = {matching.sorted_values(t).tobytes() for t in tensors.values()}
-    plain = truth.without_parametrizations(module)
-    parameters = arrays(module, set(truth.parameters_of(module)))
-    norms = [name for name in parameters if ".parametrizations." in name]
-    if norms and not any(matching.sorted_values(parameters[name]).tobytes() in raw for name in norms):
-        module, folded = plain, norms
+    norms = [name for name, _ in module.named_parameters() if ".parametrizations." in name]
+    if norms and not any(is_exactly_there(module.get_parameter(name)) for name in norms):
+        module, folded = truth.without_parametrizations(module), norms
     for linear, norm in truth.normalized_layers(example):
-        weight = module.get_submodule(linear).weight.detach().numpy()
-        if matching.sorted_values(weight).tobytes() not in raw:
-            truth.fold(module, linear, norm)
+        candidate = copy.deepcopy(module)
+        truth.fold(candidate, linear, norm)
+        if not is_exactly_there(module.get_submodule(linear).weight) and \
+                is_there(candidate.get_submodule(linear).weight):
+            module = candidate
             folded.append(norm)
     return module, folded
+
+
+def uses_batch_statistics(path: str, form: Form, folded: list[str]) -> bool:
+    """What the file computes, with --train-mode where the form wants it: dynamo folds even in training mode."""
+    if form.mode == "PRESERVE":
+        return True
+    nodes = [node for node in onnx.load(path, load_external_data=False).graph.node
+             if node.op_type == "BatchNormalization"]
+    if nodes:
+        return any(a.name == "training_mode" and a.i == 1 for node in nodes for a in node.attribute)
+    return form.training and not folded
 
 
 def take_buffers(module: nn.Module, tensors: dict[str, np.ndarray]) -> None:
@@ -154,10 +186,14 @@ def train_flags(example: Example, form: Form) -> list[str]:
 
 def statement(example: Example, form: Form, path: str) -> dict:
     tensors = matching.float_tensors(path)
-    module, folded = folded_module(example, tensors, form)
+    module, folded = folded_module(example, tensors)
     take_buffers(module, tensors)
-    training = form.training or form.mode == "PRESERVE"
+    training = truth.has_batch_norm(module) and uses_batch_statistics(path, form, folded)
     used = truth.used_parameters(example, module.train(training))
+    author = truth.train(example, module, torch.float64, training).losses
+    expected = expectation(module, used, tensors)
+    for name in expected["missing"]:  # zeros that an exporter left out: the file cannot train them
+        module.get_parameter(name).requires_grad_(False)
     curves = {str(dtype)[6:]: truth.train(example, module, dtype, training) for dtype in (torch.float64, torch.float32)}
     np.save(path[:-5] + ".after.npy", curves["float64"].output.float().numpy())
     parameters = truth.parameters_of(module)
@@ -168,8 +204,8 @@ def statement(example: Example, form: Form, path: str) -> dict:
                     for name, b in module.named_buffers() if b.is_floating_point() and b.numel()],
         "ties": truth.ties_of(module), "folded": folded,
         "batch_norm": truth.has_batch_norm(module), "training": training,
-        "expected": expectation(module, used, tensors),
-        "curve": {dtype: curve.losses for dtype, curve in curves.items()},
+        "expected": expected,
+        "curve": {**{dtype: curve.losses for dtype, curve in curves.items()}, "with_missing": author},
         "after": os.path.basename(path)[:-5] + ".after.npy",
         "opset": max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")),
         "external": any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer),
@@ -190,7 +226,13 @@ def write_data(name: str, example: Example, out: str) -> dict:
 def write_file(name: str, kind: str, example: Example, arguments: argparse.Namespace) -> None:
     form = FORMS[kind]
     path = os.path.join(arguments.out, f"{name}.{kind}.onnx")
-    batch = export(example, form, path, external=not arguments.embed)
+    if arguments.truth:
+        with open(path[:-5] + ".json") as file:
+            batch = json.load(file)["batch_axis"]
+    else:
+        batch = export(example, form, path, external=not arguments.embed)
+    if arguments.embed:
+        without_stack_traces(path)
     record = {"model": name, "form": kind, "torch": torch.__version__, "batch_axis": batch,
               **write_data(name, example, arguments.out), "flags": train_flags(example, form)}
     if not arguments.no_truth:
@@ -210,26 +252,39 @@ def selected(arguments: argparse.Namespace, registry) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def run(name: str, registry, arguments: argparse.Namespace) -> dict[str, str]:
+def run(name: str, registry, arguments: argparse.Namespace) -> dict[str, str | None]:
+    """Why each file that was tried could not be written."""
     failures = {}
     example = registry.make(name)
     for kind in forms_of(example):
         path = os.path.join(arguments.out, f"{name}.{kind}.json")
         if not any(fnmatch.fnmatch(kind, p) for p in arguments.forms.split(",")) or \
-                os.path.exists(path) and not arguments.again:
+                os.path.exists(path) != arguments.truth and not arguments.again:
             continue
         try:
+            failures[f"{name}.{kind}"] = None
             write_file(name, kind, example, arguments)
         except Exception as error:  # an exporter that cannot is a fact about the exporter
             text = (str(error).strip().splitlines() or [""])[0][:300]
             failures[f"{name}.{kind}"] = f"{type(error).__name__}: {text}"
             if arguments.trace:
                 traceback.print_exc()
-            for ending in (".onnx", ".onnx.data", ".json", ".after.npy"):
+            for ending in () if arguments.truth else (".onnx", ".onnx.data", ".json", ".after.npy"):
                 if os.path.exists(path[:-5] + ending):
                     os.remove(path[:-5] + ending)
-        print(f"{name}.{kind}: {failures.get(f'{name}.{kind}', 'written')}", flush=True)
+        print(f"{name}.{kind}: {failures[f'{name}.{kind}'] or 'written'}", flush=True)
     return failures
+
+
+def record_failures(path: str, new: dict[str, str | None]) -> None:
+    """None: no failure any more. Another process may write the same file."""
+    failures = {}
+    if os.path.exists(path):
+        with open(path) as file:
+            failures = json.load(file)
+    failures.update(new)
+    with open(path, "w") as file:
+        json.dump({key: why for key, why in sorted(failures.items()) if why}, file, indent=1)
 
 
 def main() -> int:
@@ -238,7 +293,9 @@ def main() -> int:
     parser.add_argument("--out", default="files", help="folder for the files (default: files)")
     parser.add_argument("--models", default="*", help="names or patterns, joined by commas; large ones by name only")
     parser.add_argument("--forms", default="*", help="forms or patterns, joined by commas")
-    parser.add_argument("--embed", action="store_true", help="weights inside the .onnx file, where dynamo puts them beside")
+    parser.add_argument("--embed", action="store_true",
+                        help="weights inside the .onnx file, where dynamo puts them beside; no stack traces")
+    parser.add_argument("--truth", action="store_true", help="export nothing, write the truth of files that are there")
     parser.add_argument("--no-truth", action="store_true", help="no parameters and curves: for large models")
     parser.add_argument("--again", action="store_true", help="also files that are there")
     parser.add_argument("--trace", action="store_true", help="print where an exporter failed")
@@ -250,13 +307,8 @@ def main() -> int:
         print("\n".join([*registry.makers, *registry.large]))
         return 0
     os.makedirs(arguments.out, exist_ok=True)
-    path = os.path.join(arguments.out, "failures.json")
-    failures = json.load(open(path)) if os.path.exists(path) else {}
     for name in selected(arguments, registry):
-        failures = {key: why for key, why in failures.items() if not key.startswith(name + ".") or not arguments.again}
-        failures.update(run(name, registry, arguments))
-        with open(path, "w") as file:
-            json.dump(failures, file, indent=1)
+        record_failures(os.path.join(arguments.out, "failures.json"), run(name, registry, arguments))
     return 0
 
 

@@ -27,6 +27,9 @@ class Logits(nn.Module):
 
     def forward(self, first: torch.Tensor, second: torch.Tensor | None = None) -> torch.Tensor:
         inputs = dict(zip(self.names, (first, second)))
+        if torch.jit.is_tracing() and self.names == ["input_ids"]:
+            # Without a mask, the model looks for packed samples, with an operator that the old exporter lacks.
+            inputs["attention_mask"] = torch.ones_like(first)
         return getattr(self.model(**inputs, return_dict=True), self.output)
 
 
@@ -255,7 +258,7 @@ def segformer() -> Example:
 @MODELS.add
 def clip() -> Example:
     """Contrastive: the scores of each image for each text of its batch."""
-    sizes = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": INNER}
+    sizes = {key: SIZES[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
     config = transformers.CLIPConfig(
         text_config={**sizes, "vocab_size": VOCABULARY, "max_position_embeddings": LENGTH, "projection_dim": 16,
                      "eos_token_id": VOCABULARY - 1, "bos_token_id": 1, "pad_token_id": 0},

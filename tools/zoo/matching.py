@@ -36,6 +36,11 @@ def is_constant(values: np.ndarray) -> bool:
     return values.size > 0 and values[0] == values[-1]
 
 
+def are_near(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether an exporter computed one from the other's source, in another order; both sorted."""
+    return first.size == second.size and np.allclose(first, second, rtol=2e-6, atol=1e-9)
+
+
 def contains(large: np.ndarray, small: np.ndarray) -> bool:
     """Whether all of `small`, as often as they occur, are in `large`; both sorted."""
     values, counts = np.unique(small, return_counts=True)
@@ -105,7 +110,7 @@ class Finder:
             values = self.wanted[name]
             for tensor in self.free():
                 there = self.there[tensor]
-                if there.size == values.size > 1 and np.allclose(there, values, rtol=2e-6, atol=1e-9):
+                if values.size > 1 and are_near(there, values):
                     self.hold(tensor, name)
                     break
 

@@ -28,7 +28,8 @@ def series(module: nn.Module, features: int = 6, **more) -> Example:
 
 @MODELS.add
 def mlp() -> Example:
-    module = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 5))
+    module = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.Tanh(),
+                           nn.Linear(32, 5))
     return Example(module, {"x": torch.randn(SAMPLES, 20)}, classes(5), learning_rate=0.1)
 
 

@@ -107,6 +107,7 @@ def fold(module: nn.Module, linear: str, normalization: str) -> None:
         folded = fusion.fuse_linear_bn_eval(layer.eval(), norm.eval())
     else:
         folded = fusion.fuse_conv_bn_eval(layer.eval(), norm.eval(), transpose=isinstance(layer, TRANSPOSED))
+    folded.bias.requires_grad_(True)  # made by the folding where the layer had none: the normalization's
     for name, replacement in ((linear, folded), (normalization, nn.Identity())):
         parent, _, child = name.rpartition(".")
         setattr(module.get_submodule(parent), child, replacement)
