@@ -169,9 +169,10 @@ def expectation(module: nn.Module, used: set[str], tensors: dict[str, np.ndarray
     held = [name for name in used if name not in holders.missing]
     parts = {name: holders.tensors_of(name) for name in held}
     # Rows that are not used are not in the file.
-    sizes = {name: min(parameters[name].numel(), sum(tensors[t].size for t in parts[name])) for name in sorted(held)}
-    return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters, "joined": sorted(holders.joined),
-            "missing": holders.missing, "constants": sorted(holders.constants),
+    sizes = {name: min(parameters[name].numel(), sum(tensors[t].size for t in parts[name]))
+             for name in sorted(held)}
+    return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters,
+            "joined": sorted(holders.joined), "missing": holders.missing, "constants": sorted(holders.constants),
             "not_finite": sorted(t for t, a in tensors.items() if not np.isfinite(a).all())}
 
 
@@ -194,7 +195,8 @@ def statement(example: Example, form: Form, path: str) -> dict:
     expected = expectation(module, used, tensors)
     for name in expected["missing"]:  # zeros that an exporter left out: the file cannot train them
         module.get_parameter(name).requires_grad_(False)
-    curves = {str(dtype)[6:]: truth.train(example, module, dtype, training) for dtype in (torch.float64, torch.float32)}
+    curves = {str(dtype)[6:]: truth.train(example, module, dtype, training)
+              for dtype in (torch.float64, torch.float32)}
     np.save(path[:-5] + ".after.npy", curves["float64"].output.float().numpy())
     parameters = truth.parameters_of(module)
     model = onnx.load(path, load_external_data=False)
@@ -252,21 +254,32 @@ def selected(arguments: argparse.Namespace, registry) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = (str(error).strip().splitlines() or [""])[0][:300]
+    return f"{type(error).__name__}: {text}"
+
+
 def run(name: str, registry, arguments: argparse.Namespace) -> dict[str, str | None]:
     """Why each file that was tried could not be written."""
     failures = {}
-    example = registry.make(name)
+    try:
+        example = registry.make(name)
+    except Exception as error:
+        print(f"{name}: {root_cause(error)}", flush=True)
+        return {name: root_cause(error)}
     for kind in forms_of(example):
         path = os.path.join(arguments.out, f"{name}.{kind}.json")
-        if not any(fnmatch.fnmatch(kind, p) for p in arguments.forms.split(",")) or \
-                os.path.exists(path) != arguments.truth and not arguments.again:
+        wanted = any(fnmatch.fnmatch(text, pattern) for pattern in arguments.forms.split(",")
+                     for text in (kind, f"{name}.{kind}"))
+        if not wanted or os.path.exists(path) != arguments.truth and not arguments.again:
             continue
         try:
             failures[f"{name}.{kind}"] = None
             write_file(name, kind, example, arguments)
         except Exception as error:  # an exporter that cannot is a fact about the exporter
-            text = (str(error).strip().splitlines() or [""])[0][:300]
-            failures[f"{name}.{kind}"] = f"{type(error).__name__}: {text}"
+            failures[f"{name}.{kind}"] = root_cause(error)
             if arguments.trace:
                 traceback.print_exc()
             for ending in () if arguments.truth else (".onnx", ".onnx.data", ".json", ".after.npy"):
@@ -292,7 +305,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="files", help="folder for the files (default: files)")
     parser.add_argument("--models", default="*", help="names or patterns, joined by commas; large ones by name only")
-    parser.add_argument("--forms", default="*", help="forms or patterns, joined by commas")
+    parser.add_argument("--forms", default="*", help="forms, MODEL.form or patterns, joined by commas")
     parser.add_argument("--embed", action="store_true",
                         help="weights inside the .onnx file, where dynamo puts them beside; no stack traces")
     parser.add_argument("--truth", action="store_true", help="export nothing, write the truth of files that are there")

@@ -348,6 +348,17 @@ def has_truth(path: str) -> bool:
         return "expected" in json.load(file)
 
 
+def write(arguments: argparse.Namespace, verdicts: list[Verdict]) -> None:
+    """After each file, so that a run that is stopped leaves what it found."""
+    if arguments.text:
+        with open(arguments.text, "w") as file:
+            file.write(table(verdicts))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            rows = [vars(verdict) for verdict in verdicts]
+            json.dump({"summary": summary(verdicts), "files": rows}, file, indent=1, default=float)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -361,16 +372,12 @@ def main() -> int:
     parser.add_argument("--json", default="", help="write results, reasons and numbers to this file")
     arguments = parser.parse_args()
     arguments.runner, arguments.files = os.path.abspath(arguments.runner), os.path.abspath(arguments.files)
+    verdicts: list[Verdict] = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        verdicts = list(pool.map(lambda name: judge_file(arguments, name), files_of(arguments)))
-    text = table(verdicts)
-    print(text)
-    if arguments.text:
-        open(arguments.text, "w").write(text)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            rows = [vars(verdict) for verdict in verdicts]
-            json.dump({"summary": summary(verdicts), "files": rows}, file, indent=1, default=float)
+        for verdict in pool.map(lambda name: judge_file(arguments, name), files_of(arguments)):
+            verdicts.append(verdict)
+            write(arguments, verdicts)
+    print(table(verdicts))
     return 0
 
 

@@ -27,9 +27,11 @@ class Logits(nn.Module):
 
     def forward(self, first: torch.Tensor, second: torch.Tensor | None = None) -> torch.Tensor:
         inputs = dict(zip(self.names, (first, second)))
+        # Without a mask, decoders look for packed samples, with an operator that the old exporter lacks.
         if torch.jit.is_tracing() and self.names == ["input_ids"]:
-            # Without a mask, the model looks for packed samples, with an operator that the old exporter lacks.
             inputs["attention_mask"] = torch.ones_like(first)
+        if torch.jit.is_tracing() and "decoder_input_ids" in self.names:
+            inputs["decoder_attention_mask"] = torch.ones_like(second)
         return getattr(self.model(**inputs, return_dict=True), self.output)
 
 
@@ -220,9 +222,9 @@ def whisper() -> Example:
 # ---- images and sound
 
 def vision(family: str, head: str = "ForImageClassification", **more) -> Example:
-    config = getattr(transformers, family + "Config")(
-        **{"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": INNER,
-           "image_size": 32, "patch_size": 8, "num_labels": 10, **more})
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+             "intermediate_size": INNER, "image_size": 32, "patch_size": 8, "num_labels": 10, **more}
+    config = getattr(transformers, family + "Config")(**{k: v for k, v in sizes.items() if v is not None})
     module = module_of(family + head, config, ["pixel_values"])
     return Example(module, {"pixel_values": images()}, classes(), learning_rate=0.1, transformer=True)
 
@@ -239,7 +241,8 @@ def deit() -> Example:
 
 @MODELS.add
 def swin() -> Example:
-    return vision("Swin", embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, patch_size=2)
+    return vision("Swin", embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, patch_size=2,
+                  hidden_size=None, num_hidden_layers=None, num_attention_heads=None)
 
 
 @MODELS.add
@@ -250,7 +253,8 @@ def beit() -> Example:
 @MODELS.add
 def segformer() -> Example:
     example = vision("Segformer", num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[16, 32],
-                     patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[1, 2], mlp_ratios=[2, 2])
+                     patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[1, 2], mlp_ratios=[2, 2],
+                     hidden_size=None, num_hidden_layers=None, patch_size=None)
     example.transformer = False
     return example
 
@@ -258,14 +262,15 @@ def segformer() -> Example:
 @MODELS.add
 def clip() -> Example:
     """Contrastive: the scores of each image for each text of its batch."""
-    sizes = {key: SIZES[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
+    keys = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    sizes = {key: SIZES[key] for key in keys}
     config = transformers.CLIPConfig(
         text_config={**sizes, "vocab_size": VOCABULARY, "max_position_embeddings": LENGTH, "projection_dim": 16,
                      "eos_token_id": VOCABULARY - 1, "bos_token_id": 1, "pad_token_id": 0},
-        vision_config={**sizes, "image_size": 32, "patch_size": 8, "projection_dim": 16}, projection_dim=16)
+        vision_config={**sizes, "image_size": 16, "patch_size": 8, "projection_dim": 16}, projection_dim=16)
     ids = tokens(VOCABULARY, LENGTH)
     ids[:, -1] = VOCABULARY - 1
-    inputs = {"input_ids": ids, "pixel_values": images()}
+    inputs = {"input_ids": ids, "pixel_values": images(3, 16)}
     module = module_of("CLIPModel", config, list(inputs), "logits_per_image")
     return Example(module, inputs, torch.arange(SAMPLES) % 8, learning_rate=0.1, transformer=True)
 

@@ -396,6 +396,17 @@ def sinusoidal() -> Example:
     return language(Decoder("sinusoidal", [Block()]))
 
 
+class RootMeanSquare(nn.Module):
+    """RMSNorm as most models write it."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
 class RotaryBlock(nn.Module):
     """Grouped-query attention with rotary positions, RMSNorm and SwiGLU, by hand."""
 
@@ -403,12 +414,12 @@ class RotaryBlock(nn.Module):
         super().__init__()
         size = WIDTH // HEADS
         self.groups = groups
-        self.norm1 = nn.RMSNorm(WIDTH)
+        self.norm1 = RootMeanSquare(WIDTH)
         self.query = nn.Linear(WIDTH, WIDTH, bias=False)
         self.key = nn.Linear(WIDTH, groups * size, bias=False)
         self.value = nn.Linear(WIDTH, groups * size, bias=False)
         self.out = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.norm2 = nn.RMSNorm(WIDTH)
+        self.norm2 = RootMeanSquare(WIDTH)
         self.gate = nn.Linear(WIDTH, 48, bias=False)
         self.up = nn.Linear(WIDTH, 48, bias=False)
         self.down = nn.Linear(48, WIDTH, bias=False)
@@ -453,7 +464,7 @@ class Encoder(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.embedding(ids) + self.positions(self.order)
-        return self.head(self.encoder(x, mask=self.mask))
+        return self.head(self.encoder(x, mask=self.mask, is_causal=False))
 
 
 @MODELS.add
