@@ -89,13 +89,25 @@ def export(example: Example, form: Form, path: str, external: bool) -> str:
         return export_dynamo(module, example, form, path, external)
 
 
-def without_stack_traces(path: str) -> None:
-    """They name paths of the machine that exported."""
-    model = onnx.load(path)
-    for node in model.graph.node:
-        kept = [entry for entry in node.metadata_props if entry.key != "pkg.torch.onnx.stack_trace"]
+LONG_METADATA = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy", "namespace")
+
+
+def without_long_metadata(nodes) -> None:
+    """Stack traces name paths of the machine that exported; the others repeat name_scopes with classes."""
+    for node in nodes:
+        kept = [entry for entry in node.metadata_props if entry.key not in LONG_METADATA]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                without_long_metadata(attribute.g.node)
+
+
+def make_small(path: str) -> None:
+    model = onnx.load(path)
+    without_long_metadata(model.graph.node)
+    for function in model.functions:
+        without_long_metadata(function.node)
     onnx.save(model, path)
 
 
@@ -234,7 +246,7 @@ def write_file(name: str, kind: str, example: Example, arguments: argparse.Names
     else:
         batch = export(example, form, path, external=not arguments.embed)
     if arguments.embed:
-        without_stack_traces(path)
+        make_small(path)
     record = {"model": name, "form": kind, "torch": torch.__version__, "batch_axis": batch,
               **write_data(name, example, arguments.out), "flags": train_flags(example, form)}
     if not arguments.no_truth:
@@ -307,7 +319,7 @@ def main() -> int:
     parser.add_argument("--models", default="*", help="names or patterns, joined by commas; large ones by name only")
     parser.add_argument("--forms", default="*", help="forms, MODEL.form or patterns, joined by commas")
     parser.add_argument("--embed", action="store_true",
-                        help="weights inside the .onnx file, where dynamo puts them beside; no stack traces")
+                        help="weights inside the .onnx file, where dynamo puts them beside; less metadata")
     parser.add_argument("--truth", action="store_true", help="export nothing, write the truth of files that are there")
     parser.add_argument("--no-truth", action="store_true", help="no parameters and curves: for large models")
     parser.add_argument("--again", action="store_true", help="also files that are there")

@@ -27,6 +27,8 @@ OK, FAILED, REFUSED, NONE = "ok", "FAILED", "refused", "-"
 CURVE_TOLERANCE = 1e-4
 PLAN_TOLERANCE = 1e-5
 TIMEOUT_S = 180
+ATTEMPTS = 2
+TOO_SLOW = ("before it answered", "did not answer in time")  # of workers that start beside other work
 REFUSALS = {2, 3, 4}  # exit codes: flags, the model, the plan
 
 
@@ -167,8 +169,13 @@ class Judge:
     def judge_plan(self, check: str, plan: str, single: Trained) -> Trained:
         if check == "tp2" and not self.truth["transformer"]:
             return Trained(0, "")
-        run = self.train(check, "--local", "2", "--parallel", plan)
-        if run.code in REFUSALS and run.error:
+        for _ in range(ATTEMPTS):
+            run = self.train(check, "--local", "2", "--parallel", plan)
+            if not any(text in run.error for text in TOO_SLOW):
+                break
+        if any(text in run.error for text in TOO_SLOW):
+            self.verdict.say(check, NONE, f"the machine is too busy: {run.error}")
+        elif run.code in REFUSALS and run.error:
             self.verdict.say(check, REFUSED, run.error)
         elif run.code != 0:
             self.verdict.say(check, FAILED, f"exit code {run.code}: {run.error}")
