@@ -4,14 +4,16 @@
 // Beside each file lies what PyTorch says of the module: which tensors of the file hold its
 // parameters, and its losses in gradient descent in float64. WEFT_RUNNER: graph_runner, whose
 // workers are processes.
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -120,7 +122,8 @@ class Zoo : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     std::map<std::string, Json> rows;
     for (const Json& row : Json::parse(result.out)["parameters"]) {
-      if (row["trains"].get<bool>() && !row.contains("tied_to")) rows[row["name"]] = row;
+      if (row["trains"].get<bool>() && !row.contains("tied_to"))
+        rows[row["name"].get<std::string>()] = row;
     }
     return rows;
   }
@@ -208,14 +211,16 @@ TEST_P(Zoo, FollowsTheModule) {
   const bool restored =
       TrainedElements() > truth_["expected"]["elements"].get<int64_t>();  // biases of zero
   ExpectLosses(LossesIn(ReadTestFile(out + ".csv")),
-               truth_["curve"][restored ? "with_missing" : "float64"], 1e-4);
+               truth_["curve"][restored ? "with_missing" : "float64"].get<std::vector<double>>(),
+               1e-4);
 }
 
 TEST_P(Zoo, WritesNoNumberThatIsNone) {
   const std::string out = TestPath("out");
   ASSERT_EQ(Train(out).exit_code, 0);
   std::set<std::string> infinite;  // in the file as it was: masks
-  for (const Json& name : truth_["expected"]["not_finite"]) infinite.insert(name);
+  for (const Json& name : truth_["expected"]["not_finite"])
+    infinite.insert(name.get<std::string>());
   const auto trained = ImportModelFile(RealFileSystem(), out + ".onnx");
   ASSERT_TRUE(trained.ok()) << trained.status();
   int checked = 0;
