@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-ValueType Vector() { return {ValueKind::kTensor, DType::kFloat32, SymbolicShape({2})}; }
+ValueType Vector() { return {ValueKind::kTensor, DType::kFloat32, SymbolicShape(Shape{2})}; }
 
 void AddVector(Graph& graph, const std::string& name, bool trainable) {
   const Tensor initial = Tensor::Of<float>({2}, std::vector<float>{1, 2});
