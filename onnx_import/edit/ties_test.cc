@@ -148,9 +148,12 @@ TEST(SettleTies, GivesEachModuleItsTensorAndItsName) {
   EXPECT_EQ(settled.node(4).input(1), "layers.1.attn.in_proj_bias");
   EXPECT_THAT(settled.report().kept, IsEmpty());
   for (const onnx::TensorProto& tensor : settled.proto().graph().initializer()) {
-    if (tensor.name() == "layers.1.norm.weight")
+    if (tensor.name() == "layers.1.norm.weight") {
       EXPECT_THAT(tensor.float_data(), ElementsAre(1, 1));
-    if (tensor.name() == "layers.0.fc.bias") EXPECT_THAT(tensor.float_data(), ElementsAre(0, 0));
+    }
+    if (tensor.name() == "layers.0.fc.bias") {
+      EXPECT_THAT(tensor.float_data(), ElementsAre(0, 0));
+    }
   }
 }
 
