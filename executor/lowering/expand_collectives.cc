@@ -13,6 +13,7 @@
 #include "graph/node_class.h"
 #include "graph/schedule/end_order.h"
 #include "graph/schedule/node_collective.h"
+#include "graph/sharding.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -277,7 +278,11 @@ absl::Status CollectiveExpansion::ExpandAllReduce(const CollectiveNode& node) {
     Emit(lowered::Copy{node.inputs[i], region.SlotOfInput(i), bytes});
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) Replace(node.outputs[i], region.slots[i]);
-  Emit(region.ToInstruction());
+  lowered::Collective collective = region.ToInstruction();
+  collective.across_micro_batches =
+      source_->micro_batch >= 0 &&
+      node.node->attributes.String("axis", "") == MeshAxisName(MeshAxis::kData);
+  Emit(std::move(collective));
   return absl::OkStatus();
 }
 

@@ -85,6 +85,8 @@ struct Collective {
   std::vector<BufferIndex> outputs;  // what is there afterwards
   int64_t region_bytes = 0;          // 0: the first buffer is all of its region
   int wait_signals = 0;              // communication list: may run after so many signals
+  // Its members are replicas, each in a micro-batch of its own: messages name none.
+  bool across_micro_batches = false;
 };
 
 // into += from.

@@ -75,7 +75,9 @@ class CompiledStep final : public StepProgram {
   absl::Status Fill(const lowered::Fill& fill, void* target);
   absl::Status Guard(const lowered::Guard& guard, const void* data);
   MessageKey KeyOf(const Instruction& instruction) const {
-    return {current_step_, instruction.micro_batch};
+    const auto* const collective = instruction.As<bound::Collective>();
+    const bool is_across = collective != nullptr && collective->what->across_micro_batches;
+    return {current_step_, is_across ? -1 : instruction.micro_batch};
   }
   absl::Status RunCommunication(int i);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
