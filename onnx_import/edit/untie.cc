@@ -60,8 +60,8 @@ class Untier {
   bool IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   size_t KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   void Untie(int index, const std::vector<UseGroup>& groups);
-  std::string GiveOwnTensor(const FileTensor& tensor, const UseGroup& group,
-                            const TensorUse* owner);
+  std::string GiveOwnTensor(const FileTensor& tensor, const UseGroup& group, const TensorUse* owner,
+                            const std::map<std::string, std::string>& taken);
   void Remove(const FileTensor& tensor);
   void ReportKept(const FileTensor& tensor, const std::vector<UseGroup>& groups);
 
@@ -176,16 +176,21 @@ void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
   const size_t keeper = KeeperOf(tensor, groups);
   const bool is_kept = keeper < groups.size();
   const TensorUse* const owner = is_kept ? &groups[keeper].uses.front() : nullptr;
-  // By a name that an Identity node gives: what that node has to read from now on.
+  // By a name that an Identity node gives: what that node has to read from now on. The first group
+  // that reads the name has it; other groups read their tensor directly.
   std::map<std::string, std::string> sources;
+  std::vector<size_t> order;
+  if (is_kept) order.push_back(keeper);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const std::string source = i == keeper ? tensor.name : GiveOwnTensor(tensor, groups[i], owner);
+    if (i != keeper) order.push_back(i);
+  }
+  for (const size_t i : order) {
+    const std::string source =
+        i == keeper ? tensor.name : GiveOwnTensor(tensor, groups[i], owner, sources);
     for (const TensorUse& use : groups[i].uses) {
-      if (use.name != tensor.name) {
-        sources[use.name] = source;
-      } else if (i != keeper) {
-        edit_.renamed[{use.node, use.input}] = source;
-      }
+      const bool is_direct = use.name == tensor.name;
+      if (!is_direct && sources.try_emplace(use.name, source).first->second == source) continue;
+      if (!is_direct || i != keeper) edit_.renamed[{use.node, use.input}] = source;
     }
   }
   for (const auto& [node, output] : uses_.identities()) {
@@ -201,12 +206,14 @@ void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
   if (!is_kept) Remove(tensor);
 }
 
-// Makes it, and returns its name: one that an Identity node gives, so that its readers stay as they
-// are, or a new one.
+// Makes it, and returns its name: one that an Identity node gives and nobody has `taken`, so that
+// its readers stay as they are, or a new one.
 std::string Untier::GiveOwnTensor(const FileTensor& tensor, const UseGroup& group,
-                                  const TensorUse* owner) {
-  const auto given = std::find_if(group.uses.begin(), group.uses.end(),
-                                  [&](const TensorUse& use) { return use.name != tensor.name; });
+                                  const TensorUse* owner,
+                                  const std::map<std::string, std::string>& taken) {
+  const auto given = std::find_if(group.uses.begin(), group.uses.end(), [&](const TensorUse& use) {
+    return use.name != tensor.name && taken.count(use.name) == 0;
+  });
   const std::string name =
       given != group.uses.end() ? given->name : Unique(NameFor(tensor, group, owner));
   edit_.added_initializers.push_back({name, tensor.encoded});

@@ -166,12 +166,12 @@ bool IsBinary(const Tensor& tensor) {
 }
 
 bool AreRegionNumbers(const Tensor& tensor) {
-  constexpr double kMost = 1023;
-  double least = kMost, most = 0;
+  constexpr double kMaxRegion = 1023;
+  double least = kMaxRegion, most = 0;
   const bool fits = EveryNumber(tensor, [&least, &most](double number) {
     least = std::min(least, number);
     most = std::max(most, number);
-    return number >= 0 && number <= kMost && number == std::floor(number);
+    return number >= 0 && number <= kMaxRegion && number == std::floor(number);
   });
   return fits && least < most;
 }

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "onnx_import/parameters/decision_kind.h"
 #include "onnx_import/parameters/exporter_metadata.h"
 #include "onnx_import/parameters/forward_walk.h"
 #include "onnx_import/parameters/gradient_uses.h"
 #include "onnx_import/parameters/parameter_names.h"
-#include "onnx_import/parameters/trainable.h"
 
 namespace weft {
 

@@ -105,26 +105,6 @@ std::optional<std::string> PatternOf(const PatternOfValue& patterns, ValueId val
 
 }  // namespace
 
-std::string_view KindText(DecisionKind kind, bool is_one) {
-  switch (kind) {
-    case DecisionKind::kTrains:
-      return "";
-    case DecisionKind::kFrozen:
-      return "frozen";
-    case DecisionKind::kUnused:
-      return is_one ? "that does not reach the loss" : "that do not reach the loss";
-    case DecisionKind::kTable:
-      return is_one ? "table or mask" : "tables and masks";
-    case DecisionKind::kBuffer:
-      return is_one ? "buffer" : "buffers";
-    case DecisionKind::kStatistic:
-      return is_one ? "statistic" : "statistics";
-    case DecisionKind::kConstant:
-      return is_one ? "constant" : "constants";
-  }
-  return "";
-}
-
 absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(Graph& graph,
                                                              const TrainableOptions& options,
                                                              const ExporterMetadata& metadata) {

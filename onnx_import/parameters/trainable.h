@@ -2,14 +2,13 @@
 #ifndef WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
 #define WEFT_ONNX_IMPORT_PARAMETERS_TRAINABLE_H_
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/decision_kind.h"
 #include "onnx_import/parameters/exporter_metadata.h"
 
 namespace weft {
@@ -25,19 +24,6 @@ struct TrainableOptions {
   // output.
   std::string loss = "";
 };
-
-// What a tensor is taken for.
-enum class DecisionKind : uint8_t {
-  kTrains,
-  kFrozen,     // by the user
-  kUnused,     // the loss does not depend on it
-  kTable,      // masks and tables
-  kBuffer,     // what modules keep beside their parameters
-  kStatistic,  // at ports that are never learnable: running means, bounds
-  kConstant,   // single numbers, shapes
-};
-// "tables and masks", or with one of them "table or mask"; "" for kTrains.
-std::string_view KindText(DecisionKind kind, bool is_one);
 
 // Whether one parameter trains, and why.
 struct ParameterDecision {
