@@ -1,7 +1,8 @@
 // Rotary position embedding as transformers writes it, over heads x [batch, heads, length, size]:
 //   x cos + concat(-x2, x1) sin, with x = (x1, x2) cut in the middle of its last axis.
 // cos and sin [batch or 1, 1, length, size] must have equal halves, as they have where they are
-// made of concat(f, f). RotaryEmbedding takes one half of them, [batch, length, size / 2].
+// made of concat(f, f). RotaryEmbedding takes one half of them, [batch, length, size / 2]. No
+// gradient of it flows to them: where they are learned, the form stays.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/op_schema.h"
 #include "ops/rewrites/rewriter.h"
 
 namespace weft {
@@ -126,6 +128,29 @@ bool HasEqualHalves(const Graph& graph, ValueId value) {
   return false;
 }
 
+// Whether a gradient of a value may be asked for: what trains, or an input of floating point, is an
+// ancestor by nodes that gradients may pass, as AddGradients sees them.
+bool MayWantGradient(const Graph& graph, ValueId value) {
+  std::vector<bool> seen(static_cast<size_t>(graph.value_capacity()));
+  std::vector<ValueId> stack = {value};
+  while (!stack.empty()) {
+    const ValueId id = stack.back();
+    stack.pop_back();
+    if (!id.valid() || seen[static_cast<size_t>(id.value)]) continue;
+    seen[static_cast<size_t>(id.value)] = true;
+    const ValueDef& def = graph.value(id);
+    if (def.source == ValueSource::kInput && IsFloatingPoint(def.type.dtype)) return true;
+    if (def.source != ValueSource::kNode) continue;
+    const Node& node = graph.node(def.producer);
+    if (node.schema != nullptr && node.schema->gradient_kind() == GradientKind::kNone) continue;
+    stack.insert(stack.end(), node.inputs.begin(), node.inputs.end());
+  }
+  const std::vector<Variable>& variables = graph.variables();
+  return std::any_of(variables.begin(), variables.end(), [&seen](const Variable& variable) {
+    return variable.trainable && seen[static_cast<size_t>(variable.value.value)];
+  });
+}
+
 // Halves of cosines and sines as RotaryEmbedding takes them; shared by all places that read them.
 class Caches {
  public:
@@ -182,6 +207,7 @@ bool ToRotaryEmbedding(Rewriter& rewriter, const Match& match, Caches& caches) {
     const ValueId value = match.value(name);
     if (!IsCacheOf(rewriter, value, shape)) return false;
     if (!HasEqualHalves(rewriter.graph(), value)) return false;
+    if (MayWantGradient(rewriter.graph(), value)) return false;
   }
   for (const char* const name : {"cos", "sin"}) {
     inputs.push_back(caches.HalfOf(rewriter, match, match.value(name)));

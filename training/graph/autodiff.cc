@@ -44,7 +44,8 @@ class Differentiator {
   Graph& graph_;
   const std::vector<GradientSeed>& seeds_;
   const std::vector<ValueId>& wanted_;
-  std::vector<bool> depends_;  // by value: a wanted value is an ancestor (or it is one)
+  // By value: a wanted value is an ancestor (or it is one), by nodes that gradients may pass.
+  std::vector<bool> depends_;
   std::map<ValueId, std::vector<ValueId>> arrived_;
 };
 
@@ -102,6 +103,8 @@ void Differentiator::FindDependents(const std::vector<NodeId>& order) {
   for (ValueId value : wanted_) depends_[value.value] = true;
   for (NodeId id : order) {
     const Node& node = graph_.node(id);
+    // No gradient flows through it: Shape, ArgMax.
+    if (node.schema != nullptr && node.schema->gradient_kind() == GradientKind::kNone) continue;
     const bool dependent = std::any_of(node.inputs.begin(), node.inputs.end(),
                                        [this](ValueId in) { return DependsOnWanted(in); });
     if (!dependent) continue;
