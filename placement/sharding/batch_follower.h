@@ -13,8 +13,8 @@
 #include "graph/graph.h"
 #include "graph/inference.h"
 #include "placement/graph_views/graph_node_view.h"
-#include "placement/sharding/batch_mixing.h"
 #include "placement/sharding/batch_place.h"
+#include "placement/sharding/mixing_node.h"
 
 namespace weft {
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "graph/node_description.h"
 #include "placement/graph_views/graph_for_samples.h"
 #include "placement/sharding/batch_follower.h"
@@ -31,10 +30,6 @@ absl::StatusOr<std::vector<MixingNode>> FindNodes(const Graph& graph, const Grap
 }
 
 }  // namespace
-
-std::string MixingNode::ToString() const {
-  return absl::StrCat("node '", node, "' (", op, ") ", reason);
-}
 
 bool BatchMixing::all_sum_over_replicas() const {
   return std::all_of(nodes.begin(), nodes.end(),

@@ -9,19 +9,9 @@
 
 #include "graph/graph.h"
 #include "graph/inference.h"
+#include "placement/sharding/mixing_node.h"
 
 namespace weft {
-
-// A node whose results for one sample, or for the sum over all, depend on the other samples.
-struct MixingNode {
-  std::string node;
-  std::string op;      // "BatchNormalization", "ai.weft::RunningTerm"
-  std::string reason;  // what it does, after its name: "computes statistics over ..."
-  // It can be computed by replicas that have one micro-batch each (OpSchema::whole_batch).
-  bool sums_over_replicas = false;
-  // "node 'bn1' (BatchNormalization) computes statistics over ...".
-  std::string ToString() const;
-};
 
 struct BatchMixing {
   std::vector<MixingNode> nodes;  // in topological order; empty: the batch may be cut freely

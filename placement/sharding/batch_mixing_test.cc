@@ -246,7 +246,8 @@ TEST_F(BatchMixingTest, LogitsOfAllPairs) {
 
 TEST_F(BatchMixingTest, ARunningSumOverTheBatch) {
   Finish({Op("CumSum", {Input({4}), b_.Constant(Tensor::Scalar<int64_t>(0))})});
-  EXPECT_THAT(Texts(), ElementsAre("CumSum: lets one sample change what it makes of others"));
+  EXPECT_THAT(Texts(),
+              ElementsAre("CumSum: takes all samples of the batch together: axis 0 of 'x'"));
 }
 
 TEST_F(BatchMixingTest, TheDistanceFromTheMeanOfTheBatch) {

@@ -60,6 +60,35 @@ std::string CaseText(const OpCase& op_case) {
   return text;
 }
 
+// Whether the value of an input is known when the node is split.
+bool IsConstant(const OpSchema& schema, const CaseGenerator& generator, int input) {
+  const auto has = [input](const std::vector<int>& inputs) {
+    return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+  };
+  return has(schema.value_inputs()) || has(generator.constants);
+}
+
+// A node of a case as the partitioner sees it, with the constants of its generator.
+class CaseNode final : public NodeView {
+ public:
+  CaseNode(const ConcreteNode& concrete, const CaseGenerator& generator)
+      : concrete_(concrete), generator_(generator) {}
+
+  const Node& node() const override { return concrete_.node(); }
+  const Shape& InputShape(int i) const override { return concrete_.InputShape(i); }
+  const Shape& OutputShape(int i) const override { return concrete_.OutputShape(i); }
+  DType InputDType(int i) const override { return concrete_.InputDType(i); }
+  DType OutputDType(int i) const override { return concrete_.OutputDType(i); }
+  const Tensor* InputValue(int i) const override {
+    const bool is_known = HasInput(i) && IsConstant(*node().schema, generator_, i);
+    return is_known ? &concrete_.inputs()[i] : nullptr;
+  }
+
+ private:
+  const ConcreteNode& concrete_;
+  const CaseGenerator& generator_;
+};
+
 // All ways to split a tensor of the shape, also inside 2 and 3 blocks, with a row for every rank.
 std::vector<AxisSharding> SplitsOf(const Shape& shape, int shards) {
   std::vector<AxisSharding> splits;
@@ -224,8 +253,8 @@ Tensor PartsOf(CaseRandom& random, const Tensor& whole, int shards) {
 // One node between values that lie anyhow.
 class ShardedNode {
  public:
-  ShardedNode(const OpCase& op_case, int shards, CaseRandom& random)
-      : case_(op_case), random_(random), sharded_(shards) {}
+  ShardedNode(const OpCase& op_case, const CaseGenerator& generator, int shards, CaseRandom& random)
+      : case_(op_case), generator_(generator), random_(random), sharded_(shards) {}
 
   absl::StatusOr<std::vector<Tensor>> Run(const NodeSharding& sharding,
                                           const KernelRegistry* kernels) {
@@ -258,8 +287,7 @@ class ShardedNode {
     const Tensor& input = case_.inputs[i];
     if (!input.valid()) return kNoValue;
     const OpSchema* schema = OpRegistry::Global().Find(case_.domain, case_.op);
-    const std::vector<int>& fixed = schema->value_inputs();
-    if (std::find(fixed.begin(), fixed.end(), i) != fixed.end()) return builder_.Constant(input);
+    if (IsConstant(*schema, generator_, i)) return builder_.Constant(input);
     const std::string name = absl::StrCat("x", i);
     if (!needed.is_partial()) {
       return sharded_.AddVariable(name, input,
@@ -276,6 +304,7 @@ class ShardedNode {
   }
 
   const OpCase& case_;
+  const CaseGenerator& generator_;
   CaseRandom& random_;
   ShardedGraph sharded_;
   GraphBuilder builder_{sharded_.graph()};
@@ -307,13 +336,13 @@ class ShardingRulesTest : public ::testing::TestWithParam<std::string> {
   const CaseGenerator& generator() const { return RandomCases().at(GetParam()); }
 
   // Runs the case sharded, with one set of kernels, and compares it with one rank.
-  static void Compare(const OpCase& op_case, const std::vector<Tensor>& expected,
-                      const NodeSharding& sharding, int shards, uint64_t seed,
-                      const KernelRegistry* kernels, bool exact) {
+  void Compare(const OpCase& op_case, const std::vector<Tensor>& expected,
+               const NodeSharding& sharding, int shards, uint64_t seed,
+               const KernelRegistry* kernels, bool exact) const {
     SCOPED_TRACE(absl::StrCat(CaseText(op_case), " on ", shards, " ranks as ", ToString(sharding),
                               ", seed ", seed));
     CaseRandom random(seed);
-    const auto actual = ShardedNode(op_case, shards, random).Run(sharding, kernels);
+    const auto actual = ShardedNode(op_case, generator(), shards, random).Run(sharding, kernels);
     ASSERT_TRUE(actual.ok()) << actual.status();
     EXPECT_TRUE(AllNear(*actual, expected, exact));
   }
@@ -354,10 +383,11 @@ TEST_P(ShardingRulesTest, EverySplitMakesWhatOneRankMakes) {
     ASSERT_TRUE(expected.ok()) << expected.status();
     ASSERT_TRUE(precise.ok()) << precise.status();
     const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
-    const auto view = ConcreteNode::Create(single.graph->node(single.node), op_case.inputs);
-    ASSERT_TRUE(view.ok()) << view.status();
+    const auto concrete = ConcreteNode::Create(single.graph->node(single.node), op_case.inputs);
+    ASSERT_TRUE(concrete.ok()) << concrete.status();
+    const CaseNode view(*concrete, generator());
     for (const int shards : {2, 3}) {
-      for (const NodeSharding& sharding : AllCandidates(*view, shards)) {
+      for (const NodeSharding& sharding : AllCandidates(view, shards)) {
         if (sharding.is_sharded() || IsPartial(sharding)) ++splits[shards];
         const bool exact = generator().only_moves && !IsPartial(sharding);
         Compare(op_case, *expected, sharding, shards, seed, &KernelRegistry::Global(), exact);

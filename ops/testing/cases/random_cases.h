@@ -47,6 +47,9 @@ struct CaseGenerator {
   std::function<OpCase(CaseRandom&)> make;
   // The op only moves elements: shards have the bits of the whole.
   bool only_moves = false;
+  // Inputs that the model may compute, but on whose values the rule depends: here constants of the
+  // graph, as the schema's value inputs are.
+  std::vector<int> constants = {};
 };
 
 // By OpSchema::FullName.

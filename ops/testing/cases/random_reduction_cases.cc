@@ -38,7 +38,7 @@ CaseGenerator Reduction(const std::string& op, double low = -1, double high = 1)
 }
 
 CaseGenerator Cumulation(const std::string& op, bool backward) {
-  return {[=](CaseRandom& random) {
+  const auto make = [=](CaseRandom& random) {
     const Shape shape = random.OfRank(3);
     OpCase op_case{
         .domain = backward ? "ai.weft" : "",
@@ -48,7 +48,8 @@ CaseGenerator Cumulation(const std::string& op, bool backward) {
     if (backward) op_case.inputs.push_back(random.Values(shape));
     op_case.inputs.push_back(Int64s({random.Between(-3, 2)}));
     return op_case;
-  }};
+  };
+  return {.make = make, .constants = {backward ? 2 : 1}};
 }
 
 OpCase TopKCase(CaseRandom& random) {
