@@ -133,9 +133,17 @@ void ExpectSameTraining(const EquivalenceModel& model, const std::string& parall
 
 TEST(WholeBatch, StatisticsOverReplicasAreThoseOfOneProcess) {
   const EquivalenceModel model = Convolutions();
-  for (const char* parallel : {"dp=2", "dp=3", "dp=2,pp=2", "pp=2", "dp=2,zero=2"}) {
+  for (const char* parallel : {"dp=2", "dp=3", "dp=2,pp=2", "pp=2", "dp=2,zero=1"}) {
     ExpectSameTraining(model, parallel);
   }
+}
+
+// The last batch is one sample. Gradients that are cut over two replicas want one on each.
+TEST(WholeBatch, CutGradientsNeedASampleOnEachReplica) {
+  const EquivalenceModel model = Convolutions();
+  const auto spread = RunGraph(model.graph, RunOf(model, "dp=2,zero=2"));
+  EXPECT_EQ(spread.status().code(), absl::StatusCode::kInvalidArgument) << spread.status();
+  EXPECT_THAT(std::string(spread.status().message()), ::testing::HasSubstr("--drop-last"));
 }
 
 // A collective of a segment that runs again is not one of them: its result is kept.
