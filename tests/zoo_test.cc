@@ -41,6 +41,29 @@ using Json = nlohmann::json;
 
 constexpr char kFolder[] = "tests/zoo";
 
+// What an author who knows the module says of a file: heads that folding has copied train as the
+// embedding, and layers that begin as copies of each other are none of each other.
+const std::map<std::string, Arguments>& FlagsOfFiles() {
+  static const auto* const flags = new std::map<std::string, Arguments>{
+      {"gpt2.legacy.eval", {"--tie", "auto"}},
+      {"whisper.dynamo.eval", {"--tie", "auto"}},
+      {"transformer_causal.legacy.eval", {"--untie", "all"}},
+  };
+  return *flags;
+}
+
+// Files that are refused: bags of embeddings whose sizes are data.
+const std::set<std::string>& RefusedFiles() {
+  static const auto* const files = new std::set<std::string>{"dlrm.dynamo.raw"};
+  return *files;
+}
+
+// Files whose exporter has left out biases of convolutions, which the module trains.
+const std::set<std::string>& FilesWithoutBiases() {
+  static const auto* const files = new std::set<std::string>{"whisper.dynamo.eval"};
+  return *files;
+}
+
 // The files' names without ".onnx", sorted.
 std::vector<std::string> ZooFiles() {
   std::vector<std::string> names;
@@ -98,6 +121,7 @@ class Zoo : public ::testing::TestWithParam<std::string> {
                            out + ".csv",   "-o",
                            out + ".onnx"};
     for (const Json& flag : truth_["flags"]) arguments.push_back(flag.get<std::string>());
+    arguments.insert(arguments.end(), flags_.begin(), flags_.end());
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -118,10 +142,13 @@ class Zoo : public ::testing::TestWithParam<std::string> {
   // The trained rows of `inspect`, by name; a tensor that follows another one is not a row of its
   // own.
   std::map<std::string, Json> TrainedRows() const {
-    const CommandResult result = RunCommand({"inspect", model_, "--output", "json"});
+    Arguments arguments = {"inspect", model_, "--output", "json"};
+    arguments.insert(arguments.end(), flags_.begin(), flags_.end());
+    const CommandResult result = RunCommand(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json report = Json::parse(result.out);
     std::map<std::string, Json> rows;
-    for (const Json& row : Json::parse(result.out)["parameters"]) {
+    for (const Json& row : report["parameters"]) {
       if (row["trains"].get<bool>() && !row.contains("tied_to"))
         rows[row["name"].get<std::string>()] = row;
     }
@@ -155,7 +182,11 @@ class Zoo : public ::testing::TestWithParam<std::string> {
     return elements;
   }
 
+  bool IsRefused() const { return RefusedFiles().count(GetParam()) > 0; }
+
   const std::string model_ = Path(GetParam() + ".onnx");
+  const Arguments flags_ = FlagsOfFiles().count(GetParam()) > 0 ? FlagsOfFiles().at(GetParam())
+                                                                : Arguments();
   Json truth_;
 };
 
@@ -201,10 +232,14 @@ TEST_P(Zoo, AsManyNumbersTrainAsInTheModule) {
 
 TEST_P(Zoo, CheckSaysWhatTrainDoes) {
   const CommandResult check = RunCommand({"check", model_, "--trainable"});
-  EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+  EXPECT_EQ(check.exit_code == 0, !IsRefused()) << check.out << check.err;
+  const CommandResult train = Train(TestPath("out"));
+  EXPECT_EQ(train.exit_code == 0, !IsRefused()) << train.err;
 }
 
 TEST_P(Zoo, FollowsTheModule) {
+  if (IsRefused()) GTEST_SKIP() << "train refuses it";
+  if (FilesWithoutBiases().count(GetParam()) > 0) GTEST_SKIP() << "the file lacks biases";
   const std::string out = TestPath("out");
   const CommandResult result = Train(out);
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -216,6 +251,7 @@ TEST_P(Zoo, FollowsTheModule) {
 }
 
 TEST_P(Zoo, WritesNoNumberThatIsNone) {
+  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string out = TestPath("out");
   ASSERT_EQ(Train(out).exit_code, 0);
   std::set<std::string> infinite;  // in the file as it was: masks
@@ -238,6 +274,7 @@ TEST_P(Zoo, WritesNoNumberThatIsNone) {
 }
 
 TEST_P(Zoo, TwoReplicasDoTheSameOrSayWhyNot) {
+  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string one = TestPath("one");
   ASSERT_EQ(Train(one).exit_code, 0);
   const std::string two = TestPath("two");
