@@ -62,7 +62,9 @@ TEST(MappedPages, ReleasedPagesLeaveTheProcessAndComeBackFromTheFile) {
 // end of the one before, which must not stay.
 TEST(MappedPages, WindowsAreNotInMemoryBesideEachOther) {
   const std::string path = testing::TempDir() + "/windows";
-  constexpr size_t kBytes = 3 * kMappedWindow + 5000;
+  constexpr size_t kBytes = 8 * kMappedWindow + 5000;
+  // The system may map as many together, at either end of a window.
+  constexpr size_t kHugePage = size_t{2} << 20;
   ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, std::string(kBytes, '\3')).ok());
   const auto file = RealFileSystem().MapFile(path);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -76,9 +78,9 @@ TEST(MappedPages, WindowsAreNotInMemoryBesideEachOther) {
     most = std::max(most, PresentPages(whole));
     ++parts;
   });
-  EXPECT_EQ(parts, 4);
+  EXPECT_EQ(parts, 9);
   EXPECT_EQ(sum, static_cast<int64_t>(3 * bytes.size()));
-  EXPECT_LE(most, kMappedWindow / PageBytes() + 2 * 16);
+  EXPECT_LE(most, (kMappedWindow + 2 * kHugePage) / PageBytes());
   EXPECT_EQ(PresentPages(whole), 0u);
 }
 

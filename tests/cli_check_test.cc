@@ -276,6 +276,7 @@ TEST(Check, TakesTheBatchThatTheModelWasExportedFor) {
   const auto plain = [](GraphBuilder&, ValueId y) { return y; };
   const std::string model = SmallModel("fixed.onnx", plain, Dim(2));
   EXPECT_EQ(RunCommand({"check", model, "--trainable"}).out,
+            "trains its 1 tensor (24 numbers)\n"
             "it runs and trains (assumed: batch = 2)\n");
 }
 
@@ -288,7 +289,10 @@ TEST(Check, SaysWhichSizesItAssumed) {
   EXPECT_THAT(assumed.out, HasSubstr("(assumed: batch = 128, width = "));
   const CommandResult given =
       RunCommand({"check", model, "--trainable", "--dim", "width=4", "--batch", "8"});
-  EXPECT_EQ(given.out, "it runs and trains\n") << given.err;
+  EXPECT_EQ(given.out,
+            "trains its 1 tensor (24 numbers)\n"
+            "it runs and trains\n")
+      << given.err;
   EXPECT_THAT(RunCommand({"check", model, "--trainable", "--dim", "width"}).err,
               HasSubstr("--dim width: expected NAME=SIZE"));
 }

@@ -63,7 +63,10 @@ double KeptShare(const Graph& model, const std::map<std::string, AxisSharding>& 
   return kept / all;
 }
 
-std::vector<Partition> PartitionsOf(const Graph& model, const Plan& plan) {
+// With Adam's updates. A plan that a job completed was made for the graph with the job's own
+// optimizer and inputs, so its digest is not this graph's.
+std::vector<Partition> PartitionsOf(const Graph& model, Plan plan) {
+  plan.model_digest = 0;
   TrainingSpec spec;
   spec.optimizer.kind = "adam";
   const Graph graph = BuildTrainingGraph(model, spec).value();

@@ -161,8 +161,7 @@ class InspectCommand final : public Command {
   }
   std::string usage() const override { return "MODEL.onnx [--output text|json]"; }
   std::vector<std::string> examples() const override {
-    return {"graph_runner inspect model.onnx",
-            "graph_runner inspect gpt.onnx --dim sequence=64 --freeze 'embed.*'",
+    return {"graph_runner inspect gpt.onnx --dim sequence=64 --freeze 'embed.*'",
             "graph_runner inspect model.onnx --parameters",
             "graph_runner inspect model.onnx --output json"};
   }

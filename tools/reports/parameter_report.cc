@@ -30,8 +30,11 @@ std::string ParameterSummary(const std::vector<ParameterDecision>& decisions) {
     ++trained;
     elements += static_cast<double>(ElementsOfType(decision.type));
   }
-  const std::string numbers = absl::StrCat(" tensors (", Quantity(elements), " numbers)");
-  if (others.empty()) return absl::StrCat("trains all ", trained, numbers);
+  const std::string tensors = decisions.size() == 1 ? " tensor (" : " tensors (";
+  const std::string numbers = absl::StrCat(tensors, Quantity(elements), " numbers)");
+  if (others.empty()) {
+    return absl::StrCat(trained == 1 ? "trains its " : "trains all ", trained, numbers);
+  }
   std::string text = absl::StrCat("trains ", trained, " of ", decisions.size(), numbers);
   const char* separator = "; not: ";
   for (const auto& [kind, count] : others) {
