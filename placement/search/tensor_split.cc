@@ -1,8 +1,6 @@
 #include "placement/search/tensor_split.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -31,23 +29,9 @@ struct Option {
   double seconds = 0;
 };
 
-// A node, how its inputs lie, and what its outputs are hinted to be: all that says how it is run.
-struct NodeRun {
-  NodeId node;
-  std::vector<AxisSharding> current;
-  std::vector<std::optional<AxisSharding>> hints;
-};
-
-// How PropagateShardings runs it.
-struct RunResult {
-  std::vector<AxisSharding> outputs;  // before they become what they are hinted to be
-  double seconds = 0;                 // with that
-};
-
 struct LiveValue {
   int value = 0;
   AxisSharding sharding;
-  std::shared_ptr<const NodeRun> made_by = nullptr;  // of what may be hinted to lie whole
 };
 
 // A decided variable, or a made value that is hinted, and those decided before it.
@@ -89,14 +73,10 @@ class SplitSearch {
                        std::vector<State>& next);
   bool CanHint(ValueId value) const;
   bool CanGather(const Node& node, size_t input, int position) const;
-  absl::StatusOr<RunResult> ResultOf(const NodeRun& run);
-  absl::StatusOr<bool> Gather(ValueId value, State& state);
-  absl::StatusOr<std::optional<State>> Gathered(const State& state, const Node& node,
-                                                const std::set<size_t>& inputs);
-  absl::Status AddOption(const State& state, const Node& node, int position, const Option& option,
-                         std::vector<State>& next);
-  std::shared_ptr<const NodeRun> RunOf(const State& state, const Node& node,
-                                       const Option& option) const;
+  void Gather(ValueId value, State& state);
+  State Gathered(const State& state, const Node& node, const std::set<size_t>& inputs);
+  void AddOption(const State& state, const Node& node, int position, const Option& option,
+                 std::vector<State>& next);
   State Next(const State& state, const Node& node, int position, const Option& option);
   absl::StatusOr<const Options*> OptionsOf(const State& state, const Node& node);
   absl::StatusOr<Options> MakeOptions(const Node& node, const std::vector<AxisSharding>& current,
@@ -110,7 +90,6 @@ class SplitSearch {
   const Graph& graph_;
   std::vector<Decision> decisions_;
   absl::flat_hash_map<std::string, Options> known_;
-  absl::flat_hash_map<std::string, RunResult> known_results_;
 };
 
 const LiveValue* FindLive(const State& state, ValueId value) {
@@ -129,21 +108,6 @@ AxisSharding SplitSearch::CurrentOf(const State& state, ValueId value) const {
   return live == nullptr ? AxisSharding::Replicated() : live->sharding;
 }
 
-// Null where it makes nothing that could be gathered.
-std::shared_ptr<const NodeRun> SplitSearch::RunOf(const State& state, const Node& node,
-                                                  const Option& option) const {
-  const std::vector<AxisSharding>& outputs = option.sharding.outputs;
-  const bool splits = std::any_of(outputs.begin(), outputs.end(),
-                                  [](const AxisSharding& output) { return output.is_split(); });
-  if (!splits) return nullptr;
-  auto run = std::make_shared<NodeRun>();
-  run->node = node.id;
-  for (const ValueId input : node.inputs) run->current.push_back(CurrentOf(state, input));
-  for (const auto& [input, sharding] : option.variables) run->current[input] = sharding;
-  run->hints.resize(node.outputs.size());
-  return run;
-}
-
 State SplitSearch::Next(const State& state, const Node& node, int position, const Option& option) {
   State next;
   next.seconds = state.seconds + option.seconds;
@@ -158,10 +122,9 @@ State SplitSearch::Next(const State& state, const Node& node, int position, cons
     decisions_.push_back({next.decision, variable, sharding});
     next.decision = static_cast<int>(decisions_.size()) - 1;
   }
-  const std::shared_ptr<const NodeRun> run = RunOf(state, node, option);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!node.outputs[i].valid() || costs_.LastUse(node.outputs[i]) < 0) continue;
-    next.live.push_back({node.outputs[i].value, option.sharding.outputs[i], run});
+    next.live.push_back({node.outputs[i].value, option.sharding.outputs[i]});
   }
   std::sort(next.live.begin(), next.live.end(),
             [](const LiveValue& a, const LiveValue& b) { return a.value < b.value; });
@@ -184,73 +147,28 @@ bool SplitSearch::CanGather(const Node& node, size_t input, int position) const 
   return CanHint(value) && costs_.FirstUse(value) == position;
 }
 
-absl::StatusOr<RunResult> SplitSearch::ResultOf(const NodeRun& run) {
-  const Node& node = graph_.node(run.node);
-  std::string key = costs_.ClassOf(node);
-  for (const AxisSharding& sharding : run.current) AppendSharding(sharding, key);
-  for (const std::optional<AxisSharding>& hint : run.hints) {
-    key.push_back('|');
-    if (hint.has_value()) AppendSharding(*hint, key);
+// Hints a live value that is split to lie whole.
+void SplitSearch::Gather(ValueId value, State& state) {
+  for (LiveValue& live : state.live) {
+    if (live.value != value.value || !live.sharding.is_split()) continue;
+    state.seconds += costs_.HintSeconds(value, live.sharding, AxisSharding::Replicated());
+    live.sharding = AxisSharding::Replicated();
+    decisions_.push_back({state.decision, value.value, live.sharding});
+    state.decision = static_cast<int>(decisions_.size()) - 1;
   }
-  const auto found = known_results_.find(key);
-  if (found != known_results_.end()) return found->second;
-  WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph_, node));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeSharding> candidates,
-                        ShardingCandidates(view, run.current, costs_.shards()));
-  const NodeSharding& sharding = costs_.Decide(node, candidates, run.current, run.hints);
-  RunResult result = {sharding.outputs, costs_.NodeSeconds(view, sharding, run.current)};
-  for (size_t i = 0; i < run.hints.size(); ++i) {
-    if (!run.hints[i].has_value()) continue;
-    result.seconds += costs_.HintSeconds(node.outputs[i], sharding.outputs[i], *run.hints[i]);
-  }
-  return known_results_.emplace(std::move(key), std::move(result)).first->second;
 }
 
-// Hints a live value that is split to lie whole. With that hint, its node may be run in another way
-// (a bias that is split is gathered, not what it is added to); false where another output would
-// then lie in another way than those who read it were told.
-absl::StatusOr<bool> SplitSearch::Gather(ValueId value, State& state) {
-  const LiveValue* const live = FindLive(state, value);
-  if (live == nullptr || !live->sharding.is_split()) return true;
-  const auto run = std::make_shared<NodeRun>(*live->made_by);
-  const std::vector<ValueId>& outputs = graph_.node(run->node).outputs;
-  WEFT_ASSIGN_OR_RETURN(const RunResult before, ResultOf(*run));
-  const auto hinted = std::find(outputs.begin(), outputs.end(), value) - outputs.begin();
-  run->hints[static_cast<size_t>(hinted)] = AxisSharding::Replicated();
-  WEFT_ASSIGN_OR_RETURN(const RunResult after, ResultOf(*run));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].valid() || costs_.LastUse(outputs[i]) < 0 || run->hints[i].has_value())
-      continue;
-    if (after.outputs[i] != before.outputs[i]) return false;
-  }
-  state.seconds += after.seconds - before.seconds;
-  for (LiveValue& other : state.live) {
-    if (std::find(outputs.begin(), outputs.end(), ValueId(other.value)) == outputs.end()) continue;
-    other.made_by = run;
-    if (other.value == value.value) other.sharding = AxisSharding::Replicated();
-  }
-  decisions_.push_back({state.decision, value.value, AxisSharding::Replicated()});
-  state.decision = static_cast<int>(decisions_.size()) - 1;
-  return true;
-}
-
-// The state in which these inputs of a node were made whole where they are made; empty: they
-// cannot be.
-absl::StatusOr<std::optional<State>> SplitSearch::Gathered(const State& state, const Node& node,
-                                                           const std::set<size_t>& inputs) {
-  if (inputs.empty()) return std::nullopt;
+// The state in which these inputs of a node were made whole where they are made.
+State SplitSearch::Gathered(const State& state, const Node& node, const std::set<size_t>& inputs) {
   State gathered = state;
-  for (const size_t input : inputs) {
-    WEFT_ASSIGN_OR_RETURN(const bool can, Gather(node.inputs[input], gathered));
-    if (!can) return std::nullopt;
-  }
+  for (const size_t input : inputs) Gather(node.inputs[input], gathered);
   return gathered;
 }
 
 // What a split parameter makes of data may lie as it is made, or whole: rows of an embedding that
 // is split by columns.
-absl::Status SplitSearch::AddOption(const State& state, const Node& node, int position,
-                                    const Option& option, std::vector<State>& next) {
+void SplitSearch::AddOption(const State& state, const Node& node, int position,
+                            const Option& option, std::vector<State>& next) {
   next.push_back(Next(state, node, position, option));
   const auto reads = [&](ValueSource source) {
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const ValueId input) {
@@ -258,14 +176,11 @@ absl::Status SplitSearch::AddOption(const State& state, const Node& node, int po
     });
   };
   const bool reads_data = reads(ValueSource::kNode) || reads(ValueSource::kInput);
-  if (!reads_data || !reads(ValueSource::kVariable) || node.outputs.empty()) {
-    return absl::OkStatus();
-  }
-  if (!option.sharding.outputs[0].is_split() || !CanHint(node.outputs[0])) return absl::OkStatus();
+  if (!reads_data || !reads(ValueSource::kVariable) || node.outputs.empty()) return;
+  if (!option.sharding.outputs[0].is_split() || !CanHint(node.outputs[0])) return;
   State whole = next.back();
-  WEFT_ASSIGN_OR_RETURN(const bool can, Gather(node.outputs[0], whole));
-  if (can) next.push_back(std::move(whole));
-  return absl::OkStatus();
+  Gather(node.outputs[0], whole);
+  next.push_back(std::move(whole));
 }
 
 // A node that needs an axis whole which is split would be split along another one, of samples most
@@ -275,7 +190,6 @@ absl::Status SplitSearch::AddNext(const State& state, const Node& node, int posi
                                   std::vector<State>& next) {
   WEFT_ASSIGN_OR_RETURN(const Options* options, OptionsOf(state, node));
   std::set<size_t> exchanged;
-  std::vector<const Option*> exchanging;
   for (const Option& option : *options) {
     std::set<size_t> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -284,24 +198,13 @@ absl::Status SplitSearch::AddNext(const State& state, const Node& node, int posi
       const bool exchanges = from.is_split() && to.is_split() && from.axis != to.axis;
       if (exchanges && CanGather(node, i, position)) inputs.insert(i);
     }
-    if (inputs.empty()) {
-      WEFT_RETURN_IF_ERROR(AddOption(state, node, position, option, next));
-    } else {
-      exchanging.push_back(&option);
-      exchanged.insert(inputs.begin(), inputs.end());
-    }
+    if (inputs.empty()) AddOption(state, node, position, option, next);
+    exchanged.insert(inputs.begin(), inputs.end());
   }
-  WEFT_ASSIGN_OR_RETURN(const std::optional<State> gathered, Gathered(state, node, exchanged));
-  if (!gathered.has_value()) {
-    for (const Option* const option : exchanging) {
-      WEFT_RETURN_IF_ERROR(AddOption(state, node, position, *option, next));
-    }
-    return absl::OkStatus();
-  }
-  WEFT_ASSIGN_OR_RETURN(options, OptionsOf(*gathered, node));
-  for (const Option& option : *options) {
-    WEFT_RETURN_IF_ERROR(AddOption(*gathered, node, position, option, next));
-  }
+  if (exchanged.empty()) return absl::OkStatus();
+  const State gathered = Gathered(state, node, exchanged);
+  WEFT_ASSIGN_OR_RETURN(options, OptionsOf(gathered, node));
+  for (const Option& option : *options) AddOption(gathered, node, position, option, next);
   return absl::OkStatus();
 }
 
