@@ -165,18 +165,21 @@ State SplitSearch::Gathered(const State& state, const Node& node, const std::set
   return gathered;
 }
 
-// What a split parameter makes of data may lie as it is made, or whole: rows of an embedding that
-// is split by columns.
+// Rows of an embedding that is split by columns may lie as they are made, or whole. Other nodes
+// that read a parameter are left alone: two states for each product would crowd the beam.
 void SplitSearch::AddOption(const State& state, const Node& node, int position,
                             const Option& option, std::vector<State>& next) {
   next.push_back(Next(state, node, position, option));
-  const auto reads = [&](ValueSource source) {
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const ValueId input) {
-      return input.valid() && graph_.value(input).source == source;
-    });
-  };
-  const bool reads_data = reads(ValueSource::kNode) || reads(ValueSource::kInput);
-  if (!reads_data || !reads(ValueSource::kVariable) || node.outputs.empty()) return;
+  bool reads_parameter = false;
+  bool reads_indices = false;
+  for (const ValueId input : node.inputs) {
+    if (!input.valid()) continue;
+    const ValueDef& value = graph_.value(input);
+    reads_parameter = reads_parameter || value.source == ValueSource::kVariable;
+    const bool is_data = value.source == ValueSource::kNode || value.source == ValueSource::kInput;
+    reads_indices = reads_indices || (is_data && IsInteger(value.type.dtype));
+  }
+  if (!reads_parameter || !reads_indices || node.outputs.empty()) return;
   if (!option.sharding.outputs[0].is_split() || !CanHint(node.outputs[0])) return;
   State whole = next.back();
   Gather(node.outputs[0], whole);

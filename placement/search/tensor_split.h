@@ -18,11 +18,12 @@ namespace weft {
 // branches into each way in which the node can read it; the node itself then does what
 // PropagateShardings would. Hints for values are two: a value whose split axis the node needs whole
 // is hinted to lie whole, instead of being exchanged for one that is split along another axis. And
-// what a split variable makes may be hinted to lie whole. States that differ in the past only are
-// merged. A choice costs its shard's compute, conversions of inputs, and the backward pass as index
-// notation gives it: the gradient of an operand that a split node reads whole is a sum over the
-// ranks, that of a slice is gathered. Megatron's column and row split with its two all-reduces per
-// block comes out; a test says so. Deterministic. Errors are those of the ops' rules.
+// rows that indices pick from a split variable may be hinted to lie whole. States that differ in
+// the past only are merged. A choice costs its shard's compute, conversions of inputs, and the
+// backward pass as index notation gives it: the gradient of an operand that a split node reads
+// whole is a sum over the ranks, that of a slice is gathered. Megatron's column and row split with
+// its two all-reduces per block comes out; a test says so. Deterministic. Errors are those of the
+// ops' rules.
 absl::StatusOr<TensorSplit> FindTensorSplit(const Graph& graph, const CostModel& cost,
                                             const TensorSplitOptions& options);
 
