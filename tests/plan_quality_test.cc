@@ -103,6 +103,9 @@ class PlanQualityTest : public ::testing::TestWithParam<std::tuple<Model, Cluste
     std::vector<std::string> arguments = {
         "plan", path,       "--optimizer", "adam",    "--cluster",
         spec_,  "--output", "json",        "--batch", absl::StrCat(model().batch)};
+    if (model().cut_is_given) {  // the statistics of its micro-batches are wanted
+      arguments.insert(arguments.end(), {"--batch-norm", "micro"});
+    }
     if (std::string(model().name) == "gpt_char") {
       const std::string text = *corpora_ + "/text-iris/tinyshakespeare.txt";
       for (const std::string& more : {std::string("--data"), "idx=" + text, std::string("--labels"),
