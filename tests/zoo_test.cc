@@ -58,12 +58,6 @@ const std::set<std::string>& RefusedFiles() {
   return *files;
 }
 
-// Files whose exporter has left out biases of convolutions, which the module trains.
-const std::set<std::string>& FilesWithoutBiases() {
-  static const auto* const files = new std::set<std::string>{"whisper.dynamo.eval"};
-  return *files;
-}
-
 // The files' names without ".onnx", sorted.
 std::vector<std::string> ZooFiles() {
   std::vector<std::string> names;
@@ -239,7 +233,6 @@ TEST_P(Zoo, CheckSaysWhatTrainDoes) {
 
 TEST_P(Zoo, FollowsTheModule) {
   if (IsRefused()) GTEST_SKIP() << "train refuses it";
-  if (FilesWithoutBiases().count(GetParam()) > 0) GTEST_SKIP() << "the file lacks biases";
   const std::string out = TestPath("out");
   const CommandResult result = Train(out);
   ASSERT_EQ(result.exit_code, 0) << result.err;
