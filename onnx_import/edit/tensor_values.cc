@@ -12,8 +12,11 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSampled = 8;
-// Rows and columns that are compared together, so that both matrices are read in runs.
-constexpr int64_t kBlock = 64;
+// Rows of a matrix that are read beside one row of its transposed: they stay in the cache.
+constexpr int64_t kBlock = 16;
+// Rows and columns after which the pages of both are given back: of each row of a tile the system
+// maps 64 KiB, so a tile counts as 32 MiB at most.
+constexpr int64_t kTile = 512;
 
 const char* BytesOf(const Tensor& tensor) { return static_cast<const char*>(tensor.raw_data()); }
 
@@ -33,16 +36,43 @@ Bits Load(const char* from, int64_t index) {
   return bits;
 }
 
-// b [columns, rows] against a [rows, columns].
+// Whether two payloads of as many bytes are equal; reads both in windows.
+bool EqualBytes(const Tensor& a, const Tensor& b) {
+  bool equal = true;
+  const size_t bytes = a.bytes();
+  for (size_t at = 0; equal && at < bytes; at += kMappedWindow) {
+    equal = std::memcmp(BytesOf(a) + at, BytesOf(b) + at, std::min(kMappedWindow, bytes - at)) == 0;
+    GiveBack(a);
+    GiveBack(b);
+  }
+  return equal;
+}
+
+// b [columns, rows] against a [rows, columns], in the tile from `row` and `column` on.
 template <typename Bits>
-bool EqualTransposed(const char* a, const char* b, int64_t rows, int64_t columns) {
-  for (int64_t row = 0; row < rows; row += kBlock) {
-    for (int64_t column = 0; column < columns; column += kBlock) {
-      for (int64_t i = row; i < std::min(rows, row + kBlock); ++i) {
-        for (int64_t j = column; j < std::min(columns, column + kBlock); ++j) {
-          if (Load<Bits>(a, i * columns + j) != Load<Bits>(b, j * rows + i)) return false;
-        }
+bool EqualTile(const char* a, const char* b, int64_t rows, int64_t columns, int64_t row,
+               int64_t column) {
+  const int64_t last_row = std::min(rows, row + kTile);
+  const int64_t last_column = std::min(columns, column + kTile);
+  for (int64_t block = row; block < last_row; block += kBlock) {
+    for (int64_t j = column; j < last_column; ++j) {
+      for (int64_t i = block; i < std::min(last_row, block + kBlock); ++i) {
+        if (Load<Bits>(a, i * columns + j) != Load<Bits>(b, j * rows + i)) return false;
       }
+    }
+  }
+  return true;
+}
+
+template <typename Bits>
+bool EqualTransposed(const Tensor& a, const Tensor& b) {
+  const int64_t rows = a.shape().dim(0);
+  const int64_t columns = a.shape().dim(1);
+  for (int64_t row = 0; row < rows; row += kTile) {
+    for (int64_t column = 0; column < columns; column += kTile) {
+      if (!EqualTile<Bits>(BytesOf(a), BytesOf(b), rows, columns, row, column)) return false;
+      GiveBack(a);
+      GiveBack(b);
     }
   }
   return true;
@@ -52,15 +82,13 @@ bool IsTransposedOf(const Tensor& a, const Tensor& b) {
   const bool fits = a.shape().rank() == 2 && b.shape().rank() == 2 &&
                     a.shape().dim(0) == b.shape().dim(1) && a.shape().dim(1) == b.shape().dim(0);
   if (!fits) return false;
-  const int64_t rows = a.shape().dim(0);
-  const int64_t columns = a.shape().dim(1);
   switch (ElementBytes(a)) {
     case 2:
-      return EqualTransposed<uint16_t>(BytesOf(a), BytesOf(b), rows, columns);
+      return EqualTransposed<uint16_t>(a, b);
     case 4:
-      return EqualTransposed<uint32_t>(BytesOf(a), BytesOf(b), rows, columns);
+      return EqualTransposed<uint32_t>(a, b);
     case 8:
-      return EqualTransposed<uint64_t>(BytesOf(a), BytesOf(b), rows, columns);
+      return EqualTransposed<uint64_t>(a, b);
     default:
       return false;
   }
@@ -81,9 +109,13 @@ bool TensorValues::AllEqual(const FileTensor& tensor) {
   const std::optional<Tensor> read = Read(tensor);
   if (!read.has_value()) return answer;
   const size_t element = ElementBytes(*read);
-  const char* const bytes = BytesOf(*read);
-  answer = std::memcmp(bytes, bytes + element, read->bytes() - element) == 0;
-  GiveBack(*read);
+  const size_t last = read->bytes() - element;  // each element against the next
+  answer = true;
+  for (size_t at = 0; answer && at < last; at += kMappedWindow) {
+    const char* const from = BytesOf(*read) + at;
+    answer = std::memcmp(from, from + element, std::min(kMappedWindow, last - at)) == 0;
+    GiveBack(*read);
+  }
   return answer;
 }
 
@@ -112,8 +144,7 @@ TensorMatch TensorValues::Compare(const FileTensor& a, const FileTensor& b) cons
   const std::optional<Tensor> second = Read(b);
   if (!first.has_value() || !second.has_value()) return TensorMatch::kNone;
   TensorMatch match = TensorMatch::kNone;
-  if (first->shape() == second->shape() &&
-      std::memcmp(first->raw_data(), second->raw_data(), first->bytes()) == 0) {
+  if (first->shape() == second->shape() && EqualBytes(*first, *second)) {
     match = TensorMatch::kEqual;
   } else if (IsTransposedOf(*first, *second)) {
     match = TensorMatch::kTransposed;
