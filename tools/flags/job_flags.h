@@ -61,7 +61,7 @@ class JobFlags {
   // The file of --history, or the one beside that of --calibration; "" = none.
   std::string history() const;
 
-  const TieFlags& ties() const { return optimizer_.ties(); }
+  TieFlags ties() const { return optimizer_.ties(); }
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // Which parameters train, as far as the flags say.

@@ -32,7 +32,7 @@ class OptimizerFlags {
   // files of --freeze and --trainable.
   absl::StatusOr<TrainableOptions> Trainable() const;
   // Which tensors of the file are one.
-  const TieFlags& ties() const { return ties_; }
+  TieFlags ties() const { return ties_.BesideLora(lora_); }
   // The adapters that train in the place of weights; none unless they were asked for.
   absl::StatusOr<std::optional<LoraSpec>> Lora() const;
   // --optimizer model: the model brings its algorithm along.

@@ -1,8 +1,10 @@
 #include "tools/flags/tie_flags.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/file_system.h"
@@ -34,6 +36,16 @@ void TieFlags::Add(CLI::App& app, const std::string& group) {
       ->group(group);
 }
 
+TieFlags TieFlags::BesideLora(const std::vector<std::string>& lora) const {
+  const bool only_adapters =
+      !lora.empty() && std::none_of(lora.begin(), lora.end(), [](const std::string& part) {
+        return absl::StartsWith(part, "train=");
+      });
+  TieFlags flags = *this;
+  if (only_adapters && flags.options_.untie.empty()) flags.options_.untie = {"none"};
+  return flags;
+}
+
 TieFlags TieFlags::FromGiven(const std::map<std::string, std::string>& given) {
   TieFlags flags;
   const auto read = [&given](const char* name, std::vector<std::string>& values) {
@@ -44,7 +56,9 @@ TieFlags TieFlags::FromGiven(const std::map<std::string, std::string>& given) {
   };
   read(kUntie, flags.options_.untie);
   read(kTie, flags.options_.tie);
-  return flags;
+  std::vector<std::string> lora;
+  read("--lora", lora);
+  return flags.BesideLora(lora);
 }
 
 absl::StatusOr<ImportedModel> TieFlags::Import(const std::string& path, TieReport* report,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -25,6 +26,9 @@ class TieFlags {
  public:
   // `group` of the help text.
   void Add(CLI::App& app, const std::string& group);
+  // As they are beside the values of --lora: where adapters alone train, merged tensors stay one
+  // unless --untie names them, and the exported file keeps the tensors that it had.
+  TieFlags BesideLora(const std::vector<std::string>& lora) const;
   // As a checkpoint has recorded them (LoopFlags::GivenFlags).
   static TieFlags FromGiven(const std::map<std::string, std::string>& given);
 
