@@ -74,15 +74,17 @@ absl::StatusOr<ModelReplacements> Locate(const ImportedModel& model,
   return replacements;
 }
 
-// Whether a TensorProto says that its data is external.
+// Whether a TensorProto says that its data is external, as protobuf reads it: the last known value.
 bool IsExternal(std::string_view bytes) {
   WireReader reader(bytes);
   bool external = false;
   while (!reader.AtEnd()) {
     const std::optional<WireField> field = reader.Next();
     if (!field) break;
-    if (field->number == onnx::TensorProto::kDataLocationFieldNumber) {
-      external = field->payload == std::string_view("\x01");
+    if (field->number != onnx::TensorProto::kDataLocationFieldNumber) continue;
+    const int value = static_cast<int>(VarintOf(*field));
+    if (onnx::TensorProto::DataLocation_IsValid(value)) {
+      external = value == onnx::TensorProto::EXTERNAL;
     }
   }
   return external;

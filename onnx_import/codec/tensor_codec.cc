@@ -107,7 +107,8 @@ absl::Status CheckPayloadKind(const onnx::TensorProto& proto, const TensorHeader
     }
   }
   if (!proto.raw_data().empty() && proto.has_file_bytes()) {
-    return InvalidTensor(absl::StrCat(Describe(header), " has raw_data twice; export it again"));
+    return InvalidTensor(absl::StrCat(
+        Describe(header), " has raw_data twice, expected it once; export the model again"));
   }
   if (external && HasRawData(proto)) {
     return InvalidTensor(absl::StrCat(Describe(header),

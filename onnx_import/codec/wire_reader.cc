@@ -15,6 +15,14 @@ std::optional<uint64_t> WireReader::ReadVarint() {
   return Fail("a number is longer than 10 bytes");
 }
 
+uint64_t VarintOf(const WireField& field) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < field.payload.size() && i < 10; ++i) {
+    value |= static_cast<uint64_t>(static_cast<uint8_t>(field.payload[i]) & 0x7f) << (7 * i);
+  }
+  return value;
+}
+
 std::optional<WireField> WireReader::Next() {
   const size_t begin = position_;
   const std::optional<uint64_t> tag = ReadVarint();

@@ -45,6 +45,9 @@ class WireReader {
   std::string error_;
 };
 
+// The number of a kVarint field that WireReader::Next has read.
+uint64_t VarintOf(const WireField& field);
+
 // Appends tag and length of field `number` with a payload of so many bytes, which is to follow.
 void AppendBytesFieldHeader(int number, size_t payload_bytes, std::string& out);
 // Appends field `number` with a length-delimited payload.

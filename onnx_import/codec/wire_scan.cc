@@ -1,5 +1,6 @@
 #include "onnx_import/codec/wire_scan.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,7 +19,7 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// Field numbers of ONNX are small; anything above is unknown to the schema.
+// Field numbers of ONNX are small; anything above is unknown to it.
 constexpr int kFieldNumbers = 32;
 // A std::string and its heap block, at least.
 constexpr size_t kStringMemory = 48;
@@ -35,6 +36,7 @@ struct MessageTable {
   std::string name;
   size_t memory = 0;  // of one decoded, empty message
   FieldEntry fields[kFieldNumbers];
+  std::vector<int> own_fields;  // those of ours, which no file has
 };
 
 WireType WireTypeOf(const FieldDescriptor& field) {
@@ -74,7 +76,10 @@ class MessageTables {
     table.memory = prototype->SpaceUsedLong() + sizeof(void*);
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
-      if (field.number() >= kFieldNumbers) continue;
+      if (field.number() >= kFieldNumbers) {
+        table.own_fields.push_back(field.number());
+        continue;
+      }
       FieldEntry& entry = table.fields[field.number()];
       entry.field = &field;
       entry.wire_type = WireTypeOf(field);
@@ -120,6 +125,10 @@ class WireScanner {
     const FieldEntry* entry =
         field->number < kFieldNumbers ? &frame.table->fields[field->number] : nullptr;
     if (entry == nullptr || entry->field == nullptr) {
+      const std::vector<int>& own = frame.table->own_fields;
+      if (std::find(own.begin(), own.end(), field->number) != own.end()) {
+        return Error(frame, absl::StrCat("field ", field->number, " is no field of ONNX"));
+      }
       return Charge(field->whole.size() + kStringMemory);
     }
     WEFT_RETURN_IF_ERROR(CheckWireType(frame, *entry, *field));
