@@ -114,12 +114,11 @@ absl::Status CheckDeclaredOutput(const onnx::ValueInfoProto& output, const Value
 }
 
 // Kernels read constants where they are, so those that lie unaligned in a file are copied.
-Tensor AlignedConstant(Tensor tensor) {
+absl::StatusOr<Tensor> AlignedConstant(Tensor tensor) {
   if (tensor.dtype() == DType::kString || IsAligned(tensor)) return tensor;
-  absl::StatusOr<Tensor> copy = tensor.Clone();
-  if (!copy.ok()) return tensor;
+  WEFT_ASSIGN_OR_RETURN(Tensor copy, tensor.Clone());
   ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
-  return *std::move(copy);
+  return copy;
 }
 
 void DropTrailingOmitted(std::vector<ValueId>& inputs) {
@@ -196,8 +195,9 @@ absl::Status GraphConverter::AddInitializers(const onnx::GraphProto& proto,
       return Annotate(tensor.status(), absl::StrCat("initializer ", Quoted(initializer.name())));
     }
     const size_t parameters = parameters_.size();
-    scope.values[initializer.name()] = AddTensor(initializer.name(), *std::move(tensor), storage, i,
-                                                 /*may_be_parameter=*/IsMain());
+    WEFT_ASSIGN_OR_RETURN(scope.values[initializer.name()],
+                          AddTensor(initializer.name(), *std::move(tensor), storage, i,
+                                    /*may_be_parameter=*/IsMain()));
     if (parameters_.size() > parameters) {
       parameters_.back().also_graph_input = inputs.contains(initializer.name());
     }
@@ -208,8 +208,9 @@ absl::Status GraphConverter::AddInitializers(const onnx::GraphProto& proto,
     if (!tensor.ok()) {
       return Annotate(tensor.status(), absl::StrCat("sparse initializer ", Quoted(name)));
     }
-    scope.values[name] = AddTensor(name, *std::move(tensor), ParameterStorage::kInitializer, 0,
-                                   /*may_be_parameter=*/false);
+    WEFT_ASSIGN_OR_RETURN(scope.values[name],
+                          AddTensor(name, *std::move(tensor), ParameterStorage::kInitializer, 0,
+                                    /*may_be_parameter=*/false));
   }
   return absl::OkStatus();
 }
@@ -229,17 +230,21 @@ absl::Status GraphConverter::AddOutputs(const onnx::GraphProto& proto, Conversio
   return absl::OkStatus();
 }
 
-ValueId GraphConverter::AddTensor(const std::string& name, Tensor tensor, ParameterStorage storage,
-                                  int index, bool may_be_parameter) {
+absl::StatusOr<ValueId> GraphConverter::AddTensor(const std::string& name, Tensor tensor,
+                                                  ParameterStorage storage, int index,
+                                                  bool may_be_parameter) {
   const bool is_state = may_be_parameter && storage != ParameterStorage::kConstantNode &&
                         tensor.dtype() != DType::kString && context_.state.contains(name);
   const bool parameter =
       is_state || (may_be_parameter && !context_.only_state && MayBeParameter(tensor.dtype()));
   const ValueType type{ValueKind::kTensor, tensor.dtype(), tensor.shape()};
   const Shape shape = tensor.shape();
-  const ValueId value = parameter && context_.options.parameters_as_variables
-                            ? graph_.AddVariable(name, type, std::move(tensor), false)
-                            : graph_.AddConstant(name, AlignedConstant(std::move(tensor)));
+  const bool is_variable = parameter && context_.options.parameters_as_variables;
+  if (!is_variable) {
+    WEFT_ASSIGN_OR_RETURN(tensor, AlignedConstant(std::move(tensor)));
+  }
+  const ValueId value = is_variable ? graph_.AddVariable(name, type, std::move(tensor), false)
+                                    : graph_.AddConstant(name, std::move(tensor));
   ValueDef& def = graph_.value(value);
   def.origin.logical_value = def.name;
   if (parameter) {
@@ -331,8 +336,9 @@ absl::Status GraphConverter::ConvertConstant(const onnx::NodeProto& proto, int i
   const std::string name =
       outside != scope.output_names.end() ? outside->second : absl::StrCat(scope.prefix, output);
   const bool may_be_parameter = IsMain() && !scope.in_function && kind != "sparse_value";
-  scope.values[output] =
-      AddTensor(name, *std::move(tensor), ParameterStorage::kConstantNode, index, may_be_parameter);
+  WEFT_ASSIGN_OR_RETURN(scope.values[output],
+                        AddTensor(name, *std::move(tensor), ParameterStorage::kConstantNode, index,
+                                  may_be_parameter));
   return absl::OkStatus();
 }
 

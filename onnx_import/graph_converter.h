@@ -77,8 +77,8 @@ class GraphConverter {
                                ConversionScope& scope);
   absl::Status AddOutputs(const onnx::GraphProto& proto, ConversionScope& scope);
   // A float tensor of the main graph becomes a variable, if asked for; anything else a constant.
-  ValueId AddTensor(const std::string& name, Tensor tensor, ParameterStorage storage, int index,
-                    bool may_be_parameter);
+  absl::StatusOr<ValueId> AddTensor(const std::string& name, Tensor tensor,
+                                    ParameterStorage storage, int index, bool may_be_parameter);
 
   // The value of a name here or further out; nullopt when nobody defines it.
   std::optional<ValueId> Resolve(const std::string& name, ConversionScope& scope);
