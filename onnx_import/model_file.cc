@@ -24,7 +24,7 @@ std::string FolderOf(const std::string& path) {
 
 std::string ModelFile::Label() const { return absl::StrCat("model ", QuotedPath(path_)); }
 
-absl::Status ModelFile::ParseAndValidate(const WireLimits& limits, bool leaves_payloads) {
+absl::Status ModelFile::ParseAndValidate(bool leaves_payloads) {
   if (bytes_.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         Label(), ": the file is empty, expected an ONNX model; copy or export it again"));
@@ -32,10 +32,10 @@ absl::Status ModelFile::ParseAndValidate(const WireLimits& limits, bool leaves_p
   auto proto = std::make_shared<onnx::ModelProto>();
   absl::Status status;
   if (leaves_payloads) {
-    status = ScanWire(bytes_, *proto, limits);
-    if (status.ok()) status = ParseRope(LeavePayloads(bytes_), limits, *proto);
+    status = ScanWire(bytes_, *proto, limits_);
+    if (status.ok()) status = ParseRope(LeavePayloads(bytes_), limits_, *proto);
   } else {
-    status = ParseWire(bytes_, limits, *proto);
+    status = ParseWire(bytes_, limits_, *proto);
   }
   if (status.ok()) status = ValidateModel(*proto);
   proto_ = std::move(proto);
@@ -46,6 +46,7 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
                                           const WireLimits& limits) {
   ModelFile model;
   model.path_ = path;
+  model.limits_ = limits;
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, file_system.MapFile(path));
   model.bytes_ = std::string_view(reinterpret_cast<const char*>(file->data()), file->size());
   model.bytes_owner_ = file;
@@ -53,7 +54,7 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
   model.external_->SetOwnFile(file);
   model.own_name_ = path.substr(path.rfind('/') + 1);
   model.external_->Provide(model.own_name_, file);
-  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits, /*leaves_payloads=*/true));
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(/*leaves_payloads=*/true));
   return model;
 }
 
@@ -61,10 +62,11 @@ absl::StatusOr<ModelFile> ModelFile::Parse(std::string bytes, const std::string&
                                            const WireLimits& limits) {
   ModelFile model;
   model.path_ = label;
+  model.limits_ = limits;
   auto owned = std::make_shared<const std::string>(std::move(bytes));
   model.bytes_ = *owned;
   model.bytes_owner_ = std::move(owned);
-  WEFT_RETURN_IF_ERROR(model.ParseAndValidate(limits));
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate());
   return model;
 }
 
@@ -75,7 +77,7 @@ absl::StatusOr<ModelFile> ModelFile::Edited(ModelFile original, std::string byte
   auto owned = std::make_shared<const std::string>(std::move(bytes));
   model.bytes_ = *owned;
   model.bytes_owner_ = std::move(owned);
-  WEFT_RETURN_IF_ERROR(model.ParseAndValidate({}));
+  WEFT_RETURN_IF_ERROR(model.ParseAndValidate());
   return model;
 }
 

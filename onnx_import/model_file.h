@@ -57,9 +57,10 @@ class ModelFile {
 
  private:
   // `leaves_payloads`: large ones stay in `bytes_`, which `external_` has as its own file.
-  absl::Status ParseAndValidate(const WireLimits& limits, bool leaves_payloads = false);
+  absl::Status ParseAndValidate(bool leaves_payloads = false);
 
   std::string path_;
+  WireLimits limits_;  // of the file, and of what is made of it
   std::string own_name_;
   bool is_edited_ = false;
   std::shared_ptr<const void> bytes_owner_;
