@@ -341,6 +341,17 @@ TEST(SettleTies, TwoNormalizationsOfOneValueAreTwoModules) {
   EXPECT_NE(settled.node(1).input(2), settled.node(3).input(2));
 }
 
+// The name was taken for the place of a use, which an output has not.
+TEST(SettleTies, ANameMaySoundLikeAPlace) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 2] x) => (float[N, 2] y, float[2] ones)"
+                                   " <float[2] ones = {1, 1}> {"
+                                   "  y = LayerNormalization (x, ones) }");
+  Rename(*model.mutable_graph(), "ones", "behind x");
+  model.mutable_graph()->mutable_output(1)->set_name("behind x");
+  EXPECT_TRUE(Settled(model).status().ok());
+}
+
 TEST(SettleTies, AVectorWithDifferentElementsIsATie) {
   const onnx::ModelProto model = ModelOf(17,
                                          "agraph (float[N, 2] x) => (float[N, 2] y)"

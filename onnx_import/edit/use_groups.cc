@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace weft {
@@ -14,8 +13,6 @@ namespace {
 
 // How far a weight may be from the node that has none.
 constexpr size_t kMaxVisited = 256;
-
-constexpr char kBehind[] = "behind ";
 
 bool IsElementwise(const onnx::NodeProto& node) {
   return node.op_type() == "Add" || node.op_type() == "Mul" || node.op_type() == "BiasGelu";
@@ -26,10 +23,10 @@ bool IsElementwise(const onnx::NodeProto& node) {
 std::vector<UseGroup> UseGroups::Of(int tensor) {
   std::map<std::string, size_t> places;
   std::vector<UseGroup> groups;
-  std::vector<std::string> keys;
+  std::vector<Key> keys;
   for (const TensorUse& use : uses_.uses(tensor)) {
-    std::string key = KeyOf(use);
-    const auto [place, is_new] = places.emplace(key, groups.size());
+    Key key = KeyOf(use);
+    const auto [place, is_new] = places.emplace(key.text, groups.size());
     if (is_new) {
       groups.emplace_back();
       keys.push_back(std::move(key));
@@ -39,7 +36,7 @@ std::vector<UseGroup> UseGroups::Of(int tensor) {
   std::vector<UseGroup> split;
   for (size_t i = 0; i < groups.size(); ++i) {
     std::vector<UseGroup> parts = {std::move(groups[i])};
-    if (absl::StrContains(keys[i], kBehind)) SplitSameInputs(parts);
+    if (keys[i].is_behind) SplitSameInputs(parts);
     for (UseGroup& part : parts) split.push_back(std::move(part));
   }
   std::stable_sort(split.begin(), split.end(), [](const UseGroup& a, const UseGroup& b) {
@@ -57,27 +54,27 @@ int UseGroups::PartnerOf(const TensorUse& use) {
   return equals == std::string::npos ? -1 : std::stoi(text.substr(equals + 1));
 }
 
-std::string UseGroups::KeyOf(const TensorUse& use) {
+UseGroups::Key UseGroups::KeyOf(const TensorUse& use) {
   if (use.reader < 0 || use.role == ParameterRole::kOther) {
-    return absl::StrCat("other ", use.name);
+    return {absl::StrCat("other ", use.name)};
   }
   const onnx::NodeProto& reader = uses_.node(use.reader);
   std::string key = absl::StrCat("role ", static_cast<int>(use.role), " ");
   if (use.role == ParameterRole::kWeight) absl::StrAppend(&key, reader.op_type(), " ");
   absl::StrAppend(&key, "name ", use.name, " ");
   // TorchScript's exporter gives each parameter its name, where it merges any: that decides.
-  if (!uses_.identities().empty() && !HasNameScopes(reader)) return key;
+  if (!uses_.identities().empty() && !HasNameScopes(reader)) return {key};
   const std::string partners = PartnersText(use);
   const std::optional<std::string> module = ModuleOf(reader);
   if (module.has_value() && !module->empty()) {
-    return absl::StrCat(key, "module ", *module, " with ", partners);
+    return {absl::StrCat(key, "module ", *module, " with ", partners)};
   }
-  if (!partners.empty()) return absl::StrCat(key, reader.op_type(), " with ", partners);
+  if (!partners.empty()) return {absl::StrCat(key, reader.op_type(), " with ", partners)};
   std::string nearest = NearestWeight(use.reader, use.port, /*upstream=*/true);
-  if (!nearest.empty()) return absl::StrCat(key, kBehind, nearest);
+  if (!nearest.empty()) return {absl::StrCat(key, "behind ", nearest), /*is_behind=*/true};
   nearest = NearestWeight(use.reader, use.port, /*upstream=*/false);
-  if (!nearest.empty()) return absl::StrCat(key, "before ", nearest);
-  return absl::StrCat(key, "node ", use.reader);
+  if (!nearest.empty()) return {absl::StrCat(key, "before ", nearest)};
+  return {absl::StrCat(key, "node ", use.reader)};
 }
 
 std::string UseGroups::PartnersText(const TensorUse& use) {
@@ -130,7 +127,8 @@ std::string UseGroups::NearestWeight(int node, int skipped_input, bool upstream)
   for (int distance = 1; !front.empty() && seen.size() < kMaxVisited; ++distance) {
     std::vector<int> next;
     const auto visit = [&](int neighbour) {
-      if (neighbour >= 0 && seen.insert(neighbour).second) next.push_back(neighbour);
+      const bool is_near = neighbour >= 0 && seen.size() < kMaxVisited;
+      if (is_near && seen.insert(neighbour).second) next.push_back(neighbour);
     };
     for (const int at : front) {
       const onnx::NodeProto& proto = uses_.node(at);

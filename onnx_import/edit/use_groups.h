@@ -37,7 +37,12 @@ class UseGroups {
   int PartnerOf(const TensorUse& use);
 
  private:
-  std::string KeyOf(const TensorUse& use);
+  // Uses of one key are one module's.
+  struct Key {
+    std::string text = "";
+    bool is_behind = false;  // by the weight before its node, which two modules can share
+  };
+  Key KeyOf(const TensorUse& use);
   // "MatMul.1=12 Add.1=3": the distinct tensors of a use's node, and of the product before it.
   std::string PartnersText(const TensorUse& use);
   std::string PartnersOf(int node, int skipped_tensor);
