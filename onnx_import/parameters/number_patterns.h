@@ -43,7 +43,8 @@ bool IsPositiveAndMonotonic(const Tensor& tensor);
 // With one long axis: 4 or more whole numbers at equal distances (positions).
 bool IsCountingUp(const Tensor& tensor);
 
-// Whether most of some 256 numbers of it differ from each other, as those that were drawn do.
+// Whether most of 256 numbers of it, at equal distances, differ from each other, as those that were
+// drawn do.
 bool AreMostlyDistinct(const Tensor& tensor);
 
 // Whether each column along one of the axes is cos or sin of a linear ramp, s cos(w i + p), and one

@@ -339,6 +339,15 @@ TEST_F(RulesTest, CutPositionsTrain) {
   EXPECT_FALSE(Trains("val_9"));
 }
 
+// The row of a padding token is zeros; it was all that was looked at.
+TEST_F(RulesTest, CutPositionsTrainBehindARowOfZeros) {
+  std::vector<float> positions = Drawn(4 * 512);
+  std::fill_n(positions.begin(), 512, 0.0f);
+  Store("val_9", {4, 512}, positions);
+  Decide("agraph (float[N,4,512] x) => (float[N,4,512] y) { a = Add (x, val_9)  y = Relu (a) }");
+  EXPECT_TRUE(Trains("val_9")) << Reason("val_9");
+}
+
 TEST_F(RulesTest, ClassTokensLayerScalesAndTablesTrain) {
   Store("token", {1, 1, 4}, Drawn(4));
   Store("gamma", {4}, Numbers(4, 1e-5f));
