@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "platform/status_macros.h"
@@ -83,8 +84,18 @@ absl::Status ExplainedByOperators(const Graph& model, absl::Status error) {
   const auto obstacles = FindObstacles(model);
   if (!obstacles.ok() || obstacles->empty()) return error;
   std::vector<std::string> texts;
-  for (const CheckFinding& obstacle : *obstacles) texts.push_back(FindingText(obstacle));
-  return WithExitCode(absl::InvalidArgumentError(absl::StrJoin(texts, "; ")), ExitCode::kModel);
+  bool is_cause = false;
+  for (const CheckFinding& obstacle : *obstacles) {
+    texts.push_back(FindingText(obstacle));
+    is_cause = is_cause || Explains(obstacle, std::string(error.message()));
+  }
+  const std::string text = absl::StrJoin(texts, "; ");
+  if (is_cause) return WithExitCode(absl::InvalidArgumentError(text), ExitCode::kModel);
+  // The loss may not need what nothing runs: then the error is another.
+  absl::Status both(error.code(), absl::StrCat(error.message(), "; besides, ", text));
+  error.ForEachPayload(
+      [&both](absl::string_view url, const absl::Cord& payload) { both.SetPayload(url, payload); });
+  return both;
 }
 
 absl::StatusOr<Graph> MakeTrainingGraph(const Graph& model, const TrainingSpec& training,

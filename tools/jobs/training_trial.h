@@ -30,7 +30,8 @@ absl::StatusOr<Graph> MakeTrainingGraph(const Graph& model, const TrainingSpec& 
                                         const ShapeInputsFn& shape_inputs,
                                         PhaseDump* dump = nullptr);
 
-// The error of a job, or what `check` says of the model's operators where that is the cause.
+// The error of a job. Where the model has operators that nothing runs, what `check` says of them:
+// in its place if it names one of them, else behind it.
 absl::Status ExplainedByOperators(const Graph& model, absl::Status error);
 
 // What came of a trial.

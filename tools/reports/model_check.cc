@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/inference.h"
@@ -283,12 +285,19 @@ std::string FindingText(const CheckFinding& finding) {
   return absl::StrCat(text, "; repair: ", finding.repair);
 }
 
+bool Explains(const CheckFinding& finding, const std::string& message) {
+  if (absl::StrContains(message, finding.what)) return true;
+  return std::any_of(finding.nodes.begin(), finding.nodes.end(), [&](const std::string& node) {
+    return absl::StrContains(message, absl::StrCat("'", node.substr(0, node.rfind(" (")), "'"));
+  });
+}
+
 std::vector<CheckFinding> JoinRefusal(std::vector<CheckFinding> findings,
                                       const absl::Status& refusal) {
   bool is_explained = false;
   for (CheckFinding& finding : findings) {
     if (finding.severity != Severity::kError) continue;
-    is_explained = true;
+    is_explained = is_explained || Explains(finding, std::string(refusal.message()));
     // It trains all the same: what stands in the way elsewhere is not needed for the loss.
     if (refusal.ok()) finding.severity = Severity::kWarning;
   }

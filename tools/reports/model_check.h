@@ -45,6 +45,9 @@ absl::StatusOr<std::vector<CheckFinding>> FindObstacles(const Graph& model);
 // ...".
 std::string FindingText(const CheckFinding& finding);
 
+// Whether an error's text is about a finding: it has its words, or names one of its nodes.
+bool Explains(const CheckFinding& finding, const std::string& message);
+
 // Joins what is found by looking (`findings`, of CheckModel) with what happened when training was
 // tried. Errors are left where it was refused alone, and then there is one: `refusal` itself where
 // nothing that was found explains it.
