@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,6 +112,9 @@ std::optional<Bags> BagsOf(const LoopBody& body) {
   if (has_step && !body.IsInts(*slice, 4, {1})) return std::nullopt;
   bags.table = body.Outer(gather->inputs[0]);
   bags.indices = body.Outer(slice->inputs[0]);
+  if (!bags.indices.valid()) return std::nullopt;
+  const SymbolicShape& indices = body.outer.value(bags.indices).type.shape;
+  if (!indices.has_rank() || indices.rank() != 1) return std::nullopt;
   bags.starts = ElementOfRound(body, slice->inputs[1]);
   bags.ends = ElementOfRound(body, slice->inputs[2]);
   const bool is_whole =
@@ -131,12 +135,15 @@ int64_t KnownLength(const Graph& graph, const Bags& bags) {
   if (!starts.has_value() || !ends.has_value() || ends->empty()) return 0;
   if (starts->size() < ends->size()) return 0;
   const int64_t length = ends->front();
+  const int64_t indices = ElementsFrom(graph.value(bags.indices).type.shape, 0);
+  const auto count = static_cast<int64_t>(ends->size());
+  // Before products of the file's numbers are made.
+  if (length < 1 || indices % count != 0 || indices / count != length) return 0;
   for (size_t i = 0; i < ends->size(); ++i) {
     const auto bag = static_cast<int64_t>(i);
     if ((*starts)[i] != bag * length || (*ends)[i] != (bag + 1) * length) return 0;
   }
-  const bool is_all = ElementsFrom(graph.value(bags.indices).type.shape, 0) == ends->back();
-  return is_all ? std::max<int64_t>(length, 0) : 0;
+  return length;
 }
 
 // Whether a scalar is the size of an axis of a value.
@@ -173,11 +180,17 @@ bool IsCountOf(const Graph& graph, ValueId scalar, ValueId table, ValueId flat) 
   return IsDimOf(graph, scalar, flat, 0);
 }
 
-// The vector of which `value` is the elements from `first` on; none if it is no such Slice.
-ValueId SliceFrom(const Graph& graph, ValueId value, int64_t first) {
+// The vector of which `value` is the elements from `first` on, with `to_end` up to its end; none if
+// it is no such Slice.
+ValueId SliceFrom(const Graph& graph, ValueId value, int64_t first, bool to_end) {
   const Node* const slice = MakerOf(graph, value, "Slice");
-  const bool is_from = slice != nullptr && AreInts(graph, *slice, 1, {first});
-  return is_from ? slice->inputs[0] : kNoValue;
+  if (slice == nullptr || !AreInts(graph, *slice, 1, {first})) return kNoValue;
+  const bool has_step = slice->inputs.size() > 4 && slice->inputs[4].valid();
+  if (has_step && !AreInts(graph, *slice, 4, {1})) return kNoValue;
+  const auto end = KnownInts(graph, slice->inputs[2]);
+  const bool is_end =
+      end.has_value() && end->size() == 1 && end->front() >= std::numeric_limits<int32_t>::max();
+  return is_end || !to_end ? slice->inputs[0] : kNoValue;
 }
 
 // Offsets 0, L, 2 L, ... below the number of indices, which are a table [batch, L] laid out flat.
@@ -190,9 +203,9 @@ Table TableOfRange(const Graph& graph, const Bags& bags) {
   const SymbolicShape& flat_shape = graph.value(bags.indices).type.shape;
   if (!flat_shape.has_rank() || flat_shape.rank() != 1) return std::nullopt;
   // The exporter leaves the Slice from 0 on out.
-  ValueId offsets = SliceFrom(graph, bags.starts, 0);
+  ValueId offsets = SliceFrom(graph, bags.starts, 0, /*to_end=*/false);
   if (!offsets.valid()) offsets = bags.starts;
-  if (SliceFrom(graph, bags.ends, 1) != offsets) return std::nullopt;
+  if (SliceFrom(graph, bags.ends, 1, /*to_end=*/true) != offsets) return std::nullopt;
   const Node* const concat = MakerOf(graph, offsets, "Concat");
   if (concat == nullptr || concat->inputs.size() != 2) return std::nullopt;
   const Node* const range = MakerOf(graph, WithoutViews(graph, concat->inputs[0]), "Range");

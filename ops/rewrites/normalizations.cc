@@ -12,6 +12,9 @@
 namespace weft {
 namespace {
 
+// Ones and zeros that a rewrite makes: an axis of a file may be declared to have 2^40 elements.
+constexpr int64_t kMaxMadeElements = int64_t{1} << 22;
+
 bool KeepsReducedAxes(const Graph&, const Node& node) {
   return node.attributes.Int("keepdims", 1) != 0;
 }
@@ -90,6 +93,7 @@ ValueId ScaleOf(Rewriter& rewriter, const Match& match, int axis) {
     if (!x.dim(i).is_known()) return kNoValue;
     shape.AddDim(x.dim(i).size());
   }
+  if (shape.num_elements() > kMaxMadeElements) return kNoValue;
   const std::vector<float> ones(static_cast<size_t>(shape.num_elements()), 1.0f);
   auto tensor =
       CastTensor(Tensor::Of<float>(std::move(shape), ones), rewriter.type(match.value("x")).dtype);
@@ -210,6 +214,7 @@ bool ToGroupNormalization(Rewriter& rewriter, const Match& match) {
   const SymbolicShape x = rewriter.type(match.value("x")).shape;
   const DType dtype = rewriter.type(match.value("x")).dtype;
   const int64_t channels = x.dim(1).size();
+  if (channels > kMaxMadeElements) return false;
   std::vector<ValueId> inputs = {match.value("x")};
   for (const char* const name : {"scale", "bias"}) {
     const auto found = match.values.find(name);

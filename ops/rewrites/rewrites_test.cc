@@ -297,6 +297,36 @@ TEST_F(RewritesTest, APositionBeyondTheEndStays) {
   EXPECT_THAT(Rewritten(), IsEmpty());
 }
 
+TEST_F(RewritesTest, SizesThatAreNoneStayASequence) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), 2});
+  const ValueId pieces = Op("SplitToSequence", {x, builder_.Ints({3, -1})});
+  Finish(Op("SequenceAt", {pieces, Position(0)}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+// A small file: each of many nodes would become as many as the sequence has pieces.
+TEST_F(RewritesTest, OnlySoManyPiecesAreMade) {
+  const ValueId pieces = Op("SplitToSequence", {Input("x", {4096, 2})});
+  ValueId sum = kNoValue;
+  for (int i = 0; i < 20; ++i) {
+    const ValueId stack =
+        Op("ConcatFromSequence", {pieces}, {{"axis", int64_t{0}}, {"new_axis", int64_t{1}}});
+    sum = sum.valid() ? Op("Add", {sum, stack}) : stack;
+  }
+  Finish(sum);
+  Rewritten();
+  const std::vector<std::string> ops = Ops();
+  EXPECT_GT(std::count(ops.begin(), ops.end(), "ConcatFromSequence"), 0);
+  EXPECT_LT(ops.size(), 200'000u);
+}
+
+TEST_F(RewritesTest, AnAxisOfAnyDeclaredSizeGetsNoScale) {
+  const ValueId x = Input("x", {Dim::Symbol("N"), int64_t{1} << 40});
+  const ValueId centred = Centred(x);
+  Finish(Normalized(centred));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
 TEST_F(RewritesTest, LengthsAreNumbers) {
   const ValueId x = Input("x", {Dim::Symbol("N"), 7});
   const ValueId pieces = Op("SplitToSequence", {x, Position(3)}, {{"axis", int64_t{1}}});
@@ -320,8 +350,8 @@ class EmbeddingBags : public RewritesTest {
   }
 
   ValueId Vector(const std::vector<int64_t>& values) { return builder_.Ints(values); }
-  ValueId Slice(ValueId value, int64_t first) {
-    return Op("Slice", {value, Vector({first}), Vector({INT64_MAX}), Vector({0}), Vector({1})});
+  ValueId Slice(ValueId value, int64_t first, int64_t last = INT64_MAX, int64_t step = 1) {
+    return Op("Slice", {value, Vector({first}), Vector({last}), Vector({0}), Vector({step})});
   }
 
   // A round for each bag: the rows of indices from starts[round] to ends[round], reduced.
@@ -388,6 +418,22 @@ class EmbeddingBags : public RewritesTest {
     return bags;
   }
 
+  // Means of the bags of a table [N, 2] of indices, which is returned. The ends are the offsets
+  // from 1 up to `last`.
+  ValueId TableOfIndices(int64_t last, int64_t step) {
+    const ValueId indices = Input("indices", {Dim::Symbol("N"), 2}, DType::kInt64);
+    const ValueId flat = Op("Reshape", {indices, Vector({-1})});
+    const ValueId count = Op("ReduceProd", {Op("Shape", {indices})}, {{"keepdims", int64_t{0}}});
+    const ValueId range = Op("Range", {Position(0), count, Position(2)});
+    const ValueId end =
+        Op("Unsqueeze", {Op("Gather", {Op("Shape", {flat}), Position(0)}), Vector({0})});
+    const ValueId offsets = Op("Concat", {range, end}, {{"axis", int64_t{0}}});
+    const ValueId ends = Slice(offsets, 1, last, step);
+    const ValueId rounds = Op("Gather", {Op("Shape", {ends}), Position(0)});
+    Finish(Bags("ReduceMean", rounds, offsets, ends, flat));
+    return indices;
+  }
+
   ValueId table_ = kNoValue;
   ValueId go_ = kNoValue;
   ValueId axes_ = kNoValue;
@@ -415,17 +461,7 @@ TEST_F(EmbeddingBags, OfOneLengthAreAGatherAndAReduction) {
 
 // EmbeddingBag of indices [N,2] for any N: offsets are 0, 2, 4, ... below their number.
 TEST_F(EmbeddingBags, OfATableOfIndicesAreOfOneLength) {
-  const ValueId indices = Input("indices", {Dim::Symbol("N"), 2}, DType::kInt64);
-  const ValueId flat = Op("Reshape", {indices, Vector({-1})});
-  const ValueId count = Op("ReduceProd", {Op("Shape", {indices})}, {{"keepdims", int64_t{0}}});
-  const ValueId range = Op("Range", {Position(0), count, Position(2)});
-  const ValueId offsets =
-      Op("Concat",
-         {range, Op("Unsqueeze", {Op("Gather", {Op("Shape", {flat}), Position(0)}), Vector({0})})},
-         {{"axis", int64_t{0}}});
-  const ValueId ends = Slice(offsets, 1);
-  const ValueId rounds = Op("Gather", {Op("Shape", {ends}), Position(0)});
-  Finish(Bags("ReduceMean", rounds, offsets, ends, flat));
+  const ValueId indices = TableOfIndices(INT64_MAX, 1);
   EXPECT_THAT(Rewritten(), ElementsAre(Pair("embedding_bag", 1)));
   EXPECT_EQ(graph_.value(graph_.outputs()[0]).type.ToString(), "float32[N,3]");
   const Tensor table = RandomTensor({5, 3}, 8);
@@ -447,6 +483,24 @@ TEST_F(EmbeddingBags, OfSeveralLengthsStayALoop) {
 TEST_F(EmbeddingBags, ThatLeaveIndicesOutStayALoop) {
   Finish(
       Bags("ReduceSum", Position(1), Vector({0, 3}), Vector({3, 6}), Vector({4, 0, 2, 1, 1, 3})));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+// It had a bag for each row of the table then.
+TEST_F(EmbeddingBags, WithoutTheLastStayALoop) {
+  TableOfIndices(-1, 1);
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(EmbeddingBags, EverySecondStayALoop) {
+  TableOfIndices(INT64_MAX, 2);
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+TEST_F(EmbeddingBags, WithOffsetsWhoseMultiplesOverflowStayALoop) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  Finish(Bags("ReduceSum", Position(2), Vector({0, kHuge}), Vector({kHuge, kHuge}),
+              Vector({4, 0, 2, 1, 1, 3})));
   EXPECT_THAT(Rewritten(), IsEmpty());
 }
 

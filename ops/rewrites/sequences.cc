@@ -18,6 +18,11 @@ namespace {
 // More pieces than any chunk has: a sequence of all rows of a table stays one.
 constexpr int64_t kMaxElements = 4096;
 
+// Of all sequences and of what is made of them: a small file can name the same pieces many times.
+constexpr int64_t kMaxWork = int64_t{1} << 20;
+// What a node costs beside an element that is remembered.
+constexpr int64_t kNodeWork = 16;
+
 // One element of a known sequence: a tensor, or a piece of a SplitToSequence that is not made yet.
 struct Element {
   ValueId tensor = kNoValue;
@@ -63,12 +68,19 @@ class SequenceResolver {
     if (node.op == "SequenceInsert") made = InsertedBy(node);
     if (node.op == "SequenceErase") made = ErasedBy(node);
     if (node.op == "Identity") made = KnownElements(node.inputs[0]);
-    if (!made.has_value() || static_cast<int64_t>(made->size()) > kMaxElements) {
+    if (!made.has_value() || static_cast<int64_t>(made->size()) > kMaxElements ||
+        !MayDo(static_cast<int64_t>(made->size()))) {
       return absl::OkStatus();
     }
     known_[node.outputs[0]] = *std::move(made);
     sequence_nodes_.push_back(id);
     return absl::OkStatus();
+  }
+
+  // Whether so much more may be done; a sequence beyond it stays one.
+  bool MayDo(int64_t work) {
+    work_ += work;
+    return work_ <= kMaxWork;
   }
 
   // ---- Nodes that make sequences.
@@ -139,7 +151,9 @@ class SequenceResolver {
     if (!split.has_value() || split->empty() || !shape.has_rank()) return {};
     if (shape.rank() == 1) {
       int64_t total = 0;
-      for (const int64_t size : *split) total += size;
+      for (const int64_t size : *split) {
+        if (size < 0 || __builtin_add_overflow(total, size, &total)) return {};
+      }
       return !dim.is_known() || dim.size() == total ? *split : std::vector<int64_t>();
     }
     const int64_t size = split->front();
@@ -230,12 +244,15 @@ class SequenceResolver {
   absl::Status VisitConcat(const Node& node) {
     const std::optional<Elements> elements = KnownElements(node.inputs[0]);
     if (!elements.has_value() || elements->empty()) return absl::OkStatus();
+    const bool stacks = node.attributes.Int("new_axis", 0) != 0;
+    const auto count = static_cast<int64_t>(elements->size());
+    if (!MayDo(count * (stacks ? kNodeWork : 1))) return absl::OkStatus();
     GraphBuilder builder = BuilderFor(node);
     const int64_t axis = node.attributes.Int("axis", 0);
     std::vector<ValueId> parts;
     for (const Element& element : *elements) {
       WEFT_ASSIGN_OR_RETURN(ValueId part, TensorOf(element));
-      if (node.attributes.Int("new_axis", 0) != 0) {
+      if (stacks) {
         part = builder.Op("Unsqueeze", {part, builder.Ints({axis})});
       }
       parts.push_back(part);
@@ -284,6 +301,7 @@ class SequenceResolver {
   Graph& graph_;
   std::map<ValueId, Elements> known_;
   std::map<NodeId, Cut> cuts_;
+  int64_t work_ = 0;
   std::vector<NodeId> sequence_nodes_;  // of known sequences, producers first
   std::vector<ValueId> replacement_;    // by ValueId
   std::vector<NodeId> replaced_;
