@@ -209,6 +209,7 @@ struct Statistics {
   ValueId variance;  // of the population
 };
 
+// At least in single precision.
 Statistics AddStatistics(GraphBuilder& g, ValueId x, const BatchPart& part) {
   const DType own = g.type(x).dtype;
   const DType wide = own == DType::kFloat64 ? own : DType::kFloat32;
@@ -223,13 +224,14 @@ Statistics AddStatistics(GraphBuilder& g, ValueId x, const BatchPart& part) {
   const ValueId distances = g.Op("Sub", {values, mean});
   const ValueId variance =
       mean_of(g.Op("ReduceSumSquare", {distances, axes}, {{"keepdims", int64_t{0}}}));
-  return {AsDType(g, g.Op("Squeeze", {mean, axes}), own), AsDType(g, variance, own)};
+  return {g.Op("Squeeze", {mean, axes}), variance};
 }
 
 // momentum running + (1 - momentum) statistic.
 ValueId AddRunning(GraphBuilder& g, ValueId running, ValueId statistic, double momentum) {
-  if (momentum == 0) return statistic;
   const DType dtype = g.type(running).dtype;
+  statistic = AsDType(g, statistic, dtype);
+  if (momentum == 0) return statistic;
   const ValueId kept = g.Op("Mul", {running, g.Scalar(dtype, momentum)});
   const ValueId added = g.Op("Mul", {statistic, g.Scalar(dtype, 1 - momentum)});
   return g.Op("Add", {kept, added});
@@ -241,9 +243,11 @@ absl::StatusOr<std::vector<ValueId>> BatchNormalizationOfWholeBatch(ExpandContex
   if (!IsTraining(node.attributes)) return std::vector<ValueId>();
   GraphBuilder& g = context.builder();
   const Statistics statistics = AddStatistics(g, node.inputs[0], part);
+  const DType own = g.type(node.inputs[0]).dtype;
   std::vector<ValueId> outputs = {
       g.Op("BatchNormalization",
-           {node.inputs[0], node.inputs[1], node.inputs[2], statistics.mean, statistics.variance},
+           {node.inputs[0], node.inputs[1], node.inputs[2], AsDType(g, statistics.mean, own),
+            AsDType(g, statistics.variance, own)},
            {{"epsilon", node.attributes.Float("epsilon", 1e-5f)}}),
       kNoValue, kNoValue};
   const double momentum = node.attributes.Float("momentum", 0.9f);
