@@ -27,15 +27,19 @@ constexpr absl::Duration kEndTimeout = absl::Seconds(2);
 // How long the end of a process may come after that of its connections.
 constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
 
-// Connects to all at once; the errors of those that failed, joined. `waited` is for the message.
-absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
-    const std::vector<std::string>& addresses, bool insecure_network, const std::string& token,
-    absl::Duration timeout, absl::Duration waited) {
+// Connects at once to all that have no client in `clients` yet; the errors of those that failed,
+// joined. Those that answered stay connected: a worker ends with its coordinator. `waited` is for
+// the message.
+absl::Status ConnectToMissing(const std::vector<std::string>& addresses, bool insecure_network,
+                              const std::string& token, absl::Duration timeout,
+                              absl::Duration waited,
+                              std::vector<std::unique_ptr<WorkerClient>>& clients) {
   const absl::Time deadline = absl::Now() + timeout;
-  std::vector<std::unique_ptr<WorkerClient>> clients(addresses.size());
+  clients.resize(addresses.size());
   std::vector<absl::Status> errors(addresses.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < addresses.size(); ++i) {
+    if (clients[i] != nullptr) continue;
     threads.emplace_back([&, i] {
       GrpcClientOptions options;
       options.address = addresses[i];
@@ -60,7 +64,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> ConnectToAll(
     code = error.code();
     texts.emplace_back(error.message());
   }
-  if (texts.empty()) return clients;
+  if (texts.empty()) return absl::OkStatus();
   return absl::Status(
       code, absl::StrCat(texts.size(), " of ", addresses.size(), " workers cannot be used (waited ",
                          absl::FormatDuration(waited), "): ", absl::StrJoin(texts, "; ")));
@@ -161,21 +165,21 @@ absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
 
 absl::Status LocalCluster::Connect(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
-  absl::StatusOr<std::vector<std::unique_ptr<WorkerClient>>> clients =
-      absl::UnavailableError("not tried");
+  std::vector<std::unique_ptr<WorkerClient>> clients;
   // In slices: a worker that ends at once is reported at once.
   while (true) {
     const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
-    clients = ConnectToAll(addresses_, false, token_, slice, timeout);
-    if (clients.ok()) break;
+    const absl::Status connected =
+        ConnectToMissing(addresses_, false, token_, slice, timeout, clients);
+    if (connected.ok()) break;
     if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
       return absl::UnavailableError(absl::StrCat(*end,
                                                  " before it answered; its messages are "
                                                  "above"));
     }
-    if (absl::Now() >= deadline) return clients.status();
+    if (absl::Now() >= deadline) return connected;
   }
-  clients_ = *std::move(clients);
+  clients_ = std::move(clients);
   return absl::OkStatus();
 }
 
@@ -241,9 +245,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
     const RemoteClusterOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorkerClient>> clients,
-                        ConnectToAll(options.addresses, options.insecure_network, options.token,
-                                     options.start_timeout, options.start_timeout));
+  std::vector<std::unique_ptr<WorkerClient>> clients;
+  WEFT_RETURN_IF_ERROR(ConnectToMissing(options.addresses, options.insecure_network, options.token,
+                                        options.start_timeout, options.start_timeout, clients));
   return std::unique_ptr<WorkerCluster>(
       std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));
 }

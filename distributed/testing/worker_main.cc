@@ -1,12 +1,14 @@
 // The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
 // --token-file FILE (without: kTestToken).
-// WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen.
+// WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen;
+// WEFT_TEST_LATE="/1": whose address ends so listens three seconds late.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
@@ -32,6 +34,8 @@ int main(int argc, char** argv) {
     }
   }
   if (getenv("WEFT_TEST_SILENT") != nullptr) pause();
+  const char* const late = getenv("WEFT_TEST_LATE");
+  if (late != nullptr && absl::EndsWith(options.listen, late)) sleep(3);
   const std::unique_ptr<weft::Device> device = weft::NewCpuDevice({});
   options.device = device.get();
   const absl::Status status = weft::ServeWorker(options);
