@@ -18,7 +18,8 @@ namespace {
 // More pieces than any chunk has: a sequence of all rows of a table stays one.
 constexpr int64_t kMaxElements = 4096;
 
-// Of all sequences and of what is made of them: a small file can name the same pieces many times.
+// Of all sequences of a round and of what is made of them: a small file can name the same pieces
+// many times.
 constexpr int64_t kMaxWork = int64_t{1} << 20;
 // What a node costs beside an element that is remembered.
 constexpr int64_t kNodeWork = 16;
