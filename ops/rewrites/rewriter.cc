@@ -98,7 +98,8 @@ int64_t ElementsFrom(const SymbolicShape& shape, int axis) {
   int64_t elements = 1;
   for (int i = axis; i < shape.rank(); ++i) {
     if (!shape.dim(i).is_known()) return 0;
-    elements *= shape.dim(i).size();
+    // Sizes are what a file declares.
+    if (__builtin_mul_overflow(elements, shape.dim(i).size(), &elements)) return 0;
   }
   return elements;
 }

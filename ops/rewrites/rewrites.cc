@@ -66,10 +66,11 @@ bool HasSequences(const Graph& graph) {
 // can be done.
 absl::StatusOr<int> ResolveAllSequences(Graph& graph) {
   int rounds = 0;
+  int64_t work = 0;
   while (rounds < kMaxSequenceRounds && HasSequences(graph)) {
     WEFT_RETURN_IF_ERROR(NewFoldConstantsPass(CpuNodeEvaluator())->Run(graph).status());
     WEFT_RETURN_IF_ERROR(InferShapes(graph));
-    WEFT_ASSIGN_OR_RETURN(const bool changed, ResolveSequences(graph));
+    WEFT_ASSIGN_OR_RETURN(const bool changed, ResolveSequences(graph, work));
     if (!changed) break;
     WEFT_RETURN_IF_ERROR(InferShapes(graph));
     ++rounds;

@@ -15,7 +15,6 @@
 #include "graph/verifier.h"
 #include "gtest/gtest.h"
 #include "ops/rewrites/pattern.h"
-#include "ops/rewrites/sequences.h"
 #include "ops/testing/graph_evaluator.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -306,7 +305,7 @@ TEST_F(RewritesTest, SizesThatAreNoneStayASequence) {
 }
 
 // A small file: each of many nodes would become as many as the sequence has pieces.
-TEST_F(RewritesTest, OnlySoManyPiecesAreMadeInARound) {
+TEST_F(RewritesTest, OnlySoManyPiecesAreMade) {
   const ValueId pieces = Op("SplitToSequence", {Input("x", {4096, 2})});
   ValueId sum = kNoValue;
   for (int i = 0; i < 20; ++i) {
@@ -315,7 +314,7 @@ TEST_F(RewritesTest, OnlySoManyPiecesAreMadeInARound) {
     sum = sum.valid() ? Op("Add", {sum, stack}) : stack;
   }
   Finish(sum);
-  ASSERT_TRUE(ResolveSequences(graph_).ok());
+  Rewritten();
   const std::vector<std::string> ops = Ops();
   EXPECT_GT(std::count(ops.begin(), ops.end(), "ConcatFromSequence"), 0);
   EXPECT_LT(ops.size(), 200'000u);

@@ -18,9 +18,6 @@ namespace {
 // More pieces than any chunk has: a sequence of all rows of a table stays one.
 constexpr int64_t kMaxElements = 4096;
 
-// Of all sequences of a round and of what is made of them: a small file can name the same pieces
-// many times.
-constexpr int64_t kMaxWork = int64_t{1} << 20;
 // What a node costs beside an element that is remembered.
 constexpr int64_t kNodeWork = 16;
 
@@ -42,7 +39,8 @@ struct Cut {
 
 class SequenceResolver {
  public:
-  explicit SequenceResolver(Graph& graph) : graph_(graph), replacement_(graph.value_capacity()) {}
+  SequenceResolver(Graph& graph, int64_t& work)
+      : graph_(graph), work_(work), replacement_(graph.value_capacity()) {}
 
   absl::StatusOr<bool> Run() {
     WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph_.TopologicalOrder());
@@ -81,7 +79,7 @@ class SequenceResolver {
   // Whether so much more may be done; a sequence beyond it stays one.
   bool MayDo(int64_t work) {
     work_ += work;
-    return work_ <= kMaxWork;
+    return work_ <= kMaxSequenceWork;
   }
 
   // ---- Nodes that make sequences.
@@ -300,9 +298,9 @@ class SequenceResolver {
   }
 
   Graph& graph_;
+  int64_t& work_;
   std::map<ValueId, Elements> known_;
   std::map<NodeId, Cut> cuts_;
-  int64_t work_ = 0;
   std::vector<NodeId> sequence_nodes_;  // of known sequences, producers first
   std::vector<ValueId> replacement_;    // by ValueId
   std::vector<NodeId> replaced_;
@@ -310,6 +308,8 @@ class SequenceResolver {
 
 }  // namespace
 
-absl::StatusOr<bool> ResolveSequences(Graph& graph) { return SequenceResolver(graph).Run(); }
+absl::StatusOr<bool> ResolveSequences(Graph& graph, int64_t& work) {
+  return SequenceResolver(graph, work).Run();
+}
 
 }  // namespace weft

@@ -2,6 +2,8 @@
 #ifndef WEFT_OPS_REWRITES_SEQUENCES_H_
 #define WEFT_OPS_REWRITES_SEQUENCES_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 
@@ -13,7 +15,12 @@ namespace weft {
 // Concat; sequences that nobody reads any more go. Also through SequenceInsert, SequenceErase and
 // Identity. What is not known stays as it is. True if anything changed: shapes that were open may
 // be known now. Types must have been inferred.
-absl::StatusOr<bool> ResolveSequences(Graph& graph);
+// `work` counts what was done, over all calls for a graph; sequences beyond kMaxSequenceWork stay.
+absl::StatusOr<bool> ResolveSequences(Graph& graph, int64_t& work);
+
+// An element that is remembered counts 1, one that gets a node 16: a small file can name the same
+// pieces many times.
+inline constexpr int64_t kMaxSequenceWork = int64_t{1} << 20;
 
 }  // namespace weft
 
