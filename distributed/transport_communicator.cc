@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,12 +126,13 @@ absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollec
   opened->spec = spec;
   opened->description = absl::StrCat(spec.tensors, spec.tensors.empty() ? "" : " of ",
                                      "collective '", spec.name, "'");
-  std::vector<int32_t> group;
-  for (RankId member : spec.group) group.push_back(member.value);
-  const uint32_t number = collectives_of_group_[group]++;
-  // Members of a group number their collectives alike, whatever other groups they are in.
-  group.push_back(static_cast<int32_t>(number));
-  const uint64_t hash = Checksum(std::as_bytes(std::span<const int32_t>(group)));
+  std::string key;
+  for (const RankId member : spec.group) absl::StrAppend(&key, member.value, " ");
+  absl::StrAppend(&key, spec.name);
+  // Members open collectives of other names in orders of their own: a rank without micro-batches
+  // has no gradients that could be summed beside them.
+  absl::StrAppend(&key, "#", opened_by_name_[key]++);
+  const uint64_t hash = Checksum(std::as_bytes(std::span<const char>(key)));
   opened->stream_id = kCollectiveStream | static_cast<uint32_t>(hash);
   for (const auto& other : collectives_) {
     if (other->stream_id == opened->stream_id) {

@@ -122,7 +122,7 @@ class TransportCommunicator final : public Communicator {
     int handle = -1;
   };
   std::vector<Opened> opened_;
-  std::map<std::vector<int32_t>, uint32_t> collectives_of_group_;
+  std::map<std::string, uint32_t> opened_by_name_;  // collectives, by group and name
 };
 
 }  // namespace weft

@@ -2,10 +2,12 @@
 #include "distributed/transport_communicator.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "distributed/testing/transport_cluster.h"
@@ -115,6 +117,35 @@ TEST_P(CommunicatorTest, EveryAllReduceGivesAllTheSum) {
               }
             });
   }
+}
+
+// As where one rank runs an all-reduce beside its micro-batches, and another has none.
+TEST_P(CommunicatorTest, MembersOpenCollectivesOfOtherNamesInOrdersOfTheirOwn) {
+  OnAllRanks([&](int rank) {
+    std::vector<std::string> names = {"short", "long"};
+    if (rank % 2 == 1) std::swap(names[0], names[1]);
+    std::map<std::string, Communicator::CollectiveHandle> handles;
+    for (const std::string& name : names) {
+      CollectiveSpec spec = Spec(RingAllReduce(ranks(), rank, name == "short" ? 7 : kElements));
+      spec.name = name;
+      const auto handle = communicators_[rank]->OpenCollective(spec);
+      ASSERT_TRUE(handle.ok()) << handle.status();
+      handles[name] = *handle;
+    }
+    for (const std::string name : {"long", "short"}) {
+      const CollectiveSchedule schedule =
+          RingAllReduce(ranks(), rank, name == "short" ? 7 : kElements);
+      std::vector<std::vector<float>> buffers;
+      for (const int64_t elements : schedule.buffer_elements) buffers.emplace_back(elements);
+      std::vector<void*> pointers;
+      for (std::vector<float>& buffer : buffers) pointers.push_back(buffer.data());
+      FillWhole(0, rank, buffers[0]);
+      const absl::Status status =
+          communicators_[rank]->RunCollective(handles[name], {0, -1}, pointers.data());
+      ASSERT_TRUE(status.ok()) << name << ": " << status;
+      for (size_t i = 0; i < buffers[0].size(); ++i) ASSERT_EQ(buffers[0][i], SumOf(0, i));
+    }
+  });
 }
 
 TEST_P(CommunicatorTest, BroadcastGivesAllTheRootsValues) {

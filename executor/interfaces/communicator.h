@@ -52,7 +52,8 @@ class Communicator {
   using CollectiveHandle = int;
   // Both ends open the same channel; idempotent by channel id.
   virtual absl::StatusOr<ChannelHandle> OpenChannel(const Channel& channel) = 0;
-  // All members open their collectives in the same order (it numbers the messages).
+  // All members give a collective the same name. Those of one name they open in the same order, and
+  // others in any: which one a message belongs to is told by group, name and that order.
   virtual absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec& spec) = 0;
 
   // `data` must stay unchanged until WaitSent of the same handle and key, or a later one, returns.

@@ -5,8 +5,9 @@
 // Output  one without: operands are laid side by side, reduced in place, and copied back.
 //         All-reduces that sum nothing but sums over micro-batches are in the communication list,
 //         and the sums grow in their regions.
-// Laws    All members of a group open their collectives in the same order: first those of the
-//         communication list, then the others as they come. The tensors of an all-reduce lie in one
+// Laws    Collectives are opened by the names of their nodes: first those of the communication
+//         list, then the others as they come; members may have them in different lists. The tensors
+//         of an all-reduce lie in one
 //         group of the buffer table, block by block. Scratch memory of the communication list is
 //         shared: it runs one collective at a time.
 #ifndef WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_

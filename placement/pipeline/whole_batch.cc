@@ -47,17 +47,12 @@ absl::Status ComputeOverReplicas(Graph& sized, const std::set<std::string>& node
 absl::Status CheckOneMicroBatchEach(const BatchSplit& split, const Plan& plan) {
   for (int replica = 0; replica < plan.mesh.data; ++replica) {
     const size_t own = split.OfReplica(plan, replica).size();
-    if (own == 0 && plan.zero >= 2) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the plan computes with the whole batch and cuts gradients (zero: ", plan.zero,
-          "), which needs a sample on each replica, but of this batch replica ", replica,
-          " has none; leave out short batches (--drop-last), or take zero: 1"));
-    }
     if (own <= 1) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "the plan computes with the whole batch, so that each replica must run its part in one "
         "micro-batch, but replica ",
-        replica, " has ", own, "; give ", plan.mesh.data, " micro-batches, or whole_batch: false"));
+        replica, " has ", own, "; give ", plan.mesh.data,
+        " micro-batches, or accept statistics of each: --batch-norm micro"));
   }
   return absl::OkStatus();
 }

@@ -27,7 +27,7 @@ absl::Status ComputeOverReplicas(Graph& sized, const std::set<std::string>& node
                                  const BatchPart& part);
 
 // InvalidArgument where a replica has several micro-batches: their sums would have to wait for each
-// other. Also where it has none and gradients are cut (Plan::zero of 2 and more).
+// other.
 absl::Status CheckOneMicroBatchEach(const BatchSplit& split, const Plan& plan);
 
 }  // namespace weft
