@@ -214,11 +214,13 @@ bool AreMostlyDistinct(const Tensor& tensor) {
   if (!IsReadable(tensor)) return false;
   // From all of it: a table may begin with a row of zeros for padding.
   const int64_t count = std::min(tensor.num_elements(), kSample);
+  // An even distance may be a multiple of the rows, and look at one column alone.
+  const int64_t farthest = tensor.num_elements() / std::max<int64_t>(count, 1);
+  const int64_t distance = farthest > 1 && farthest % 2 == 0 ? farthest - 1 : farthest;
   const Tensor flat = tensor.Reshaped(Shape{tensor.num_elements()});
   std::set<double> distinct;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = tensor.num_elements() / count * i;
-    const auto number = ToDoubles(flat.Rows(at, at + 1));
+    const auto number = ToDoubles(flat.Rows(i * distance, i * distance + 1));
     if (!number.ok()) return false;
     distinct.insert(number->front());
   }

@@ -348,6 +348,15 @@ TEST_F(RulesTest, CutPositionsTrainBehindARowOfZeros) {
   EXPECT_TRUE(Trains("val_9")) << Reason("val_9");
 }
 
+// With 256 numbers at the distance of three rows it would be column 0 alone.
+TEST_F(RulesTest, CutPositionsTrainBesideAColumnOfZeros) {
+  std::vector<float> positions = Drawn(768 * 8);
+  for (size_t row = 0; row < 768; ++row) positions[row * 8] = 0;
+  Store("val_9", {768, 8}, positions);
+  Decide("agraph (float[N,768,8] x) => (float[N,768,8] y) { a = Add (x, val_9)  y = Relu (a) }");
+  EXPECT_TRUE(Trains("val_9")) << Reason("val_9");
+}
+
 TEST_F(RulesTest, ClassTokensLayerScalesAndTablesTrain) {
   Store("token", {1, 1, 4}, Drawn(4));
   Store("gamma", {4}, Numbers(4, 1e-5f));
