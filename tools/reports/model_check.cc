@@ -288,7 +288,8 @@ std::string FindingText(const CheckFinding& finding) {
 bool Explains(const CheckFinding& finding, const std::string& message) {
   if (absl::StrContains(message, finding.what)) return true;
   return std::any_of(finding.nodes.begin(), finding.nodes.end(), [&](const std::string& node) {
-    return absl::StrContains(message, absl::StrCat("'", node.substr(0, node.rfind(" (")), "'"));
+    const std::string name = node.substr(0, node.rfind(" ("));
+    return !name.empty() && absl::StrContains(message, absl::StrCat("'", name, "'"));
   });
 }
 
