@@ -537,5 +537,17 @@ TEST(Load, ReadsExternalDataBesideTheModelOnly) {
   EXPECT_THAT(import("w.bin").status().message(), HasSubstr("has length 7, expected 8 bytes"));
 }
 
+TEST(ModelFileTest, WhatIsMadeOfAFileKeepsItsLimits) {
+  const onnx::ModelProto model = ModelOf(17, "agraph (float[2] x) => (float[2] y) { y = Relu(x) }");
+  const std::string bytes = model.SerializeAsString();
+  const auto file = ModelFile::Parse(bytes, "m.onnx", {.max_bytes = bytes.size()});
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(ModelFile::Edited(*file, bytes).ok());
+  onnx::ModelProto longer = model;
+  longer.set_doc_string("longer");
+  EXPECT_EQ(ModelFile::Edited(*file, longer.SerializeAsString()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace weft::testing
