@@ -75,7 +75,7 @@ class ConcreteInference final : public InferenceContext {
   std::vector<ValueType> outputs_;
 };
 
-OperandSlice WholePlacement(const Shape& shape) {
+OperandSlice WholeSlice(const Shape& shape) {
   return OperandSlice{shape, std::vector<int64_t>(shape.rank(), 0)};
 }
 
@@ -158,16 +158,14 @@ absl::StatusOr<ConcreteNode> ConcreteNode::Create(const Node& node, std::vector<
     concrete.output_shapes_.push_back(wanted ? *shape : Shape{});
   }
   for (const Tensor& input : concrete.inputs_) {
-    concrete.input_placements_.push_back(WholePlacement(input.shape()));
+    concrete.input_slices_.push_back(WholeSlice(input.shape()));
   }
   for (const Shape& shape : concrete.output_shapes_) {
-    concrete.output_placements_.push_back(WholePlacement(shape));
+    concrete.output_slices_.push_back(WholeSlice(shape));
   }
   const NodeRunOptions& run = concrete.options_;
-  std::copy(run.input_placements.begin(), run.input_placements.end(),
-            concrete.input_placements_.begin());
-  std::copy(run.output_placements.begin(), run.output_placements.end(),
-            concrete.output_placements_.begin());
+  std::copy(run.input_slices.begin(), run.input_slices.end(), concrete.input_slices_.begin());
+  std::copy(run.output_slices.begin(), run.output_slices.end(), concrete.output_slices_.begin());
   return concrete;
 }
 

@@ -23,8 +23,8 @@ struct NodeRunOptions {
   int threads = 1;
   bool strict = true;
   // Where the operands lie in their global tensors; empty: nothing is sharded.
-  std::vector<OperandSlice> input_placements;
-  std::vector<OperandSlice> output_placements;
+  std::vector<OperandSlice> input_slices;
+  std::vector<OperandSlice> output_slices;
 };
 
 // The types of the node's outputs for these inputs (an invalid tensor for an omitted one). Unwanted
@@ -53,8 +53,8 @@ class ConcreteNode final : public PrepareContext {
   DType InputDType(int i) const override;
   DType OutputDType(int i) const override;
   const Tensor* InputValue(int i) const override;
-  const OperandSlice& InputPlacement(int i) const override { return input_placements_[i]; }
-  const OperandSlice& OutputPlacement(int i) const override { return output_placements_[i]; }
+  const OperandSlice& InputSlice(int i) const override { return input_slices_[i]; }
+  const OperandSlice& OutputSlice(int i) const override { return output_slices_[i]; }
   Device& device() const override;
   int threads() const override { return options_.threads; }
   bool strict() const override { return options_.strict; }
@@ -85,8 +85,8 @@ class ConcreteNode final : public PrepareContext {
   NodeRunOptions options_;
   std::vector<DType> output_dtypes_;
   std::vector<Shape> output_shapes_;
-  std::vector<OperandSlice> input_placements_;
-  std::vector<OperandSlice> output_placements_;
+  std::vector<OperandSlice> input_slices_;
+  std::vector<OperandSlice> output_slices_;
 };
 
 }  // namespace weft

@@ -39,8 +39,8 @@ TEST(ConcreteNode, PlacementsDefaultToTheWholeTensor) {
   const auto single = MakeSingleNodeGraph({.op = "Relu", .inputs = inputs});
   const auto node = ConcreteNode::Create(single.graph->node(single.node), inputs);
   ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_EQ(node->InputPlacement(0).global_shape, (Shape{2, 3}));
-  EXPECT_EQ(node->OutputPlacement(0).offset, (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(node->InputSlice(0).global_shape, (Shape{2, 3}));
+  EXPECT_EQ(node->OutputSlice(0).offset, (std::vector<int64_t>{0, 0}));
 }
 
 TEST(ConcreteNode, CopiesUnalignedInputs) {

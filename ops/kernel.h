@@ -58,8 +58,8 @@ struct OperandSlice {
 // What a factory sees: the node with concrete local shapes.
 class PrepareContext : public NodeView {
  public:
-  virtual const OperandSlice& InputPlacement(int i) const = 0;
-  virtual const OperandSlice& OutputPlacement(int i) const = 0;
+  virtual const OperandSlice& InputSlice(int i) const = 0;
+  virtual const OperandSlice& OutputSlice(int i) const = 0;
   virtual Device& device() const = 0;
   // Threads the kernel may use, >= 1.
   virtual int threads() const = 0;

@@ -24,22 +24,22 @@ absl::StatusOr<Shape> ConcreteShape(const Graph& graph, ValueId id) {
   return *std::move(shape);
 }
 
-absl::Status FillPlacements(const Graph& graph, const std::vector<ValueId>& values,
-                            std::vector<Shape>& shapes, std::vector<OperandSlice>& placements) {
+absl::Status FillSlices(const Graph& graph, const std::vector<ValueId>& values,
+                        std::vector<Shape>& shapes, std::vector<OperandSlice>& slices) {
   for (ValueId id : values) {
     Shape shape;
-    OperandSlice placement;
+    OperandSlice slice;
     if (id.valid()) {
       WEFT_ASSIGN_OR_RETURN(shape, ConcreteShape(graph, id));
-      placement.global_shape = shape;
-      placement.offset.assign(shape.rank(), 0);
+      slice.global_shape = shape;
+      slice.offset.assign(shape.rank(), 0);
       if (const auto& shard = graph.value(id).placement; shard.has_value()) {
-        placement.global_shape = shard->global_shape;
-        placement.offset = shard->offset;
+        slice.global_shape = shard->global_shape;
+        slice.offset = shard->offset;
       }
     }
     shapes.push_back(std::move(shape));
-    placements.push_back(std::move(placement));
+    slices.push_back(std::move(slice));
   }
   return absl::OkStatus();
 }
@@ -49,9 +49,9 @@ const Shape& ShapeAt(const std::vector<Shape>& shapes, int i) {
   return i < static_cast<int>(shapes.size()) ? shapes[i] : *kAbsent;
 }
 
-const OperandSlice& PlacementAt(const std::vector<OperandSlice>& placements, int i) {
+const OperandSlice& SliceAt(const std::vector<OperandSlice>& slices, int i) {
   static const OperandSlice* const kAbsent = new OperandSlice;
-  return i < static_cast<int>(placements.size()) ? placements[i] : *kAbsent;
+  return i < static_cast<int>(slices.size()) ? slices[i] : *kAbsent;
 }
 
 }  // namespace
@@ -59,9 +59,8 @@ const OperandSlice& PlacementAt(const std::vector<OperandSlice>& placements, int
 absl::StatusOr<NodeContext> NodeContext::Create(const Graph& graph, const Node& node,
                                                 const Settings& settings) {
   NodeContext context(graph, node, settings);
-  WEFT_RETURN_IF_ERROR(FillPlacements(graph, node.inputs, context.input_shapes_, context.inputs_));
-  WEFT_RETURN_IF_ERROR(
-      FillPlacements(graph, node.outputs, context.output_shapes_, context.outputs_));
+  WEFT_RETURN_IF_ERROR(FillSlices(graph, node.inputs, context.input_shapes_, context.inputs_));
+  WEFT_RETURN_IF_ERROR(FillSlices(graph, node.outputs, context.output_shapes_, context.outputs_));
   return context;
 }
 
@@ -82,8 +81,8 @@ const Tensor* NodeContext::InputValue(int i) const {
   return value.source == ValueSource::kConstant ? &value.constant : nullptr;
 }
 
-const OperandSlice& NodeContext::InputPlacement(int i) const { return PlacementAt(inputs_, i); }
-const OperandSlice& NodeContext::OutputPlacement(int i) const { return PlacementAt(outputs_, i); }
+const OperandSlice& NodeContext::InputSlice(int i) const { return SliceAt(inputs_, i); }
+const OperandSlice& NodeContext::OutputSlice(int i) const { return SliceAt(outputs_, i); }
 
 absl::StatusOr<int64_t> ValueBytes(const Graph& graph, ValueId value) {
   WEFT_ASSIGN_OR_RETURN(Shape shape, ConcreteShape(graph, value));

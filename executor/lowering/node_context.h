@@ -29,8 +29,8 @@ class NodeContext final : public PrepareContext {
   DType InputDType(int i) const override;
   DType OutputDType(int i) const override;
   const Tensor* InputValue(int i) const override;
-  const OperandSlice& InputPlacement(int i) const override;
-  const OperandSlice& OutputPlacement(int i) const override;
+  const OperandSlice& InputSlice(int i) const override;
+  const OperandSlice& OutputSlice(int i) const override;
   Device& device() const override { return *settings_.device; }
   int threads() const override { return settings_.threads; }
   bool strict() const override { return settings_.strict; }

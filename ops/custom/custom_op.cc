@@ -331,12 +331,12 @@ class KernelCall final : public WeftCall {
     for (int i = 0; i < context.num_inputs(); ++i) {
       const bool present = context.HasInput(i);
       inputs_.push_back({context.InputDType(i), context.InputShape(i),
-                         present ? context.InputPlacement(i) : OperandSlice{}});
+                         present ? context.InputSlice(i) : OperandSlice{}});
     }
     for (int i = 0; i < context.num_outputs(); ++i) {
       const bool present = context.HasOutput(i);
       outputs_.push_back({context.OutputDType(i), context.OutputShape(i),
-                          present ? context.OutputPlacement(i) : OperandSlice{}});
+                          present ? context.OutputSlice(i) : OperandSlice{}});
     }
   }
 
@@ -363,12 +363,12 @@ class KernelCall final : public WeftCall {
   struct Operand {
     DType dtype;
     Shape shape;
-    OperandSlice placement;
+    OperandSlice slice;
     WeftTensor At(void* data) const {
       return {data,
               shape.dims().data(),
-              placement.global_shape.dims().data(),
-              placement.offset.data(),
+              slice.global_shape.dims().data(),
+              slice.offset.data(),
               shape.rank(),
               static_cast<int32_t>(dtype)};
     }

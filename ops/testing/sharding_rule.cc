@@ -80,13 +80,13 @@ class ShardLocalizer final : public LocalizeContext {
   std::vector<Shape> local_output_shapes_;
 };
 
-OperandSlice PlacementOf(const Shape& global, const AxisSharding& sharding, int shards, int index) {
-  OperandSlice placement{global, std::vector<int64_t>(global.rank(), 0)};
+OperandSlice SliceOf(const Shape& global, const AxisSharding& sharding, int shards, int index) {
+  OperandSlice slice{global, std::vector<int64_t>(global.rank(), 0)};
   if (sharding.is_split()) {
     const int64_t rest = global.dim(sharding.axis) / sharding.blocks;
-    placement.offset[sharding.axis] = AxisSharding::ShardRange(rest, shards, index).first;
+    slice.offset[sharding.axis] = AxisSharding::ShardRange(rest, shards, index).first;
   }
-  return placement;
+  return slice;
 }
 
 // The check of one op.
@@ -212,13 +212,12 @@ class ShardingCheck {
     for (int i = 0; i < global_->num_inputs(); ++i) {
       WEFT_ASSIGN_OR_RETURN(local_inputs.emplace_back(),
                             SliceOfShard(case_.inputs[i], inputs[i], shards, index));
-      run.input_placements.push_back(PlacementOf(global_->InputShape(i), inputs[i], shards, index));
+      run.input_slices.push_back(SliceOf(global_->InputShape(i), inputs[i], shards, index));
     }
     std::vector<Shape> local_outputs;
     for (int i = 0; i < global_->num_outputs(); ++i) {
       local_outputs.push_back(outputs[i].LocalShape(global_->OutputShape(i), shards, index));
-      run.output_placements.push_back(
-          PlacementOf(global_->OutputShape(i), outputs[i], shards, index));
+      run.output_slices.push_back(SliceOf(global_->OutputShape(i), outputs[i], shards, index));
     }
     Node local = global_->node();
     ShardLocalizer localizer(local, *global_, local_inputs, local_outputs);

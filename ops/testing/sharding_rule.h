@@ -18,7 +18,7 @@ struct ShardingRuleOptions {
 };
 
 // For every parallel or sum factor of the schema's rule and 2 and 3 shards: slices the inputs by
-// the rule, localizes the node, runs it per shard (with the right placements), and puts the outputs
+// the rule, localizes the node, runs it per shard (with the right slices), and puts the outputs
 // together: they equal the unsharded ones. For every linear set: the set's inputs are split into
 // two random addends; the two results add up to the whole one. The rule's factors multiply to the
 // dimensions of each operand. Internal, naming factor, shards and element, where that is not so.

@@ -9,15 +9,15 @@
 namespace weft::testing {
 namespace {
 
-void FillPlacements(const Graph& graph, const std::vector<ValueId>& values,
-                    const std::vector<Shape>& shapes, std::vector<OperandSlice>& placements) {
+void FillSlices(const Graph& graph, const std::vector<ValueId>& values,
+                const std::vector<Shape>& shapes, std::vector<OperandSlice>& slices) {
   for (size_t i = 0; i < values.size(); ++i) {
-    OperandSlice placement{shapes[i], std::vector<int64_t>(shapes[i].rank(), 0)};
+    OperandSlice slice{shapes[i], std::vector<int64_t>(shapes[i].rank(), 0)};
     if (values[i].valid() && graph.value(values[i]).placement.has_value()) {
-      placement.global_shape = graph.value(values[i]).placement->global_shape;
-      placement.offset = graph.value(values[i]).placement->offset;
+      slice.global_shape = graph.value(values[i]).placement->global_shape;
+      slice.offset = graph.value(values[i]).placement->offset;
     }
-    placements.push_back(std::move(placement));
+    slices.push_back(std::move(slice));
   }
 }
 
@@ -82,13 +82,13 @@ absl::StatusOr<std::vector<Tensor>> RunNode(const Graph& graph, const Node& node
   if (kernels != nullptr) options.registry = kernels;
   std::vector<Shape> shapes;
   for (const Tensor& input : inputs) shapes.push_back(input.shape());
-  FillPlacements(graph, node.inputs, shapes, options.input_placements);
+  FillSlices(graph, node.inputs, shapes, options.input_slices);
   shapes.clear();
   for (const ValueId output : node.outputs) {
     shapes.push_back(output.valid() ? graph.value(output).type.shape.ToConcrete().value_or(Shape())
                                     : Shape());
   }
-  FillPlacements(graph, node.outputs, shapes, options.output_placements);
+  FillSlices(graph, node.outputs, shapes, options.output_slices);
   WEFT_ASSIGN_OR_RETURN(const ConcreteNode concrete,
                         ConcreteNode::Create(node, std::move(inputs), std::move(options)));
   return concrete.Run();

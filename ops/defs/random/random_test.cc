@@ -116,8 +116,8 @@ TEST(Dropout, AShardDrawsWhatTheWholeDoes) {
   std::vector<Tensor> inputs = whole.inputs;
   inputs[0] = x.Rows(2, 5);
   NodeRunOptions options;
-  const OperandSlice placement{{6, 10}, {2, 0}};
-  options.input_placements = {placement};
+  const OperandSlice slice{{6, 10}, {2, 0}};
+  options.input_slices = {slice};
   const auto shard =
       ConcreteNode::Create(single.graph->node(single.node), inputs, std::move(options));
   ASSERT_TRUE(shard.ok()) << shard.status();

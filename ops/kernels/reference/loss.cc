@@ -172,7 +172,7 @@ absl::Status SquaredError(ReferenceCall& call, bool mean) {
     call.output(0)[0] += difference * difference;
   }
   if (mean) {
-    call.output(0)[0] /= static_cast<double>(a.placement.global_shape.num_elements());
+    call.output(0)[0] /= static_cast<double>(a.slice.global_shape.num_elements());
   }
   return absl::OkStatus();
 }

@@ -20,10 +20,10 @@ absl::StatusOr<std::vector<WindowAxis>> AxesOf(const ReferenceCall& call, const 
 double GlobalIndex(const ReferenceCall& call, const ReferenceOperand& x, int64_t plane,
                    int64_t in) {
   const int64_t channels = x.shape.dim(1);
-  const int64_t sample = x.placement.offset[0] + plane / channels;
-  const int64_t channel = x.placement.offset[1] + plane % channels;
+  const int64_t sample = x.slice.offset[0] + plane / channels;
+  const int64_t channel = x.slice.offset[1] + plane % channels;
   const int64_t base =
-      (sample * x.placement.global_shape.dim(1) + channel) * x.shape.ProductOf(2, x.shape.rank());
+      (sample * x.slice.global_shape.dim(1) + channel) * x.shape.ProductOf(2, x.shape.rank());
   if (call.attributes().Int("storage_order", 0) == 0) return static_cast<double>(base + in);
   int64_t index = 0;
   for (int d = x.shape.rank() - 1; d >= 2; --d) {

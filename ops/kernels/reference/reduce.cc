@@ -32,7 +32,7 @@ absl::Status Sum(ReferenceCall& call, bool mean) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, x.shape.rank(), 1));
   ForEachElement(x.shape, reduced, [&](int64_t big, int64_t small) { y[small] += x[big]; });
   if (!mean) return absl::OkStatus();
-  const double count = static_cast<double>(ReducedCount(x.placement.global_shape, reduced));
+  const double count = static_cast<double>(ReducedCount(x.slice.global_shape, reduced));
   for (double& value : y.values) {
     value /= count;
     if (IsInteger(y.dtype)) value = std::trunc(value);
@@ -72,7 +72,7 @@ absl::Status BroadcastReduced(ReferenceCall& call) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, Reduced(call, big.shape.rank(), 2));
   double divisor = 1;
   if (call.attributes().Int("mean", 0) != 0) {
-    divisor = static_cast<double>(ReducedCount(big.placement.global_shape, reduced));
+    divisor = static_cast<double>(ReducedCount(big.slice.global_shape, reduced));
   }
   ForEachElement(big.shape, reduced,
                  [&](int64_t to, int64_t from) { big[to] = small[from] / divisor; });

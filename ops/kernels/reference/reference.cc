@@ -18,14 +18,14 @@ class ReferenceRunner final : public Kernel {
       prototype_.inputs_.push_back({context.HasInput(i),
                                     context.InputDType(i),
                                     context.InputShape(i),
-                                    context.InputPlacement(i),
+                                    context.InputSlice(i),
                                     {}});
     }
     for (int i = 0; i < context.num_outputs(); ++i) {
       prototype_.outputs_.push_back({context.HasOutput(i),
                                      context.OutputDType(i),
                                      context.OutputShape(i),
-                                     context.OutputPlacement(i),
+                                     context.OutputSlice(i),
                                      {}});
     }
   }

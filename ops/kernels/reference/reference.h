@@ -25,7 +25,7 @@ struct ReferenceOperand {
   bool present = false;
   DType dtype = DType::kInvalid;
   Shape shape;
-  OperandSlice placement;
+  OperandSlice slice;
   std::vector<double> values;
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }

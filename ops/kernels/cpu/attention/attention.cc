@@ -74,8 +74,8 @@ class ProductContext final : public PrepareContext {
   DType InputDType(int) const override { return DType::kFloat32; }
   DType OutputDType(int) const override { return DType::kFloat32; }
   const Tensor* InputValue(int) const override { return nullptr; }
-  const OperandSlice& InputPlacement(int i) const override { return outer_.InputPlacement(i); }
-  const OperandSlice& OutputPlacement(int i) const override { return outer_.OutputPlacement(i); }
+  const OperandSlice& InputSlice(int i) const override { return outer_.InputSlice(i); }
+  const OperandSlice& OutputSlice(int i) const override { return outer_.OutputSlice(i); }
   Device& device() const override { return outer_.device(); }
   int threads() const override { return 1; }
   bool strict() const override { return outer_.strict(); }

@@ -44,8 +44,8 @@ class WidenedContext final : public PrepareContext {
   const Tensor* InputValue(int i) const override {
     return values_[i].valid() ? &values_[i] : context_.InputValue(i);
   }
-  const OperandSlice& InputPlacement(int i) const override { return context_.InputPlacement(i); }
-  const OperandSlice& OutputPlacement(int i) const override { return context_.OutputPlacement(i); }
+  const OperandSlice& InputSlice(int i) const override { return context_.InputSlice(i); }
+  const OperandSlice& OutputSlice(int i) const override { return context_.OutputSlice(i); }
   Device& device() const override { return context_.device(); }
   int threads() const override { return context_.threads(); }
   bool strict() const override { return context_.strict(); }

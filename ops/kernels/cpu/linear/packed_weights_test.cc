@@ -23,8 +23,8 @@ class ConstantWeights final : public PrepareContext {
   DType InputDType(int i) const override { return node_.InputDType(i); }
   DType OutputDType(int i) const override { return node_.OutputDType(i); }
   const Tensor* InputValue(int i) const override { return node_.InputValue(i); }
-  const OperandSlice& InputPlacement(int i) const override { return node_.InputPlacement(i); }
-  const OperandSlice& OutputPlacement(int i) const override { return node_.OutputPlacement(i); }
+  const OperandSlice& InputSlice(int i) const override { return node_.InputSlice(i); }
+  const OperandSlice& OutputSlice(int i) const override { return node_.OutputSlice(i); }
   Device& device() const override { return node_.device(); }
   int threads() const override { return node_.threads(); }
   bool strict() const override { return false; }

@@ -105,7 +105,7 @@ WEFT_REGISTER_KERNEL(kWeftDomain, "SquaredErrorSum", DeviceKind::kCpu,
 // Divides by the global count, so that the results of shards add up.
 WEFT_REGISTER_KERNEL(kWeftDomain, "MeanSquaredError", DeviceKind::kCpu,
                      [](const PrepareContext& context) {
-                       const Shape& global = context.InputPlacement(0).global_shape;
+                       const Shape& global = context.InputSlice(0).global_shape;
                        return PrepareSquaredError(context,
                                                   static_cast<double>(global.num_elements()));
                      });

@@ -78,14 +78,14 @@ class IndexMap {
  public:
   IndexMap(const PrepareContext& context, const PoolPlan& plan)
       : plan_(plan),
-        placement_(context.InputPlacement(0)),
+        slice_(context.InputSlice(0)),
         channels_(std::max<int64_t>(context.InputShape(0).dim(1), 1)),
         by_column_(context.attributes().Int("storage_order", 0) != 0) {}
 
   int64_t Base(int64_t plane) const {
-    const int64_t sample = placement_.offset[0] + plane / channels_;
-    const int64_t channel = placement_.offset[1] + plane % channels_;
-    return (sample * placement_.global_shape.dim(1) + channel) * plan_.plane_input();
+    const int64_t sample = slice_.offset[0] + plane / channels_;
+    const int64_t channel = slice_.offset[1] + plane % channels_;
+    return (sample * slice_.global_shape.dim(1) + channel) * plan_.plane_input();
   }
   int64_t InPlane(int64_t position) const {
     if (!by_column_) return position;
@@ -98,7 +98,7 @@ class IndexMap {
 
  private:
   const PoolPlan plan_;
-  const OperandSlice placement_;
+  const OperandSlice slice_;
   const int64_t channels_;
   const bool by_column_;  // the first image axis runs fastest
 };

@@ -52,7 +52,7 @@ KernelFactory Random(FillFn fill, std::string first_name, float first_default,
     const float b = context.attributes().Float(second_name, second_default);
     const RandomKey key = KeyOfNode(context);
     const Shape shape = context.OutputShape(0);
-    const OperandSlice placement = context.OutputPlacement(0);
+    const OperandSlice slice = context.OutputSlice(0);
     return PrepareByDType(
         context, context.OutputDType(0), FloatTypes(),
         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
@@ -61,13 +61,12 @@ KernelFactory Random(FillFn fill, std::string first_name, float first_default,
             T* out = Output<T>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
             std::array<float, kPiece> numbers;
-            ForEachGlobalRun(
-                run, shape, placement, kPiece, [&](int64_t to, int64_t at, int64_t count) {
-                  fill(step, static_cast<uint64_t>(at), a, b, std::span(numbers.data(), count));
-                  for (int64_t i = 0; i < count; ++i) {
-                    out[to + i] = Store<T>(static_cast<ComputeType<T>>(numbers[i]));
-                  }
-                });
+            ForEachGlobalRun(run, shape, slice, kPiece, [&](int64_t to, int64_t at, int64_t count) {
+              fill(step, static_cast<uint64_t>(at), a, b, std::span(numbers.data(), count));
+              for (int64_t i = 0; i < count; ++i) {
+                out[to + i] = Store<T>(static_cast<ComputeType<T>>(numbers[i]));
+              }
+            });
             return absl::OkStatus();
           });
         });
@@ -87,7 +86,7 @@ WEFT_REGISTER_KERNEL("", "RandomNormalLike", DeviceKind::kCpu,
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& context) {
   const RandomKey key = KeyOfNode(context);
   const Shape shape = context.OutputShape(0);
-  const OperandSlice placement = context.OutputPlacement(0);
+  const OperandSlice slice = context.OutputSlice(0);
   return PrepareByDType(context, context.InputDType(0), FloatTypes(), [&](auto from) {
     using T = decltype(from);
     return PrepareByDType(
@@ -99,15 +98,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& c
             R* out = Output<R>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
             std::array<float, kPiece> numbers;
-            ForEachGlobalRun(run, shape, placement, kPiece,
-                             [&](int64_t at, int64_t place, int64_t n) {
-                               FillUniform(step, static_cast<uint64_t>(place), 0, 1,
-                                           std::span(numbers.data(), n));
-                               for (int64_t i = 0; i < n; ++i) {
-                                 const bool one = numbers[i] < Load(p[at + i]);
-                                 out[at + i] = Store<R>(static_cast<ComputeType<R>>(one ? 1 : 0));
-                               }
-                             });
+            ForEachGlobalRun(run, shape, slice, kPiece, [&](int64_t at, int64_t place, int64_t n) {
+              FillUniform(step, static_cast<uint64_t>(place), 0, 1, std::span(numbers.data(), n));
+              for (int64_t i = 0; i < n; ++i) {
+                const bool one = numbers[i] < Load(p[at + i]);
+                out[at + i] = Store<R>(static_cast<ComputeType<R>>(one ? 1 : 0));
+              }
+            });
             return absl::OkStatus();
           });
         });
@@ -281,7 +278,7 @@ class DropoutNumbers {
 // `scale` is called with (offset of the run, its mask, ratio, count).
 template <typename Fn>
 absl::Status RunDropout(const DropoutMode& mode, const DropoutNumbers& numbers, const Shape& shape,
-                        const OperandSlice& placement, size_t bytes, const KernelContext& run,
+                        const OperandSlice& slice, size_t bytes, const KernelContext& run,
                         Fn scale) {
   const absl::StatusOr<double> ratio = mode.RatioOf(run);
   if (!ratio.ok()) return ratio.status();
@@ -295,7 +292,7 @@ absl::Status RunDropout(const DropoutMode& mode, const DropoutNumbers& numbers, 
   }
   DropoutNumbers::Step step(numbers, run.step);
   std::array<bool, kPiece> kept;
-  ForEachGlobalRun(run, shape, placement, kPiece, [&](int64_t at, int64_t place, int64_t count) {
+  ForEachGlobalRun(run, shape, slice, kPiece, [&](int64_t at, int64_t place, int64_t count) {
     step.Draw(place, count, *ratio, kept.data());
     if (mask != nullptr) std::copy(kept.begin(), kept.begin() + count, mask + at);
     scale(at, kept.data(), *ratio, count);
@@ -307,12 +304,12 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDropout(const PrepareContext& con
   const DropoutMode mode(context, 1);
   const DropoutNumbers numbers(context);
   const Shape shape = context.InputShape(0);
-  const OperandSlice placement = context.InputPlacement(0);
+  const OperandSlice slice = context.InputSlice(0);
   const DType dtype = context.InputDType(0);
   const size_t bytes = DTypeBytes(dtype, shape.num_elements());
   if (DTypeBits(dtype) == 8) {
     return MakeKernel([=](const KernelContext& run) {
-      return RunDropout(mode, numbers, shape, placement, bytes, run,
+      return RunDropout(mode, numbers, shape, slice, bytes, run,
                         [&](int64_t at, const bool* kept, double ratio, int64_t count) {
                           ScaleKeptCodes(dtype, Input<uint8_t>(run, 0) + at, kept, ratio, count,
                                          Output<uint8_t>(run, 0) + at);
@@ -323,7 +320,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDropout(const PrepareContext& con
       context, dtype, FloatTypes(), [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
         using T = decltype(zero);
         return MakeKernel([=](const KernelContext& run) {
-          return RunDropout(mode, numbers, shape, placement, bytes, run,
+          return RunDropout(mode, numbers, shape, slice, bytes, run,
                             [&](int64_t at, const bool* kept, double ratio, int64_t count) {
                               ScaleKept<T>(Input<T>(run, 0) + at, kept, ratio, count,
                                            Output<T>(run, 0) + at);

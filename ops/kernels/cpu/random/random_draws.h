@@ -26,20 +26,20 @@ inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
 // Calls fn(first element of the output at hand, its place in the step, count) for runs of at most
 // `most` elements that lie side by side in both, in order.
 template <typename Fn>
-void ForEachGlobalRun(const KernelContext& context, const Shape& shape,
-                      const OperandSlice& placement, int64_t most, Fn fn) {
+void ForEachGlobalRun(const KernelContext& context, const Shape& shape, const OperandSlice& slice,
+                      int64_t most, Fn fn) {
   const int rank = shape.rank();
-  const int64_t base = FirstPlace(context, placement.global_shape);
+  const int64_t base = FirstPlace(context, slice.global_shape);
   const int64_t run = rank == 0 ? 1 : shape.dim(rank - 1);
   const int64_t rows = run == 0 ? 0 : shape.num_elements() / run;
   for (int64_t row = 0; row < rows; ++row) {
     int64_t rest = row;
-    int64_t place = rank == 0 ? 0 : placement.offset[rank - 1];
-    int64_t stride = rank == 0 ? 1 : placement.global_shape.dim(rank - 1);
+    int64_t place = rank == 0 ? 0 : slice.offset[rank - 1];
+    int64_t stride = rank == 0 ? 1 : slice.global_shape.dim(rank - 1);
     for (int d = rank - 2; d >= 0; --d) {
-      place += (placement.offset[d] + rest % shape.dim(d)) * stride;
+      place += (slice.offset[d] + rest % shape.dim(d)) * stride;
       rest /= shape.dim(d);
-      stride *= placement.global_shape.dim(d);
+      stride *= slice.global_shape.dim(d);
     }
     for (int64_t i = 0; i < run; i += most) {
       fn(row * run + i, base + place + i, std::min(most, run - i));

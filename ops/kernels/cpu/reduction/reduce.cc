@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareReduceSum(const PrepareContext& c
 // Divides by the global count, so that the results of shards add up.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareReduceMean(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxesOf(context));
-  const int64_t count = ReducedCount(context.InputPlacement(0).global_shape, reduced);
+  const int64_t count = ReducedCount(context.InputSlice(0).global_shape, reduced);
   return PrepareSum(context, reduced, static_cast<double>(count));
 }
 

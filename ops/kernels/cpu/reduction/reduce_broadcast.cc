@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBroadcastReduced(const PrepareCon
   }
   double divisor = 1;
   if (context.attributes().Int("mean", 0) != 0) {
-    divisor = static_cast<double>(ReducedCount(context.OutputPlacement(0).global_shape, reduced));
+    divisor = static_cast<double>(ReducedCount(context.OutputSlice(0).global_shape, reduced));
   }
   BroadcastPlan plan = BroadcastPlan::Make(big, {small});
   return PrepareByDType(context, context.InputDType(0), NumericTypes(),
