@@ -295,10 +295,10 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
 }
 
 int64_t RankWorker::TransportBytes(const Program& added) const {
-  std::map<RankId, int64_t> early;  // by peer; programs share the streams
+  std::map<RankId, int64_t> unexpected;  // by peer; programs share the streams
   const auto add = [&](const Partition& partition) {
     for (const auto& [peer, sum] : UnexpectedChannelBytes(partition)) {
-      early[peer] = std::max(early[peer], sum);
+      unexpected[peer] = std::max(unexpected[peer], sum);
     }
   };
   add(*added.partition);
@@ -309,7 +309,8 @@ int64_t RankWorker::TransportBytes(const Program& added) const {
   for (size_t i = 0; i < membership_.addresses.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     if (peer == membership_.rank) continue;
-    bytes += ConnectionBytes(early[peer] + communicator_->unexpected_collective_bytes(peer), limit);
+    bytes +=
+        ConnectionBytes(unexpected[peer] + communicator_->unexpected_collective_bytes(peer), limit);
   }
   return bytes;
 }

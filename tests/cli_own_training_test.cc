@@ -42,7 +42,7 @@ TEST_F(OwnTraining, RunsAndIsSavedWithItsState) {
   const std::string trained = TestPath("trained.onnx");
   const CommandResult first = Train(model_, {"--optimizer", "model", "-o", trained});
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("4 tensors by its own algorithm, 6 numbers"));
+  EXPECT_THAT(first.err, HasSubstr("4 tensors by its training_info, 6 numbers"));
   // y = {1.5, 2.5}: the mean of the squares of {-1.5, 3.5}.
   EXPECT_THAT(ReadTestFile(TestPath("metrics.csv")), HasSubstr("0,7.25"));
   // From w = {1.15, 1.65}, b = 0.3: the mean of the squares of {-1.55, 2.95}.
@@ -68,7 +68,7 @@ TEST_F(OwnTraining, GoesWithoutFlagsOfOtherOptimizers) {
   for (const char* flag : {"--lr=0.1", "--clip-norm=1", "--freeze=w"}) {
     const CommandResult result = Train(model_, {"--optimizer", "model", flag});
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << flag;
-    EXPECT_THAT(result.err, HasSubstr("the model's own algorithm says what trains and how"));
+    EXPECT_THAT(result.err, HasSubstr("the model's training_info says what trains and how"));
   }
 }
 

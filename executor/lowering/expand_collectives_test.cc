@@ -118,7 +118,7 @@ TEST_F(ExpandCollectivesTest, AnAllReduceOfSumsAloneGoesToTheCommunicationList) 
 }
 
 // A value that is no sum is copied into the region, at its place in the compute list.
-TEST_F(ExpandCollectivesTest, AnotherAllReduceIsPlayedWhereItStands) {
+TEST_F(ExpandCollectivesTest, AnotherAllReduceStaysInTheComputeList) {
   const BufferIndex x = program_.step.buffers.AddArena(8);
   partition_.end.AddInput("x", FloatType({2}));
   AddCollective("AllReduce", {"x"}, {x}, {{2}}, Ring());

@@ -25,7 +25,8 @@ void KeepOldValues(LoweringProgram& program) {
   }
 }
 
-// What the caller of a forward run may lend: to write over it, it would have to be copied first.
+// The inputs that a forward run may borrow from its caller. To write over one, it would have to be
+// copied first.
 std::set<BufferIndex> BorrowedInputs(const LoweredStep& step) {
   std::set<BufferIndex> borrowed;
   for (const LoweredInstruction& instruction : step.compute) {

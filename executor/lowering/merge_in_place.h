@@ -5,8 +5,8 @@
 //         any more, and with copies for the updates that could not be made in place. None are left
 //         to do.
 // Laws    A constant is never written to; a variable only by its own update, after all that read
-//         it. What the caller of a forward run may lend is not written to either. A variable that
-//         becomes the old value of another one gets it from a copy.
+//         it. Inputs that a forward run may borrow from its caller are not written to either. A
+//         variable that becomes the old value of another one gets it from a copy.
 #ifndef WEFT_EXECUTOR_LOWERING_MERGE_IN_PLACE_H_
 #define WEFT_EXECUTOR_LOWERING_MERGE_IN_PLACE_H_
 
@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// `training`: Partition::training. Inputs of other programs may be lent.
+// `training`: Partition::training. Programs that do not train may borrow their inputs.
 LoweringProgram MergeInPlace(LoweringProgram program, bool training);
 
 }  // namespace weft

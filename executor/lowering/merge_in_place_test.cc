@@ -93,15 +93,15 @@ TEST_F(MergeInPlaceTest, VariablesThatSwapKeepTheirOldValuesFirst) {
 }
 
 // Where the caller's memory may be used as it is, nothing is written over it.
-TEST_F(MergeInPlaceTest, WhatMayBeLentIsNotWrittenTo) {
+TEST_F(MergeInPlaceTest, InputsThatMayBeBorrowedAreNotWrittenTo) {
   for (const int64_t bytes : {kMinMovedBytes - 1, kMinMovedBytes}) {
     for (const bool training : {false, true}) {
       program_ = LoweringProgram();
       const BufferIndex x = NewBuffer(bytes), y = NewBuffer(bytes);
       program_.step.compute.push_back({lowered::Fill{0, x, 0, 1}});
       Run({x}, y);
-      const bool is_lent = !training && bytes >= kMinMovedBytes;
-      EXPECT_EQ(Share(Merge(training), x, y), !is_lent) << bytes << training;
+      const bool is_borrowed = !training && bytes >= kMinMovedBytes;
+      EXPECT_EQ(Share(Merge(training), x, y), !is_borrowed) << bytes << training;
     }
   }
 }

@@ -32,7 +32,7 @@ class CompiledStep final : public StepProgram {
         total_micro_batches_(partition.total_micro_batches),
         own_bodies_(std::move(own_bodies)),
         slots_(environment),
-        movable_(step_),
+        external_buffers_(step_),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
   ~CompiledStep() override {
@@ -90,8 +90,8 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<BodyRunner> own_bodies_;  // unless the environment has one
   LoweredStep step_;
   ValueSlots slots_;
-  ExternalBuffers movable_;  // none where the host cannot reach the device's memory
-  Arena own_arena_;          // unless the environment has one
+  ExternalBuffers external_buffers_;  // none where the host cannot reach the device's memory
+  Arena own_arena_;                   // unless the environment has one
   Arena& arena_;
   void* arena_memory_ = nullptr;  // that the addresses are in
   bool prepared_ = false;
@@ -195,7 +195,7 @@ absl::Status CompiledStep::Build(LoweredStep step) {
     }
   }
   timings_.resize(step_.infos.size());
-  if (host_accessible_) movable_.Find(compute_, communication_list_);
+  if (host_accessible_) external_buffers_.Find(compute_, communication_list_);
   return BuildStreams();
 }
 
@@ -249,7 +249,7 @@ absl::Status CompiledStep::Prepare() {
         [&](BufferIndex buffer, void*& place) { place = address(buffer); });
     return absl::OkStatus();
   }));
-  movable_.Reset(arena);
+  external_buffers_.Reset(arena);
   arena_memory_ = arena;
   prepared_ = true;
   return absl::OkStatus();
@@ -365,17 +365,17 @@ absl::Status CompiledStep::Fill(const lowered::Fill& fill, void* target) {
   InputSource& source = *environment_.input;
   const FeedInput& feed = step_.feeds[fill.feed];
   const BufferIndex buffer = fill.into;
-  const int64_t bytes = movable_.BytesOfInput(buffer);
+  const int64_t bytes = external_buffers_.BytesOfInput(buffer);
   if (bytes > 0) {
     const std::span<const std::byte> borrowed =
         source.BorrowBatch(current_step_, feed, fill.first_sample, fill.samples);
     if (static_cast<int64_t>(borrowed.size()) >= bytes) {
       // Nobody but this instruction writes there.
-      movable_.Move(buffer, const_cast<std::byte*>(borrowed.data()));
+      external_buffers_.Move(buffer, const_cast<std::byte*>(borrowed.data()));
       return absl::OkStatus();
     }
-    movable_.Move(buffer, nullptr);
-    target = movable_.AddressOf(buffer);
+    external_buffers_.Move(buffer, nullptr);
+    target = external_buffers_.AddressOf(buffer);
   }
   return source.Fill(current_step_, feed, fill.first_sample, fill.samples, target);
 }
@@ -518,9 +518,9 @@ absl::Status CompiledStep::PlaceReports(StepResult& result) {
     if (!reusable) {
       WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
     }
-    const int64_t bytes = movable_.BytesOfReport(report.buffer);
+    const int64_t bytes = external_buffers_.BytesOfReport(report.buffer);
     if (bytes > 0 && bytes <= static_cast<int64_t>(tensor.bytes())) {
-      movable_.Move(report.buffer, tensor.raw_data());
+      external_buffers_.Move(report.buffer, tensor.raw_data());
     }
   }
   return absl::OkStatus();
@@ -533,7 +533,7 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
       continue;
     }
     Tensor& tensor = result.reports[report.name];
-    const void* const source = movable_.AddressOf(report.buffer);
+    const void* const source = external_buffers_.AddressOf(report.buffer);
     if (source == tensor.raw_data()) continue;
     WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
                                                          tensor.raw_data(), tensor.bytes()));

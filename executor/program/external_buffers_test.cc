@@ -106,8 +106,8 @@ TEST(ExternalBuffersTest, OneValueMayBeSeveralOutputsAndAnInput) {
   }
 }
 
-// Lends every other step, and counts what it had to copy.
-class LendingSource final : public InputSource {
+// Its batch can be borrowed in every other step. Counts what it had to copy.
+class BorrowableSource final : public InputSource {
  public:
   absl::Status Fill(int64_t step, const FeedInput&, int64_t, int64_t, void* target) override {
     ++copies;
@@ -127,12 +127,12 @@ class LendingSource final : public InputSource {
 
 // Four steps of y = op(x, ..., x) with `inputs` inputs: the first element of each step's y; and
 // how often x was copied.
-struct LentSteps {
+struct BorrowedSteps {
   std::vector<float> results;
   int copies = 0;
 };
-LentSteps RunLent(const std::string& op, size_t inputs) {
-  LentSteps steps;
+BorrowedSteps RunBorrowed(const std::string& op, size_t inputs) {
+  BorrowedSteps steps;
   Partition partition;
   partition.rank = RankId(0);
   partition.training = false;
@@ -153,7 +153,7 @@ LentSteps RunLent(const std::string& op, size_t inputs) {
   partition.end.AddOutput(total);
   partition.reports = {"y"};
   partition.actions = {{Action::Kind::kForward, 0, 0}, {Action::Kind::kUpdate, 0, 0}};
-  LendingSource source;
+  BorrowableSource source;
   VariableStore variables(CpuDevice());
   const auto communicator = NewSoloCommunicator();
   const auto program =
@@ -168,17 +168,17 @@ LentSteps RunLent(const std::string& op, size_t inputs) {
   return steps;
 }
 
-TEST(ExternalBuffersTest, ASourceMayLendAtTimes) {
-  const LentSteps steps = RunLent("Add", 2);
+TEST(ExternalBuffersTest, ASourceMayLetBatchesBeBorrowedAtTimes) {
+  const BorrowedSteps steps = RunBorrowed("Add", 2);
   EXPECT_THAT(steps.results, ElementsAre(2, 4, 2, 4));
   EXPECT_EQ(steps.copies, 2);
 }
 
 // Softmax, Gelu and others that write over their input took twice as long in a run as their
 // kernels.
-TEST(ExternalBuffersTest, WhatIsLentIsNotCopiedToBeWrittenOver) {
+TEST(ExternalBuffersTest, BorrowedInputsAreNotCopiedToBeWrittenOver) {
   ASSERT_FALSE(OpRegistry::Global().Find("", "Relu")->in_place().empty());
-  const LentSteps steps = RunLent("Relu", 1);
+  const BorrowedSteps steps = RunBorrowed("Relu", 1);
   EXPECT_THAT(steps.results, ElementsAre(1, 2, 1, 2));
   EXPECT_EQ(steps.copies, 2);
 }

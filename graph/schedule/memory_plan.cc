@@ -151,10 +151,10 @@ std::vector<std::vector<int>> CandidateOrders(const std::vector<Block>& blocks) 
   return {by_size, by_area, by_duration};
 }
 
-// Places in `order`, and again with all blocks that ended highest moved to the front, a few times
-// while more than `enough` is needed. All of them: each micro-batch has one of its kind, and as
-// long as one of these ends as high nothing is won. Returns the offsets of the lowest arena seen,
-// and its size.
+// Places the blocks in `order`. While the arena is larger than `enough`, moves all topmost blocks
+// to the front of the order and places them again, at most kPromotions times. All topmost blocks
+// must move: every micro-batch has an identical block, so moving one does not lower the arena.
+// Returns the size of the smallest arena seen, and its offsets.
 constexpr int kPromotions = 16;
 std::pair<int64_t, std::vector<int64_t>> PlaceWithPromotions(std::vector<int> order, int64_t enough,
                                                              std::vector<Block>& blocks,

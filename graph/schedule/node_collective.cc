@@ -21,7 +21,7 @@ ShardedDim ReadDim(const Node& node, const std::string& prefix) {
           node.attributes.Int(prefix + "blocks", 1), node.attributes.Ints(prefix + "sizes")};
 }
 
-// The sums of micro-batches that every member of a tree-ordered all-reduce holds: it runs those
+// The sums of micro-batches that every member of an ordered-tree all-reduce holds: it runs those
 // from its begin to the next member's, or [V m / n, V (m + 1) / n) where the node names none
 // (graph/plan.h), and finishes their aligned subtrees.
 std::vector<std::vector<LeafRange>> MemberBlocks(const Node& node, int members, int total) {

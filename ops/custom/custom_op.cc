@@ -193,9 +193,8 @@ const WeftHost& Host() {
   return host;
 }
 
-// The library's own functions do not throw through the face for C++; one written against the ABI
-// alone might.
-// The status carries the library's own words; who calls says of which node.
+// The C++ wrapper (ops/custom_op.h) never throws across the ABI. A library that uses the C ABI
+// directly might. The status has the library's message; the caller adds the name of the node.
 absl::Status Invoke(WeftFunction function, WeftCall& call, const void* user) {
   try {
     function(&Host(), &call, user);

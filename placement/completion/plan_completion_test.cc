@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 // A chain of layers of the given widths; layer i is "fc<i>" and "act<i>". With a sum of the outputs
 // as report, so that an evaluation step runs.
-class PlannerTest : public testing::Test {
+class PlanCompletionTest : public testing::Test {
  protected:
   void BuildChain(const std::vector<int64_t>& widths) {
     GraphBuilder b(graph_);
@@ -58,7 +58,7 @@ class PlannerTest : public testing::Test {
   Graph graph_;
 };
 
-TEST_F(PlannerTest, DataParallelOverAllWorkersByItself) {
+TEST_F(PlanCompletionTest, DataParallelOverAllWorkersByItself) {
   BuildChain({8, 8, 8});
   const Plan plan = *Complete(3, Plan());
   EXPECT_EQ(plan.mesh, (Mesh{3, 1, 1}));
@@ -69,7 +69,7 @@ TEST_F(PlannerTest, DataParallelOverAllWorkersByItself) {
   EXPECT_EQ(plan.cluster_digest, ClusterSpec::Local(3, 2).Digest());
 }
 
-TEST_F(PlannerTest, RanksHaveTheHostsOfTheirWorkers) {
+TEST_F(PlanCompletionTest, RanksHaveTheHostsOfTheirWorkers) {
   BuildChain({8, 8, 8});
   EXPECT_THAT(Complete(4, Plan())->hosts, IsEmpty());
   ClusterSpec cluster = ClusterSpec::Local(4, 1);
@@ -82,7 +82,7 @@ TEST_F(PlannerTest, RanksHaveTheHostsOfTheirWorkers) {
   EXPECT_THAT(plan.HostsOf({RankId(2), RankId(3)}), IsEmpty());
 }
 
-TEST_F(PlannerTest, MeshAndClusterMustFit) {
+TEST_F(PlanCompletionTest, MeshAndClusterMustFit) {
   BuildChain({8, 8, 8});
   EXPECT_EQ(
       Complete(3, WithMesh({2, 1, 1})).status().message(),
@@ -99,7 +99,7 @@ TEST_F(PlannerTest, MeshAndClusterMustFit) {
             "the plan's mesh dp=2 x tp=1 x pp=1 needs 2 workers, but the plan names 1");
 }
 
-TEST_F(PlannerTest, APlanMayLeaveWorkersOut) {
+TEST_F(PlanCompletionTest, APlanMayLeaveWorkersOut) {
   BuildChain({8, 8, 8});
   Plan plan;
   plan.workers = {2, 0};
@@ -111,7 +111,7 @@ TEST_F(PlannerTest, APlanMayLeaveWorkersOut) {
   EXPECT_EQ(Complete(3, std::move(alone))->mesh, (Mesh{1, 1, 1}));
 }
 
-TEST_F(PlannerTest, APinToAWorkerThatIsLeftOutIsRefused) {
+TEST_F(PlanCompletionTest, APinToAWorkerThatIsLeftOutIsRefused) {
   BuildChain({8, 8, 8});
   Plan plan = WithMesh({1, 1, 2});
   plan.workers = {0, 1};
@@ -120,7 +120,7 @@ TEST_F(PlannerTest, APinToAWorkerThatIsLeftOutIsRefused) {
               HasSubstr("names a worker that the plan does not use"));
 }
 
-TEST_F(PlannerTest, StagesHaveEqualWork) {
+TEST_F(PlanCompletionTest, StagesHaveEqualWork) {
   BuildChain({64, 64, 64, 64, 64, 64, 64, 64, 64});
   const Plan plan = *Complete(4, WithMesh({1, 1, 4}));
   std::map<int, int> layers;
@@ -129,7 +129,7 @@ TEST_F(PlannerTest, StagesHaveEqualWork) {
               ElementsAre(std::pair(0, 2), std::pair(1, 2), std::pair(2, 2), std::pair(3, 2)));
 }
 
-TEST_F(PlannerTest, CutsGoWhereFewBytesCross) {
+TEST_F(PlanCompletionTest, CutsGoWhereFewBytesCross) {
   // The bottleneck after the second layer is near the middle of the work.
   BuildChain({64, 64, 4, 64, 64});
   const Plan plan = *Complete(2, WithMesh({1, 1, 2}));
@@ -137,7 +137,7 @@ TEST_F(PlannerTest, CutsGoWhereFewBytesCross) {
   EXPECT_EQ(plan.stages.at("fc3/MatMul"), 1);
 }
 
-TEST_F(PlannerTest, PatternsBecomeNames) {
+TEST_F(PlanCompletionTest, PatternsBecomeNames) {
   BuildChain({8, 8, 8});
   Plan plan = WithMesh({1, 2, 2});
   plan.stages = {{"fc1/*", 0}, {"act1/*", 0}, {"fc2/*", 1}};
@@ -150,7 +150,7 @@ TEST_F(PlannerTest, PatternsBecomeNames) {
 }
 
 // Every worker once had the threads of the one that has fewest.
-TEST_F(PlannerTest, EveryRankHasTheThreadsOfItsWorker) {
+TEST_F(PlanCompletionTest, EveryRankHasTheThreadsOfItsWorker) {
   BuildChain({8, 8, 8});
   ClusterSpec cluster = ClusterSpec::Local(3, 8);
   cluster.workers[1].threads = 2;
@@ -179,7 +179,7 @@ TEST_F(PlannerTest, EveryRankHasTheThreadsOfItsWorker) {
   EXPECT_EQ(strict.threads_per_worker, 1);
 }
 
-TEST_F(PlannerTest, MicroBatchesFillThePipelineUnlessStrict) {
+TEST_F(PlanCompletionTest, MicroBatchesFillThePipelineUnlessStrict) {
   BuildChain({8, 8, 8, 8, 8});
   EXPECT_EQ(Complete(4, WithMesh({2, 1, 2}))->micro_batches, 4);
   Plan plan = WithMesh({2, 1, 1});
@@ -197,7 +197,7 @@ TEST_F(PlannerTest, MicroBatchesFillThePipelineUnlessStrict) {
 }
 
 // Also where a pipeline would be filled with more.
-TEST_F(PlannerTest, AWholeBatchGivesEachReplicaOneMicroBatch) {
+TEST_F(PlanCompletionTest, AWholeBatchGivesEachReplicaOneMicroBatch) {
   BuildChain({8, 8, 8, 8, 8});
   Plan plan = WithMesh({2, 1, 2});
   plan.whole_batch = true;
@@ -213,7 +213,7 @@ TEST_F(PlannerTest, AWholeBatchGivesEachReplicaOneMicroBatch) {
               HasSubstr("sums over 4 replicas have others"));
 }
 
-TEST_F(PlannerTest, PlansForOtherClustersAreRefused) {
+TEST_F(PlanCompletionTest, PlansForOtherClustersAreRefused) {
   BuildChain({8, 8});
   Plan plan = *Complete(2, Plan());
   const absl::Status status = CompletePlan(graph_, ClusterSpec::Local(2, 1), plan, 32).status();
@@ -221,13 +221,13 @@ TEST_F(PlannerTest, PlansForOtherClustersAreRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("made for another cluster: its digest is "));
 }
 
-TEST_F(PlannerTest, TooManyStagesAreAnError) {
+TEST_F(PlanCompletionTest, TooManyStagesAreAnError) {
   BuildChain({8, 8});
   EXPECT_THAT(std::string(Complete(9, WithMesh({1, 1, 9})).status().message()),
               HasSubstr("nodes to share among 9 pipeline stages"));
 }
 
-TEST_F(PlannerTest, PinnedNodesStayAndTheRestIsBalancedAroundThem) {
+TEST_F(PlanCompletionTest, PinnedNodesStayAndTheRestIsBalancedAroundThem) {
   BuildChain({64, 64, 64, 64, 64, 64, 64, 64, 64});
   Plan plan = WithMesh({1, 1, 2});
   plan.pins = {{"fc3/*", "worker:1"}};
@@ -244,7 +244,7 @@ TEST_F(PlannerTest, PinnedNodesStayAndTheRestIsBalancedAroundThem) {
   EXPECT_EQ(Complete(2, *complete)->stages, complete->stages);
 }
 
-TEST_F(PlannerTest, APinMeansTheStageThatTheWorkerRuns) {
+TEST_F(PlanCompletionTest, APinMeansTheStageThatTheWorkerRuns) {
   BuildChain({64, 64, 64, 64, 64});
   Plan plan = WithMesh({1, 1, 2});
   plan.workers = {1, 0};
@@ -259,7 +259,7 @@ TEST_F(PlannerTest, APinMeansTheStageThatTheWorkerRuns) {
   EXPECT_EQ(complete->stages.at("fc4/MatMul"), 1);
 }
 
-TEST_F(PlannerTest, PinsThatCannotBeKeptAreRefused) {
+TEST_F(PlanCompletionTest, PinsThatCannotBeKeptAreRefused) {
   BuildChain({8, 8, 8, 8});
   const auto message = [this](Mesh mesh, std::map<std::string, std::string> pins, int chunks = 1) {
     Plan plan = WithMesh(mesh);
@@ -286,7 +286,7 @@ TEST_F(PlannerTest, PinsThatCannotBeKeptAreRefused) {
             "the plan puts 'fc3/MatMul' on stage 1, but it is pinned to stage 0");
 }
 
-TEST_F(PlannerTest, DigestsTellGraphsApartButNotWeights) {
+TEST_F(PlanCompletionTest, DigestsTellGraphsApartButNotWeights) {
   BuildChain({8, 8});
   const uint64_t digest = GraphDigest(graph_);
   Graph same = graph_.Clone();
@@ -300,7 +300,7 @@ TEST_F(PlannerTest, DigestsTellGraphsApartButNotWeights) {
   EXPECT_NE(GraphDigest(other_attribute), digest);
 }
 
-TEST_F(PlannerTest, TensorParallelPlansPredictWhatTheySend) {
+TEST_F(PlanCompletionTest, TensorParallelPlansPredictWhatTheySend) {
   BuildChain({6, 10, 4});
   Plan plan = WithMesh({1, 2, 1});
   plan.micro_batches = 2;
@@ -317,7 +317,7 @@ TEST_F(PlannerTest, TensorParallelPlansPredictWhatTheySend) {
   EXPECT_EQ(streams->front().bytes, 128);
 }
 
-TEST_F(PlannerTest, ChannelsCountEachSizeOfMicroBatch) {
+TEST_F(PlanCompletionTest, ChannelsCountEachSizeOfMicroBatch) {
   BuildChain({6, 10, 4});
   Plan plan = WithMesh({1, 1, 2});
   plan.micro_batches = 2;
@@ -343,7 +343,7 @@ TEST_F(PlannerTest, ChannelsCountEachSizeOfMicroBatch) {
   EXPECT_EQ(bytes, 7 * sample_bytes);
 }
 
-TEST_F(PlannerTest, SummariesCountWhatRanksHold) {
+TEST_F(PlanCompletionTest, SummariesCountWhatRanksHold) {
   BuildChain({6, 10, 4});
   Plan plan = WithMesh({1, 2, 1});
   plan.micro_batches = 2;
@@ -376,7 +376,7 @@ WEFT_REGISTER_OP(OpSchema::Weft("TestWithoutRule")
                        return Cost{5 * elements, 8 * elements};
                      }));
 
-TEST_F(PlannerTest, OpsWithoutARuleAreNamedWithWhatTheyCostARank) {
+TEST_F(PlanCompletionTest, OpsWithoutARuleAreNamedWithWhatTheyCostARank) {
   GraphBuilder b(graph_);
   const ValueId x = graph_.AddInput(
       "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(6)})});

@@ -16,9 +16,9 @@ struct StepShape {
   int64_t global_batch = 0;  // samples in the step
 };
 
-// How the values of a step lie along the tensor axis, by name: for each micro-batch size its
-// graph's values, and under 0 what is made once per step. Values are found as their users find
-// them.
+// The shardings of a step's values along the tensor axis, by name: for each size of micro-batch the
+// values of its graph, and under 0 those that are made once per step. A sharding is the one that
+// the readers of a value see, after conversion.
 using StepShardings = std::map<int64_t, std::map<std::string, AxisSharding>>;
 
 }  // namespace weft

@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// The sums of one rank, from the outputs of its micro graphs to values of its end graph. Ring
-// reduction: one sum over the rank's micro-batches, then an all-reduce when there are several
+// The sums of one rank, from the outputs of its micro graphs to values of its end graph.
+// Unordered: one sum over the rank's micro-batches, then an all-reduce when there are several
 // replicas. Ordered tree: one sum per complete subtree of the rank's micro-batches, then the
 // all-reduce that adds these in tree order (also with one replica, unless its micro-batches are one
 // subtree). All-reduces take the sums in buckets (Plan::bucket_bytes).

@@ -31,7 +31,8 @@ absl::Status CheckPlan(const Plan& plan) {
   WEFT_RETURN_IF_ERROR(CheckSchedule(plan.schedule, plan.chunks));
   if (plan.strict && plan.reduction != Reduction::kOrderedTree) {
     return absl::InvalidArgumentError(
-        "a strict plan must combine gradients by the ordered tree, not by the ring");
+        "a strict plan must combine gradients in the ordered tree; write 'reduction: "
+        "ordered_tree'");
   }
   if (plan.recompute_segments > 0) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// Nodes beside the way from the inputs to the loss. Internal to placement/.
+// Off-path nodes: those that are on no path from the inputs to the loss. Internal to placement/.
 #ifndef WEFT_PLACEMENT_PIPELINE_OFF_PATH_NODES_H_
 #define WEFT_PLACEMENT_PIPELINE_OFF_PATH_NODES_H_
 
@@ -9,11 +9,11 @@
 
 namespace weft {
 
-// By NodeId, of each forward node of a training graph that nothing of a micro-batch needs (a new
-// running statistic, a count): the last node that is needed and that it has its inputs from, for it
-// lies where that one does, or else its results and what it reads would travel. Invalid for all
-// other nodes, those without such an input, and all of a graph without a backward pass. Of several
-// inputs the last one is that which comes last in the graph's order.
+// By NodeId, for each off-path node of a training graph (such as one that makes a new running
+// statistic, or a count): the last of its producers that is on the path, in the graph's order. The
+// off-path node belongs to the stage of that producer, which saves transfers of its inputs. Invalid
+// for all other nodes, for off-path nodes without such a producer, and for all nodes of a graph
+// without a backward pass.
 absl::StatusOr<std::vector<NodeId>> LeadersOfOffPathNodes(const Graph& graph);
 
 }  // namespace weft

@@ -34,7 +34,7 @@ struct StageEdge {
 // Edges in a fixed order, found by value and receiving place.
 class StageEdges {
  public:
-  // When the edge is there: of its two phases, the earlier one.
+  // If the edge exists already, it keeps the earlier of the two phases.
   void Add(ValueId value, int from, int to, Phase phase);
   // Null when there is none.
   const StageEdge* Find(ValueId value, int to) const;

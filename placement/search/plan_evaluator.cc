@@ -222,13 +222,14 @@ absl::StatusOr<double> PlanEvaluator::CloseBound(const PlanChoice& choice) {
 }
 
 bool PlanEvaluator::CannotFit(const PlanChoice& choice) const {
-  // What places may hold, those first that hold each kept byte for the most micro-batches. Whole
-  // bytes go there: the others have then room for most kept ones.
+  // Micro-batches in flight (negated, so that most come first) and capacity of each place. Bytes
+  // that are held once, such as weights, are assigned to the first places: this leaves the most
+  // room for activations, which are held once per micro-batch in flight.
   std::vector<std::pair<double, double>> places;
   for (int place = 0; place < choice.mesh.pipeline; ++place) {
     const int64_t limit = LimitOf(choice, place);
     if (limit == 0) return false;
-    // With recomputation a segment's at a time at least.
+    // With recomputation, the activations of one segment at a time are the minimum.
     const double times = choice.recompute_segments > 0 ? 1.0 / choice.recompute_segments
                                                        : MicroBatchesInFlight(choice, place);
     places.push_back({-times, static_cast<double>(limit - options_.process_bytes)});
@@ -244,22 +245,23 @@ bool PlanEvaluator::CannotFit(const PlanChoice& choice) const {
     whole -= used;
     kept += (room - used) / -times;
   }
-  const double least = static_cast<double>(whole_.kept) / choice.micro_batches / choice.mesh.tensor;
+  const double needed =
+      static_cast<double>(whole_.kept) / choice.micro_batches / choice.mesh.tensor;
   // Some bytes less for rounding.
-  return whole > 1 || kept < 0.999 * least;
+  return whole > 1 || kept < 0.999 * needed;
 }
 
 int64_t PlanEvaluator::LimitOf(const PlanChoice& choice, int place) const {
-  int64_t least = 0;
+  int64_t min_limit = 0;
   for (int replica = 0; replica < choice.mesh.data; ++replica) {
     for (int shard = 0; shard < choice.mesh.tensor; ++shard) {
       const size_t worker = static_cast<size_t>(choice.WorkerAt(replica, shard, place));
       const int64_t limit =
           worker < options_.memory_limits.size() ? options_.memory_limits[worker] : 0;
-      if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
+      if (limit > 0) min_limit = min_limit == 0 ? limit : std::min(min_limit, limit);
     }
   }
-  return least;
+  return min_limit;
 }
 
 // Per byte, for cutting stages: of gradients that the replicas of a place sum, in full buckets

@@ -96,16 +96,16 @@ class BoundedWalk {
     return {choice.mesh.ToString(), choice.workers, choice.micro_batches};
   }
 
-  // Chunks of stages make ranks wait less for one another, and send more and keep more. So it is
-  // not a bound, but a good guess, that they are worth a look only where the same pipeline of whole
-  // stages fits and would be about as good as the best, were its schedule as short.
+  // Whether an interleaved pipeline is worth evaluating: the same pipeline of whole stages fits
+  // and, with the shorter bubble, would be within a fifth of the best. This is a heuristic, not a
+  // bound. Interleaving reduces idle time, but it adds communication and memory.
   bool IsPromising(const PlanChoice& interleaved) const {
     const auto whole = whole_stages_.find(PipelineOf(interleaved));
     return whole != whole_stages_.end() &&
            whole->second * MinRounds(interleaved) < kAboutAsGood * best_;
   }
 
-  // Where the best few are simulated exactly, those that are about as good are wanted too.
+  // If the best few plans are simulated exactly, plans that are almost as good are evaluated too.
   absl::StatusOr<double> WantedBound(const PlanChoice& choice) {
     WEFT_ASSIGN_OR_RETURN(const double close, evaluator_.CloseBound(choice));
     if (!evaluator_.IsSimulated(choice.mesh)) return close;

@@ -326,7 +326,7 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
                      !trainable_.trainable.empty() || !train_mode_.empty() || ties_.given();
   if (given) {
     return absl::InvalidArgumentError(
-        "--optimizer model: the model's own algorithm says what trains and how; leave out --lr, "
+        "--optimizer model: the model's training_info says what trains and how; leave out --lr, "
         "--weight-decay, --schedule, --clip-norm, --freeze and the like");
   }
   TrainingSpec spec;

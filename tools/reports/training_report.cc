@@ -19,7 +19,7 @@ double ElementCount(const Graph& graph, const Variable& variable) {
   return shape.has_value() ? static_cast<double>(shape->num_elements()) : 0;
 }
 
-// What trains; of a model with its own algorithm, what a step of that changes.
+// What trains; for a model that trains by its training_info, what a step of that changes.
 std::string TrainsText(const TrainingSetup& setup) {
   const bool own = setup.training.model_training_info;
   const Graph& graph = own ? setup.job.graph : setup.graph;
@@ -30,7 +30,7 @@ std::string TrainsText(const TrainingSetup& setup) {
     ++count;
     elements += ElementCount(graph, variable);
   }
-  return absl::StrCat(count, own ? " tensors by its own algorithm, " : " parameters, ",
+  return absl::StrCat(count, own ? " tensors by its training_info, " : " parameters, ",
                       Quantity(elements), " numbers");
 }
 

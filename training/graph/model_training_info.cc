@@ -44,7 +44,7 @@ absl::StatusOr<std::string> LossName(const Graph& graph, const LossSpec& loss) {
     }
   }
   return absl::InvalidArgumentError(
-      "no output of the model's own algorithm can be its loss: none is one floating-point number; "
+      "no output of the model's training_info can be its loss: none is one floating-point number; "
       "name the value that is, with --loss output:NAME");
 }
 

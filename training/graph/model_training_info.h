@@ -1,4 +1,5 @@
-// A training step by the model's own algorithm (ONNX's training_info).
+// A training step by the model's training info (ONNX's training_info): the model says itself how
+// it trains.
 #ifndef WEFT_TRAINING_GRAPH_MODEL_TRAINING_INFO_H_
 #define WEFT_TRAINING_GRAPH_MODEL_TRAINING_INFO_H_
 

@@ -66,7 +66,7 @@ struct TrainingSpec {
   // kFloat16 the loss is scaled, and steps whose gradients overflow change no variable.
   Precision precision = Precision::kFloat32;
   LossScaleSpec loss_scale = {};
-  // The model was imported with its own algorithm (ImportTrainingStep), which says what a step
+  // The model was imported with its training info (ImportTrainingStep), which says what a step
   // does: of all this, only the loss's "output:NAME" counts. On one worker, in whole batches.
   bool model_training_info = false;
   // Also report the gradients of the whole batch, before clipping, as outputs "gradient/NAME".

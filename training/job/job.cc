@@ -198,7 +198,7 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
 absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, PreparedJob& job) {
   JobSpec spec = given;
   const int64_t batch = job.data->batch_of(0);
-  // A model's own algorithm runs whole batches anyway (TakePlan).
+  // A model's training info runs whole batches anyway (TakePlan).
   if (!training.model_training_info) {
     WEFT_RETURN_IF_ERROR(LimitBatchCuts(job.graph, batch, spec));
   }
