@@ -12,9 +12,9 @@ namespace weft {
 namespace {
 
 // The attribute's values, or `fallback` repeated. InvalidArgument unless there are `count` of them
-// in [least, kMaxDim].
+// in [min_value, kMaxDim].
 absl::StatusOr<std::vector<int64_t>> ReadInts(const Attributes& attributes, const std::string& name,
-                                              size_t count, int64_t least, int64_t fallback) {
+                                              size_t count, int64_t min_value, int64_t fallback) {
   if (!attributes.Has(name)) return std::vector<int64_t>(count, fallback);
   const std::vector<int64_t> values = attributes.Ints(name);
   if (values.size() != count) {
@@ -22,9 +22,9 @@ absl::StatusOr<std::vector<int64_t>> ReadInts(const Attributes& attributes, cons
         absl::StrCat("attribute '", name, "' has ", values.size(), " values, expected ", count));
   }
   for (const int64_t value : values) {
-    if (value < least || value > kMaxDim) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("attribute '", name, "' holds ", value, ", expected ", least, " or more"));
+    if (value < min_value || value > kMaxDim) {
+      return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' holds ", value,
+                                                     ", expected ", min_value, " or more"));
     }
   }
   return values;

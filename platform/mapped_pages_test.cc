@@ -71,16 +71,16 @@ TEST(MappedPages, WindowsAreNotInMemoryBesideEachOther) {
   const std::span<const std::byte> whole((*file)->data(), (*file)->size());
   const std::span<const std::byte> bytes = whole.subspan(77);
   int64_t sum = 0;
-  size_t most = 0;
+  size_t max_pages = 0;
   int parts = 0;
   ForEachMappedWindow(bytes, [&](std::span<const std::byte> part) {
     sum += Sum(part);
-    most = std::max(most, PresentPages(whole));
+    max_pages = std::max(max_pages, PresentPages(whole));
     ++parts;
   });
   EXPECT_EQ(parts, 9);
   EXPECT_EQ(sum, static_cast<int64_t>(3 * bytes.size()));
-  EXPECT_LE(most, (kMappedWindow + 2 * kHugePage) / PageBytes());
+  EXPECT_LE(max_pages, (kMappedWindow + 2 * kHugePage) / PageBytes());
   EXPECT_EQ(PresentPages(whole), 0u);
 }
 

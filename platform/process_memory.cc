@@ -113,19 +113,19 @@ void ForgetPeakMemory() {
 }
 
 MemoryLimit ProcessMemoryLimit(FileSystem& files) {
-  MemoryLimit least = {PhysicalMemoryBytes(), "this machine's memory"};
+  MemoryLimit lowest = {PhysicalMemoryBytes(), "this machine's memory"};
   const std::optional<ControlGroup> group = FindControlGroup(files);
-  if (!group.has_value()) return least;
+  if (!group.has_value()) return lowest;
   std::string path = group->path;
   while (true) {
     const std::string folder = absl::StrCat(group->hierarchy.root, path);
     const std::optional<int64_t> limit =
         ReadNumber(files, absl::StrCat(folder, "/", group->hierarchy.limit));
     // Without a limit, version 1 says a number beyond any memory.
-    if (limit.has_value() && *limit < least.bytes) {
-      least = {*limit, absl::StrCat("control group ", folder)};
+    if (limit.has_value() && *limit < lowest.bytes) {
+      lowest = {*limit, absl::StrCat("control group ", folder)};
     }
-    if (path.empty()) return least;
+    if (path.empty()) return lowest;
     path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
   }
 }

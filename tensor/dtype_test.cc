@@ -210,10 +210,10 @@ TEST(PackedTest, SettingAnElementLeavesTheOthers) {
 }
 
 TEST(DTypeTest, BytesSaturateInsteadOfOverflowing) {
-  const int64_t most = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(DTypeBytes(DType::kFloat64, most), most);
-  EXPECT_EQ(DTypeBytes(DType::kFloat16, most / 2 + 1), most);
-  EXPECT_EQ(DTypeBytes(DType::kInt4, most), most / 2 + 1);
+  const int64_t max_count = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(DTypeBytes(DType::kFloat64, max_count), max_count);
+  EXPECT_EQ(DTypeBytes(DType::kFloat16, max_count / 2 + 1), max_count);
+  EXPECT_EQ(DTypeBytes(DType::kInt4, max_count), max_count / 2 + 1);
 }
 
 TEST(DTypeTest, EachTypeIsFloatingIntegerOrNeither) {

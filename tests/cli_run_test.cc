@@ -205,8 +205,8 @@ std::vector<double> RangeOf(DType dtype) {
   EXPECT_TRUE(value.ok()) << value.status();
   EXPECT_EQ(value->tensor().dtype(), dtype);
   const std::vector<double> elements = ToDoubles(value->tensor()).value();
-  const auto [least, largest] = std::minmax_element(elements.begin(), elements.end());
-  return {*least, *largest};
+  const auto [smallest, largest] = std::minmax_element(elements.begin(), elements.end());
+  return {*smallest, *largest};
 }
 
 TEST(RandomInputs, AreInTheRangeOfTheirType) {

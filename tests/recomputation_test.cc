@@ -242,10 +242,10 @@ class NoPeers final : public Communicator {
 };
 
 struct StepMemory {
-  int64_t planned = 0;   // placement's prediction for rank 0
-  int64_t measured = 0;  // the executor's arena
-  int64_t least = 0;     // the most bytes alive at once in the executor
-  double again = 0;      // FLOPs that run a second time
+  int64_t planned = 0;            // placement's prediction for rank 0
+  int64_t measured = 0;           // the executor's arena
+  int64_t lower_bound_bytes = 0;  // the most bytes alive at once in the executor
+  double again = 0;               // FLOPs that run a second time
   double flops = 0;
 };
 
@@ -287,7 +287,7 @@ StepMemory MeasureStep(const Graph& graph, const std::string& parallel, int micr
       CompileStep(partition, {device.get(), &variables, &peers, &data, &RealClock(), nullptr});
   EXPECT_TRUE(program.ok()) << program.status();
   memory.measured = (*program)->memory().arena_bytes;
-  memory.least = (*program)->memory().lower_bound_bytes;
+  memory.lower_bound_bytes = (*program)->memory().lower_bound_bytes;
   return memory;
 }
 
@@ -312,7 +312,7 @@ TEST_F(RecomputationMemory, FallsByTheActivationsInsideSegments) {
     const int64_t saved = (kLayers - (segments - 1) - kLayers / segments) * kActivation;
     EXPECT_EQ(kept.planned - memory.planned, saved);
     EXPECT_EQ(kept.measured - memory.measured, saved);
-    EXPECT_EQ(kept.least - memory.least, saved);
+    EXPECT_EQ(kept.lower_bound_bytes - memory.lower_bound_bytes, saved);
     // All layers but the last segment's, and but the last one of each segment: mostly products, in
     // two micro-batches.
     const double layers = (kLayers / segments - 1) * (segments - 1);

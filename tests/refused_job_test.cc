@@ -117,13 +117,13 @@ class RefusedJob : public ::testing::Test {
   int64_t PlannedBytes(const std::string& parallel) const {
     const CommandResult plan = Run("plan", parallel, more_);
     EXPECT_EQ(plan.exit_code, 0) << plan.err;
-    int64_t most = 0;
+    int64_t max_total = 0;
     const auto said = nlohmann::json::parse(plan.out);
     for (const auto& rank : said["ranks"]) {
-      most = std::max(most,
-                      rank["variable_bytes"].get<int64_t>() + rank["arena_bytes"].get<int64_t>());
+      max_total = std::max(
+          max_total, rank["variable_bytes"].get<int64_t>() + rank["arena_bytes"].get<int64_t>());
     }
-    return most;
+    return max_total;
   }
 
   // Two steps of the job with what `train` was given beside `parallel`.

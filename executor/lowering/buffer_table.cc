@@ -93,10 +93,10 @@ absl::StatusOr<MemoryPlan> BufferTable::PlanArena(int64_t max_bytes) {
     lifetimes.push_back(
         {record.bytes, std::max(record.first, 0), std::max(record.last, 0), record.group});
   }
-  WEFT_ASSIGN_OR_RETURN(const int64_t least, MinArenaBytes(lifetimes));
-  if (least > max_bytes) {
+  WEFT_ASSIGN_OR_RETURN(const int64_t min_bytes, MinArenaBytes(lifetimes));
+  if (min_bytes > max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "a step has ", least, " bytes at one time; there may be ", max_bytes, " of them"));
+        "a step has ", min_bytes, " bytes at one time; there may be ", max_bytes, " of them"));
   }
   WEFT_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(lifetimes));
   for (size_t i = 0; i < planned.size(); ++i) records_[planned[i]].offset = plan.offsets[i];

@@ -68,11 +68,11 @@ class StoppedMember {
 
   // Most elements that were not asked for.
   int64_t MaxUnexpected() const {
-    int64_t most = 0;
+    int64_t max_unexpected = 0;
     for (size_t stop = 0; stop <= steps_[stopped_].size(); ++stop) {
-      most = std::max(most, SentWhenAt(stop) - PostedWhenAt(stop));
+      max_unexpected = std::max(max_unexpected, SentWhenAt(stop) - PostedWhenAt(stop));
     }
-    return most;
+    return max_unexpected;
   }
 
  private:

@@ -233,10 +233,11 @@ TEST_P(StepProgramTest, IsNotLaidOutWhereItCannotFit) {
   const auto planned = PlanProgram(partition, *device_, std::numeric_limits<int64_t>::max());
   ASSERT_TRUE(planned.ok()) << planned.status();
   EXPECT_TRUE(planned->unexpected_bytes.empty());  // it has no peers
-  const int64_t least = planned->memory.variable_bytes + planned->memory.lower_bound_bytes;
-  EXPECT_TRUE(PlanProgram(partition, *device_, least).ok());
-  for (const int64_t most : {least - 1, planned->memory.variable_bytes - 1}) {
-    EXPECT_TRUE(absl::IsResourceExhausted(PlanProgram(partition, *device_, most).status())) << most;
+  const int64_t min_bytes = planned->memory.variable_bytes + planned->memory.lower_bound_bytes;
+  EXPECT_TRUE(PlanProgram(partition, *device_, min_bytes).ok());
+  for (const int64_t max_bytes : {min_bytes - 1, planned->memory.variable_bytes - 1}) {
+    EXPECT_TRUE(absl::IsResourceExhausted(PlanProgram(partition, *device_, max_bytes).status()))
+        << max_bytes;
   }
 }
 

@@ -113,15 +113,15 @@ int MaxInFlight(const ActionList& actions) {
   const ActionKind last =
       SplitsBackward(actions) ? ActionKind::kWeightGradient : ActionKind::kBackward;
   int now = 0;
-  int most = 0;
+  int max_in_flight = 0;
   bool is_training = false;
   for (const Action& action : actions) {
-    if (action.kind == ActionKind::kForward) most = std::max(most, ++now);
+    if (action.kind == ActionKind::kForward) max_in_flight = std::max(max_in_flight, ++now);
     if (action.kind != last) continue;
     --now;
     is_training = true;
   }
-  return is_training ? most : 0;
+  return is_training ? max_in_flight : 0;
 }
 
 int MicroBatchesHeld(const ActionList& actions) {

@@ -87,12 +87,12 @@ int64_t LowerBound(const std::vector<Block>& blocks) {
   // What ends comes before what begins.
   std::sort(changes.begin(), changes.end());
   int64_t alive = 0;
-  int64_t most = 0;
+  int64_t max_alive = 0;
   for (const auto& [instruction, bytes] : changes) {
     alive += bytes;
-    most = std::max(most, alive);
+    max_alive = std::max(max_alive, alive);
   }
-  return most;
+  return max_alive;
 }
 
 // Numbers the instructions at which a block begins or ends; the others make no difference.

@@ -37,7 +37,7 @@ void ExpectLegal(const std::vector<BufferLifetime>& buffers, const MemoryPlan& p
 int64_t BruteForceLowerBound(const std::vector<BufferLifetime>& buffers) {
   int end = 0;
   for (const BufferLifetime& buffer : buffers) end = std::max(end, buffer.last);
-  int64_t most = 0;
+  int64_t max_alive = 0;
   for (int instruction = 0; instruction <= end; ++instruction) {
     int64_t alive = 0;
     for (const BufferLifetime& buffer : buffers) {
@@ -45,9 +45,9 @@ int64_t BruteForceLowerBound(const std::vector<BufferLifetime>& buffers) {
         alive += (buffer.bytes + kUnit - 1) / kUnit * kUnit;
       }
     }
-    most = std::max(most, alive);
+    max_alive = std::max(max_alive, alive);
   }
-  return most;
+  return max_alive;
 }
 
 std::vector<BufferLifetime> RandomBuffers(std::mt19937& random) {

@@ -167,13 +167,13 @@ bool IsBinary(const Tensor& tensor) {
 
 bool AreRegionNumbers(const Tensor& tensor) {
   constexpr double kMaxRegion = 1023;
-  double least = kMaxRegion, most = 0;
-  const bool fits = EveryNumber(tensor, [&least, &most](double number) {
-    least = std::min(least, number);
-    most = std::max(most, number);
+  double min_number = kMaxRegion, max_number = 0;
+  const bool fits = EveryNumber(tensor, [&min_number, &max_number](double number) {
+    min_number = std::min(min_number, number);
+    max_number = std::max(max_number, number);
     return number >= 0 && number <= kMaxRegion && number == std::floor(number);
   });
-  return fits && least < most;
+  return fits && min_number < max_number;
 }
 
 bool IsGeometric(const Tensor& tensor) {

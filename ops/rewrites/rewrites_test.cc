@@ -404,13 +404,13 @@ class EmbeddingBags : public RewritesTest {
     for (size_t bag = 0; bag < indices.size(); bag += static_cast<size_t>(length)) {
       for (size_t e = 0; e < 3; ++e) {
         double sum = 0;
-        double most = -1e300;
+        double max_value = -1e300;
         for (size_t i = bag; i < bag + static_cast<size_t>(length); ++i) {
           const double value = rows[static_cast<size_t>(indices[i]) * 3 + e];
           sum += value;
-          most = std::max(most, value);
+          max_value = std::max(max_value, value);
         }
-        bags.push_back(reduction == "ReduceMax"    ? most
+        bags.push_back(reduction == "ReduceMax"    ? max_value
                        : reduction == "ReduceMean" ? sum / static_cast<double>(length)
                                                    : sum);
       }

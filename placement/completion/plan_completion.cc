@@ -147,8 +147,9 @@ absl::Status CompleteMicroBatches(Plan& plan) {
   }
   const int round = MicroBatchesOfRound(plan);
   // A pipeline with one micro-batch never overlaps.
-  const int least = plan.micro_batches == 1 ? round * mesh.pipeline : plan.micro_batches;
-  plan.micro_batches = (std::max(least, 1) + round - 1) / round * round;
+  const int min_micro_batches =
+      plan.micro_batches == 1 ? round * mesh.pipeline : plan.micro_batches;
+  plan.micro_batches = (std::max(min_micro_batches, 1) + round - 1) / round * round;
   return absl::OkStatus();
 }
 
@@ -168,9 +169,9 @@ absl::Status CompleteThreads(const ClusterSpec& cluster, Plan& plan) {
   plan.rank_threads.clear();
   if (plan.strict) plan.threads_per_worker = 1;
   if (threads.empty()) return absl::OkStatus();
-  const auto [least, most] = std::minmax_element(threads.begin(), threads.end());
-  plan.threads_per_worker = *least;
-  if (*least != *most) plan.rank_threads = std::move(threads);
+  const auto [min_threads, max_threads] = std::minmax_element(threads.begin(), threads.end());
+  plan.threads_per_worker = *min_threads;
+  if (*min_threads != *max_threads) plan.rank_threads = std::move(threads);
   return absl::OkStatus();
 }
 
@@ -263,10 +264,10 @@ void CompleteZero(const Graph& graph, Plan& plan) {
 }  // namespace
 
 std::string ThreadsText(const Plan& plan) {
-  int most = plan.threads_per_worker;
-  for (const int threads : plan.rank_threads) most = std::max(most, threads);
+  int max_threads = plan.threads_per_worker;
+  for (const int threads : plan.rank_threads) max_threads = std::max(max_threads, threads);
   std::string text = absl::StrCat(plan.threads_per_worker);
-  if (most > plan.threads_per_worker) absl::StrAppend(&text, " to ", most);
+  if (max_threads > plan.threads_per_worker) absl::StrAppend(&text, " to ", max_threads);
   return absl::StrCat(text, " threads per worker");
 }
 

@@ -55,12 +55,12 @@ absl::StatusOr<std::string> ReadText(const YamlSource& source, const YAML::Node&
 }
 
 absl::StatusOr<int64_t> ReadInteger(const YamlSource& source, const YAML::Node& node,
-                                    const std::string& what, int64_t least, int64_t most) {
+                                    const std::string& what, int64_t min_value, int64_t max_value) {
   WEFT_ASSIGN_OR_RETURN(const std::string text, ReadText(source, node, what));
   int64_t value = 0;
-  if (absl::SimpleAtoi(text, &value) && value >= least && value <= most) return value;
+  if (absl::SimpleAtoi(text, &value) && value >= min_value && value <= max_value) return value;
   return source.Error(node, absl::StrCat(what, " is '", text, "'; expected a whole number from ",
-                                         least, " to ", most));
+                                         min_value, " to ", max_value));
 }
 
 absl::StatusOr<double> ReadNumber(const YamlSource& source, const YAML::Node& node,
@@ -138,11 +138,13 @@ absl::Status YamlMap::Text(const std::string& key, std::string& target) const {
   return absl::OkStatus();
 }
 
-absl::Status YamlMap::Int(const std::string& key, int64_t least, int64_t most, int& target) const {
+absl::Status YamlMap::Int(const std::string& key, int64_t min_value, int64_t max_value,
+                          int& target) const {
   const YAML::Node* value = Find(key);
   if (value == nullptr) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const int64_t number,
-                        ReadInteger(*source_, *value, absl::StrCat("'", key, "'"), least, most));
+  WEFT_ASSIGN_OR_RETURN(
+      const int64_t number,
+      ReadInteger(*source_, *value, absl::StrCat("'", key, "'"), min_value, max_value));
   target = static_cast<int>(number);
   return absl::OkStatus();
 }

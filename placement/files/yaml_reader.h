@@ -30,8 +30,9 @@ class YamlSource {
 // The text of a scalar. `what` names it in the error: "'threads'".
 absl::StatusOr<std::string> ReadText(const YamlSource& source, const YAML::Node& node,
                                      const std::string& what);
+// A whole number from `min_value` to `max_value`, both included.
 absl::StatusOr<int64_t> ReadInteger(const YamlSource& source, const YAML::Node& node,
-                                    const std::string& what, int64_t least, int64_t most);
+                                    const std::string& what, int64_t min_value, int64_t max_value);
 absl::StatusOr<double> ReadNumber(const YamlSource& source, const YAML::Node& node,
                                   const std::string& what);
 absl::StatusOr<bool> ReadBool(const YamlSource& source, const YAML::Node& node,
@@ -62,7 +63,7 @@ class YamlMap {
 
   // Fill `target` when the key is there.
   absl::Status Text(const std::string& key, std::string& target) const;
-  absl::Status Int(const std::string& key, int64_t least, int64_t most, int& target) const;
+  absl::Status Int(const std::string& key, int64_t min_value, int64_t max_value, int& target) const;
   absl::Status Bool(const std::string& key, bool& target) const;
   absl::Status Number(const std::string& key, double& target) const;
   // `parse` reads the text: ParseBytes and the like.

@@ -25,9 +25,11 @@ StepSkeleton RandomSkeleton(std::mt19937_64& random) {
     for (const NodeId input : inputs) skeleton.nodes[input.value].readers.push_back(id);
     return id;
   };
-  const auto some = [&](const std::vector<NodeId>& of, int most) {
+  const auto some = [&](const std::vector<NodeId>& of, int max_count) {
     std::vector<NodeId> chosen;
-    for (int i = roll(most + 1); i > 0 && !of.empty(); --i) chosen.push_back(of[roll(of.size())]);
+    for (int i = roll(max_count + 1); i > 0 && !of.empty(); --i) {
+      chosen.push_back(of[roll(of.size())]);
+    }
     return chosen;
   };
   skeleton.variables.resize(4);

@@ -71,8 +71,8 @@ class AlternativeFinder {
   Choices Cutting(const PlanChoice& base) const {
     Choices choices;
     if (!MayCut()) return choices;
-    const int64_t most = std::min(options_.global_batch, kMaxMicroBatches * base.mesh.data);
-    for (int64_t count = int64_t{2} * base.micro_batches; count <= most; count *= 2) {
+    const int64_t max_count = std::min(options_.global_batch, kMaxMicroBatches * base.mesh.data);
+    for (int64_t count = int64_t{2} * base.micro_batches; count <= max_count; count *= 2) {
       choices.push_back(base);
       choices.back().micro_batches = static_cast<int>(count);
     }

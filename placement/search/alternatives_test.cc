@@ -19,11 +19,11 @@ using ::testing::ElementsAre;
 // micro-batch is.
 class AlternativesTest : public ::testing::Test {
  protected:
-  // "WHAT: micro-batches" of the alternatives when `most` samples of a replica may be alive.
-  std::vector<std::string> Find(int64_t most) {
+  // "WHAT: micro-batches" of the alternatives when `max_samples` samples of a replica may be alive.
+  std::vector<std::string> Find(int64_t max_samples) {
     SearchOptions options;
     options.global_batch = kBatch;
-    options.memory_limits = {most, most};
+    options.memory_limits = {max_samples, max_samples};
     Plan refused;
     refused.mesh = {2, 1, 1};
     refused.micro_batches = 2;
@@ -52,12 +52,12 @@ class AlternativesTest : public ::testing::Test {
 
 // There were at most 32 of a replica.
 TEST_F(AlternativesTest, CutsIntoAsManyMicroBatchesAsItTakes) {
-  const std::vector<std::string> found = Find(/*most=*/10);
+  const std::vector<std::string> found = Find(/*max_samples=*/10);
   EXPECT_THAT(found, ::testing::Contains("more micro-batches: dp=2,tp=1,pp=1,micro=512"));
 }
 
 TEST_F(AlternativesTest, CutsIntoNoMoreThanAJobCompilesInTime) {
-  EXPECT_THAT(Find(/*most=*/1), ElementsAre());
+  EXPECT_THAT(Find(/*max_samples=*/1), ElementsAre());
   EXPECT_EQ(max_tried_, 1024);
 }
 

@@ -57,13 +57,13 @@ int PlanChoice::MaxMicroBatches() const {
   // Equal shares differ by one at most.
   if (shares.empty()) return (micro_batches + mesh.data - 1) / mesh.data;
   const Plan plan = WithTheRule(*this);
-  int most = 0;
+  int max_count = 0;
   for (int replica = 0, first = 0; replica < mesh.data; ++replica) {
     const int next = plan.FirstMicroBatch(replica + 1, micro_batches);
-    most = std::max(most, next - first);
+    max_count = std::max(max_count, next - first);
     first = next;
   }
-  return most;
+  return max_count;
 }
 
 double MinRounds(const PlanChoice& choice) {

@@ -112,11 +112,11 @@ class Searcher {
   }
 
   absl::Status NothingFits() const {
-    const PlanCandidate& least = candidates_.front();
+    const PlanCandidate& smallest = candidates_.front();
     return absl::ResourceExhaustedError(absl::StrCat(
         "no plan of ", evaluated_.size(), " fits the workers' memory; the least has ",
-        ParallelText(least.choice), ": a rank needs ", ByteQuantity(least.memory_bytes),
-        " and may have ", ByteQuantity(least.memory_limit),
+        ParallelText(smallest.choice), ": a rank needs ", ByteQuantity(smallest.memory_bytes),
+        " and may have ", ByteQuantity(smallest.memory_limit),
         "; use more workers or memory, a smaller --batch, or a smaller model", BatchNote()));
   }
 

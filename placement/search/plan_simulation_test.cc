@@ -103,17 +103,17 @@ TEST_P(PlanSimulationTest, IsWhatAllRanksSay) {
   EXPECT_NEAR(planned->bubble_seconds, bubble, slack);
   EXPECT_NEAR(planned->compute_seconds + planned->communication_seconds + planned->bubble_seconds,
               planned->step_seconds, slack);
-  int64_t most = 0;
+  int64_t max_needed = 0;
   for (const Partition& partition : *partitions) {
     const auto lifetimes = LifetimesOfStep(partition);
     ASSERT_TRUE(lifetimes.ok()) << lifetimes.status();
     const auto arena = MinArenaBytes(*lifetimes);
     ASSERT_TRUE(arena.ok()) << arena.status();
-    most = std::max(most, options.process_bytes + VariableBytes(partition) + *arena);
+    max_needed = std::max(max_needed, options.process_bytes + VariableBytes(partition) + *arena);
   }
   int64_t max_simulated = 0;
   for (const RankNeed& need : planned->ranks) max_simulated = std::max(max_simulated, need.total());
-  EXPECT_EQ(max_simulated, most);
+  EXPECT_EQ(max_simulated, max_needed);
 }
 
 std::vector<PlanCase> Cases() {

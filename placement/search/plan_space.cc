@@ -74,8 +74,8 @@ bool PlanSpace::KeepsTensorInHosts(const PlanChoice& choice) const {
 void PlanSpace::AddMeshes(int workers) {
   for (int pipeline = 1; pipeline <= workers; ++pipeline) {
     if (workers % pipeline != 0 || pipeline > evaluator_.layout().size()) continue;
-    const int most = std::min(MaxTensor(evaluator_.options()), workers / pipeline);
-    for (int tensor = 1; tensor <= most; ++tensor) {
+    const int max_tensor = std::min(MaxTensor(evaluator_.options()), workers / pipeline);
+    for (int tensor = 1; tensor <= max_tensor; ++tensor) {
       if (workers / pipeline % tensor != 0) continue;
       PlanChoice choice;
       choice.mesh = {workers / pipeline / tensor, tensor, pipeline};

@@ -33,8 +33,8 @@ TEST(PlanSpaceTest, AWholeBatchIsCutOverReplicasAlone) {
   options.global_batch = 24;
   options.may_leave_out = true;
   options.given.whole_batch = true;
-  for (const int most : {0, 1}) {
-    options.max_replicas = most;
+  for (const int max_replicas : {0, 1}) {
+    options.max_replicas = max_replicas;
     const auto plans =
         PlanEvaluator::Create(model.graph(), cost, options, CpuNodeEvaluator()).value();
     std::set<int> replicas;
@@ -42,7 +42,7 @@ TEST(PlanSpaceTest, AWholeBatchIsCutOverReplicasAlone) {
       EXPECT_EQ(choice.micro_batches, choice.mesh.data) << ParallelText(choice);
       replicas.insert(choice.mesh.data);
     }
-    EXPECT_EQ(replicas, (most == 1 ? std::set<int>{1} : std::set<int>{1, 2, 3, 4}));
+    EXPECT_EQ(replicas, (max_replicas == 1 ? std::set<int>{1} : std::set<int>{1, 2, 3, 4}));
   }
 }
 

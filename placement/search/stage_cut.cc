@@ -124,16 +124,16 @@ class StageCutter {
 
   // Seconds of a micro-batch from each unit on, each unit where it is fastest.
   std::vector<double> MinPassing() const {
-    std::vector<double> least(units_ + 1, 0);
+    std::vector<double> min_passing(units_ + 1, 0);
     for (int unit = units_ - 1; unit >= 0; --unit) {
       double fastest = kNever;
       for (int stage = 0; stage < stages_; ++stage) {
         if (stage > 0 && places_[stage].devices == places_[stage - 1].devices) continue;
         fastest = std::min(fastest, SlowestSeconds(stage_costs_, places_[stage], unit, unit + 1));
       }
-      least[unit] = least[unit + 1] + fastest;
+      min_passing[unit] = min_passing[unit + 1] + fastest;
     }
-    return least;
+    return min_passing;
   }
 
   // Where stages may begin: not where more crosses than very near to it.
@@ -203,17 +203,19 @@ class StageCutter {
     double speed = 0;
     for (const double seconds : whole_) speed += 1 / std::max(1e-12, seconds);
     // As if units could be divided at will, and some more.
-    double most = kLoose * (micro_batches_ - 1) / speed;
+    double max_repeated = kLoose * (micro_batches_ - 1) / speed;
     const double passing = min_passing_.front();
     while (true) {
-      const StageCut cut = CutWithin(most, kNever);
+      const StageCut cut = CutWithin(max_repeated, kNever);
       if (cut.begins.empty()) {
-        if (most == kNever) return {};
-        most = most > 0 && most < passing * micro_batches_ ? kMore * most : kNever;
+        if (max_repeated == kNever) return {};
+        max_repeated = max_repeated > 0 && max_repeated < passing * micro_batches_
+                           ? kMore * max_repeated
+                           : kNever;
         continue;
       }
       // A cut with a longer stage is longer than this one.
-      return cut.step_seconds <= most + passing ? cut : CutNoLonger(cut.step_seconds);
+      return cut.step_seconds <= max_repeated + passing ? cut : CutNoLonger(cut.step_seconds);
     }
   }
 
@@ -250,20 +252,21 @@ class StageCutter {
     return cost;
   }
 
-  // The best of those cuts of which no stage repeats longer than `most` and that take no longer
-  // than `longest`. From here on places are indices into points_.
-  StageCut CutWithin(double most, double longest) {
+  // The best of those cuts of which no stage repeats longer than `max_repeated` and that take no
+  // longer than `longest`. From here on places are indices into points_.
+  StageCut CutWithin(double max_repeated, double longest) {
     for (std::vector<Frontier>& of_stage : best_) {
       for (Frontier& frontier : of_stage) frontier.clear();
     }
     best_[0][0].push_back({});
-    const std::vector<int> least = MinBegins(most);
+    const std::vector<int> min_begins = MinBegins(max_repeated);
     int reached = 0;  // no stage so far ends later
     for (int stage = 0; stage < stages_; ++stage) {
       const int begin = reached;
-      for (int last = std::max(least[stage + 1], least[stage] + 1);
+      for (int last = std::max(min_begins[stage + 1], min_begins[stage] + 1);
            last <= pieces() - (stages_ - 1 - stage); ++last) {
-        AddStages(stage, last, least[stage], std::min(begin, last - 1), {most, longest});
+        AddStages(stage, last, min_begins[stage], std::min(begin, last - 1),
+                  {max_repeated, longest});
         if (!best_[stage + 1][last].empty()) reached = last;
       }
     }
@@ -275,12 +278,13 @@ class StageCutter {
   }
 
   // The first place where each stage can begin so that it and those after it have all the rest.
-  std::vector<int> MinBegins(double most) const {
+  std::vector<int> MinBegins(double max_repeated) const {
     std::vector<int> begins(stages_ + 1, pieces());
     for (int stage = stages_ - 1; stage >= 0; --stage) {
       const int last = begins[stage + 1];
       int first = last - 1;
-      while (first > stage && (micro_batches_ - 1) * Seconds(stage, first - 1, last) <= most) {
+      while (first > stage &&
+             (micro_batches_ - 1) * Seconds(stage, first - 1, last) <= max_repeated) {
         --first;
       }
       begins[stage] = std::max(first, stage);
@@ -294,10 +298,10 @@ class StageCutter {
   };
 
   // All stages that end at `last` and begin in [least, max_first].
-  void AddStages(int stage, int last, int least, int max_first, const Limits& limits) {
+  void AddStages(int stage, int last, int min_first, int max_first, const Limits& limits) {
     const StagePlace& place = places_[stage];
     const double rest = min_passing_[points_[last]];
-    for (int first = max_first; first >= least; --first) {
+    for (int first = max_first; first >= min_first; --first) {
       // More units only take longer.
       const double seconds = Seconds(stage, first, last);
       if ((micro_batches_ - 1) * seconds > limits.repeated) break;
@@ -354,8 +358,8 @@ void TryAll(const StageCosts& stage_costs, const std::vector<StagePlace>& places
   const int first = begins.back();
   const int stages = static_cast<int>(places.size());
   const bool is_last = stage + 1 == places.size();
-  const int most = stage_costs.units() - (stages - 1 - static_cast<int>(stage));
-  for (int last = is_last ? stage_costs.units() : first + 1; last <= most; ++last) {
+  const int max_last = stage_costs.units() - (stages - 1 - static_cast<int>(stage));
+  for (int last = is_last ? stage_costs.units() : first + 1; last <= max_last; ++last) {
     if (!StageFits(stage_costs, places[stage], first, last)) continue;
     const StageCost cost = CostOfStage(stage_costs, places[stage], micro_batches, first, last);
     Partial next = so_far;

@@ -11,8 +11,8 @@ namespace {
 // Units of random work, memory and cuts on two kinds of devices, the second half as fast.
 PlanningGraph RandomGraph(int units, uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto number = [&](int64_t most) {
-    return static_cast<int64_t>(random() % static_cast<uint64_t>(most)) + 1;
+  const auto number = [&](int64_t max_number) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(max_number)) + 1;
   };
   PlanningGraph graph;
   graph.cuts.resize(units + 1);

@@ -83,15 +83,15 @@ absl::StatusOr<Chain> MakeChain(const Graph& graph, const CostModel& cost) {
 }
 
 // Where units begin, the first at 0.
-std::vector<int> PlaceCuts(const Chain& chain, int most) {
+std::vector<int> PlaceCuts(const Chain& chain, int max_units) {
   const int nodes = static_cast<int>(chain.nodes.size());
   std::vector<int> cuts = {0};
-  if (nodes <= most) {
+  if (nodes <= max_units) {
     for (int i = 1; i < nodes; ++i) cuts.push_back(i);
     return cuts;
   }
-  const double window = chain.before.back() / most;
-  for (int k = 1; k < most; ++k) {
+  const double window = chain.before.back() / max_units;
+  for (int k = 1; k < max_units; ++k) {
     const double target = window * k;
     const auto begin =
         std::lower_bound(chain.before.begin(), chain.before.end(), target - window / 2);

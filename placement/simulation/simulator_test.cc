@@ -91,8 +91,8 @@ TEST(SimulatorTest, BubblesOfGpipeAndOneForwardOneBackwardEqualTheory) {
 
 TEST(SimulatorTest, AgreesWithTheScheduleSimulatorOnPipelines) {
   std::mt19937 random(7);
-  const auto draw = [&](double most) {
-    return std::uniform_real_distribution<double>(0, most)(random);
+  const auto draw = [&](double max_value) {
+    return std::uniform_real_distribution<double>(0, max_value)(random);
   };
   const std::vector<std::pair<std::string, int>> schedules = {
       {"gpipe", 1}, {"1f1b", 1}, {"zero_bubble", 1}, {"interleaved", 2}, {"interleaved", 3}};

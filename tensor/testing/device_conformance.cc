@@ -144,9 +144,10 @@ TEST_P(DeviceConformanceTest, RefusesWhatIsBeyondItsLimit) {
 }
 
 TEST_P(DeviceConformanceTest, RefusesImpossibleSizes) {
-  const size_t most = std::numeric_limits<size_t>::max();
+  const size_t max_bytes = std::numeric_limits<size_t>::max();
   auto kept = NewBuffer(100);
-  for (const size_t bytes : {most, most - 99, most - 4096, most / 2, most / 4 - 200}) {
+  for (const size_t bytes :
+       {max_bytes, max_bytes - 99, max_bytes - 4096, max_bytes / 2, max_bytes / 4 - 200}) {
     EXPECT_EQ(device_->Allocate(bytes).status().code(), absl::StatusCode::kResourceExhausted);
   }
   EXPECT_EQ(device_->bytes_in_use(), 100u);

@@ -235,13 +235,13 @@ TEST(FakeDeviceTest, TheSeedDecidesTheInterleaving) {
 TEST(FakeDeviceTest, NeverRunsTwoItemsAtATimeWhenTurnsAreInfinite) {
   struct Watch {
     std::atomic<int> running{0};
-    std::atomic<int> most{0};
+    std::atomic<int> max_running{0};
   };
   Watch watch;
   const Work work{[](void* argument, Stream&) {
                     Watch& seen = *static_cast<Watch*>(argument);
                     const int running = ++seen.running;
-                    if (running > seen.most) seen.most = running;
+                    if (running > seen.max_running) seen.max_running = running;
                     for (int i = 0; i < 10; ++i) std::this_thread::yield();
                     --seen.running;
                     return absl::OkStatus();
@@ -254,7 +254,7 @@ TEST(FakeDeviceTest, NeverRunsTwoItemsAtATimeWhenTurnsAreInfinite) {
     for (auto& stream : streams) ASSERT_TRUE(stream->Enqueue(work).ok());
   }
   for (auto& stream : streams) ASSERT_TRUE(stream->Synchronize(kPatience).ok());
-  EXPECT_EQ(watch.most, 1);
+  EXPECT_EQ(watch.max_running, 1);
 }
 
 TEST(FakeDeviceTest, AFullStreamMakesTheHostWait) {

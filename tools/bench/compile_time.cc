@@ -107,7 +107,7 @@ absl::Status Measure(const Graph& graph, const Settings& settings, int micro_bat
   double lowering = 0;
   double compiling = 0;
   size_t buffers = 0;
-  Arenas most;
+  Arenas largest;
   for (const Partition& partition : partitions) {
     const double before = CpuSeconds();
     WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes, LifetimesOfStep(partition));
@@ -122,16 +122,16 @@ absl::Status Measure(const Graph& graph, const Settings& settings, int micro_bat
     compiling += compiled - laid_out;
     lowering += lowered - compiled;
     buffers = std::max(buffers, lifetimes.size());
-    most.partition = std::max(most.partition, arena.arena_bytes);
-    if (memory.arena_bytes > most.program) {
-      most.program = memory.arena_bytes;
-      most.program_min = memory.lower_bound_bytes;
+    largest.partition = std::max(largest.partition, arena.arena_bytes);
+    if (memory.arena_bytes > largest.program) {
+      largest.program = memory.arena_bytes;
+      largest.program_min = memory.lower_bound_bytes;
     }
   }
   std::printf("%6d %8zu %10.3f %10.3f %10.3f %10.3f %14lld %14lld %14lld\n", micro_batches, buffers,
               partitioned - begin, layout, lowering, compiling,
-              static_cast<long long>(most.partition), static_cast<long long>(most.program),
-              static_cast<long long>(most.program_min));
+              static_cast<long long>(largest.partition), static_cast<long long>(largest.program),
+              static_cast<long long>(largest.program_min));
   std::fflush(stdout);
   return absl::OkStatus();
 }

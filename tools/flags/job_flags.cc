@@ -41,12 +41,12 @@ constexpr int kStrictMicroBatches = 4;
 int ThreadsOf(const ClusterSpec& cluster, int cores) {
   std::map<std::string, int> workers_on;
   for (const WorkerSpec& worker : cluster.workers) ++workers_on[worker.host];
-  int least = cores;
+  int min_threads = cores;
   for (const WorkerSpec& worker : cluster.workers) {
     if (worker.threads > 0) continue;
-    least = std::min(least, ThreadBudget(cores, workers_on[worker.host]));
+    min_threads = std::min(min_threads, ThreadBudget(cores, workers_on[worker.host]));
   }
-  return least;
+  return min_threads;
 }
 
 // "" for a strategy that there is.

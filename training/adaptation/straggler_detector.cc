@@ -108,8 +108,8 @@ std::vector<SpeedChange> StragglerDetector::Judge(int64_t step, const std::strin
     changes.push_back(*change);
   }
   // A change begins with the streak that told it.
-  const size_t most = changes.empty() ? kMaxRecent : kNeeded;
-  while (recent_.size() > most) recent_.pop_front();
+  const size_t max_recent = changes.empty() ? kMaxRecent : kNeeded;
+  while (recent_.size() > max_recent) recent_.pop_front();
   return changes;
 }
 

@@ -84,17 +84,17 @@ class Reader {
     return value.is_boolean() && value.get<bool>();
   }
   uint64_t Unsigned(const Json& parent, const char* key,
-                    uint64_t most = std::numeric_limits<uint64_t>::max()) {
+                    uint64_t max_value = std::numeric_limits<uint64_t>::max()) {
     const Json value = Of(parent, key, &Json::is_number_unsigned);
     if (!value.is_number_unsigned()) return 0;
     const uint64_t number = value.get<uint64_t>();
-    if (number <= most) return number;
-    Fail(absl::StrCat("'", key, "' is ", number, ", the most is ", most));
+    if (number <= max_value) return number;
+    Fail(absl::StrCat("'", key, "' is ", number, ", the most is ", max_value));
     return 0;
   }
   int64_t Int(const Json& parent, const char* key,
-              int64_t most = std::numeric_limits<int64_t>::max()) {
-    return static_cast<int64_t>(Unsigned(parent, key, static_cast<uint64_t>(most)));
+              int64_t max_value = std::numeric_limits<int64_t>::max()) {
+    return static_cast<int64_t>(Unsigned(parent, key, static_cast<uint64_t>(max_value)));
   }
   uint64_t Hash(const Json& parent, const char* key) {
     const std::string text = String(parent, key);

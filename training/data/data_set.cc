@@ -203,9 +203,9 @@ absl::Status DataSet::AddTransforms() {
       normalization.automatic = true;
     }
     const bool is_bytes = column.dtype() == DType::kUint8 && column.info().is_amount;
-    const double most = !is_bytes ? 0 : ScalesBytes(column) ? 1 : 255;
+    const double max_value = !is_bytes ? 0 : ScalesBytes(column) ? 1 : 255;
     WEFT_ASSIGN_OR_RETURN(SampleTransform transform,
-                          SampleTransform::Create(file, column.sample_shape(), most));
+                          SampleTransform::Create(file, column.sample_shape(), max_value));
     if (!transform.empty() && file.padding.lengths.size() > 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("input '", file.input, "' is padded to several lengths; such samples are ",

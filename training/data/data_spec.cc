@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 struct AugmentationName {
   const char* name;
   Augmentation::Kind kind;
-  double least;  // of the amount; 0 and 0: it takes none
-  double most;
+  double min_amount;  // of the amount; 0 and 0: it takes none
+  double max_amount;
 };
 
 constexpr std::array<AugmentationName, 4> kAugmentations = {{
@@ -54,17 +54,17 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view word) {
   for (const AugmentationName& known : kAugmentations) {
     if (parts.first != known.name) continue;
     Augmentation augmentation{known.kind, 0};
-    if (known.most == 0) {
+    if (known.max_amount == 0) {
       if (parts.first.size() == word.size()) return augmentation;
       return absl::InvalidArgumentError(absl::StrCat("'", known.name, "' takes no amount"));
     }
-    const bool whole = known.least == 1;
+    const bool whole = known.min_amount == 1;
     if (!absl::SimpleAtod(parts.second, &augmentation.amount) ||
-        !(augmentation.amount >= known.least && augmentation.amount <= known.most) ||
+        !(augmentation.amount >= known.min_amount && augmentation.amount <= known.max_amount) ||
         (whole && augmentation.amount != std::floor(augmentation.amount))) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", word, "': expected ", known.name, ":N with ", whole ? "a whole" : "a",
-                       " number from ", known.least, " to ", known.most));
+                       " number from ", known.min_amount, " to ", known.max_amount));
     }
     return augmentation;
   }
@@ -169,14 +169,15 @@ class Fields {
     }
   }
   template <typename Integer>
-  void TakeInteger(const char* key, int64_t least, int64_t most, Integer& target,
+  void TakeInteger(const char* key, int64_t min_value, int64_t max_value, Integer& target,
                    bool required = false) {
     if (const Json* value = Find(key, required)) {
       const bool fits = value->is_number_integer() &&
                         (!value->is_number_unsigned() ||
                          value->get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
-      if (!fits || value->get<int64_t>() < least || value->get<int64_t>() > most) {
-        return Fail(absl::StrCat("'", key, "' is not an integer from ", least, " to ", most));
+      if (!fits || value->get<int64_t>() < min_value || value->get<int64_t>() > max_value) {
+        return Fail(
+            absl::StrCat("'", key, "' is not an integer from ", min_value, " to ", max_value));
       }
       target = static_cast<Integer>(value->get<int64_t>());
     }
@@ -259,7 +260,7 @@ absl::StatusOr<DataSpec::File> ReadFile(const Json& json) {
       WEFT_RETURN_IF_ERROR(of_entry.status());
       augmentation.kind = static_cast<Augmentation::Kind>(kind);
       const AugmentationName& known = kAugmentations[static_cast<size_t>(kind)];
-      if (!(augmentation.amount >= known.least && augmentation.amount <= known.most)) {
+      if (!(augmentation.amount >= known.min_amount && augmentation.amount <= known.max_amount)) {
         fields.Fail("the 'amount' of an augmentation is out of range");
       }
       file.augmentations.push_back(augmentation);

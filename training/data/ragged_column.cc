@@ -174,9 +174,11 @@ absl::StatusOr<std::unique_ptr<DataColumn>> NewMaskColumn(const DataColumn& othe
 
 absl::Status CheckPadValue(const std::string& source, DType dtype, double value) {
   if (IsFloatingPoint(dtype)) return absl::OkStatus();
-  const double least = dtype == DType::kUint8 ? 0 : -0x1p53;
-  const double most = dtype == DType::kUint8 ? 255 : 0x1p53;
-  if (value >= least && value <= most && value == std::floor(value)) return absl::OkStatus();
+  const double min_value = dtype == DType::kUint8 ? 0 : -0x1p53;
+  const double max_value = dtype == DType::kUint8 ? 255 : 0x1p53;
+  if (value >= min_value && value <= max_value && value == std::floor(value)) {
+    return absl::OkStatus();
+  }
   return UnreadableData(source,
                         absl::StrCat("is padded with ", value, ", which its ",
                                      dtype == DType::kUint8 ? "bytes" : "integers", " cannot be"));

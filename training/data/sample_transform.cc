@@ -18,8 +18,8 @@ double Uniform(RandomSequence& random) {
 }
 
 // Uniform in -most, ..., most.
-int64_t Offset(RandomSequence& random, double most) {
-  const auto bound = static_cast<int64_t>(most);
+int64_t Offset(RandomSequence& random, double max_offset) {
+  const auto bound = static_cast<int64_t>(max_offset);
   return static_cast<int64_t>(random.Below(static_cast<uint64_t>(2 * bound + 1))) - bound;
 }
 
@@ -30,10 +30,10 @@ int64_t NormalizedChannels(const Shape& shape) {
 }
 
 absl::StatusOr<SampleTransform> SampleTransform::Create(const DataSpec::File& file,
-                                                        const Shape& shape, double most) {
+                                                        const Shape& shape, double max_value) {
   SampleTransform transform;
   transform.augmentations_ = file.augmentations;
-  transform.max_ = static_cast<float>(most);
+  transform.max_ = static_cast<float>(max_value);
   const auto channels = static_cast<size_t>(NormalizedChannels(shape));
   const size_t means = file.normalization.mean.size();
   if (means > 1 && means != channels) {

@@ -20,10 +20,10 @@ namespace weft {
 class SampleTransform {
  public:
   // For samples of `shape`: [W] or any other without augmentation, [H,W] or [C,H,W] with it.
-  // `most`: what brightness may not pass; 0 = no bound. InvalidArgument names `input` and what does
-  // not fit.
+  // `max_value`: what brightness may not pass; 0 = no bound. InvalidArgument names `input` and what
+  // does not fit.
   static absl::StatusOr<SampleTransform> Create(const DataSpec::File& file, const Shape& shape,
-                                                double most);
+                                                double max_value);
 
   bool empty() const { return augmentations_.empty() && mean_.empty(); }
   // Changes a sample of the shape in place. `key` is the sample's own: the same key and the same

@@ -25,8 +25,8 @@ DataSpec::File With(const std::string& augmentations) {
 }
 
 std::vector<float> Apply(const DataSpec::File& file, const Shape& shape, std::vector<float> sample,
-                         uint64_t number = 0, double most = 0) {
-  const auto transform = SampleTransform::Create(file, shape, most);
+                         uint64_t number = 0, double max_value = 0) {
+  const auto transform = SampleTransform::Create(file, shape, max_value);
   EXPECT_TRUE(transform.ok()) << transform.status();
   std::vector<float> scratch;
   transform->Apply(sample, RandomKey(1, "test").Fold(number), scratch);
@@ -117,19 +117,19 @@ TEST(SampleTransformTest, ACropBeyondTheImageLeavesZeros) {
 }
 
 TEST(SampleTransformTest, BrightnessIsOneFactorForAllAndBounded) {
-  float least = 10, most = 0;
+  float min_value = 10, max_value = 0;
   for (uint64_t number = 0; number < 500; ++number) {
     const auto sample = Apply(With("brightness:0.5"), {1, 1, 2}, {1, 0.5}, number);
     EXPECT_FLOAT_EQ(sample[1], sample[0] / 2);
-    least = std::min(least, sample[0]);
-    most = std::max(most, sample[0]);
+    min_value = std::min(min_value, sample[0]);
+    max_value = std::max(max_value, sample[0]);
   }
-  EXPECT_GE(least, 0.5f);
-  EXPECT_LT(least, 0.55f);
-  EXPECT_LE(most, 1.5f);
-  EXPECT_GT(most, 1.45f);
+  EXPECT_GE(min_value, 0.5f);
+  EXPECT_LT(min_value, 0.55f);
+  EXPECT_LE(max_value, 1.5f);
+  EXPECT_GT(max_value, 1.45f);
   for (uint64_t number = 0; number < 50; ++number) {
-    EXPECT_LE(Apply(With("brightness:0.5"), {1, 1, 2}, {1, 0.5}, number, /*most=*/1)[0], 1);
+    EXPECT_LE(Apply(With("brightness:0.5"), {1, 1, 2}, {1, 0.5}, number, /*max_value=*/1)[0], 1);
   }
 }
 

@@ -246,9 +246,9 @@ absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
     LoggedPhase phase(absl::StrCat("program '", program.name, "'"));
     WEFT_ASSIGN_OR_RETURN(const std::vector<MemoryRequirement> needed,
                           coordinator.AddProgram(program.name, program.partitions, data));
-    int64_t most = 0;
-    for (const MemoryRequirement& worker : needed) most = std::max(most, worker.total());
-    phase.Note("with what came before at most ", ByteQuantity(most), " on a worker");
+    int64_t max_total = 0;
+    for (const MemoryRequirement& worker : needed) max_total = std::max(max_total, worker.total());
+    phase.Note("with what came before at most ", ByteQuantity(max_total), " on a worker");
   }
   return absl::OkStatus();
 }

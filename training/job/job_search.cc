@@ -127,10 +127,11 @@ absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan
   for (const Partition& partition : partitions) {
     const int64_t limit = options.memory_limits[plan.workers[partition.rank.value]];
     const int64_t fixed = surroundings.FixedBytes(partition);
-    const int64_t most = limit == 0 ? std::numeric_limits<int64_t>::max()
-                                    : std::max<int64_t>(0, limit - options.process_bytes - fixed);
+    const int64_t max_bytes = limit == 0
+                                  ? std::numeric_limits<int64_t>::max()
+                                  : std::max<int64_t>(0, limit - options.process_bytes - fixed);
     WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfRank(cluster, plan, partition.rank));
-    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, *device, most));
+    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, *device, max_bytes));
     bytes.push_back(PlannedBytes(program.memory) + fixed +
                     Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
                                                  static_cast<int>(partitions.size())));

@@ -76,14 +76,15 @@ class IndexReader {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
   }
 
-  absl::StatusOr<int64_t> Number(const OrderedJson& json, const char* key, int64_t most) const {
+  absl::StatusOr<int64_t> Number(const OrderedJson& json, const char* key,
+                                 int64_t max_value) const {
     if (json.contains(key) && json[key].is_number_unsigned()) {
       const auto number = json[key].get<uint64_t>();
-      if (number >= 1 && number <= static_cast<uint64_t>(most)) {
+      if (number >= 1 && number <= static_cast<uint64_t>(max_value)) {
         return static_cast<int64_t>(number);
       }
     }
-    return Bad(absl::StrCat("'", key, "' is missing, or no number from 1 to ", most));
+    return Bad(absl::StrCat("'", key, "' is missing, or no number from 1 to ", max_value));
   }
 
   absl::Status ReadDigest(const OrderedJson& json, uint64_t& digest) const {

@@ -202,8 +202,8 @@ absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end)
   const int64_t steps = end - done_;
   const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
   const double fitting = seconds > 0 ? static_cast<double>(steps) * kStretchSeconds / seconds : 0;
-  const int64_t most = kStretchGrowth * std::max(steps, stretch_);
-  stretch_ = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(most)));
+  const int64_t max_stretch = kStretchGrowth * std::max(steps, stretch_);
+  stretch_ = static_cast<int64_t>(std::clamp(fitting, 1.0, static_cast<double>(max_stretch)));
   done_ = end;
   return absl::OkStatus();
 }

@@ -67,9 +67,10 @@ TEST(NonMaxSuppressionTest, DropsWhatOverlapsABetterBox) {
   const Tensor boxes =
       Tensor::Of<float>(Shape{1, 3, 4}, {0, 0, 1, 1, 0, 0.1F, 1, 1.1F, 0, 10, 1, 11});
   const Tensor scores = Tensor::Of<float>(Shape{1, 1, 3}, {0.9F, 0.75F, 0.6F});
-  const auto run = [&](int64_t most, float score) {
-    return ResultText("NonMaxSuppression", {boxes, scores, Tensor::Of<int64_t>(Shape{1}, {most}),
-                                            Floats({0.5F}), Floats({score})});
+  const auto run = [&](int64_t max_boxes, float score) {
+    return ResultText("NonMaxSuppression",
+                      {boxes, scores, Tensor::Of<int64_t>(Shape{1}, {max_boxes}), Floats({0.5F}),
+                       Floats({score})});
   };
   EXPECT_EQ(run(3, 0), "int64[2,3]{0, 0, 0, 0, 0, 2}");
   EXPECT_EQ(run(1, 0), "int64[1,3]{0, 0, 0}");

@@ -63,11 +63,11 @@ absl::StatusOr<std::vector<Dim>> BroadcastBatch(const InferenceContext& context,
   return batch;
 }
 
-absl::Status RequireRank(const InferenceContext& context, int input, int least) {
+absl::Status RequireRank(const InferenceContext& context, int input, int min_rank) {
   const SymbolicShape& shape = context.InputShape(input);
-  if (!shape.has_rank() || shape.rank() >= least) return absl::OkStatus();
+  if (!shape.has_rank() || shape.rank() >= min_rank) return absl::OkStatus();
   return context.Error(absl::StrCat("input ", input, " has shape ", shape.ToString(),
-                                    ", expected rank ", least, " or more"));
+                                    ", expected rank ", min_rank, " or more"));
 }
 
 // Sets the output of a product of the operands as they are once vectors have become matrices.

@@ -47,14 +47,14 @@ absl::Status InferCastMap(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckMap(context));
   const std::string to = context.attributes().String("cast_to", "TO_FLOAT");
   const std::string form = context.attributes().String("map_form", "DENSE");
-  const int64_t most = context.attributes().Int("max_map", 1);
+  const int64_t max_map = context.attributes().Int("max_map", 1);
   if (form != "DENSE" && form != "SPARSE") {
     return context.Error(absl::StrCat("map_form is '", form, "', expected DENSE or SPARSE"));
   }
-  if (form == "SPARSE" && (most < 1 || most > kMaxDim)) {
-    return context.Error(absl::StrCat("max_map is ", most, ", expected 1 or more"));
+  if (form == "SPARSE" && (max_map < 1 || max_map > kMaxDim)) {
+    return context.Error(absl::StrCat("max_map is ", max_map, ", expected 1 or more"));
   }
-  const Dim columns = form == "SPARSE" ? Dim(most) : Dim();
+  const Dim columns = form == "SPARSE" ? Dim(max_map) : Dim();
   if (to == "TO_FLOAT") {
     context.SetOutput(0, Row(DType::kFloat32, columns));
   } else if (to == "TO_INT64") {

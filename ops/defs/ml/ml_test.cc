@@ -95,11 +95,11 @@ TEST(TreeEnsemble, RefusesBrokenTrees) {
   Attributes feature = TwoNodes();
   feature.Set("nodes_featureids", std::vector<int64_t>{0, 7});
   EXPECT_TRUE(ExpectError(Trees(feature), invalid, {"feature 7", "X has 2 features"}));
-  const int64_t most = std::numeric_limits<int64_t>::max();
-  feature.Set("nodes_featureids", std::vector<int64_t>{most, 0});
+  const int64_t max_index = std::numeric_limits<int64_t>::max();
+  feature.Set("nodes_featureids", std::vector<int64_t>{max_index, 0});
   EXPECT_TRUE(ExpectError(Trees(feature), invalid, {"feature 9223372036854775807"}));
   Attributes votes = TwoNodes();
-  votes.Set("leaf_targetids", std::vector<int64_t>{0, 1, most});
+  votes.Set("leaf_targetids", std::vector<int64_t>{0, 1, max_index});
   EXPECT_TRUE(ExpectError(Trees(votes), invalid, {"votes for target 9223372036854775807"}));
   votes.Erase("n_targets");
   EXPECT_TRUE(ExpectError(Trees(votes), invalid, {"1099511627777 targets"}));

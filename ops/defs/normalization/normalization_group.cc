@@ -20,8 +20,8 @@ namespace {
 
 // ---- Shapes.
 
-absl::Status CheckChannels(const InferenceContext& context, const SymbolicShape& x, int least) {
-  if (!x.has_rank() || x.rank() >= least) return absl::OkStatus();
+absl::Status CheckChannels(const InferenceContext& context, const SymbolicShape& x, int min_rank) {
+  if (!x.has_rank() || x.rank() >= min_rank) return absl::OkStatus();
   return context.Error(
       absl::StrCat("X has shape ", x.ToString(), ", expected [batch, channels, ...]"));
 }

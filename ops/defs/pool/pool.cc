@@ -26,8 +26,8 @@ const std::vector<DType> kMaxPoolTypes = {DType::kFloat32,  DType::kFloat64, DTy
 
 // ---- Shapes.
 
-absl::Status CheckImage(const InferenceContext& context, const SymbolicShape& x, int least) {
-  if (!x.has_rank() || x.rank() >= least) return absl::OkStatus();
+absl::Status CheckImage(const InferenceContext& context, const SymbolicShape& x, int min_rank) {
+  if (!x.has_rank() || x.rank() >= min_rank) return absl::OkStatus();
   return context.Error(
       absl::StrCat("X has shape ", x.ToString(), ", expected [batch, channels, image...]"));
 }

@@ -57,10 +57,10 @@ absl::Status InferRegexFullMatch(InferenceContext& context) {
 absl::Status InferTfIdfVectorizer(InferenceContext& context) {
   const std::vector<int64_t> indexes = context.attributes().Ints("ngram_indexes");
   if (indexes.empty()) return context.Error("attribute ngram_indexes is empty");
-  const auto [least, most] = std::minmax_element(indexes.begin(), indexes.end());
-  if (*least < 0 || *most > kMaxGramIndex) {
-    return context.Error(absl::StrCat("attribute ngram_indexes has values from ", *least, " to ",
-                                      *most, ", expected 0 to 2^31"));
+  const auto [min_index, max_index] = std::minmax_element(indexes.begin(), indexes.end());
+  if (*min_index < 0 || *max_index > kMaxGramIndex) {
+    return context.Error(absl::StrCat("attribute ngram_indexes has values from ", *min_index,
+                                      " to ", *max_index, ", expected 0 to 2^31"));
   }
   const SymbolicShape& input = context.InputShape(0);
   if (!input.has_rank()) {
@@ -71,7 +71,7 @@ absl::Status InferTfIdfVectorizer(InferenceContext& context) {
     return context.Error(
         absl::StrCat("input 0 has shape ", input.ToString(), ", expected [C] or [N,C]"));
   }
-  std::vector<Dim> dims = {Dim(*most + 1)};
+  std::vector<Dim> dims = {Dim(*max_index + 1)};
   if (input.rank() == 2) dims.insert(dims.begin(), input.dim(0));
   context.SetOutput(0, DType::kFloat32, SymbolicShape(std::move(dims)));
   return absl::OkStatus();

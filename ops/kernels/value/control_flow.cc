@@ -84,10 +84,10 @@ class BodyCall {
     return context_->InvalidArgument(absl::StrCat("its body '", body_.name, "' has ", num_inputs(),
                                                   " inputs, expected ", expected));
   }
-  absl::Status CheckOutputs(int least) const {
-    if (num_outputs() >= least) return absl::OkStatus();
+  absl::Status CheckOutputs(int min_outputs) const {
+    if (num_outputs() >= min_outputs) return absl::OkStatus();
     return context_->InvalidArgument(absl::StrCat("its body '", body_.name, "' has ", num_outputs(),
-                                                  " outputs, expected at least ", least));
+                                                  " outputs, expected at least ", min_outputs));
   }
 
  private:

@@ -40,7 +40,7 @@ bool Overlaps(const Box& a, const Box& b, float threshold) {
 }
 
 struct Limits {
-  int64_t most = 0;  // per class
+  int64_t max_boxes = 0;  // per class
   float overlap = 0;
   bool has_score = false;
   float score = 0;
@@ -55,7 +55,7 @@ absl::StatusOr<Limits> LimitsOf(const ValueContext& context) {
     }
   }
   if (context.HasInput(2)) {
-    limits.most = std::max<int64_t>(0, context.InputTensor(2).data<int64_t>()[0]);
+    limits.max_boxes = std::max<int64_t>(0, context.InputTensor(2).data<int64_t>()[0]);
   }
   if (context.HasInput(3)) limits.overlap = context.InputTensor(3).data<float>()[0];
   limits.has_score = context.HasInput(4);
@@ -75,7 +75,7 @@ std::vector<int64_t> Select(const std::vector<Box>& boxes, const float* scores,
                    [scores](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   std::vector<int64_t> kept;
   for (const int64_t candidate : candidates) {
-    if (static_cast<int64_t>(kept.size()) >= limits.most) break;
+    if (static_cast<int64_t>(kept.size()) >= limits.max_boxes) break;
     const Box& box = boxes[static_cast<size_t>(candidate)];
     const bool suppressed = std::any_of(kept.begin(), kept.end(), [&](int64_t better) {
       return Overlaps(box, boxes[static_cast<size_t>(better)], limits.overlap);

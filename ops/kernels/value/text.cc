@@ -206,18 +206,18 @@ absl::Status RunStringSplit(ValueContext& context) {
   const int64_t splits = context.attributes().Int("maxsplit", -1);
   std::vector<std::vector<std::string>> rows;
   std::vector<int64_t> counts;
-  size_t most = 0;
+  size_t max_parts = 0;
   for (const std::string& text : input.strings()) {
     rows.push_back(SplitAt(text, delimiter, splits));
     counts.push_back(static_cast<int64_t>(rows.back().size()));
-    most = std::max(most, rows.back().size());
+    max_parts = std::max(max_parts, rows.back().size());
   }
   Shape shape = input.shape();
-  shape.AddDim(static_cast<int64_t>(most));
+  shape.AddDim(static_cast<int64_t>(max_parts));
   WEFT_RETURN_IF_ERROR(Shape::Create(shape.dims()).status());
   std::vector<std::string> parts;
   for (std::vector<std::string>& row : rows) {
-    row.resize(most);
+    row.resize(max_parts);
     parts.insert(parts.end(), std::make_move_iterator(row.begin()),
                  std::make_move_iterator(row.end()));
   }

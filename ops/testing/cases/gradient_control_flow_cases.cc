@@ -216,7 +216,7 @@ enum class End { kCount, kCondition, kEither };
 GradientCase LoopThatEnds(CaseRandom& random, End end) {
   const int64_t n = random.Between(1, 3);
   const int64_t rounds = random.Between(1, 4);
-  const int64_t most = end == End::kEither ? random.Between(1, rounds) : rounds;
+  const int64_t max_rounds = end == End::kEither ? random.Between(1, rounds) : rounds;
   GradientCase result;
   result.name = "Loop";
   result.inputs = {random.Values({rounds, n}), random.Values({1, n}), random.Values({n, n})};
@@ -233,7 +233,7 @@ GradientCase LoopThatEnds(CaseRandom& random, End end) {
                                 : g.Op("Less", {round, CountTo(g, rounds - 1)}));
     body.Out(next);
     body.Out(g.Op("Exp", {next}));
-    const ValueId count = end == End::kCondition ? kNoValue : CountTo(b, most);
+    const ValueId count = end == End::kCondition ? kNoValue : CountTo(b, max_rounds);
     const ValueId start = end == End::kCount ? kNoValue : b.Constant(Tensor::Scalar<bool>(true));
     return b.Ops("", "Loop", {count, start, x[1], x[0], x[2]},
                  {{"body", body.graph()}, {CapturesAttribute("body"), Names{"x0", "x2"}}},

@@ -140,7 +140,7 @@ void ChoiceMerging::Run(int64_t max_rows, int64_t max_joined_rows) {
   };
   for (size_t i = 0; i < answers_.size(); ++i) look_at(static_cast<int>(i));
   while (!open.empty() && is_possible_) {
-    const auto [least, question] = *open.begin();
+    const auto [min_growth, question] = *open.begin();
     const bool is_alone = tables_of_[question].size() == 1;
     if (!is_alone && rows_ <= max_rows) break;
     std::set<int> neighbours;

@@ -31,10 +31,10 @@ class Program {
   explicit Program(const ChoiceMerging& merging) : tables_(merging.tables()) {
     double largest = 0;
     for (const ChoiceTable* table : tables_) {
-      const double least = *std::min_element(table->costs.begin(), table->costs.end());
-      min_.push_back(least);
-      base_ += least;
-      for (const double cost : table->costs) largest = std::max(largest, cost - least);
+      const double min_cost = *std::min_element(table->costs.begin(), table->costs.end());
+      min_.push_back(min_cost);
+      base_ += min_cost;
+      for (const double cost : table->costs) largest = std::max(largest, cost - min_cost);
     }
     scale_ = largest > 0 ? kLargestCost / largest : 1;
   }

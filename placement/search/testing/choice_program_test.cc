@@ -51,23 +51,23 @@ double CostOf(const ChoiceProblem& problem, const std::vector<int>& answers) {
 
 double MinOfAll(const ChoiceProblem& problem) {
   std::vector<int> answers(problem.answers.size(), 0);
-  double least = std::numeric_limits<double>::infinity();
+  double min_cost = std::numeric_limits<double>::infinity();
   for (;;) {
-    least = std::min(least, CostOf(problem, answers));
+    min_cost = std::min(min_cost, CostOf(problem, answers));
     size_t i = 0;
     while (i < answers.size() && ++answers[i] == problem.answers[i]) answers[i++] = 0;
-    if (i == answers.size()) return least;
+    if (i == answers.size()) return min_cost;
   }
 }
 
 TEST(ChoiceProgramTest, FindsTheBestOfAllCombinations) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const ChoiceProblem problem = RandomProblem(seed, 8, 12);
-    const double least = MinOfAll(problem);
+    const double min_cost = MinOfAll(problem);
     const auto answer = SolveChoices(problem, {});
     ASSERT_TRUE(answer.ok()) << answer.status();
-    EXPECT_NEAR(CostOf(problem, answer->answers), least, 1e-9) << "seed " << seed;
-    EXPECT_NEAR(answer->cost, least, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(CostOf(problem, answer->answers), min_cost, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(answer->cost, min_cost, 1e-9) << "seed " << seed;
     EXPECT_EQ(answer->min_cost, answer->cost) << "seed " << seed;
   }
 }
@@ -129,9 +129,9 @@ TEST(ChoiceProgramTest, SaysWhatIsProvenWhenItStopsEarly) {
   limits.max_nodes = 2;
   const auto stopped = SolveChoices(problem, limits);
   ASSERT_TRUE(stopped.ok()) << stopped.status();
-  const double least = MinOfAll(problem);
-  EXPECT_LE(stopped->min_cost, least + 1e-9);
-  EXPECT_GE(stopped->cost, least - 1e-9);
+  const double min_cost = MinOfAll(problem);
+  EXPECT_LE(stopped->min_cost, min_cost + 1e-9);
+  EXPECT_GE(stopped->cost, min_cost - 1e-9);
   EXPECT_LT(stopped->min_cost, stopped->cost);
 }
 

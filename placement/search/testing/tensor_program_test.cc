@@ -88,14 +88,14 @@ class RandomGraph {
 double MinOfAllHints(TensorCosts& costs, const std::vector<std::string>& names, size_t from,
                      std::map<std::string, AxisSharding>& hints) {
   if (from == names.size()) return costs.SecondsOf(hints).value();
-  double least = MinOfAllHints(costs, names, from + 1, hints);
+  double min_seconds = MinOfAllHints(costs, names, from + 1, hints);
   for (const AxisSharding& hint :
        {AxisSharding::Replicated(), AxisSharding::Split(0), AxisSharding::Split(1)}) {
     hints[names[from]] = hint;
-    least = std::min(least, MinOfAllHints(costs, names, from + 1, hints));
+    min_seconds = std::min(min_seconds, MinOfAllHints(costs, names, from + 1, hints));
   }
   hints.erase(names[from]);
-  return least;
+  return min_seconds;
 }
 
 TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllHints) {
@@ -108,9 +108,9 @@ TEST(TensorProgramTest, IsAsCheapAsTheBestOfAllHints) {
       std::vector<std::string> names = random.made();
       names.insert(names.end(), {"v", "w"});
       std::map<std::string, AxisSharding> hints;
-      const double least = MinOfAllHints(*costs, names, 0, hints);
+      const double min_seconds = MinOfAllHints(*costs, names, 0, hints);
       const TensorSplit split = SolveTensorSplit(random.graph(), cost, options).value();
-      EXPECT_NEAR(split.seconds, least, 1e-8) << "seed " << seed;
+      EXPECT_NEAR(split.seconds, min_seconds, 1e-8) << "seed " << seed;
       EXPECT_EQ(split.min_seconds, split.seconds) << "seed " << seed;
       EXPECT_NEAR(costs->SecondsOf(split.shardings).value(), split.seconds, 1e-12);
       for (const std::string& name : random.made()) hinted += split.shardings.contains(name);

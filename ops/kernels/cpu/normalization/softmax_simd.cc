@@ -24,9 +24,9 @@ using V = FloatVector;
 float Largest(const float* x, size_t n) {
   const D d;
   const size_t lanes = hn::Lanes(d);
-  const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
-  V largest = least;
-  V other = least;
+  const V lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  V largest = lowest;
+  V other = lowest;
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     largest = hn::Max(largest, hn::LoadU(d, x + i));
@@ -36,7 +36,7 @@ float Largest(const float* x, size_t n) {
   for (; i + lanes <= n; i += lanes) largest = hn::Max(largest, hn::LoadU(d, x + i));
   if (i < n) {
     const V last = LoadPart(d, x + i, n - i);
-    largest = hn::Max(largest, hn::IfThenElse(hn::FirstN(d, n - i), last, least));
+    largest = hn::Max(largest, hn::IfThenElse(hn::FirstN(d, n - i), last, lowest));
   }
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }

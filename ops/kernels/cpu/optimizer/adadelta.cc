@@ -24,9 +24,9 @@ class Adadelta {
     const T l2_decay = static_cast<T>(weight_decay_);
     const T kept = static_cast<T>(rho_);
     const T square_share = static_cast<T>(1 - rho_);
-    const T least = static_cast<T>(epsilon_);
+    const T epsilon_scalar = static_cast<T>(epsilon_);
     ForEachVector<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
-      const auto epsilon = hn::Set(d, least);
+      const auto epsilon = hn::Set(d, epsilon_scalar);
       const auto rho = hn::Set(d, kept);
       const auto share = hn::Set(d, square_share);
       const auto w = hn::LoadU(d, a.w + i);

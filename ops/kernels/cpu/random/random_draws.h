@@ -24,10 +24,10 @@ inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
 }
 
 // Calls fn(first element of the output at hand, its place in the step, count) for runs of at most
-// `most` elements that lie side by side in both, in order.
+// `max_run` elements that lie side by side in both, in order.
 template <typename Fn>
 void ForEachGlobalRun(const KernelContext& context, const Shape& shape, const OperandSlice& slice,
-                      int64_t most, Fn fn) {
+                      int64_t max_run, Fn fn) {
   const int rank = shape.rank();
   const int64_t base = FirstPlace(context, slice.global_shape);
   const int64_t run = rank == 0 ? 1 : shape.dim(rank - 1);
@@ -41,8 +41,8 @@ void ForEachGlobalRun(const KernelContext& context, const Shape& shape, const Op
       rest /= shape.dim(d);
       stride *= slice.global_shape.dim(d);
     }
-    for (int64_t i = 0; i < run; i += most) {
-      fn(row * run + i, base + place + i, std::min(most, run - i));
+    for (int64_t i = 0; i < run; i += max_run) {
+      fn(row * run + i, base + place + i, std::min(max_run, run - i));
     }
   }
 }
