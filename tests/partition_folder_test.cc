@@ -163,8 +163,8 @@ void Exercise(StoredPrograms& stored) {
     for (const Partition& partition : program.partitions) {
       Summarize(partition).status().IgnoreError();
       PlanProgram(partition, CpuDevice(), int64_t{1} << 30).status().IgnoreError();
-      Partition tapped = partition.Clone();
-      CaptureValues(tapped);
+      Partition capturing = partition.Clone();
+      CaptureValues(capturing);
     }
   }
 }

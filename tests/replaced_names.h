@@ -10,13 +10,16 @@ namespace weft::testing {
 
 struct ReplacedName {
   // An identifier; "kMost*" stands for all that begin with kMost, "Most^" for all that go on with a
-  // capital letter. What is no identifier ("reduction: ring") is looked for as it stands.
+  // capital letter, "*lent*" for all that have the word in any spelling: lent, is_lent, RunLent.
+  // What is no identifier ("reduction: ring") is looked for as it stands.
   std::string name;
   std::string now;
   // Paths that may use it; one that ends with "/" stands for a folder. With `only_in`, other paths
   // may use it too.
   std::vector<std::string> allowed_in = {};
   std::vector<std::string> only_in = {};
+  // An identifier of C++ that is a plain word elsewhere: comments, texts and documents may use it.
+  bool only_in_code = false;
 };
 
 // The table of replaced names.

@@ -81,6 +81,32 @@ TEST(ReplacedNames, AreFoundAsIdentifiersPrefixesAndPhrases) {
   EXPECT_THAT(FindReplacedNames("reader.cc", "reduction: ring", names), IsEmpty());
 }
 
+// "AllReduceIsPlayedWhereItStands" and "movable_" outlived a search for whole names.
+TEST(ReplacedNames, AreFoundAsWordsInsideIdentifiers) {
+  const std::vector<ReplacedName> names = {{"*lent*", "borrowed"}};
+  EXPECT_THAT(FindReplacedNames("a.cc", "RunLent(is_lent_, kLent);\n// What is lent.\n", names),
+              ElementsAre("a.cc:1: 'RunLent' is called 'borrowed' now",
+                          "a.cc:1: 'is_lent_' is called 'borrowed' now",
+                          "a.cc:1: 'kLent' is called 'borrowed' now",
+                          "a.cc:2: 'lent' is called 'borrowed' now"));
+  EXPECT_THAT(FindReplacedNames("a.cc", "Silent, SILENT, YamlEntry, Lentils, talent_pool", names),
+              IsEmpty());
+}
+
+TEST(ReplacedNames, OfCodeMayStandInCommentsTextsAndDocuments) {
+  const std::vector<ReplacedName> names = {{"most", "max_...", {}, {}, true}};
+  const std::string source =
+      "// At most.\n"
+      "int a = 1'000 + most; /* the most\n"
+      "most */ f(\"the \\\" most\", '\"', most);\n"
+      "g(R\"x(most \" most)x\" + most, almost, most_of);\n";
+  EXPECT_THAT(FindReplacedNames("a.cc", source, names),
+              ElementsAre("a.cc:2: 'most' is called 'max_...' now",
+                          "a.cc:3: 'most' is called 'max_...' now",
+                          "a.cc:4: 'most' is called 'max_...' now"));
+  EXPECT_THAT(FindReplacedNames("a.md", "at most", names), IsEmpty());
+}
+
 // -- Help texts.
 
 TEST(Help, IsInShortSentences) {
@@ -172,6 +198,13 @@ TEST_F(Tree, TheGlossaryNamesAHeaderForEachTerm) {
   })) << "terms are in alphabetical order";
 }
 
+TEST_F(Tree, TheReadmeLinksTheGlossary) {
+  const std::string readme = Read("README.md");
+  std::smatch link;
+  ASSERT_TRUE(std::regex_search(readme, link, std::regex("\\]\\((docs/glossary\\.md)\\)")));
+  EXPECT_TRUE(files_.contains(link[1]));
+}
+
 TEST_F(Tree, LawsThatAreCitedNameTheirList) {
   const std::regex citation("//[^\n]*\\b[Ll]aw [0-9]+([^0-9]{0,20})");
   int seen = 0;
@@ -192,11 +225,15 @@ TEST_F(Tree, LawsThatAreCitedNameTheirList) {
 
 TEST_F(Tree, ReplacedNamesAreGone) {
   std::vector<std::string> found;
+  int scripts = 0;  // without an extension: tools/demo, tools/test
   for (const std::string& path : files_) {
     const std::string extension = std::filesystem::path(path).extension().string();
     static const std::set<std::string> kinds = {".cc",    ".h",     ".md", ".sh",
                                                 ".proto", ".bazel", ".py", ".yaml"};
-    if (!kinds.contains(extension) || path.starts_with("third_party/")) continue;
+    if (path.starts_with("third_party/")) continue;
+    const bool is_script = extension.empty() && Read(path).starts_with("#!");
+    scripts += is_script;
+    if (!kinds.contains(extension) && !is_script) continue;
     // The table and its test.
     if (path.starts_with("tests/replaced_names.") || path == "tests/words_test.cc") continue;
     for (std::string& use : FindReplacedNames(path, Read(path), ReplacedNames())) {
@@ -204,6 +241,7 @@ TEST_F(Tree, ReplacedNamesAreGone) {
     }
   }
   EXPECT_THAT(found, IsEmpty());
+  EXPECT_GE(scripts, 4);
 }
 
 // The types that a header defines, with their namespaces: "weft::lowered::Copy".
