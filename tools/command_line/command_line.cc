@@ -1,7 +1,6 @@
 #include "tools/command_line/command_line.h"
 
 #include <algorithm>
-#include <map>
 #include <new>
 #include <ostream>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "tools/console/version.h"
 #include "tools/flags/job_file.h"
 #include "tools/flags/options.h"
+#include "tools/flags/renamed_flags.h"
 
 namespace weft {
 namespace {
@@ -49,14 +49,6 @@ std::string FlagName(const std::string& argument) {
   if (argument[1] == '-') return argument.substr(0, argument.find('='));
   const bool is_number = argument[1] == '.' || (argument[1] >= '0' && argument[1] <= '9');
   return is_number ? "" : argument.substr(0, 2);
-}
-
-// Flags that have another name now.
-std::string RenamedTo(const std::string& flag) {
-  static const auto* const renamed =
-      new std::map<std::string, std::string>{{"--ledger", "--run-history"}};
-  const auto found = renamed->find(flag);
-  return found == renamed->end() ? "" : found->second;
 }
 
 // The first flag that the command does not know, with the one that may be meant; empty when all are

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "platform/text/nearest_name.h"
+#include "tools/flags/renamed_flags.h"
 #include "yaml-cpp/yaml.h"
 
 namespace weft {
@@ -62,6 +63,15 @@ class YamlConfig final : public CLI::Config {
     return keys;
   }
 
+  // What to say of a key that no option has.
+  std::string Unknown(const std::string& key) const {
+    const std::string flag = absl::StrCat("--", absl::StrReplaceAll(key, {{"_", "-"}}));
+    if (const std::string now = RenamedTo(flag); !now.empty()) {
+      return absl::StrCat("key '", key, "' is now called ", now.substr(2));
+    }
+    return absl::StrCat("unknown key '", key, "'", DidYouMean(key, Keys()));
+  }
+
   // What the option is given: a scalar, a list of scalars, or names and scalars ("NAME=VALUE").
   static std::vector<std::string> Values(const YAML::Node& node, const std::string& file) {
     std::vector<std::string> values;
@@ -95,10 +105,7 @@ class YamlConfig final : public CLI::Config {
       if (!entry.first.IsScalar()) Fail(file, entry.first.Mark(), "a key is the name of an option");
       const std::string key = entry.first.Scalar();
       const CLI::Option* const option = Find(key);
-      if (option == nullptr) {
-        Fail(file, entry.first.Mark(),
-             absl::StrCat("unknown key '", key, "'", DidYouMean(key, Keys())));
-      }
+      if (option == nullptr) Fail(file, entry.first.Mark(), Unknown(key));
       CLI::ConfigItem item;
       item.name = option->get_positional() ? option->get_name(true) : option->get_lnames().front();
       item.inputs = Values(entry.second, file);

@@ -17,8 +17,8 @@
 namespace weft {
 
 // Adds --config FILE.yaml and --print-config. A bad file is a usage error of the parse: it names
-// file and line, and for an unknown key the nearest option. Borrows `app`. `print` must outlive the
-// parse.
+// file and line, for an unknown key the nearest option, and for a former name of an option its new
+// one (tools/flags/renamed_flags.h). Borrows `app`. `print` must outlive the parse.
 void AddJobFile(CLI::App& app, bool& print);
 
 // After the parse: all that was given, by flags or the file, as a job file that says the same.

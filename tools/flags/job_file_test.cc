@@ -98,6 +98,12 @@ TEST_F(JobFileTest, AnUnknownKeyNamesLineAndNearest) {
   EXPECT_EQ(Parse({"--config", file}), file + " line 2: unknown key 'step', did you mean 'steps'?");
 }
 
+// The flag was refused with its new name, the key only as unknown.
+TEST_F(JobFileTest, AKeysFormerNameIsRefusedWithTheNewOne) {
+  const std::string file = File("model: m.onnx\nledger: runs.jsonl\n");
+  EXPECT_EQ(Parse({"--config", file}), file + " line 2: key 'ledger' is now called run-history");
+}
+
 TEST_F(JobFileTest, AFileNamesNoOtherFile) {
   EXPECT_THAT(Parse({"--config", File("config: other.yaml\n")}),
               HasSubstr("line 1: unknown key 'config'"));
