@@ -42,7 +42,8 @@ std::vector<std::string> RateScheduleKinds();
 // InvalidArgument naming the kinds and the nearest one, or the number that is out of range.
 absl::Status ValidateRateSchedule(const RateSchedule& schedule);
 
-// REQUIRES: a valid schedule and step >= 0 (0 for the first). Beyond `total` the last factor stays.
+// REQUIRES: a valid schedule and step >= 0 (0 for the first). Beyond `total` the last factor stays,
+// except for "step" and "exponential", which have no total and go on falling.
 double RateFactor(const RateSchedule& schedule, int64_t step);
 
 // Attributes of ai.weft::RateFactor, and back.

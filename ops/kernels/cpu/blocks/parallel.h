@@ -9,7 +9,7 @@
 namespace weft::cpu {
 
 // Below this much work per thread, waking another thread costs more than it saves: a wake-up takes
-// 25 to 50 microseconds (docs: performance facts).
+// 25 to 50 microseconds.
 inline constexpr double kNanosecondsPerThread = 25'000;
 
 // How many of `threads` are worth using for `items` of about `nanoseconds_per_item` each; >= 1.
