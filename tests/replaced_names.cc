@@ -240,6 +240,10 @@ const std::vector<ReplacedName>& ReplacedNames() {
       {"own algorithm", "training_info"},
       {"SearchUnlessTold", "DefaultToPlanSearch"},
       {"images/s", "samples/s"},
+      // Names that say where something stands in a sentence, not what it is.
+      {"there", "what is there: request, stored", {}, {}, true},
+      {"of_rank", "what the rank has: rank_folder", {}, {}, true},
+      {"of_model", "what the model has: channel_spec", {}, {}, true},
       // Bounds.
       {"kMost*", "kMax..."},
       {"kLeast*", "kMin..."},

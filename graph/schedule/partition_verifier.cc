@@ -460,8 +460,9 @@ absl::Status PartitionVerifier::CheckTransfer(const Graph& graph, const Node& no
 absl::Status PartitionVerifier::CheckTerms(const Graph& graph, const Node& node) const {
   const size_t blocks = node.outputs.empty() ? 0 : node.inputs.size() / node.outputs.size();
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const bool there = node.inputs[i].valid() && node.outputs[i / blocks].valid();
-    if (there && graph.value(node.inputs[i]).type == graph.value(node.outputs[i / blocks]).type) {
+    const bool both_present = node.inputs[i].valid() && node.outputs[i / blocks].valid();
+    if (both_present &&
+        graph.value(node.inputs[i]).type == graph.value(node.outputs[i / blocks]).type) {
       continue;
     }
     return Broken(9, DescribeNode(node), ": input ", i, " is not of the type of output ",

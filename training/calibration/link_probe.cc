@@ -109,11 +109,11 @@ absl::StatusOr<ProbeProgram> Messages(int size, int from, int to, int64_t elemen
   ProbeProgram program{MessageProgram(elements), {}};
   for (int rank = 0; rank < size; ++rank) {
     RankProgram part(size, rank);
-    ValueId there = rank == from ? part.Zeros(elements) : kNoValue;
+    ValueId request = rank == from ? part.Zeros(elements) : kNoValue;
     ValueId back = rank == to ? part.Zeros(kAnswerElements) : kNoValue;
     ValueId last = kNoValue;
     for (int i = 0; i < kRounds; ++i) {
-      const ValueId came = part.Pass(2 * i, from, to, there, elements);
+      const ValueId came = part.Pass(2 * i, from, to, request, elements);
       const ValueId answer = part.Pass(2 * i + 1, to, from, back, kAnswerElements);
       if (came.valid()) last = came;
       if (answer.valid()) last = answer;

@@ -129,8 +129,8 @@ class IndexReader {
 // Whether a program's folder has those of the ranks, and of no more.
 absl::Status CheckRanks(FileSystem& files, const std::string& folder, const Mesh& mesh) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(folder));
-  int there = 0;
-  for (const std::string& name : names) there += absl::StartsWith(name, kRankPrefix) ? 1 : 0;
+  int rank_folders = 0;
+  for (const std::string& name : names) rank_folders += absl::StartsWith(name, kRankPrefix) ? 1 : 0;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const std::string name = absl::StrCat(kRankPrefix, rank);
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -138,8 +138,8 @@ absl::Status CheckRanks(FileSystem& files, const std::string& folder, const Mesh
                                                    mesh.ToString(), " has ", mesh.size(),
                                                    " ranks"));
   }
-  if (there == mesh.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(folder, " has folders of ", there,
+  if (rank_folders == mesh.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(folder, " has folders of ", rank_folders,
                                                  " ranks, the plan ", mesh.ToString(), " has ",
                                                  mesh.size(), ": remove those of another dump"));
 }
@@ -185,9 +185,9 @@ absl::StatusOr<std::vector<Partition>> ReadPartitions(FileSystem& files, const s
   WEFT_RETURN_IF_ERROR(CheckRanks(files, folder, plan.mesh));
   std::vector<Partition> partitions;
   for (int rank = 0; rank < plan.mesh.size(); ++rank) {
-    const std::string of_rank = PathOf(folder, absl::StrCat(kRankPrefix, rank));
-    WEFT_ASSIGN_OR_RETURN(Partition partition, ReadPartitionFiles(files, of_rank));
-    const std::string text = PathOf(of_rank, kPartitionTextName);
+    const std::string rank_folder = PathOf(folder, absl::StrCat(kRankPrefix, rank));
+    WEFT_ASSIGN_OR_RETURN(Partition partition, ReadPartitionFiles(files, rank_folder));
+    const std::string text = PathOf(rank_folder, kPartitionTextName);
     WEFT_RETURN_IF_ERROR(Annotate(CheckPartition(partition, plan, key, rank), text));
     partitions.push_back(std::move(partition));
   }
@@ -218,9 +218,9 @@ absl::StatusOr<int> WritePartitionFolder(FileSystem& files, const std::string& f
   int written = 2;
   for (const JobProgram& program : stored.programs) {
     for (const Partition& partition : program.partitions) {
-      const std::string of_rank =
+      const std::string rank_folder =
           absl::StrCat(folder, "/", FolderOf(program.name), "/", kRankPrefix, partition.rank.value);
-      WEFT_ASSIGN_OR_RETURN(const int more, WritePartitionFiles(files, of_rank, partition));
+      WEFT_ASSIGN_OR_RETURN(const int more, WritePartitionFiles(files, rank_folder, partition));
       written += more;
     }
   }

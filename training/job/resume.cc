@@ -63,9 +63,9 @@ std::string NamesText(const std::set<std::string>& names) {
 }
 
 std::set<std::string> Missing(const std::set<std::string>& wanted,
-                              const std::set<std::string>& there) {
+                              const std::set<std::string>& present) {
   std::set<std::string> missing;
-  std::set_difference(wanted.begin(), wanted.end(), there.begin(), there.end(),
+  std::set_difference(wanted.begin(), wanted.end(), present.begin(), present.end(),
                       std::inserter(missing, missing.begin()));
   return missing;
 }
@@ -122,14 +122,14 @@ uint64_t WeightsChecksum(const Graph& graph) {
 
 absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
                      const Checkpoint& checkpoint) {
-  std::set<std::string> wanted, there;
+  std::set<std::string> wanted, stored;
   for (const JobProgram& program : job.programs) {
     for (const Partition& partition : program.partitions) {
       for (const std::string& name : CheckpointedVariables(partition)) wanted.insert(name);
     }
   }
-  for (const CheckpointTensor& tensor : checkpoint.index().tensors) there.insert(tensor.name);
-  const std::set<std::string> missing = Missing(wanted, there), unknown = Missing(there, wanted);
+  for (const CheckpointTensor& tensor : checkpoint.index().tensors) stored.insert(tensor.name);
+  const std::set<std::string> missing = Missing(wanted, stored), unknown = Missing(stored, wanted);
   if (!missing.empty() || !unknown.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint '", checkpoint.folder(), "' is of another job: ",
