@@ -25,8 +25,8 @@ train() {
 same_losses() {
   paste -d, <(cut -d, -f1,2 "$1.csv") <(cut -d, -f1,2 "$2.csv") | awk -F, -v a="$1" -v b="$2" '
     NR > 1 { rows++; gap = ($2 - $4) / $4; if (gap < 0) gap = -gap; if (!(gap <= 1e-5)) bad = 1
-             if (gap > most) most = gap }
-    END { printf "%s against %s: %d rows, largest gap %.2g\n", a, b, rows, most
+             if (gap > largest) largest = gap }
+    END { printf "%s against %s: %d rows, largest gap %.2g\n", a, b, rows, largest
           exit !(rows > 0 && !bad) }' || fail "losses of $1 and $2 differ"
 }
 

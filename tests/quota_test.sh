@@ -4,7 +4,7 @@
 #   quota_test.sh GRAPH_RUNNER
 set -uo pipefail
 runner=$PWD/$1
-readonly batch=1152 micro_batches=12 rounds=3 least=0.85
+readonly batch=1152 micro_batches=12 rounds=3 min_ratio=0.85
 skip() {
   echo "skipped: $*"
   echo '<testsuite><testcase name="all" result="skipped"/></testsuite>' > "${XML_OUTPUT_FILE:-/dev/null}"
@@ -98,8 +98,8 @@ for _ in $(seq $rounds); do
 done
 grep -E 'shares|^plan ' both.log
 median=$(printf '%s\n' "${ratios[@]}" | sort -g | sed -n "$(((rounds + 1) / 2))p")
-echo "median $median of the sum of their own speeds; at least $least is wanted"
-awk -v r="$median" -v least=$least 'BEGIN { exit !(r >= least) }' || fail "$median of the sum of their own speeds"
+echo "median $median of the sum of their own speeds; at least $min_ratio is wanted"
+awk -v r="$median" -v min_ratio=$min_ratio 'BEGIN { exit !(r >= min_ratio) }' || fail "$median of the sum of their own speeds"
 
 [ "$failures" -eq 0 ] && echo passed
 exit "$((failures > 0))"

@@ -26,7 +26,7 @@ std::map<RankId, int64_t> UnexpectedChannelBytes(const Partition& partition);
 //  * the longest one whose receive may be posted after the send before it: where there is none, or
 //    where the target may still be on its way out (TransportCommunicator).
 // A collective in which no receive follows a send, such as a broadcast, makes no peer wait for this
-// rank: all of its bytes may be early.
+// rank: all of its bytes may be unexpected.
 int64_t UnexpectedCollectiveBytes(const std::vector<const CollectiveSpec*>& collectives,
                                   RankId peer);
 

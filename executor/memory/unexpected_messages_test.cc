@@ -163,7 +163,7 @@ TEST(UnexpectedChannelBytesTest, CountsTheMessagesOfAStepByTheirSender) {
 }
 
 // A pipeline without a data axis has channels only.
-TEST(UnexpectedCollectiveBytesTest, WithoutCollectivesNothingIsEarly) {
+TEST(UnexpectedCollectiveBytesTest, WithoutCollectivesNothingIsUnexpected) {
   EXPECT_EQ(UnexpectedCollectiveBytes({}, RankId(1)), 0);
 }
 
@@ -238,7 +238,7 @@ TEST(UnexpectedCollectiveBytesTest, ResultsComeBehindTheBlocksOfAnOrderedSum) {
 
 // Whoever starts a broadcast waits for nobody, also where this rank hands it on: of 4 members the
 // third receives from the first and sends to the fourth.
-TEST(UnexpectedCollectiveBytesTest, AllBroadcastsOfAStepMayBeEarly) {
+TEST(UnexpectedCollectiveBytesTest, AllBroadcastsOfAStepMayBeUnexpected) {
   const auto broadcast = [](int64_t elements) {
     return Of(4, [&](int m) { return TreeBroadcast(4, m, 0, elements); });
   };
