@@ -72,7 +72,8 @@ class PlanCommand final : public Command {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->group("results");
-    app.add_option("--until", dump_.until, "stop after this phase; see --dump-after")
+    app.add_option("--until", dump_.until,
+                   "stop after this phase, without a report; see --dump-after")
         ->type_name("PHASE")
         ->group("results");
     loop_flags_.AddEvaluation(app);
@@ -125,7 +126,10 @@ class PlanCommand final : public Command {
     auto plan = ChoosePlan(graph, spec, training, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
     const absl::Status finished = dump.FinishPlan(*plan);
-    if (dump.has_ended()) WEFT_RETURN_IF_ERROR(Write(*plan, console));
+    if (dump.has_ended()) {
+      WEFT_RETURN_IF_ERROR(Write(*plan, console));
+      WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
+    }
     WEFT_RETURN_IF_ERROR(finished);
     if (found.has_value() && !IsSmall(graph, *plan) && !dump.Needs(StepPhase::kPartition)) {
       WEFT_RETURN_IF_ERROR(Write(*plan, console));
@@ -145,10 +149,10 @@ class PlanCommand final : public Command {
           kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
     }
     WEFT_RETURN_IF_ERROR(Write(*plan, console));
-    WEFT_RETURN_IF_ERROR(DumpPrograms(model, spec, graph, *plan, dump));
     WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
+    WEFT_RETURN_IF_ERROR(DumpPrograms(model, spec, graph, *plan, dump));
     return Report(*plan, spec, found, *partitions, kept, console);
   }
 

@@ -25,6 +25,9 @@ namespace weft {
 namespace {
 
 constexpr char kAll[] = "all";
+// The passes that give a graph the shapes of the data (BindInputs).
+constexpr char kInferPass[] = "infer_shapes";
+constexpr char kFoldPass[] = "fold_constants";
 
 const std::vector<std::string>& Phases() {
   static const auto* const phases = new std::vector<std::string>{
@@ -41,8 +44,8 @@ std::string FileNameOf(StepPhase phase) {
 
 // The first phase that has something of this name.
 std::map<std::string, StepPhase> PhasesByName() {
-  std::map<std::string, StepPhase> phases = {{"infer_shapes", StepPhase::kSimplify},
-                                             {"fold_constants", StepPhase::kSimplify}};
+  std::map<std::string, StepPhase> phases = {{kInferPass, StepPhase::kSimplify},
+                                             {kFoldPass, StepPhase::kSimplify}};
   for (size_t i = 0; i < Phases().size(); ++i) phases[Phases()[i]] = static_cast<StepPhase>(i);
   StepPhase phase = StepPhase::kExpand;
   for (const std::string& pass : TrainingGraphPasses()) {
@@ -64,12 +67,20 @@ std::string CountsOf(const Graph& graph) {
   return absl::StrCat(graph.num_nodes(), " nodes, ", graph.variables().size(), " variables");
 }
 
+// "train/16, train/8 for 2 workers".
+std::string TextOf(const StoredPrograms& programs) {
+  const auto name = [](std::string* text, const JobProgram& program) { *text += program.name; };
+  const size_t ranks = programs.programs.empty() ? 0 : programs.programs.front().partitions.size();
+  return absl::StrCat(absl::StrJoin(programs.programs, ", ", name), " for ", ranks,
+                      ranks == 1 ? " worker" : " workers");
+}
+
 }  // namespace
 
 std::vector<std::string> PhaseDump::PhaseNames() { return Phases(); }
 
 std::vector<std::string> PhaseDump::PassNames() {
-  std::vector<std::string> names = {"infer_shapes", "fold_constants"};
+  std::vector<std::string> names = {kInferPass, kFoldPass};
   for (const auto& passes : {TrainingGraphPasses(), LoweringPassNames()}) {
     names.insert(names.end(), passes.begin(), passes.end());
   }
@@ -123,10 +134,32 @@ bool PhaseDump::Needs(StepPhase phase) const {
   return is_asked && phase <= last_;
 }
 
+absl::Status PhaseDump::CheckWithoutData() const {
+  for (const std::string& name : request_.after) {
+    if (name != kInferPass && name != kFoldPass) continue;
+    return UsageError(absl::StrCat("--dump-after ", name, ": ", name,
+                                   " works with the shapes of the data; give --data, or "
+                                   "--dump-after import for the graph as it is"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> PhaseDump::UnseenPasses() const {
+  std::vector<std::string> unseen;
+  for (const std::string& name : request_.after) {
+    const bool is_phase = std::find(Phases().begin(), Phases().end(), name) != Phases().end();
+    if (name != kAll && !is_phase && !seen_.contains(name)) unseen.push_back(name);
+  }
+  return unseen;
+}
+
 std::string PhaseDump::Summary() const {
   if (request_.folder.empty()) return "";
-  return absl::StrCat(written_, written_ == 1 ? " file" : " files", " written to ",
-                      request_.folder);
+  const std::vector<std::string> unseen = UnseenPasses();
+  return absl::StrCat(written_, written_ == 1 ? " file" : " files", " written to ", request_.folder,
+                      unseen.empty() ? ""
+                                     : absl::StrCat("; none for ", absl::StrJoin(unseen, ", "),
+                                                    ", which changed nothing here"));
 }
 
 absl::Status PhaseDump::Write(const std::string& name, std::string_view bytes) {
@@ -158,6 +191,7 @@ GraphObserver PhaseDump::observer() {
 
 absl::Status PhaseDump::SeePass(std::string_view pass, const Graph& graph) {
   ++passes_;
+  seen_.emplace(pass);
   if (Wants(pass)) {
     WEFT_RETURN_IF_ERROR(WriteGraph(
         absl::StrFormat("%s/%02d-%s", FileNameOf(current_), passes_, std::string(pass)), graph));
@@ -180,12 +214,13 @@ absl::Status PhaseDump::FinishPlan(const Plan& plan) {
 }
 
 absl::Status PhaseDump::FinishPartition(const StoredPrograms& programs) {
-  if (!Wants(NameOf(StepPhase::kPartition))) return absl::OkStatus();
-  const auto written = WritePartitionFolder(
-      *files_, absl::StrCat(request_.folder, "/", FileNameOf(StepPhase::kPartition)), programs);
-  if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
-  written_ += *written;
-  return absl::OkStatus();
+  if (Wants(NameOf(StepPhase::kPartition))) {
+    const auto written = WritePartitionFolder(
+        *files_, absl::StrCat(request_.folder, "/", FileNameOf(StepPhase::kPartition)), programs);
+    if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
+    written_ += *written;
+  }
+  return End(StepPhase::kPartition, TextOf(programs));
 }
 
 absl::Status PhaseDump::LowerRank(const Partition& partition, Device& device,
@@ -197,6 +232,7 @@ absl::Status PhaseDump::LowerRank(const Partition& partition, Device& device,
   WEFT_RETURN_IF_ERROR(
       PlanProgram(partition, device, std::numeric_limits<int64_t>::max(), &observe).status());
   for (size_t i = 0; i < texts.size(); ++i) {
+    seen_.insert(texts[i].first);
     const bool is_last = i + 1 == texts.size();
     const bool wanted = Wants(texts[i].first) || (is_last && Wants(NameOf(StepPhase::kLowering)));
     if (!wanted) continue;
@@ -221,7 +257,7 @@ absl::Status PhaseDump::Lower(const StoredPrograms& programs, const ClusterSpec&
                    absl::StrCat("lowering ", program.name, " of rank ", partition.rank.value)));
     }
   }
-  return absl::OkStatus();
+  return End(StepPhase::kLowering, TextOf(programs));
 }
 
 }  // namespace weft

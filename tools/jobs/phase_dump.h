@@ -4,6 +4,7 @@
 #define WEFT_TOOLS_JOBS_PHASE_DUMP_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,16 +58,19 @@ class PhaseDump {
   // The phase is done. Cancelled when the step's making ends here (has_ended).
   absl::Status Finish(StepPhase phase, const Graph& graph);
   absl::Status FinishPlan(const Plan& plan);
-  // These two never end it: what comes after is a report.
+  // Cancelled, too, when it ends here: there is no report then.
   absl::Status FinishPartition(const StoredPrograms& programs);
   // Lowers the programs of all ranks on devices of this process; runs nothing.
   absl::Status Lower(const StoredPrograms& programs, const ClusterSpec& cluster);
 
+  // A usage error where what is asked for comes from the shapes of data, and there is none.
+  absl::Status CheckWithoutData() const;
   // Whether the phase is to be gone through for its dump or its end's sake.
   bool Needs(StepPhase phase) const;
   bool has_ended() const { return has_ended_; }
-  // "ended after expand: 31 nodes", or "" where it has not; "7 files written to dumped", or "".
+  // "ended after expand: 31 nodes", or "" where it has not.
   const std::string& end() const { return end_; }
+  // "7 files written to dumped", with the passes that were asked for and changed nothing; or "".
   std::string Summary() const;
 
  private:
@@ -81,6 +85,7 @@ class PhaseDump {
   // Cancelled where the step's making ends after this phase.
   absl::Status End(StepPhase phase, const std::string& what);
   absl::Status LowerRank(const Partition& partition, Device& device, const std::string& folder);
+  std::vector<std::string> UnseenPasses() const;
 
   FileSystem* files_;
   DumpRequest request_;
@@ -88,6 +93,7 @@ class PhaseDump {
   StepPhase current_ = StepPhase::kImport;
   int passes_ = 0;  // of the current phase, so far
   int written_ = 0;
+  std::set<std::string> seen_ = {};  // passes that had something to show
   bool has_ended_ = false;
   std::string end_;
 };

@@ -37,6 +37,8 @@ absl::StatusOr<Graph> TrainingGraphOf(const JobFlags& flags, const ImportedModel
   std::shared_ptr<const DataSet> data;
   if (flags.has_data()) {
     WEFT_ASSIGN_OR_RETURN(data, flags.OpenData(/*shuffle=*/false));
+  } else if (dump != nullptr) {
+    WEFT_RETURN_IF_ERROR(dump->CheckWithoutData());
   }
   const ShapeInputsFn shape = [&](Graph& graph) {
     return data == nullptr ? absl::OkStatus() : BindInputs(graph, *data, 0, observe);

@@ -12,6 +12,7 @@
 #include "ops/node_runner.h"
 #include "platform/status_macros.h"
 #include "training/graph/gradient_nodes.h"
+#include "training/graph/training_passes.h"
 
 namespace weft {
 namespace {
@@ -110,7 +111,11 @@ absl::Status AddLossOutput(Graph& graph, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& loss) {
+absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& loss,
+                                           const GraphObserver& observe) {
+  const auto see = [&observe](const char* pass, const Graph& graph) {
+    return observe == nullptr ? absl::OkStatus() : observe(pass, graph);
+  };
   Graph graph = model.Clone();
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
   WEFT_ASSIGN_OR_RETURN(const std::string loss_name, LossName(graph, loss));
@@ -118,12 +123,15 @@ absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& l
   // type is not known before, after it.
   std::vector<absl::Status> refusals;
   WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
+  WEFT_RETURN_IF_ERROR(see(kExpandPass, graph));
   WEFT_RETURN_IF_ERROR(ReplaceGradientNodes(graph));
   refusals.clear();
   WEFT_RETURN_IF_ERROR(ExpandFunctions(graph, RunsNode, &refusals).status());
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
+  WEFT_RETURN_IF_ERROR(see(kGradientsPass, graph));
   WEFT_RETURN_IF_ERROR(AccumulateUpdates(graph));
   WEFT_RETURN_IF_ERROR(AddLossOutput(graph, loss_name));
+  WEFT_RETURN_IF_ERROR(see(kUpdatesPass, graph));
   return graph;
 }
 

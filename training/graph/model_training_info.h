@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
+#include "graph/pass.h"
 #include "training/graph/training_spec.h"
 
 namespace weft {
@@ -15,9 +16,13 @@ namespace weft {
 // the first floating output of one element; a mean where it has several. The data inputs are the
 // graphs' inputs. One micro-batch is the whole batch: the algorithm itself says what it sums.
 //
+// `observe` sees the graph after kExpandPass, where Gradient nodes are still what the file says,
+// after kGradientsPass, where they are replaced, and after kUpdatesPass.
+//
 // InvalidArgument when an update does not fit its variable, naming both, and when no output can be
 // the loss; the errors of ReplaceGradientNodes.
-absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& loss);
+absl::StatusOr<Graph> BuildOwnTrainingStep(const Graph& model, const LossSpec& loss,
+                                           const GraphObserver& observe = nullptr);
 
 }  // namespace weft
 

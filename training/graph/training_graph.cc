@@ -18,19 +18,11 @@
 #include "training/graph/metric.h"
 #include "training/graph/model_training_info.h"
 #include "training/graph/training_mode.h"
+#include "training/graph/training_passes.h"
 #include "training/graph/update_region.h"
 
 namespace weft {
 namespace {
-
-// What makes a training graph of a model (TrainingGraphPasses).
-constexpr char kRewritePass[] = "rewrite_patterns";
-constexpr char kExpandPass[] = "expand_functions";
-constexpr char kTrainingModePass[] = "enter_training";
-constexpr char kLossPass[] = "add_loss";
-constexpr char kPrecisionPass[] = "lower_precision";
-constexpr char kGradientsPass[] = "add_gradients";
-constexpr char kUpdatesPass[] = "add_updates";
 
 // A kernel runs it, and a rule differentiates it or nothing can.
 bool RunsAndDifferentiates(const Node& node) {
@@ -178,7 +170,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   };
   if (spec.model_training_info) {
     WEFT_RETURN_IF_ERROR(CheckNames(model));
-    return BuildOwnTrainingStep(model, spec.loss);
+    return BuildOwnTrainingStep(model, spec.loss, observe);
   }
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));

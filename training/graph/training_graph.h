@@ -27,13 +27,13 @@ namespace weft {
 // trainable variable. InvalidArgument
 // when nothing trains, when the loss's output does not exist or fit, when a weight or an input of
 // the model has the name of a step's own; Unimplemented when a gradient is missing (with the path).
-// `observe` sees the graph after each of TrainingGraphPasses (not of --optimizer model, which is
-// made in one piece).
+// `observe` sees the graph after each of TrainingGraphPasses.
 absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec& spec,
                                          const GraphObserver& observe = nullptr);
 
 // What makes a training graph, in order. Those up to and including LastExpansionPass change the
 // model's own nodes; "rewrite_patterns" is only seen where it found one (ops/rewrites/rewrites.h).
+// A step of the model's own has fewer (training/graph/training_passes.h).
 std::vector<std::string> TrainingGraphPasses();
 std::string_view LastExpansionPass();
 
