@@ -5,33 +5,77 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "executor/lowering/lowering.h"
 #include "gmock/gmock.h"
 #include "graph/graph.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "onnx_import/graph_wire.h"
 #include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
+#include "tools/jobs/phase_dump.h"
 #include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
 
 Arguments operator+(Arguments a, const Arguments& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// What lies in a folder, sorted.
+Arguments Names(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return {names.begin(), names.end()};
+}
+
+bool HasBackwardNodes(const Graph& graph) {
+  const std::vector<NodeId> ids = graph.node_ids();
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](NodeId id) { return graph.node(id).phase == Phase::kBackward; });
+}
+
+// The first word of each line of a program that is indented.
+std::set<std::string> FirstWords(const std::string& program) {
+  std::set<std::string> words;
+  const std::vector<std::string> lines = absl::StrSplit(program, '\n');
+  for (const std::string& line : lines) {
+    if (absl::StartsWith(line, "  ")) words.insert(line.substr(2, line.find_first_of(" :", 2) - 2));
+  }
+  return words;
+}
+
+// Buffers of the arena that a program names.
+int64_t CountBuffers(const std::string& program) {
+  const std::set<std::string> words = FirstWords(program);
+  return std::count_if(words.begin(), words.end(), [](const std::string& word) {
+    return word.size() > 1 && word[0] == 'b' && word[1] >= '0' && word[1] <= '9';
+  });
 }
 
 class Dump : public ::testing::Test {
@@ -185,6 +229,28 @@ TEST_F(Dump, VerifyRunsThePartitionsAndNamesWhatWasEdited) {
   EXPECT_THAT(different.out, AllOf(HasSubstr("first     AdamUpdate"), HasSubstr("worker    0")));
 }
 
+// Neither times nor paths are in what it says; the tiny tolerance shows the size of a difference.
+TEST_F(Dump, VerifySaysTheSameOfDumpedPartitionsToTheLastDigit) {
+  for (const char* const plan : {"tp=2", "pp=2,micro=4", "dp=2,zero=3"}) {
+    DumpPartitions({"--local", "2", "--parallel", plan});
+    for (const char* const tolerance : {"1e-4", "1e-30"}) {
+      SCOPED_TRACE(absl::StrCat(plan, " within ", tolerance));
+      const auto verify = [&](const Arguments& more) {
+        return RunCommand(Arguments{"verify"} + Job() +
+                          Arguments{"--local", "2", "--tolerance", tolerance, "--output", "json"} +
+                          more);
+      };
+      const CommandResult plain = verify({"--parallel", plan});
+      const CommandResult stored = verify({"--partitions", partitions_});
+      EXPECT_EQ(stored.exit_code, plain.exit_code) << stored.err;
+      EXPECT_EQ(stored.out, plain.out);
+      const auto json = nlohmann::json::parse(stored.out, nullptr, /*allow_exceptions=*/false);
+      ASSERT_FALSE(json.is_discarded()) << stored.out << stored.err;
+      EXPECT_GT(json["compared"], 10);
+    }
+  }
+}
+
 TEST_F(Dump, AnotherJobIsRefusedWithWhatDiffers) {
   DumpPartitions({"--weight-decay", "0.1"});
   const auto refusal = [&](const Arguments& more) {
@@ -263,9 +329,7 @@ TEST_F(Dump, AllIsEveryPhaseAndPass) {
   const auto backward = [this](const std::string& name) {
     const auto graph = GraphFromOnnx(ReadTestFile(absl::StrCat(folder_, "/", name)));
     EXPECT_TRUE(graph.ok()) << graph.status();
-    const std::vector<NodeId> ids = graph->node_ids();
-    return std::any_of(ids.begin(), ids.end(),
-                       [&](NodeId id) { return graph->node(id).phase == Phase::kBackward; });
+    return HasBackwardNodes(*graph);
   };
   EXPECT_FALSE(backward("03-expand.onnx"));
   EXPECT_TRUE(backward("04-differentiate.onnx"));
@@ -275,6 +339,96 @@ TEST_F(Dump, AllIsEveryPhaseAndPass) {
     programs += ReadTestFile(entry.path().string());
   }
   EXPECT_THAT(programs, HasSubstr("AdamUpdate"));
+}
+
+// --until partition and lowering ended nothing, and a report followed.
+TEST_F(Dump, UntilEndsAfterAnyPhase) {
+  const std::vector<std::string> phases = PhaseDump::PhaseNames();
+  std::map<std::string, std::string> ends;
+  int graphs = 0;
+  for (size_t i = 0; i < phases.size(); ++i) {
+    SCOPED_TRACE(phases[i]);
+    std::filesystem::remove_all(folder_);
+    const CommandResult plan =
+        Plan({"--local", "2", "--parallel", "dp=2", "--until", phases[i], "--dump", folder_});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const std::string begin = absl::StrCat("ended after ", phases[i], ": ");
+    ASSERT_THAT(plan.out, StartsWith(begin));
+    ASSERT_EQ(plan.out.find('\n'), plan.out.size() - 1) << "a report follows: " << plan.out;
+    ends[phases[i]] = plan.out.substr(begin.size());
+    const Arguments written = Names(folder_);
+    ASSERT_THAT(written, SizeIs(1));
+    EXPECT_THAT(written[0], StartsWith(absl::StrFormat("%02d-%s", i + 1, phases[i])));
+    if (!absl::EndsWith(written[0], ".onnx")) continue;
+    ++graphs;
+    const auto graph = GraphFromOnnx(ReadTestFile(absl::StrCat(folder_, "/", written[0])));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(ends[phases[i]], absl::StrCat(graph->num_nodes(), " nodes, ",
+                                            graph->variables().size(), " variables\n"));
+    EXPECT_EQ(HasBackwardNodes(*graph), phases[i] == "differentiate");
+  }
+  EXPECT_EQ(graphs, 4);
+  EXPECT_EQ(ends["plan"], "dp=2 x tp=1 x pp=1\n");
+  EXPECT_EQ(ends["partition"], "train/16, train/8 for 2 workers\n");
+  EXPECT_EQ(ends["lowering"], "train/16, train/8 for 2 workers\n");
+}
+
+// A phase ends the plan without a folder, too, and leaves the plan that -o asks for.
+TEST_F(Dump, UntilWithoutAFolderStillWritesThePlan) {
+  const std::string path = TestPath("p.yaml");
+  for (const char* const phase : {"plan", "partition", "lowering"}) {
+    std::filesystem::remove(path);
+    const CommandResult plan = Plan({"--until", phase, "-o", path});
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    EXPECT_THAT(plan.out, StartsWith(absl::StrCat("ended after ", phase, ": ")));
+    EXPECT_THAT(ReadTestFile(path), HasSubstr("mesh")) << phase;
+  }
+}
+
+// Two micro-batches on each of two ranks, so that there is something to add and to reduce. What a
+// pass makes and removes is what its header says.
+TEST_F(Dump, EachLoweringPassWritesWhatItChanges) {
+  const std::vector<std::string> passes = LoweringPassNames();
+  std::map<std::string, std::string> texts;  // of rank 0
+  for (size_t i = 0; i < passes.size(); ++i) {
+    SCOPED_TRACE(passes[i]);
+    std::filesystem::remove_all(folder_);
+    const CommandResult plan = Plan({"--local", "2", "--parallel", "dp=2,micro=4", "--dump-after",
+                                     passes[i], "--dump", folder_});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    ASSERT_THAT(Names(folder_), ElementsAre("07-lowering"));
+    const std::string file = absl::StrFormat("%02d-%s.txt", i + 1, passes[i]);
+    for (const char* const program : {"train-8/rank-1", "train-8/rank-0", "train-16/rank-1"}) {
+      EXPECT_THAT(Names(absl::StrCat(folder_, "/07-lowering/", program)), ElementsAre(file));
+    }
+    texts[passes[i]] = ReadTestFile(absl::StrCat(folder_, "/07-lowering/train-16/rank-0/", file));
+  }
+  const auto expect = [&](const std::string& pass, const Arguments& made, const Arguments& gone) {
+    const std::set<std::string> words = FirstWords(texts[pass]);
+    for (const std::string& word : made) EXPECT_TRUE(words.contains(word)) << pass << " " << word;
+    for (const std::string& word : gone) EXPECT_FALSE(words.contains(word)) << pass << " " << word;
+  };
+  expect("schedule", {"node"}, {"kernel", "leaf"});
+  expect("bind", {"kernel", "leaf", "collective_node"}, {"node", "collective", "add"});
+  expect("values", {"leaf", "collective_node"}, {"load"});
+  expect("collectives", {"collective", "leaf"}, {"collective_node", "add"});
+  expect("sums", {"add", "sum_ready"}, {"leaf", "signal"});
+  expect("overlap", {"signal", "await"}, {"sum_ready"});
+  EXPECT_LT(CountBuffers(texts["in_place"]), CountBuffers(texts["overlap"]));
+  EXPECT_THAT(texts["overlap"], Not(HasSubstr("..")));
+  EXPECT_THAT(texts["lifetimes"], HasSubstr(".."));
+}
+
+// It wrote no file, said so and ended with 0.
+TEST_F(Dump, PassesOverTheShapesOfDataNeedData) {
+  for (const char* const pass : {"infer_shapes", "fold_constants"}) {
+    const CommandResult plan =
+        RunCommand({"plan", model_, "--batch", "16", "--dump-after", pass, "--dump", folder_});
+    EXPECT_EQ(plan.exit_code, static_cast<int>(ExitCode::kUsage)) << plan.err;
+    EXPECT_THAT(plan.err, AllOf(HasSubstr(absl::StrCat("--dump-after ", pass, ": ")),
+                                HasSubstr("give --data")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
 // What cannot be differentiated can be looked at up to there.

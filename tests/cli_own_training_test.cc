@@ -1,8 +1,13 @@
 // Models that bring their own training along, on the command line.
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
+#include "graph/graph.h"
 #include "gtest/gtest.h"
+#include "onnx_import/graph_wire.h"
 #include "onnx_import/testing/training_models.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
@@ -70,6 +75,38 @@ TEST_F(OwnTraining, GoesWithoutFlagsOfOtherOptimizers) {
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << flag;
     EXPECT_THAT(result.err, HasSubstr("the model's training_info says what trains and how"));
   }
+}
+
+// Its step was made in one piece: --until expand went on, and ended after differentiate.
+TEST_F(OwnTraining, CanBeLookedAtBeforeItsGradientsAreThere) {
+  const auto gradient_nodes = [](const std::string& path) -> int64_t {
+    const auto graph = GraphFromOnnx(ReadTestFile(path));
+    EXPECT_TRUE(graph.ok()) << path << ": " << graph.status();
+    if (!graph.ok()) return -1;
+    const std::vector<NodeId> ids = graph->node_ids();
+    return std::count_if(ids.begin(), ids.end(),
+                         [&](NodeId id) { return graph->node(id).op == "Gradient"; });
+  };
+  const auto plan = [this](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {
+        "plan",        model_,
+        "--data",      "x=" + TestPath("x.npy") + ",t=" + TestPath("t.npy"),
+        "--optimizer", "model",
+        "--batch",     "2",
+        "--dump",      TestPath("dump")};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return RunCommand(arguments);
+  };
+  const CommandResult expanded = plan({"--until", "expand"});
+  ASSERT_EQ(expanded.exit_code, 0) << expanded.err;
+  EXPECT_THAT(expanded.out, HasSubstr("ended after expand: "));
+  EXPECT_EQ(gradient_nodes(TestPath("dump/03-expand.onnx")), 1);
+  const CommandResult whole = plan({"--until", "differentiate", "--dump-after", "all"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(gradient_nodes(TestPath("dump/03-expand/01-expand_functions.onnx")), 1);
+  EXPECT_EQ(gradient_nodes(TestPath("dump/04-differentiate/01-add_gradients.onnx")), 0);
+  EXPECT_EQ(gradient_nodes(TestPath("dump/04-differentiate/02-add_updates.onnx")), 0);
+  EXPECT_EQ(gradient_nodes(TestPath("dump/04-differentiate.onnx")), 0);
 }
 
 TEST_F(OwnTraining, IsCheckedBeforehand) {

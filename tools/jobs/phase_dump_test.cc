@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "executor/lowering/lowering.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class PhaseDumpTest : public ::testing::Test {
  protected:
@@ -43,6 +45,13 @@ class PhaseDumpTest : public ::testing::Test {
     }
     WEFT_RETURN_IF_ERROR(dump.Finish(StepPhase::kDifferentiate, graph));
     return dump.FinishPlan(Plan());
+  }
+  absl::Status MakeStep(PhaseDump& dump) {
+    WEFT_RETURN_IF_ERROR(MakeGraphs(dump, graph_));
+    StoredPrograms programs;
+    programs.programs.push_back({"train/8", {8, 0}, {}});
+    WEFT_RETURN_IF_ERROR(dump.FinishPartition(programs));
+    return dump.Lower(programs, ClusterSpec::Local(1, 1));
   }
   std::vector<std::string> Names(const std::string& folder) {
     return files_.ListDirectory(folder).value();
@@ -101,6 +110,47 @@ TEST_F(PhaseDumpTest, UntilEndsThereAndDumpsThatPhase) {
   EXPECT_TRUE(dump.has_ended());
   EXPECT_EQ(dump.end(), "ended after expand: 0 nodes, 0 variables");
   EXPECT_THAT(Names("/d"), ElementsAre("03-expand.onnx"));
+}
+
+TEST_F(PhaseDumpTest, EveryPhaseCanBeTheEnd) {
+  const std::vector<std::string> phases = PhaseDump::PhaseNames();
+  ASSERT_EQ(static_cast<size_t>(StepPhase::kLowering) + 1, phases.size());
+  for (size_t i = 0; i < phases.size(); ++i) {
+    SCOPED_TRACE(phases[i]);
+    PhaseDump dump = Create({.until = phases[i]});
+    const absl::Status ended = MakeStep(dump);
+    EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+    EXPECT_TRUE(dump.has_ended());
+    EXPECT_THAT(dump.end(), StartsWith(absl::StrCat("ended after ", phases[i], ": ")));
+    for (size_t k = 0; k < phases.size(); ++k) {
+      EXPECT_EQ(dump.Needs(static_cast<StepPhase>(k)), k <= i) << phases[k];
+    }
+    EXPECT_EQ(dump.Summary(), "");
+  }
+}
+
+TEST_F(PhaseDumpTest, WithoutAnEndTheStepIsMadeToItsEnd) {
+  PhaseDump dump = Create({});
+  EXPECT_TRUE(MakeStep(dump).ok());
+  EXPECT_FALSE(dump.has_ended());
+  EXPECT_EQ(dump.end(), "");
+}
+
+TEST_F(PhaseDumpTest, APassThatChangedNothingIsNamed) {
+  PhaseDump dump = Create({.folder = "/d", .after = {"import", "rewrite_patterns", "add_loss"}});
+  ASSERT_TRUE(dump.Finish(StepPhase::kImport, graph_).ok());
+  ASSERT_TRUE(dump.observer()("add_loss", graph_).ok());
+  EXPECT_EQ(dump.Summary(),
+            "2 files written to /d; none for rewrite_patterns, which changed nothing here");
+}
+
+TEST_F(PhaseDumpTest, WithoutDataItsShapesCannotBeAskedFor) {
+  EXPECT_TRUE(Create({.folder = "/d", .after = {"all"}}).CheckWithoutData().ok());
+  for (const char* const pass : {"infer_shapes", "fold_constants"}) {
+    const absl::Status refused = Create({.folder = "/d", .after = {pass}}).CheckWithoutData();
+    EXPECT_EQ(ExitCodeOf(refused), ExitCode::kUsage);
+    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(pass), HasSubstr("give --data")));
+  }
 }
 
 TEST_F(PhaseDumpTest, WithoutAWordNothingIsNeeded) {
