@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -340,6 +341,35 @@ std::vector<std::string> CheckSource(const std::string& path, std::string_view t
       violations.push_back(
           absl::StrCat(path, ":", number, ": includes ", include->header, ": ", *reason));
     }
+  }
+  return violations;
+}
+
+std::vector<std::string> FindCommunicationNames(const std::string& path, std::string_view text) {
+  static const auto* const kNames =
+      new std::vector<std::string>{"Send",          "Recv",     "AllReduce", "AllGather",
+                                   "ReduceScatter", "AllToAll", "Broadcast", "SumOverReplicas"};
+  if (IsTestFile(path) || StartsWithOneOf(path, {"tests/", "ops/defs/", "graph/node_class."})) {
+    return {};
+  }
+  std::vector<std::string> violations;
+  int number = 0;
+  std::string before;  // what stands before, without spaces
+  for (const absl::string_view line : absl::StrSplit(View(text), '\n')) {
+    ++number;
+    const std::string code(line.substr(0, line.find("//")));
+    for (const std::string& name : *kNames) {
+      const size_t at = code.find(absl::StrCat("\"", name, "\""));
+      if (at == std::string::npos) continue;
+      const std::string maker =
+          absl::StrCat(before, absl::StrReplaceAll(code.substr(0, at), {{" ", ""}}));
+      const bool makes = absl::EndsWith(maker, "WeftOp(") || absl::EndsWith(maker, ".op=") ||
+                         absl::EndsWith(maker, "Ops(std::string(kWeftDomain),");
+      if (makes) continue;
+      violations.push_back(absl::StrCat(path, ":", number, ": names ", name,
+                                        "; ask KindOf of graph/node_class.h what a node does"));
+    }
+    before = absl::StrReplaceAll(code, {{" ", ""}});
   }
   return violations;
 }

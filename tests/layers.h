@@ -16,6 +16,12 @@ namespace weft::testing {
 // `path` is relative to the repository root.
 std::vector<std::string> CheckSource(const std::string& path, std::string_view text);
 
+// The names of communication ops in a file that neither declares nor makes such nodes, one text per
+// name: what a node does is asked of KindOf (graph/node_class.h), not of its name. Makers are known
+// by WeftOp("Send", ...), Ops(std::string(kWeftDomain), "Send", ...) and spec.op = "Send". Tests
+// may compare names.
+std::vector<std::string> FindCommunicationNames(const std::string& path, std::string_view text);
+
 // The rings of files that include each other, each as "a/b -> a/c -> a/b"; a header and its source
 // are one. `sources`: texts by path. Tests and testing/ are left out.
 std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources);

@@ -134,6 +134,37 @@ TEST(CheckBuildFile, WantsFoldersVisibleToTheirUsersOnly) {
       IsEmpty());
 }
 
+TEST(FindCommunicationNames, RefusesWhatKindOfAnswers) {
+  const auto found = [](const std::string& line) {
+    return FindCommunicationNames("placement/x.cc", "\n" + line);
+  };
+  EXPECT_THAT(
+      found("  if (node.op != \"AllGather\") return;"),
+      ElementsAre("placement/x.cc:2: names AllGather; ask KindOf of graph/node_class.h what "
+                  "a node does"));
+  EXPECT_THAT(found("  seconds = MeanOf(times, \"Send\");"), ElementsAre(HasSubstr("names Send;")));
+  EXPECT_THAT(found("  if (\"Recv\" == op || op ==\n      \"AllReduce\") {"),
+              ElementsAre(HasSubstr(":2: names Recv;"), HasSubstr(":3: names AllReduce;")));
+}
+
+TEST(FindCommunicationNames, LetsMakersDeclarationsAndTestsBe) {
+  const auto is_clean = [](const std::string& path, const std::string& text) {
+    return FindCommunicationNames(path, text).empty();
+  };
+  EXPECT_TRUE(is_clean("placement/x.cc", "b.WeftOp(\"AllReduce\", {x});\nspec.op = \"Recv\";"));
+  EXPECT_TRUE(
+      is_clean("placement/x.cc", "const ValueId sum = builder.WeftOp(\n    \"AllReduce\","));
+  EXPECT_TRUE(is_clean("training/x.cc", "b.Ops(std::string(kWeftDomain), \"Send\", {x}, {}, {});"));
+  EXPECT_TRUE(is_clean("placement/x.cc", "int x;  // \"AllReduce\", or nothing"));
+  EXPECT_TRUE(is_clean("placement/x.cc", "op == \"Broadcaster\" || op == \"Gather\""));
+  const std::string compares = "if (node.op == \"Send\") return;";
+  for (const char* const path : {"graph/node_class.cc", "ops/defs/communication/x.cc",
+                                 "placement/x_test.cc", "graph/testing/x.cc", "tests/x.cc"}) {
+    EXPECT_TRUE(is_clean(path, compares)) << path;
+  }
+  EXPECT_FALSE(is_clean("graph/node_order.cc", compares));
+}
+
 TEST(FindRings, SaysWhoIncludesWhom) {
   const std::map<std::string, std::string> sources = {
       {"graph/a.h", ""},
@@ -383,6 +414,16 @@ TEST_F(Tree, IncludesFollowTheLayers) {
     for (const std::string& violation : CheckSource(path, Read(path))) ADD_FAILURE() << violation;
   }
   EXPECT_GT(seen, 20);
+}
+
+// Each comparison by name is one more place that a new op must be added to.
+TEST_F(Tree, CommunicationIsToldApartInOnePlace) {
+  for (const std::string& path : Files()) {
+    if (!IsSource(path)) continue;
+    for (const std::string& violation : FindCommunicationNames(path, Read(path))) {
+      ADD_FAILURE() << violation;
+    }
+  }
 }
 
 TEST_F(Tree, NoFilesIncludeEachOtherInARing) {

@@ -92,8 +92,10 @@ namespace {
 std::optional<int> FormerAxis(const Graph& graph, ValueId value) {
   if (!value.valid() || graph.value(value).source != ValueSource::kNode) return std::nullopt;
   const Node& node = graph.node(graph.value(value).producer);
-  if (node.domain != kWeftDomain) return std::nullopt;
-  if (node.op != "AllGather" && node.op != "AllToAll") return std::nullopt;
+  const CommunicationKind kind = KindOf(node);
+  const bool moves_shards =
+      kind == CommunicationKind::kAllGather || kind == CommunicationKind::kAllToAll;
+  if (!moves_shards) return std::nullopt;
   if (node.attributes.String("axis", "") != MeshAxisName(MeshAxis::kTensor)) return std::nullopt;
   return static_cast<int>(node.attributes.Int("dim", 0));
 }

@@ -163,6 +163,7 @@ absl::StatusOr<std::map<std::string, double>> CountFlops(
   WEFT_ASSIGN_OR_RETURN(const Graph concrete,
                         Specialize(graph, specialization, CpuNodeEvaluator()));
   NodeContext::Settings settings;
+  // Nothing runs: schemas count operations, which are the same on every device.
   settings.device = &CpuDevice();
   std::map<std::string, double> flops;
   for (const NodeId id : concrete.node_ids()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "graph/node_class.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -175,13 +177,15 @@ bool TakesTooLong(const std::vector<Sample>& samples, int64_t elements, double s
          kSizePatience * seconds;
 }
 
-// Seconds in the nodes of one kind, for each of them.
-double MeanOf(const ProbeTimes& times, const std::string& op) {
+// Seconds in the Send nodes of what a rank ran, for each of them.
+double MeanOfSends(const ProbeTimes& times, const Partition& partition) {
   double sum = 0;
   int count = 0;
-  for (const auto& [node, seconds] : times.node_seconds) {
-    if (node.find(op) == std::string::npos) continue;
-    sum += seconds;
+  for (const NodeId id : partition.end.node_ids()) {
+    const Node& node = partition.end.node(id);
+    const auto time = times.node_seconds.find(node.name);
+    if (KindOf(node) != CommunicationKind::kSend || time == times.node_seconds.end()) continue;
+    sum += time->second;
     ++count;
   }
   return count > 0 ? sum / count : 0;
@@ -206,14 +210,15 @@ absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
   link.source = "measured";
   std::vector<Sample> samples;
   double answer = 0;  // what a short message takes, which every round has one of
-  for (const int64_t elements : kMessageElements) {
+  for (size_t i = 0; i < std::size(kMessageElements); ++i) {
+    const int64_t elements = kMessageElements[i];
     if (TakesTooLong(samples, elements, each)) break;
     WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
                           session.Measure(MessageProgram(elements), each, {}));
     const double round = times[from].step_seconds / kRounds;
     if (elements == kAnswerElements) {
       answer = round / 2;
-      link.send_seconds = MeanOf(times[from], "Send");
+      link.send_seconds = MeanOfSends(times[from], programs[i].partitions[from]);
     }
     samples.push_back({Bytes(elements), std::max(round - answer, 1e-9)});
   }

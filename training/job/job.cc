@@ -29,6 +29,7 @@
 #include "training/graph/optimizer.h"
 #include "training/job/batch_cuts.h"
 #include "training/job/job_search.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -369,13 +370,14 @@ absl::Status BindInputs(Graph& graph, const InputSizes& sizes, std::vector<std::
 }
 
 absl::Status CheckStepRuns(const Graph& training_graph, const Graph& model, int64_t batch) {
-  WEFT_ASSIGN_OR_RETURN(const Plan plan,
-                        CompletePlan(training_graph, ClusterSpec::Local(1, 1), Plan(), batch));
+  const ClusterSpec cluster = ClusterSpec::Local(1, 1);
+  WEFT_ASSIGN_OR_RETURN(const Plan plan, CompletePlan(training_graph, cluster, Plan(), batch));
   WEFT_ASSIGN_OR_RETURN(const std::vector<Partition> partitions,
                         PartitionShape(training_graph, model, plan, {batch, 0}, /*training=*/true));
   for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfRank(cluster, plan, partition.rank));
     WEFT_RETURN_IF_ERROR(
-        PlanProgram(partition, CpuDevice(), std::numeric_limits<int64_t>::max()).status());
+        PlanProgram(partition, *device, std::numeric_limits<int64_t>::max()).status());
   }
   return absl::OkStatus();
 }
