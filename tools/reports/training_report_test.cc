@@ -1,13 +1,93 @@
 #include "tools/reports/training_report.h"
 
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/testing/fake_file_system.h"
+#include "training/data/data_file.h"
+#include "training/data/data_set.h"
 
 namespace weft {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Two weights of 6 and 4 numbers, of which the first trains, and 10 samples in steps of 4.
+class TrainingSetupTest : public ::testing::Test {
+ protected:
+  TrainingSetupTest() {
+    const auto add = [this](const char* name, Shape shape, bool trains) {
+      graph_.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape}, Tensor(), trains);
+    };
+    add("w", Shape{2, 3}, true);
+    add("b", Shape{4}, false);
+    const std::vector<float> numbers(20, 1);
+    EXPECT_TRUE(
+        files_.WriteFileAtomically("/x.npy", ToNpy(Tensor::Of<float>({10, 2}, numbers)).value())
+            .ok());
+    DataSpec spec;
+    spec.files.push_back({"x", "/x.npy", 0});
+    spec.batch = 4;
+    job_.data = DataSet::Open(files_, spec).value();
+    job_.plan.threads_per_worker = 3;
+    job_.programs.push_back({"train/4", {4, 0}, std::vector<Partition>(1)});
+  }
+  std::string Text() const {
+    return TrainingSetupText({"m.onnx", graph_, adapters_, training_, job_, shuffled_, decisions_});
+  }
+
+  testing::FakeFileSystem files_;
+  Graph graph_;
+  std::vector<LoraAdapter> adapters_;
+  TrainingSpec training_;
+  PreparedJob job_;
+  bool shuffled_ = true;
+  const std::vector<ParameterDecision>* decisions_ = nullptr;
+};
+
+TEST_F(TrainingSetupTest, SaysModelDataLossAndPlan) {
+  training_.optimizer.kind = "adam";
+  training_.optimizer.learning_rate = 0.25;
+  EXPECT_EQ(Text(),
+            "train  m.onnx: 1 parameters, 6 numbers\n"
+            "data   10 samples, 3 steps of 4 per epoch, shuffled\n"
+            "loss   softmax_cross_entropy, adam, learning rate 0.25, fp32\n"
+            "plan   dp=1 x tp=1 x pp=1, 1 micro-batches, 3 threads per worker\n");
+}
+
+TEST_F(TrainingSetupTest, SaysWhatIsNotAsUsual) {
+  shuffled_ = false;
+  job_.plan.strict = true;
+  job_.plan.micro_batches = 4;
+  job_.notes = {"two workers would be slower", "a \x1b[31m name"};
+  EXPECT_THAT(Text(), HasSubstr("per epoch, in the order of the files\n"));
+  EXPECT_THAT(Text(), HasSubstr("4 micro-batches, 3 threads per worker, strict\n"
+                                "note   two workers would be slower\nnote   a \\x1"));
+  EXPECT_THAT(Text(), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(TrainingSetupTest, CountsAdaptersAndDecisions) {
+  adapters_.resize(2);
+  std::vector<ParameterDecision> decisions(1);
+  decisions[0].trainable = true;
+  decisions[0].type = {ValueKind::kTensor, DType::kFloat32, Shape{2, 3}};
+  decisions_ = &decisions;
+  EXPECT_THAT(Text(), HasSubstr("1 parameters, 6 numbers, with adapters of 2 weights\n"
+                                "trains its 1 tensor (6 numbers)\ndata "));
+}
+
+// Its step says what changes, and no loss or optimizer of the flags counts.
+TEST_F(TrainingSetupTest, OfAModelsOwnStepItCountsWhatThatChanges) {
+  training_.model_training_info = true;
+  const ValueId state = job_.graph.AddVariable(
+      "state", {ValueKind::kTensor, DType::kFloat32, Shape{5}}, Tensor(), /*trainable=*/false);
+  job_.graph.SetVariableUpdate("state", state);
+  EXPECT_THAT(Text(), HasSubstr("m.onnx: 1 tensors by its own algorithm, 5 numbers\n"));
+  EXPECT_THAT(Text(), Not(HasSubstr("loss ")));
+}
 
 class TrainingOutcomeTest : public ::testing::Test {
  protected:
