@@ -1,6 +1,8 @@
 // A model's own training: losses and state against the formulas of what it says.
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distributed/in_process_cluster.h"
@@ -175,6 +177,31 @@ TEST_F(ModelTrainingInfoTest, AnUpdateThatDoesNotFitIsNamed) {
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("update_binding of 'w' to 'b_new': 'w' is float32[2,1], its new value is "
                         "float32[1]"));
+}
+
+// Its step was made in one piece, which nobody could look into.
+TEST_F(ModelTrainingInfoTest, AnObserverSeesItBeforeAndAfterItsGradients) {
+  const ImportedModel step = Step();
+  TrainingSpec training;
+  training.model_training_info = true;
+  std::vector<std::string> passes;
+  std::vector<bool> has_gradient_nodes;
+  const auto graph =
+      BuildTrainingGraph(step.graph, training, [&](std::string_view pass, const Graph& seen) {
+        passes.emplace_back(pass);
+        const std::vector<NodeId> ids = seen.node_ids();
+        has_gradient_nodes.push_back(std::any_of(
+            ids.begin(), ids.end(), [&](NodeId id) { return seen.node(id).op == "Gradient"; }));
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(passes, ::testing::ElementsAre("expand_functions", "add_gradients", "add_updates"));
+  EXPECT_THAT(has_gradient_nodes, ::testing::ElementsAre(true, false, false));
+  // What it returns ends the making.
+  const auto ended = BuildTrainingGraph(step.graph, training, [](std::string_view, const Graph&) {
+    return absl::CancelledError("enough");
+  });
+  EXPECT_TRUE(absl::IsCancelled(ended.status())) << ended.status();
 }
 
 }  // namespace
