@@ -129,11 +129,6 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file
 // What writable files collect before they write.
 constexpr size_t kBufferBytes = 64 << 10;
 
-absl::Status ClosedFile(const std::string& path) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\" is closed; open it again to write"));
-}
-
 class BufferedFile final : public WritableFile {
  public:
   BufferedFile(FileDescriptor file, std::string path)
@@ -141,7 +136,7 @@ class BufferedFile final : public WritableFile {
   ~BufferedFile() override { Flush().IgnoreError(); }
 
   absl::Status Append(std::string_view bytes) override {
-    if (!file_.valid()) return Closed();
+    if (!file_.valid()) return ClosedFileError(path_);
     if (bytes.size() >= kBufferBytes) {  // not copied first
       WEFT_RETURN_IF_ERROR(Flush());
       return WriteAll(file_, bytes, path_);
@@ -151,7 +146,7 @@ class BufferedFile final : public WritableFile {
   }
 
   absl::Status Flush() override {
-    if (!file_.valid()) return Closed();
+    if (!file_.valid()) return ClosedFileError(path_);
     const absl::Status status = WriteAll(file_, buffer_, path_);
     buffer_.clear();  // Also after an error: a half-written line must not come twice.
     return status;
@@ -163,9 +158,11 @@ class BufferedFile final : public WritableFile {
     return absl::OkStatus();
   }
 
- private:
-  absl::Status Closed() const { return ClosedFile(path_); }
+  // Not valid once the file is closed.
+  const FileDescriptor& descriptor() const { return file_; }
+  const std::string& path() const { return path_; }
 
+ private:
   FileDescriptor file_;
   const std::string path_;
   std::string buffer_;
@@ -279,7 +276,8 @@ class ReplacementFile final : public WritableFile {
     WEFT_ASSIGN_OR_RETURN(auto temporary, CreateTemporary(target));
     std::unique_ptr<ReplacementFile> file(
         new ReplacementFile(std::move(temporary.first), path, target, temporary.second));
-    if (exists && fchmod(file->file_.get(), existing.st_mode & 07777) != 0) {
+    const int descriptor = file->file_.descriptor().get();
+    if (exists && fchmod(descriptor, existing.st_mode & 07777) != 0) {
       return SystemError(errno, "set the mode of", path);
     }
     return file;
@@ -288,54 +286,36 @@ class ReplacementFile final : public WritableFile {
     if (!temporary_.empty()) unlink(temporary_.c_str());
   }
 
-  absl::Status Append(std::string_view bytes) override {
-    if (!file_.valid()) return Closed();
-    if (bytes.size() < kBufferBytes) {
-      buffer_.append(bytes);
-      return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
-    }
-    WEFT_RETURN_IF_ERROR(Flush());
-    return WriteAll(file_, bytes, path_);
-  }
-
-  absl::Status Flush() override {
-    if (!file_.valid()) return Closed();
-    const absl::Status status = WriteAll(file_, buffer_, path_);
-    buffer_.clear();
-    return status;
-  }
+  absl::Status Append(std::string_view bytes) override { return file_.Append(bytes); }
+  absl::Status Flush() override { return file_.Flush(); }
 
   absl::Status Close() override {
+    const std::string& path = file_.path();
     WEFT_RETURN_IF_ERROR(Flush());
-    if (fsync(file_.get()) != 0) return SystemError(errno, "flush to the disk", path_);
-    if (file_.Close() != 0) return SystemError(errno, "close", path_);
+    if (fsync(file_.descriptor().get()) != 0) return SystemError(errno, "flush to the disk", path);
+    WEFT_RETURN_IF_ERROR(file_.Close());
     if (rename(temporary_.c_str(), target_.c_str()) != 0) {
-      return SystemError(errno, "replace", path_);
+      return SystemError(errno, "replace", path);
     }
     temporary_.clear();
     WEFT_ASSIGN_OR_RETURN(const FileDescriptor folder,
                           Open(DirectoryOf(target_), O_RDONLY | O_DIRECTORY, "open the folder"));
     // Some file systems cannot flush a folder and say EINVAL; the file itself is safe by then.
     if (fsync(folder.get()) != 0 && errno != EINVAL) {
-      return SystemError(errno, "flush to the disk the folder of", path_);
+      return SystemError(errno, "flush to the disk the folder of", path);
     }
     return absl::OkStatus();
   }
 
  private:
   ReplacementFile(FileDescriptor file, std::string path, std::string target, std::string temporary)
-      : file_(std::move(file)),
-        path_(std::move(path)),
+      : file_(std::move(file), std::move(path)),
         target_(std::move(target)),
         temporary_(std::move(temporary)) {}
 
-  absl::Status Closed() const { return ClosedFile(path_); }
-
-  FileDescriptor file_;
-  const std::string path_;    // as it was given
+  BufferedFile file_;         // its path is the one that was given
   const std::string target_;  // without links
   std::string temporary_;     // "" once it has taken the place
-  std::string buffer_;
 };
 
 absl::StatusOr<std::unique_ptr<WritableFile>> SystemFileSystem::OpenReplacement(
@@ -411,16 +391,22 @@ class CollectedFile final : public WritableFile {
  public:
   CollectedFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
   absl::Status Append(std::string_view bytes) override {
+    if (closed_) return ClosedFileError(path_);
     bytes_.append(bytes);
     return absl::OkStatus();
   }
-  absl::Status Flush() override { return absl::OkStatus(); }
-  absl::Status Close() override { return files_.WriteFileAtomically(path_, bytes_); }
+  absl::Status Flush() override { return closed_ ? ClosedFileError(path_) : absl::OkStatus(); }
+  absl::Status Close() override {
+    WEFT_RETURN_IF_ERROR(Flush());
+    closed_ = true;
+    return files_.WriteFileAtomically(path_, bytes_);
+  }
 
  private:
   FileSystem& files_;
   const std::string path_;
   std::string bytes_;
+  bool closed_ = false;
 };
 
 }  // namespace

@@ -67,4 +67,10 @@ absl::Status SystemError(int error_number, std::string_view action, std::string_
                    "\": ", std::generic_category().message(error_number), "; ", meaning.advice));
 }
 
+absl::Status ClosedFileError(std::string_view path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", absl::Utf8SafeCEscape(absl::string_view(path.data(), path.size())),
+                   "\" is closed; open it again to write"));
+}
+
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Errors of system calls as absl::Status.
+// Errors of system calls, and of calls that come too late for one, as absl::Status.
 #ifndef WEFT_PLATFORM_SYSTEM_ERROR_H_
 #define WEFT_PLATFORM_SYSTEM_ERROR_H_
 
@@ -11,6 +11,10 @@ namespace weft {
 // The status of a failed system call: "cannot <action> \"<path>\": <what the system said>; <what to
 // do>". `error_number` is its errno. Control characters in the path are escaped.
 absl::Status SystemError(int error_number, std::string_view action, std::string_view path);
+
+// FailedPrecondition: a writable file is used after it was closed. Control characters in the path
+// are escaped.
+absl::Status ClosedFileError(std::string_view path);
 
 }  // namespace weft
 

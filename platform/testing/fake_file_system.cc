@@ -69,16 +69,25 @@ class FakeFileSystem::AppendingFile final : public WritableFile {
   ~AppendingFile() override { Flush().IgnoreError(); }
 
   absl::Status Append(std::string_view bytes) override {
+    if (closed_) return ClosedFileError(path_);
     buffer_.append(bytes);
     return absl::OkStatus();
   }
-  absl::Status Flush() override { return files_.Append(path_, std::exchange(buffer_, "")); }
-  absl::Status Close() override { return Flush(); }
+  absl::Status Flush() override {
+    if (closed_) return ClosedFileError(path_);
+    return files_.Append(path_, std::exchange(buffer_, ""));
+  }
+  absl::Status Close() override {
+    WEFT_RETURN_IF_ERROR(Flush());
+    closed_ = true;
+    return absl::OkStatus();
+  }
 
  private:
   FakeFileSystem& files_;
   const std::string path_;
   std::string buffer_;
+  bool closed_ = false;
 };
 
 void FakeFileSystem::InjectError(Operation operation, int error_number, int after) {
