@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "onnx_import/annotations.h"
 #include "onnx_import/codec/attribute_codec.h"
+#include "onnx_import/codec/ir_versions.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/type_codec.h"
 #include "onnx_import/codec/wire.pb.h"
@@ -18,9 +20,10 @@ namespace {
 
 using PropertyList = google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
 
-// Operator set 17 was the last of IR version 8, which many programs still stop at.
-constexpr int64_t kIrVersionOfOpset17 = 8;
-constexpr int64_t kIrVersionOfNewerOpsets = 14;
+// What a graph may need of the file format, whatever its operators: variables that are no inputs
+// came with 4, optional values with 8, and properties of nodes and values with 10.
+constexpr int64_t kIrVersionOfGraphs = 8;
+constexpr int64_t kIrVersionOfAnnotations = 10;
 
 void AddProperty(PropertyList& properties, const std::string& key, const std::string& value) {
   onnx::StringStringEntryProto& entry = *properties.Add();
@@ -184,8 +187,8 @@ void CollectDomains(const Graph& graph, std::set<std::string>& domains) {
 
 absl::StatusOr<std::string> GraphToOnnx(const Graph& graph, const GraphToOnnxOptions& options) {
   onnx::ModelProto model;
-  model.set_ir_version(options.opset <= 17 ? kIrVersionOfOpset17 : kIrVersionOfNewerOpsets);
   model.set_producer_name("weft");
+  int64_t ir_version = options.annotations ? kIrVersionOfAnnotations : kIrVersionOfGraphs;
   std::set<std::string> domains = {""};
   CollectDomains(graph, domains);
   for (const std::string& domain : domains) {
@@ -194,7 +197,9 @@ absl::StatusOr<std::string> GraphToOnnx(const Graph& graph, const GraphToOnnxOpt
     const auto imported = graph.opsets.find(domain);
     const bool known = imported != graph.opsets.end() && imported->second > 0;
     opset.set_version(domain.empty() ? options.opset : known ? imported->second : 1);
+    ir_version = std::max(ir_version, IrVersionOfOpset(domain, opset.version()));
   }
+  model.set_ir_version(ir_version);
   WEFT_RETURN_IF_ERROR(GraphEncoder(graph, options).Encode(*model.mutable_graph()));
   std::string bytes;
   if (model.ByteSizeLong() < (size_t{1} << 31) && model.SerializeToString(&bytes)) return bytes;

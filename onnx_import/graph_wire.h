@@ -20,7 +20,8 @@ struct GraphToOnnxOptions {
   // variables as initializers: for models that other programs shall read.
   bool annotations = true;
   // The operator set the file claims. A graph holds the newest forms; a caller that knows that its
-  // operators had the same form earlier may say so.
+  // operators had the same form earlier may say so. The file's IR version is the oldest that has
+  // this set and what a graph needs of the format: many programs stop at the one they know.
   int64_t opset = 28;
 };
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -302,6 +303,40 @@ TEST(GraphWire, WritesPlainModelsForOthers) {
   EXPECT_EQ(model.graph().input_size(), 1);
   EXPECT_EQ(model.graph().initializer(0).name(), "w");
   EXPECT_EQ(model.graph().node(0).metadata_props_size(), 0);
+}
+
+int64_t IrVersionWritten(const Graph& graph, const GraphToOnnxOptions& options) {
+  onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(*GraphToOnnx(graph, options)));
+  return model.ir_version();
+}
+
+// A model of operator set 18 said IR version 14, which no program of its time reads.
+TEST(GraphWire, WritesTheIrVersionOfTheOperatorSet) {
+  const Graph graph = TwoNodes();
+  for (const auto& [opset, ir_version] :
+       {std::pair(13, 8), std::pair(17, 8), std::pair(18, 8), std::pair(19, 9), std::pair(20, 9),
+        std::pair(21, 10), std::pair(22, 10), std::pair(23, 11), std::pair(24, 12),
+        std::pair(25, 13), std::pair(27, 13), std::pair(28, 14)}) {
+    EXPECT_EQ(IrVersionWritten(graph, {.annotations = false, .opset = opset}), ir_version)
+        << "operator set " << opset;
+  }
+}
+
+TEST(GraphWire, WritesAnIrVersionThatHasPropertiesOfNodes) {
+  EXPECT_EQ(IrVersionWritten(TwoNodes(), {.opset = 17}), 10);
+}
+
+TEST(GraphWire, WritesTheIrVersionOfTheLatestDomain) {
+  Graph graph;
+  graph.opsets = {{"ai.onnx.ml", 4}};
+  Graph::NodeSpec spec;
+  spec.domain = "ai.onnx.ml";
+  spec.op = "Twist";
+  spec.inputs = {graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, {}})};
+  spec.outputs = {"y"};
+  graph.AddOutput(graph.node(graph.AddNode(std::move(spec))).outputs[0]);
+  EXPECT_EQ(IrVersionWritten(graph, {.annotations = false, .opset = 17}), 9);
 }
 
 // A file of TwoNodes after `edit`; the error that reading it gives.
