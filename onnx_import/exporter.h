@@ -52,12 +52,15 @@ absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
                                             const std::map<std::string, Tensor>& trained,
                                             const ExportOptions& options = {});
 
-// What is done to an exported file's bytes before they are written.
+// Makes the ONNX file that is written from the exported one, whose bytes it gets (not those of the
+// file beside it). Its error ends the export before anything is written.
 using ExportEdit = std::function<absl::StatusOr<std::string>(std::string_view bytes)>;
 
-// Exports and writes, the file beside it first; holds little of them in memory at a time. `path` is
-// replaced atomically; an external file is called like it with ".data" added, or ".1.data" and so
-// on where that exists. Returns ExportedModel::note.
+// Exports and writes, the file beside it first. Without an `edit` (null) payloads are written from
+// where they lie, and little of them is in memory at a time. With one the ONNX file is in memory
+// twice, as it was exported and as it was edited; the file beside it is not. `path` is replaced
+// atomically; an external file is called like it with ".data" added, or ".1.data" and so on where
+// that exists. Returns ExportedModel::note.
 absl::StatusOr<std::string> SaveTrained(FileSystem& file_system, const std::string& path,
                                         const ImportedModel& model,
                                         const std::map<std::string, Tensor>& trained,

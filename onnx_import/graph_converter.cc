@@ -15,7 +15,6 @@
 #include "onnx_import/codec/type_codec.h"
 #include "onnx_import/node_order.h"
 #include "onnx_import/upgrade.h"
-#include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -116,9 +115,7 @@ absl::Status CheckDeclaredOutput(const onnx::ValueInfoProto& output, const Value
 // Kernels read constants where they are, so those that lie unaligned in a file are copied.
 absl::StatusOr<Tensor> AlignedConstant(Tensor tensor) {
   if (tensor.dtype() == DType::kString || IsAligned(tensor)) return tensor;
-  WEFT_ASSIGN_OR_RETURN(Tensor copy, tensor.Clone());
-  ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
-  return copy;
+  return CopyFromFile(tensor);
 }
 
 void DropTrailingOmitted(std::vector<ValueId>& inputs) {

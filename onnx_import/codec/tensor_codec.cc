@@ -77,12 +77,6 @@ int64_t TypedFieldSize(const onnx::TensorProto& proto, TypedField field) {
   return 0;
 }
 
-absl::StatusOr<Tensor> CopyFromFile(const Tensor& tensor) {
-  absl::StatusOr<Tensor> copy = tensor.Clone();
-  ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
-  return copy;
-}
-
 // Whether there is raw data, in the message or left in the model's file.
 bool HasRawData(const onnx::TensorProto& proto) {
   return !proto.raw_data().empty() || proto.has_file_bytes();
@@ -332,6 +326,12 @@ absl::StatusOr<std::vector<int64_t>> FlatIndices(const Tensor& indices, const Sh
 }
 
 }  // namespace
+
+absl::StatusOr<Tensor> CopyFromFile(const Tensor& tensor) {
+  absl::StatusOr<Tensor> copy = tensor.Clone();
+  ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()), tensor.bytes()});
+  return copy;
+}
 
 bool IsAligned(const Tensor& tensor) {
   const auto element = static_cast<uintptr_t>(DTypeBytes(tensor.dtype(), 1));

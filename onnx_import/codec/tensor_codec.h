@@ -34,6 +34,10 @@ absl::StatusOr<Tensor> DecodeSparseTensor(const onnx::SparseTensorProto& proto,
 // Whether its elements are at multiples of their size. REQUIRES: on the host, no strings.
 bool IsAligned(const Tensor& tensor);
 
+// A copy in memory of its own. Where the elements lie in a mapped file, their pages are released
+// (platform/mapped_pages.h). The errors of Tensor::Clone. REQUIRES: on the host, no strings.
+absl::StatusOr<Tensor> CopyFromFile(const Tensor& tensor);
+
 // dtype and shape alone, checked. `proto` may lack its payload.
 struct TensorHeader {
   DType dtype = DType::kInvalid;
