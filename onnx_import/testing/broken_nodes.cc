@@ -285,6 +285,14 @@ void AddBrokenPayloads(std::vector<BrokenModel>& models) {
             [](auto& tensor) { tensor.set_data_type(99); }, {"data_type is 99"});
   AddTensor(models, "Segments", DType::kFloat32, {1},
             [](auto& tensor) { tensor.mutable_segment()->set_begin(0); }, {"stored in segments"});
+  // Our own fields, which say where the payload lies that was not parsed.
+  onnx::TensorProto tensor = TensorOf(DType::kFloat32, {1});
+  tensor.set_file_bytes(4);
+  AddModel(models, "PayloadThatIsSaidToBeLeft", ModelWithTensor(tensor),
+           {"in a TensorProto: field 100002 is no field of ONNX"});
+  tensor.set_file_offset(8);
+  AddModel(models, "PayloadThatIsSaidToLieInTheFile", ModelWithTensor(tensor),
+           {"in a TensorProto: field 100001 is no field of ONNX"});
   const std::string sparse = "sparse initializer 'w'";
   AddModel(models, "SparseIndexOutside", ModelWithSparse({4}, {0, 9}),
            {sparse, "index 1 of a sparse tensor lies outside its shape [4]"});
