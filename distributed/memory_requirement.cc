@@ -21,6 +21,12 @@ int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit) {
   return kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
 }
 
+int64_t PageTableBytes(int64_t bytes) {
+  constexpr int64_t kBytesOfEntry = 4096 / 8;
+  const int64_t tables = (bytes + kBytesOfEntry - 1) / kBytesOfEntry;
+  return tables + (tables + kBytesOfEntry - 1) / kBytesOfEntry;
+}
+
 std::string DescribeMemory(const MemoryRequirement& requirement) {
   std::vector<std::pair<const char*, int64_t>> parts = {
       {"variables", requirement.variable_bytes},    {"arena", requirement.arena_bytes},

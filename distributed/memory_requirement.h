@@ -39,7 +39,8 @@ struct MemoryRequirement {
   // A bound: messages that come before the step asks for them, and the connections to peers.
   int64_t transport_bytes = 0;
   // Measured when the program had been compiled: program, libraries, heaps, stacks, the graphs and
-  // prepared kernels; and an allowance for their growth (kProcessGrowthBytes).
+  // prepared kernels; an allowance for their growth (kProcessGrowthBytes); and the page tables of
+  // what is allocated later.
   int64_t process_bytes = 0;
   // Measured: what reading the data set and compiling took for a while, as far as that was more
   // than all of the above, which is taken later.
@@ -55,9 +56,15 @@ struct MemoryRequirement {
   friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
 };
 
-// What stacks, heaps, page tables, oneDNN's own allocations and gRPC's messages of trained values
-// grow by from compiling to the end: measured as 1 to 8 MiB.
+// What stacks, heaps, oneDNN's own allocations and gRPC's messages of trained values grow by from
+// compiling to the end: measured as 1 to 8 MiB.
 inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
+
+// What the system takes to map so many bytes, and charges to the process: 8 bytes for each page of
+// 4 KiB, and the same again of these. Huge pages take as much: the system keeps their tables. The
+// tables at the ends of a mapping, a page each, are within kProcessGrowthBytes.
+int64_t PageTableBytes(int64_t bytes);
+
 // What gRPC, the kernel and the inbox's spare buffers hold for the two streams between a pair of
 // workers; and what gRPC may hold, beyond that, of messages that are under way. It is never more
 // than there are: its window grows with them, measured up to this.

@@ -1,5 +1,10 @@
 #include "distributed/memory_requirement.h"
 
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -35,6 +40,36 @@ TEST(MemoryRequirement, IsDescribedLargestPartFirst) {
   EXPECT_EQ(DescribeMemory(Example()),
             "412 MiB: variables 300 MiB, arena 80.5 MiB, process 24 MiB, transport 8 MiB");
   EXPECT_EQ(DescribeMemory({}), "0 B");
+}
+
+// What the system itself says of this process's page tables.
+int64_t PageTablesOfThisProcess() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmPTE:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
+}
+
+// They were to be within the allowance for growth, whatever the size of the job: a worker of 8 GiB
+// has 16 MiB of them, more than all of it.
+TEST(PageTableBytes, AreWhatTheSystemTakesToMap) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  constexpr int64_t kEnds = 16 << 10;  // of the mapping, and the levels above
+  const int64_t before = PageTablesOfThisProcess();
+  ASSERT_GT(before, 0);
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const int64_t taken = PageTablesOfThisProcess() - before;
+  munmap(memory, kBytes);
+  EXPECT_LE(taken, PageTableBytes(kBytes) + kEnds);
+  EXPECT_GE(taken, PageTableBytes(kBytes) - kEnds);
+}
+
+TEST(PageTableBytes, GrowWithWhatIsMapped) {
+  EXPECT_EQ(PageTableBytes(0), 0);
+  EXPECT_EQ(PageTableBytes(int64_t{1} << 30), (int64_t{2} << 20) + 4096);
 }
 
 TEST(CheckFits, TakesWhatIsWithinTheLimitAndWhatHasNone) {

@@ -344,7 +344,9 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
                           requirement.constant_bytes - mapped + held_input;
   const ProcessMemory memory = Measured();
-  requirement.process_bytes = std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes;
+  const int64_t later = std::max<int64_t>(0, requirement.total() - counted);
+  requirement.process_bytes =
+      std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes + PageTableBytes(later);
   requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
   return requirement;
 }
@@ -426,6 +428,9 @@ absl::Status RankWorker::RunRange(const StepRange& range,
   const LoggedPhase phase(absl::StrCat(Name(), " runs ", range.count, " steps of '", range.program,
                                        "' from step ", range.first_step),
                           LogLevel::kDebug);
+  // What gRPC held of the initial values lies free in the heaps; the arena is taken from the
+  // system.
+  if (arena_->allocated_bytes() < arena_->reserved_bytes()) ReleaseFreeMemory();
   WEFT_RETURN_IF_ERROR(Annotate(program->second.step->Prepare(), Name()));
   program->second.step->EnableStatistics(range.statistics);
   StepOptions options;
