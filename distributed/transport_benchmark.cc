@@ -121,7 +121,7 @@ double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
 void CompareThroughput(size_t bytes) {
   const int count = static_cast<int>(std::max<size_t>(4, (size_t{256} << 20) / bytes));
   std::vector<char> source(bytes, 'x'), target(bytes);
-  const auto cluster = testing::NewGrpcTransportCluster(2);
+  const auto cluster = testing::NewTransportCluster("Grpc", 2);
   const double total = static_cast<double>(bytes) * count * 1e-9;
   std::vector<double> grpc, tcp, local, to_tcp;
   GrpcSeconds(*cluster, 1000, source, target, 2);

@@ -22,6 +22,7 @@ namespace {
 using ::testing::Combine;
 using ::testing::HasSubstr;
 using ::testing::Values;
+using ::testing::ValuesIn;
 
 constexpr int64_t kElements = 1003;
 constexpr int kSteps = 3;
@@ -371,9 +372,11 @@ TEST_P(CommunicatorTest, KnowsWhatAPeerMaySendAhead) {
   EXPECT_EQ(communicator.unexpected_collective_bytes(RankId(1)), 6000 + 2400 + 120);
 }
 
-INSTANTIATE_TEST_SUITE_P(InProcess, CommunicatorTest,
-                         Combine(Values("InProcess"), Values(1, 2, 3, 4, 5)));
-INSTANTIATE_TEST_SUITE_P(Grpc, CommunicatorTest, Combine(Values("Grpc"), Values(1, 2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
+                         Combine(ValuesIn(testing::TransportKinds()), Values(1, 2, 3, 4, 5)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
+                         });
 
 }  // namespace
 }  // namespace weft

@@ -269,7 +269,16 @@ TEST_P(TransportTest, AbortEndsSendsThatNobodyReceives) {
   EXPECT_TRUE(absl::IsAborted(sends.back().Await()));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::Values("InProcess", "Grpc"),
+// A misspelled kind was tested as the one in this process.
+TEST(TransportKinds, AreMadeAndNoOthers) {
+  EXPECT_THAT(testing::TransportKinds(), ::testing::IsSupersetOf({"InProcess", "Grpc"}));
+  for (const std::string& kind : testing::TransportKinds()) {
+    EXPECT_TRUE(testing::NewTransportCluster(kind, 1) != nullptr) << kind;
+  }
+  EXPECT_TRUE(testing::NewTransportCluster("grpc", 1) == nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(testing::TransportKinds()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

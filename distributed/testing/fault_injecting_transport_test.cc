@@ -183,7 +183,7 @@ TEST_P(FaultInjectingTransportTest, APeersAbortReachesWhatIsHeldBack) {
   EXPECT_EQ(delayed.calls(), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FaultInjectingTransportTest, ::testing::Values("InProcess", "Grpc"),
+INSTANTIATE_TEST_SUITE_P(All, FaultInjectingTransportTest, ::testing::ValuesIn(TransportKinds()),
                          [](const auto& info) { return info.param; });
 
 TEST(ParseTransportFaultsTest, ReadsTheTextForm) {

@@ -54,18 +54,35 @@ class GrpcTransportCluster final : public TransportCluster {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
-}  // namespace
-
-std::unique_ptr<TransportCluster> NewInProcessTransportCluster(int ranks) {
-  return std::make_unique<InProcessTransportCluster>(ranks);
+template <typename Cluster>
+std::unique_ptr<TransportCluster> NewCluster(int ranks) {
+  return std::make_unique<Cluster>(ranks);
 }
 
-std::unique_ptr<TransportCluster> NewGrpcTransportCluster(int ranks) {
-  return std::make_unique<GrpcTransportCluster>(ranks);
+struct NamedTransport {
+  const char* kind;
+  std::unique_ptr<TransportCluster> (*make)(int ranks);
+};
+
+// A new transport has its line here.
+constexpr NamedTransport kTransports[] = {
+    {"InProcess", NewCluster<InProcessTransportCluster>},
+    {"Grpc", NewCluster<GrpcTransportCluster>},
+};
+
+}  // namespace
+
+std::vector<std::string> TransportKinds() {
+  std::vector<std::string> kinds;
+  for (const NamedTransport& transport : kTransports) kinds.emplace_back(transport.kind);
+  return kinds;
 }
 
 std::unique_ptr<TransportCluster> NewTransportCluster(const std::string& kind, int ranks) {
-  return kind == "Grpc" ? NewGrpcTransportCluster(ranks) : NewInProcessTransportCluster(ranks);
+  for (const NamedTransport& transport : kTransports) {
+    if (kind == transport.kind) return transport.make(ranks);
+  }
+  return nullptr;
 }
 
 }  // namespace weft::testing

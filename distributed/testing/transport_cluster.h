@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "distributed/transport.h"
 
@@ -18,11 +19,11 @@ class TransportCluster {
   virtual Transport& transport(int rank) = 0;
 };
 
-std::unique_ptr<TransportCluster> NewInProcessTransportCluster(int ranks);
-// On unix sockets in a folder of its own.
-std::unique_ptr<TransportCluster> NewGrpcTransportCluster(int ranks);
+// The names of all transports, letters only: the tests that hold for every transport run on each.
+// "InProcess"; "Grpc", on unix sockets in a folder of its own.
+std::vector<std::string> TransportKinds();
 
-// By name: "InProcess" or "Grpc", for value-parameterised tests.
+// A cluster of one of these kinds; null for another name.
 std::unique_ptr<TransportCluster> NewTransportCluster(const std::string& kind, int ranks);
 
 }  // namespace weft::testing
