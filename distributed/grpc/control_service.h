@@ -30,8 +30,9 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
 // worker aborts what it does. Methods are called by gRPC's threads.
 //
-// Every call must carry the token; others are Unauthenticated before anything of them is read, and
-// change nothing.
+// Every call must carry the token; others are Unauthenticated before anything of them is looked at
+// here, and change nothing. gRPC has parsed the request of a call with one message by then, of at
+// most kLongestMessageBytes; of AddProgram, WriteVariable and Attend it has parsed nothing.
 class ControlService final : public rpc::Control::Service {
  public:
   explicit ControlService(std::string token) : token_(std::move(token)) {}

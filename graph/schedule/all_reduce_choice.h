@@ -31,10 +31,14 @@ struct AllReduceTask {
   int64_t element_bytes = 1;
 };
 
-// Two members exchange all: one round, as many bytes as any way. More of them take what costs less,
-// a round counted like 8 KiB sent: recursive doubling for little data; else, where the members
-// share several hosts with two or more on each, the hierarchical one; else halving-doubling (powers
-// of two) or the ring (other numbers), which send the fewest bytes.
+// Two members exchange all: one round, as many bytes as any way. More of them take what costs least
+// of recursive doubling, halving-doubling and the ring: the rounds and bytes of the member that has
+// most of them, a round counted like 8 KiB sent. That is recursive doubling for little data (four
+// members: up to 32 KiB, which are sent twice). For much, powers of two take halving-doubling and
+// other numbers the ring, with the fewest bytes; between, nine members and more may take
+// halving-doubling too. Where it is not recursive doubling, and the members share several hosts
+// with two or more on each, the hierarchical one is taken instead. Nobody asks this of ordered sums
+// (strict mode), nor where a node names its algorithm: node_collective.cc.
 AllReduceAlgorithm FastestAllReduce(const AllReduceTask& task);
 
 CollectiveSchedule AllReduceBy(AllReduceAlgorithm algorithm, const AllReduceTask& task, int member);

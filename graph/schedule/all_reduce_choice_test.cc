@@ -29,6 +29,13 @@ TEST(FastestAllReduceTest, MuchDataTakesTheFewestBytes) {
   for (const int members : {3, 5, 6, 7, 9}) EXPECT_EQ(Choice(members, 4 << 20), "ring") << members;
 }
 
+// By cost, not by the number alone: 16 rounds of a ring cost more than three times folding.
+TEST(FastestAllReduceTest, OtherNumbersMayHalveAndDoubleBetween) {
+  EXPECT_EQ(Choice(9, 25 << 10), "recursive_doubling");
+  EXPECT_EQ(Choice(9, 27 << 10), "halving_doubling");
+  EXPECT_EQ(Choice(9, 29 << 10), "ring");
+}
+
 TEST(FastestAllReduceTest, SeveralMembersOnEachOfSeveralHostsGoByHosts) {
   EXPECT_EQ(Choice(4, 4 << 20, {0, 0, 1, 1}), "hierarchical");
   EXPECT_EQ(Choice(6, 4 << 20, {0, 0, 1, 1, 2, 2}), "hierarchical");

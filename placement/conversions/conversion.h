@@ -44,7 +44,8 @@ class Conversion {
  public:
   virtual ~Conversion() = default;
   virtual bool Applies(const AxisSharding& from, const AxisSharding& to) const = 0;
-  // Bytes that each rank sends for a tensor of `bytes`.
+  // About the bytes that each rank sends for a tensor of `bytes`: to compare shardings. What a node
+  // sends is counted by graph/schedule/node_collective.h.
   virtual double BytesSent(double bytes, int shards) const = 0;
   // Adds the nodes; returns this rank's part of the converted value.
   virtual absl::StatusOr<ValueId> Insert(const ConversionSite& site, const ShardedOperand& operand,
