@@ -194,18 +194,18 @@ absl::Status CheckVariableType(const rpc::TensorType& type, const VariableShard&
                    std::string(DTypeName(dtype)), shape.ToString()));
 }
 
-rpc::VariableChunk MakeVariableChunk(std::span<const std::byte> part) {
+rpc::VariableChunk MakeVariableChunk(std::string part) {
   rpc::VariableChunk chunk;
-  chunk.set_part(part.data(), part.size());
-  chunk.set_checksum(Checksum(part));
+  chunk.set_part(std::move(part));
+  chunk.set_checksum(Checksum(std::as_bytes(std::span(chunk.part()))));
   return chunk;
 }
 
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index) {
   const size_t offset = index * kChunkBytes;
-  const auto* const bytes = static_cast<const std::byte*>(tensor.raw_data());
-  rpc::VariableChunk chunk =
-      MakeVariableChunk({bytes + offset, std::min(kChunkBytes, tensor.bytes() - offset)});
+  const auto* const bytes = static_cast<const char*>(tensor.raw_data());
+  rpc::VariableChunk chunk = MakeVariableChunk(
+      std::string(bytes + offset, std::min(kChunkBytes, tensor.bytes() - offset)));
   if (index == 0) {
     chunk.set_name(name);
     EncodeType(tensor.dtype(), tensor.shape(), *chunk.mutable_type());

@@ -78,7 +78,7 @@ class VariableReader {
 };
 
 // A part with its checksum; the first of a variable also carries name and type.
-rpc::VariableChunk MakeVariableChunk(std::span<const std::byte> part);
+rpc::VariableChunk MakeVariableChunk(std::string part);
 // Part `index` of the tensor.
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);
 

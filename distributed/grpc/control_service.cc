@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -303,11 +302,11 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
                                           grpc::ServerWriter<rpc::VariableChunk>& writer) {
   WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(name));
   const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
-  std::vector<std::byte> part;
   for (size_t offset = 0; offset == 0 || offset < bytes; offset += kChunkBytes) {
-    part.resize(std::min(kChunkBytes, bytes - offset));
-    WEFT_RETURN_IF_ERROR(worker.ReadVariablePart(name, static_cast<int64_t>(offset), part));
-    rpc::VariableChunk chunk = MakeVariableChunk(part);
+    std::string part(std::min(kChunkBytes, bytes - offset), '\0');
+    WEFT_RETURN_IF_ERROR(worker.ReadVariablePart(name, static_cast<int64_t>(offset),
+                                                 std::as_writable_bytes(std::span(part))));
+    rpc::VariableChunk chunk = MakeVariableChunk(std::move(part));
     if (offset == 0) {
       chunk.set_name(name);
       EncodeType(shard.dtype, shard.local_shape, *chunk.mutable_type());
