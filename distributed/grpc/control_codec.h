@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
