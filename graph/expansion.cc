@@ -20,14 +20,8 @@ constexpr int kMaxDepth = 32;
 
 class NodeExpander final : public ExpandContext {
  public:
-  NodeExpander(Graph& graph, const Node& node) : graph_(graph), node_(node), builder_(graph) {
-    builder_.set_phase(node.phase);
-    builder_.set_stage(node.stage);
-    Origin origin = node.origin;
-    if (origin.forward_node.empty()) origin.forward_node = node.name;
-    builder_.set_origin(std::move(origin));
-    builder_.set_name_prefix(absl::StrCat(node.name, "/"));
-  }
+  NodeExpander(Graph& graph, const Node& node)
+      : graph_(graph), node_(node), builder_(BuilderFor(graph, node)) {}
   const Node& node() const override { return node_; }
   const Graph& graph() const override { return graph_; }
   GraphBuilder& builder() override { return builder_; }

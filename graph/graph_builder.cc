@@ -1,5 +1,7 @@
 #include "graph/graph_builder.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "graph/inference.h"
 #include "graph/node_description.h"
@@ -86,6 +88,17 @@ ValueId GraphBuilder::Scalar(DType dtype, double value) {
 
 void GraphBuilder::Name(ValueId value, const std::string& name) {
   if (value.valid()) graph_.RenameValue(value, name);
+}
+
+GraphBuilder BuilderFor(Graph& graph, const Node& node) {
+  GraphBuilder builder(graph);
+  builder.set_phase(node.phase);
+  builder.set_stage(node.stage);
+  Origin origin = node.origin;
+  if (origin.forward_node.empty()) origin.forward_node = node.name;
+  builder.set_origin(std::move(origin));
+  builder.set_name_prefix(absl::StrCat(node.name, "/"));
+  return builder;
 }
 
 }  // namespace weft

@@ -57,6 +57,11 @@ class GraphBuilder {
   absl::Status status_;
 };
 
+// A builder of nodes that exist for a node of the graph, such as those that replace it: they have
+// its phase and stage, its name and "/" in front of theirs, and as origin its own, or the node
+// itself where it has none.
+GraphBuilder BuilderFor(Graph& graph, const Node& node);
+
 }  // namespace weft
 
 #endif  // WEFT_GRAPH_GRAPH_BUILDER_H_

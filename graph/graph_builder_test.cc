@@ -42,6 +42,24 @@ TEST_F(GraphBuilderTest, SettingsGoIntoEveryNode) {
   EXPECT_EQ(graph_.value(y).origin, node.origin);
 }
 
+TEST_F(GraphBuilderTest, NodesForANodeAreNamedAfterItAndKeepItsOrigin) {
+  builder_.set_phase(Phase::kBackward);
+  builder_.set_stage(StageId(1));
+  builder_.set_name_prefix("a/");
+  const NodeId id = graph_.value(Op("Negate", {x_})).producer;
+  const auto made = [&] {
+    GraphBuilder builder = BuilderFor(graph_, graph_.node(id));
+    const ValueId y = builder.Ops("test", "Negate", {x_}, {}, {true}).front();
+    return graph_.node(graph_.value(y).producer);
+  };
+  EXPECT_EQ(made().name, "a/Negate/Negate");
+  EXPECT_EQ(made().phase, Phase::kBackward);
+  EXPECT_EQ(made().stage, StageId(1));
+  EXPECT_EQ(made().origin.forward_node, "a/Negate");
+  graph_.node(id).origin = {"fused", "x", true};
+  EXPECT_EQ(made().origin, (Origin{"fused", "x", true}));
+}
+
 TEST_F(GraphBuilderTest, UnwantedOutputsAreLeftOut) {
   const ValueId c = builder_.Constant(weft::testing::FloatsOf({4}, 0), "c");
   const std::vector<ValueId> halves = builder_.Ops("test", "Split", {c}, {}, {false, true});

@@ -3,7 +3,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "graph/node_inference.h"
 #include "graph/op_schema.h"
 #include "graph/schema_check.h"
@@ -82,15 +81,7 @@ bool Rewriter::Replace(const Match& match, const Replacement& replacement) {
 }
 
 GraphBuilder Rewriter::BuilderFor(const Match& match) {
-  const Node& root = graph_.node(match.root());
-  GraphBuilder builder(graph_);
-  builder.set_phase(root.phase);
-  builder.set_stage(root.stage);
-  Origin origin = root.origin;
-  if (origin.forward_node.empty()) origin.forward_node = root.name;
-  builder.set_origin(std::move(origin));
-  builder.set_name_prefix(absl::StrCat(root.name, "/"));
-  return builder;
+  return weft::BuilderFor(graph_, graph_.node(match.root()));
 }
 
 int64_t ElementsFrom(const SymbolicShape& shape, int axis) {

@@ -183,20 +183,9 @@ class SequenceResolver {
 
   // ---- Nodes that read them.
 
-  GraphBuilder BuilderFor(const Node& node) {
-    GraphBuilder builder(graph_);
-    builder.set_phase(node.phase);
-    builder.set_stage(node.stage);
-    Origin origin = node.origin;
-    if (origin.forward_node.empty()) origin.forward_node = node.name;
-    builder.set_origin(std::move(origin));
-    builder.set_name_prefix(absl::StrCat(node.name, "/"));
-    return builder;
-  }
-
   // All pieces, as one Split makes them.
   absl::Status MakePieces(const Node& node, Cut& cut) {
-    GraphBuilder builder = BuilderFor(node);
+    GraphBuilder builder = BuilderFor(graph_, node);
     const ValueId whole = Now(node.inputs[0]);
     const Attributes axis = {{"axis", cut.axis}};
     cut.pieces = builder.Ops("", "Split", {whole, builder.Ints(cut.sizes)}, axis,
@@ -234,7 +223,7 @@ class SequenceResolver {
   absl::Status VisitLength(const Node& node) {
     const std::optional<Elements> elements = KnownElements(node.inputs[0]);
     if (!elements.has_value()) return absl::OkStatus();
-    GraphBuilder builder = BuilderFor(node);
+    GraphBuilder builder = BuilderFor(graph_, node);
     ReplaceBy(node,
               builder.Constant(Tensor::Scalar<int64_t>(static_cast<int64_t>(elements->size()))));
     return builder.status();
@@ -246,7 +235,7 @@ class SequenceResolver {
     const bool stacks = node.attributes.Int("new_axis", 0) != 0;
     const auto count = static_cast<int64_t>(elements->size());
     if (!MayDo(count * (stacks ? kNodeWork : 1))) return absl::OkStatus();
-    GraphBuilder builder = BuilderFor(node);
+    GraphBuilder builder = BuilderFor(graph_, node);
     const int64_t axis = node.attributes.Int("axis", 0);
     std::vector<ValueId> parts;
     for (const Element& element : *elements) {
@@ -270,7 +259,7 @@ class SequenceResolver {
                                replacement_[output.value].valid();
       if (!is_replaced) continue;
       const std::string name = graph_.value(output).name;
-      GraphBuilder builder = BuilderFor(graph_.node(graph_.value(output).producer));
+      GraphBuilder builder = BuilderFor(graph_, graph_.node(graph_.value(output).producer));
       const ValueId copy = builder.Op("Identity", {Now(output)});
       graph_.RenameValue(output, absl::StrCat(name, "/sequence"));
       graph_.RenameValue(copy, name);
