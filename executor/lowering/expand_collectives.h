@@ -7,9 +7,8 @@
 //         and the sums grow in their regions.
 // Laws    Collectives are opened by the names of their nodes: first those of the communication
 //         list, then the others as they come; members may have them in different lists. The tensors
-//         of an all-reduce lie in one
-//         group of the buffer table, block by block. Scratch memory of the communication list is
-//         shared: it runs one collective at a time.
+//         of an all-reduce lie in one group of the buffer table, block by block. Scratch memory of
+//         the communication list is shared: it runs one collective at a time.
 #ifndef WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_
 #define WEFT_EXECUTOR_LOWERING_EXPAND_COLLECTIVES_H_
 
