@@ -192,6 +192,19 @@ TEST_F(AutodiffTest, AMissingRulePrintsThePathFromParameterToLoss) {
                     HasSubstr("--freeze")));
 }
 
+TEST_F(AutodiffTest, ARuleThatNeedsARankNamesTheValueWithoutOne) {
+  const ValueType unranked = {ValueKind::kTensor, DType::kFloat64, SymbolicShape()};
+  const ValueId x = graph_.AddInput("x", unranked);
+  const ValueId w = Input("w", {3}, 2);
+  const ValueId y = builder_.Op("RMSNormalization", {x, w});
+  ASSERT_TRUE(builder_.status().ok()) << builder_.status();
+  const auto gradients = AddGradients(graph_, {{y, graph_.AddInput("dy", unranked)}}, {w});
+  EXPECT_EQ(gradients.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(gradients.status().message()),
+              AllOf(HasSubstr("node 'RMSNormalization'"),
+                    HasSubstr("the gradient of RMSNormalization needs the rank of 'x'")));
+}
+
 TEST_F(AutodiffTest, AMissingRuleBesideThePathDoesNotMatter) {
   const ValueId data = Input("data", {3}, 1);
   const ValueId w = Input("w", {3}, 2);

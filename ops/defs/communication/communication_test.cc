@@ -191,6 +191,11 @@ TEST(SumOverReplicasTest, GivesEveryInputItsSum) {
   ExpectTypes(OutputTypes("SumOverReplicas", {{2, 3}, {5}}, {}, 2), {"float32[2,3]", "float32[5]"});
 }
 
+TEST(SumOverReplicasTest, RefusesAnOutputThatIsNoInputsSum) {
+  ExpectRefused(OutputTypes("SumOverReplicas", {{2, 3}}, {}, 2),
+                "2 outputs are the sums of 1 inputs; expected one for each");
+}
+
 TEST(AccumulateTest, KeepsTheTypeAndHasNoKernel) {
   ExpectTypes(OutputTypes("Accumulate", {{2, 3}}, {}), {"float32[2,3]"});
   const testing::OpCase op_case{

@@ -84,6 +84,23 @@ TEST(RmsNormalizationTest, GradientKernelAgreesWithReference) {
   }
 }
 
+TEST(RmsNormalizationTest, GradientRefusesWhatDoesNotFit) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const OpCase grad = RmsGrad({2, 5}, -1, {true, true});
+  OpCase axis = grad;
+  axis.attributes.Set("axis", int64_t{2});
+  EXPECT_TRUE(ExpectError(axis, invalid, {"attribute axis is 2", "[-2, 2)", "rank 2"}));
+  OpCase wide = grad;
+  wide.inputs[2] = Cast(wide.inputs[2], DType::kFloat64);
+  EXPECT_TRUE(ExpectError(wide, invalid, {"input 2 is float64", "float32", "add a Cast"}));
+  OpCase short_scale = grad;
+  short_scale.inputs[2] = RandomTensor({4}, 3);
+  EXPECT_TRUE(ExpectError(short_scale, invalid, {"Scale [4]", "X [2,5]", "5 elements of Scale"}));
+  OpCase other_dy = grad;
+  other_dy.inputs[0] = RandomTensor({5, 2}, 1);
+  EXPECT_TRUE(ExpectError(other_dy, invalid, {"dY is [5,2]", "X [2,5] wants a dY like it"}));
+}
+
 TEST(RmsNormalizationTest, GradientsAgreeWithDifferences) {
   for (const OpCase& rms : {Rms({3, 17}, {17}, -1), Rms({2, 3, 5}, {3, 5}, 1),
                             Rms({2, 3, 5}, {5}, 1), Rms({2, 3, 5}, {1, 1, 5}, -1)}) {

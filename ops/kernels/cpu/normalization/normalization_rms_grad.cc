@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/workspace.h"
@@ -99,7 +100,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareRmsNormalizationGradient(
   const RmsPlan plan{x.ProductOf(0, axis), x.ProductOf(axis, x.rank()),
                      context.attributes().Float("epsilon", 1e-5f), context.threads()};
   if (!(context.InputShape(0) == x) || context.InputShape(2).num_elements() != plan.columns) {
-    return context.InvalidArgument("dY or Scale does not have the shape that X asks for");
+    return context.InvalidArgument(absl::StrCat(
+        "dY is ", context.InputShape(0).ToString(), " and Scale ", context.InputShape(2).ToString(),
+        "; X ", x.ToString(), " wants a dY like it, ", "and ", plan.columns, " elements of Scale"));
   }
   return PrepareByDType(context, context.InputDType(1), FloatTypes{},
                         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
