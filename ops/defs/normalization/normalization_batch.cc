@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
 #include "graph/op_schema.h"
@@ -259,20 +260,30 @@ absl::StatusOr<std::vector<ValueId>> BatchNormalizationOfWholeBatch(ExpandContex
   return outputs;
 }
 
-// Those of the node that the forward node became: it reads the same X and scale. None where the
-// forward node takes its own.
-std::optional<Statistics> StatisticsOfForward(const ExpandContext& context) {
+// Those of the node that the gradient's forward node became, which has its name and "/" in front of
+// its own (graph/expansion.h), and reads the same X and scale. Another node may read them too, with
+// statistics that it is given. None where the forward node is still there: it takes its own.
+absl::StatusOr<std::optional<Statistics>> StatisticsOfForward(const ExpandContext& context) {
   const Graph& graph = context.graph();
   const Node& node = context.node();
+  const std::string& forward = node.origin.forward_node;
+  std::optional<Statistics> found;
+  if (graph.FindNode(forward).has_value()) return found;
+  const std::string prefix = absl::StrCat(forward, "/");
   for (const NodeId id : graph.node_ids()) {
     const Node& other = graph.node(id);
     const bool is_forward = other.domain.empty() && other.op == "BatchNormalization" &&
-                            other.phase == Phase::kForward && !IsTraining(other.attributes);
+                            other.phase == Phase::kForward && !IsTraining(other.attributes) &&
+                            absl::StartsWith(other.name, prefix);
+    // The last: what a node became is newer than any node of the model.
     if (is_forward && other.inputs[0] == node.inputs[1] && other.inputs[1] == node.inputs[2]) {
-      return Statistics{other.inputs[3], other.inputs[4]};
+      found = Statistics{other.inputs[3], other.inputs[4]};
     }
   }
-  return std::nullopt;
+  if (found.has_value()) return found;
+  return absl::InternalError(absl::StrCat(
+      "neither its forward node '", forward,
+      "' is in the graph, nor one that this became with statistics of the whole batch"));
 }
 
 // With M elements of a channel in the whole batch, i = 1 / sqrt(var + epsilon) and x^ = (X - mean)
@@ -283,7 +294,7 @@ absl::StatusOr<std::vector<ValueId>> BatchNormalizationGradientOfWholeBatch(Expa
                                                                             const BatchPart& part) {
   const Node& node = context.node();
   if (!IsTraining(node.attributes)) return std::vector<ValueId>();
-  const std::optional<Statistics> found = StatisticsOfForward(context);
+  WEFT_ASSIGN_OR_RETURN(const std::optional<Statistics> found, StatisticsOfForward(context));
   if (!found.has_value()) return std::vector<ValueId>();
   const Statistics statistics = *found;
   GraphBuilder& g = context.builder();
