@@ -62,20 +62,20 @@ bool HasSequences(const Graph& graph) {
   });
 }
 
-// How many rounds changed something. Before each, sizes and positions are computed as far as that
-// can be done.
+// How many nodes that read a sequence became plain, over all rounds. Before each, sizes and
+// positions are computed as far as that can be done.
 absl::StatusOr<int> ResolveAllSequences(Graph& graph) {
-  int rounds = 0;
+  int count = 0;
   int64_t work = 0;
-  while (rounds < kMaxSequenceRounds && HasSequences(graph)) {
+  for (int round = 0; round < kMaxSequenceRounds && HasSequences(graph); ++round) {
     WEFT_RETURN_IF_ERROR(NewFoldConstantsPass(CpuNodeEvaluator())->Run(graph).status());
     WEFT_RETURN_IF_ERROR(InferShapes(graph));
-    WEFT_ASSIGN_OR_RETURN(const bool changed, ResolveSequences(graph, work));
-    if (!changed) break;
+    WEFT_ASSIGN_OR_RETURN(const int replaced, ResolveSequences(graph, work));
+    if (replaced == 0) break;
     WEFT_RETURN_IF_ERROR(InferShapes(graph));
-    ++rounds;
+    count += replaced;
   }
-  return rounds;
+  return count;
 }
 
 // How many places changed.
@@ -98,8 +98,8 @@ int ApplyEverywhere(Graph& graph, const Rewrite& rewrite) {
 absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
   WEFT_RETURN_IF_ERROR(InferShapes(graph));
   RewriteCounts counts;
-  WEFT_ASSIGN_OR_RETURN(const int rounds, ResolveAllSequences(graph));
-  if (rounds > 0) counts[kSequences] = rounds;
+  WEFT_ASSIGN_OR_RETURN(const int readers, ResolveAllSequences(graph));
+  if (readers > 0) counts[kSequences] = readers;
   if (const int casts = RemoveNeedlessCasts(graph); casts > 0) {
     counts[kCasts] = casts;
     // What stood behind them may be computed now.

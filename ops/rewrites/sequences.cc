@@ -42,15 +42,15 @@ class SequenceResolver {
   SequenceResolver(Graph& graph, int64_t& work)
       : graph_(graph), work_(work), replacement_(graph.value_capacity()) {}
 
-  absl::StatusOr<bool> Run() {
+  absl::StatusOr<int> Run() {
     WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, graph_.TopologicalOrder());
     for (const NodeId id : order) WEFT_RETURN_IF_ERROR(Visit(id));
-    if (replaced_.empty()) return false;
+    if (replaced_.empty()) return 0;
     KeepOutputNames();
     graph_.ReplaceUses(replacement_);
     for (const NodeId id : replaced_) graph_.RemoveNode(id);
     RemoveUnread();
-    return true;
+    return static_cast<int>(replaced_.size());
   }
 
  private:
@@ -297,7 +297,7 @@ class SequenceResolver {
 
 }  // namespace
 
-absl::StatusOr<bool> ResolveSequences(Graph& graph, int64_t& work) {
+absl::StatusOr<int> ResolveSequences(Graph& graph, int64_t& work) {
   return SequenceResolver(graph, work).Run();
 }
 

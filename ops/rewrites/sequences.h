@@ -13,10 +13,11 @@ namespace weft {
 // cat as SequenceConstruct and ConcatFromSequence. Where pieces and positions are known, SequenceAt
 // becomes the piece itself (an output of Split), SequenceLength a number, ConcatFromSequence a
 // Concat; sequences that nobody reads any more go. Also through SequenceInsert, SequenceErase and
-// Identity. What is not known stays as it is. True if anything changed: shapes that were open may
-// be known now. Types must have been inferred.
+// Identity. What is not known stays as it is. Returns how many nodes that read a sequence became
+// plain; after any, shapes that were open may be known. Types must have been inferred. Fails with
+// the error of a shape function where what it builds does not fit.
 // `work` counts what was done, over all calls for a graph; sequences beyond kMaxSequenceWork stay.
-absl::StatusOr<bool> ResolveSequences(Graph& graph, int64_t& work);
+absl::StatusOr<int> ResolveSequences(Graph& graph, int64_t& work);
 
 // An element that is remembered counts 1, one that gets a node 16: a small file can name the same
 // pieces many times.
