@@ -245,14 +245,17 @@ bool RewriteBag(Graph& graph, NodeId id) {
   Match match;
   match.nodes = {id};
   Rewriter rewriter(graph);
-  GraphBuilder builder = rewriter.BuilderFor(match);
-  const ValueId indices = table.has_value()
-                              ? *table
-                              : builder.Op("Reshape", {bags->indices, builder.Ints({-1, length})});
-  const ValueId rows = builder.Op("Gather", {bags->table, indices}, {{"axis", int64_t{0}}});
-  const ValueId axes = builder.Ints({1});
-  if (!builder.status().ok()) return false;
-  return rewriter.Replace(match, {bags->reduction, {rows, axes}, {{"keepdims", int64_t{0}}}});
+  return rewriter.Try([&] {
+    GraphBuilder builder = rewriter.BuilderFor(match);
+    ValueId indices = table.value_or(kNoValue);
+    if (!table.has_value()) {
+      indices = builder.Op("Reshape", {bags->indices, builder.Ints({-1, length})});
+    }
+    const ValueId rows = builder.Op("Gather", {bags->table, indices}, {{"axis", int64_t{0}}});
+    const ValueId axes = builder.Ints({1});
+    if (!builder.status().ok()) return false;
+    return rewriter.Replace(match, {bags->reduction, {rows, axes}, {{"keepdims", int64_t{0}}}});
+  });
 }
 
 }  // namespace

@@ -84,6 +84,20 @@ GraphBuilder Rewriter::BuilderFor(const Match& match) {
   return weft::BuilderFor(graph_, graph_.node(match.root()));
 }
 
+bool Rewriter::Try(const std::function<bool()>& edit) {
+  const int first_node = graph_.node_capacity();
+  const int first_value = graph_.value_capacity();
+  if (edit()) return true;
+  // Readers go before what they read, and the constants last.
+  for (int id = graph_.node_capacity() - 1; id >= first_node; --id) {
+    if (graph_.is_live(NodeId(id))) graph_.RemoveNode(NodeId(id));
+  }
+  for (int id = graph_.value_capacity() - 1; id >= first_value; --id) {
+    if (graph_.is_live(ValueId(id))) graph_.RemoveConstant(ValueId(id));
+  }
+  return false;
+}
+
 int64_t ElementsFrom(const SymbolicShape& shape, int axis) {
   if (!shape.has_rank()) return 0;
   int64_t elements = 1;

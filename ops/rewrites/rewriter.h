@@ -37,8 +37,12 @@ class Rewriter {
   bool Replace(const Match& match, const Replacement& replacement);
 
   // Adds nodes for operands of a replacement, named after the root and with its phase and origin.
-  // They must not read what goes.
+  // They must not read what goes. Only within Try.
   GraphBuilder BuilderFor(const Match& match);
+
+  // Runs an edit that may add nodes and constants before it calls Replace. Where it gives up
+  // (false), all that it has added goes: the graph is as before, and ids of it are not live.
+  bool Try(const std::function<bool()>& edit);
 
  private:
   Graph& graph_;
@@ -51,7 +55,8 @@ class Rewriter {
 struct Rewrite {
   std::string name;  // "gelu"
   Pattern pattern;
-  // Changes the graph by Rewriter::Replace; false: this match is not what it looked like.
+  // Changes the graph by Rewriter::Replace, within Rewriter::Try; false: this match is not what it
+  // looked like.
   std::function<bool(Rewriter&, const Match&)> apply;
 };
 

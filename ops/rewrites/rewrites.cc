@@ -85,7 +85,8 @@ int ApplyEverywhere(Graph& graph, const Rewrite& rewrite) {
   for (const NodeId id : graph.node_ids()) {
     if (!graph.is_live(id)) continue;
     for (const Match& match : rewrite.pattern.MatchesAt(graph, id)) {
-      if (!rewriter.IsPrivate(match) || !rewrite.apply(rewriter, match)) continue;
+      if (!rewriter.IsPrivate(match)) continue;
+      if (!rewriter.Try([&] { return rewrite.apply(rewriter, match); })) continue;
       ++count;
       break;
     }

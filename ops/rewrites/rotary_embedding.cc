@@ -161,8 +161,9 @@ class Caches {
     const bool has_own_batch = rewriter.type(value).shape.dim(0) == batch;
     const int64_t half = rewriter.type(value).shape.dim(3).size() / 2;
     const std::string key = batch.ToString();
-    const auto [entry, is_new] = made_.try_emplace({value, key}, kNoValue);
-    if (!is_new) return entry->second;
+    ValueId& made = made_[{value, key}];
+    // That of a place that was given up is gone.
+    if (made.valid() && rewriter.graph().is_live(made)) return made;
     GraphBuilder g = rewriter.BuilderFor(match);
     const ValueId part = g.Op("Slice", {value, g.Ints({0}), g.Ints({half}), g.Ints({3})});
     ValueId cache = g.Op("Squeeze", {part, g.Ints({1})});
@@ -174,8 +175,8 @@ class Caches {
           g.Op("Concat", {dim(0), dim(2), g.Ints({half})}, {{"axis", int64_t{0}}});
       cache = g.Op("Expand", {cache, whole});
     }
-    entry->second = g.status().ok() ? cache : kNoValue;
-    return entry->second;
+    made = g.status().ok() ? cache : kNoValue;
+    return made;
   }
 
  private:
