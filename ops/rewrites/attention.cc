@@ -117,10 +117,8 @@ std::optional<std::vector<int64_t>> OrderOfKeys(const Rewriter& rewriter, const 
 }
 
 bool ToAttention(Rewriter& rewriter, const Match& match) {
-  const DType dtype = rewriter.type(match.value("q")).dtype;
   const auto order = OrderOfKeys(rewriter, match);
-  const bool is_wide = dtype == DType::kFloat32 || dtype == DType::kFloat64;
-  if (!is_wide || !order.has_value()) return false;
+  if (!order.has_value()) return false;
   if (!HasHeads(rewriter, match.value("q")) || !HasHeads(rewriter, match.value("v"))) return false;
   const SymbolicShape keys = rewriter.type(match.value("keys")).shape;
   const SymbolicShape& q = rewriter.type(match.value("q")).shape;

@@ -77,12 +77,6 @@ std::optional<int> FirstOfLastAxes(const Rewriter& rewriter, const Match& match,
   return first < rank ? std::optional<int>(first) : std::nullopt;
 }
 
-// In half precision the operators round after each step, and the one operator does not.
-bool IsWide(const Rewriter& rewriter, ValueId value) {
-  const DType dtype = rewriter.type(value).dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
 // The scale of the match; ones of the shape of the normalized axes where it has none.
 ValueId ScaleOf(Rewriter& rewriter, const Match& match, int axis) {
   const auto scale = match.values.find("scale");
@@ -115,8 +109,7 @@ bool ToLayerNormalization(Rewriter& rewriter, const Match& match) {
   if (!axis.has_value() || axis != FirstOfLastAxes(rewriter, match, "axes of variance")) {
     return false;
   }
-  const bool fits = IsWide(rewriter, match.value("x")) &&
-                    HasNormalizedAxes(rewriter, match, "scale", *axis) &&
+  const bool fits = HasNormalizedAxes(rewriter, match, "scale", *axis) &&
                     HasNormalizedAxes(rewriter, match, "bias", *axis);
   const ValueId scale = fits ? ScaleOf(rewriter, match, *axis) : kNoValue;
   if (!scale.valid()) return false;
@@ -130,8 +123,7 @@ bool ToLayerNormalization(Rewriter& rewriter, const Match& match) {
 
 bool ToRmsNormalization(Rewriter& rewriter, const Match& match) {
   const auto axis = FirstOfLastAxes(rewriter, match, "axes of mean");
-  const bool fits = axis.has_value() && IsWide(rewriter, match.value("x")) &&
-                    HasNormalizedAxes(rewriter, match, "scale", *axis);
+  const bool fits = axis.has_value() && HasNormalizedAxes(rewriter, match, "scale", *axis);
   const ValueId scale = fits ? ScaleOf(rewriter, match, *axis) : kNoValue;
   if (!scale.valid()) return false;
   return rewriter.Replace(match, {"RMSNormalization",

@@ -78,12 +78,20 @@ absl::StatusOr<int> ResolveAllSequences(Graph& graph) {
   return count;
 }
 
+// In half precision the operators round after each step, and the one operator does not.
+bool IsWide(const Graph& graph, NodeId id) {
+  const std::vector<ValueId>& outputs = graph.node(id).outputs;
+  if (outputs.empty() || !outputs[0].valid()) return false;
+  const DType dtype = graph.value(outputs[0]).type.dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
 // How many places changed.
 int ApplyEverywhere(Graph& graph, const Rewrite& rewrite) {
   Rewriter rewriter(graph);
   int count = 0;
   for (const NodeId id : graph.node_ids()) {
-    if (!graph.is_live(id)) continue;
+    if (!graph.is_live(id) || !IsWide(graph, id)) continue;
     for (const Match& match : rewrite.pattern.MatchesAt(graph, id)) {
       if (!rewriter.IsPrivate(match)) continue;
       if (!rewriter.Try([&] { return rewrite.apply(rewriter, match); })) continue;

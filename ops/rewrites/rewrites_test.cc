@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using weft::testing::Cast;
 using weft::testing::EvaluateGraph;
 using weft::testing::RandomTensor;
 using weft::testing::TensorsNear;
@@ -164,6 +166,39 @@ TEST_F(RewritesTest, HalfPrecisionKeepsItsOperators) {
   const auto number = [&](double value) { return builder_.Scalar(DType::kFloat16, value); };
   const ValueId mean = Op("ReduceMean", {Op("Mul", {x, x}), builder_.Ints({-1})});
   Finish(Op("Div", {x, Op("Sqrt", {Op("Add", {mean, number(1e-3)})})}));
+  EXPECT_THAT(Rewritten(), IsEmpty());
+}
+
+// Each would round once, where the file's operators round after each step: the last bits differed.
+TEST_F(RewritesTest, ActivationsInHalfPrecisionKeepTheirOperators) {
+  for (const DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kFloat32}) {
+    graph_ = Graph();
+    const auto number = [&](double value) { return builder_.Scalar(dtype, value); };
+    const ValueId x = Input("x", {Dim::Symbol("N"), 4}, dtype);
+    const ValueId erf = Op("Erf", {Op("Div", {x, number(std::numbers::sqrt2)})});
+    const ValueId gelu = Op("Mul", {Op("Mul", {x, Op("Add", {erf, number(1)})}), number(0.5)});
+    const ValueId mish = Op("Mul", {gelu, Op("Tanh", {Op("Softplus", {gelu})})});
+    const Attributes hard = {{"alpha", 1.0f / 6}, {"beta", 0.5f}};
+    Finish(Silu(Op("Mul", {mish, Op("HardSigmoid", {mish}, hard)})));
+    const std::vector<std::string> before = Ops();
+    if (dtype == DType::kFloat32) {
+      Rewritten();
+      EXPECT_THAT(Ops(), ElementsAre("Gelu", "Mish", "HardSwish", "Swish"));
+    } else {
+      EXPECT_THAT(Rewritten(), IsEmpty());
+      EXPECT_EQ(Ops(), before);
+    }
+  }
+}
+
+TEST_F(RewritesTest, GroupsInHalfPrecisionKeepTheirOperators) {
+  const auto same = [&](float number) {
+    return builder_.Constant(Cast(Tensor::Of<float>({2}, {number, number}), DType::kFloat16));
+  };
+  const ValueId x = Input("x", {Dim::Symbol("N"), 4, 5}, DType::kFloat16);
+  const ValueId rows = Op("Reshape", {x, builder_.Ints({0, 2, -1})});
+  const ValueId normal = Op("InstanceNormalization", {rows, same(1), same(0)});
+  Finish(Op("Reshape", {normal, Op("Shape", {x})}));
   EXPECT_THAT(Rewritten(), IsEmpty());
 }
 

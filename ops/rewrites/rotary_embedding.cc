@@ -195,9 +195,7 @@ bool IsCacheOf(const Rewriter& rewriter, ValueId value, const SymbolicShape& x) 
 bool ToRotaryEmbedding(Rewriter& rewriter, const Match& match, Caches& caches) {
   const ValueId x = match.value("x");
   const SymbolicShape shape = rewriter.type(x).shape;
-  const DType dtype = rewriter.type(x).dtype;
-  const bool is_wide = dtype == DType::kFloat32 || dtype == DType::kFloat64;
-  if (!is_wide || rewriter.rank(x) != 4 || !shape.dim(3).is_known()) return false;
+  if (rewriter.rank(x) != 4 || !shape.dim(3).is_known()) return false;
   const int64_t size = shape.dim(3).size();
   if (size < 2 || size % 2 != 0 || !IsPart(rewriter, match, "first", 0, size / 2, size) ||
       !IsPart(rewriter, match, "second", size / 2, size, size)) {
