@@ -1,11 +1,20 @@
 // Scaled dot-product attention over heads, as exporters write it:
 //   softmax(s q k^T + mask) v, with q, k and v as [batch, heads, length, size].
 // The scale s is on the scores, on q, on k^T, or half of it on either. The mask may be missing.
-// Rows without any key may be guarded: Where(IsNaN(p), 0, p).
 //
-// For forward passes alone: the gradient of Attention computes the scores once more, and the
-// operator has no sharding rule, so that a training step would rather keep the two products.
+// A row without any key, whose mask is minus infinity throughout, has a softmax of NaN, and so has
+// the result. Attention gives zeros there, as the standard asks. So does a guarded form,
+// Where(IsNaN(p), 0, p). A form without a guard keeps its NaN: the mask of such a row becomes NaN.
+// Not looked after are rows that are NaN or minus infinity by q and k themselves, whose values are
+// then not finite or too large.
+//
+// For forward passes alone: the gradient of Attention computes the scores once more, so that a
+// training step would rather keep the two products.
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +24,9 @@
 
 namespace weft {
 namespace {
+
+// Masks that are looked at row by row.
+constexpr int64_t kMaxMaskElements = int64_t{1} << 22;
 
 // The value itself, or times a number.
 Pattern MaybeScaled(const Pattern& value, const char* scale, const char* divisor) {
@@ -116,7 +128,45 @@ std::optional<std::vector<int64_t>> OrderOfKeys(const Rewriter& rewriter, const 
   return order;
 }
 
-bool ToAttention(Rewriter& rewriter, const Match& match) {
+// Whether a mask is known to leave a key to each row.
+bool LeavesKeys(const Graph& graph, ValueId mask) {
+  const ValueDef& def = graph.value(mask);
+  if (def.source != ValueSource::kConstant) return false;
+  const Shape& shape = def.constant.shape();
+  const int64_t keys = shape.rank() > 0 ? shape.dim(shape.rank() - 1) : 0;
+  if (keys == 0 || shape.num_elements() > kMaxMaskElements) return false;
+  const auto numbers = ToDoubles(def.constant);
+  if (!numbers.ok()) return false;
+  for (auto row = numbers->begin(); row != numbers->end(); row += keys) {
+    const bool has_none = std::all_of(row, row + keys, [](double number) {
+      return number == -std::numeric_limits<double>::infinity();
+    });
+    if (has_none) return false;
+  }
+  return true;
+}
+
+// Masks of forms without a guard; shared by all places that read them.
+class UnguardedMasks {
+ public:
+  // The mask with NaN in the rows that are minus infinity throughout: mask + (m - m), with m the
+  // largest of the row. None where that cannot be built.
+  ValueId Of(Rewriter& rewriter, const Match& match, ValueId mask) {
+    if (LeavesKeys(rewriter.graph(), mask)) return mask;
+    ValueId& made = made_[mask];
+    // That of a place that was given up is gone.
+    if (made.valid() && rewriter.graph().is_live(made)) return made;
+    GraphBuilder g = rewriter.BuilderFor(match);
+    const ValueId largest = g.Op("ReduceMax", {mask, g.Ints({-1})});
+    made = g.Op("Add", {mask, g.Op("Sub", {largest, largest})});
+    return made;
+  }
+
+ private:
+  std::map<ValueId, ValueId> made_;
+};
+
+bool ToAttention(Rewriter& rewriter, const Match& match, UnguardedMasks& unguarded) {
   const auto order = OrderOfKeys(rewriter, match);
   if (!order.has_value()) return false;
   if (!HasHeads(rewriter, match.value("q")) || !HasHeads(rewriter, match.value("v"))) return false;
@@ -136,7 +186,11 @@ bool ToAttention(Rewriter& rewriter, const Match& match) {
   }
   if (!k.valid()) return false;
   std::vector<ValueId> inputs = {match.value("q"), k, match.value("v")};
-  if (has_mask) inputs.push_back(mask->second);
+  if (has_mask) {
+    const bool is_guarded = match.values.contains("weights");
+    inputs.push_back(is_guarded ? mask->second : unguarded.Of(rewriter, match, mask->second));
+    if (!inputs.back().valid()) return false;
+  }
   return rewriter.Replace(
       match,
       {"Attention", std::move(inputs), {{"scale", static_cast<float>(ScaleOfScores(match))}}});
@@ -145,7 +199,10 @@ bool ToAttention(Rewriter& rewriter, const Match& match) {
 }  // namespace
 
 std::vector<Rewrite> AttentionRewrites() {
-  return {{"attention", AttentionPattern(), ToAttention}};
+  const auto unguarded = std::make_shared<UnguardedMasks>();
+  return {{"attention", AttentionPattern(), [unguarded](Rewriter& rewriter, const Match& match) {
+             return ToAttention(rewriter, match, *unguarded);
+           }}};
 }
 
 }  // namespace weft

@@ -66,7 +66,8 @@ int64_t ElementsFrom(const SymbolicShape& shape, int axis);
 // The rewrites of one family, larger patterns before smaller ones that are part of them.
 std::vector<Rewrite> NormalizationRewrites();
 std::vector<Rewrite> ActivationRewrites();
-std::vector<Rewrite> RotaryRewrites();     // of one graph: they share nodes that they add
+// Of one graph: they share nodes that they add.
+std::vector<Rewrite> RotaryRewrites();
 std::vector<Rewrite> AttentionRewrites();  // for forward passes
 
 }  // namespace weft

@@ -3,7 +3,9 @@
 #include "ops/rewrites/rewrites.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numbers>
@@ -244,8 +246,8 @@ class AttentionRewrites : public RewritesTest {
     return Op("Reshape", {swapped, builder_.Ints({2, 3, 8, 5})});
   }
 
-  // Of q, k, v [2,3,5,8] and a mask [5,5].
-  ValueId Attention(KeyForm form, bool guarded, bool scaled_operands) {
+  // Of q, k, v [2,3,5,8] and a mask [5,5], an input where none is given.
+  ValueId Attention(KeyForm form, bool guarded, bool scaled_operands, ValueId mask = kNoValue) {
     const ValueId q = Input("q", {2, 3, 5, 8});
     const ValueId keys = TransposedKeys(form);
     const ValueId v = Input("v", {2, 3, 5, 8});
@@ -255,7 +257,8 @@ class AttentionRewrites : public RewritesTest {
     } else {
       scores = Op("Div", {Op("MatMul", {q, keys}), Number(2.5f)});
     }
-    scores = Op("Add", {scores, Input("mask", {5, 5})});
+    if (!mask.valid()) mask = Input("mask", {5, 5});
+    scores = Op("Add", {scores, mask});
     ValueId weights = Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
     if (guarded) weights = Op("Where", {Op("IsNaN", {weights}), Number(0), weights});
     return Op("MatMul", {weights, v});
@@ -269,6 +272,16 @@ class AttentionRewrites : public RewritesTest {
     const ValueId keys = Op("Transpose", {k}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}});
     const ValueId scores = Op("Add", {Op("MatMul", {q, keys}), mask});
     return Op("MatMul", {Op("Softmax", {scores}), v});
+  }
+
+  // [5,5]: minus infinity in the row `without_keys`, and for the first key of each other one.
+  static Tensor MaskWithout(int without_keys) {
+    std::vector<float> mask(25, 0.25f);
+    for (int i = 0; i < 25; ++i) {
+      const bool is_hidden = i / 5 == without_keys || i % 5 == 0;
+      if (is_hidden) mask[static_cast<size_t>(i)] = -std::numeric_limits<float>::infinity();
+    }
+    return Tensor::Of<float>({5, 5}, mask);
   }
 
   std::map<ValueId, Tensor> Feeds() const {
@@ -291,7 +304,9 @@ TEST_F(AttentionRewrites, TakeTheFormsOfBothExporters) {
         ASSERT_TRUE(expected.ok()) << expected.status();
         EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
         const auto ops = Ops();
-        EXPECT_EQ(ops.size(), form == KeyForm::kMerged ? 2u : 1u) << graph_.DebugString();
+        // Without a guard, three nodes see to rows without any key.
+        EXPECT_EQ(ops.size(), (form == KeyForm::kMerged ? 2u : 1u) + (guarded ? 0u : 3u))
+            << graph_.DebugString();
         const auto actual = EvaluateGraph(graph_, Feeds(), graph_.outputs());
         ASSERT_TRUE(actual.ok()) << actual.status();
         EXPECT_TRUE(TensorsNear(actual->front(), expected->front()))
@@ -299,6 +314,44 @@ TEST_F(AttentionRewrites, TakeTheFormsOfBothExporters) {
       }
     }
   }
+}
+
+// Attention gives zeros for a query without any key. The softmax of such a row is NaN, and a model
+// without a guard lost its NaN by being rewritten.
+TEST_F(AttentionRewrites, KeepWhatAQueryWithoutKeysGives) {
+  for (const bool guarded : {false, true}) {
+    graph_ = Graph();
+    Finish(Attention(KeyForm::kHeads, guarded, false));
+    std::map<ValueId, Tensor> feeds = Feeds();
+    feeds[*graph_.FindValue("mask")] = MaskWithout(2);
+    const auto before = EvaluateGraph(graph_, feeds, graph_.outputs());
+    ASSERT_TRUE(before.ok()) << before.status();
+    EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+    const auto after = EvaluateGraph(graph_, feeds, graph_.outputs());
+    ASSERT_TRUE(after.ok()) << after.status();
+    ASSERT_EQ(after->front().shape(), (Shape{2, 3, 5, 8}));
+    for (int i = 0; i < 2 * 3 * 5 * 8; ++i) {
+      const float expected = before->front().data<float>()[i];
+      const float actual = after->front().data<float>()[i];
+      const bool has_keys = i / 8 % 5 != 2;
+      ASSERT_EQ(std::isnan(expected), !has_keys && !guarded) << i;
+      ASSERT_EQ(std::isnan(actual), !has_keys && !guarded) << i;
+      if (has_keys) ASSERT_NEAR(actual, expected, 1e-5) << i;
+      if (!has_keys && guarded) ASSERT_EQ(actual, 0) << i;
+    }
+  }
+}
+
+TEST_F(AttentionRewrites, TakeAKnownMaskThatLeavesAKeyToEachQueryAsItIs) {
+  Finish(Attention(KeyForm::kHeads, false, false, builder_.Constant(MaskWithout(-1))));
+  EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+  EXPECT_THAT(Ops(), ElementsAre("Attention"));
+}
+
+TEST_F(AttentionRewrites, SeeARowOfAKnownMaskWithoutKeys) {
+  Finish(Attention(KeyForm::kHeads, false, false, builder_.Constant(MaskWithout(4))));
+  EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+  EXPECT_THAT(Ops(), ::testing::Contains("ReduceMax"));
 }
 
 // Products broadcast one sample over the two of a mask, Attention does not. That was found out
@@ -310,6 +363,31 @@ TEST_F(AttentionRewrites, GivenUpLeaveNothingBehind) {
   EXPECT_THAT(Rewritten(RewriteUse::kForward), IsEmpty());
   EXPECT_EQ(Ops(), ops);
   EXPECT_EQ(graph_.value_ids().size(), values);
+}
+
+// The mask of a place that was given up is gone, and another place with the same mask makes its
+// own.
+TEST_F(AttentionRewrites, GivenUpLeaveNothingToOthers) {
+  const ValueId mask = Input("mask", {2, 1, 5, 5});
+  const ValueId one = AttentionOf("one", 1, mask);
+  Finish(Op("Sub", {one, AttentionOf("two", 2, mask)}));
+  const auto before = EvaluateGraph(graph_, Feeds(), graph_.outputs());
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 1)));
+  const std::vector<std::string> ops = Ops();
+  EXPECT_EQ(std::count(ops.begin(), ops.end(), "ReduceMax"), 1) << graph_.DebugString();
+  const auto after = EvaluateGraph(graph_, Feeds(), graph_.outputs());
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE(TensorsNear(after->front(), before->front()));
+}
+
+TEST_F(AttentionRewrites, OfTheSameMaskShareIt) {
+  const ValueId mask = Input("mask", {2, 1, 5, 5});
+  const ValueId one = AttentionOf("one", 2, mask);
+  Finish(Op("Sub", {one, AttentionOf("two", 2, mask)}));
+  EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", 2)));
+  const std::vector<std::string> ops = Ops();
+  EXPECT_EQ(std::count(ops.begin(), ops.end(), "ReduceMax"), 1) << graph_.DebugString();
 }
 
 TEST_F(AttentionRewrites, AreForForwardPassesAlone) {

@@ -110,7 +110,8 @@ class AttentionReference {
       stages[0].push_back(score);
       stages[1].push_back(cap > 0 ? cap * std::tanh(score / cap) : score);
       stages[2].push_back(stages[1].back() + Bias(b, h, i, j));
-      largest = std::max(largest, stages[2].back());
+      // NaN passes: no number is larger.
+      if (stages[2].back() > largest || std::isnan(stages[2].back())) largest = stages[2].back();
     }
     double sum = 0;
     for (const double biased : stages[2]) {
