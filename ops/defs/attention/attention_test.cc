@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -113,6 +114,23 @@ TEST(Attention, AQueryWithoutKeysGivesZeros) {
   for (int i = 4; i < 8; ++i) {
     EXPECT_FLOAT_EQ((*outputs)[0].data<float>()[i],
                     RandomTensor({8}, 3, -2, 2).data<float>()[i - 4]);
+  }
+}
+
+// The reference kernel took a row of nothing but NaN for one without keys.
+TEST(Attention, NanOfAMaskPasses) {
+  const Sizes s{1, 1, 1, 3, 2, 4, 4};
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor mask = Tensor::Of<float>({3, 2}, std::vector<float>{kNan, kNan, 0, kNan, 0, kNever});
+  const OpCase single = With(Heads(s), 3, mask);
+  for (const OpCase& op_case : {single, InFloat64(single)}) {
+    for (const Kernels kernels : {Kernels::kProduction, Kernels::kReference}) {
+      const auto outputs = RunOp(op_case, kernels);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      const std::vector<double> y = ToDoubles((*outputs)[0]).value();
+      ASSERT_EQ(y.size(), 12u);
+      for (size_t i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(y[i]), i < 8) << i;
+    }
   }
 }
 

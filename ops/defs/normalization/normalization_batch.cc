@@ -3,7 +3,6 @@
 // ai.weft::BatchNormalizationGrad(dY, X, scale, mean, var) -> dX, dScale, dB, each optional, has
 // the attributes epsilon and training_mode. In training mode the statistics are those of X,
 // computed again, and mean and var are absent.
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -262,28 +261,26 @@ absl::StatusOr<std::vector<ValueId>> BatchNormalizationOfWholeBatch(ExpandContex
 
 // Those of the node that the gradient's forward node became, which has its name and "/" in front of
 // its own (graph/expansion.h), and reads the same X and scale. Another node may read them too, with
-// statistics that it is given. None where the forward node is still there: it takes its own.
-absl::StatusOr<std::optional<Statistics>> StatisticsOfForward(const ExpandContext& context) {
+// statistics that it is given.
+absl::StatusOr<Statistics> StatisticsOfForward(const ExpandContext& context) {
   const Graph& graph = context.graph();
   const Node& node = context.node();
-  const std::string& forward = node.origin.forward_node;
-  std::optional<Statistics> found;
-  if (graph.FindNode(forward).has_value()) return found;
-  const std::string prefix = absl::StrCat(forward, "/");
+  const std::string prefix = absl::StrCat(node.origin.forward_node, "/");
+  const Node* forward = nullptr;
   for (const NodeId id : graph.node_ids()) {
     const Node& other = graph.node(id);
-    const bool is_forward = other.domain.empty() && other.op == "BatchNormalization" &&
-                            other.phase == Phase::kForward && !IsTraining(other.attributes) &&
-                            absl::StartsWith(other.name, prefix);
-    // The last: what a node became is newer than any node of the model.
-    if (is_forward && other.inputs[0] == node.inputs[1] && other.inputs[1] == node.inputs[2]) {
-      found = Statistics{other.inputs[3], other.inputs[4]};
-    }
+    const bool is_given = other.domain.empty() && other.op == "BatchNormalization" &&
+                          other.phase == Phase::kForward && !IsTraining(other.attributes);
+    const bool is_forward = is_given && absl::StartsWith(other.name, prefix) &&
+                            other.inputs[0] == node.inputs[1] && other.inputs[1] == node.inputs[2];
+    if (is_forward) forward = &other;  // the last: it is newer than any node of the model
   }
-  if (found.has_value()) return found;
-  return absl::InternalError(absl::StrCat(
-      "neither its forward node '", forward,
-      "' is in the graph, nor one that this became with statistics of the whole batch"));
+  if (forward == nullptr) {
+    return absl::InternalError(absl::StrCat(
+        "neither its forward node '", node.origin.forward_node,
+        "' is in the graph, nor one that this became with statistics of the whole batch"));
+  }
+  return Statistics{forward->inputs[3], forward->inputs[4]};
 }
 
 // With M elements of a channel in the whole batch, i = 1 / sqrt(var + epsilon) and x^ = (X - mean)
@@ -294,9 +291,10 @@ absl::StatusOr<std::vector<ValueId>> BatchNormalizationGradientOfWholeBatch(Expa
                                                                             const BatchPart& part) {
   const Node& node = context.node();
   if (!IsTraining(node.attributes)) return std::vector<ValueId>();
-  WEFT_ASSIGN_OR_RETURN(const std::optional<Statistics> found, StatisticsOfForward(context));
-  if (!found.has_value()) return std::vector<ValueId>();
-  const Statistics statistics = *found;
+  // A forward node that is still there takes its own statistics.
+  const bool has_forward = context.graph().FindNode(node.origin.forward_node).has_value();
+  if (has_forward) return std::vector<ValueId>();
+  WEFT_ASSIGN_OR_RETURN(const Statistics statistics, StatisticsOfForward(context));
   GraphBuilder& g = context.builder();
   const ValueId x = node.inputs[1];
   const ValueId scale = node.inputs[2];
