@@ -3,7 +3,7 @@
 //
 // Operands are [batch, heads, length, size], or packed [batch, length, heads * size] with the
 // numbers of heads as attributes. Queries of q_heads / kv_heads neighbouring heads share a head of
-// keys and values.
+// keys and values. A query that may attend no key gives zeros; NaN of a mask passes.
 #include <algorithm>
 #include <string>
 #include <utility>
