@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "graph/inference.h"
 
 namespace weft {
@@ -14,6 +15,12 @@ class NoEvaluator final : public NodeEvaluator {
     return absl::UnimplementedError("values are not needed to estimate costs");
   }
 };
+
+absl::Status SizeIsOpen(const ValueDef& input) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("data input '", input.name, "' is ", input.type.ToString(),
+                   "; every axis but the first, which counts the samples, must have a size"));
+}
 
 }  // namespace
 
@@ -31,7 +38,7 @@ absl::StatusOr<Graph> GraphForSamples(const Graph& graph, int64_t samples,
       continue;
     std::vector<int64_t> dims = {samples};
     for (int axis = 1; axis < shape.rank(); ++axis) {
-      if (!shape.dim(axis).is_known()) return absl::InvalidArgumentError("a size is not known");
+      if (!shape.dim(axis).is_known()) return SizeIsOpen(graph.value(id));
       dims.push_back(shape.dim(axis).size());
     }
     shapes.input_shapes[graph.value(id).name] = Shape(dims);

@@ -122,7 +122,10 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   }
   WEFT_ASSIGN_OR_RETURN(layout_.split,
                         SplitBatch(layout_.shape.global_batch, plan().micro_batches));
-  if (plan().whole_batch) WEFT_RETURN_IF_ERROR(CheckOneMicroBatchEach(layout_.split, plan()));
+  // What an evaluation runs mixes no samples over micro-batches: statistics are the running ones.
+  if (plan().whole_batch && layout_.shape.training) {
+    WEFT_RETURN_IF_ERROR(CheckOneMicroBatchEach(layout_.split, plan()));
+  }
   logical_ = graph.Clone();
   if (!layout_.shape.training) WEFT_RETURN_IF_ERROR(KeepEvaluation(logical_));
   if (plan().mesh.tensor > 1 && layout_.shape.training) {
@@ -131,7 +134,8 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   WEFT_ASSIGN_OR_RETURN(layout_.owner, AssignStages(logical_, plan()));
   for (auto& [name, owner] : layout_.owner) owner = layout_.PlaceOf(StageId(owner));
   if (plan().whole_batch && layout_.shape.training && layout_.split.total() > 1) {
-    over_replicas_ = NodesOverReplicas(logical_, layout_.split.sizes.front(), evaluator_);
+    WEFT_ASSIGN_OR_RETURN(over_replicas_,
+                          NodesOverReplicas(logical_, layout_.split.sizes.front(), evaluator_));
   }
   if (layout_.shape.training && !plan().recompute.empty()) {
     WEFT_ASSIGN_OR_RETURN(recomputed_, FindRecomputedSegments(logical_, plan()));

@@ -11,10 +11,17 @@
 
 namespace weft {
 
-std::set<std::string> NodesOverReplicas(const Graph& graph, int64_t samples,
-                                        NodeEvaluator& evaluator) {
+absl::StatusOr<std::set<std::string>> NodesOverReplicas(const Graph& graph, int64_t samples,
+                                                        NodeEvaluator& evaluator) {
+  const BatchMixing mixing = FindBatchMixing(graph, samples, evaluator);
+  if (!mixing.unknown.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the plan computes with the whole batch (whole_batch), but which nodes mix its samples is "
+        "not known: ",
+        mixing.unknown, "; take one replica, or cut the batch all the same: --allow-batch-cut"));
+  }
   std::set<std::string> names;
-  for (const MixingNode& node : FindBatchMixing(graph, samples, evaluator).nodes) {
+  for (const MixingNode& node : mixing.nodes) {
     if (node.sums_over_replicas) names.insert(node.node);
   }
   return names;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/inference.h"
 #include "graph/op_schema.h"
@@ -15,9 +16,9 @@
 namespace weft {
 
 // The forward nodes of a logical training graph that mix samples and can sum over replicas, by name
-// (FindBatchMixing, which `samples` is for).
-std::set<std::string> NodesOverReplicas(const Graph& graph, int64_t samples,
-                                        NodeEvaluator& evaluator);
+// (FindBatchMixing, which `samples` is for). InvalidArgument where that cannot be told.
+absl::StatusOr<std::set<std::string>> NodesOverReplicas(const Graph& graph, int64_t samples,
+                                                        NodeEvaluator& evaluator);
 
 // Replaces these forward nodes, those that read what they make and their gradients by what their
 // OpSchema::whole_batch builds, for Plan::whole_batch: replicas sum over their samples in the

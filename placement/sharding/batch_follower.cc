@@ -331,9 +331,26 @@ void BatchFollower::CarryNumbers(const Visit& visit) {
                              ", the numbers of the samples in the batch"));
 }
 
+// Of each output: PlaceByShape, kLost where there is nothing to compare with.
+std::vector<BatchPlace> BatchFollower::GrownAxes(const Node& node) const {
+  std::vector<BatchPlace> grown(node.outputs.size(), BatchPlace::Of(Kind::kLost));
+  for (size_t i = 0; i < node.outputs.size() && other_ != nullptr; ++i) {
+    if (!node.outputs[i].valid()) continue;
+    const ValueDef& value = graph_.value(node.outputs[i]);
+    const std::optional<ValueId> same = other_->FindValue(value.name);
+    if (!same.has_value()) continue;
+    const std::optional<Shape> shape = value.type.shape.ToConcrete();
+    const std::optional<Shape> other = other_->value(*same).type.shape.ToConcrete();
+    if (!shape.has_value() || !other.has_value()) continue;
+    grown[i] = PlaceByShape(*shape, samples_, *other, other_samples_);
+  }
+  return grown;
+}
+
 // Each sample reads its own rows of a value with all samples, by their numbers: found by trying.
 bool BatchFollower::TakesOwnRows(const Visit& visit) {
-  const auto places = ProbeSamples(graph_, *visit.node, visit.inputs, samples_, evaluator_);
+  const auto places =
+      ProbeSamples(graph_, *visit.node, visit.inputs, GrownAxes(*visit.node), samples_, evaluator_);
   if (!places.has_value()) return false;
   const std::vector<ValueId>& outputs = visit.node->outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -347,7 +364,8 @@ bool BatchFollower::TakesOwnRows(const Visit& visit) {
 
 void BatchFollower::VisitWithoutRule(const Visit& visit) {
   const Node& node = *visit.node;
-  const auto tried = ProbeSamples(graph_, node, visit.inputs, samples_, evaluator_);
+  const auto tried =
+      ProbeSamples(graph_, node, visit.inputs, GrownAxes(node), samples_, evaluator_);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
     if (!output.valid()) continue;

@@ -56,6 +56,7 @@ class BatchFollower {
   void FollowFactor(const Visit& visit, const BatchFactor& batch);
   void CarryNumbers(const Visit& visit);
   int64_t StrideAfter(const Visit& visit, int input) const;
+  std::vector<BatchPlace> GrownAxes(const Node& node) const;
   bool TakesOwnRows(const Visit& visit);
   void VisitReduced(const Visit& visit);
   std::optional<Kind> KindOfReduced(const Visit& visit) const;
@@ -72,12 +73,17 @@ class BatchFollower {
   absl::StatusOr<std::vector<BatchPlace>> FollowBody(const Visit& visit, const std::string& name,
                                                      const std::vector<BodyInput>& inputs,
                                                      std::vector<MixingNode>& found);
+  struct SettledBody {
+    std::vector<BatchPlace> outputs;
+    // A state in which the samples change their place from round to round.
+    std::optional<int> moving_state;
+  };
   // The same where outputs from `first_output` on become the inputs from `first_state` on in the
   // next round, until their places stay.
-  absl::StatusOr<std::vector<BatchPlace>> SettleBody(const Visit& visit,
-                                                     std::vector<BodyInput> inputs,
-                                                     size_t first_state, size_t states,
-                                                     size_t first_output);
+  absl::StatusOr<SettledBody> SettleBody(const Visit& visit, std::vector<BodyInput> inputs,
+                                         size_t first_state, size_t states, size_t first_output);
+  void ReportMovingState(const Visit& visit, int state);
+  void VisitByShape(const Visit& visit);
 
   std::string NameOf(ValueId value) const;
   // Of an output that keeps the samples, from its shapes alone.

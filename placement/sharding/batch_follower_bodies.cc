@@ -10,9 +10,6 @@
 namespace weft {
 namespace {
 
-// Rounds after which the places of what a loop carries must have settled.
-constexpr int kMaxPlaceRounds = 4;
-
 // A value without its axis `axis`: what Scan hands to its body.
 ValueType SliceType(const ValueType& type, int axis) {
   ValueType slice = type;
@@ -28,12 +25,27 @@ int AxisOf(const Attributes& attributes, const std::string& name, size_t i, int 
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// What two branches, or two rounds, make in turn.
+bool IsSame(const BatchPlace& a, const BatchPlace& b) {
+  return a.kind == b.kind && a.axis == b.axis && a.blocks == b.blocks && a.stride == b.stride &&
+         a.is_uniform == b.is_uniform && a.only_first == b.only_first;
+}
+
+// What two branches, or two rounds, make in turn: what holds of both, kLost where nothing does.
 BatchPlace Merge(const BatchPlace& a, const BatchPlace& b) {
   if (a.is(BatchPlace::Kind::kNone)) return b;
-  if (b.is(BatchPlace::Kind::kNone)) return a;
-  const bool same = a.kind == b.kind && a.axis == b.axis && a.blocks == b.blocks;
-  return same ? a : BatchPlace::Of(BatchPlace::Kind::kLost);
+  if (b.is(BatchPlace::Kind::kNone) || IsSame(a, b)) return a;
+  if (a.kind == b.kind && a.axis == b.axis) {
+    // What may be split anywhere may be split as the other is.
+    if (a.is_uniform) return b;
+    if (b.is_uniform) return a;
+  }
+  return BatchPlace::Of(BatchPlace::Kind::kLost);
+}
+
+// The samples of each were known, and of both together they are not.
+bool AreAtOdds(const BatchPlace& a, const BatchPlace& b) {
+  const auto is_lost = [](const BatchPlace& place) { return place.is(BatchPlace::Kind::kLost); };
+  return !is_lost(a) && !is_lost(b) && is_lost(Merge(a, b));
 }
 
 // The value of all rounds, stacked along `axis`.
@@ -68,9 +80,7 @@ absl::Status BatchFollower::VisitBodies(const Visit& visit) {
   if (node.op == "If") return VisitIf(visit);
   if (node.op == "Loop") return VisitLoop(visit);
   if (node.op == "Scan") return VisitScan(visit);
-  for (const ValueId output : node.outputs) {
-    if (output.valid()) places_[output.value] = GuessPlace(output, visit);
-  }
+  VisitByShape(visit);
   return absl::OkStatus();
 }
 
@@ -100,26 +110,35 @@ absl::StatusOr<std::vector<BatchPlace>> BatchFollower::FollowBody(
   return absl::InternalError(absl::StrCat("node '", node.name, "' has no body '", name, "'"));
 }
 
-absl::StatusOr<std::vector<BatchPlace>> BatchFollower::SettleBody(const Visit& visit,
-                                                                  std::vector<BodyInput> inputs,
-                                                                  size_t first_state, size_t states,
-                                                                  size_t first_output) {
-  std::vector<BatchPlace> outputs;
+absl::StatusOr<BatchFollower::SettledBody> BatchFollower::SettleBody(const Visit& visit,
+                                                                     std::vector<BodyInput> inputs,
+                                                                     size_t first_state,
+                                                                     size_t states,
+                                                                     size_t first_output) {
+  SettledBody body;
   std::vector<MixingNode> found;
-  for (int round = 0; round < kMaxPlaceRounds; ++round) {
+  // Each round that settles nothing moves a state on: to the samples, to their place, to kLost.
+  for (size_t round = 0; round < 3 * states + 2; ++round) {
     found.clear();
-    WEFT_ASSIGN_OR_RETURN(outputs, FollowBody(visit, "body", inputs, found));
+    WEFT_ASSIGN_OR_RETURN(body.outputs, FollowBody(visit, "body", inputs, found));
     bool settled = true;
-    for (size_t i = 0; i < states && first_output + i < outputs.size(); ++i) {
+    for (size_t i = 0; i < states && first_output + i < body.outputs.size(); ++i) {
       BatchPlace& before = inputs[first_state + i].place;
-      const BatchPlace after = Merge(before, outputs[first_output + i]);
-      settled = settled && after.kind == before.kind && after.axis == before.axis;
-      before = after;
+      BatchPlace& made = body.outputs[first_output + i];
+      if (AreAtOdds(before, made)) body.moving_state = static_cast<int>(i);
+      made = Merge(before, made);  // also what comes out if there is no round
+      settled = settled && IsSame(made, before);
+      before = made;
     }
     if (settled) break;
   }
   found_.insert(found_.end(), found.begin(), found.end());
-  return outputs;
+  return body;
+}
+
+void BatchFollower::ReportMovingState(const Visit& visit, int state) {
+  Report(visit, absl::StrCat("carries its state ", state,
+                             " from round to round, in which the samples then lie otherwise"));
 }
 
 absl::Status BatchFollower::VisitIf(const Visit& visit) {
@@ -130,9 +149,27 @@ absl::Status BatchFollower::VisitIf(const Visit& visit) {
   const std::vector<ValueId>& outputs = visit.node->outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid() || i >= first.size() || i >= second.size()) continue;
+    if (AreAtOdds(first[i], second[i])) {
+      Report(visit, absl::StrCat("makes ", NameOf(outputs[i]),
+                                 ", in which the samples lie otherwise from branch to branch"));
+      return absl::OkStatus();
+    }
     places_[outputs[i].value] = Merge(first[i], second[i]);
   }
   return absl::OkStatus();
+}
+
+// Of a node whose bodies are not followed: where the shapes say.
+void BatchFollower::VisitByShape(const Visit& visit) {
+  for (const ValueId output : visit.node->outputs) {
+    if (!output.valid()) continue;
+    BatchPlace place = GuessPlace(output, visit);
+    if (place.is(Kind::kLost) && !visit.Has(Kind::kLost)) {
+      return Report(visit, absl::StrCat("makes ", NameOf(output),
+                                        ", in which the samples have no axis of their own"));
+    }
+    places_[output.value] = std::move(place);
+  }
 }
 
 absl::Status BatchFollower::VisitLoop(const Visit& visit) {
@@ -140,14 +177,18 @@ absl::Status BatchFollower::VisitLoop(const Visit& visit) {
   const auto own = static_cast<size_t>(NumOwnInputs(node));
   std::vector<BodyInput> inputs = {{ScalarOf(DType::kInt64), {}}, {ScalarOf(DType::kBool), {}}};
   for (size_t i = 2; i < own; ++i) {
-    if (!node.inputs[i].valid()) return absl::OkStatus();
+    if (!node.inputs[i].valid()) return VisitByShape(visit), absl::OkStatus();
     inputs.push_back({graph_.value(node.inputs[i]).type, visit.inputs[i]});
   }
   const size_t states = inputs.size() - 2;
-  WEFT_ASSIGN_OR_RETURN(const std::vector<BatchPlace> outputs,
-                        SettleBody(visit, std::move(inputs), 2, states, 1));
+  WEFT_ASSIGN_OR_RETURN(const SettledBody body, SettleBody(visit, std::move(inputs), 2, states, 1));
+  const std::vector<BatchPlace>& outputs = body.outputs;
   if (!outputs.empty() && !outputs[0].is(Kind::kNone)) {
     Report(visit, "goes on as long as its body says, which depends on the whole batch");
+    return absl::OkStatus();
+  }
+  if (body.moving_state.has_value()) {
+    ReportMovingState(visit, *body.moving_state);
     return absl::OkStatus();
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -164,12 +205,12 @@ absl::Status BatchFollower::VisitScan(const Visit& visit) {
   const size_t states = own - std::min(own, scanned);
   std::vector<BodyInput> inputs;
   for (size_t i = 0; i < own; ++i) {
-    if (!node.inputs[i].valid()) return absl::OkStatus();
+    if (!node.inputs[i].valid()) return VisitByShape(visit), absl::OkStatus();
     BodyInput input = {graph_.value(node.inputs[i]).type, visit.inputs[i]};
     if (i >= states) {
       const int rank = input.type.shape.has_rank() ? input.type.shape.rank() : 0;
       const int axis = AxisOf(node.attributes, "scan_input_axes", i - states, rank);
-      if (axis < 0 || axis >= rank) return absl::OkStatus();
+      if (axis < 0 || axis >= rank) return VisitByShape(visit), absl::OkStatus();
       BatchPlace& place = input.place;
       if (place.is(Kind::kSplit) && place.axis == axis) {
         Report(visit, absl::StrCat("runs over the samples of the batch one after the other: axis ",
@@ -181,8 +222,12 @@ absl::Status BatchFollower::VisitScan(const Visit& visit) {
     }
     inputs.push_back(std::move(input));
   }
-  WEFT_ASSIGN_OR_RETURN(const std::vector<BatchPlace> outputs,
-                        SettleBody(visit, std::move(inputs), 0, states, 0));
+  WEFT_ASSIGN_OR_RETURN(const SettledBody body, SettleBody(visit, std::move(inputs), 0, states, 0));
+  if (body.moving_state.has_value()) {
+    ReportMovingState(visit, *body.moving_state);
+    return absl::OkStatus();
+  }
+  const std::vector<BatchPlace>& outputs = body.outputs;
   for (size_t i = 0; i < node.outputs.size() && i < outputs.size(); ++i) {
     if (!node.outputs[i].valid()) continue;
     const int rank = ShapeOf(graph_, node.outputs[i]).rank();

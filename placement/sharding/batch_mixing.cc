@@ -43,11 +43,12 @@ BatchMixing FindBatchMixing(const Graph& graph, int64_t samples, NodeEvaluator& 
       few.ok() ? GraphForSamples(graph, kMoreSamples, evaluator) : few.status();
   const bool both = few.ok() && more.ok();
   if (!both) {
-    if (samples < 2) {
+    few = GraphForSamples(graph, std::max<int64_t>(1, samples), evaluator);
+    if (few.ok() && samples < 2) {
       mixing.unknown = "shapes in the model fix the batch to one sample";
+      mixing.one_sample = true;
       return mixing;
     }
-    few = GraphForSamples(graph, samples, evaluator);
   }
   absl::Status status = few.status();
   if (status.ok()) {

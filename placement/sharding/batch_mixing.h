@@ -15,8 +15,11 @@ namespace weft {
 
 struct BatchMixing {
   std::vector<MixingNode> nodes;  // in topological order; empty: the batch may be cut freely
-  // Why nothing is known; empty where the graph was looked at.
+  // Why nothing is known; empty where the graph was looked at. Nothing may then be taken for
+  // granted, but where the next is true.
   std::string unknown;
+  // That is because shapes allow single samples only: there are no others that could be mixed.
+  bool one_sample = false;
 
   bool mixes() const { return !nodes.empty(); }
   // All of them can be computed by replicas that have one micro-batch each.

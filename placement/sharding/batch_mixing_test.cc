@@ -273,6 +273,51 @@ TEST_F(BatchMixingTest, ANodeInABranch) {
   EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Softmax: takes all samples")));
 }
 
+// All elements of [N,4] on one axis: sample by sample, or if `transposed` feature by feature.
+std::shared_ptr<Graph> FoldedBranch(bool transposed) {
+  auto branch = std::make_shared<Graph>();
+  GraphBuilder inner(*branch);
+  ValueId x = branch->AddInput("x", TypeOf({Dim(), Dim(4)}));
+  if (transposed) x = inner.Op("Transpose", {x}, {{"perm", Ints{1, 0}}});
+  branch->AddOutput(inner.Op("Reshape", {x, inner.Ints({-1})}));
+  EXPECT_TRUE(inner.status().ok()) << inner.status();
+  return branch;
+}
+
+// Nobody knew then where the samples are, and what mixes them afterwards was not seen.
+TEST_F(BatchMixingTest, BranchesThatLayTheSamplesOutOtherwise) {
+  const auto chosen = [&](bool other) {
+    const ValueId x = Input({4});
+    return b_.Ops("", "If", {Op("Greater", {Weight({}), Scalar(0)}), x, x},
+                  {{"then_branch", FoldedBranch(false)},
+                   {"else_branch", FoldedBranch(other)},
+                   {CapturesAttribute("then_branch"), std::vector<std::string>{"x"}},
+                   {CapturesAttribute("else_branch"), std::vector<std::string>{"x"}}},
+                  {true})[0];
+  };
+  Finish({Op("Relu", {chosen(false)}), Op("Relu", {chosen(true)})});
+  EXPECT_THAT(Texts(), ElementsAre(AllOf(HasSubstr("If: makes"),
+                                         HasSubstr("lie otherwise from branch to branch"))));
+}
+
+// The state of [4N] elements, laid out feature by feature after a round if it was sample by sample.
+TEST_F(BatchMixingTest, AStateInWhichTheSamplesMove) {
+  auto body = std::make_shared<Graph>();
+  GraphBuilder inner(*body);
+  body->AddInput("round", TypeOf({}, DType::kInt64));
+  const ValueId goes_on = body->AddInput("goes_on", TypeOf({}, DType::kBool));
+  const ValueId state = body->AddInput("state", TypeOf({Dim()}));
+  const ValueId rows = inner.Op("Reshape", {state, inner.Ints({-1, 4})});
+  const ValueId columns = inner.Op("Transpose", {rows}, {{"perm", Ints{1, 0}}});
+  body->AddOutput(inner.Op("Identity", {goes_on}));
+  body->AddOutput(inner.Op("Reshape", {columns, inner.Ints({-1})}));
+  ASSERT_TRUE(inner.status().ok()) << inner.status();
+  const ValueId folded = Op("Reshape", {Input({4}), b_.Ints({-1})});
+  const ValueId rounds = b_.Constant(Tensor::Scalar<int64_t>(3));
+  Finish({b_.Ops("", "Loop", {rounds, kNoValue, folded}, {{"body", body}}, {true})[0]});
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Loop: carries its state 0 from round to round")));
+}
+
 TEST_F(BatchMixingTest, AQuotientOfTwoSums) {
   const ValueId x = Input({4});
   const ValueId sum = SumOf(x, {0, 1});
@@ -301,7 +346,19 @@ TEST_F(BatchMixingTest, AModelOfAFixedBatchIsLookedAtInItsSize) {
   const ValueId x = Op("Reshape", {Input({6}), b_.Ints({4, 3, 2})});
   Finish({Op("Softmax", {x}, {{"axis", int64_t{0}}})});
   EXPECT_THAT(Texts(4), ElementsAre(HasSubstr("Softmax: takes all samples")));
-  EXPECT_NE(FindBatchMixing(graph_, 1, CpuNodeEvaluator()).unknown, "");
+  EXPECT_THAT(FindBatchMixing(graph_, 1, CpuNodeEvaluator()).unknown, HasSubstr("cannot reshape"));
+}
+
+// There is no batch that could be looked at, nor one whose samples could be mixed. A size that does
+// not fit at all is something else.
+TEST_F(BatchMixingTest, AModelOfSingleSamplesSaysSo) {
+  Finish({Op("Reshape", {Input({6}), b_.Ints({1, 3, 2})})});
+  const BatchMixing one = FindBatchMixing(graph_, 1, CpuNodeEvaluator());
+  EXPECT_TRUE(one.one_sample);
+  EXPECT_EQ(one.unknown, "shapes in the model fix the batch to one sample");
+  const BatchMixing two = FindBatchMixing(graph_, 2, CpuNodeEvaluator());
+  EXPECT_FALSE(two.one_sample);
+  EXPECT_THAT(two.unknown, HasSubstr("cannot reshape"));
 }
 
 }  // namespace

@@ -33,8 +33,13 @@ Slabs SlabsOf(const Shape& shape, const BatchPlace& place, int64_t samples) {
 class SampleProber {
  public:
   SampleProber(const Graph& graph, const Node& node, const std::vector<BatchPlace>& inputs,
-               int64_t samples, NodeEvaluator& evaluator)
-      : graph_(graph), node_(node), inputs_(inputs), samples_(samples), evaluator_(evaluator) {}
+               const std::vector<BatchPlace>& grown, int64_t samples, NodeEvaluator& evaluator)
+      : graph_(graph),
+        node_(node),
+        inputs_(inputs),
+        grown_(grown),
+        samples_(samples),
+        evaluator_(evaluator) {}
 
   std::optional<std::vector<BatchPlace>> Run() {
     if (!IsSmallAndPlain()) return std::nullopt;
@@ -53,7 +58,8 @@ class SampleProber {
     }
     std::vector<BatchPlace> places(node_.outputs.size());
     for (size_t i = 0; i < node_.outputs.size(); ++i) {
-      if (node_.outputs[i].valid()) places[i] = PlaceOf((*before)[i].shape(), changes[i]);
+      if (node_.outputs[i].valid())
+        places[i] = PlaceOf((*before)[i].shape(), grown_[i], changes[i]);
     }
     return places;
   }
@@ -68,12 +74,14 @@ class SampleProber {
   std::vector<double> MadeUpValues(size_t input, int64_t changed, bool with_integers) const;
   std::optional<std::vector<Tensor>> Evaluate(int64_t changed, bool with_integers) const;
   static std::vector<int64_t> ChangedElements(const Tensor& a, const Tensor& b);
-  BatchPlace PlaceOf(const Shape& shape, const Changes& changes) const;
+  std::vector<BatchPlace> Candidates(const Shape& shape, const BatchPlace& grown) const;
+  BatchPlace PlaceOf(const Shape& shape, const BatchPlace& grown, const Changes& changes) const;
   bool Explains(const Shape& shape, const BatchPlace& place, const Changes& changes) const;
 
   const Graph& graph_;
   const Node& node_;
   const std::vector<BatchPlace>& inputs_;
+  const std::vector<BatchPlace>& grown_;
   const int64_t samples_;
   NodeEvaluator& evaluator_;
 };
@@ -187,26 +195,34 @@ bool SampleProber::Explains(const Shape& shape, const BatchPlace& place,
   });
 }
 
-// The axis of the inputs is tried first.
-BatchPlace SampleProber::PlaceOf(const Shape& shape, const Changes& changes) const {
+// Where the samples may be in an output: the place that they have in an input comes first.
+std::vector<BatchPlace> SampleProber::Candidates(const Shape& shape,
+                                                 const BatchPlace& grown) const {
+  std::vector<BatchPlace> candidates;
+  const auto add = [&](int axis, int64_t blocks) {
+    const bool fits = axis < shape.rank() && shape.dim(axis) % (blocks * samples_) == 0;
+    const bool is_other = grown.is(BatchPlace::Kind::kSplit) && grown.axis != axis;
+    if (fits && !is_other) candidates.push_back(BatchPlace::Split(axis, blocks));
+  };
+  for (const BatchPlace& input : inputs_) {
+    if (input.is(BatchPlace::Kind::kSplit)) add(input.axis, input.blocks);
+  }
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    for (int64_t blocks = 1; blocks * samples_ <= shape.dim(axis); ++blocks) add(axis, blocks);
+  }
+  return candidates;
+}
+
+// What changes a few elements only, as a choice does, may be explained by a wrong axis of the same
+// size: so sizes are asked first.
+BatchPlace SampleProber::PlaceOf(const Shape& shape, const BatchPlace& grown,
+                                 const Changes& changes) const {
   const bool any = std::any_of(changes.begin(), changes.end(),
                                [](const auto& change) { return !change.second.empty(); });
   if (!any) return {};
-  std::vector<BatchPlace> candidates;
-  for (const BatchPlace& input : inputs_) {
-    if (input.is(BatchPlace::Kind::kSplit)) {
-      candidates.push_back(BatchPlace::Split(input.axis, input.blocks));
-    }
-  }
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    for (int64_t blocks = 1; blocks * samples_ <= shape.dim(axis); ++blocks) {
-      candidates.push_back(BatchPlace::Split(axis, blocks));
-    }
-  }
-  for (const BatchPlace& place : candidates) {
-    const bool fits =
-        place.axis < shape.rank() && shape.dim(place.axis) % (place.blocks * samples_) == 0;
-    if (fits && Explains(shape, place, changes)) return place;
+  if (grown.is(BatchPlace::Kind::kNone)) return BatchPlace::Of(BatchPlace::Kind::kLost);
+  for (const BatchPlace& place : Candidates(shape, grown)) {
+    if (Explains(shape, place, changes)) return place;
   }
   return BatchPlace::Of(BatchPlace::Kind::kLost);
 }
@@ -215,8 +231,9 @@ BatchPlace SampleProber::PlaceOf(const Shape& shape, const Changes& changes) con
 
 std::optional<std::vector<BatchPlace>> ProbeSamples(const Graph& graph, const Node& node,
                                                     const std::vector<BatchPlace>& inputs,
+                                                    const std::vector<BatchPlace>& grown,
                                                     int64_t samples, NodeEvaluator& evaluator) {
-  return SampleProber(graph, node, inputs, samples, evaluator).Run();
+  return SampleProber(graph, node, inputs, grown, samples, evaluator).Run();
 }
 
 }  // namespace weft
