@@ -122,14 +122,16 @@ absl::Status CompleteWholeBatch(Plan& plan) {
     plan.shares.clear();
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      plan.strict
-          ? absl::StrCat("a strict plan gives the bits of one replica, and sums over ", replicas,
-                         " replicas have others; take one replica, or whole_batch: false")
-          : absl::StrCat("the plan computes with the whole batch (whole_batch), so that each "
-                         "of its ",
-                         replicas, " replicas runs one micro-batch, but it has ",
-                         plan.micro_batches, " micro-batches"));
+  const bool sums = plan.strict && replicas > 1;
+  return absl::InvalidArgumentError(absl::StrCat(
+      sums ? absl::StrCat("a strict plan gives the bits of one replica, and sums over ", replicas,
+                          " replicas have others; take one replica")
+           : absl::StrCat("the plan computes with the whole batch (whole_batch), so that each of "
+                          "its ",
+                          replicas, " replicas runs one micro-batch, but it has ",
+                          plan.micro_batches, " micro-batches; say --micro-batches ", replicas),
+      ", or accept what each micro-batch makes by itself: --batch-norm micro where "
+      "BatchNormalization mixes samples, --allow-batch-cut whatever does"));
 }
 
 absl::Status CompleteMicroBatches(Plan& plan) {
@@ -145,11 +147,7 @@ absl::Status CompleteMicroBatches(Plan& plan) {
         "a strict job of ", plan.micro_batches, " micro-batches cannot keep ", mesh.data,
         " data-parallel replicas busy; say --micro-batches ", mesh.data, " or more"));
   }
-  const int round = MicroBatchesOfRound(plan);
-  // A pipeline with one micro-batch never overlaps.
-  const int min_micro_batches =
-      plan.micro_batches == 1 ? round * mesh.pipeline : plan.micro_batches;
-  plan.micro_batches = (std::max(min_micro_batches, 1) + round - 1) / round * round;
+  plan.micro_batches = CompleteMicroBatchCount(plan);
   return absl::OkStatus();
 }
 
@@ -262,6 +260,15 @@ void CompleteZero(const Graph& graph, Plan& plan) {
 }
 
 }  // namespace
+
+int CompleteMicroBatchCount(const Plan& plan) {
+  if (plan.strict) return plan.micro_batches;
+  const int round = MicroBatchesOfRound(plan);
+  // A pipeline with one micro-batch never overlaps.
+  const int min_micro_batches =
+      plan.micro_batches == 1 ? round * plan.mesh.pipeline : plan.micro_batches;
+  return (std::max(min_micro_batches, 1) + round - 1) / round * round;
+}
 
 std::string ThreadsText(const Plan& plan) {
   int max_threads = plan.threads_per_worker;

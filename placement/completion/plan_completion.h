@@ -25,6 +25,11 @@ namespace weft {
 absl::StatusOr<Plan> CompletePlan(const Graph& graph, const ClusterSpec& cluster, Plan plan,
                                   int64_t global_batch);
 
+// The micro-batches that a plan is completed to whose mesh is complete: as many as it says, rounded
+// up so that each replica has its share, and at least one for each stage of a pipeline where it
+// says one. Of a strict plan, what it says. Not of whole_batch: one for each replica.
+int CompleteMicroBatchCount(const Plan& plan);
+
 // "2 threads per worker", "2 to 8 threads per worker".
 std::string ThreadsText(const Plan& plan);
 

@@ -262,6 +262,32 @@ TEST_F(PartitionerTest, EvaluationHasNoBackwardAndNoUpdates) {
   }
 }
 
+// A short batch leaves a replica without samples, which is no second micro-batch of another. What
+// pairs samples would be cut by several ones in an evaluation as in training.
+TEST_F(PartitionerTest, AWholeBatchIsOneMicroBatchOfEachReplicaInEvaluationsToo) {
+  SetMesh(2, 1, 1, 2);
+  plan_.whole_batch = true;
+  Cut(1, /*training=*/false);
+  EXPECT_EQ(partitions_[0].micro_batches.size() + partitions_[1].micro_batches.size(), 1u);
+  plan_.micro_batches = 4;
+  for (const bool training : {false, true}) {
+    const auto cut = PartitionStep(graph_, plan_, {training, 8}, CpuNodeEvaluator());
+    EXPECT_THAT(std::string(cut.status().message()), HasSubstr("replica 0 has 2; give 2 "));
+  }
+}
+
+// Each of two replicas has one sample, and shapes allow no more: what mixes samples could not be
+// looked at, and replicas took statistics of their own.
+TEST_F(PartitionerTest, AWholeBatchNeedsToKnowWhatMixesIt) {
+  SetMesh(2, 1, 1, 2);
+  graph_.value(*graph_.FindValue("x")).type.shape = Shape{1, 4};
+  graph_.value(*graph_.FindValue("labels")).type.shape = Shape{1, 2};
+  EXPECT_EQ(ErrorOf(2), "");
+  plan_.whole_batch = true;
+  EXPECT_THAT(ErrorOf(2), HasSubstr("which nodes mix its samples is not known: shapes in the model "
+                                    "fix the batch to one sample"));
+}
+
 TEST_F(PartitionerTest, TheSameInputsGiveTheSamePartitions) {
   SetMesh(2, 2, 2, 4);
   plan_.tensor_shardings = {{"w1", AxisSharding::Split(1)}, {"w2", AxisSharding::Split(0)}};

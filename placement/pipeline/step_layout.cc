@@ -122,10 +122,8 @@ absl::Status StepPlanner::Prepare(const Graph& graph) {
   }
   WEFT_ASSIGN_OR_RETURN(layout_.split,
                         SplitBatch(layout_.shape.global_batch, plan().micro_batches));
-  // What an evaluation runs mixes no samples over micro-batches: statistics are the running ones.
-  if (plan().whole_batch && layout_.shape.training) {
-    WEFT_RETURN_IF_ERROR(CheckOneMicroBatchEach(layout_.split, plan()));
-  }
+  // Of an evaluation too: it takes running statistics, but what pairs samples it must not cut.
+  if (plan().whole_batch) WEFT_RETURN_IF_ERROR(CheckOneMicroBatchEach(layout_.split, plan()));
   logical_ = graph.Clone();
   if (!layout_.shape.training) WEFT_RETURN_IF_ERROR(KeepEvaluation(logical_));
   if (plan().mesh.tensor > 1 && layout_.shape.training) {

@@ -247,10 +247,11 @@ class PlanCommand final : public Command {
       *console.err << "note: no plan was searched for: "
                    << Printable(std::string(result.status().message())) << "\n";
     }
-    Plan given = spec.plan;
-    if (spec.drop_absent_names) DropAbsentNames(graph, given);
+    JobSpec given = spec;
+    KeepReplicaLimit(given);
+    if (spec.drop_absent_names) DropAbsentNames(graph, given.plan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
-    return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given), flags_.batch(),
+    return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given.plan), flags_.batch(),
                              CpuNodeEvaluator());
   }
 

@@ -26,7 +26,10 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
       return found.status();
     }
   }
-  return CompleteGivenPlan(graph, spec.cluster, costs, spec.plan, batch, CpuNodeEvaluator());
+  JobSpec given = spec;
+  KeepReplicaLimit(given);
+  return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given.plan), batch,
+                           CpuNodeEvaluator());
 }
 
 }  // namespace

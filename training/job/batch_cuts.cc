@@ -7,10 +7,39 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/node_runner.h"
+#include "placement/completion/plan_completion.h"
 #include "placement/sharding/batch_mixing.h"
 
 namespace weft {
 namespace {
+
+// Of the given plan; one without a mesh gets all workers as replicas, or is searched for.
+int ReplicasOf(const JobSpec& spec) {
+  const Plan& plan = spec.plan;
+  if (plan.mesh.size() > 1 || spec.search.wanted) return plan.mesh.data;
+  const size_t workers = plan.workers.empty() ? spec.cluster.workers.size() : plan.workers.size();
+  return std::max(1, static_cast<int>(workers));
+}
+
+// Samples of a micro-batch of the given plan when it is complete and cuts the batch.
+int64_t SamplesOfMicroBatch(const JobSpec& spec, int64_t batch) {
+  Plan plan = spec.plan;
+  plan.mesh.data = std::max(1, ReplicasOf(spec));
+  const int count = spec.search.wanted ? plan.micro_batches : CompleteMicroBatchCount(plan);
+  return batch / std::max(1, count);
+}
+
+// Shapes may allow one number of samples only: that of the plan's micro-batches is tried, then
+// those that the batch can be cut into equally.
+BatchMixing LookAt(const Graph& graph, int64_t batch, const JobSpec& spec) {
+  BatchMixing mixing = FindBatchMixing(graph, SamplesOfMicroBatch(spec, batch), CpuNodeEvaluator());
+  for (int64_t samples = batch; samples >= 1 && !mixing.unknown.empty(); --samples) {
+    if (mixing.one_sample || batch % samples != 0) continue;
+    BatchMixing other = FindBatchMixing(graph, samples, CpuNodeEvaluator());
+    if (other.unknown.empty() || other.one_sample) mixing = std::move(other);
+  }
+  return mixing;
+}
 
 // Those that the policy does not accept.
 std::vector<MixingNode> RefusedNodes(const BatchMixing& mixing, const BatchPolicy& policy) {
@@ -48,36 +77,49 @@ std::string WayOut(bool one_replica, bool has_statistics) {
   return text;
 }
 
-// Whether the given plan has these limits; a plan without a mesh gets all workers as replicas.
+// Whether the given plan has these limits.
 bool Keeps(const JobSpec& spec, bool one_replica) {
-  const Plan& plan = spec.plan;
-  const int workers =
-      static_cast<int>(plan.workers.empty() ? spec.cluster.workers.size() : plan.workers.size());
-  const int replicas =
-      plan.mesh.size() == 1 && !spec.search.wanted ? std::max(1, workers) : plan.mesh.data;
+  const int replicas = ReplicasOf(spec);
   if (one_replica && replicas > 1) return false;
-  return plan.micro_batches == 1 || plan.micro_batches == replicas;
+  return spec.plan.micro_batches == 1 || spec.plan.micro_batches == replicas;
 }
 
 }  // namespace
 
 absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec) {
-  if (spec.stored != nullptr || spec.batch_policy.allows_cuts) return absl::OkStatus();
-  const int64_t samples = batch / std::max(1, spec.plan.micro_batches);
-  const BatchMixing mixing = FindBatchMixing(graph, samples, CpuNodeEvaluator());
+  if (spec.stored != nullptr) return absl::OkStatus();
+  if (spec.batch_policy.allows_cuts) {
+    spec.plan.whole_batch = spec.plan.whole_batch && Keeps(spec, spec.plan.strict);
+    return absl::OkStatus();
+  }
+  const BatchMixing mixing = LookAt(graph, batch, spec);
+  if (mixing.one_sample) {
+    spec.search.batch_reason =
+        absl::StrCat("each micro-batch has one sample, and what mixes samples was not looked for: ",
+                     mixing.unknown);
+    return absl::OkStatus();
+  }
+  const bool is_unknown = !mixing.unknown.empty();
   const std::vector<MixingNode> refused = RefusedNodes(mixing, spec.batch_policy);
-  if (refused.empty()) return absl::OkStatus();
-  const bool has_others = std::any_of(refused.begin(), refused.end(), [](const MixingNode& node) {
-    return !node.sums_over_replicas;
-  });
+  if (refused.empty() && !is_unknown) {
+    // What a plan file says, a flag overrides.
+    if (!mixing.nodes.empty()) spec.plan.whole_batch = false;
+    return absl::OkStatus();
+  }
+  const std::string cause =
+      is_unknown ? absl::StrCat("whether nodes mix its samples is not known: ", mixing.unknown)
+                 : WhatMixes(refused);
+  const bool has_others =
+      is_unknown || std::any_of(refused.begin(), refused.end(),
+                                [](const MixingNode& node) { return !node.sums_over_replicas; });
   const bool one_replica = has_others || spec.plan.strict;
   const bool is_free =
       spec.search.default_micro_batches || (spec.search.wanted && !spec.search.keep_micro_batches);
   if (is_free) spec.plan.micro_batches = 1;
   if (!Keeps(spec, one_replica)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cutting the batch would change results: ", WhatMixes(refused), "; ",
-                     WayOut(one_replica, !has_others)));
+        absl::StrCat("cutting the batch ", is_unknown ? "may" : "would", " change results: ", cause,
+                     "; ", WayOut(one_replica, !has_others)));
   }
   spec.plan.whole_batch = true;
   spec.search.max_replicas = one_replica ? 1 : 0;
@@ -85,8 +127,13 @@ absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec) {
       one_replica ? "the batch stays whole, in one micro-batch on one replica: "
                   : "each replica has one micro-batch, and batch statistics are summed over "
                     "replicas: ",
-      WhatMixes(refused));
+      cause);
   return absl::OkStatus();
+}
+
+void KeepReplicaLimit(JobSpec& spec) {
+  const bool is_open = spec.plan.mesh.size() == 1 && spec.plan.workers.empty();
+  if (spec.search.max_replicas == 1 && is_open) spec.plan.workers = {0};
 }
 
 }  // namespace weft

@@ -219,6 +219,7 @@ absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, Prep
     if (is_final) return found.status();
     job.notes.push_back(
         absl::StrCat("no plan was searched for: ", std::string(found.status().message())));
+    KeepReplicaLimit(spec);
   }
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
   return absl::OkStatus();

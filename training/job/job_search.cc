@@ -21,6 +21,7 @@
 #include "tensor/dtype.h"
 #include "training/data/batch_reader.h"
 #include "training/data/data_set.h"
+#include "training/job/batch_cuts.h"
 #include "training/job/rank_device.h"
 
 namespace weft {
@@ -139,6 +140,19 @@ absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan
   return bytes;
 }
 
+// Replicas that a plan may have which computes with the whole batch, at most; 0 = any number.
+// `spec` is as the job was given it, before LimitBatchCuts.
+int MaxReplicasOf(const PreparedJob& job, const JobSpec& spec, int64_t batch) {
+  JobSpec free = spec;
+  free.search.wanted = true;
+  free.search.keep_micro_batches = false;
+  free.plan.mesh = {};
+  const absl::Status limited = LimitBatchCuts(job.graph, batch, free);
+  // Nothing is known of stored programs, nor where a plan file alone wants the whole batch.
+  const bool is_known = limited.ok() && spec.stored == nullptr && !free.search.batch_reason.empty();
+  return is_known ? free.search.max_replicas : job.plan.mesh.data;
+}
+
 std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
   const int64_t batch = job.programs.front().shape.batch;
   SearchOptions options = OptionsOf(job.graph, spec, costs, batch);
@@ -146,7 +160,7 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
   if (job.plan.whole_batch) {
     options.given.whole_batch = true;
     options.fixed_micro_batches = false;
-    options.max_replicas = job.plan.mesh.data;
+    options.max_replicas = MaxReplicasOf(job, spec, batch);
   }
   if (options.fixed_micro_batches) options.given.micro_batches = job.plan.micro_batches;
   const Surroundings surroundings(job, spec);
