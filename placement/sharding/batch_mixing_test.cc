@@ -145,6 +145,17 @@ TEST_F(BatchMixingTest, AMeanTimesTheNumberOfSamplesIsASum) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+// As the parts of a loss that is the quotient of two means.
+TEST_F(BatchMixingTest, MeansTimesTheNumberOfSamplesAreAddedUp) {
+  const ValueId x = Input({4});
+  const ValueId count = Op("Squeeze", {Op("Cast", {SamplesOf(x)}, {{"to", int64_t{1}}})});
+  for (const ValueId each : {Op("Mul", {x, x}), Op("Abs", {x})}) {
+    const ValueId mean = Op("ReduceMean", {each}, {{"keepdims", int64_t{0}}});
+    Accumulate(Op("Mul", {Op("Reshape", {mean, b_.Ints({})}), count}));
+  }
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
 TEST_F(BatchMixingTest, ASumInAnotherTypeIsASum) {
   const ValueId sum = SumOf(Input({4}), {0, 1});
   Accumulate(Op("Neg", {Op("Cast", {sum}, {{"to", int64_t{11}}})}));

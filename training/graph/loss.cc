@@ -38,21 +38,28 @@ absl::StatusOr<MeanParts> PartsOf(GraphBuilder& builder, NodeId node) {
   return parts;
 }
 
-// A scalar that is some mean over the samples at hand.
-absl::StatusOr<MeanParts> PartsOfSampleMean(GraphBuilder& builder, ValueId loss) {
+// How many samples there are at hand, as a scalar of this type.
+absl::StatusOr<ValueId> SamplesAtHand(GraphBuilder& builder, DType dtype) {
   const Graph& graph = builder.graph();
-  for (ValueId input : graph.inputs()) {
+  for (const ValueId input : graph.inputs()) {
     if (graph.input_role(input) != InputRole::kData) continue;
-    const DType dtype = graph.value(loss).type.dtype;
     const ValueId rows = builder.Op("Shape", {input}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
     const ValueId scalar =
         builder.Op("Squeeze", {builder.Op("Cast", {rows}, {{"to", static_cast<int64_t>(dtype)}})});
-    const ValueId flat = builder.Op("Reshape", {loss, builder.Ints({})});
-    const MeanParts parts{builder.Op("Mul", {flat, scalar}), scalar};
     WEFT_RETURN_IF_ERROR(builder.status());
-    return parts;
+    return scalar;
   }
   return absl::InvalidArgumentError("the model has no data input to count the samples of");
+}
+
+// A scalar that is some mean over the samples at hand.
+absl::StatusOr<MeanParts> PartsOfSampleMean(GraphBuilder& builder, ValueId loss) {
+  const DType dtype = builder.graph().value(loss).type.dtype;
+  WEFT_ASSIGN_OR_RETURN(const ValueId samples, SamplesAtHand(builder, dtype));
+  const ValueId flat = builder.Op("Reshape", {loss, builder.Ints({})});
+  const MeanParts parts{builder.Op("Mul", {flat, samples}), samples};
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return parts;
 }
 
 // What a value is computed from.
@@ -100,12 +107,50 @@ const Node* MaskedMean(const Graph& graph, ValueId loss) {
   return nullptr;
 }
 
-// Sum and weight of a mean over tokens: exact, however unequally micro-batches have them.
+// The input from which a node makes a mean, if it is given one: conversions, and arithmetic in
+// which one operand alone depends on data. No value where there is none.
+ValueId KeepsMeanOf(const Graph& graph, const Node& node) {
+  if (node.schema != nullptr && !node.schema->aliases().empty()) return node.inputs[0];
+  if (!node.domain.empty()) return kNoValue;
+  if (node.op == "Cast" || node.op == "Neg") return node.inputs[0];
+  const bool either = node.op == "Add" || node.op == "Sub" || node.op == "Mul";
+  if (!either && node.op != "Div") return kNoValue;
+  const bool first = SourcesOf(graph, node.inputs[0]).has_data;
+  const bool second = SourcesOf(graph, node.inputs[1]).has_data;
+  if (first == second) return kNoValue;
+  if (first) return node.inputs[0];
+  return either ? node.inputs[1] : kNoValue;
+}
+
+// A number that is a mean over the samples at hand, and no sum.
+bool IsMeanOfSamples(const Graph& graph, ValueId value) {
+  while (value.valid() && graph.value(value).source == ValueSource::kNode) {
+    const Node& node = graph.node(graph.value(value).producer);
+    const bool makes_mean = node.schema != nullptr && node.schema->mean_loss() &&
+                            graph.value(value).output_index == 0 &&
+                            node.attributes.String("reduction", "mean") == "mean";
+    if (makes_mean) return true;
+    value = KeepsMeanOf(graph, node);
+  }
+  return false;
+}
+
+// Sum and weight of a mean over tokens: exact, however unequally micro-batches have them. Where
+// both are means over the samples at hand, as mean(x mask) / mean(mask), they become sums: a short
+// micro-batch, or the last batch of an evaluation, would weigh as much as a full one.
 absl::StatusOr<MeanParts> PartsOfMaskedMean(GraphBuilder& builder, const Node& quotient) {
   const ValueId sum = quotient.inputs[0];
   const ValueId weight = quotient.inputs[1];
-  const MeanParts parts{builder.Op("Reshape", {sum, builder.Ints({})}),
-                        builder.Op("Reshape", {weight, builder.Ints({})})};
+  const Graph& graph = builder.graph();
+  const bool are_means = IsMeanOfSamples(graph, sum) && IsMeanOfSamples(graph, weight);
+  MeanParts parts{builder.Op("Reshape", {sum, builder.Ints({})}),
+                  builder.Op("Reshape", {weight, builder.Ints({})})};
+  if (are_means) {
+    WEFT_ASSIGN_OR_RETURN(const ValueId samples,
+                          SamplesAtHand(builder, graph.value(sum).type.dtype));
+    parts.sum = builder.Op("Mul", {parts.sum, samples});
+    parts.weight = builder.Op("Mul", {parts.weight, samples});
+  }
   WEFT_RETURN_IF_ERROR(builder.status());
   return parts;
 }

@@ -168,6 +168,40 @@ TEST_F(LossTest, AMeanOverWhatCountsIsTakenApart) {
   EXPECT_EQ(values[1], 3);
 }
 
+// mean(x mask) / mean(mask): what micro-batches of two samples and of one make, added up, is the
+// mean over what counts in all three. Parts that are means let the short one weigh as much.
+TEST_F(LossTest, AQuotientOfMeansAddsUpOverUnequalMicroBatches) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const ValueId zero = builder_.Scalar(DType::kFloat64, 0);
+  const ValueId counts = builder_.Op("Greater", {scores, zero});
+  const auto mean = [&](ValueId x) {
+    return builder_.Op("ReduceMean", {x}, {{"keepdims", int64_t{0}}});
+  };
+  const ValueId above = mean(builder_.Op("Where", {counts, scores, zero}));
+  const ValueId part = mean(builder_.Op("Cast", {counts}, {{"to", int64_t{11}}}));
+  const ValueId twice = builder_.Op("Mul", {builder_.Scalar(DType::kFloat64, 2), above});
+  builder_.Name(builder_.Op("Div", {twice, part}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto two = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, -2, 3, 5})}});
+  const auto one = Evaluate(*parts, {{"scores", Tensor::Of<double>({1, 2}, {-4, 6})}});
+  EXPECT_NEAR((two[0] + one[0]) / (two[1] + one[1]), 2 * (1 + 3 + 5 + 6) / 4.0, 1e-12);
+}
+
+// A sum over a mean is no mean of samples: nothing is multiplied.
+TEST_F(LossTest, AQuotientOfASumAndAMeanStaysAsItIs) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const Attributes whole = {{"keepdims", int64_t{0}}};
+  const ValueId sum = builder_.Op("ReduceSum", {scores}, whole);
+  const ValueId mean = builder_.Op("ReduceMean", {builder_.Op("Abs", {scores})}, whole);
+  builder_.Name(builder_.Op("Div", {sum, mean}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto values = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, -2, 3, 4})}});
+  EXPECT_NEAR(values[0], 6, 1e-12);
+  EXPECT_NEAR(values[1], 2.5, 1e-12);
+}
+
 // What divides depends on something that trains: its gradient would be lost.
 TEST_F(LossTest, AQuotientOfTrainedNumbersIsNotTakenApart) {
   const ValueId scores = Scores({Dim::Symbol("N"), 2});
