@@ -18,7 +18,7 @@ absl::StatusOr<std::set<std::string>> NodesOverReplicas(const Graph& graph, int6
     return absl::InvalidArgumentError(absl::StrCat(
         "the plan computes with the whole batch (whole_batch), but which nodes mix its samples is "
         "not known: ",
-        mixing.unknown, "; take one replica, or cut the batch all the same: --allow-batch-cut"));
+        mixing.unknown, "; take one replica"));
   }
   std::set<std::string> names;
   for (const MixingNode& node : mixing.nodes) {

@@ -94,6 +94,7 @@ absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec) {
   }
   const BatchMixing mixing = LookAt(graph, batch, spec);
   if (mixing.one_sample) {
+    spec.plan.whole_batch = false;
     spec.search.batch_reason =
         absl::StrCat("each micro-batch has one sample, and what mixes samples was not looked for: ",
                      mixing.unknown);

@@ -18,8 +18,8 @@ namespace weft {
 // (PlanSearch::batch_reason). Micro-batches that nobody gave are one then.
 //
 // A graph that cannot be looked at is held to mix samples that no replicas can share. But where its
-// shapes allow single samples only, there is nothing to mix: then batch_reason says so, and nothing
-// is limited.
+// shapes allow single samples only, there is nothing to mix: then batch_reason says so, nothing is
+// limited, and the plan loses whole_batch.
 //
 // InvalidArgument where the given plan cuts the batch all the same: it names the node, what it does
 // and the flag that accepts it. Jobs that run stored programs are left alone. `batch`: samples of

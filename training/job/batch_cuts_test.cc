@@ -231,6 +231,7 @@ TEST(BatchCutsTest, SingleSamplesAreCutAndThatIsSaid) {
   JobSpec spec = SpecOf(4, /*searches=*/false);
   spec.plan.mesh.data = 4;
   spec.plan.micro_batches = 16;
+  spec.plan.whole_batch = true;  // of a plan file
   ASSERT_TRUE(LimitBatchCuts(TrainingGraphOf(Kind::kPairs, /*fixed=*/1), kBatch, spec).ok());
   EXPECT_FALSE(spec.plan.whole_batch);
   EXPECT_EQ(spec.plan.micro_batches, 16);
