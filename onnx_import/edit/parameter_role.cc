@@ -1,22 +1,16 @@
 #include "onnx_import/edit/parameter_role.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstddef>
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "graph/op_schema.h"
 #include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/module_path.h"
 
 namespace weft {
 namespace {
-
-constexpr char kNameScopes[] = "pkg.torch.onnx.name_scopes";
 
 struct RoleRow {
   std::string_view op;
@@ -95,42 +89,6 @@ ParameterRole RoleBySchema(const onnx::NodeProto& node, int input) {
   return absl::StrContains(formal->name, "ias") ? ParameterRole::kBias : ParameterRole::kScale;
 }
 
-// The texts in quotes of a list as Python prints it.
-std::vector<std::string> QuotedTexts(const std::string& list) {
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i] != '\'' && list[i] != '"') continue;
-    const size_t end = list.find(list[i], i + 1);
-    if (end == std::string::npos) break;
-    texts.push_back(list.substr(i + 1, end - i - 1));
-    i = end;
-  }
-  return texts;
-}
-
-// "norm@1", of the second call, as "norm".
-std::string WithoutCallNumber(std::string name) {
-  const size_t at = name.rfind('@');
-  if (at == std::string::npos || at + 1 == name.size()) return name;
-  const bool is_number = std::all_of(name.begin() + static_cast<std::ptrdiff_t>(at) + 1, name.end(),
-                                     [](unsigned char c) { return std::isdigit(c) != 0; });
-  return is_number ? name.substr(0, at) : name;
-}
-
-// "/features/features.0/Conv" is made in "features.0": a part names its list again.
-std::string ModuleOfPath(const std::string& path) {
-  std::vector<std::string> parts = absl::StrSplit(path.substr(1), '/');
-  parts.pop_back();  // the operator
-  std::vector<std::string> modules;
-  for (const std::string& part : parts) {
-    if (!modules.empty() && absl::StartsWith(part, absl::StrCat(modules.back(), "."))) {
-      modules.pop_back();
-    }
-    modules.push_back(part);
-  }
-  return absl::StrJoin(modules, ".");
-}
-
 }  // namespace
 
 ParameterRole RoleAt(const onnx::NodeProto& node, int input, const Shape& shape) {
@@ -175,18 +133,17 @@ bool OnlyMovesElements(const onnx::NodeProto& node) {
 
 bool HasNameScopes(const onnx::NodeProto& node) {
   return std::any_of(node.metadata_props().begin(), node.metadata_props().end(),
-                     [](const auto& entry) { return entry.key() == kNameScopes; });
+                     [](const auto& entry) { return entry.key() == kNameScopesKey; });
 }
 
-std::optional<std::string> ModuleOf(const onnx::NodeProto& node) {
+std::string ModuleOf(const onnx::NodeProto& node) {
   for (const onnx::StringStringEntryProto& entry : node.metadata_props()) {
-    if (entry.key() != kNameScopes) continue;
-    const std::vector<std::string> scopes = QuotedTexts(entry.value());
-    // The last one is the operation itself.
-    return scopes.size() < 2 ? "" : WithoutCallNumber(scopes[scopes.size() - 2]);
+    if (entry.key() != kNameScopesKey) continue;
+    std::string module = ModuleInScopes(entry.value());
+    if (!module.empty()) return module;
+    break;
   }
-  if (absl::StartsWith(node.name(), "/")) return ModuleOfPath(node.name());
-  return std::nullopt;
+  return ModuleInNodeName(node.name());
 }
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 #define WEFT_ONNX_IMPORT_EDIT_PARAMETER_ROLE_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,10 +36,11 @@ std::string PortName(const onnx::NodeProto& node, int input);
 // Whether a node passes the elements of its first input on as they are: Reshape, Transpose, ...
 bool OnlyMovesElements(const onnx::NodeProto& node);
 
-// The module in which PyTorch's exporters say that a node was made: "layers.0.norm1"; "" for the
-// whole model. From the metadata "pkg.torch.onnx.name_scopes" (torch.export), else from a name such
-// as "/layers.0/norm1/Mul" (TorchScript). nullopt where the node says nothing.
-std::optional<std::string> ModuleOf(const onnx::NodeProto& node);
+// The module in which PyTorch's exporters say that a node was made: "layers.0.norm1". From the
+// metadata (torch.export), else from a name such as "/layers.0/norm1/Mul" (TorchScript), where a
+// later call has a number: TensorUses::ModuleAt knows of those. "" where the node says nothing, and
+// for the whole model.
+std::string ModuleOf(const onnx::NodeProto& node);
 // Whether the metadata says it.
 bool HasNameScopes(const onnx::NodeProto& node);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/module_path.h"
 #include "onnx_import/codec/wire.pb.h"
 
 namespace weft {
@@ -12,14 +13,10 @@ namespace {
 
 // Longer texts are not looked at: a signature has some 100 bytes a tensor.
 constexpr size_t kMaxSignature = size_t{32} << 20;
-constexpr size_t kMaxScopes = 16384;
 constexpr size_t kMaxName = 1024;
 
 constexpr std::string_view kSignatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
 constexpr std::string_view kKindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
-constexpr std::string_view kScopesKey = "pkg.torch.onnx.name_scopes";
-// In the place of a module where PyTorch knows none.
-constexpr std::string_view kNoModule = "_empty_nn_module_stack";
 
 using Properties = google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
 
@@ -92,20 +89,12 @@ void ParseInputSpecs(std::string_view text, std::map<std::string, ExportedKind>&
   }
 }
 
-// Letters that a path of modules can have: what else stands there is no name.
-bool IsModulePath(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxName &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
-         });
-}
-
 void AddNodes(const onnx::GraphProto& graph, ExporterMetadata& metadata) {
   for (int i = 0; i < graph.node_size(); ++i) {
     const onnx::NodeProto& node = graph.node(i);
-    const std::string* const scopes = PropertyOf(node.metadata_props(), kScopesKey);
+    const std::string* const scopes = PropertyOf(node.metadata_props(), kNameScopesKey);
     if (scopes == nullptr) continue;
-    std::string module = ParseNameScopes(*scopes);
+    std::string module = ModuleInScopes(*scopes);
     if (module.empty()) continue;
     // As the importer calls nodes without a name.
     const std::string name =
@@ -144,23 +133,6 @@ std::map<std::string, ExportedKind> ParseGraphSignature(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return kinds;
-}
-
-std::string ParseNameScopes(std::string_view text) {
-  if (text.size() > kMaxScopes) return "";
-  std::vector<std::string_view> scopes;
-  while (true) {
-    const size_t begin = text.find_first_of("'\"");
-    if (begin == std::string_view::npos) break;
-    const size_t end = text.find(text[begin], begin + 1);
-    if (end == std::string_view::npos) break;
-    scopes.push_back(text.substr(begin + 1, end - begin - 1));
-    text.remove_prefix(end + 1);
-  }
-  if (scopes.size() < 2) return "";
-  const std::string_view module = scopes[scopes.size() - 2];
-  const bool is_none = module.substr(0, kNoModule.size()) == kNoModule;
-  return IsModulePath(module) && !is_none ? std::string(module) : "";
 }
 
 ExporterMetadata ReadExporterMetadata(const ModelFile& file) {

@@ -43,10 +43,6 @@ ExporterMetadata ReadExporterMetadata(const ModelFile& file);
 // target='fc.weight', ...)`. By the target's name, and by the argument's.
 std::map<std::string, ExportedKind> ParseGraphSignature(std::string_view text);
 
-// The innermost module in PyTorch's list of scopes: "fc" of `['', 'fc', 'linear']`, whose last
-// entry is the node's own name. "" where there is none.
-std::string ParseNameScopes(std::string_view text);
-
 }  // namespace weft
 
 #endif  // WEFT_ONNX_IMPORT_PARAMETERS_EXPORTER_METADATA_H_

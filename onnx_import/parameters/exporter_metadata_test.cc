@@ -59,16 +59,6 @@ TEST(ParseGraphSignature, TakesAnyText) {
   EXPECT_THAT(ParseGraphSignature(absl::StrCat(std::string(5000, 'n'), ": PARAMETER")), IsEmpty());
 }
 
-TEST(ParseNameScopes, TakesTheInnermostModule) {
-  EXPECT_EQ(ParseNameScopes("['', 'encoder', 'encoder.layers.0.fc', 'linear_3']"),
-            "encoder.layers.0.fc");
-  EXPECT_EQ(ParseNameScopes("['', 'add']"), "");
-  EXPECT_EQ(ParseNameScopes("['add']"), "");
-  EXPECT_EQ(ParseNameScopes("['_empty_nn_module_stack_from_metadata_hook', 'sym_size']"), "");
-  EXPECT_EQ(ParseNameScopes("['a\nb', 'add']"), "") << "no path";
-  EXPECT_EQ(ParseNameScopes("['open"), "");
-}
-
 TEST(ReadExporterMetadata, ReadsGraphValuesAndNodes) {
   onnx::ModelProto model =
       ModelOf(17,

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
+#include "onnx_import/codec/module_path.h"
 #include "onnx_import/parameters/gradient_uses.h"
 
 namespace weft {
@@ -114,22 +115,6 @@ std::string WithSlashes(std::string_view path) {
     text += part;
   }
   return text;
-}
-
-std::string ModuleInNodeName(std::string_view node) {
-  if (node.empty() || node.front() != '/') return "";
-  std::vector<std::string_view> parts = PartsOf(node.substr(1), '/');
-  parts.pop_back();  // the node's own
-  std::string path;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const bool next_repeats = i + 1 < parts.size() && parts[i + 1].size() > parts[i].size() &&
-                              parts[i + 1].substr(0, parts[i].size()) == parts[i] &&
-                              parts[i + 1][parts[i].size()] == '.';
-    if (next_repeats || parts[i].empty()) continue;
-    if (!path.empty()) path += '.';
-    path += parts[i];
-  }
-  return path;
 }
 
 std::string ParameterNames::ModuleOf(const Node& node) const {

@@ -58,10 +58,6 @@ bool IsMadeUpName(std::string_view name);
 // what they count.
 std::string WithSlashes(std::string_view path);
 
-// The module that the name of a node tells: "layer1.0.conv1" of "/layer1/layer1.0/conv1/Conv" (a
-// Sequential's name is in its children's). "" for names that do not begin with a slash.
-std::string ModuleInNodeName(std::string_view node);
-
 }  // namespace weft
 
 #endif  // WEFT_ONNX_IMPORT_PARAMETERS_PARAMETER_NAMES_H_

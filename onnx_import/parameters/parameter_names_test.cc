@@ -15,13 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-TEST(ModuleInNodeName, LeavesOutWhatSequentialsRepeat) {
-  EXPECT_EQ(ModuleInNodeName("/bert/encoder/layer.0/query/MatMul"), "bert.encoder.layer.0.query");
-  EXPECT_EQ(ModuleInNodeName("/layer1/layer1.0/conv1/Conv"), "layer1.0.conv1");
-  EXPECT_EQ(ModuleInNodeName("/MatMul"), "");
-  EXPECT_EQ(ModuleInNodeName("MatMul_7"), "");
-}
-
 TEST(WithSlashes, KeepsNumbersWithWhatTheyCount) {
   EXPECT_EQ(WithSlashes("bert.encoder.layer.0.query.weight"), "bert/encoder/layer.0/query/weight");
   EXPECT_EQ(WithSlashes("fc"), "fc");
