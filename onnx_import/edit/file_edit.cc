@@ -1,14 +1,17 @@
 #include "onnx_import/edit/file_edit.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/codec/wire_reader.h"
 #include "onnx_import/edit/wire_fields.h"
+#include "platform/byte_quantity.h"
 #include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -20,12 +23,20 @@ constexpr size_t kReferredBytes = size_t{64} << 10;
 // Below it, initializers are inputs of the graph too.
 constexpr int64_t kFreeInitializers = 4;
 
+bool LeavesPayloads(const ModelFile& file, bool keep_payloads) {
+  return !keep_payloads && !file.own_name().empty() && !file.is_edited();
+}
+
+// Whether a field of a tensor is a payload that can stay in the file.
+bool IsLargePayload(const WireField& field) {
+  return field.number == field_of::kTensorRawData && field.type == WireType::kBytes &&
+         field.payload.size() >= kReferredBytes;
+}
+
 class FileEditor {
  public:
   FileEditor(const ModelFile& file, const FileEdit& edit, bool keep_payloads)
-      : file_(file),
-        edit_(edit),
-        refers_(!keep_payloads && !file.own_name().empty() && !file.is_edited()) {}
+      : file_(file), edit_(edit), refers_(LeavesPayloads(file, keep_payloads)) {}
 
   absl::StatusOr<std::string> Run() {
     std::string out;
@@ -117,9 +128,7 @@ class FileEditor {
     bool named = false;
     std::optional<std::string_view> payload;
     WEFT_RETURN_IF_ERROR(ForEachField(bytes, [&](const WireField& field) {
-      const bool is_raw =
-          field.number == field_of::kTensorRawData && field.type == WireType::kBytes;
-      if (refers_ && is_raw && field.payload.size() >= kReferredBytes && !payload.has_value()) {
+      if (refers_ && IsLargePayload(field) && !payload.has_value()) {
         payload = field.payload;
       } else if (name != nullptr && field.number == field_of::kTensorName) {
         if (!named) AppendBytesField(field_of::kTensorName, *name, out);
@@ -180,6 +189,34 @@ std::optional<std::string_view> TensorOfNode(std::string_view node) {
 bool FileEdit::empty() const {
   return removed_initializers.empty() && removed_nodes.empty() && removed_inputs.empty() &&
          renamed.empty() && added_initializers.empty() && first_nodes.empty();
+}
+
+CopyBudget::CopyBudget(const ModelFile& file, bool keep_payloads)
+    : file_bytes_(file.bytes().size()), leaves_payloads_(LeavesPayloads(file, keep_payloads)) {}
+
+absl::Status CopyBudget::Take(const std::string& name, std::string_view source) {
+  // The copies of one tensor follow each other.
+  if (source.data() != last_source_.data() || source.size() != last_source_.size()) {
+    last_source_ = source;
+    last_bytes_ = source.size();
+    bool has_left = !leaves_payloads_;
+    WEFT_RETURN_IF_ERROR(ForEachField(source, [&](const WireField& field) {
+      if (!has_left && IsLargePayload(field)) {
+        last_bytes_ -= field.payload.size();
+        has_left = true;
+      }
+      return absl::OkStatus();
+    }));
+  }
+  bytes_ += last_bytes_;
+  const size_t most = std::max(kMinCopyBytes, kMaxCopyGrowth * file_bytes_);
+  if (bytes_ <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("to give each module a tensor of its own would add more than ",
+                   ByteQuantity(static_cast<int64_t>(most)), " to a file of ",
+                   ByteQuantity(static_cast<int64_t>(file_bytes_)), ", at tensor ", Quoted(name),
+                   " of ", ByteQuantity(static_cast<int64_t>(source.size())),
+                   "; --untie none keeps what is merged but running statistics"));
 }
 
 absl::StatusOr<ModelFile> ApplyEdit(ModelFile file, const FileEdit& edit, bool keep_payloads) {

@@ -2,6 +2,7 @@
 #ifndef WEFT_ONNX_IMPORT_EDIT_FILE_EDIT_H_
 #define WEFT_ONNX_IMPORT_EDIT_FILE_EDIT_H_
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
@@ -31,6 +32,28 @@ struct FileEdit {
   std::vector<std::string> first_nodes;  // encoded NodeProto, in front of all others
 
   bool empty() const;
+};
+
+// How many bytes the copies of an edit may add to a file: `kMaxCopyGrowth` times its size, and
+// `kMinCopyBytes` whatever its size. Without a bound a small file could ask for any number of
+// copies of its largest tensor. A payload that stays where it lies does not count. Borrows nothing.
+class CopyBudget {
+ public:
+  static constexpr size_t kMaxCopyGrowth = 32;
+  static constexpr size_t kMinCopyBytes = size_t{192} << 20;
+
+  // `keep_payloads` as for ApplyEdit.
+  explicit CopyBudget(const ModelFile& file, bool keep_payloads = false);
+  // Before a copy of the tensor `name`, whose encoded form is `source`, is made. ResourceExhausted,
+  // with the tensor's name, where that is one too many.
+  absl::Status Take(const std::string& name, std::string_view source);
+
+ private:
+  size_t file_bytes_;
+  bool leaves_payloads_;
+  std::string_view last_source_;  // only its place is compared
+  size_t last_bytes_ = 0;
+  size_t bytes_ = 0;
 };
 
 // The file with these changes, all other fields byte for byte as they were, unknown ones too; the

@@ -1,9 +1,11 @@
 // What an edit copies, and what stays where it lies.
 #include "onnx_import/edit/file_edit.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace weft::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // [256, 128]: 1, 1.25, ...
@@ -139,6 +142,25 @@ TEST_F(StoredModel, LargePayloadsStayInTheFileTheyAreIn) {
   EXPECT_EQ(back->graph.FindVariable("table")->initial.data<float>()[1000], 251);
   const TiedModel kept = Settle({.keep_payloads = true});
   EXPECT_GT(kept.file.bytes().size(), size_);
+}
+
+// What stays in the file costs nothing; what is copied is counted before it is made.
+TEST_F(StoredModel, CopiesHaveABudget) {
+  Store(/*external=*/false);
+  const auto file = ModelFile::Load(files_, "/in/m.onnx");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const EncodedTensors tensors = FindEncodedTensors(*file);
+  const auto table = std::find_if(tensors.initializers.begin(), tensors.initializers.end(),
+                                  [](std::string_view one) { return one.size() > 100'000; });
+  ASSERT_NE(table, tensors.initializers.end());
+  const size_t fitting = CopyBudget::kMinCopyBytes / table->size();
+  CopyBudget kept(*file, /*keep_payloads=*/true);
+  for (size_t i = 0; i < fitting; ++i) ASSERT_TRUE(kept.Take("table", *table).ok()) << i;
+  const absl::Status status = kept.Take("table", *table);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("at tensor 'table' of 128 KiB"));
+  CopyBudget left(*file);
+  for (size_t i = 0; i < 100 * fitting; ++i) ASSERT_TRUE(left.Take("table", *table).ok()) << i;
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "onnx_import/edit/tensor_uses.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/module_path.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/edit/file_edit.h"
+#include "onnx_import/edit/module_calls.h"
 
 namespace weft {
 namespace {
@@ -43,6 +46,7 @@ TensorUses::TensorUses(const ModelFile& file) : file_(file), graph_(file.proto()
   AddNodes();
   AddIdentities();
   AddUses();
+  AddCalls();
 }
 
 void TensorUses::AddNames(const onnx::GraphProto& graph, bool is_main) {
@@ -145,6 +149,33 @@ void TensorUses::AddUses() {
     if (!outputs_.contains(name) && !captured_.contains(name)) continue;
     uses_[static_cast<size_t>(tensor)].push_back({tensor, name});
   }
+}
+
+void TensorUses::AddCalls() {
+  std::map<std::string, std::set<int>> tensors_of;
+  for (const onnx::NodeProto& node : graph_.node()) {
+    if (HasNameScopes(node)) continue;
+    const std::string module = ModuleInNodeName(node.name());
+    if (module.empty()) continue;
+    std::set<int>& tensors = tensors_of[module];
+    for (const std::string& input : node.input()) {
+      const int tensor = TensorOf(input);
+      if (tensor >= 0) tensors.insert(tensor);
+    }
+  }
+  if (tensors_of.empty()) return;
+  std::set<std::string> names;
+  for (const onnx::TensorProto& tensor : graph_.initializer()) names.insert(tensor.name());
+  for (const auto& [node, output] : identities_) names.insert(output);
+  module_of_call_ = FindModuleCalls(tensors_of, names);
+}
+
+std::string TensorUses::ModuleAt(int node) const {
+  if (node < 0) return "";
+  std::string module = ModuleOf(graph_.node(node));
+  if (HasNameScopes(graph_.node(node))) return module;
+  const auto call = module_of_call_.find(module);
+  return call != module_of_call_.end() ? call->second : module;
 }
 
 bool TensorUses::IsPartOfGroupNorm(int node) const {

@@ -65,6 +65,9 @@ class TensorUses {
   // By place: the Identity nodes over tensors, with their output.
   const std::map<int, std::string>& identities() const { return identities_; }
   const onnx::NodeProto& node(int i) const { return graph_.node(i); }
+  // The module that a node belongs to (ModuleOf), whichever of its calls made the node
+  // (module_calls.h). "" where nothing says it, and for -1.
+  std::string ModuleAt(int node) const;
   // The node that makes a value; -1: none of the main graph does.
   int ProducerOf(const std::string& name) const;
   // (node, input) of the main graph.
@@ -81,6 +84,7 @@ class TensorUses {
   void AddNodes();
   void AddIdentities();
   void AddUses();
+  void AddCalls();
   void AddNames(const onnx::GraphProto& graph, bool is_main);
   // An InstanceNormalization between two Reshapes: what exporters make of GroupNorm, whose scale
   // and bias are constants.
@@ -94,6 +98,7 @@ class TensorUses {
   std::vector<std::vector<TensorUse>> uses_;
   absl::flat_hash_map<std::string, int> tensor_of_;  // by name, also through Identity
   std::map<int, std::string> identities_;
+  std::map<std::string, std::string> module_of_call_;  // by the path in the names of nodes
   absl::flat_hash_map<std::string, int> producers_;
   absl::flat_hash_map<std::string, std::vector<std::pair<int, int>>> readers_;
   absl::flat_hash_set<std::string> inputs_;

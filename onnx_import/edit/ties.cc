@@ -55,7 +55,8 @@ absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) 
   {
     const TensorUses uses(file);
     TensorValues values(file);
-    WEFT_RETURN_IF_ERROR(PlanUntying(uses, values, options.untie, edit, model.report));
+    CopyBudget budget(file, options.keep_payloads);
+    WEFT_RETURN_IF_ERROR(PlanUntying(uses, values, options.untie, budget, edit, model.report));
     std::vector<CopiedTensor> copies;
     if (HasStandardOperators(file)) {
       copies = FindCopies(uses, values);

@@ -29,7 +29,8 @@ struct TiedModel {
 // Unties what exporters have merged, ties what is asked for, and looks for copies that could be
 // tied. A file that brings its own training (training_info) binds its tensors by name and stays as
 // it is. Move the file in, so that only one of both is decoded at a time. InvalidArgument for names
-// and patterns that fit nothing; nothing in the file is an error that was none before.
+// and patterns that fit nothing; ResourceExhausted for a file that would become far larger than it
+// is (CopyBudget). Nothing else in the file is an error that was none before.
 absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options = {});
 
 }  // namespace weft

@@ -219,6 +219,19 @@ TEST(SettleTies, ATensorThatNobodyReadsByItsOwnNameGoes) {
   EXPECT_THAT(settled.Operators(), ElementsAre("Gemm", "Gemm"));
 }
 
+// An output of the graph reads a name. It got a tensor that nobody read.
+TEST(SettleTies, AnOutputFollowsTheTensorThatHasItsName) {
+  const Settled settled(ModelOf(17,
+                                "agraph (float[N, 2] x) => (float[N, 2] y, float[2] b)"
+                                " <float[2] merged = {0, 0}, float[2, 2] v = {1, 2, 3, 4},"
+                                "  float[2, 2] w = {5, 6, 7, 8}> {"
+                                "  a = Identity (merged)  b = Identity (merged)"
+                                "  h = Gemm (x, v, a)  y = Gemm (h, w, b) }"));
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.Untied(), UnorderedElementsAre("a", "b"));
+  EXPECT_THAT(settled.Initializers(), UnorderedElementsAre("v", "w", "a", "b"));
+}
+
 TEST(SettleTies, TensorsInConstantNodesAreUntiedToo) {
   const Settled settled(ModelOf(17,
                                 "agraph (float[N, 2] x) => (float[N, 2] y)"
@@ -309,6 +322,81 @@ TEST(SettleTies, AModuleCalledSeveralTimesStaysOne) {
   ExpectOneLayerThrice(named);
   EXPECT_THAT(named.Untied(), ElementsAre(::testing::AnyOf("layer.fc.bias", "layer.norm.bias")));
   EXPECT_THAT(named.report().kept, IsEmpty()) << "a module called again is no tie";
+}
+
+// Two normalizations, each after a product, as TorchScript's exporter names nodes.
+onnx::ModelProto TwoNormalizations(const std::string& first, const std::string& second) {
+  onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 2] x) => (float[N, 2] y)"
+              " <float[2] ones = {1, 1}, float[2] zeros = {0, 0},"
+              "  float[2, 2] v = {1, 2, 3, 4}, float[2, 2] w = {5, 6, 7, 8}> {"
+              "  p = MatMul (x, v)  n = LayerNormalization (p, ones, zeros)"
+              "  q = MatMul (n, w)  y = LayerNormalization (q, ones, zeros) }");
+  onnx::GraphProto& graph = *model.mutable_graph();
+  Rename(graph, "ones", "layers.0.norm.weight");
+  Rename(graph, "zeros", "layers.0.norm.bias");
+  graph.mutable_node(1)->set_name("/layers.0/" + first + "/LayerNormalization");
+  graph.mutable_node(3)->set_name("/layers.0/" + second + "/LayerNormalization");
+  return model;
+}
+
+// The number of the second call made a module of it, with a tensor of its own.
+TEST(SettleTies, TheSecondCallOfTorchScriptIsTheModule) {
+  const onnx::ModelProto model = TwoNormalizations("norm", "norm_1");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  EXPECT_THAT(settled.report().kept, IsEmpty()) << "a module called again is no tie";
+  EXPECT_EQ(settled.proto().SerializeAsString(), model.SerializeAsString());
+}
+
+TEST(SettleTies, AModuleWhoseNameEndsInANumberHasItsOwnTensors) {
+  onnx::ModelProto named = TwoNormalizations("norm", "norm_1");
+  *named.mutable_graph()->add_initializer() = FloatTensor("layers.0.norm_1.bias", {2}, 0, 0);
+  named.mutable_graph()->mutable_node(3)->set_input(2, "layers.0.norm_1.bias");
+  EXPECT_THAT(Settled(named).Untied(), ElementsAre("layers.0.norm_1.weight"))
+      << "the name of its bias says that there is such a module";
+  // Calls are counted from 1.
+  EXPECT_THAT(Settled(TwoNormalizations("norm", "norm_2")).Untied(),
+              UnorderedElementsAre("layers.0.norm_2.weight", "layers.0.norm_2.bias"));
+}
+
+// Two PRelu of one slope [1], each after a product.
+onnx::ModelProto OneSlopeTwice() {
+  return ModelOf(17,
+                 "agraph (float[N, 2] x) => (float[N, 2] y)"
+                 " <float[1] slope = {0.25}, float[2, 2] v = {1, 2, 3, 4},"
+                 "  float[2, 2] w = {5, 6, 7, 8}> {"
+                 "  p = MatMul (x, v)  a = PRelu (p, slope)"
+                 "  q = MatMul (a, w)  y = PRelu (q, slope) }");
+}
+
+// One element counted as a tensor whose elements are all equal, which exporters merge.
+TEST(SettleTies, AnActivationsOnlySlopeStaysOne) {
+  const Settled settled(OneSlopeTwice());
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  ASSERT_THAT(settled.report().kept, SizeIs(1));
+  EXPECT_THAT(settled.report().kept[0].readers, ElementsAre("y (PRelu)"));
+  onnx::ModelProto called_twice = OneSlopeTwice();
+  called_twice.mutable_graph()->mutable_node(1)->set_name("/act/PRelu");
+  called_twice.mutable_graph()->mutable_node(3)->set_name("/act_1/PRelu");
+  EXPECT_THAT(Settled(called_twice).Untied(), IsEmpty());
+}
+
+TEST(SettleTies, SlopesOfNamedActivationsAreUntied) {
+  onnx::ModelProto model = OneSlopeTwice();
+  model.mutable_graph()->mutable_node(1)->set_name("/act1/PRelu");
+  model.mutable_graph()->mutable_node(3)->set_name("/act2/PRelu");
+  EXPECT_THAT(Settled(model).Untied(), ElementsAre("act2.weight"));
+}
+
+TEST(SettleTies, BiasesOfOneElementAreUntiedByTheirWeights) {
+  const onnx::ModelProto model =
+      ModelOf(17,
+              "agraph (float[N, 2] x) => (float[N, 1] y, float[N, 1] z)"
+              " <float[1] b = {0}, float[2, 1] v = {1, 2}, float[2, 1] w = {5, 6}> {"
+              "  y = Gemm (x, v, b)  z = Gemm (x, w, b) }");
+  EXPECT_THAT(Settled(model).Untied(), ElementsAre("z.C"));
 }
 
 TEST(SettleTies, ASiameseTowerStaysOne) {
@@ -545,6 +633,60 @@ TEST(SettleTies, OldFilesListNewTensorsAmongTheirInputs) {
   std::vector<std::string> inputs;
   for (const auto& input : settled.proto().graph().input()) inputs.push_back(input.name());
   EXPECT_THAT(inputs, Contains("y.C"));
+}
+
+// ---- Files that nobody trusts.
+
+// 1 MiB of zeros with 300 readers asked for 300 MiB, and 100,000 readers for 100 GiB.
+TEST(SettleTies, AFileCannotAskForAnyNumberOfCopies) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[262144] x) => (float[262144] y)"
+                                   " { y = Add (x, zeros) }");
+  onnx::GraphProto& graph = *model.mutable_graph();
+  *graph.add_initializer() = FloatTensor("zeros", {262144}, 0, 0);
+  graph.mutable_node(0)->set_name("/m0/Add");
+  for (int i = 1; i < 300; ++i) {
+    const std::string number = std::to_string(i);
+    onnx::NodeProto& node = *graph.add_node();
+    node.set_op_type("Add");
+    node.set_name("/m" + number + "/Add");
+    node.add_input("x");
+    node.add_input("zeros");
+    node.add_output("y" + number);
+  }
+  const Settled settled(model);
+  EXPECT_TRUE(absl::IsResourceExhausted(settled.status())) << settled.status();
+  EXPECT_THAT(settled.status().message(),
+              HasSubstr("model 'test.onnx': to give each module a tensor of its own would add more "
+                        "than 192 MiB to a file of 1"));
+  EXPECT_THAT(settled.status().message(), HasSubstr("at tensor 'zeros' of 1.00 MiB; --untie none"));
+  EXPECT_TRUE(Settled(model, {.untie = {"none"}}).status().ok());
+}
+
+// Concat in front of a normalization, with so many other inputs before the product.
+std::string Concatenation(const std::string& output, const std::string& other, int others,
+                          const std::string& product) {
+  std::string text = output + " = Concat <axis = 0> (";
+  for (int i = 0; i < others; ++i) text += other + ", ";
+  return text + product + ")  ";
+}
+
+// Every use of a tensor looked at all inputs of such a node.
+TEST(SettleTies, TheSearchForAWeightIsBounded) {
+  const auto layer_called_twice = [](int others) {
+    return ModelOf(17,
+                   "agraph (float[N, 2] x) => (float[M, 2] y)"
+                   " <float[2] ones = {1, 1}, float[2] zeros = {0, 0},"
+                   "  float[2, 2] w = {1, 2, 3, 4}> {"
+                   "  p = MatMul (x, w)  " +
+                       Concatenation("c", "x", others, "p") +
+                       "n = LayerNormalization (c, ones, zeros)  q = MatMul (n, w)  " +
+                       Concatenation("d", "x", others, "q") +
+                       "y = LayerNormalization (d, ones, zeros) }");
+  };
+  EXPECT_THAT(Settled(layer_called_twice(100)).Untied(), IsEmpty())
+      << "the same weight before both: one module";
+  EXPECT_THAT(Settled(layer_called_twice(6000)).Untied(), SizeIs(2)) << "it is not looked for";
 }
 
 TEST(SettleTies, AFileWithItsOwnTrainingStaysAsItIs) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/edit/use_groups.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/name_pattern.h"
 
@@ -27,11 +27,12 @@ bool IsWord(const std::string& pattern) { return pattern == kAllTensors || patte
 class Untier {
  public:
   Untier(const TensorUses& uses, TensorValues& values, const std::vector<std::string>& patterns,
-         FileEdit& edit, TieReport& report)
+         CopyBudget& budget, FileEdit& edit, TieReport& report)
       : uses_(uses),
         values_(values),
         groups_(uses, values),
         patterns_(patterns),
+        budget_(budget),
         edit_(edit),
         report_(report),
         matched_(patterns.size()) {}
@@ -42,7 +43,9 @@ class Untier {
       return absl::InvalidArgumentError(
           "--untie all and --untie none go alone: give patterns of names, or one of them");
     }
-    for (size_t i = 0; i < uses_.tensors().size(); ++i) Consider(static_cast<int>(i));
+    for (size_t i = 0; i < uses_.tensors().size(); ++i) {
+      WEFT_RETURN_IF_ERROR(Consider(static_cast<int>(i)));
+    }
     for (size_t i = 0; i < patterns_.size(); ++i) {
       if (matched_[i] || IsWord(patterns_[i])) continue;
       return absl::InvalidArgumentError(
@@ -54,12 +57,14 @@ class Untier {
   }
 
  private:
-  void Consider(int index);
+  absl::Status Consider(int index);
+  // Whether exporters merge such tensors by their value alone.
+  bool IsAccident(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   // All groups but those of running statistics and of demanded tensors are one.
   std::vector<UseGroup> Joined(std::vector<UseGroup> groups) const;
   bool IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   size_t KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups);
-  void Untie(int index, const std::vector<UseGroup>& groups);
+  absl::Status Untie(int index, const std::vector<UseGroup>& groups);
   std::string GiveOwnTensor(const FileTensor& tensor, const UseGroup& group, const TensorUse* owner,
                             const std::map<std::string, std::string>& taken);
   void Remove(const FileTensor& tensor);
@@ -73,6 +78,7 @@ class Untier {
   TensorValues& values_;
   UseGroups groups_;
   const std::vector<std::string>& patterns_;
+  CopyBudget& budget_;
   FileEdit& edit_;
   TieReport& report_;
   std::vector<bool> matched_;
@@ -93,23 +99,47 @@ bool ReadsDirectly(const FileTensor& tensor, const UseGroup& group) {
                      [&](const TensorUse& use) { return use.name == tensor.name; });
 }
 
-void Untier::Consider(int index) {
+// Whether these uses read a name, as outputs of the graph and subgraphs do, that somebody has: they
+// read whatever tensor has it.
+bool FollowsName(const UseGroup& group, const std::map<std::string, std::string>& taken) {
+  return std::all_of(group.uses.begin(), group.uses.end(), [&](const TensorUse& use) {
+    return use.node < 0 && taken.count(use.name) > 0;
+  });
+}
+
+absl::Status Untier::Consider(int index) {
   const FileTensor& tensor = uses_.tensors()[static_cast<size_t>(index)];
   const std::vector<TensorUse>& uses = uses_.uses(index);
   const bool is_shared = uses.size() > 1 && std::any_of(uses.begin(), uses.end(), [](auto& use) {
                            return use.role != ParameterRole::kOther;
                          });
-  if (!is_shared) return;
+  if (!is_shared) return absl::OkStatus();
   std::vector<UseGroup> groups = groups_.Of(index);
-  if (groups.size() < 2) return;
+  if (groups.size() < 2) return absl::OkStatus();
   is_asked_ = IsDemanded(tensor, groups);
   const bool none = patterns_.size() == 1 && patterns_[0] == kNoTensors;
-  const bool untie = is_asked_ || (!none && values_.AllEqual(tensor));
+  const bool untie = is_asked_ || (!none && IsAccident(tensor, groups));
   if (!untie) {
     ReportKept(tensor, groups);
     groups = Joined(std::move(groups));
   }
-  if (groups.size() > 1) Untie(index, groups);
+  return groups.size() > 1 ? Untie(index, groups) : absl::OkStatus();
+}
+
+// One element is always equal to itself, so its value says nothing: two readers of one role without
+// names and weights can be one slope of PRelu that the author uses twice.
+bool Untier::IsAccident(const FileTensor& tensor, const std::vector<UseGroup>& groups) {
+  if (!values_.AllEqual(tensor)) return false;
+  if (tensor.shape.num_elements() > 1) return true;
+  std::map<ParameterRole, int> groups_of;
+  std::set<ParameterRole> guessed;
+  for (const UseGroup& group : groups) {
+    if (group.role() == ParameterRole::kOther || IsStatistic(group.role())) continue;
+    ++groups_of[group.role()];
+    if (group.is_guess) guessed.insert(group.role());
+  }
+  return std::none_of(guessed.begin(), guessed.end(),
+                      [&groups_of](ParameterRole role) { return groups_of[role] > 1; });
 }
 
 std::vector<UseGroup> Untier::Joined(std::vector<UseGroup> groups) const {
@@ -134,9 +164,9 @@ bool Untier::IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& g
     for (const UseGroup& group : groups) {
       for (const TensorUse& use : group.uses) {
         matches = matches || MatchesPattern(patterns_[i], use.name);
-        if (matches || use.reader < 0) continue;
-        const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
-        matches = module.has_value() && MatchesPattern(patterns_[i], *module);
+        if (matches) continue;
+        const std::string module = uses_.ModuleAt(use.reader);
+        matches = !module.empty() && MatchesPattern(patterns_[i], module);
       }
     }
     if (!matches || IsWord(patterns_[i])) continue;
@@ -156,11 +186,11 @@ size_t Untier::KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& g
     if (!CanMove(tensor, group)) return i;
     if (!ReadsDirectly(tensor, group)) continue;
     const TensorUse& use = group.uses.front();
-    const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
-    const bool is_named = module.has_value() && !module->empty();
+    const std::string module = uses_.ModuleAt(use.reader);
+    const bool is_named = !module.empty();
     int rank = group.role() == ParameterRole::kOther ? 1 : IsStatistic(group.role()) ? 2 : 3;
-    if (is_named && absl::StartsWith(tensor.name, absl::StrCat(*module, "."))) rank = 4;
-    if (is_named && tensor.name == absl::StrCat(*module, ".", std::string(LeafName(use.role)))) {
+    if (is_named && absl::StartsWith(tensor.name, absl::StrCat(module, "."))) rank = 4;
+    if (is_named && tensor.name == absl::StrCat(module, ".", std::string(LeafName(use.role)))) {
       rank = 5;
     }
     if (rank > best_rank) {
@@ -171,7 +201,7 @@ size_t Untier::KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& g
   return best;
 }
 
-void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
+absl::Status Untier::Untie(int index, const std::vector<UseGroup>& groups) {
   const FileTensor& tensor = uses_.tensors()[static_cast<size_t>(index)];
   const size_t keeper = KeeperOf(tensor, groups);
   const bool is_kept = keeper < groups.size();
@@ -185,11 +215,17 @@ void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
     if (i != keeper) order.push_back(i);
   }
   for (const size_t i : order) {
-    const std::string source =
-        i == keeper ? tensor.name : GiveOwnTensor(tensor, groups[i], owner, sources);
+    if (i != keeper && FollowsName(groups[i], sources)) continue;
+    std::string source = tensor.name;
+    if (i != keeper) {
+      const absl::Status status = budget_.Take(tensor.name, tensor.encoded);
+      if (!status.ok()) return Annotate(status, uses_.file().Label());
+      source = GiveOwnTensor(tensor, groups[i], owner, sources);
+    }
     for (const TensorUse& use : groups[i].uses) {
       const bool is_direct = use.name == tensor.name;
       if (!is_direct && sources.try_emplace(use.name, source).first->second == source) continue;
+      if (use.node < 0) continue;
       if (!is_direct || i != keeper) edit_.renamed[{use.node, use.input}] = source;
     }
   }
@@ -204,6 +240,7 @@ void Untier::Untie(int index, const std::vector<UseGroup>& groups) {
     }
   }
   if (!is_kept) Remove(tensor);
+  return absl::OkStatus();
 }
 
 // Makes it, and returns its name: one that an Identity node gives and nobody has `taken`, so that
@@ -244,13 +281,11 @@ void Untier::ReportKept(const FileTensor& tensor, const std::vector<UseGroup>& g
   for (size_t i = 0; i < tied.size(); ++i) {
     if (i == std::min(keeper, tied.size() - 1)) continue;
     const TensorUse& use = tied[i].uses.front();
-    const std::optional<std::string> module = ModuleOf(uses_.node(use.reader));
+    const std::string module = uses_.ModuleAt(use.reader);
     if (use.name != tensor.name) {
       kept.readers.push_back(use.name);
-    } else if (module.has_value() && !module->empty()) {
-      kept.readers.push_back(*module);
     } else {
-      kept.readers.push_back(ReaderText(use));
+      kept.readers.push_back(module.empty() ? ReaderText(use) : module);
     }
   }
   report_.kept.push_back(std::move(kept));
@@ -270,19 +305,18 @@ std::string Untier::NameFor(const FileTensor& tensor, const UseGroup& group,
       return absl::StrCat(stem, leaf);
     }
   }
-  const std::optional<std::string> module = ModuleOf(reader);
-  if (module.has_value() && !module->empty()) {
+  const std::string module = uses_.ModuleAt(use.reader);
+  if (!module.empty()) {
     if (owner != nullptr && owner->reader >= 0) {
       const onnx::NodeProto& own = uses_.node(owner->reader);
-      const std::optional<std::string> own_module = ModuleOf(own);
+      const std::string own_module = uses_.ModuleAt(owner->reader);
       const bool is_alike = own.op_type() == reader.op_type() && owner->port == use.port;
       absl::string_view own_leaf = tensor.name;
-      if (is_alike && own_module.has_value() &&
-          absl::ConsumePrefix(&own_leaf, absl::StrCat(*own_module, "."))) {
-        return absl::StrCat(*module, ".", own_leaf);
+      if (is_alike && absl::ConsumePrefix(&own_leaf, absl::StrCat(own_module, "."))) {
+        return absl::StrCat(module, ".", own_leaf);
       }
     }
-    return absl::StrCat(*module, ".", leaf);
+    return absl::StrCat(module, ".", leaf);
   }
   const std::string node = !reader.name().empty()     ? reader.name()
                            : reader.output_size() > 0 ? reader.output(0)
@@ -311,9 +345,9 @@ std::string Untier::ReaderText(const TensorUse& use) const {
 }  // namespace
 
 absl::Status PlanUntying(const TensorUses& uses, TensorValues& values,
-                         const std::vector<std::string>& patterns, FileEdit& edit,
-                         TieReport& report) {
-  return Untier(uses, values, patterns, edit, report).Run();
+                         const std::vector<std::string>& patterns, CopyBudget& budget,
+                         FileEdit& edit, TieReport& report) {
+  return Untier(uses, values, patterns, budget, edit, report).Run();
 }
 
 }  // namespace weft

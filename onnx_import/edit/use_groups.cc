@@ -11,8 +11,15 @@
 namespace weft {
 namespace {
 
-// How far a weight may be from the node that has none.
+// How far a weight may be from the node that has none: nodes of one search, inputs and outputs of
+// one search, and those of all searches of a file.
 constexpr size_t kMaxVisited = 256;
+constexpr int64_t kMaxLooked = 4096;
+constexpr int64_t kMaxLookedInAll = int64_t{1} << 26;
+// No operator has a weight at a later input.
+constexpr int kMaxPorts = 64;
+
+int PortsOf(const onnx::NodeProto& node) { return std::min(node.input_size(), kMaxPorts); }
 
 bool IsElementwise(const onnx::NodeProto& node) {
   return node.op_type() == "Add" || node.op_type() == "Mul" || node.op_type() == "BiasGelu";
@@ -28,7 +35,7 @@ std::vector<UseGroup> UseGroups::Of(int tensor) {
     Key key = KeyOf(use);
     const auto [place, is_new] = places.emplace(key.text, groups.size());
     if (is_new) {
-      groups.emplace_back();
+      groups.push_back({{}, key.is_guess});
       keys.push_back(std::move(key));
     }
     groups[place->second].uses.push_back(use);
@@ -48,11 +55,7 @@ std::vector<UseGroup> UseGroups::Of(int tensor) {
   return split;
 }
 
-int UseGroups::PartnerOf(const TensorUse& use) {
-  const std::string text = PartnersText(use);
-  const size_t equals = text.find('=');
-  return equals == std::string::npos ? -1 : std::stoi(text.substr(equals + 1));
-}
+int UseGroups::PartnerOf(const TensorUse& use) { return PartnersAt(use).first; }
 
 UseGroups::Key UseGroups::KeyOf(const TensorUse& use) {
   if (use.reader < 0 || use.role == ParameterRole::kOther) {
@@ -64,24 +67,24 @@ UseGroups::Key UseGroups::KeyOf(const TensorUse& use) {
   absl::StrAppend(&key, "name ", use.name, " ");
   // TorchScript's exporter gives each parameter its name, where it merges any: that decides.
   if (!uses_.identities().empty() && !HasNameScopes(reader)) return {key};
-  const std::string partners = PartnersText(use);
-  const std::optional<std::string> module = ModuleOf(reader);
-  if (module.has_value() && !module->empty()) {
-    return {absl::StrCat(key, "module ", *module, " with ", partners)};
-  }
+  const std::string partners = PartnersAt(use).text;
+  const std::string module = uses_.ModuleAt(use.reader);
+  if (!module.empty()) return {absl::StrCat(key, "module ", module, " with ", partners)};
   if (!partners.empty()) return {absl::StrCat(key, reader.op_type(), " with ", partners)};
   std::string nearest = NearestWeight(use.reader, use.port, /*upstream=*/true);
-  if (!nearest.empty()) return {absl::StrCat(key, "behind ", nearest), /*is_behind=*/true};
+  if (!nearest.empty()) {
+    return {absl::StrCat(key, "behind ", nearest), /*is_guess=*/true, /*is_behind=*/true};
+  }
   nearest = NearestWeight(use.reader, use.port, /*upstream=*/false);
-  if (!nearest.empty()) return {absl::StrCat(key, "before ", nearest)};
-  return {absl::StrCat(key, "node ", use.reader)};
+  if (!nearest.empty()) return {absl::StrCat(key, "before ", nearest), /*is_guess=*/true};
+  return {absl::StrCat(key, "node ", use.reader), /*is_guess=*/true};
 }
 
-std::string UseGroups::PartnersText(const TensorUse& use) {
-  if (use.reader < 0) return "";
-  std::string text = PartnersOf(use.reader, use.tensor);
+UseGroups::Partners UseGroups::PartnersAt(const TensorUse& use) {
+  if (use.reader < 0) return {};
+  Partners partners = PartnersOf(use.reader, use.tensor);
   const onnx::NodeProto& reader = uses_.node(use.reader);
-  if (!text.empty() || !IsElementwise(reader)) return text;
+  if (partners.first >= 0 || !IsElementwise(reader)) return partners;
   for (int i = 0; i < reader.input_size() && i < 2; ++i) {
     if (i == use.port) continue;
     int producer = uses_.ProducerOf(reader.input(i));
@@ -90,28 +93,30 @@ std::string UseGroups::PartnersText(const TensorUse& use) {
       if (!OnlyMovesElements(node) || node.input_size() == 0) break;
       producer = uses_.ProducerOf(node.input(0));
     }
-    if (producer >= 0) text = PartnersOf(producer, use.tensor);
+    if (producer >= 0) partners = PartnersOf(producer, use.tensor);
   }
-  return text;
+  return partners;
 }
 
-std::string UseGroups::PartnersOf(int node, int skipped_tensor) {
+UseGroups::Partners UseGroups::PartnersOf(int node, int skipped_tensor) {
   const onnx::NodeProto& proto = uses_.node(node);
-  std::string text;
-  for (int i = 0; i < proto.input_size(); ++i) {
+  Partners partners;
+  for (int i = 0; i < PortsOf(proto); ++i) {
     const int tensor = uses_.MovedTensorOf(proto.input(i));
     if (tensor < 0 || tensor == skipped_tensor) continue;
     const FileTensor& partner = uses_.tensors()[static_cast<size_t>(tensor)];
     const bool is_parameter = RoleAt(proto, i, partner.shape) != ParameterRole::kOther;
     if (!is_parameter || partner.shape.num_elements() < 2 || values_.AllEqual(partner)) continue;
-    absl::StrAppend(&text, text.empty() ? "" : " ", proto.op_type(), ".", i, "=", tensor);
+    if (partners.first < 0) partners.first = tensor;
+    absl::StrAppend(&partners.text, partners.text.empty() ? "" : " ", proto.op_type(), ".", i, "=",
+                    tensor);
   }
-  return text;
+  return partners;
 }
 
 std::string UseGroups::WeightAt(int node) {
   const onnx::NodeProto& proto = uses_.node(node);
-  for (int i = 0; i < proto.input_size(); ++i) {
+  for (int i = 0; i < PortsOf(proto); ++i) {
     const int tensor = uses_.MovedTensorOf(proto.input(i));
     if (tensor < 0) continue;
     const FileTensor& weight = uses_.tensors()[static_cast<size_t>(tensor)];
@@ -124,22 +129,35 @@ std::string UseGroups::WeightAt(int node) {
 std::string UseGroups::NearestWeight(int node, int skipped_input, bool upstream) {
   std::set<int> seen = {node};
   std::vector<int> front = {node};
-  for (int distance = 1; !front.empty() && seen.size() < kMaxVisited; ++distance) {
+  int64_t looked_at = 0;
+  const auto may_go_on = [&] {
+    return seen.size() < kMaxVisited && looked_at < kMaxLooked && looked_at_ < kMaxLookedInAll;
+  };
+  const auto count = [&](int64_t ports) {
+    looked_at += ports;
+    looked_at_ += ports;
+  };
+  for (int distance = 1; !front.empty() && may_go_on(); ++distance) {
     std::vector<int> next;
     const auto visit = [&](int neighbour) {
-      const bool is_near = neighbour >= 0 && seen.size() < kMaxVisited;
-      if (is_near && seen.insert(neighbour).second) next.push_back(neighbour);
+      count(1);
+      if (neighbour >= 0 && seen.insert(neighbour).second) next.push_back(neighbour);
     };
     for (const int at : front) {
       const onnx::NodeProto& proto = uses_.node(at);
-      for (int i = 0; upstream && i < proto.input_size(); ++i) {
+      for (int i = 0; upstream && i < proto.input_size() && may_go_on(); ++i) {
         if (at != node || i != skipped_input) visit(uses_.ProducerOf(proto.input(i)));
       }
-      for (int i = 0; !upstream && i < proto.output_size(); ++i) {
-        for (const auto& reader : uses_.ReadersOf(proto.output(i))) visit(reader.first);
+      for (int i = 0; !upstream && i < proto.output_size() && may_go_on(); ++i) {
+        count(1);
+        for (const auto& reader : uses_.ReadersOf(proto.output(i))) {
+          if (!may_go_on()) break;
+          visit(reader.first);
+        }
       }
     }
     for (const int at : next) {
+      count(PortsOf(uses_.node(at)));
       const std::string weight = WeightAt(at);
       if (!weight.empty()) return absl::StrCat(weight, " after ", distance, " nodes");
     }

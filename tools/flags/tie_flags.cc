@@ -68,6 +68,9 @@ absl::StatusOr<ImportedModel> TieFlags::Import(const std::string& path, TieRepor
   TieOptions options = options_;
   options.keep_payloads = keep_payloads;
   auto settled = SettleTies(*std::move(file), options);
+  if (absl::IsResourceExhausted(settled.status())) {
+    return WithExitCode(settled.status(), ExitCode::kModel);
+  }
   if (!settled.ok()) return WithExitCode(settled.status(), ExitCode::kUsage);
   if (report != nullptr) *report = std::move(settled->report);
   auto model = ImportModel(settled->file);
