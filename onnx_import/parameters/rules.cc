@@ -59,9 +59,16 @@ std::optional<Verdict> IsAskedFor(const Candidate& candidate) {
                  absl::StrCat("made trainable by ", Quoted(*candidate.added_by))};
 }
 
+// Some who write models by hand call constants so. A module can be called so too, and then its
+// parameters are: they are used as such.
 std::optional<Verdict> IsNamedConstant(const Candidate& candidate) {
-  if (!absl::StartsWith(candidate.variable.name, "const.")) return std::nullopt;
-  return Verdict{DecisionKind::kConstant, true, "its name begins with const."};
+  if (!absl::StartsWith(candidate.variable.name, "const.") || IsUsedAsParameter(candidate)) {
+    return std::nullopt;
+  }
+  return Verdict{DecisionKind::kConstant, true,
+                 absl::StrCat("has a name that begins with const., and is used as no parameter is, "
+                              "at ",
+                              candidate.Place())};
 }
 
 std::optional<Verdict> DecidesShape(const Candidate& candidate) {
@@ -193,7 +200,6 @@ const std::vector<Rule>& TrainableRules() {
       {"unused", IsUnused},
       {"special values", HoldsSpecialValue},
       {"asked for", IsAskedFor},
-      {"named const.", IsNamedConstant},
       {"shape", DecidesShape},
       {"port", IsNeverLearnable},
       {"sinusoids", TabulatesSinusoids},
@@ -208,6 +214,7 @@ const std::vector<Rule>& TrainableRules() {
       {"image statistics", NormalizesImages},
       {"decomposed normalization", FillsGroupNormalization},
       {"zero buffer", IsZeroBuffer},
+      {"named const.", IsNamedConstant},
       {"made-up name", IsMadeUp},
       {"trains", Trains},
   };

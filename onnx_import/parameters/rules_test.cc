@@ -45,11 +45,21 @@ class RulesTest : public ::testing::Test {
   }
   void SetSignature(const std::string& text) { signature_ = text; }
 
-  // Imports the model with what is stored, and decides on it.
-  void Decide(const std::string& body, const TrainableOptions& options = {}) {
+  // Imports the model with what is stored, and decides on it. `renamed`: names that the text of a
+  // body cannot have.
+  void Decide(const std::string& body, const TrainableOptions& options = {},
+              const std::map<std::string, std::string>& renamed = {}) {
     onnx::ModelProto proto = ModelOf(20, body);
     for (const onnx::TensorProto& tensor : stored_)
       *proto.mutable_graph()->add_initializer() = tensor;
+    for (const auto& [from, to] : renamed) {
+      for (onnx::TensorProto& tensor : *proto.mutable_graph()->mutable_initializer()) {
+        if (tensor.name() == from) tensor.set_name(to);
+      }
+      for (onnx::NodeProto& node : *proto.mutable_graph()->mutable_node()) {
+        std::replace(node.mutable_input()->begin(), node.mutable_input()->end(), from, to);
+      }
+    }
     if (!signature_.empty()) {
       onnx::StringStringEntryProto* const entry = proto.mutable_graph()->add_metadata_props();
       entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
@@ -303,6 +313,26 @@ TEST_F(RulesTest, TheExportersKindsAreBelieved) {
   EXPECT_EQ(decisions_["shift"].kind, DecisionKind::kBuffer);
   EXPECT_FALSE(Trains("w"));
   EXPECT_EQ(Reason("w"), "a constant, says the exporter");
+}
+
+// The prefix decided alone, before the exporter was asked and whatever the use.
+TEST_F(RulesTest, ANameThatBeginsWithConstDecidesOnlyWithTheUse) {
+  const std::string body =
+      "agraph (float[N,4] x) => (float[N,4] y) {"
+      " a = MatMul (x, w)  b = Max (a, floor)  y = Relu (b) }";
+  const auto decide = [this, &body](const std::string& signature) {
+    SetSignature(signature);
+    Store("w", {4, 4}, Drawn(16));
+    Store("floor", {4}, Drawn(4));
+    Decide(body, {}, {{"w", "const.weight"}, {"floor", "const.floor"}});
+  };
+  decide("");
+  EXPECT_TRUE(Trains("const.weight")) << "of a module called const: " << Reason("const.weight");
+  EXPECT_FALSE(Trains("const.floor"));
+  EXPECT_THAT(Reason("const.floor"),
+              HasSubstr("name that begins with const., and is used as no parameter is, at Max."));
+  decide("p_const_floor: PARAMETER target='const.floor'\n");
+  EXPECT_TRUE(Trains("const.floor")) << "the exporter says so: " << Reason("const.floor");
 }
 
 TEST_F(RulesTest, AParameterWithAnInfinityNeverTrains) {

@@ -56,18 +56,30 @@ absl::StatusOr<std::vector<ValueId>> LossValues(const Graph& graph, const std::s
                                                  outputs));
 }
 
+// Why a tensor does not train that a name asks for, and the way out.
+std::string WhyNot(const Verdict& verdict) {
+  switch (verdict.kind) {
+    case DecisionKind::kFrozen:
+      return absl::StrCat("is ", verdict.reason, "; take it out of --freeze, or do not ask for it");
+    case DecisionKind::kUnused:
+      return absl::StrCat(verdict.reason,
+                          "; it cannot train. Leave it out, or take a loss that depends on it");
+    case DecisionKind::kTable:
+      return absl::StrCat(verdict.reason, "; it cannot train. Give it finite values first");
+    default:
+      return absl::StrCat(verdict.reason, "; it cannot train. Leave it out");
+  }
+}
+
 // A pattern may match a tensor that never trains among others; a name asks for it.
 absl::Status CheckNotNamed(const Candidate& candidate, const Verdict& verdict) {
   if (!candidate.added_by.has_value() || verdict.kind == DecisionKind::kTrains) {
     return absl::OkStatus();
   }
   const std::string& asked = *candidate.added_by;
-  const bool is_name = asked.find_first_of("*?") == std::string::npos;
-  const bool is_special = verdict.kind == DecisionKind::kTable;
-  if (!is_name || !is_special) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--trainable ", Quoted(asked), ": the tensor ",
-                                                 verdict.reason,
-                                                 "; it cannot train. Give it finite values first"));
+  if (asked.find_first_of("*?") != std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--trainable ", Quoted(asked), ": the tensor ", WhyNot(verdict)));
 }
 
 Verdict Judge(const Candidate& candidate) {

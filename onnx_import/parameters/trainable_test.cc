@@ -143,6 +143,29 @@ TEST_F(MarkTrainableTest, AddsWhatIsAskedFor) {
   EXPECT_EQ(decisions_["c"].reason, "made trainable by '?'");
 }
 
+// A name was passed over in silence, unless the tensor held an infinity.
+TEST_F(MarkTrainableTest, RefusesNamesOfTensorsThatCannotTrain) {
+  Load(
+      "agraph (float[2] x) => (float[2] y, float[2] side) <float[2] w = {1, 2}, "
+      "float[2] other = {1, 2}, float[2] sizes = {1, 1}> {"
+      "  h = test.Plus (x, w)  y = test.Norm (h, h, h, sizes)  side = test.Plus (x, other) }");
+  const auto refusal = [this](TrainableOptions options) {
+    Graph graph = graph_.Clone();
+    return std::string(MarkTrainable(graph, options).status().message());
+  };
+  EXPECT_EQ(refusal({.freeze = {"w*"}, .trainable = {"w"}}),
+            "--trainable 'w': the tensor is frozen by 'w*'; take it out of --freeze, or do not ask "
+            "for it");
+  EXPECT_EQ(refusal({.trainable = {"other"}, .loss = "y"}),
+            "--trainable 'other': the tensor does not reach the loss; it cannot train. Leave it "
+            "out, or take a loss that depends on it");
+  EXPECT_EQ(refusal({.trainable = {"sizes"}}),
+            "--trainable 'sizes': the tensor decides a shape at Norm.sizes (node 'Norm_1'); it "
+            "cannot train. Leave it out");
+  // A pattern may match such tensors among others.
+  EXPECT_EQ(refusal({.freeze = {"w"}, .trainable = {"*"}, .loss = "y"}), "");
+}
+
 TEST_F(MarkTrainableTest, RefusesPatternsThatMatchNothing) {
   Load("agraph (float[2] x) => (float[2] y) <float[1] c = {3}> { y = test.Plus (x, c) }");
   EXPECT_EQ(
