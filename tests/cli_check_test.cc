@@ -280,6 +280,39 @@ TEST(Check, TakesTheBatchThatTheModelWasExportedFor) {
             "it runs and trains (assumed: batch = 2)\n");
 }
 
+// Programs took a model for one that trains, of which nothing was tried.
+TEST(Check, SaysInJsonTooThatNothingWasTried) {
+  Graph graph;
+  graph.opsets[""] = 17;
+  GraphBuilder builder(graph);
+  const ValueId x =
+      graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape(Shape{})});
+  const Tensor initial = Tensor::Of<float>({4}, std::vector<float>{0.5f, -0.25f, 0.75f, 2});
+  const ValueId w =
+      graph.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, Shape{4}}, initial, true);
+  const ValueId y = builder.Op("Mul", {x, w});
+  builder.Name(y, "y");
+  graph.AddOutput(y);
+  GraphToOnnxOptions options;
+  options.annotations = false;
+  options.opset = 17;
+  const auto bytes = GraphToOnnx(graph, options);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const std::string path = TestPath("one_number.onnx");
+  WriteTestFile(path, *bytes);
+  EXPECT_THAT(RunCommand({"check", path, "--trainable"}).out,
+              HasSubstr("it runs; whether it trains was not tried: input 'x' has no shape with an "
+                        "axis for samples; give --data and --labels\n"));
+  const CommandResult result = RunCommand({"check", path, "--trainable", "--output", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto rows = nlohmann::json::parse(result.out);
+  ASSERT_EQ(rows.size(), 1u) << result.out;
+  EXPECT_EQ(rows[0]["severity"], "warning");
+  EXPECT_EQ(rows[0]["not_tried"], "input 'x' has no shape with an axis for samples");
+  EXPECT_EQ(RunCommand({"check", path, "--output", "json"}).out, "[]\n")
+      << "nobody asked whether it trains";
+}
+
 TEST(Check, SaysWhichSizesItAssumed) {
   const auto plain = [](GraphBuilder& b, ValueId y) { return b.Op("Relu", {y}); };
   const std::string model = SmallModel("open.onnx", plain, Dim::Symbol("N"), Dim::Symbol("width"));

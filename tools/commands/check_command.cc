@@ -18,6 +18,8 @@
 namespace weft {
 namespace {
 
+constexpr char kNotTriedRepair[] = "give --data and --labels";
+
 class CheckCommand final : public Command {
  public:
   std::string name() const override { return "check"; }
@@ -64,7 +66,7 @@ class CheckCommand final : public Command {
     int errors = 0;
     for (const CheckFinding& finding : *findings) errors += finding.severity == Severity::kError;
     if (format_ == "json") {
-      PrintJson(*findings, console);
+      PrintJson(*findings, trial, console);
     } else {
       for (const CheckFinding& finding : *findings) Print(finding, console);
       if (trainable_) *console.out << Printable(ParameterSummary(decisions)) << "\n";
@@ -113,8 +115,11 @@ class CheckCommand final : public Command {
     }
     if (!trainable_) return "it runs";
     if (trial.not_tried.empty()) return absl::StrCat("it runs and trains", with);
-    return absl::StrCat("it runs; whether it trains was not tried: ", trial.not_tried,
-                        "; give --data and --labels");
+    return absl::StrCat("it runs; ", NotTriedText(trial), "; ", kNotTriedRepair);
+  }
+
+  static std::string NotTriedText(const TrainingTrial& trial) {
+    return absl::StrCat("whether it trains was not tried: ", trial.not_tried);
   }
 
   static void AddTies(const TieReport& ties, std::vector<CheckFinding>& findings) {
@@ -132,7 +137,10 @@ class CheckCommand final : public Command {
     }
   }
 
-  static void PrintJson(const std::vector<CheckFinding>& findings, Console& console) {
+  // The findings; behind them, where training was not tried, a warning that has the reason as
+  // "not_tried".
+  static void PrintJson(const std::vector<CheckFinding>& findings, const TrainingTrial& trial,
+                        Console& console) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const CheckFinding& finding : findings) {
       rows.push_back({{"severity", std::string(SeverityName(finding.severity))},
@@ -140,6 +148,14 @@ class CheckCommand final : public Command {
                       {"count", finding.count},
                       {"what", finding.what},
                       {"repair", finding.repair}});
+    }
+    if (!trial.not_tried.empty()) {
+      rows.push_back({{"severity", std::string(SeverityName(Severity::kWarning))},
+                      {"nodes", nlohmann::ordered_json::array()},
+                      {"count", 0},
+                      {"what", NotTriedText(trial)},
+                      {"repair", kNotTriedRepair},
+                      {"not_tried", trial.not_tried}});
     }
     *console.out << rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   }
