@@ -19,14 +19,19 @@ bool TrainsIn(const Graph& graph, const std::string& name) {
 }
 
 std::string TieText(const KeptTie& tie) {
-  return absl::StrCat(tie.tensor, " = ", absl::StrJoin(tie.readers, " = "));
+  return absl::StrCat(tie.tensor, " shared with ", absl::StrJoin(tie.readers, " and "));
+}
+
+// "head reads wte transposed".
+std::string TiedText(const CopiedTensor& tie) {
+  return absl::StrCat(tie.copy, " reads ", tie.tensor, tie.transposed ? " transposed" : "");
 }
 
 std::string Counted(size_t count, const char* what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
-// "kept 4 ties: a = b, c = d, e = f and 1 more".
+// "kept 4 ties: a shared with b, c shared with d, e shared with f; 1 more".
 std::string KeptText(const std::vector<KeptTie>& kept) {
   std::vector<std::string> texts;
   for (const KeptTie& tie : kept) {
@@ -34,7 +39,27 @@ std::string KeptText(const std::vector<KeptTie>& kept) {
   }
   const size_t more = kept.size() - texts.size();
   return absl::StrCat("kept ", Counted(kept.size(), "tie"), ": ", absl::StrJoin(texts, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+                      more > 0 ? absl::StrCat("; ", more, " more") : "");
+}
+
+// "untied 2 tensors by --untie and 3 that the exporter had merged (running statistics)".
+std::string UntiedText(const std::vector<UntiedTensor>& untied) {
+  size_t asked = 0;
+  size_t statistics = 0;  // of those that nobody asked for
+  for (const UntiedTensor& one : untied) {
+    asked += one.is_asked;
+    statistics += !one.is_asked && one.is_statistic;
+  }
+  const size_t merged = untied.size() - asked;
+  const std::string by_user =
+      asked > 0 ? absl::StrCat("untied ", Counted(asked, "tensor"), " by --untie") : "";
+  if (merged == 0) return by_user;
+  const char* const why = statistics == merged ? "running statistics"
+                          : statistics > 0     ? "all elements equal, or running statistics"
+                                               : "all elements equal";
+  const std::string number = asked > 0 ? absl::StrCat(" and ", merged)
+                                       : absl::StrCat("untied ", Counted(merged, "tensor"));
+  return absl::StrCat(by_user, number, " that the exporter had merged (", why, ")");
 }
 
 }  // namespace
@@ -53,30 +78,11 @@ TieReport TiesThatTrain(const TieReport& report, const Graph& graph) {
 
 std::string TieSummary(const TieReport& report) {
   std::vector<std::string> parts;
-  size_t statistics = 0;
-  size_t asked = 0;
-  for (const UntiedTensor& untied : report.untied) {
-    statistics += untied.is_statistic;
-    asked += untied.is_asked;
-  }
-  if (asked > 0) {
-    parts.push_back(absl::StrCat("untied ", Counted(report.untied.size(), "tensor"),
-                                 asked < report.untied.size() ? ", some" : "", " by --untie"));
-  } else if (!report.untied.empty()) {
-    parts.push_back(absl::StrCat("untied ", Counted(report.untied.size(), "tensor"),
-                                 " that the exporter had merged (",
-                                 statistics == report.untied.size() ? "running statistics"
-                                 : statistics > 0 ? "equal biases, scales and running statistics"
-                                                  : "equal biases and scales",
-                                 ")"));
-  }
+  if (!report.untied.empty()) parts.push_back(UntiedText(report.untied));
   if (!report.tied.empty()) {
     std::vector<std::string> ties;
-    for (const CopiedTensor& tie : report.tied) {
-      ties.push_back(
-          absl::StrCat(tie.copy, " = ", tie.tensor, tie.transposed ? " transposed" : ""));
-    }
-    parts.push_back(absl::StrCat("tied ", absl::StrJoin(ties, ", ")));
+    for (const CopiedTensor& tie : report.tied) ties.push_back(TiedText(tie));
+    parts.push_back(absl::StrCat("tied by --tie: ", absl::StrJoin(ties, ", ")));
   }
   if (!report.kept.empty()) parts.push_back(KeptText(report.kept));
   return absl::StrJoin(parts, "; ");
@@ -111,23 +117,23 @@ std::string TieList(const TieReport& report, const Graph& graph) {
   const TieReport trains = TiesThatTrain(report, graph);
   std::string text;
   if (!trains.untied.empty()) {
-    absl::StrAppend(&text, "untied: ", Counted(trains.untied.size(), "tensor"),
-                    " that the exporter had merged\n");
+    absl::StrAppend(&text, "untied: ", Counted(trains.untied.size(), "new tensor"),
+                    ", each a copy of a shared one\n");
   }
   for (const UntiedTensor& untied : trains.untied) {
-    absl::StrAppend(&text, "  ", Printable(untied.name), " from ", Printable(untied.from), ", for ",
-                    Printable(untied.reader), "\n");
+    absl::StrAppend(&text, "  ", Printable(untied.name), ", a copy of ", Printable(untied.from),
+                    ", for ", Printable(untied.reader), untied.is_asked ? " (by --untie)" : "",
+                    "\n");
   }
   if (!trains.kept.empty() || !trains.tied.empty()) absl::StrAppend(&text, "tied:\n");
   for (const KeptTie& tie : trains.kept) {
     absl::StrAppend(&text, "  ", Printable(TieText(tie)), "\n");
   }
   for (const CopiedTensor& tie : trains.tied) {
-    absl::StrAppend(&text, "  ", Printable(tie.tensor), " = ", Printable(tie.copy),
-                    tie.transposed ? ", transposed" : "", " (by --tie)\n");
+    absl::StrAppend(&text, "  ", Printable(TiedText(tie)), " (by --tie)\n");
   }
   for (const std::string& copy : CopyTexts(trains)) {
-    absl::StrAppend(&text, "copies: ", Printable(copy), "; --tie auto trains them as one\n");
+    absl::StrAppend(&text, "could be tied: ", Printable(copy), "; --tie auto trains them as one\n");
   }
   return text;
 }

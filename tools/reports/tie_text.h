@@ -16,8 +16,8 @@ namespace weft {
 // that was untied or tied.
 TieReport TiesThatTrain(const TieReport& report, const Graph& graph);
 
-// "untied 110 tensors that the exporter had merged (equal biases and scales); kept 1 tie:
-// wte.weight = lm_head"; "" without any.
+// "untied 110 tensors that the exporter had merged (all elements equal); kept 1 tie: wte.weight
+// shared with lm_head"; "" without any.
 std::string TieSummary(const TieReport& report);
 // "a and b hold the same numbers, transposed", each.
 std::vector<std::string> CopyTexts(const TieReport& report);

@@ -26,18 +26,48 @@ TEST(TieText, SumsUpWhatWasDone) {
   report.untied = {{"a.bias", "b.bias", "a (Gemm)"}, {"c.bias", "b.bias", "c (Gemm)"}};
   report.kept = {{"wte.weight", {"lm_head"}}};
   EXPECT_EQ(TieSummary(report),
-            "untied 2 tensors that the exporter had merged (equal biases and scales); kept 1 tie: "
-            "wte.weight = lm_head");
+            "untied 2 tensors that the exporter had merged (all elements equal); kept 1 tie: "
+            "wte.weight shared with lm_head");
   report.untied.push_back({"n.running_mean", "b.bias", "n", true});
   report.tied = {{"wte", "head", true}};
-  EXPECT_EQ(TieSummary(report),
-            "untied 3 tensors that the exporter had merged (equal biases, scales and running "
-            "statistics); tied head = wte transposed; kept 1 tie: wte.weight = lm_head");
+  EXPECT_EQ(
+      TieSummary(report),
+      "untied 3 tensors that the exporter had merged (all elements equal, or running "
+      "statistics); tied by --tie: head reads wte transposed; kept 1 tie: wte.weight shared with "
+      "lm_head");
   report.untied = {{"head", "wte", "y (MatMul)", false, true}};
   report.tied.clear();
   report.kept.assign(5, {"t", {"u", "v"}});
   EXPECT_EQ(TieSummary(report),
-            "untied 1 tensor by --untie; kept 5 ties: t = u = v, t = u = v, t = u = v and 2 more");
+            "untied 1 tensor by --untie; kept 5 ties: t shared with u and v, t shared with u and "
+            "v, t shared with u and v; 2 more");
+}
+
+// "untied 3 tensors, some by --untie" left open how many, and why the others.
+TEST(TieText, CountsWhatWasAskedForApart) {
+  TieReport report;
+  report.untied = {{"head", "wte", "y (MatMul)", false, true},
+                   {"n.running_mean", "b.bias", "n", true},
+                   {"n.running_var", "b.bias", "n", true}};
+  EXPECT_EQ(TieSummary(report),
+            "untied 1 tensor by --untie and 2 that the exporter had merged (running statistics)");
+}
+
+// The list said of all tensors that the exporter had merged them.
+TEST(TieText, ListsWhoAskedForWhat) {
+  Graph graph;
+  AddVector(graph, "wte", true);
+  TieReport report;
+  report.untied = {{"head", "wte", "y (MatMul)", false, true}, {"c.bias", "b.bias", "c (Gemm)"}};
+  report.kept = {{"wte", {"z"}}};
+  report.tied = {{"wte", "copy", true}};
+  EXPECT_EQ(TieList(report, graph),
+            "untied: 2 new tensors, each a copy of a shared one\n"
+            "  head, a copy of wte, for y (MatMul) (by --untie)\n"
+            "  c.bias, a copy of b.bias, for c (Gemm)\n"
+            "tied:\n"
+            "  wte shared with z\n"
+            "  copy reads wte transposed (by --tie)\n");
 }
 
 TEST(TieText, LeavesOutWhatDoesNotTrain) {
@@ -53,7 +83,7 @@ TEST(TieText, LeavesOutWhatDoesNotTrain) {
   EXPECT_EQ(trains.kept[0].tensor, "wte");
   EXPECT_THAT(CopyTexts(trains), ElementsAre("wte and head hold the same numbers, transposed"));
   EXPECT_EQ(TiesText(report, graph),
-            "ties   kept 1 tie: wte = z\n"
+            "ties   kept 1 tie: wte shared with z\n"
             "note   wte and head hold the same numbers, transposed; --tie auto "
             "trains them as one\n");
   EXPECT_EQ(TiesText({}, graph), "");
