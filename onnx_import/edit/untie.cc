@@ -83,7 +83,8 @@ class Untier {
   TieReport& report_;
   std::vector<bool> matched_;
   std::set<std::string> made_;
-  bool is_asked_ = false;  // of the tensor at hand
+  std::map<std::string, int> numbers_;  // by the name that was asked for
+  bool is_asked_ = false;               // of the tensor at hand
 };
 
 // Whether an edit can make these uses read another tensor: all but outputs of the graph and
@@ -325,10 +326,12 @@ std::string Untier::NameFor(const FileTensor& tensor, const UseGroup& group,
 }
 
 std::string Untier::Unique(const std::string& name) {
-  std::string unique = name;
-  for (int i = 2; uses_.IsTaken(unique) || made_.count(unique) > 0; ++i) {
-    unique = absl::StrCat(name, "_", i);
-  }
+  int& number = numbers_[name];  // what is below it is taken
+  std::string unique;
+  do {
+    ++number;
+    unique = number == 1 ? name : absl::StrCat(name, "_", number);
+  } while (uses_.IsTaken(unique) || made_.count(unique) > 0);
   made_.insert(unique);
   return unique;
 }
