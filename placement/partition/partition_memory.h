@@ -13,17 +13,19 @@
 
 namespace weft {
 
-// The scratch memory that the kernel of a node takes while it runs, in bytes. It differs between
-// processors.
-using WorkspaceBytesFn = std::function<int64_t(const Graph& graph, const Node& node)>;
+// What a rank on `worker` (an index into ClusterSpec::workers) needs for its partition besides its
+// process, in bytes, as its own compile finds it: kernels' workspaces and packed weights differ
+// between processors. Placement has no kernels, so its callers give the function. An error where
+// this machine cannot tell, since it has no such device or kernel: estimates count then. Called by
+// one thread at a time.
+using RankMemoryFn = std::function<absl::StatusOr<int64_t>(const Partition& partition, int worker)>;
 
-// Of everything that is made in the course of a step, in the order of its actions: an instruction
-// is one run of a node. Variables and constants are not in it. Without `workspace` it is an upper
-// bound but for workspaces. With it, outputs that the executor writes over their inputs lie there
-// (OpSchema::in_place), as in the executor. Errors are those of an action list that names nodes
-// that are not there.
-absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(
-    const Partition& partition, const WorkspaceBytesFn& workspace = nullptr);
+// An estimate of everything that is made in the course of a step, in the order of its actions: an
+// instruction is one run of a node. Variables and constants are not in it. Workspaces of kernels
+// are not known here; sums over micro-batches count from the first time they are read; and an
+// output has memory of its own where the executor would write it over an input. Errors are those of
+// an action list that names nodes that are not there.
+absl::StatusOr<std::vector<BufferLifetime>> LifetimesOfStep(const Partition& partition);
 
 // Of the rank's shards of all variables.
 int64_t VariableBytes(const Partition& partition);

@@ -59,8 +59,7 @@ void ForEachGraph(const Partition& partition, Fn fn) {
 
 }  // namespace
 
-absl::StatusOr<RankSummary> Summarize(const Partition& partition,
-                                      const WorkspaceBytesFn& workspace) {
+absl::StatusOr<RankSummary> Summarize(const Partition& partition) {
   RankSummary summary;
   summary.rank = partition.rank;
   std::map<int, int> runs;  // of each micro graph
@@ -78,11 +77,20 @@ absl::StatusOr<RankSummary> Summarize(const Partition& partition,
     if (shard.trainable) summary.parameters += shard.local_shape.num_elements();
   }
   summary.variable_bytes = VariableBytes(partition);
-  WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes,
-                        LifetimesOfStep(partition, workspace));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<BufferLifetime> lifetimes, LifetimesOfStep(partition));
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan arena, PlanMemory(lifetimes));
   summary.arena_bytes = arena.arena_bytes;
   return summary;
+}
+
+absl::StatusOr<int64_t> MemoryOfRank(const Partition& partition, int worker,
+                                     const RankMemoryFn& rank_memory) {
+  if (rank_memory != nullptr) {
+    const absl::StatusOr<int64_t> bytes = rank_memory(partition, worker);
+    if (bytes.ok()) return bytes;
+  }
+  WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
+  return summary.variable_bytes + summary.arena_bytes;
 }
 
 namespace {

@@ -22,12 +22,15 @@ struct RankSummary {
   double flops = 0;             // per step
   double recomputed_flops = 0;  // of these: what runs a second time
   int64_t variable_bytes = 0;
-  int64_t arena_bytes = 0;  // upper bound of live bytes over the actions
+  int64_t arena_bytes = 0;  // an estimate (LifetimesOfStep); a rank's compile is exact
   int64_t sent_bytes = 0;   // payload per step, exactly what the executor sends
 };
-// `workspace`: of kernels, where it is known; without it arena_bytes counts none.
-absl::StatusOr<RankSummary> Summarize(const Partition& partition,
-                                      const WorkspaceBytesFn& workspace = nullptr);
+absl::StatusOr<RankSummary> Summarize(const Partition& partition);
+
+// What the partition's rank on `worker` needs besides its process, in bytes: by `rank_memory`, or,
+// where that is null or cannot tell, the variables and the arena of its summary.
+absl::StatusOr<int64_t> MemoryOfRank(const Partition& partition, int worker,
+                                     const RankMemoryFn& rank_memory);
 
 // An op whose nodes run whole on every rank of the tensor axis, since it has no sharding rule or a
 // body (If, Loop, Scan); what a rank spends on it in a step.

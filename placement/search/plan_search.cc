@@ -130,9 +130,12 @@ class Searcher {
     size_t candidate = 0;
     Plan plan;
     std::vector<RankNeed> ranks;  // empty where the plan is too large to be simulated
+    // Of `ranks`; null where nobody compiles them.
+    std::unique_ptr<const std::vector<Partition>> partitions;
   };
   absl::Status Simulate(SimulatedPlan& simulated, PlanCandidate& candidate) const;
   static void SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& candidate);
+  void Compile(SimulatedPlan& simulated, PlanCandidate& candidate) const;
   double FastestOf(const std::vector<SimulatedPlan>& simulated) const;
   bool Try(size_t index, std::vector<SimulatedPlan>& simulated);
   void TryVariants(std::vector<SimulatedPlan>& simulated);
@@ -170,6 +173,7 @@ absl::Status Searcher::Simulate(SimulatedPlan& simulated, PlanCandidate& candida
   candidate.communication_seconds = simulation.communication_seconds;
   candidate.bubble_seconds = simulation.bubble_seconds;
   simulated.ranks = std::move(simulation.ranks);
+  if (options_.rank_memory != nullptr) simulated.partitions = std::move(simulation.partitions);
   SumMemory(simulated.ranks, candidate);
   return absl::OkStatus();
 }
@@ -189,6 +193,26 @@ void Searcher::SumMemory(const std::vector<RankNeed>& ranks, PlanCandidate& cand
   }
 }
 
+// Puts what compiles find in the place of the estimates, where one of them comes near its limit. If
+// this machine cannot compile for some rank, the estimates stay.
+void Searcher::Compile(SimulatedPlan& simulated, PlanCandidate& candidate) const {
+  if (simulated.partitions == nullptr) return;
+  if (std::none_of(simulated.ranks.begin(), simulated.ranks.end(), IsNearLimit)) return;
+  std::vector<int64_t> bytes;
+  for (const Partition& partition : *simulated.partitions) {
+    const absl::StatusOr<int64_t> found =
+        options_.rank_memory(partition, simulated.plan.workers[partition.rank.value]);
+    if (!found.ok()) return;
+    bytes.push_back(*found);
+  }
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    simulated.ranks[i].bytes = options_.process_bytes + bytes[i];
+    simulated.ranks[i].arena_bytes = 0;  // among them
+  }
+  candidate.compiled = true;
+  SumMemory(simulated.ranks, candidate);
+}
+
 // Takes the fastest of `simulated` whose memory can be laid out within the limits. The others that
 // were tried do not fit.
 absl::Status Searcher::TakeFastest(std::vector<SimulatedPlan>& simulated) {
@@ -200,6 +224,7 @@ absl::Status Searcher::TakeFastest(std::vector<SimulatedPlan>& simulated) {
     PlanCandidate& candidate = candidates_[one.candidate];
     WEFT_RETURN_IF_ERROR(LayOutArenas(one.ranks));
     if (!one.ranks.empty()) SumMemory(one.ranks, candidate);
+    if (candidate.fits) Compile(one, candidate);
     if (!candidate.fits) continue;
     chosen_ = one.candidate;
     plan_ = std::move(one.plan);
@@ -223,7 +248,7 @@ bool Searcher::Try(size_t index, std::vector<SimulatedPlan>& simulated) {
   absl::StatusOr<Plan> plan = PlanOf(index);
   absl::Status possible = plan.status();
   const bool is_simulated = plan.ok() && plans_->IsSimulated(plan->mesh);
-  SimulatedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}};
+  SimulatedPlan one = {index, plan.ok() ? *std::move(plan) : Plan(), {}, nullptr};
   if (is_simulated) possible = Simulate(one, candidate);
   if (!possible.ok()) {
     candidate.reason = absl::StrCat("not possible: ", std::string(possible.message()));
@@ -361,13 +386,14 @@ bool DependsOnMicroBatches(const Graph& graph) {
 }
 
 absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
-                                                  int64_t global_batch, NodeEvaluator& evaluator) {
+                                                  int64_t global_batch, NodeEvaluator& evaluator,
+                                                  const RankMemoryFn& rank_memory) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<Partition> partitions,
                         PartitionStep(graph, plan, {/*training=*/true, global_batch}, evaluator));
   std::vector<int64_t> bytes;
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
-    bytes.push_back(summary.variable_bytes + summary.arena_bytes);
+    const int worker = plan.workers[partition.rank.value];
+    WEFT_ASSIGN_OR_RETURN(bytes.emplace_back(), MemoryOfRank(partition, worker, rank_memory));
   }
   return bytes;
 }

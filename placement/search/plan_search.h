@@ -27,8 +27,9 @@ struct PlanCandidate {
   int64_t memory_bytes = 0;  // of the rank that is nearest to its limit
   int64_t memory_limit = 0;  // 0 = none
   bool fits = true;
-  bool exact = false;  // its partitions were simulated, not the coarse estimates
-  std::string reason;  // why it was not chosen; empty for the chosen one
+  bool exact = false;     // its partitions were simulated, not the coarse estimates
+  bool compiled = false;  // memory_bytes is what compiles found (SearchOptions::rank_memory)
+  std::string reason;     // why it was not chosen; empty for the chosen one
 };
 
 struct SearchResult {
@@ -44,7 +45,8 @@ struct SearchResult {
 
 // `graph` is a differentiated training graph. The plan is deterministic: same input, same plan. Of
 // plans that were simulated exactly, what is alive at once decides first whether they fit; the
-// arena of the fastest one is then laid out, and the next fastest is taken where it does not fit.
+// arena of the fastest one is then laid out, or, near a limit, its ranks are compiled where
+// SearchOptions::rank_memory can do that; the next fastest is taken where it does not fit.
 // ResourceExhausted when no plan fits, naming the one that needs least; InvalidArgument for an
 // unknown strategy, and when there is no plan at all (more workers than samples).
 absl::StatusOr<SearchResult> SearchPlan(const Graph& graph, const ClusterSpec& cluster,
@@ -55,10 +57,11 @@ absl::StatusOr<SearchResult> SearchPlan(const Graph& graph, const ClusterSpec& c
 // statistics of a normalization): then what a step computes depends on how the batch is cut.
 bool DependsOnMicroBatches(const Graph& graph);
 
-// Bytes of memory a rank needs most of, by rank: variables and everything a step makes, from its
-// partition (Summarize).
+// Bytes of memory a rank needs most of besides its process, by rank, from its partition
+// (MemoryOfRank).
 absl::StatusOr<std::vector<int64_t>> MemoryOfPlan(const Graph& graph, const Plan& plan,
-                                                  int64_t global_batch, NodeEvaluator& evaluator);
+                                                  int64_t global_batch, NodeEvaluator& evaluator,
+                                                  const RankMemoryFn& rank_memory = nullptr);
 
 }  // namespace weft
 

@@ -190,6 +190,101 @@ TEST_F(PlanSearchTest, TheNextFastestPlanIsTakenWhereAnArenaHasNoRoom) {
   }
 }
 
+// What compiles of ranks find: some plans of `mesh` need `more` than they were estimated to.
+class FakeCompiles {
+ public:
+  FakeCompiles(Mesh mesh, int64_t more) : mesh_(mesh), more_(more) {}
+  RankMemoryFn AsFunction() {
+    return [this](const Partition& partition, int) -> absl::StatusOr<int64_t> {
+      ++asked_;
+      const RankSummary summary = Summarize(partition).value();
+      const int64_t estimate = summary.variable_bytes + summary.arena_bytes;
+      return partition.mesh == mesh_ ? estimate + more_ : estimate;
+    };
+  }
+  int asked() const { return asked_; }
+
+ private:
+  const Mesh mesh_;
+  const int64_t more_;
+  int asked_ = 0;
+};
+
+int64_t Most(const std::vector<int64_t>& bytes) {
+  return *std::max_element(bytes.begin(), bytes.end());
+}
+
+// The search once took a plan that fitted by its estimate, which knows no workspaces of kernels,
+// and the job was then refused. The limit lies between the two figures of the fastest plan.
+TEST_F(PlanSearchTest, APlanThatDoesNotFitWhenCompiledIsNotTaken) {
+  const Layers model(8, 256);
+  options_.global_batch = 8;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  const Plan fastest = Search(model.graph(), cluster)->plan;
+  const int64_t estimate =
+      Most(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
+  const int64_t limit = 3 * estimate;
+  options_.memory_limits = {limit, limit};
+  const SearchResult trusting = Search(model.graph(), cluster).value();
+  ASSERT_EQ(trusting.plan.mesh, fastest.mesh);
+  EXPECT_FALSE(trusting.chosen.compiled);
+
+  FakeCompiles compiles(fastest.mesh, limit);
+  options_.rank_memory = compiles.AsFunction();
+  const SearchResult result = Search(model.graph(), cluster).value();
+  EXPECT_NE(result.plan.mesh, fastest.mesh);
+  EXPECT_TRUE(result.chosen.compiled);
+  const std::vector<int64_t> compiled =
+      MemoryOfPlan(model.graph(), result.plan, 8, CpuNodeEvaluator(), options_.rank_memory).value();
+  EXPECT_EQ(result.chosen.memory_bytes, Most(compiled));
+  EXPECT_LE(Most(compiled), limit);
+  const auto refused =
+      std::find_if(result.rejected.begin(), result.rejected.end(),
+                   [&](const PlanCandidate& other) { return other.choice.mesh == fastest.mesh; });
+  ASSERT_NE(refused, result.rejected.end());
+  EXPECT_FALSE(refused->fits);
+  EXPECT_GT(refused->memory_bytes, limit);
+  EXPECT_THAT(refused->reason, HasSubstr("does not fit: needs "));
+}
+
+// Compiling takes time: far from the limits nothing is compiled, and near them the plans that are
+// about to be taken.
+TEST_F(PlanSearchTest, OnlyThePlanThatIsAboutToBeTakenIsCompiled) {
+  const Layers model(8, 256);
+  options_.global_batch = 8;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  FakeCompiles compiles({1, 1, 1}, 0);
+  options_.rank_memory = compiles.AsFunction();
+  const SearchResult free = Search(model.graph(), cluster).value();
+  EXPECT_EQ(compiles.asked(), 0);
+  const int64_t estimate =
+      Most(MemoryOfPlan(model.graph(), free.plan, 8, CpuNodeEvaluator()).value());
+  options_.memory_limits = {100 * estimate, 100 * estimate};
+  EXPECT_EQ(Search(model.graph(), cluster)->chosen.choice, free.chosen.choice);
+  EXPECT_EQ(compiles.asked(), 0);
+  options_.memory_limits = {3 * estimate, 3 * estimate};
+  EXPECT_EQ(Search(model.graph(), cluster)->chosen.choice, free.chosen.choice);
+  EXPECT_GE(compiles.asked(), 1);
+  EXPECT_LE(compiles.asked(), free.plan.mesh.size());
+}
+
+// A GPU in the cluster file may be planned for without one.
+TEST_F(PlanSearchTest, WhereNothingCanBeCompiledEstimatesDecide) {
+  const Layers model(8, 256);
+  options_.global_batch = 8;
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  const Plan fastest = Search(model.graph(), cluster)->plan;
+  const int64_t limit =
+      3 * Most(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
+  options_.memory_limits = {limit, limit};
+  options_.rank_memory = [](const Partition&, int) -> absl::StatusOr<int64_t> {
+    return absl::UnimplementedError("no such device");
+  };
+  const SearchResult result = Search(model.graph(), cluster).value();
+  EXPECT_EQ(result.plan.mesh, fastest.mesh);
+  EXPECT_FALSE(result.chosen.compiled);
+}
+
 TEST_F(PlanSearchTest, SaysWhatIsNeededWhereNothingFits) {
   const Layers model(8, 256);
   options_.global_batch = 8;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "placement/graph_views/micro_batches.h"
@@ -132,7 +133,7 @@ absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan
                                             NodeEvaluator& evaluator) {
   WEFT_ASSIGN_OR_RETURN(const Representatives representatives,
                         RanksToSimulate(plan, cost, options));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Partition> partitions,
+  WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
                         PartitionRanks(graph, plan, {/*training=*/true, options.global_batch},
                                        representatives.ranks, evaluator));
   if (plan.mesh.pipeline > 1) WEFT_RETURN_IF_ERROR(CheckPipelines(partitions));
@@ -151,7 +152,13 @@ absl::StatusOr<PlanSimulation> SimulatePlan(const Graph& graph, const Plan& plan
     result.communication_seconds += time.communication * share;
     result.bubble_seconds += time.bubble * share;
   }
+  result.partitions = std::make_unique<const std::vector<Partition>>(std::move(partitions));
   return result;
+}
+
+bool IsNearLimit(const RankNeed& need) {
+  constexpr int64_t kMaxFactor = 4;
+  return need.limit > 0 && need.total() > need.limit / kMaxFactor;
 }
 
 absl::Status LayOutArenas(std::vector<RankNeed>& ranks) {

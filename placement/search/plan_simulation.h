@@ -3,12 +3,14 @@
 #define WEFT_PLACEMENT_SEARCH_PLAN_SIMULATION_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "graph/inference.h"
+#include "graph/partition.h"
 #include "graph/plan.h"
 #include "graph/schedule/memory_plan.h"
 #include "placement/cost/cost_model.h"
@@ -32,6 +34,11 @@ struct RankNeed {
   bool fits() const { return limit == 0 || total() <= limit; }
 };
 
+// Whether what an estimate does not know (workspaces, packed weights, sums over micro-batches) may
+// decide if the rank fits. It is taken for granted that no rank needs four times its estimate; one
+// that does is refused before its job starts (training/job/job_search.h).
+bool IsNearLimit(const RankNeed& need);
+
 struct PlanSimulation {
   // Of a step: all of it, and the mean rank's shares.
   double step_seconds = 0;
@@ -39,6 +46,8 @@ struct PlanSimulation {
   double communication_seconds = 0;
   double bubble_seconds = 0;
   std::vector<RankNeed> ranks;  // one of those that are alike
+  // Of these ranks. Never null.
+  std::unique_ptr<const std::vector<Partition>> partitions;
 };
 
 // Partitions the step of `plan`, which is complete, and simulates it (ModelOfPartitions,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "placement/partition/partition_memory.h"
 #include "placement/search/node_costs.h"
 
 namespace weft {
@@ -35,6 +36,9 @@ struct SearchOptions {
   std::vector<int> worker_threads;
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
+  // What a rank's compile finds. It is asked of the fastest plan, where that comes near a limit, so
+  // that no plan is taken which its workers then refuse. Null: estimates decide.
+  RankMemoryFn rank_memory;
   // What nodes take, where that is not Weft's kernels' time by the cost model: for comparing with
   // another framework. Such plans are not simulated from their partitions. Empty: the cost model.
   NodeCostsFactory node_costs;

@@ -5,6 +5,7 @@
 
 #include "placement/completion/plan_completion.h"
 #include "placement/partition/partition_summary.h"
+#include "placement/partition/traffic_prediction.h"
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
@@ -12,7 +13,7 @@
 namespace weft {
 
 absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
-                         Plan& plan) {
+                         Plan& plan, const RankMemoryFn& rank_memory) {
   WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, costs));
   SimulationOptions options;
   options.steps = kPredictedSteps;
@@ -33,9 +34,14 @@ absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostMod
   }
   if (whole > 0) prediction.bubble_fraction = idle / whole;
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, Summarize(partition));
-    prediction.bytes_per_step.push_back(summary.sent_bytes);
-    prediction.memory_bytes.push_back(summary.variable_bytes + summary.arena_bytes);
+    WEFT_ASSIGN_OR_RETURN(const std::vector<StreamPrediction> streams, PredictTraffic(partition));
+    int64_t sent = 0;
+    for (const StreamPrediction& stream : streams) sent += stream.bytes;
+    prediction.bytes_per_step.push_back(sent);
+    const auto rank = static_cast<size_t>(partition.rank.value);
+    const int worker = rank < plan.workers.size() ? plan.workers[rank] : -1;
+    WEFT_ASSIGN_OR_RETURN(const int64_t memory, MemoryOfRank(partition, worker, rank_memory));
+    prediction.memory_bytes.push_back(memory);
   }
   plan.prediction = std::move(prediction);
   return absl::OkStatus();

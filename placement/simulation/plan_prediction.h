@@ -8,6 +8,7 @@
 #include "graph/partition.h"
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
+#include "placement/partition/partition_memory.h"
 
 namespace weft {
 
@@ -19,9 +20,10 @@ inline constexpr int kPredictedSteps = 3;
 // a step in the steady state, times CostModel::StepFactor; of these what the rank that computes
 // longest spends computing, and waiting for or handling messages and collectives under way; the
 // share of a step that ranks are idle, in the mean; payload bytes that each rank sends, exactly;
-// variables and activations of each rank, in bytes.
+// bytes that each rank needs besides its process (MemoryOfRank with `rank_memory`; null: an
+// estimate).
 absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
-                         Plan& plan);
+                         Plan& plan, const RankMemoryFn& rank_memory = nullptr);
 
 }  // namespace weft
 

@@ -29,6 +29,7 @@
 #include "tools/reports/plan_picture.h"
 #include "tools/reports/plan_report.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/compiled_memory.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -140,7 +141,7 @@ class PlanCommand final : public Command {
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
-    WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan));
+    WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan, CompiledMemory(spec.cluster)));
     std::vector<Partition> kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
       Plan without = *plan;

@@ -36,6 +36,16 @@ std::string MemoryText(const PlanCandidate& candidate) {
   return absl::StrCat(needs, " of ", ByteQuantity(candidate.memory_limit));
 }
 
+// What the figure of MemoryText counts.
+const char* MemoryParts(const PlanCandidate& candidate) {
+  return candidate.compiled
+             ? " on the fullest rank: its compiled program, 16 MiB of process, and messages; train "
+               "prints what a worker requires, with data and libraries\n"
+             : " on the fullest rank: variables, 16 MiB of process, and an arena estimated without "
+               "workspaces and outputs over inputs; the table of ranks has the compiled arena, and "
+               "train prints what a worker requires, with data, messages and libraries\n";
+}
+
 nlohmann::ordered_json CandidateJson(const PlanCandidate& candidate) {
   nlohmann::ordered_json json = {{"parallel", ParallelText(candidate.choice)},
                                  {"workers", candidate.choice.workers},
@@ -45,6 +55,7 @@ nlohmann::ordered_json CandidateJson(const PlanCandidate& candidate) {
                                  {"bubble_seconds", candidate.bubble_seconds},
                                  {"memory_bytes", candidate.memory_bytes},
                                  {"memory_limit_bytes", candidate.memory_limit},
+                                 {"memory_compiled", candidate.compiled},
                                  {"fits", candidate.fits},
                                  {"simulated_rank_by_rank", candidate.exact}};
   if (!candidate.reason.empty()) json["reason"] = candidate.reason;
@@ -64,9 +75,7 @@ std::string ExplanationText(const SearchResult& result, const ClusterSpec& clust
       PartText(chosen.compute_seconds, step), ", exposed communication ",
       PartText(chosen.communication_seconds, step), ", bubble ",
       PartText(chosen.bubble_seconds, step), "\n", "memory     ", MemoryText(chosen),
-      " on the fullest rank: variables, 16 MiB of process, and an arena "
-      "estimated without workspaces and outputs over inputs; the table of ranks has the compiled "
-      "arena, and train prints what a worker requires, with data, messages and libraries\n");
+      MemoryParts(chosen));
   if (!result.batch_reason.empty()) {
     absl::StrAppend(&text, "batch      ", result.batch_reason, "\n");
   }

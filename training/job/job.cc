@@ -28,6 +28,7 @@
 #include "training/data/batch_reader.h"
 #include "training/graph/optimizer.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/compiled_memory.h"
 #include "training/job/job_search.h"
 #include "training/job/rank_device.h"
 
@@ -409,7 +410,8 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   partition.End();
   LoggedPhase predict("predict");
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
-  WEFT_RETURN_IF_ERROR(PredictPlan(job.programs.front().partitions, costs, job.plan));
+  WEFT_RETURN_IF_ERROR(
+      PredictPlan(job.programs.front().partitions, costs, job.plan, CompiledMemory(spec.cluster)));
   job.step_factor = costs.StepFactor(job.plan);
   predict.End();
   if (training.report_gradients) {

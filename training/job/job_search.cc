@@ -22,6 +22,7 @@
 #include "training/data/batch_reader.h"
 #include "training/data/data_set.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/compiled_memory.h"
 #include "training/job/rank_device.h"
 
 namespace weft {
@@ -71,16 +72,13 @@ SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel
   return options;
 }
 
-int64_t PlannedBytes(const ProgramMemory& memory) {
-  return memory.variable_bytes + memory.arena_bytes + memory.constant_bytes + memory.packed_bytes +
-         memory.staging_bytes;
-}
-
 // What each rank has beside its programs and its process, as its requirement counts it.
 class Surroundings {
  public:
   Surroundings(const PreparedJob& job, const JobSpec& spec)
       : data_bytes_(NewDataSetSource(job.data)->max_bytes()), checkpoints_(spec.checkpoints) {}
+  // Where the data set is not known.
+  explicit Surroundings(const JobSpec& spec) : data_bytes_(0), checkpoints_(spec.checkpoints) {}
 
   // Data set and the copy that checkpoints are written from.
   int64_t FixedBytes(const Partition& partition) const {
@@ -115,6 +113,28 @@ class Surroundings {
   const bool checkpoints_;
 };
 
+// Of one rank, all but the process. ResourceExhausted where that is more than `max_bytes`, if so
+// much is known before the arena is laid out.
+absl::StatusOr<int64_t> MemoryOfOneRank(const Partition& partition, Device& device,
+                                        const Surroundings& surroundings, int64_t max_bytes) {
+  const int64_t fixed = surroundings.FixedBytes(partition);
+  const int64_t room = std::max<int64_t>(0, max_bytes - fixed);
+  WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, device, room));
+  return ProgramBytes(program.memory) + fixed +
+         Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
+                                      partition.mesh.size());
+}
+
+// What a search asks of the ranks of its fastest plan: what CheckPlanFits will count, but for the
+// data set. Borrows `spec`.
+RankMemoryFn MemoryForSearch(const JobSpec& spec) {
+  return [&spec](const Partition& partition, int worker) -> absl::StatusOr<int64_t> {
+    WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfWorker(spec.cluster, worker));
+    return MemoryOfOneRank(partition, *device, Surroundings(spec),
+                           std::numeric_limits<int64_t>::max());
+  };
+}
+
 // By rank, all but the process. ResourceExhausted where a rank's limit does not leave
 // `process_bytes`.
 absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan& plan,
@@ -127,15 +147,11 @@ absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan
   std::vector<int64_t> bytes;
   for (const Partition& partition : partitions) {
     const int64_t limit = options.memory_limits[plan.workers[partition.rank.value]];
-    const int64_t fixed = surroundings.FixedBytes(partition);
-    const int64_t max_bytes = limit == 0
-                                  ? std::numeric_limits<int64_t>::max()
-                                  : std::max<int64_t>(0, limit - options.process_bytes - fixed);
+    const int64_t max_bytes =
+        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - options.process_bytes;
     WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfRank(cluster, plan, partition.rank));
-    WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, *device, max_bytes));
-    bytes.push_back(PlannedBytes(program.memory) + fixed +
-                    Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
-                                                 static_cast<int>(partitions.size())));
+    WEFT_ASSIGN_OR_RETURN(bytes.emplace_back(),
+                          MemoryOfOneRank(partition, *device, surroundings, max_bytes));
   }
   return bytes;
 }
@@ -185,8 +201,9 @@ absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest) {
 
 absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
                                            const CostModel& costs, int64_t global_batch) {
-  return SearchPlan(graph, spec.cluster, costs, OptionsOf(graph, spec, costs, global_batch),
-                    CpuNodeEvaluator());
+  SearchOptions options = OptionsOf(graph, spec, costs, global_batch);
+  options.rank_memory = MemoryForSearch(spec);
+  return SearchPlan(graph, spec.cluster, costs, options, CpuNodeEvaluator());
 }
 
 std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const CostModel& costs,
@@ -196,6 +213,7 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
   SearchOptions options = OptionsOf(graph, spec, costs, global_batch);
   options.may_leave_out = true;
   options.exact_plans = std::max(1, options.exact_plans);
+  options.rank_memory = MemoryForSearch(spec);
   const absl::StatusOr<SearchResult> fewer =
       SearchPlan(graph, spec.cluster, costs, options, CpuNodeEvaluator());
   if (!fewer.ok() || fewer->plan.workers.size() == all ||
@@ -227,7 +245,7 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       const int64_t besides = surroundings.FixedBytes(partition) +
                               Surroundings::TransportBytes(planned->unexpected_bytes,
                                                            partition.rank, job.plan.mesh.size());
-      const int64_t need = PlannedBytes(memory) + besides + kMinProcessBytes;
+      const int64_t need = ProgramBytes(memory) + besides + kMinProcessBytes;
       if (need <= limit) continue;
       return absl::ResourceExhaustedError(absl::StrCat(
           spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),

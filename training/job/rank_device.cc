@@ -18,6 +18,14 @@ absl::StatusOr<Device*> DeviceOfRank(const ClusterSpec& cluster, const Plan& pla
     return absl::OutOfRangeError(absl::StrCat("rank ", rank.value, " is on worker ", worker, " of ",
                                               cluster.workers.size()));
   }
+  return DeviceOfWorker(cluster, worker);
+}
+
+absl::StatusOr<Device*> DeviceOfWorker(const ClusterSpec& cluster, int worker) {
+  if (worker < 0 || static_cast<size_t>(worker) >= cluster.workers.size()) {
+    return absl::OutOfRangeError(absl::StrCat("there is no worker ", worker, " among the ",
+                                              cluster.workers.size(), " of the cluster"));
+  }
   const WorkerSpec& spec = cluster.workers[static_cast<size_t>(worker)];
   return FindDevice(spec.device, spec.device_index);
 }

@@ -16,6 +16,9 @@ namespace weft {
 // the cluster no such worker.
 absl::StatusOr<Device*> DeviceOfRank(const ClusterSpec& cluster, const Plan& plan, RankId rank);
 
+// The same of a worker (an index into ClusterSpec::workers).
+absl::StatusOr<Device*> DeviceOfWorker(const ClusterSpec& cluster, int worker);
+
 }  // namespace weft
 
 #endif  // WEFT_TRAINING_JOB_RANK_DEVICE_H_

@@ -1,0 +1,25 @@
+// The memory that the ranks of a plan need, as their own compiles find it: one figure for the
+// search, for the prediction in a plan and for the refusal of a job that does not fit.
+#ifndef WEFT_TRAINING_JOB_COMPILED_MEMORY_H_
+#define WEFT_TRAINING_JOB_COMPILED_MEMORY_H_
+
+#include <cstdint>
+
+#include "executor/memory/program_memory.h"
+#include "graph/cluster_spec.h"
+#include "placement/partition/partition_memory.h"
+
+namespace weft {
+
+// In bytes: variables, arena, constants, what kernels keep from run to run, and staging.
+int64_t ProgramBytes(const ProgramMemory& memory);
+
+// ProgramBytes of a partition compiled for the device of its worker (PlanProgramMemory); a copy of
+// the cluster's workers is kept. Compiling takes up to a second or two for a large partition. The
+// function's errors: OutOfRange for a worker that the cluster does not have; those of FindDevice
+// and PlanProgramMemory.
+RankMemoryFn CompiledMemory(const ClusterSpec& cluster);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_JOB_COMPILED_MEMORY_H_

@@ -1,0 +1,97 @@
+#include "training/job/job_search.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "ops/node_runner.h"
+#include "placement/partition/partition_summary.h"
+#include "placement/partition/partitioner.h"
+#include "training/graph/training_graph.h"
+#include "training/job/compiled_memory.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kBatch = 16;
+constexpr int64_t kWidth = 1024;
+constexpr int64_t kProcessBytes = int64_t{16} << 20;
+
+// Four layers, 16 MiB of weights.
+Graph FourLayers() {
+  Graph model;
+  GraphBuilder b(model);
+  ValueId x = model.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(kWidth)})});
+  for (int i = 0; i < 4; ++i) {
+    b.set_name_prefix(absl::StrCat("layer", i, "/"));
+    const ValueId weight = model.AddVariable(
+        absl::StrCat("w", i), {ValueKind::kTensor, DType::kFloat32, Shape{kWidth, kWidth}},
+        Tensor(), true);
+    x = b.Op("Tanh", {b.Op("MatMul", {x, weight})});
+  }
+  model.AddOutput(x);
+  EXPECT_TRUE(b.status().ok()) << b.status();
+  TrainingSpec spec;
+  spec.loss = ParseLoss("mse").value();
+  spec.optimizer.kind = "sgd";
+  auto graph = BuildTrainingGraph(model, spec);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+JobSpec OneWorker(int64_t memory) {
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(1, 1);
+  spec.memory_per_worker = memory;
+  spec.search.wanted = true;
+  spec.search.keep_micro_batches = true;
+  spec.plan.micro_batches = 2;
+  return spec;
+}
+
+SearchResult Search(const Graph& graph, const JobSpec& spec) {
+  const CostModel costs = CostModel::OfSpec(spec.cluster).value();
+  auto found = SearchJobPlan(graph, spec, costs, kBatch);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return *std::move(found);
+}
+
+// A search once judged by an estimate that no compile agreed with: it knows neither workspaces of
+// kernels nor packed weights nor sums of gradients. Then a plan that fitted was refused.
+TEST(JobSearchTest, NearItsLimitAPlanIsJudgedByWhatItsCompileFinds) {
+  const Graph graph = FourLayers();
+  const JobSpec wide = OneWorker(int64_t{16} << 30);
+  const SearchResult estimated = Search(graph, wide);
+  EXPECT_FALSE(estimated.chosen.compiled);
+  const JobSpec narrow = OneWorker(estimated.chosen.memory_bytes * 3);
+  const SearchResult found = Search(graph, narrow);
+  EXPECT_TRUE(found.chosen.compiled);
+
+  const std::vector<Partition> partitions =
+      PartitionStep(graph, found.plan, {/*training=*/true, kBatch}, CpuNodeEvaluator()).value();
+  const int64_t compiled = CompiledMemory(narrow.cluster)(partitions.front(), 0).value();
+  EXPECT_EQ(found.chosen.memory_bytes, compiled + kProcessBytes);
+  // The sums of four matrices are alive when the last one is made.
+  const RankSummary summary = Summarize(partitions.front()).value();
+  EXPECT_GT(compiled, summary.variable_bytes + summary.arena_bytes);
+}
+
+TEST(JobSearchTest, CompiledMemoryNamesAWorkerThatIsNotThere) {
+  const Graph graph = FourLayers();
+  const JobSpec spec = OneWorker(0);
+  const SearchResult found = Search(graph, spec);
+  const std::vector<Partition> partitions =
+      PartitionStep(graph, found.plan, {/*training=*/true, kBatch}, CpuNodeEvaluator()).value();
+  const auto memory = CompiledMemory(spec.cluster)(partitions.front(), 3);
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(memory.status().message(), "there is no worker 3 among the 1 of the cluster");
+}
+
+}  // namespace
+}  // namespace weft
