@@ -189,8 +189,9 @@ absl::StatusOr<Plan> Complete(const Graph& graph, const JobSpec& spec, const Dat
     plan.reduction = Reduction::kOrderedTree;
     plan.threads_per_worker = 1;
   }
-  const bool splits_tensors = plan.mesh.tensor > 1 && plan.tensor_shardings.empty();
-  if (!splits_tensors) return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+  if (!LeavesTensorAxisOpen(plan)) {
+    return CompletePlan(graph, spec.cluster, std::move(plan), data.batch_of(0));
+  }
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
   return CompleteGivenPlan(graph, spec.cluster, costs, std::move(plan), data.batch_of(0),
                            CpuNodeEvaluator());
