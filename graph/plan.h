@@ -52,6 +52,7 @@ struct Prediction {
   double compute_seconds = 0;
   double communication_seconds = 0;
   double bubble_fraction = 0;
+  bool calibrated = false;  // the times rest on measurements of the cluster, not on published specs
   std::vector<int64_t> memory_bytes;    // per rank
   std::vector<int64_t> bytes_per_step;  // sent per rank
 };

@@ -53,6 +53,8 @@ TEST(PlanSearchCommand, MayLeaveWorkersOutUnlessAllAreAskedFor) {
   ASSERT_EQ(four.exit_code, 0) << four.err;
   EXPECT_EQ(nlohmann::json::parse(four.out)["ranks"].size(), 4u);
   EXPECT_THAT(four.err, HasSubstr("1 of 4 workers would be "));
+  EXPECT_THAT(four.err, HasSubstr("times as fast (predicted; uncalibrated: a step has taken 40 "));
+  EXPECT_THAT(ReadTestFile(path), HasSubstr("calibrated: false"));
 }
 
 TEST(PlanSearchCommand, ExplainSaysTimeMemoryAndWhatWasRejected) {
@@ -198,7 +200,12 @@ TEST(PlanSearchCommand, AnUncalibratedPredictionSaysThatItIsOne) {
   EXPECT_THAT(plan.out, HasSubstr("\nuncalibrated: the predicted times rest on published specs"));
   EXPECT_THAT(plan.out, HasSubstr("40 times"));
   const CommandResult json = PlanMlp({"--local", "2", "--output", "json"});
-  EXPECT_EQ(nlohmann::json::parse(json.out)["calibrated"], false);
+  const auto said = nlohmann::json::parse(json.out);
+  EXPECT_EQ(said["calibrated"], false);
+  EXPECT_NEAR(said["measured_over_predicted"]["max"].get<double>(), 4.27 / 0.107, 0.1);
+  const std::string page = TestPath("plan.html");
+  ASSERT_EQ(PlanMlp({"--local", "2", "--picture", page}).exit_code, 0);
+  EXPECT_THAT(ReadTestFile(page), HasSubstr("<p>uncalibrated: the predicted times rest on "));
 }
 
 // A plan too large to be shown rank by rank was explained without that word.

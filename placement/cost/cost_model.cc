@@ -175,6 +175,13 @@ LinkCost CostModel::Link(int from_worker, int to_worker) const {
           link.contention};
 }
 
+bool CostModel::is_calibrated() const {
+  const std::vector<DeviceProfile>& devices = profile_->devices;
+  return !devices.empty() &&
+         std::all_of(devices.begin(), devices.end(),
+                     [](const DeviceProfile& device) { return device.source == kMeasuredSource; });
+}
+
 double CostModel::StepFactor(const Plan& plan) const {
   const auto own = corrections_.plans.find(PlanSignature(plan));
   return own != corrections_.plans.end() ? own->second : corrections_.step;

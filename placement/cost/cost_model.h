@@ -101,6 +101,8 @@ class CostModel {
   // By what a simulated step of the plan is multiplied: what the history says of this plan, else of
   // all plans of the model.
   double StepFactor(const Plan& plan) const;
+  // Whether a calibration has measured all devices; else predictions rest on published specs.
+  bool is_calibrated() const;
   const CostCorrections& corrections() const { return corrections_; }
   const ClusterProfile& profile() const { return *profile_; }
 

@@ -63,10 +63,13 @@ struct MeasuredOp {
   friend auto operator<=>(const MeasuredOp&, const MeasuredOp&) = default;
 };
 
+// DeviceProfile::source of a device that a calibration has measured.
+inline constexpr char kMeasuredSource[] = "measured";
+
 // One kind of worker. Rates are what a worker gets while the other workers of its host work too.
 struct DeviceProfile {
   std::string name;    // "A100-80GB", "worker:0": unique in its profile
-  std::string source;  // where the values come from: "measured", or a data sheet
+  std::string source;  // where the values come from: kMeasuredSource, or a data sheet
   int threads = 1;     // with which the rates hold
   // Of contractions, in FLOP/s, by element type; types that are not here run as float32 does.
   std::map<DType, RateCurve> contraction;

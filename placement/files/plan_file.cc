@@ -262,16 +262,17 @@ class PlanReader {
   absl::Status ReadPrediction(const YamlMap& map) {
     const YAML::Node* node = map.Find("prediction");
     if (node == nullptr) return absl::OkStatus();
-    WEFT_ASSIGN_OR_RETURN(
-        const YamlMap prediction,
-        YamlMap::Read(source_, *node, "the prediction",
-                      {"step", "compute", "communication", "bubble", "memory", "sent"}));
+    WEFT_ASSIGN_OR_RETURN(const YamlMap prediction,
+                          YamlMap::Read(source_, *node, "the prediction",
+                                        {"step", "compute", "communication", "bubble", "calibrated",
+                                         "memory", "sent"}));
     Prediction& target = plan_.prediction;
     WEFT_RETURN_IF_ERROR(prediction.Quantity("step", ParseSeconds, target.step_seconds));
     WEFT_RETURN_IF_ERROR(prediction.Quantity("compute", ParseSeconds, target.compute_seconds));
     WEFT_RETURN_IF_ERROR(
         prediction.Quantity("communication", ParseSeconds, target.communication_seconds));
     WEFT_RETURN_IF_ERROR(prediction.Number("bubble", target.bubble_fraction));
+    WEFT_RETURN_IF_ERROR(prediction.Bool("calibrated", target.calibrated));
     WEFT_RETURN_IF_ERROR(ReadBytesPerRank(prediction, "memory", target.memory_bytes));
     return ReadBytesPerRank(prediction, "sent", target.bytes_per_step);
   }
@@ -297,6 +298,7 @@ void EmitPrediction(const Prediction& prediction, YAML::Emitter& out) {
     out << YAML::Key << key << YAML::Value << SecondsToString(seconds);
   }
   out << YAML::Key << "bubble" << YAML::Value << prediction.bubble_fraction;
+  out << YAML::Key << "calibrated" << YAML::Value << prediction.calibrated;
   EmitBytes("memory", prediction.memory_bytes, out);
   EmitBytes("sent", prediction.bytes_per_step, out);
   out << YAML::EndMap;

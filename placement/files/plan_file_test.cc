@@ -247,6 +247,7 @@ TEST(PlanFileTest, WhatIsWrittenReadsBackEqual) {
   plan.tensor_shardings = {{"w", AxisSharding::Split(1, 3)}, {"true", AxisSharding::Replicated()}};
   plan.prediction.step_seconds = 0.0123456789012345;
   plan.prediction.bubble_fraction = 1.0 / 3;
+  plan.prediction.calibrated = true;
   plan.prediction.memory_bytes = {1 << 20, 12345, 0, 1};
   plan.prediction.bytes_per_step = {1, 2, 3, 4};
   const std::string text = PlanToYaml(plan);
@@ -260,6 +261,7 @@ TEST(PlanFileTest, WhatIsWrittenReadsBackEqual) {
   EXPECT_EQ(read->tensor_shardings, plan.tensor_shardings);
   EXPECT_EQ(read->prediction.step_seconds, plan.prediction.step_seconds);
   EXPECT_EQ(read->prediction.bubble_fraction, plan.prediction.bubble_fraction);
+  EXPECT_TRUE(read->prediction.calibrated);
   EXPECT_EQ(read->prediction.memory_bytes, plan.prediction.memory_bytes);
 }
 

@@ -320,6 +320,7 @@ absl::StatusOr<SearchResult> Searcher::Result() {
   result.batch_reason = options_.batch_reason;
   Prediction& prediction = result.plan.prediction;
   prediction.step_seconds = result.chosen.step_seconds;
+  prediction.calibrated = cost_.is_calibrated();
   prediction.compute_seconds = result.chosen.compute_seconds;
   prediction.communication_seconds = result.chosen.communication_seconds;
   prediction.bubble_fraction =

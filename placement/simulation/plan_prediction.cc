@@ -32,6 +32,7 @@ absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostMod
     idle += rank.bubble;
     whole += rank.compute + rank.communication + rank.bubble;
   }
+  prediction.calibrated = costs.is_calibrated();
   if (whole > 0) prediction.bubble_fraction = idle / whole;
   for (const Partition& partition : partitions) {
     WEFT_ASSIGN_OR_RETURN(const std::vector<StreamPrediction> streams, PredictTraffic(partition));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
+#include "placement/cost/prediction_error.h"
 #include "placement/files/plan_file.h"
 #include "placement/graph_views/absent_names.h"
 #include "placement/graph_views/graph_digest.h"
@@ -164,7 +165,7 @@ class PlanCommand final : public Command {
                                   const std::vector<Partition>& kept, Console& console) const {
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(plan, spec.cluster, partitions));
-      json["calibrated"] = spec.costs != nullptr;
+      AddPredictionError(spec.costs != nullptr, json);
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"],
                               RecomputationJson(plan, spec.cluster, partitions, kept));
@@ -179,7 +180,7 @@ class PlanCommand final : public Command {
       }
       WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(plan, spec.cluster, partitions));
       *console.out << Printable(text);
-      if (spec.costs == nullptr) *console.out << kUncalibrated;
+      if (spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
       if (!kept.empty()) {
         WEFT_ASSIGN_OR_RETURN(const std::string again,
                               RecomputationText(plan, spec.cluster, partitions, kept));
@@ -259,12 +260,13 @@ class PlanCommand final : public Command {
   // Of a plan that is too large to show rank by rank.
   ExitCode Explain(const SearchResult& found, const JobSpec& spec, Console& console) const {
     if (format_ == "json") {
-      const nlohmann::ordered_json json = {{"calibrated", spec.costs != nullptr},
-                                           {"explanation", ExplanationJson(found, spec.cluster)}};
+      nlohmann::ordered_json json = nlohmann::ordered_json::object();
+      AddPredictionError(spec.costs != nullptr, json);
+      json["explanation"] = ExplanationJson(found, spec.cluster);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       *console.out << Printable(ExplanationText(found, spec.cluster));
-      if (spec.costs == nullptr) *console.out << kUncalibrated;
+      if (spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
     }
     return ExitCode::kOk;
   }

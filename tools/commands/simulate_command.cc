@@ -1,6 +1,7 @@
 #include <ostream>
 #include <utility>
 
+#include "placement/cost/prediction_error.h"
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/script_file.h"
 #include "placement/simulation/simulator.h"
@@ -73,11 +74,11 @@ class SimulateCommand final : public Command {
     const SimulatedPlan simulated{step.plan, step.spec.cluster, model, simulation};
     if (format_ == "json") {
       nlohmann::ordered_json json = SimulationJson(simulated);
-      json["calibrated"] = step.spec.costs != nullptr;
+      AddPredictionError(step.spec.costs != nullptr, json);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       *console.out << Printable(SimulationText(simulated));
-      if (step.spec.costs == nullptr) *console.out << kUncalibrated;
+      if (step.spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
     }
     return ExitCode::kOk;
   }

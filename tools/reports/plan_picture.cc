@@ -11,6 +11,7 @@
 #include "graph/node_class.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_simulator.h"
+#include "placement/cost/prediction_error.h"
 #include "placement/pipeline/stage_assignment.h"
 #include "placement/search/plan_choice.h"
 #include "placement/simulation/partition_model.h"
@@ -342,8 +343,9 @@ absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
       "</title>\n", kStyle, "</head><body>\n<h1>", Escaped(title), "</h1>\n<p>",
       plan.mesh.ToString(), " on ", plan.mesh.size(), " workers; a step is predicted to take ",
-      DurationText(plan.prediction.step_seconds), "</p>\n<h2>Workers</h2>\n",
-      WorkersTable(plan, partitions),
+      DurationText(plan.prediction.step_seconds), "</p>\n",
+      costs.is_calibrated() ? "" : absl::StrCat("<p>", Escaped(UncalibratedText()), "</p>\n"),
+      "<h2>Workers</h2>\n", WorkersTable(plan, partitions),
       "<h2>Forward pass by stage</h2>\n<p>Red: what goes from one stage to another.</p>\n<div>",
       GraphSvg(picture, plan.num_stages()), "</div>\n");
   if (picture.left_out > 0) {

@@ -10,6 +10,7 @@
 #include "graph/schedule/schedule_simulator.h"
 #include "onnx_import/graph_wire.h"
 #include "placement/completion/plan_completion.h"
+#include "placement/cost/prediction_error.h"
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/traffic_prediction.h"
 #include "platform/status_macros.h"
@@ -203,6 +204,12 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
   absl::StrAppend(&text, traffic, "actions\n", ActionGrid(pipeline.lists, pipeline.micro_batches),
                   BubbleText(simulation));
   return text;
+}
+
+void AddPredictionError(bool calibrated, nlohmann::ordered_json& json) {
+  const PredictionError& error = calibrated ? kCalibratedError : kUncalibratedError;
+  json["calibrated"] = calibrated;
+  json["measured_over_predicted"] = {{"min", error.min}, {"max", error.max}, {"runs", error.runs}};
 }
 
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,

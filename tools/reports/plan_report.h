@@ -15,11 +15,9 @@
 
 namespace weft {
 
-// What people must know of a prediction that rests on no measurement (docs/placement.md has how far
-// such predictions were off).
-inline constexpr char kUncalibrated[] =
-    "uncalibrated: the predicted times rest on published specs and are often several times too "
-    "short (40 times for one step of 4 ms); graph_runner calibrate measures this cluster\n";
+// What is said of all predicted times, in JSON: "calibrated", and "measured_over_predicted" with
+// the spread that such predictions had (placement/cost/prediction_error.h).
+void AddPredictionError(bool calibrated, nlohmann::ordered_json& json);
 
 // For people: a row per rank, one per channel and collective, the order of actions.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,

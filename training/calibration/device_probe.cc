@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/graph_builder.h"
+#include "placement/cost/device_profile.h"
 #include "placement/cost/op_key.h"
 #include "placement/graph_views/graph_node_view.h"
 #include "platform/status.h"
@@ -110,7 +111,7 @@ class ProbedRates {
       }
       tiny.push_back(time->second);
     }
-    device.source = "measured";
+    device.source = kMeasuredSource;
     device.threads = partition_.threads;
     std::nth_element(tiny.begin(), tiny.begin() + kHotTiny / 2, tiny.end());
     device.node_seconds = tiny[kHotTiny / 2];

@@ -14,6 +14,7 @@
 #include "executor/variables/checkpoint_writer.h"
 #include "graph/schedule/channel_credits.h"
 #include "ops/node_runner.h"
+#include "placement/cost/prediction_error.h"
 #include "placement/partition/partitioner.h"
 #include "placement/search/alternatives.h"
 #include "platform/byte_quantity.h"
@@ -223,9 +224,10 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
   const double factor = result.chosen.step_seconds / std::max(1e-12, fewer->chosen.step_seconds);
   if (factor < 1.1) return "";
   return absl::StrFormat(
-      "%d of %d workers would be %.1f times as fast (predicted): --parallel auto leaves the others "
-      "out",
-      fewer->plan.workers.size(), all, factor);
+      "%d of %d workers would be %.1f times as fast (predicted%s): --parallel auto leaves the "
+      "others out",
+      fewer->plan.workers.size(), all, factor,
+      costs.is_calibrated() ? "" : absl::StrCat("; ", UncalibratedWords()));
 }
 
 absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
