@@ -214,7 +214,7 @@ absl::Status StepPlanner::AddMicroEdges(SizedGraph& sized) const {
                             PhaseOfEdge(sized, input, producer.stage.value, node.stage.value));
       const int from = layout_.PlaceOf(producer.stage);
       const int to = layout_.PlaceOf(node.stage);
-      if (from != to) sized.edges.Add(input, from, to, phase);
+      if (from != to) sized.edges.Add(input, from, to, {phase, node.stage.value});
     }
   }
   return absl::OkStatus();
@@ -248,7 +248,7 @@ void StepPlanner::OrderStep() {
     position[micro_nodes[i].value] = static_cast<int>(i);
   }
   const std::vector<bool> of_guard = NodesOfGuard(graph, layout_.guard);
-  std::vector<std::pair<int, NodeId>> later;
+  std::vector<SumTurn> later;
   for (const NodeId id : step_order_) {
     const Node& node = graph.node(id);
     const NodeRole role = RoleOf(node);
@@ -257,11 +257,12 @@ void StepPlanner::OrderStep() {
     } else if (role == NodeRole::kBoundary && IsFirstSum(graph, of_guard, id)) {
       layout_.first_sums.push_back(id);
     } else if (role == NodeRole::kBoundary) {
-      later.push_back({position[graph.value(node.inputs[0]).producer.value], id});
+      const NodeId producer = graph.value(node.inputs[0]).producer;
+      later.push_back({graph.node(producer).stage.value, position[producer.value], id});
     }
   }
-  std::sort(later.begin(), later.end());
-  for (const auto& [when, id] : later) layout_.later_sums.push_back(id);
+  std::sort(later.begin(), later.end(), IsSummedBefore);
+  for (const SumTurn& turn : later) layout_.later_sums.push_back(turn.sum);
 }
 
 // Variables that a stage reads and another one owns.
@@ -272,7 +273,7 @@ void StepPlanner::AddBeginEdges() {
     if (from == to) return;
     // Ids of variables' values differ between the sizes' graphs: the first graph's are used.
     const std::optional<ValueId> id = layout_.step().graph.FindValue(sized.graph.value(value).name);
-    if (id.has_value()) layout_.begin_edges.Add(*id, from, to, Phase::kBegin);
+    if (id.has_value()) layout_.begin_edges.Add(*id, from, to, {Phase::kBegin, to});
   };
   for (const SizedGraph& sized : layout_.sizes) {
     for (const NodeId id : sized.graph.node_ids()) {
@@ -288,7 +289,7 @@ void StepPlanner::AddBeginEdges() {
 void StepPlanner::AddEndEdge(ValueId value, int to) {
   if (!value.valid() || layout_.step().graph.value(value).source != ValueSource::kNode) return;
   const int from = layout_.HomeOf(layout_.step(), value);
-  if (from != to) layout_.end_edges.Add(value, from, to, Phase::kUpdate);
+  if (from != to) layout_.end_edges.Add(value, from, to, {Phase::kUpdate, to});
 }
 
 void StepPlanner::AddEndEdges() {
@@ -327,12 +328,13 @@ absl::Status StepPlanner::ShardData() {
   if (layout_.data.nodes.empty()) return absl::OkStatus();
   const RowReaders readers(step.graph, step.shardings);
   ExtendToInputs(readers, layout_.data);
-  if (!ScattersSums(DataAxisOf(plan()))) return absl::OkStatus();
+  const DataAxis axis = DataAxisOf(plan());
+  if (!ScattersSums(axis)) return absl::OkStatus();
   for (const NodeId sum : layout_.later_sums) {
     const ValueId output = step.graph.node(sum).outputs[0];
-    if (layout_.end_edges.From(output).empty() && readers.ReadRowsOnly(output, layout_.data)) {
-      layout_.scattered_sums.insert(sum);
-    }
+    const SumUse use = {/*is_first=*/false, readers.ReadRowsOnly(output, layout_.data),
+                        !layout_.end_edges.From(output).empty()};
+    if (IsScattered(axis, use)) layout_.scattered_sums.insert(sum);
   }
   return absl::OkStatus();
 }
@@ -346,14 +348,16 @@ void StepPlanner::NumberChannels() {
 
 }  // namespace
 
-void StageEdges::Add(ValueId value, int from, int to, Phase phase) {
+void StageEdges::Add(ValueId value, int from, int to, const StageRead& read) {
   const auto [it, is_new] = index_.try_emplace({value, to}, edges_.size());
   if (!is_new) {
     StageEdge& edge = edges_[it->second];
-    edge.phase = EarlierPhase(edge.phase, phase);
+    const StageRead first = FirstRead({edge.phase, edge.stage}, read);
+    edge.phase = first.phase;
+    edge.stage = first.stage;
     return;
   }
-  edges_.push_back({value, from, to, phase, 0});
+  edges_.push_back({value, from, to, read.phase, read.stage, 0});
 }
 
 const StageEdge* StageEdges::Find(ValueId value, int to) const {

@@ -26,7 +26,10 @@ struct StageEdge {
   ValueId value;
   int from = 0;
   int to = 0;
-  Phase phase = Phase::kForward;  // of Send and Recv; kBegin and kUpdate: once per step
+  // Of Send and Recv, and which of the stages of `to` reads it first. kBegin and kUpdate: once per
+  // step.
+  Phase phase = Phase::kForward;
+  int stage = 0;
   // Channel of data coordinate d and tensor coordinate t: first_channel + d * mesh.tensor + t.
   int first_channel = 0;
 };
@@ -34,8 +37,8 @@ struct StageEdge {
 // Edges in a fixed order, found by value and receiving place.
 class StageEdges {
  public:
-  // If the edge exists already, it keeps the earlier of the two phases.
-  void Add(ValueId value, int from, int to, Phase phase);
+  // If the edge exists already, it keeps the earlier of the two reads (FirstRead).
+  void Add(ValueId value, int from, int to, const StageRead& read);
   // Null when there is none.
   const StageEdge* Find(ValueId value, int to) const;
   // The edges that begin with `value` at its home, in the order added.

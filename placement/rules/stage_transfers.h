@@ -20,8 +20,19 @@ inline std::optional<Phase> PhaseOfTransfer(bool is_made_forward, int from, int 
   return std::nullopt;
 }
 
-// A place takes a value once, however many of its stages read it: at the earlier time.
-inline Phase EarlierPhase(Phase a, Phase b) { return a < b ? a : b; }
+// When a stage reads a value that another place has.
+struct StageRead {
+  Phase phase = Phase::kForward;
+  int stage = 0;
+};
+
+// A place takes a value once, however many of its stages read it: at the first read. The backward
+// pass reaches the later of two stages first.
+inline StageRead FirstRead(const StageRead& a, const StageRead& b) {
+  if (a.phase != b.phase) return a.phase < b.phase ? a : b;
+  const bool is_a = a.phase == Phase::kBackward ? a.stage >= b.stage : a.stage <= b.stage;
+  return is_a ? a : b;
+}
 
 }  // namespace weft
 

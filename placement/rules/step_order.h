@@ -17,6 +17,19 @@ ValueId GuardOf(const Graph& graph);
 // kNoValue is computed from nothing.
 std::vector<bool> NodesOfGuard(const Graph& graph, ValueId guard);
 
+// When the last term of a later sum is made.
+struct SumTurn {
+  int stage = 0;     // that makes it
+  int position = 0;  // of the node that makes it, among those of its stage
+  NodeId sum;
+};
+// The order in which later sums come into buckets: the backward pass goes from the last stage to
+// the first, and through a stage in the order of its nodes. Of one node the sums come by their ids.
+inline bool IsSummedBefore(const SumTurn& a, const SumTurn& b) {
+  if (a.stage != b.stage) return a.stage > b.stage;
+  return a.position != b.position ? a.position < b.position : a.sum < b.sum;
+}
+
 // Whether the sum is one of the first: of a value that the forward pass made, or for the guard. The
 // others are summed in the order in which the backward pass completes them.
 bool IsFirstSum(const Graph& graph, const std::vector<bool>& of_guard, NodeId boundary);

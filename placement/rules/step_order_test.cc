@@ -1,5 +1,6 @@
 #include "placement/rules/step_order.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,18 @@ TEST(StepOrderTest, AReportedGuardGoesBeforeTheLoss) {
   EXPECT_EQ(GuardOf(graph), guard);
   EXPECT_THAT(FirstSums(graph),
               ElementsAre("step/Accumulate", "step/Accumulate_1", "update/w2/Accumulate"));
+}
+
+TEST(StepOrderTest, LaterSumsComeFromTheLastStageOn) {
+  std::vector<SumTurn> turns = {{0, 1, NodeId(1)},
+                                {2, 9, NodeId(5)},
+                                {2, 4, NodeId(8)},
+                                {2, 4, NodeId(3)},
+                                {1, 0, NodeId(2)}};
+  std::sort(turns.begin(), turns.end(), IsSummedBefore);
+  std::vector<int> sums;
+  for (const SumTurn& turn : turns) sums.push_back(turn.sum.value);
+  EXPECT_THAT(sums, ElementsAre(3, 8, 5, 2, 1));
 }
 
 }  // namespace

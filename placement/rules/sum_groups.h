@@ -25,6 +25,17 @@ inline bool SplitsVariables(const DataAxis& axis) { return axis.zero > 0 && axis
 inline bool ScattersSums(const DataAxis& axis) {
   return axis.zero >= 2 && axis.replicas > 1 && axis.reduction == Reduction::kUnordered;
 }
+// How a step uses a sum over its micro-batches.
+struct SumUse {
+  bool is_first = false;           // IsFirstSum
+  bool are_rows_enough = false;    // whoever reads it reads the replica's rows only
+  bool is_read_elsewhere = false;  // on another place of the pipeline
+};
+// Whether each replica gets its rows of a sum only. What is sent along the pipeline, and what the
+// guard waits for, is summed whole.
+inline bool IsScattered(const DataAxis& axis, const SumUse& use) {
+  return ScattersSums(axis) && !use.is_first && use.are_rows_enough && !use.is_read_elsewhere;
+}
 // Of a variable's axis 0, as the smallest shard of the tensor axis has it.
 inline bool HasRowForEach(int64_t rows, int replicas) { return rows >= replicas; }
 

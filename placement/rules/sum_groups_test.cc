@@ -60,5 +60,15 @@ TEST(SumGroupsTest, ScatteringNeedsReplicasAndAnyOrder) {
   EXPECT_FALSE(SplitsVariables({2, 0, Reduction::kUnordered}));
 }
 
+TEST(SumGroupsTest, ASumIsScatteredWhereRowsAreEnoughAtOnePlace) {
+  const DataAxis axis = {2, 2, Reduction::kUnordered};
+  const SumUse rows = {/*is_first=*/false, /*are_rows_enough=*/true, /*is_read_elsewhere=*/false};
+  EXPECT_TRUE(IsScattered(axis, rows));
+  EXPECT_FALSE(IsScattered({2, 1, Reduction::kUnordered}, rows));
+  EXPECT_FALSE(IsScattered(axis, {/*is_first=*/true, true, false}));
+  EXPECT_FALSE(IsScattered(axis, {false, /*are_rows_enough=*/false, false}));
+  EXPECT_FALSE(IsScattered(axis, {false, true, /*is_read_elsewhere=*/true}));
+}
+
 }  // namespace
 }  // namespace weft

@@ -346,7 +346,7 @@ void PlanningGraphMaker::AddSums() {
   const std::vector<bool> of_guard = NodesOfGuard(graph_, GuardOf(graph_));
   std::vector<int> position(graph_.node_capacity());
   for (size_t i = 0; i < order_.size(); ++i) position[order_[i].value] = static_cast<int>(i);
-  std::vector<std::pair<std::pair<int, NodeId>, PlannedSum>> later;
+  std::vector<std::pair<SumTurn, PlannedSum>> later;
   for (const NodeId id : order_) {
     const Node& node = graph_.node(id);
     if (!IsBoundary(node)) continue;
@@ -361,12 +361,13 @@ void PlanningGraphMaker::AddSums() {
     if (sum.is_first) {
       result_.sums.push_back(std::move(sum));
     } else {
-      later.push_back({{position[ProducerOf(node.inputs[0]).value], id}, std::move(sum)});
+      const SumTurn turn = {/*stage=*/0, position[ProducerOf(node.inputs[0]).value], id};
+      later.push_back({turn, std::move(sum)});
     }
   }
   std::sort(later.begin(), later.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [when, sum] : later) result_.sums.push_back(std::move(sum));
+            [](const auto& a, const auto& b) { return IsSummedBefore(a.first, b.first); });
+  for (auto& [turn, sum] : later) result_.sums.push_back(std::move(sum));
 }
 
 struct LaidOutGraph {

@@ -4,8 +4,10 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "placement/rules/stage_transfers.h"
+#include "placement/rules/step_order.h"
 
 namespace weft {
 namespace {
@@ -20,22 +22,11 @@ std::vector<int> StageOfUnits(const std::vector<int>& begins) {
   return stages;
 }
 
-// Where and when a place first reads a value.
-struct FirstRead {
-  Phase phase = Phase::kForward;
-  int stage = 0;
-};
-
-bool IsEarlier(const FirstRead& a, const FirstRead& b) {
-  if (a.phase != b.phase) return EarlierPhase(a.phase, b.phase) == a.phase;
-  return a.phase == Phase::kBackward ? a.stage > b.stage : a.stage < b.stage;
-}
-
 // Of a value's readers, by place.
-std::map<int, FirstRead> FirstReads(const PlannedTransfer& value, const std::vector<int>& stage_of,
+std::map<int, StageRead> FirstReads(const PlannedTransfer& value, const std::vector<int>& stage_of,
                                     int places) {
   const int from = stage_of[value.unit];
-  std::map<int, FirstRead> reads;
+  std::map<int, StageRead> reads;
   for (const int reader : value.readers) {
     const int to = stage_of[reader];
     if (PlaceOfStage(from, places) == PlaceOfStage(to, places)) continue;
@@ -44,9 +35,9 @@ std::map<int, FirstRead> FirstReads(const PlannedTransfer& value, const std::vec
       phase = PhaseOfTransfer(value.made == Phase::kForward, from, to);
     }
     if (!phase.has_value()) continue;  // the partitioner refuses such a plan
-    const FirstRead read = {*phase, to};
+    const StageRead read = {*phase, to};
     const auto [known, is_new] = reads.try_emplace(PlaceOfStage(to, places), read);
-    if (!is_new && IsEarlier(read, known->second)) known->second = read;
+    if (!is_new) known->second = FirstRead(known->second, read);
   }
   return reads;
 }
@@ -63,10 +54,13 @@ DataSplit SplitOverData(const PlanningGraph& graph, const Plan& plan, const RowU
     split.variables.push_back(data.parameters.contains(variable.name));
   }
   if (!ScattersSums(axis)) return split;
+  split.axis = axis;
   const RowReaders readers(step, graph.shardings);
   ExtendToInputs(readers, data);
   for (const PlannedSum& sum : graph.sums) {
-    split.sums.push_back(!sum.is_first && readers.ReadRowsOnly(sum.value, data));
+    const bool are_rows_enough = !sum.is_first && readers.ReadRowsOnly(sum.value, data);
+    split.sums.push_back(
+        IsScattered(axis, {sum.is_first, are_rows_enough, /*is_read_elsewhere=*/false}));
   }
   return split;
 }
@@ -87,7 +81,7 @@ std::vector<PlaceSums> SumsOfPlaces(const PlanningGraph& graph, const StagesOfUn
                                     const DataSplit& split, int64_t bucket_bytes) {
   const std::vector<int> stage_of = StageOfUnits(stages.begins);
   std::vector<std::vector<RankSum>> first(stages.places);
-  std::vector<std::vector<RankSum>> later(stages.begins.size() - 1);  // by stage
+  std::vector<std::vector<std::pair<SumTurn, RankSum>>> later(stages.places);
   for (size_t i = 0; i < graph.sums.size(); ++i) {
     const PlannedSum& sum = graph.sums[i];
     const int stage = stage_of[sum.unit];
@@ -95,17 +89,25 @@ std::vector<PlaceSums> SumsOfPlaces(const PlanningGraph& graph, const StagesOfUn
     const auto is_here = [&](int reader) {
       return PlaceOfStage(stage_of[reader], stages.places) == place;
     };
-    const bool is_scattered = !split.sums.empty() && split.sums[i] &&
-                              std::all_of(sum.readers.begin(), sum.readers.end(), is_here);
-    (sum.is_first ? first[place] : later[stage]).push_back({sum.bytes, sum.dtype, is_scattered});
+    const bool are_rows_enough = !split.sums.empty() && split.sums[i];
+    const bool is_scattered =
+        are_rows_enough &&
+        IsScattered(split.axis, {sum.is_first, are_rows_enough,
+                                 !std::all_of(sum.readers.begin(), sum.readers.end(), is_here)});
+    const RankSum own = {sum.bytes, sum.dtype, is_scattered};
+    if (sum.is_first) {
+      first[place].push_back(own);
+    } else {
+      // PlanningGraph::sums has them in the order of the nodes that make their terms.
+      later[place].push_back({SumTurn{stage, static_cast<int>(i), NodeId(0)}, own});
+    }
   }
   std::vector<PlaceSums> result(stages.places);
   for (int place = 0; place < stages.places; ++place) {
-    std::vector<RankSum> rest;  // the backward pass begins with the last stage
-    for (int stage = static_cast<int>(later.size()) - 1; stage >= 0; --stage) {
-      if (PlaceOfStage(stage, stages.places) != place) continue;
-      rest.insert(rest.end(), later[stage].begin(), later[stage].end());
-    }
+    std::sort(later[place].begin(), later[place].end(),
+              [](const auto& a, const auto& b) { return IsSummedBefore(a.first, b.first); });
+    std::vector<RankSum> rest;
+    for (const auto& [turn, sum] : later[place]) rest.push_back(sum);
     PlaceSums& one = result[place];
     one.groups = GroupSums(first[place], rest, bucket_bytes);
     one.sums = std::move(first[place]);

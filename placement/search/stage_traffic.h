@@ -16,7 +16,8 @@ namespace weft {
 // What ZeRO splits. Empty vectors: nothing.
 struct DataSplit {
   std::vector<bool> variables;  // by PlannedVariable::number
-  std::vector<bool> sums;       // by PlanningGraph::sums: only rows of them are read
+  std::vector<bool> sums;       // by PlanningGraph::sums: scattered if it is read at one place only
+  DataAxis axis = {};
   bool Has(const PlannedVariable& variable) const {
     return !variables.empty() && variables[variable.number];
   }
