@@ -1,6 +1,7 @@
 // The search and the partitioner see the same step: for plans of random models, drawn by a seed,
 // the stage of each node, the owner of each variable, and the bytes of each bucket, scattered sum,
-// gathered variable and channel that the search counts are those of the partitions.
+// gathered variable and channel that the search counts are those of the partitions. What it does
+// not count, the channels of the end graph, carry single numbers.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -199,6 +200,10 @@ struct PartitionView {
   std::vector<std::vector<int64_t>> scattered;
   std::vector<std::vector<int64_t>> gathered;
   PlaceBytes messages;
+  // Bytes of each value that is sent once per step after the last micro-batch. The search lets it
+  // take no time.
+  std::vector<int64_t> end_sends;
+  bool splits_tensors = false;
 };
 
 bool IsOverData(const Node& node, const char* op) {
@@ -244,6 +249,13 @@ PartitionView ViewOf(const std::vector<Partition>& partitions) {
     AddSends(partition.begin, partition, view.messages);
     const int longest = partition.micro_batches.front().graph;
     AddSends(partition.micro[longest], partition, view.messages);
+    for (const NodeId id : partition.end.node_ids()) {
+      const Node& node = partition.end.node(id);
+      if (node.op == "Send") view.end_sends.push_back(BytesOf(partition.end, node.inputs[0]));
+    }
+    for (const VariableShard& shard : partition.variables) {
+      view.splits_tensors |= shard.tensor_shards > 1 && shard.tensor_sharding.is_split();
+    }
   }
   return view;
 }
@@ -333,6 +345,8 @@ struct Counts {
   int gathered = 0;
   int messages = 0;
   int variables_sent = 0;
+  int end_sends = 0;
+  int tensor_splits = 0;
   int refused = 0;
 };
 
@@ -342,13 +356,34 @@ void Count(const PartitionView& view, Counts& counts) {
   for (const auto& one : view.scattered) counts.scattered += !one.empty();
   for (const auto& one : view.gathered) counts.gathered += !one.empty();
   counts.messages += static_cast<int>(view.messages.size());
+  counts.end_sends += static_cast<int>(view.end_sends.size());
+  counts.tensor_splits += view.splits_tensors;
   for (const auto& [key, bytes] : view.messages) {
     counts.variables_sent += std::get<0>(key) == Phase::kBegin;
   }
 }
 
+// A loss, a norm of a gradient, a learning rate.
+constexpr int64_t kNumberBytes = 8;
+
+int64_t LargestVariable(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const Variable& variable : graph.variables()) {
+    bytes = std::max(bytes, BytesOf(graph, variable.value));
+  }
+  return bytes;
+}
+
+// A model and its plans.
+struct Story {
+  std::string text;
+  // Of each value of an end graph that is sent: a number, but whole gradients where these are
+  // reported, or read by a guard that does not run where they are.
+  int64_t max_end_send = kNumberBytes;
+};
+
 void ExpectTheSame(PlanEvaluator& plans, const EvaluatedChoice& one, const Graph& graph,
-                   const std::string& story, Counts& counts) {
+                   const Story& story, Counts& counts) {
   const ClusterSpec cluster = ClusterSpec::Local(one.choice.mesh.size(), 1);
   const StepShape shape = {/*training=*/true, kBatch};
   const auto plan = CompletePlan(graph, cluster, plans.PlanOf(one), kBatch);
@@ -362,7 +397,7 @@ void ExpectTheSame(PlanEvaluator& plans, const EvaluatedChoice& one, const Graph
     ++counts.refused;
     return;
   }
-  const std::string said = absl::StrCat(story, "\n", PlanToYaml(*plan));
+  const std::string said = absl::StrCat(story.text, "\n", PlanToYaml(*plan));
   const auto [nodes, owners] = StagesOf(*layout);
   const auto [units, unit_owners] = StagesOf(one, plans.layout());
   EXPECT_EQ(units, nodes) << said;
@@ -374,6 +409,7 @@ void ExpectTheSame(PlanEvaluator& plans, const EvaluatedChoice& one, const Graph
   EXPECT_EQ(search.scattered, truth.scattered) << said;
   EXPECT_EQ(search.gathered, truth.gathered) << said;
   EXPECT_EQ(search.messages, truth.messages) << said;
+  for (const int64_t bytes : truth.end_sends) EXPECT_LE(bytes, story.max_end_send) << said;
   // What is simulated has these very bytes.
   CollectiveCosts collectives(plans.cost());
   const StageCosts costs(*one.graph, one.choice, collectives, split);
@@ -392,7 +428,12 @@ TEST(PlacementRules, TheSearchSeesWhatPartitionsHave) {
     const TrainingSpec training = RandomTraining(dice);
     auto graph = BuildTrainingGraph(model.graph(), training);
     ASSERT_TRUE(graph.ok()) << graph.status() << ", seed " << seed;
-    if (training.precision == Precision::kFloat32 && dice.OneIn(3)) AddGuard(dice, *graph);
+    Story story;
+    if (training.report_gradients) story.max_end_send = LargestVariable(*graph);
+    if (training.precision == Precision::kFloat32 && dice.OneIn(3)) {
+      AddGuard(dice, *graph);
+      story.max_end_send = LargestVariable(*graph);
+    }
     SearchOptions options;
     options.global_batch = kBatch;
     options.max_units = dice.Of<int>({6, 12, 192});
@@ -408,7 +449,8 @@ TEST(PlacementRules, TheSearchSeesWhatPartitionsHave) {
       ASSERT_TRUE(planned.ok()) << planned.status() << ", seed " << seed;
       one.graph = *planned;
       one.begins = RandomBegins(dice, one.choice.num_stages(), (*plans)->layout().size());
-      ExpectTheSame(**plans, one, *graph, absl::StrCat("seed ", seed, ", plan ", i), counts);
+      story.text = absl::StrCat("seed ", seed, ", plan ", i);
+      ExpectTheSame(**plans, one, *graph, story, counts);
     }
   }
   EXPECT_GE(counts.plans, 500) << counts.refused << " were refused";
@@ -417,6 +459,8 @@ TEST(PlacementRules, TheSearchSeesWhatPartitionsHave) {
   EXPECT_GE(counts.gathered, 50);
   EXPECT_GE(counts.messages, 500);
   EXPECT_GE(counts.variables_sent, 20);
+  EXPECT_GE(counts.end_sends, 300);
+  EXPECT_GE(counts.tensor_splits, 100);
 }
 
 }  // namespace
