@@ -53,7 +53,8 @@ TEST(PlanSearchCommand, MayLeaveWorkersOutUnlessAllAreAskedFor) {
   ASSERT_EQ(four.exit_code, 0) << four.err;
   EXPECT_EQ(nlohmann::json::parse(four.out)["ranks"].size(), 4u);
   EXPECT_THAT(four.err, HasSubstr("1 of 4 workers would be "));
-  EXPECT_THAT(four.err, HasSubstr("times as fast (predicted; uncalibrated: a step has taken 40 "));
+  EXPECT_THAT(four.err,
+              HasSubstr("times as fast (predicted; uncalibrated: steps took 0.83 to 40 "));
   EXPECT_THAT(ReadTestFile(path), HasSubstr("calibrated: false"));
 }
 

@@ -5,16 +5,20 @@
 namespace weft {
 
 std::string UncalibratedText() {
+  const PredictionError& without = kUncalibratedError;
+  const PredictionError& with = kCalibratedError;
   return absl::StrFormat(
-      "uncalibrated: the predicted times rest on published specs. The one uncalibrated run on "
-      "record took %.0f times as long as predicted, and %d calibrated runs took %.2f to %.2f times "
-      "as long; graph_runner calibrate measures this cluster",
-      kUncalibratedError.max, kCalibratedError.runs, kCalibratedError.min, kCalibratedError.max);
+      "uncalibrated: the predicted times rest on published specs. %d uncalibrated steps took %.1f "
+      "times as long as predicted in the median (%.2f to %.0f times), %d calibrated ones %.2f "
+      "times "
+      "(%.2f to %.2f); graph_runner calibrate measures this cluster",
+      without.runs, without.median, without.min, without.max, with.runs, with.median, with.min,
+      with.max);
 }
 
 std::string UncalibratedWords() {
-  return absl::StrFormat("uncalibrated: a step has taken %.0f times as long as predicted",
-                         kUncalibratedError.max);
+  return absl::StrFormat("uncalibrated: steps took %.2f to %.0f times as long as predicted",
+                         kUncalibratedError.min, kUncalibratedError.max);
 }
 
 }  // namespace weft

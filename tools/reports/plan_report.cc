@@ -209,7 +209,8 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
 void AddPredictionError(bool calibrated, nlohmann::ordered_json& json) {
   const PredictionError& error = calibrated ? kCalibratedError : kUncalibratedError;
   json["calibrated"] = calibrated;
-  json["measured_over_predicted"] = {{"min", error.min}, {"max", error.max}, {"runs", error.runs}};
+  json["measured_over_predicted"] = {
+      {"min", error.min}, {"median", error.median}, {"max", error.max}, {"runs", error.runs}};
 }
 
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
