@@ -12,7 +12,6 @@
 #include "tools/console/exit_code.h"
 #include "tools/jobs/training_trial.h"
 #include "training/job/batch_cuts.h"
-#include "training/job/compiled_memory.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -103,7 +102,8 @@ absl::StatusOr<PlannedStep> PlanStep(const JobFlags& flags) {
   auto partitions =
       PartitionStep(graph, *plan, {/*training=*/true, flags.batch()}, CpuNodeEvaluator());
   if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
-  WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, *costs, *plan, CompiledMemory(spec.cluster)));
+  // Nobody asks for the memory of a simulated step, and its cluster may be large: no compiles.
+  WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, *costs, *plan));
   return PlannedStep{std::move(spec), std::move(graph), *std::move(plan), *std::move(partitions),
                      *std::move(costs)};
 }
