@@ -211,7 +211,7 @@ class FakeCompiles {
   int asked_ = 0;
 };
 
-int64_t Most(const std::vector<int64_t>& bytes) {
+int64_t FullestOf(const std::vector<int64_t>& bytes) {
   return *std::max_element(bytes.begin(), bytes.end());
 }
 
@@ -223,7 +223,7 @@ TEST_F(PlanSearchTest, APlanThatDoesNotFitWhenCompiledIsNotTaken) {
   const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
   const Plan fastest = Search(model.graph(), cluster)->plan;
   const int64_t estimate =
-      Most(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
+      FullestOf(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
   const int64_t limit = 3 * estimate;
   options_.memory_limits = {limit, limit};
   const SearchResult trusting = Search(model.graph(), cluster).value();
@@ -238,11 +238,11 @@ TEST_F(PlanSearchTest, APlanThatDoesNotFitWhenCompiledIsNotTaken) {
   const auto memory =
       MemoryOfPlan(model.graph(), result.plan, 8, CpuNodeEvaluator(), options_.rank_memory);
   ASSERT_TRUE(memory.ok()) << memory.status();
-  EXPECT_LE(Most(*memory), limit);
+  EXPECT_LE(FullestOf(*memory), limit);
   const auto refused =
       MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator(), options_.rank_memory);
   ASSERT_TRUE(refused.ok()) << refused.status();
-  EXPECT_GT(Most(*refused), limit);
+  EXPECT_GT(FullestOf(*refused), limit);
 }
 
 // Compiling takes time: far from the limits nothing is compiled, and near them the plans that are
@@ -256,7 +256,7 @@ TEST_F(PlanSearchTest, OnlyThePlanThatIsAboutToBeTakenIsCompiled) {
   const SearchResult unlimited = Search(model.graph(), cluster).value();
   EXPECT_EQ(compiles.asked(), 0);
   const int64_t estimate =
-      Most(MemoryOfPlan(model.graph(), unlimited.plan, 8, CpuNodeEvaluator()).value());
+      FullestOf(MemoryOfPlan(model.graph(), unlimited.plan, 8, CpuNodeEvaluator()).value());
   options_.memory_limits = {100 * estimate, 100 * estimate};
   EXPECT_EQ(Search(model.graph(), cluster)->chosen.choice, unlimited.chosen.choice);
   EXPECT_EQ(compiles.asked(), 0);
@@ -276,7 +276,7 @@ TEST_F(PlanSearchTest, WhereNothingCanBeCompiledEstimatesDecide) {
   const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
   const Plan fastest = Search(model.graph(), cluster)->plan;
   const int64_t limit =
-      3 * Most(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
+      3 * FullestOf(MemoryOfPlan(model.graph(), fastest, 8, CpuNodeEvaluator()).value());
   options_.memory_limits = {limit, limit};
   options_.rank_memory = [](const Partition&, int) -> absl::StatusOr<int64_t> {
     return absl::UnimplementedError("no such device");
