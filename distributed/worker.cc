@@ -17,6 +17,7 @@
 #include "executor/memory/unexpected_messages.h"
 #include "executor/program/compile_step.h"
 #include "executor/program/step_program.h"
+#include "executor/variables/finite_watch.h"
 #include "executor/variables/variable_store.h"
 #include "graph/step_inputs.h"
 #include "ops/custom/loaded_libraries.h"
@@ -97,6 +98,7 @@ class RankWorker final : public Worker {
     std::unique_ptr<Partition> partition;
     std::unique_ptr<StepProgram> step;
     TimedInputSource* input = nullptr;
+    bool changes_variables = false;
     // Its channels and collectives among those that the communicator has opened.
     size_t first_stream = 0;
     size_t last_stream = 0;
@@ -131,6 +133,8 @@ class RankWorker final : public Worker {
   absl::Status RunRange(const StepRange& range,
                         const std::function<void(const StepReport&)>& report);
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
+  // A step has taken so long. OutOfRange where a variable that steps change is no number any more.
+  absl::Status WatchVariables(const Program& program, int64_t step, int64_t nanoseconds);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
 
   const WorkerEnvironment environment_;
@@ -147,6 +151,7 @@ class RankWorker final : public Worker {
   Mutex transport_mutex_;                // Abort comes from other threads
   std::unique_ptr<TransportCommunicator> communicator_;
   std::unique_ptr<VariableStore> variables_;
+  std::unique_ptr<FiniteWatch> watch_;
   std::unique_ptr<CheckpointWriter> checkpoints_;                    // null: the job has none
   std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
@@ -192,9 +197,11 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   inputs_.clear();
   communicator_.reset();
   checkpoints_.reset();
+  watch_.reset();
   membership_ = membership;
   arena_ = std::make_unique<Arena>(*environment_.device);
   variables_ = std::make_unique<VariableStore>(*environment_.device);
+  watch_ = std::make_unique<FiniteWatch>(*environment_.clock, *variables_);
   if (membership.checkpoints) {
     checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointFiles(), *environment_.clock,
                                                       *variables_, membership.rank);
@@ -270,9 +277,10 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));
   WEFT_RETURN_IF_ERROR(variables_->Add(program.partition->variables));
-  if (checkpoints_ != nullptr) {
-    WEFT_RETURN_IF_ERROR(checkpoints_->Add(CheckpointedVariables(*program.partition)));
-  }
+  const std::vector<std::string> changed = CheckpointedVariables(*program.partition);
+  program.changes_variables = !changed.empty();
+  WEFT_RETURN_IF_ERROR(watch_->Add(changed));
+  if (checkpoints_ != nullptr) WEFT_RETURN_IF_ERROR(checkpoints_->Add(changed));
   WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
   ExecutorEnvironment environment;
   environment.device = environment_.device;
@@ -455,7 +463,8 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     if (range.statistics) ++program->second.timed_steps;
     done.step = options.step;
     if (!range.times_only) std::swap(result.reports, done.values);
-    done.seconds = static_cast<double>(environment_.clock->MonotonicNanos() - begin) * 1e-9;
+    const int64_t nanoseconds = environment_.clock->MonotonicNanos() - begin;
+    done.seconds = static_cast<double>(nanoseconds) * 1e-9;
     done.waited_seconds = result.waited_seconds;
     done.update_seconds = result.update_seconds;
     if (program->second.input != nullptr) {
@@ -464,8 +473,18 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     program->second.seconds += done.seconds;
     program->second.input_seconds += done.input_seconds;
     if (report != nullptr) report(done);
+    WEFT_RETURN_IF_ERROR(WatchVariables(program->second, options.step, nanoseconds));
   }
   return absl::OkStatus();
+}
+
+absl::Status RankWorker::WatchVariables(const Program& program, int64_t step, int64_t nanoseconds) {
+  if (!program.changes_variables) return absl::OkStatus();
+  const absl::Status status = watch_->AfterStep(nanoseconds);
+  if (status.ok()) return status;
+  failed_ = true;
+  Log(LogLevel::kWarning, Name(), " ends after step ", step + 1, ": ", status.ToString());
+  return Annotate(status, absl::StrCat(Name(), ", after step ", step + 1));
 }
 
 absl::StatusOr<ControlReply> RankWorker::Answer(const ControlRequest& request) {

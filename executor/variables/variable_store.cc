@@ -242,11 +242,11 @@ int64_t VariableStore::allocated_bytes() const {
   return bytes;
 }
 
-absl::Status CheckVariableFinite(const std::string& name, const Tensor& value) {
+absl::Status CheckVariableFinite(const std::string& name, const Tensor& value, int64_t first) {
   const int64_t index = FindNonFinite(value);
   if (index < 0) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
-      "variable '", name, "' has become ", ElementText(value, index), " (element ", index,
+      "variable '", name, "' has become ", ElementText(value, index), " (element ", first + index,
       ") though the loss was finite; nothing of this state was kept. A smaller learning rate or "
       "clipping may help; --check-numerics names the node that makes it"));
 }

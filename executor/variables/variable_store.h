@@ -55,8 +55,9 @@ class VariableStore {
   std::map<std::string, Entry> entries_;
 };
 
-// OutOfRange, naming the element, where a variable on the host holds an infinity or a NaN.
-absl::Status CheckVariableFinite(const std::string& name, const Tensor& value);
+// OutOfRange, naming the element, where a variable on the host holds an infinity or a NaN. `first`:
+// the number of the value's first element, where it is a part of the variable.
+absl::Status CheckVariableFinite(const std::string& name, const Tensor& value, int64_t first = 0);
 
 // The part of a global tensor that a shard owns, and the inverse. Host tensors. The part shares the
 // global tensor's memory where it is one run of its bytes (replicas, rows); else it is copied, and

@@ -89,8 +89,9 @@ struct TrainResult {
 };
 
 // `progress` is called after each step, from another thread, in order. A loss that is not finite
-// ends the run with OutOfRange that names the first node that made a NaN. At the end of the run,
-// also an early one, the state is checkpointed.
+// ends the run with OutOfRange that names the first node that made a NaN; so does a variable that
+// is not finite, though the loss does not see it (executor/variables/finite_watch.h). At the end of
+// the run, also an early one, the state is checkpointed.
 absl::StatusOr<TrainResult> Train(Coordinator& coordinator, const PreparedJob& job,
                                   const TrainOptions& options,
                                   const std::function<void(const TrainProgress&)>& progress);
