@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "graph/testing/test_ops.h"
 #include "graph/verifier.h"
 

@@ -1,5 +1,5 @@
 #include "graph/expansion.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 
 namespace weft {
 namespace {

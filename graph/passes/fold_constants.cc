@@ -1,7 +1,7 @@
 #include "graph/constant_folder.h"
 #include "graph/liveness.h"
 #include "graph/node_inference.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 #include "graph/node_inference.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "graph/op_schema.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "platform/status_macros.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "graph/testing/test_ops.h"
 #include "graph/verifier.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
 #include "graph/liveness.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "graph/inference.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "ops/node_runner.h"
 #include "ops/rewrites/embedding_bag.h"
 #include "ops/rewrites/rewriter.h"

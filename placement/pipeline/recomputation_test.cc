@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "graph/inference.h"
 #include "graph/op_schema.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "gtest/gtest.h"
 
 namespace weft {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "executor/program/planned_memory.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "graph/schedule/memory_plan.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/parameters/trainable.h"

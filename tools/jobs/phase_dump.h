@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "graph/cluster_spec.h"
 #include "graph/graph.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "graph/plan.h"
 #include "platform/file_system.h"
 #include "training/job/stored_programs.h"

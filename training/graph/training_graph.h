@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "ops/defs/optimizer/rate_schedule.h"
 #include "training/graph/loss_scale.h"
 #include "training/graph/optimizer.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "executor/program/planned_memory.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "ops/custom/loaded_libraries.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"

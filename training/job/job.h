@@ -14,7 +14,7 @@
 #include "graph/cluster_spec.h"
 #include "graph/graph.h"
 #include "graph/partition.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/run_history.h"

@@ -1,6 +1,6 @@
 // Pass and PassPipeline: named rewrites of a graph, verified before and after.
-#ifndef WEFT_GRAPH_PASS_H_
-#define WEFT_GRAPH_PASS_H_
+#ifndef WEFT_GRAPH_PASSES_PASS_H_
+#define WEFT_GRAPH_PASSES_PASS_H_
 
 #include <functional>
 #include <memory>
@@ -58,4 +58,4 @@ PassPipeline SimplifyPipeline(NodeEvaluator& evaluator);
 
 }  // namespace weft
 
-#endif  // WEFT_GRAPH_PASS_H_
+#endif  // WEFT_GRAPH_PASSES_PASS_H_

@@ -1,4 +1,4 @@
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 
 #include <string>
 #include <vector>
