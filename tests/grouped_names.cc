@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tests/layers.h"
+#include "tests/testing/build_rules.h"
 
 namespace weft::testing {
 namespace {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "tests/testing/build_rules.h"
 
 namespace weft::testing {
 namespace {
@@ -301,9 +302,29 @@ std::string UnknownFolder(const std::string& path) {
       "/ has no layer; add it to the tables of tests/layers.cc and docs/architecture.md");
 }
 
+// What CheckBuildFile knows of the rule that it is in.
+struct RuleContext {
+  bool test = false;      // Is a test, or for tests.
+  bool has_code = false;  // Has sources or headers; without, it only gathers rooms ("//ops").
+};
+
+// The context of the rule that begins at lines[first].
+RuleContext ReadContext(const std::string& path, const std::vector<std::string>& lines,
+                        size_t first) {
+  RuleContext rule;
+  rule.test = absl::StrContains(lines[first], "_test(") ||
+              absl::StrContains(lines[first], "_tests(") || absl::StrContains(path, "/testing/");
+  for (size_t i = first + 1; i < lines.size() && !absl::StartsWith(lines[i], ")"); ++i) {
+    rule.test |= absl::StrContains(lines[i], "testonly = True");
+    rule.has_code |=
+        absl::StartsWith(lines[i], "    srcs = ") || absl::StartsWith(lines[i], "    hdrs = ");
+  }
+  return rule;
+}
+
 // Why a rule in the folder of `path` may not depend on `label`.
 std::optional<std::string> CheckLabel(const Layer& layer, const std::string& path,
-                                      const std::string& label, bool test) {
+                                      const std::string& label, const RuleContext& rule) {
   const std::string target = label.substr(2);
   const std::string folder = target.substr(0, target.find_first_of("/:"));
   if (folder == "third_party") {
@@ -320,7 +341,10 @@ std::optional<std::string> CheckLabel(const Layer& layer, const std::string& pat
     return std::nullopt;
   }
   if (FindLayer(folder) == nullptr) return std::nullopt;
-  return ForbiddenFolder(layer, folder, test);
+  if (folder == layer.folder && !rule.test && rule.has_code) {
+    return ForbiddenRoom(path, absl::StrCat(target.substr(0, target.find(':')), "/"));
+  }
+  return ForbiddenFolder(layer, folder, rule.test);
 }
 
 }  // namespace
@@ -377,31 +401,24 @@ std::vector<std::string> FindCommunicationNames(const std::string& path, std::st
 std::vector<std::string> CheckBuildFile(const std::string& path, std::string_view text) {
   const Layer* const layer = FindLayer(TopFolder(path));
   if (layer == nullptr) return {UnknownFolder(path)};
-  std::vector<std::string> lines = absl::StrSplit(View(text), '\n');
+  const std::vector<std::string> lines = absl::StrSplit(View(text), '\n');
+  const bool only_tests = absl::StrContains(View(text), "default_testonly = True");
+  const std::vector<BuildLabel> labels = ReadLabels(text);
+  auto label = labels.begin();
   std::vector<std::string> violations;
-  bool test = false;
+  RuleContext rule;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const absl::string_view line = lines[i];
-    if (absl::EndsWith(line, "(") &&
-        line[0] != ' ') {  // A rule begins: is it a test, or for tests?
-      test = absl::StrContains(line, "_test(") || absl::StrContains(line, "_tests(") ||
-             absl::StrContains(path, "/testing/");
-      for (size_t k = i + 1; k < lines.size() && !absl::StartsWith(lines[k], ")"); ++k) {
-        test |= absl::StrContains(lines[k], "testonly = True");
-      }
-    }
-    if (absl::StrContains(line, "//visibility:public") && !IsPublic(*layer)) {
+    if (absl::EndsWith(lines[i], "(") && lines[i][0] != ' ') rule = ReadContext(path, lines, i);
+    rule.test |= only_tests;
+    if (absl::StrContains(lines[i], "//visibility:public") && !IsPublic(*layer)) {
       violations.push_back(absl::StrCat(path, ":", i + 1, ": is visible to all: say \"//:",
                                         layer->folder, "_users\", so that Bazel keeps the layers"));
     }
-    if (absl::StartsWith(line, "load(") || absl::StrContains(line, "visibility")) continue;
-    const size_t begin = line.find("\"//");
-    if (begin == absl::string_view::npos) continue;
-    const size_t end = line.find('"', begin + 1);
-    if (end == absl::string_view::npos) continue;
-    const std::string label(line.substr(begin + 1, end - begin - 1));
-    if (const auto reason = CheckLabel(*layer, path, label, test)) {
-      violations.push_back(absl::StrCat(path, ":", i + 1, ": depends on ", label, ": ", *reason));
+    for (; label != labels.end() && label->line == i + 1; ++label) {
+      if (const auto reason = CheckLabel(*layer, path, label->name, rule)) {
+        violations.push_back(
+            absl::StrCat(path, ":", i + 1, ": depends on ", label->name, ": ", *reason));
+      }
     }
   }
   return violations;
@@ -460,80 +477,6 @@ std::vector<std::string> FindRings(const std::map<std::string, std::string>& sou
     }
   }
   return RingFinder(edges).Run();
-}
-
-namespace {
-
-// Adds what a line of srcs or hdrs names. `excludes`: whether the line is in the list of a glob's
-// exclude; kept from line to line.
-void ReadFiles(absl::string_view line, std::vector<std::string>& files, BuildRule& rule,
-               bool& excludes) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i % 2 == 1) {
-      (excludes ? rule.excluded : files).emplace_back(parts[i]);
-      continue;
-    }
-    const size_t begin = parts[i].rfind("exclude = "), end = parts[i].rfind(']');
-    const bool begins = begin != absl::string_view::npos;
-    const bool ends = end != absl::string_view::npos;
-    if (begins || ends) excludes = begins && (!ends || begin > end);
-  }
-}
-
-}  // namespace
-
-std::vector<BuildRule> ReadBuildRules(std::string_view text) {
-  std::vector<BuildRule> rules;
-  std::string attribute;
-  bool excludes = false;
-  for (absl::string_view line : absl::StrSplit(View(text), '\n')) {
-    line = absl::StripTrailingAsciiWhitespace(line.substr(0, line.find('#')));
-    if (line.empty()) continue;
-    if (line[0] != ' ') {
-      attribute.clear();
-      absl::ConsumePrefix(&line, "[");
-      if (absl::ConsumeSuffix(&line, "(")) rules.emplace_back().kind = std::string(line);
-      continue;
-    }
-    if (rules.empty()) continue;
-    BuildRule& rule = rules.back();
-    const bool begins = absl::StartsWith(line, "    ") && line.substr(4, 1) != " ";
-    if (begins) {
-      line = line.substr(4);
-      attribute = std::string(line.substr(0, line.find(" = ")));
-      excludes = false;
-    }
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, '"');
-    if (attribute == "name" && parts.size() == 3) rule.name = std::string(parts[1]);
-    if (attribute == "srcs") ReadFiles(line, rule.sources, rule, excludes);
-    if (attribute == "hdrs") ReadFiles(line, rule.headers, rule, excludes);
-    if (attribute == "grouped") rule.grouped = !absl::StrContains(line, "False");
-  }
-  return rules;
-}
-
-std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text) {
-  std::map<std::string, std::set<std::string>> owners;  // rules by header or pattern
-  for (const BuildRule& rule : ReadBuildRules(text)) {
-    for (const std::vector<std::string>& files : {rule.sources, rule.headers}) {
-      for (const std::string& file : files) {
-        if (absl::EndsWith(file, ".h")) owners[file].insert(rule.name);
-      }
-    }
-  }
-  std::vector<std::string> violations;
-  const auto pattern = owners.find("*.h");
-  for (auto& [header, rules] : owners) {
-    const bool is_local = header != "*.h" && !absl::StrContains(header, "/");
-    if (pattern != owners.end() && is_local) {
-      rules.insert(pattern->second.begin(), pattern->second.end());
-    }
-    if (rules.size() < 2) continue;
-    violations.push_back(absl::StrCat(path, ": the header ", header, " belongs to ",
-                                      absl::StrJoin(rules, " and "), "; give it to one of them"));
-  }
-  return violations;
 }
 
 namespace {

@@ -26,24 +26,6 @@ std::vector<std::string> FindCommunicationNames(const std::string& path, std::st
 // are one. `sources`: texts by path. Tests and testing/ are left out.
 std::vector<std::string> FindRings(const std::map<std::string, std::string>& sources);
 
-// A rule of a BUILD.bazel file, as far as tests look at it.
-struct BuildRule {
-  std::string kind;                   // "weft_library"
-  std::string name;                   // "" where a loop gives it.
-  std::vector<std::string> sources;   // Of srcs: files and patterns.
-  std::vector<std::string> headers;   // Of hdrs.
-  std::vector<std::string> excluded;  // From patterns of either.
-  bool grouped = true;                // Its sources are compiled in groups where its kind does so.
-};
-
-// Reads the usual layout, as CheckBuildFile does.
-std::vector<BuildRule> ReadBuildRules(std::string_view text);
-
-// The headers that several rules of a BUILD.bazel file list among their sources or headers, one
-// text each; a pattern "*.h" lists all of its folder. Reads the usual layout, as CheckBuildFile
-// does.
-std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text);
-
 // The files of ours that a text names and that are none of `files`: "docs/x.md:7: names y/z.h,
 // which is not there". Looks at comments of C++ and at all of a Markdown file. A name with folders
 // is a path from the root or from the text's folder; one without is that of any file.
@@ -54,8 +36,9 @@ std::vector<std::string> FindMissingFiles(const std::string& path, std::string_v
 // code do not, and those in tests/ do.
 std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths);
 
-// The same for the labels in a BUILD.bazel file. Reads the usual layout: a rule begins with "name("
-// and ends with ")", each alone at the begin of a line.
+// What CheckSource says, for the labels in a BUILD.bazel file: layers, and rooms too where a rule
+// has code. Reads the usual layout: a rule begins with "name(" and ends with ")", each alone at the
+// begin of a line.
 std::vector<std::string> CheckBuildFile(const std::string& path, std::string_view text);
 
 }  // namespace weft::testing

@@ -253,6 +253,9 @@ const std::vector<ReplacedName>& ReplacedNames() {
       {"Least^", "Min..."},
       {"most", "max_..., by what it bounds", {}, {}, true},
       {"least", "min_..., by what it bounds", {}, {}, true},
+      // Fields that comments went on naming.
+      {"keep_empty", "keep_empty_outputs"},
+      {"\"grad\" true", "is_gradient"},
   };
   return *names;
 }

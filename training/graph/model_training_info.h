@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
-#include "graph/pass.h"
+#include "graph/passes/pass.h"
 #include "training/graph/training_spec.h"
 
 namespace weft {
