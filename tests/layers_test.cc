@@ -13,6 +13,8 @@
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
 #include "tests/grouped_names.h"
+#include "tests/testing/build_rules.h"
+#include "tests/testing/room_pages.h"
 
 namespace weft::testing {
 namespace {
@@ -163,6 +165,126 @@ TEST(FindCommunicationNames, LetsMakersDeclarationsAndTestsBe) {
     EXPECT_TRUE(is_clean(path, compares)) << path;
   }
   EXPECT_FALSE(is_clean("graph/node_order.cc", compares));
+}
+
+// Bazel itself knows no order of rooms.
+TEST(CheckBuildFile, KeepsTheOrderOfRooms) {
+  const auto rule = [](const std::string& kind, const std::string& attributes) {
+    return kind + "(\n    name = \"x\",\n" + attributes +
+           "    deps = [\n        \"//placement/search:plan_search\",\n    ],\n)\n";
+  };
+  const std::string path = "placement/sharding/BUILD.bazel", code = "    srcs = [\"x.cc\"],\n";
+  EXPECT_THAT(CheckBuildFile(path, rule("weft_library", code)),
+              ElementsAre(AllOf(HasSubstr("placement/sharding/BUILD.bazel:5: depends on "
+                                          "//placement/search:plan_search: placement/sharding/ may "
+                                          "use placement/conversions/, "),
+                                HasSubstr(", not placement/search/ (tests/layers.cc lists"))));
+  EXPECT_THAT(CheckBuildFile(path, rule("weft_library", "    hdrs = glob([\"*.h\"]),\n")),
+              ElementsAre(HasSubstr("not placement/search/")));
+  // Downwards.
+  EXPECT_THAT(CheckBuildFile(
+                  "placement/simulation/BUILD.bazel",
+                  "weft_library(\n" + code + "    deps = [\"//placement/cost:cost_model\"],\n)\n"),
+              IsEmpty());
+  // Tests may use all rooms, and a rule without code only gathers them.
+  EXPECT_THAT(CheckBuildFile(path, rule("weft_test", code)), IsEmpty());
+  EXPECT_THAT(CheckBuildFile(path, rule("weft_library", code + "    testonly = True,\n")),
+              IsEmpty());
+  EXPECT_THAT(CheckBuildFile(
+                  path, "package(\n    default_testonly = True,\n)\n" + rule("weft_library", code)),
+              IsEmpty());
+  EXPECT_THAT(CheckBuildFile(path, rule("weft_library", "")), IsEmpty());
+}
+
+TEST(CheckBuildFile, ReadsEachLabelOfALine) {
+  const std::string begin = "weft_library(\n    srcs = [\"x.cc\"],\n    deps = [";
+  EXPECT_THAT(CheckBuildFile("placement/sharding/BUILD.bazel",
+                             begin + "\"//graph\", \"//placement/search:x\", \"//ops\"],\n)\n"),
+              ElementsAre(HasSubstr(":3: depends on //placement/search:x: "),
+                          HasSubstr(":3: depends on //ops: ")));
+}
+
+TEST(ReadLabels, LeavesOutLoadsVisibilityAndComments) {
+  const std::vector<BuildLabel> labels = ReadLabels(
+      "load(\"//third_party:weft.bzl\", \"weft_library\")\n"
+      "package(default_visibility = [\n    \"//a:__subpackages__\",\n    \"//b:__pkg__\",\n])\n"
+      "weft_library(\n    visibility = [\"//c:__pkg__\"],  # \"//d\"\n"
+      "    deps = [\":e\", \"//f:g\", \"//h\"],\n)\n");
+  ASSERT_EQ(labels.size(), 2u);
+  EXPECT_EQ(labels[0].name, "//f:g");
+  EXPECT_EQ(labels[1].name, "//h");
+  EXPECT_EQ(labels[1].line, 8u);
+}
+
+TEST(FindTooVisibleRooms, NamesTheVisibilityThatFits) {
+  const std::string wide = "package(default_visibility = [\"//:placement_users\"])\n";
+  const std::string user = "weft_library(\n    deps = [\"//placement/rules:x\"],\n)\n";
+  EXPECT_THAT(
+      FindTooVisibleRooms({{"placement/rules/BUILD.bazel", wide},
+                           {"placement/search/BUILD.bazel", user},
+                           {"tests/BUILD.bazel", user}}),
+      ElementsAre("placement/rules/BUILD.bazel: nobody outside placement/ and tests/ uses "
+                  "placement/rules/: give it the visibility \"//placement:__subpackages__\""));
+  EXPECT_THAT(FindTooVisibleRooms(
+                  {{"placement/rules/BUILD.bazel", wide}, {"training/job/BUILD.bazel", user}}),
+              IsEmpty());
+  // A whole folder is what its tier sees of it.
+  EXPECT_THAT(FindTooVisibleRooms({{"placement/BUILD.bazel", wide}}), IsEmpty());
+}
+
+TEST(FindMissingTwins, WantsTestsOfKernelsWithAvx2Too) {
+  const std::string rule = "weft_tests(\n    name = \"tests\",\n";
+  EXPECT_THAT(
+      FindMissingTwins("ops/defs/conv/BUILD.bazel", "\n" + rule + ")\n"),
+      ElementsAre(HasSubstr("ops/defs/conv/BUILD.bazel:2: tests of kernels run with AVX2")));
+  EXPECT_THAT(FindMissingTwins("ops/x/BUILD.bazel", rule + "    also_avx2 = True,\n)\n"),
+              IsEmpty());
+  EXPECT_THAT(
+      FindMissingTwins("ops/x/BUILD.bazel", "# No also_avx2: runs no kernel.\n" + rule + ")\n"),
+      IsEmpty());
+  EXPECT_THAT(FindMissingTwins("graph/BUILD.bazel", rule + ")\n"), IsEmpty());
+}
+
+TEST(CheckPage, AnEmptyPageSaysNothing) {
+  EXPECT_THAT(CheckPage("graph/x/README.md", "", {}),
+              ElementsAre("graph/x/README.md: begins without a title",
+                          HasSubstr("graph/x/README.md: says no purpose")));
+  EXPECT_THAT(CheckPage("graph/x/README.md", "# graph/x\n\nThings of graphs.\n", {}),
+              ElementsAre(HasSubstr("says no purpose")));
+  EXPECT_THAT(CheckPage("x", "# x\n\nOne sentence that says what it is for.\n", {}), IsEmpty());
+}
+
+TEST(CheckPage, WantsTypesListedAndLawsForMany) {
+  const std::string page = "# x\n\nOne sentence that says what it is for.\n";
+  RoomFacts facts;
+  facts.types = 1;
+  EXPECT_THAT(CheckPage("x", page, facts), ElementsAre(HasSubstr("no table and no list")));
+  const std::string table = page + "\n| type | header |\n|---|---|\n| `T` | `t.h` |\n";
+  EXPECT_THAT(CheckPage("x", table, facts), IsEmpty());
+  EXPECT_THAT(CheckPage("x", page + "\n1. `T` in `t.h`\n", facts), IsEmpty());
+  facts.types = 5;
+  EXPECT_THAT(CheckPage("x", table, facts), ElementsAre(HasSubstr("neither laws nor")));
+  EXPECT_THAT(CheckPage("x", table + "\n## Laws\n", facts), IsEmpty());
+  EXPECT_THAT(CheckPage("x", table + "\nIt does not run.\n", facts), IsEmpty());
+  facts.is_testing = true;
+  EXPECT_THAT(CheckPage("x", page, facts), IsEmpty());
+}
+
+TEST(CheckPage, WantsAReasonWhereThereIsNoBuildFileAndAnEnd) {
+  const std::string page = "# x\n\nOne sentence that says what it is for.\n";
+  RoomFacts facts;
+  facts.has_build_file = false;
+  EXPECT_THAT(CheckPage("x", page, facts), ElementsAre(HasSubstr("no BUILD file")));
+  EXPECT_THAT(CheckPage("x", page + "\n## Why it has no BUILD file\n", facts), IsEmpty());
+  const std::string long_page = page + std::string(60, '\n');
+  EXPECT_THAT(CheckPage("x", long_page, {}), ElementsAre("x: has more than 40 lines"));
+  EXPECT_THAT(CheckPage("x", long_page, {.is_room = false}), IsEmpty());
+}
+
+TEST(CountTypes, CountsDefinitionsThatStandAlone) {
+  EXPECT_EQ(CountTypes("class A;\nstruct B {\n  struct C {};\n};\nclass D final : public B {\n};\n"
+                       "enum class E { kF };\n"),
+            2);
 }
 
 TEST(FindRings, SaysWhoIncludesWhom) {
@@ -449,30 +571,34 @@ TEST_F(Tree, NoRoomIsCrowded) {
   }
 }
 
-// A page for each folder of the product, and of rooms one that can be read at a glance. Those of
-// whole folders may be longer.
-TEST_F(Tree, EveryFolderOfTheProductHasAReadme) {
-  constexpr int kMaxLines = 40;
-  constexpr int kMaxLinesOfWholeFolders = 100;
-  std::set<std::string> folders;
+// A page for each folder with code, each with a purpose of its own. docs/custom-ops.md is the page
+// of the examples.
+TEST_F(Tree, EveryFolderHasAPageThatSaysWhatItIs) {
+  std::map<std::string, int> types;
   for (const std::string& path : Files()) {
     const std::string folder = path.substr(0, path.rfind('/'));
-    const bool is_product = !folder.starts_with("third_party") &&
-                            folder.find("/testing") == std::string::npos &&
-                            folder.find("/examples") == std::string::npos;
-    if (IsSource(path) && is_product) folders.insert(folder);
+    const bool is_ours = !folder.starts_with("third_party") && !folder.ends_with("/examples");
+    if (!IsSource(path) || !is_ours) continue;
+    types[folder] += path.ends_with(".h") ? CountTypes(Read(path)) : 0;
   }
-  EXPECT_GT(folders.size(), 40u);
-  for (const std::string& folder : folders) {
+  EXPECT_GT(types.size(), 90u);
+  std::map<std::string, std::string> purposes;
+  for (const auto& [folder, count] : types) {
     const std::string path = folder + "/README.md";
     if (!std::filesystem::exists(root_ / path)) {
       ADD_FAILURE() << folder << "/ has no README.md: purpose, types, laws, what it does not do";
       continue;
     }
+    RoomFacts facts;
+    facts.is_room = folder.find('/') != std::string::npos;
+    facts.is_testing = folder.find("/testing") != std::string::npos;
+    facts.has_build_file =
+        facts.is_testing || std::filesystem::exists(root_ / folder / "BUILD.bazel");
+    facts.types = count;
     const std::string text = Read(path);
-    const auto lines = std::count(text.begin(), text.end(), '\n');
-    const bool is_room = folder.find('/') != std::string::npos;
-    EXPECT_LE(lines, is_room ? kMaxLines : kMaxLinesOfWholeFolders) << path;
+    for (const std::string& lack : CheckPage(path, text, facts)) ADD_FAILURE() << lack;
+    const auto [other, is_new] = purposes.emplace(PurposeOf(text), path);
+    EXPECT_TRUE(is_new) << path << " says what " << other->second << " says";
   }
 }
 
@@ -488,6 +614,24 @@ TEST_F(Tree, NamedFilesAreThere) {
     const bool is_text = std::filesystem::path(path).extension() == ".md";
     if ((!IsSource(path) && !is_text) || path.starts_with("tests/layers")) continue;
     for (const std::string& violation : FindMissingFiles(path, Read(path), files)) {
+      ADD_FAILURE() << violation;
+    }
+  }
+}
+
+TEST_F(Tree, RoomsAreVisibleToWhoUsesThem) {
+  std::map<std::string, std::string> build_files;
+  for (const std::string& path : Files()) {
+    if (std::filesystem::path(path).filename() == "BUILD.bazel") build_files[path] = Read(path);
+  }
+  EXPECT_GT(build_files.size(), 90u);
+  EXPECT_THAT(FindTooVisibleRooms(build_files), IsEmpty());
+}
+
+TEST_F(Tree, TestsOfKernelsRunWithAvx2Too) {
+  for (const std::string& path : Files()) {
+    if (std::filesystem::path(path).filename() != "BUILD.bazel") continue;
+    for (const std::string& violation : FindMissingTwins(path, Read(path))) {
       ADD_FAILURE() << violation;
     }
   }
