@@ -45,9 +45,9 @@ struct ParameterDecision {
 // What can never be a parameter becomes a constant, so that it can be folded; frozen variables and
 // running statistics stay variables. Variables with a `slot_of` are left alone. One decision per
 // variable, in the graph's order; none trainable is no error here. InvalidArgument for a pattern
-// that matches no variable, a name that means several, an unknown loss, and where `trainable` names,
-// not by a pattern, a tensor that does not train all the same: a frozen one, one that the loss does
-// not depend on, one that decides a shape, one that holds an infinity.
+// that matches no variable, a name that means several, an unknown loss, and where `trainable`
+// names, not by a pattern, a tensor that does not train all the same: a frozen one, one that the
+// loss does not depend on, one that decides a shape, one that holds an infinity.
 absl::StatusOr<std::vector<ParameterDecision>> MarkTrainable(ImportedModel& model,
                                                              const TrainableOptions& options = {});
 // The same without the file, or with what the exporter says given.
