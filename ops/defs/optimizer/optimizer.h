@@ -14,7 +14,7 @@
 //
 // Flags and keys of job files, --help, checks of numbers, the state of each parameter and its names
 // in checkpoints, and random cases for the sharding checks follow. The table of docs/training.md is
-// written by hand; tests/optimizer_docs_test compares it with the declarations.
+// written by hand; tests/house/optimizer_docs_test compares it with the declarations.
 #ifndef WEFT_OPS_DEFS_OPTIMIZER_OPTIMIZER_H_
 #define WEFT_OPS_DEFS_OPTIMIZER_OPTIMIZER_H_
 

@@ -1,6 +1,6 @@
 // What the README of a folder must say.
-#ifndef WEFT_TESTS_TESTING_ROOM_PAGES_H_
-#define WEFT_TESTS_TESTING_ROOM_PAGES_H_
+#ifndef WEFT_TESTS_HOUSE_ROOM_PAGES_H_
+#define WEFT_TESTS_HOUSE_ROOM_PAGES_H_
 
 #include <string>
 #include <string_view>
@@ -30,4 +30,4 @@ std::string PurposeOf(std::string_view text);
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_TESTING_ROOM_PAGES_H_
+#endif  // WEFT_TESTS_HOUSE_ROOM_PAGES_H_

@@ -1,7 +1,7 @@
 // What BUILD.bazel files say, for tests of the house: rules, labels, visibility. They read the
 // usual layout: a rule begins with "name(" and ends with ")", each alone at the begin of a line.
-#ifndef WEFT_TESTS_TESTING_BUILD_RULES_H_
-#define WEFT_TESTS_TESTING_BUILD_RULES_H_
+#ifndef WEFT_TESTS_HOUSE_BUILD_RULES_H_
+#define WEFT_TESTS_HOUSE_BUILD_RULES_H_
 
 #include <cstddef>
 #include <map>
@@ -46,4 +46,4 @@ std::vector<std::string> FindMissingTwins(const std::string& path, std::string_v
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_TESTING_BUILD_RULES_H_
+#endif  // WEFT_TESTS_HOUSE_BUILD_RULES_H_

@@ -1,4 +1,4 @@
-#include "tests/testing/room_pages.h"
+#include "tests/house/room_pages.h"
 
 #include <algorithm>
 

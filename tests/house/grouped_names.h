@@ -1,5 +1,5 @@
-#ifndef WEFT_TESTS_GROUPED_NAMES_H_
-#define WEFT_TESTS_GROUPED_NAMES_H_
+#ifndef WEFT_TESTS_HOUSE_GROUPED_NAMES_H_
+#define WEFT_TESTS_HOUSE_GROUPED_NAMES_H_
 
 #include <map>
 #include <string>
@@ -19,4 +19,4 @@ std::vector<std::string> FindClashingNames(const std::string& path, std::string_
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_GROUPED_NAMES_H_
+#endif  // WEFT_TESTS_HOUSE_GROUPED_NAMES_H_

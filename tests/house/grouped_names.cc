@@ -1,4 +1,4 @@
-#include "tests/grouped_names.h"
+#include "tests/house/grouped_names.h"
 
 #include <re2/re2.h>
 
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tests/testing/build_rules.h"
+#include "tests/house/build_rules.h"
 
 namespace weft::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Sentences of documents and how long they are, for the test that keeps the pages short to read.
-#ifndef WEFT_TESTS_PROSE_H_
-#define WEFT_TESTS_PROSE_H_
+#ifndef WEFT_TESTS_HOUSE_PROSE_H_
+#define WEFT_TESTS_HOUSE_PROSE_H_
 
 #include <string>
 #include <string_view>
@@ -26,4 +26,4 @@ double MeanWords(const std::vector<Sentence>& sentences);
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_PROSE_H_
+#endif  // WEFT_TESTS_HOUSE_PROSE_H_

@@ -1,4 +1,4 @@
-#include "tests/replaced_names.h"
+#include "tests/house/replaced_names.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "tests/prose.h"
+#include "tests/house/prose.h"
 
 #include <algorithm>
 #include <cctype>

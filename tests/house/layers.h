@@ -1,5 +1,5 @@
-#ifndef WEFT_TESTS_LAYERS_H_
-#define WEFT_TESTS_LAYERS_H_
+#ifndef WEFT_TESTS_HOUSE_LAYERS_H_
+#define WEFT_TESTS_HOUSE_LAYERS_H_
 
 #include <map>
 #include <set>
@@ -43,4 +43,4 @@ std::vector<std::string> CheckBuildFile(const std::string& path, std::string_vie
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_LAYERS_H_
+#endif  // WEFT_TESTS_HOUSE_LAYERS_H_

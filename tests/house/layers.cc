@@ -1,4 +1,4 @@
-#include "tests/layers.h"
+#include "tests/house/layers.h"
 
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "tests/testing/build_rules.h"
+#include "tests/house/build_rules.h"
 
 namespace weft::testing {
 namespace {
@@ -73,6 +73,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
        "training/job/", "training/adaptation/", "training/calibration/", "training/verification/"},
       {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
        "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
+      {"tests/", "tests/fuzz/", "tests/house/"},
   };
   return *rooms;
 }
@@ -188,7 +189,8 @@ std::optional<std::string> ForbiddenRoom(const std::string& path, const std::str
     return absl::StrCat(rooms[from], " may use ",
                         from == 0 ? "no other room of its folder"
                                   : absl::StrJoin(rooms.begin(), rooms.begin() + from, ", "),
-                        ", not ", rooms[to], " (tests/layers.cc lists rooms from the bottom up)");
+                        ", not ", rooms[to],
+                        " (tests/house/layers.cc lists rooms from the bottom up)");
   }
   return std::nullopt;
 }
@@ -207,9 +209,9 @@ std::optional<std::string> MissingRoom(const std::string& path) {
                       std::count(rooms[static_cast<size_t>(room)].begin(),
                                  rooms[static_cast<size_t>(room)].end(), '/') > 1);
     if (is_inside) return std::nullopt;
-    return absl::StrCat(
-        folder, " is not one of the rooms of ", top,
-        "; add it to Rooms() of tests/layers.cc, from the bottom up: ", absl::StrJoin(rooms, ", "));
+    return absl::StrCat(folder, " is not one of the rooms of ", top,
+                        "; add it to Rooms() of tests/house/layers.cc, from the bottom up: ",
+                        absl::StrJoin(rooms, ", "));
   }
   return std::nullopt;
 }
@@ -299,7 +301,7 @@ std::optional<std::string> CheckInclude(const Layer& layer, const std::string& p
 std::string UnknownFolder(const std::string& path) {
   return absl::StrCat(
       path, ":1: the folder ", TopFolder(path),
-      "/ has no layer; add it to the tables of tests/layers.cc and docs/architecture.md");
+      "/ has no layer; add it to the tables of tests/house/layers.cc and docs/architecture.md");
 }
 
 // What CheckBuildFile knows of the rule that it is in.

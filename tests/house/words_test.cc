@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
-#include "tests/prose.h"
-#include "tests/replaced_names.h"
+#include "tests/house/prose.h"
+#include "tests/house/replaced_names.h"
 #include "tools/command_line/command_line.h"
 
 namespace weft::testing {
@@ -235,7 +235,8 @@ TEST_F(Tree, ReplacedNamesAreGone) {
     scripts += is_script;
     if (!kinds.contains(extension) && !is_script) continue;
     // The table and its test.
-    if (path.starts_with("tests/replaced_names.") || path == "tests/words_test.cc") continue;
+    if (path.starts_with("tests/house/replaced_names.") || path == "tests/house/words_test.cc")
+      continue;
     for (std::string& use : FindReplacedNames(path, Read(path), ReplacedNames())) {
       found.push_back(std::move(use));
     }

@@ -1,6 +1,6 @@
 // Names that were replaced by those of docs/glossary.md, for the test that keeps them out.
-#ifndef WEFT_TESTS_REPLACED_NAMES_H_
-#define WEFT_TESTS_REPLACED_NAMES_H_
+#ifndef WEFT_TESTS_HOUSE_REPLACED_NAMES_H_
+#define WEFT_TESTS_HOUSE_REPLACED_NAMES_H_
 
 #include <string>
 #include <string_view>
@@ -31,4 +31,4 @@ std::vector<std::string> FindReplacedNames(const std::string& path, std::string_
 
 }  // namespace weft::testing
 
-#endif  // WEFT_TESTS_REPLACED_NAMES_H_
+#endif  // WEFT_TESTS_HOUSE_REPLACED_NAMES_H_

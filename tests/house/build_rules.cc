@@ -1,4 +1,4 @@
-#include "tests/testing/build_rules.h"
+#include "tests/house/build_rules.h"
 
 #include <algorithm>
 #include <set>
