@@ -209,11 +209,11 @@ absl::Status CopyBudget::Take(const std::string& name, std::string_view source) 
     }));
   }
   bytes_ += last_bytes_;
-  const size_t most = std::max(kMinCopyBytes, kMaxCopyGrowth * file_bytes_);
-  if (bytes_ <= most) return absl::OkStatus();
+  const size_t max_bytes = std::max(kMinCopyBytes, kMaxCopyGrowth * file_bytes_);
+  if (bytes_ <= max_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("to give each module a tensor of its own would add more than ",
-                   ByteQuantity(static_cast<int64_t>(most)), " to a file of ",
+                   ByteQuantity(static_cast<int64_t>(max_bytes)), " to a file of ",
                    ByteQuantity(static_cast<int64_t>(file_bytes_)), ", at tensor ", Quoted(name),
                    " of ", ByteQuantity(static_cast<int64_t>(source.size())),
                    "; --untie none keeps what is merged but running statistics"));

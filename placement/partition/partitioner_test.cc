@@ -327,7 +327,7 @@ TEST_F(PartitionerTest, BadMeshesAndBatchesAreErrors) {
   plan_.mesh.tensor = 1;
   EXPECT_THAT(ErrorOf(0), HasSubstr("a step of 0 samples"));
   plan_.strict = true;
-  EXPECT_THAT(ErrorOf(8), HasSubstr("by the ordered tree"));
+  EXPECT_THAT(ErrorOf(8), HasSubstr("in the ordered tree"));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(TrainingSetupTest, OfAModelsOwnStepItCountsWhatThatChanges) {
   const ValueId state = job_.graph.AddVariable(
       "state", {ValueKind::kTensor, DType::kFloat32, Shape{5}}, Tensor(), /*trainable=*/false);
   job_.graph.SetVariableUpdate("state", state);
-  EXPECT_THAT(Text(), HasSubstr("m.onnx: 1 tensors by its own algorithm, 5 numbers\n"));
+  EXPECT_THAT(Text(), HasSubstr("m.onnx: 1 tensors by its training_info, 5 numbers\n"));
   EXPECT_THAT(Text(), Not(HasSubstr("loss ")));
 }
 
