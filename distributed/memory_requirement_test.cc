@@ -57,7 +57,7 @@ TEST(PageTableBytes, AreWhatTheSystemTakesToMap) {
   constexpr size_t kBytes = size_t{64} << 20;
   constexpr int64_t kEnds = 16 << 10;  // of the mapping, and the levels above
   const int64_t before = PageTablesOfThisProcess();
-  ASSERT_GT(before, 0);
+  if (before == 0) GTEST_SKIP() << "this system does not say how large its page tables are";
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);

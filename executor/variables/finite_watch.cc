@@ -31,6 +31,7 @@ absl::Status FiniteWatch::Add(const std::vector<std::string>& variables) {
     if (shard == nullptr) {
       return absl::NotFoundError(absl::StrCat("no variable '", name, "' to watch on this rank"));
     }
+    if (!shard->slot_of.empty()) continue;
     const int64_t elements = shard->local_shape.num_elements();
     if (!IsFloatingPoint(shard->dtype) || DTypeBits(shard->dtype) < 16 || elements == 0) continue;
     const bool is_new = watched_.try_emplace(name, Watched{shard->dtype, elements}).second;

@@ -28,11 +28,12 @@ class FiniteWatch {
   FiniteWatch(const FiniteWatch&) = delete;
   FiniteWatch& operator=(const FiniteWatch&) = delete;
 
-  // Adds variables, those that are there already once; those that hold no floating numbers of 16
-  // bits or more are left out. NotFound for one that the store does not have.
+  // Adds variables, those that are there already once. Left out are optimizer slots, which no model
+  // holds (checkpoints look at them), and those without floating numbers of 16 bits or more.
+  // NotFound for one that the store does not have.
   absl::Status Add(const std::vector<std::string>& variables);
-  // A step has taken so long. OutOfRange, naming variable and element, where one that is looked at
-  // now holds an infinity or a NaN.
+  // A step has taken so long. OutOfRange, naming variable and element (of this rank's part), where
+  // one that is looked at now holds an infinity or a NaN.
   absl::Status AfterStep(int64_t nanoseconds);
 
  private:

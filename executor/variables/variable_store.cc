@@ -205,6 +205,11 @@ absl::Status VariableStore::ReadPart(const std::string& name, int64_t offset,
                                      std::span<std::byte> part) {
   WEFT_ASSIGN_OR_RETURN(const Entry* entry, Use(name));
   WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
+  if (device_.info().host_accessible) {  // no step runs, so no stream is needed, and none allocated
+    const auto* const source = static_cast<const std::byte*>(entry->tensor.raw_data()) + offset;
+    std::copy_n(source, part.size(), part.data());
+    return absl::OkStatus();
+  }
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
   WEFT_RETURN_IF_ERROR(
       device_.CopyToHost(*stream, static_cast<const std::byte*>(entry->tensor.raw_data()) + offset,

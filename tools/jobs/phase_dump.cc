@@ -159,7 +159,7 @@ std::string PhaseDump::Summary() const {
   return absl::StrCat(written_, written_ == 1 ? " file" : " files", " written to ", request_.folder,
                       unseen.empty() ? ""
                                      : absl::StrCat("; none for ", absl::StrJoin(unseen, ", "),
-                                                    ", which changed nothing here"));
+                                                    ", which changed nothing or did not run here"));
 }
 
 absl::Status PhaseDump::Write(const std::string& name, std::string_view bytes) {

@@ -70,7 +70,7 @@ class PhaseDump {
   bool has_ended() const { return has_ended_; }
   // "ended after expand: 31 nodes", or "" where it has not.
   const std::string& end() const { return end_; }
-  // "7 files written to dumped", with the passes that were asked for and changed nothing; or "".
+  // "7 files written to dumped", with the passes that were asked for and are not in it; or "".
   std::string Summary() const;
 
  private:

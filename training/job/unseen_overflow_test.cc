@@ -94,7 +94,7 @@ TEST_P(UnseenOverflowTest, EndsALongRunEarlyWithVariableStepAndRank) {
                     HasSubstr("variable 'table' has become "), HasSubstr("(element 2)"),
                     HasSubstr("though the loss was finite")));
   EXPECT_TRUE(finite) << "the loss has seen it: this test tells nothing";
-  EXPECT_GT(steps, 39);
+  EXPECT_GE(steps, 39);
   EXPECT_LT(steps, kSteps);
 }
 
