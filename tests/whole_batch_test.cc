@@ -1,6 +1,7 @@
 // Models that mix the samples of a batch: replicas compute batch statistics together, and what they
 // cannot compute together stays in one micro-batch on one replica. Both give what one process
-// gives.
+// gives, in training and in evaluations.
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,9 @@ namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kBatch = 13;  // no number of replicas divides it
 constexpr int64_t kSamples = 3 * kBatch + 1;
@@ -99,6 +102,23 @@ EquivalenceModel Towers() {
   model.data["image"] = RandomTensor({3 * kBatch, kFeatures}, 903);
   model.data["text"] = RandomTensor({3 * kBatch, kFeatures}, 904);
   model.data["labels"] = Tensor::Of<int64_t>({3 * kBatch}, labels);
+  return model;
+}
+
+// Scores that are turned around where the mean of the batch is above zero. Single samples are on
+// both sides of it.
+EquivalenceModel BranchByTheBatch() {
+  EquivalenceModel model;
+  model.name = "branch";
+  ModelBuilder m(model.graph);
+  const ValueId x = model.graph.AddInput("x", FloatType({Dim::Symbol("N"), kFeatures}));
+  const ValueId scores = m.b.Op("MatMul", {x, m.Variable("weight", {kFeatures, 5}, 0)});
+  const ValueId mean = m.b.Op("ReduceMean", {x}, {{"keepdims", int64_t{0}}});
+  const ValueId decides = m.b.Op("Greater", {mean, m.b.Float(0)});
+  model.graph.AddOutput(m.b.Op("Where", {decides, m.b.Op("Neg", {scores}), scores}));
+  EXPECT_TRUE(m.b.status().ok()) << m.b.status();
+  model.data["x"] = RandomTensor({kSamples, kFeatures}, 905);
+  model.data["labels"] = RandomTensor({kSamples}, 906, 0, 5, DType::kInt64);
   return model;
 }
 
@@ -225,6 +245,116 @@ TEST(WholeBatch, PairsOfAllSamplesStayOnOneReplica) {
                 AllOf(HasSubstr("(MatMul) pairs each sample with all others"),
                       HasSubstr("one micro-batch on one replica"), HasSubstr("--allow-batch-cut")))
         << parallel;
+  }
+}
+
+// ---- Evaluations.
+
+// `parallel` is what was given, "" is nothing; on two workers.
+void ExpectSameEvaluation(const EquivalenceModel& model, const std::string& parallel, int ranks,
+                          const std::vector<std::string>& metrics) {
+  SCOPED_TRACE(absl::StrCat(model.name, " ", parallel));
+  const auto alone = EvaluateGraph(model.graph, RunOf(model, ""), metrics);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_THAT(alone->notes, IsEmpty());
+  TrainingRun run = RunOf(model, parallel);
+  run.workers = 2;
+  const auto spread = EvaluateGraph(model.graph, run, metrics);
+  ASSERT_TRUE(spread.ok()) << spread.status();
+  EXPECT_EQ(spread->plan.mesh.size(), ranks);
+  ASSERT_EQ(spread->metrics.size(), metrics.size());
+  for (const std::string& metric : metrics) {
+    EXPECT_NEAR(spread->metrics.at(metric), alone->metrics.at(metric), 1e-5) << metric;
+  }
+}
+
+// Every evaluation was cut over all workers, without a word: each replica compared its own samples
+// only, or chose its own branch. The numbers were others than those of one process.
+TEST(WholeBatchEvaluation, WhatMixesSamplesIsThatOfOneProcess) {
+  for (const EquivalenceModel& model : {Towers(), BranchByTheBatch()}) {
+    ExpectSameEvaluation(model, "", 1, {"loss", "accuracy"});
+    ExpectSameEvaluation(model, "pp=2", 2, {"loss", "accuracy"});
+  }
+}
+
+TEST(WholeBatchEvaluation, ThatItStaysOnOneReplicaIsSaid) {
+  const EquivalenceModel model = Towers();
+  TrainingRun run = RunOf(model, "");
+  run.workers = 2;
+  const auto outcome = EvaluateGraph(model.graph, run, {"loss"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->notes,
+              ElementsAre(AllOf(HasSubstr("the batch stays whole, in one micro-batch on one"),
+                                HasSubstr("(MatMul) pairs each sample with all others"))));
+}
+
+TEST(WholeBatchEvaluation, GivenCutsAreRefused) {
+  for (const char* parallel : {"dp=2", "pp=2,micro=2", "micro=3"}) {
+    const EquivalenceModel model = Towers();
+    TrainingRun run = RunOf(model, parallel);
+    run.workers = 2;
+    EXPECT_THAT(std::string(EvaluateGraph(model.graph, run, {"loss"}).status().message()),
+                AllOf(HasSubstr("cutting the batch would change results: node 'pairs/"),
+                      HasSubstr("(MatMul) pairs each sample with all others"),
+                      HasSubstr("--allow-batch-cut")))
+        << parallel;
+  }
+}
+
+// That results change shows that the models above see a cut.
+TEST(WholeBatchEvaluation, WhatIsAcceptedIsCut) {
+  for (const EquivalenceModel& model : {Towers(), BranchByTheBatch()}) {
+    const auto alone = EvaluateGraph(model.graph, RunOf(model, ""), {"loss"});
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    TrainingRun run = RunOf(model, "dp=2");
+    run.batch_policy.allows_cuts = true;
+    const auto cut = EvaluateGraph(model.graph, run, {"loss"});
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    EXPECT_EQ(cut->plan.mesh.data, 2);
+    EXPECT_GT(std::abs(cut->metrics.at("loss") - alone->metrics.at("loss")), 1e-3) << model.name;
+  }
+}
+
+// BatchNormalization takes its running statistics then.
+TEST(WholeBatchEvaluation, NormalizationIsCutOverReplicas) {
+  ExpectSameEvaluation(Convolutions(), "", 2, {"loss", "accuracy", "top2", "perplexity"});
+}
+
+// A number for each sample, or two classes, and no node that mixes samples.
+EquivalenceModel ScoresOf(int64_t width) {
+  EquivalenceModel model;
+  model.name = absl::StrCat("scores", width);
+  ModelBuilder m(model.graph);
+  const ValueId x = model.graph.AddInput("x", FloatType({Dim::Symbol("N"), kFeatures}));
+  model.graph.AddOutput(m.b.Op("MatMul", {x, m.Variable("weight", {kFeatures, width}, 0)}));
+  EXPECT_TRUE(m.b.status().ok()) << m.b.status();
+  model.data["x"] = RandomTensor({kSamples, kFeatures}, 907);
+  model.data["labels"] = width == 1 ? RandomTensor({kSamples, 1}, 908)
+                                    : RandomTensor({kSamples}, 908, 0, width, DType::kInt64);
+  return model;
+}
+
+// What a metric collects, such as the scores of all samples, was taken for mixing at first.
+TEST(WholeBatchEvaluation, NoMetricKeepsABatchWhole) {
+  ExpectSameEvaluation(ScoresOf(2), "dp=2", 2, {"auc", "accuracy", "top1", "loss", "perplexity"});
+  const EquivalenceModel numbers = ScoresOf(1);
+  for (const auto& [loss, metrics] :
+       {std::pair<std::string, std::vector<std::string>>("mse", {"mse", "mae", "r2", "loss"}),
+        std::pair<std::string, std::vector<std::string>>("bce_with_logits",
+                                                         {"accuracy", "auc", "loss"})}) {
+    SCOPED_TRACE(loss);
+    TrainingRun alone = RunOf(numbers, "");
+    alone.loss = loss;
+    TrainingRun spread = RunOf(numbers, "dp=2");
+    spread.loss = loss;
+    const auto expected = EvaluateGraph(numbers.graph, alone, metrics);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto outcome = EvaluateGraph(numbers.graph, spread, metrics);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->plan.mesh.data, 2);
+    for (const std::string& metric : metrics) {
+      EXPECT_NEAR(outcome->metrics.at(metric), expected->metrics.at(metric), 1e-5) << metric;
+    }
   }
 }
 

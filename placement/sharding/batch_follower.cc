@@ -41,6 +41,12 @@ bool IsPlainMean(const Node& node) {
   return IsMean(node) && !has_weights && !node.attributes.Has("ignore_index");
 }
 
+// Each micro-batch has its samples at their places in the batch and zeros elsewhere, so that sums
+// over micro-batches are those of one.
+bool PlacesSamples(const Node& node) {
+  return node.domain == kWeftDomain && node.op == "PlaceSamples";
+}
+
 bool HoldsSet(const FactorRule& rule, const std::vector<int>& set) {
   return std::find(rule.linear.begin(), rule.linear.end(), set) != rule.linear.end();
 }
@@ -218,6 +224,11 @@ void BatchFollower::VisitAlias(const Visit& visit) {
 void BatchFollower::VisitSplit(const Visit& visit) {
   const Node& node = *visit.node;
   if (IsAliasOfInput(node) && visit.inputs[0].is(Kind::kSplit)) return VisitAlias(visit);
+  if (PlacesSamples(node) && visit.inputs[0].axis == 0 && visit.inputs[0].blocks == 1) {
+    BatchPlace sum = BatchPlace::Of(Kind::kSum);
+    sum.maker = node.name;
+    return SetOutputs(node, sum);
+  }
   if (visit.Has(Kind::kSum) || visit.Has(Kind::kMean)) return ReportSum(visit);
   if (visit.Has(Kind::kCount) || visit.Has(Kind::kShare) || visit.Has(Kind::kOther)) {
     return Report(visit, "uses how many samples there are");

@@ -55,6 +55,23 @@ class Workers {
   std::unique_ptr<WorkerCluster> processes_;
 };
 
+absl::StatusOr<std::shared_ptr<const DataSet>> DataOf(const TrainingRun& run) {
+  DataSpec spec;
+  for (const auto& [input, path] : run.data) spec.files.push_back({input, path, 0});
+  spec.batch = run.batch;
+  return DataSet::Open(RealFileSystem(), spec);
+}
+
+JobSpec JobOf(const TrainingRun& run) {
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(run.workers, 1);
+  spec.plan = run.plan;
+  spec.batch_policy = run.batch_policy;
+  spec.stall_timeout_seconds = run.stall_timeout_seconds;
+  spec.memory_per_worker = run.memory_per_worker;
+  return spec;
+}
+
 }  // namespace
 
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run) {
@@ -71,18 +88,8 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   training.optimizer = run.optimizer;
   training.report_gradients = run.gradients;
   if (run.change != nullptr) run.change(training);
-  DataSpec data_spec;
-  for (const auto& [input, path] : run.data) data_spec.files.push_back({input, path, 0});
-  data_spec.batch = run.batch;
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const DataSet> data,
-                        DataSet::Open(RealFileSystem(), data_spec));
-
-  JobSpec spec;
-  spec.cluster = ClusterSpec::Local(run.workers, 1);
-  spec.plan = run.plan;
-  spec.batch_policy = run.batch_policy;
-  spec.stall_timeout_seconds = run.stall_timeout_seconds;
-  spec.memory_per_worker = run.memory_per_worker;
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const DataSet> data, DataOf(run));
+  const JobSpec spec = JobOf(run);
   WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training, spec, data));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers, Workers::Start(run));
   Coordinator coordinator(workers->clients(),
@@ -106,6 +113,25 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   outcome.gradients = std::move(result.gradients);
   outcome.predicted = coordinator.memory();
   outcome.memory = std::move(result.memory);
+  return outcome;
+}
+
+absl::StatusOr<EvaluationOutcome> EvaluateGraph(const Graph& model, const TrainingRun& run,
+                                                const std::vector<std::string>& metrics) {
+  WEFT_ASSIGN_OR_RETURN(const LossSpec loss, ParseLoss(run.loss));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const DataSet> data, DataOf(run));
+  const JobSpec spec = JobOf(run);
+  WEFT_ASSIGN_OR_RETURN(const PreparedJob job, PrepareEvaluation(model, loss, metrics, spec, data));
+  TrainingRun ranks = run;
+  ranks.workers = job.plan.mesh.size();
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers, Workers::Start(ranks));
+  Coordinator coordinator(workers->clients(),
+                          [&](const absl::Status& error) { return workers->Explain(error); });
+  WEFT_RETURN_IF_ERROR(StartJob(coordinator, job, spec, kVersion, workers->addresses()));
+  EvaluationOutcome outcome;
+  outcome.plan = job.plan;
+  outcome.notes = job.notes;
+  WEFT_ASSIGN_OR_RETURN(outcome.metrics, Evaluate(coordinator, job, [](const TrainProgress&) {}));
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-// Trains a model file on workers of this process: the vocabulary of the end-to-end tests.
+// Trains or evaluates a model on workers of this process: the vocabulary of the end-to-end tests.
 #ifndef WEFT_TESTS_TESTING_TRAINING_RUN_H_
 #define WEFT_TESTS_TESTING_TRAINING_RUN_H_
 
@@ -56,6 +56,17 @@ struct TrainingOutcome {
 absl::StatusOr<TrainingOutcome> Run(const TrainingRun& run);
 // The same for a forward graph whose trainable variables are marked; `run.model` is not read.
 absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& run);
+
+struct EvaluationOutcome {
+  std::map<std::string, double> metrics;
+  Plan plan;                       // complete
+  std::vector<std::string> notes;  // PreparedJob::notes
+};
+
+// Evaluates a forward graph over one pass of the data, as `eval` does. Of `run` it takes data,
+// loss, batch, workers and how they are started, plan and batch policy.
+absl::StatusOr<EvaluationOutcome> EvaluateGraph(const Graph& model, const TrainingRun& run,
+                                                const std::vector<std::string>& metrics);
 
 // Largest |a[i] - b[i]| / |b[i]|; infinity when sizes differ or a value is not finite.
 double LargestRelativeGap(const std::vector<double>& a, const std::vector<double>& b);

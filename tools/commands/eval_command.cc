@@ -55,6 +55,9 @@ class EvalCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());
     WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
     WEFT_ASSIGN_OR_RETURN(const PreparedJob job, Prepare(model, loss, spec, data));
+    for (const std::string& note : job.notes) {
+      *console.err << "note   " << Printable(note) << "\n";
+    }
     WEFT_ASSIGN_OR_RETURN(const auto workers, WorkerGroup::Start(flags_, spec, job, console));
     ProgressLine progress(console, RealClock(), {"eval", "samples", /*loss=*/false},
                           data->steps_per_epoch());

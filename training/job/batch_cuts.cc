@@ -86,7 +86,7 @@ bool Keeps(const JobSpec& spec, bool one_replica) {
 
 }  // namespace
 
-absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec) {
+absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec, bool evaluation) {
   if (spec.stored != nullptr) return absl::OkStatus();
   if (spec.batch_policy.allows_cuts) {
     spec.plan.whole_batch = spec.plan.whole_batch && Keeps(spec, spec.plan.strict);
@@ -113,7 +113,7 @@ absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec) {
   const bool has_others =
       is_unknown || std::any_of(refused.begin(), refused.end(),
                                 [](const MixingNode& node) { return !node.sums_over_replicas; });
-  const bool one_replica = has_others || spec.plan.strict;
+  const bool one_replica = has_others || spec.plan.strict || evaluation;
   const bool is_free =
       spec.search.default_micro_batches || (spec.search.wanted && !spec.search.keep_micro_batches);
   if (is_free) spec.plan.micro_batches = 1;

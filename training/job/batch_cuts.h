@@ -21,10 +21,14 @@ namespace weft {
 // shapes allow single samples only, there is nothing to mix: then batch_reason says so, nothing is
 // limited, and the plan loses whole_batch.
 //
+// `evaluation`: the graph is an evaluation's. Its replicas sum no statistics, so that all that
+// mixes samples needs one replica.
+//
 // InvalidArgument where the given plan cuts the batch all the same: it names the node, what it does
 // and the flag that accepts it. Jobs that run stored programs are left alone. `batch`: samples of
 // the global batch.
-absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec);
+absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec,
+                            bool evaluation = false);
 
 // For a plan that was to be searched for and could not be: completed without a mesh, it would have
 // all workers as replicas. Where LimitBatchCuts allows one replica, it has the first worker.

@@ -227,6 +227,26 @@ absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, Prep
   return absl::OkStatus();
 }
 
+// As given: evaluations are not searched for. But where nodes mix samples, and nobody gave a mesh,
+// one worker keeps the batch whole.
+absl::Status CompleteEvaluation(const JobSpec& given, PreparedJob& job) {
+  JobSpec spec = given;
+  PlanSearch& search = spec.search;
+  const bool is_open = spec.plan.mesh.size() == 1 && spec.plan.workers.empty();
+  if (is_open && !search.wanted) {
+    // What was given stays, and what was not is found, as by a search.
+    search.wanted = true;
+    search.keep_micro_batches = spec.plan.micro_batches > 1;
+  }
+  WEFT_RETURN_IF_ERROR(LimitBatchCuts(job.graph, job.data->batch_of(0), spec, /*evaluation=*/true));
+  KeepReplicaLimit(spec);
+  if (!search.batch_reason.empty() && spec.cluster.workers.size() > 1) {
+    job.notes.push_back(search.batch_reason);
+  }
+  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  return absl::OkStatus();
+}
+
 const WorkerSpec* WorkerOf(const JobSpec& spec, const Plan& plan, int rank) {
   if (static_cast<size_t>(rank) >= plan.workers.size()) return nullptr;
   const auto worker = static_cast<size_t>(plan.workers[static_cast<size_t>(rank)]);
@@ -442,7 +462,7 @@ absl::StatusOr<PreparedJob> PrepareEvaluation(const Graph& model, const LossSpec
     WEFT_RETURN_IF_ERROR(TakeStoredPrograms(spec, kEvaluationSteps, job));
     return job;
   }
-  WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
+  WEFT_RETURN_IF_ERROR(CompleteEvaluation(spec, job));
   WEFT_RETURN_IF_ERROR(
       AddPrograms(job, model, &job.graph, graph_of, kEvaluationSteps, /*training=*/false));
   return job;
