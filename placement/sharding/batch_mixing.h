@@ -27,15 +27,15 @@ struct BatchMixing {
 };
 
 // Follows the samples from axis 0 of the data inputs through the forward nodes of a logical
-// training graph, by the factors of their operands. A node mixes samples where
+// training or evaluation graph, by the factors of their operands. A node mixes samples where
 //  * it needs the axis of the samples whole (statistics, a softmax over it, a slice of it);
 //  * its operands have the samples in two different factors (a product [N,D] x [D,N]);
 //  * it reads a sum or a mean over the samples otherwise than linearly, or chooses a branch by it;
 //  * it uses the numbers of samples, or how many there are.
 // Sums that are accumulated over micro-batches (the loss, its weight) are no mixing, nor is what
-// only leads to them linearly. A node without index notation is tried on made-up values
-// (sample_probe.h); one that cannot be tried is taken to keep samples apart if its output still has
-// their axis.
+// only leads to them linearly, nor are lists of a number for each sample (PlaceSamples). A node
+// without index notation is tried on made-up values (sample_probe.h); one that cannot be tried is
+// taken to keep samples apart if its output still has their axis.
 //
 // The graph is looked at for two small numbers of samples; where its shapes do not allow these, for
 // `samples` alone, of the plan's micro-batches. A pure function. Its cost is about that of

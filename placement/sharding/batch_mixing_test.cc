@@ -170,6 +170,15 @@ TEST_F(BatchMixingTest, ALossWithItsWeightDoesNot) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+// As the scores that an evaluation collects for its auc. They were taken for mixing: their axis may
+// not be split.
+TEST_F(BatchMixingTest, AListOfANumberForEachSampleDoesNot) {
+  const ValueId scores = SumOf(Input({4}), {1});
+  Accumulate(b_.WeftOp("PlaceSamples", {scores}, {{"samples", int64_t{16}}}));
+  Accumulate(b_.WeftOp("ElementCount", {scores}));
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
 // No index notation: they are tried.
 TEST_F(BatchMixingTest, OperatorsWithoutIndexNotationAreTried) {
   const ValueId x = Input({5, 4});
@@ -253,6 +262,14 @@ TEST_F(BatchMixingTest, LogitsOfAllPairs) {
   EXPECT_THAT(Texts(), ElementsAre(AllOf(HasSubstr("MatMul: pairs each sample with all others: the "
                                                    "samples are on axis 0 of"),
                                          HasSubstr("and on axis 1 of"))));
+}
+
+// The list is a sum over micro-batches: what looks at the list of one sees other numbers.
+TEST_F(BatchMixingTest, TheLargestOfAListOfAllSamples) {
+  const ValueId scores = SumOf(Input({4}), {1});
+  const ValueId list = b_.WeftOp("PlaceSamples", {scores}, {{"samples", int64_t{16}}});
+  Accumulate(Op("ReduceMax", {list}, {{"keepdims", int64_t{0}}}));
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("ReduceMax: reads '")));
 }
 
 TEST_F(BatchMixingTest, ARunningSumOverTheBatch) {

@@ -83,7 +83,7 @@ void JobFlags::AddPlacement(CLI::App& app) {
              "one segment; or patterns of nodes, joined by +). With shares=2:1, replicas get "
              "unequal numbers of micro-batches. The value auto searches for the fastest plan that "
              "fits, all for the fastest that uses all workers. Default: auto in train, plan and "
-             "simulate, else dp over all workers")
+             "simulate, else dp over all workers (eval: on one where nodes mix samples)")
           ->type_name("auto|all|dp=2,tp=1,pp=2,zero=1")
           ->group(kPlacementOptions);
   app.add_option("--plan", plan_file_, "a plan file; Weft completes keys that it leaves out")

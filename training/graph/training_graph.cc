@@ -212,7 +212,9 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
   WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, RewriteUse::kForward, RunsNode));
   WEFT_RETURN_IF_ERROR(LeaveTraining(graph));
   std::vector<ValueId> outputs;
+  std::set<std::string> done;
   for (const std::string& metric : metrics) {
+    if (!done.insert(metric).second) continue;
     GraphBuilder builder(graph);
     builder.set_name_prefix(absl::StrCat(metric, "/"));
     WEFT_ASSIGN_OR_RETURN(const std::vector<MetricMean> means,

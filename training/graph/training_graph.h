@@ -38,7 +38,8 @@ std::vector<std::string> TrainingGraphPasses();
 std::string_view LastExpansionPass();
 
 // Forward only. Outputs are what training/graph/metric.h says; data inputs as above. `batch`:
-// samples of the largest batch, for metrics that look at all samples together.
+// samples of the largest batch, for metrics that look at all samples together. A metric that is
+// named again is added once.
 absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& loss,
                                            const std::vector<std::string>& metrics,
                                            int64_t batch = 0);
