@@ -160,6 +160,18 @@ TEST(BatchCutsTest, AStrictJobKeepsTheBatchOnOneReplica) {
   EXPECT_EQ(strict.search.max_replicas, 1);
 }
 
+// Only the steps of a training sum statistics over replicas (placement/pipeline/whole_batch.h).
+TEST(BatchCutsTest, AnEvaluationKeepsWhateverMixesOnOneReplica) {
+  const Graph graph = TrainingGraphOf(Kind::kNormalized);
+  JobSpec spec = SpecOf(2, /*searches=*/true);
+  ASSERT_TRUE(LimitBatchCuts(graph, kBatch, spec, /*evaluation=*/true).ok());
+  EXPECT_EQ(spec.search.max_replicas, 1);
+  spec = SpecOf(2, /*searches=*/false);
+  spec.plan.mesh.data = 2;
+  EXPECT_THAT(std::string(LimitBatchCuts(graph, kBatch, spec, /*evaluation=*/true).message()),
+              AllOf(HasSubstr("one micro-batch on one replica"), HasSubstr("--batch-norm micro")));
+}
+
 TEST(BatchCutsTest, GivenCutsAreRefusedWithNodeReasonAndFlag) {
   JobSpec spec = SpecOf(2, /*searches=*/true);
   spec.plan.micro_batches = 4;
