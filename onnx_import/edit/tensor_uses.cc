@@ -153,14 +153,18 @@ void TensorUses::AddUses() {
 
 void TensorUses::AddCalls() {
   std::map<std::string, std::set<int>> tensors_of;
-  for (const onnx::NodeProto& node : graph_.node()) {
-    if (HasNameScopes(node)) continue;
-    const std::string module = ModuleInNodeName(node.name());
-    if (module.empty()) continue;
-    std::set<int>& tensors = tensors_of[module];
-    for (const std::string& input : node.input()) {
-      const int tensor = TensorOf(input);
-      if (tensor >= 0) tensors.insert(tensor);
+  std::vector<std::set<int>*> of_node(static_cast<size_t>(graph_.node_size()), nullptr);
+  for (int i = 0; i < graph_.node_size(); ++i) {
+    if (HasNameScopes(graph_.node(i))) continue;
+    const std::string module = ModuleInNodeName(graph_.node(i).name());
+    if (!module.empty()) of_node[static_cast<size_t>(i)] = &tensors_of[module];
+  }
+  for (const std::vector<TensorUse>& uses : uses_) {
+    for (const TensorUse& use : uses) {
+      // Exporters write other numbers, such as an epsilon, anew for each call.
+      if (use.reader < 0 || use.role == ParameterRole::kOther) continue;
+      std::set<int>* const tensors = of_node[static_cast<size_t>(use.reader)];
+      if (tensors != nullptr) tensors->insert(use.tensor);
     }
   }
   if (tensors_of.empty()) return;

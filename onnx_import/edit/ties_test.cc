@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
@@ -348,6 +349,51 @@ TEST(SettleTies, TheSecondCallOfTorchScriptIsTheModule) {
   EXPECT_THAT(settled.Untied(), IsEmpty());
   EXPECT_THAT(settled.report().kept, IsEmpty()) << "a module called again is no tie";
   EXPECT_EQ(settled.proto().SerializeAsString(), model.SerializeAsString());
+}
+
+// A LayerNormalization below opset 17, with an exponent and an epsilon of each call's own.
+std::string TakenApart(const std::string& x, const std::string& y) {
+  return absl::StrReplaceAll(
+      "Y_mean = ReduceMean <axes = [-1]> (X)  Y_centred = Sub (X, Y_mean)"
+      "  Y_two = Constant <value = float {2}> ()  Y_square = Pow (Y_centred, Y_two)"
+      "  Y_variance = ReduceMean <axes = [-1]> (Y_square)"
+      "  Y_epsilon = Constant <value = float {0.00001}> ()  Y_moved = Add (Y_variance, Y_epsilon)"
+      "  Y_deviation = Sqrt (Y_moved)  Y_normal = Div (Y_centred, Y_deviation)"
+      "  Y_scaled = Mul (Y_normal, ones)  Y = Add (Y_scaled, zeros)  ",
+      {{"X", x}, {"Y", y}});
+}
+
+// The exponent and the epsilon counted as tensors of the module's own, so that no second call of a
+// module with constants was known.
+TEST(SettleTies, TheSecondCallMayHaveConstantsOfItsOwn) {
+  const auto two_normalizations = [](const std::string& second) {
+    onnx::ModelProto model =
+        ModelOf(16,
+                "agraph (float[N, 2] x) => (float[N, 2] y)"
+                " <float[2] ones = {1, 1}, float[2] zeros = {0, 0},"
+                "  float[2, 2] v = {1, 2, 3, 4}, float[2, 2] w = {5, 6, 7, 8}> {"
+                "  p = MatMul (x, v)  " +
+                    TakenApart("p", "n") + "q = MatMul (n, w)  " + TakenApart("q", "y") + "}");
+    onnx::GraphProto& graph = *model.mutable_graph();
+    std::string module;
+    for (onnx::NodeProto& node : *graph.mutable_node()) {
+      if (node.op_type() == "MatMul") {
+        module = module.empty() ? "norm" : second;
+      } else {
+        node.set_name("/" + module + "/" + node.output(0));
+      }
+    }
+    Rename(graph, "ones", "norm.weight");
+    Rename(graph, "zeros", "norm.bias");
+    return model;
+  };
+  const onnx::ModelProto model = two_normalizations("norm_1");
+  const Settled settled(model);
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  EXPECT_THAT(settled.report().kept, IsEmpty());
+  EXPECT_EQ(settled.proto().SerializeAsString(), model.SerializeAsString());
+  EXPECT_THAT(Settled(two_normalizations("last_norm")).Untied(),
+              UnorderedElementsAre("last_norm.weight", "last_norm.bias"));
 }
 
 TEST(SettleTies, AModuleWhoseNameEndsInANumberHasItsOwnTensors) {
