@@ -208,7 +208,15 @@ absl::Status CopyBudget::Take(const std::string& name, std::string_view source) 
       return absl::OkStatus();
     }));
   }
-  bytes_ += last_bytes_;
+  return Add(last_bytes_, name, source);
+}
+
+absl::Status CopyBudget::TakeNames(const std::string& name, std::string_view source, size_t bytes) {
+  return Add(bytes, name, source);
+}
+
+absl::Status CopyBudget::Add(size_t bytes, const std::string& name, std::string_view source) {
+  bytes_ += bytes;
   const size_t max_bytes = std::max(kMinCopyBytes, kMaxCopyGrowth * file_bytes_);
   if (bytes_ <= max_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(

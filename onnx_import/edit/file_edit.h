@@ -34,9 +34,10 @@ struct FileEdit {
   bool empty() const;
 };
 
-// How many bytes the copies of an edit may add to a file: `kMaxCopyGrowth` times its size, and
-// `kMinCopyBytes` whatever its size. Without a bound a small file could ask for any number of
-// copies of its largest tensor. A payload that stays where it lies does not count. Borrows nothing.
+// How many bytes the copies of an edit, and their names, may add to a file: `kMaxCopyGrowth` times
+// its size, and `kMinCopyBytes` whatever its size. Without a bound a small file could ask for any
+// number of copies of its largest tensor, or of its longest name. A payload that stays where it
+// lies does not count. Borrows nothing.
 class CopyBudget {
  public:
   static constexpr size_t kMaxCopyGrowth = 32;
@@ -47,8 +48,12 @@ class CopyBudget {
   // Before a copy of the tensor `name`, whose encoded form is `source`, is made. ResourceExhausted,
   // with the tensor's name, where that is one too many.
   absl::Status Take(const std::string& name, std::string_view source);
+  // The same for `bytes` of names that are written and reported for copies of this tensor.
+  absl::Status TakeNames(const std::string& name, std::string_view source, size_t bytes);
 
  private:
+  absl::Status Add(size_t bytes, const std::string& name, std::string_view source);
+
   size_t file_bytes_;
   bool leaves_payloads_;
   std::string_view last_source_;  // only its place is compared

@@ -11,6 +11,7 @@
 #include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "onnx_import/codec/wire.pb.h"
+#include "onnx_import/edit/file_edit.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/testing/test_models.h"
@@ -707,6 +708,34 @@ TEST(SettleTies, AFileCannotAskForAnyNumberOfCopies) {
                         "than 192 MiB to a file of 1"));
   EXPECT_THAT(settled.status().message(), HasSubstr("at tensor 'zeros' of 1.00 MiB; --untie none"));
   EXPECT_TRUE(Settled(model, {.untie = {"none"}}).status().ok());
+}
+
+// Each copy is called after the matrix beside it, whose name may have 64 KiB and is in the file
+// twice. Names did not count: 100,000 readers asked for 6 GiB of them.
+TEST(SettleTies, AFileCannotAskForAnyNumberOfNames) {
+  constexpr int kReaders = 188;
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 2] x) => (float[N, 262144] y0)"
+                                   " <float[2, 1] w = {1, 2}> { p = MatMul (x, w) }");
+  onnx::GraphProto& graph = *model.mutable_graph();
+  *graph.add_initializer() = FloatTensor("zeros", {262144}, 0, 0);
+  for (int i = 0; i < kReaders; ++i) {
+    const std::string number = std::to_string(i);
+    onnx::NodeProto& node = *graph.add_node();
+    node.set_op_type("Add");
+    node.set_name("/m" + number + "/Add");
+    node.add_input("p");
+    node.add_input("zeros");
+    node.add_output("y" + number);
+  }
+  // The numbers of the copies fit, at 1 MiB each; 64 KiB a copy do not.
+  const size_t numbers = (kReaders - 1) * graph.initializer(1).ByteSizeLong();
+  ASSERT_LT(numbers, CopyBudget::kMinCopyBytes);
+  ASSERT_GT(numbers + kReaders * size_t{60'000}, CopyBudget::kMinCopyBytes);
+  Rename(graph, "w", std::string(60'000, 'm') + ".weight");
+  const Settled settled(model);
+  EXPECT_TRUE(absl::IsResourceExhausted(settled.status())) << settled.status();
+  EXPECT_THAT(settled.status().message(), HasSubstr("at tensor 'zeros' of 1.00 MiB; --untie none"));
 }
 
 // Concat in front of a normalization, with so many other inputs before the product.

@@ -65,6 +65,10 @@ class Untier {
   bool IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   size_t KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   absl::Status Untie(int index, const std::vector<UseGroup>& groups);
+  // The node reads the name at this input from now on.
+  absl::Status ReadInstead(const FileTensor& tensor, int node, int input, const std::string& name);
+  // Counts names that are made for copies of a tensor.
+  absl::Status TakeNames(const FileTensor& tensor, size_t bytes);
   std::string GiveOwnTensor(const FileTensor& tensor, const UseGroup& group, const TensorUse* owner,
                             const std::map<std::string, std::string>& taken);
   void Remove(const FileTensor& tensor);
@@ -222,12 +226,13 @@ absl::Status Untier::Untie(int index, const std::vector<UseGroup>& groups) {
       const absl::Status status = budget_.Take(tensor.name, tensor.encoded);
       if (!status.ok()) return Annotate(status, uses_.file().Label());
       source = GiveOwnTensor(tensor, groups[i], owner, sources);
+      WEFT_RETURN_IF_ERROR(TakeNames(tensor, source.size() + tensor.name.size()));
     }
     for (const TensorUse& use : groups[i].uses) {
       const bool is_direct = use.name == tensor.name;
       if (!is_direct && sources.try_emplace(use.name, source).first->second == source) continue;
-      if (use.node < 0) continue;
-      if (!is_direct || i != keeper) edit_.renamed[{use.node, use.input}] = source;
+      if (use.node < 0 || (is_direct && i == keeper)) continue;
+      WEFT_RETURN_IF_ERROR(ReadInstead(tensor, use.node, use.input, source));
     }
   }
   for (const auto& [node, output] : uses_.identities()) {
@@ -237,11 +242,23 @@ absl::Status Untier::Untie(int index, const std::vector<UseGroup>& groups) {
     if (source == sources.end() || source->second == output) {
       edit_.removed_nodes.insert(node);
     } else if (uses_.node(node).input(0) != source->second) {
-      edit_.renamed[{node, 0}] = source->second;
+      WEFT_RETURN_IF_ERROR(ReadInstead(tensor, node, 0, source->second));
     }
   }
   if (!is_kept) Remove(tensor);
   return absl::OkStatus();
+}
+
+absl::Status Untier::ReadInstead(const FileTensor& tensor, int node, int input,
+                                 const std::string& name) {
+  WEFT_RETURN_IF_ERROR(TakeNames(tensor, name.size()));
+  edit_.renamed[{node, input}] = name;
+  return absl::OkStatus();
+}
+
+absl::Status Untier::TakeNames(const FileTensor& tensor, size_t bytes) {
+  const absl::Status status = budget_.TakeNames(tensor.name, tensor.encoded, bytes);
+  return status.ok() ? status : Annotate(status, uses_.file().Label());
 }
 
 // Makes it, and returns its name: one that an Identity node gives and nobody has `taken`, so that
