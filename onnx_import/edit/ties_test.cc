@@ -430,6 +430,19 @@ TEST(SettleTies, AnActivationsOnlySlopeStaysOne) {
   EXPECT_THAT(Settled(called_twice).Untied(), IsEmpty());
 }
 
+// Readers of one value were told apart by what comes after them, and that did not count as a guess.
+TEST(SettleTies, AnOnlySlopeOfTwoReadersOfOneValueStaysOne) {
+  const Settled settled(ModelOf(17,
+                                "agraph (float[N, 2] x) => (float[N, 2] y, float[N, 2] z)"
+                                " <float[1] slope = {0.25}, float[2, 2] v = {1, 2, 3, 4},"
+                                "  float[2, 2] w = {5, 6, 7, 8}, float[2, 2] u = {9, 8, 7, 6}> {"
+                                "  p = MatMul (x, v)  a = PRelu (p, slope)  b = PRelu (p, slope)"
+                                "  y = MatMul (a, w)  z = MatMul (b, u) }"));
+  EXPECT_THAT(settled.Untied(), IsEmpty());
+  ASSERT_THAT(settled.report().kept, SizeIs(1));
+  EXPECT_THAT(settled.report().kept[0].readers, ElementsAre("b (PRelu)"));
+}
+
 TEST(SettleTies, SlopesOfNamedActivationsAreUntied) {
   onnx::ModelProto model = OneSlopeTwice();
   model.mutable_graph()->mutable_node(1)->set_name("/act1/PRelu");

@@ -178,7 +178,9 @@ void UseGroups::SplitSameInputs(std::vector<UseGroup>& groups) {
   std::map<std::string, UseGroup> parts;
   for (const TensorUse& use : groups.front().uses) {
     const std::string after = NearestWeight(use.reader, use.port, /*upstream=*/false);
-    parts[after.empty() ? absl::StrCat("node ", use.reader) : after].uses.push_back(use);
+    UseGroup& part = parts[after.empty() ? absl::StrCat("node ", use.reader) : after];
+    part.is_guess = groups.front().is_guess;
+    part.uses.push_back(use);
   }
   groups.clear();
   for (auto& [after, part] : parts) groups.push_back(std::move(part));
