@@ -26,12 +26,13 @@ std::string_view WithoutCallNumber(std::string_view module) {
   return is_number ? module.substr(0, at) : module;
 }
 
-// Letters that a path of modules can have: what else stands there is no name.
+// Keys of a ModuleDict are part of a path, and may have blanks and signs. Signs that mean something
+// in calls, patterns and names of nodes are no part: what has them is no path.
 bool IsModulePath(std::string_view text) {
   return !text.empty() && text.size() <= kMaxModulePath &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
-         });
+         text.find_first_of("@*?/") == std::string_view::npos &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return absl::ascii_isprint(c); });
 }
 
 // Whether `child` is an entry of the list `part`, as "features.0" is of "features".

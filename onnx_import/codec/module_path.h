@@ -12,7 +12,8 @@ inline constexpr std::string_view kNameScopesKey = "pkg.torch.onnx.name_scopes";
 
 // The innermost module in such a list of scopes: "layers.0.fc" of `['', 'layers.0.fc', 'linear']`,
 // whose last entry is the node's own name. The second call of a module, "layers.0.fc@1", is the
-// module. "" where there is none, and where the text is too long or no path.
+// module. "" where there is none, where the text is too long, and for what has other letters than
+// printable ASCII, or one of "@*?/": that is no path.
 std::string ModuleInScopes(std::string_view text);
 
 // The module that the name of a node tells, as TorchScript's exporter has it: "layer1.0.conv1" of

@@ -18,6 +18,19 @@ TEST(ModuleInScopes, TakesTheInnermostModule) {
   EXPECT_EQ(ModuleInScopes("['" + std::string(20000, 'm') + "', 'add']"), "");
 }
 
+// Keys of a ModuleDict, the last one as PyG writes it. Such modules were none.
+TEST(ModuleInScopes, KeysOfAModuleDictArePartOfThePath) {
+  EXPECT_EQ(ModuleInScopes("['', 'heads.a:b', 'linear']"), "heads.a:b");
+  EXPECT_EQ(ModuleInScopes("['', 'heads.two words@1', 'linear_1']"), "heads.two words");
+  EXPECT_EQ(ModuleInScopes("['', 'convs.<user___to___item>.lin', 'linear']"),
+            "convs.<user___to___item>.lin");
+  // They mean something else in patterns and names of nodes.
+  EXPECT_EQ(ModuleInScopes("['', 'heads.*', 'linear']"), "");
+  EXPECT_EQ(ModuleInScopes("['', 'heads.a?', 'linear']"), "");
+  EXPECT_EQ(ModuleInScopes("['', 'heads/a', 'linear']"), "");
+  EXPECT_EQ(ModuleInScopes("['', 'heads.\xc3\xa9', 'linear']"), "");
+}
+
 // One of two parsers took the number for a part of the name, the other one for no name.
 TEST(ModuleInScopes, ALaterCallIsTheModule) {
   EXPECT_EQ(ModuleInScopes("['', 'layers.0.norm@1', 'layer_norm_1']"), "layers.0.norm");
