@@ -6,7 +6,7 @@
 // the result. Attention gives zeros there, as the standard asks. So does a guarded form,
 // Where(IsNaN(p), 0, p). A form without a guard keeps its NaN: the mask of such a row becomes NaN.
 // Not looked after are rows that are NaN or minus infinity by q and k themselves, whose values are
-// then not finite or too large.
+// then not finite or too large, and in guarded forms a mask with NaN or plus infinity.
 //
 // For forward passes alone: the gradient of Attention computes the scores once more, so that a
 // training step would rather keep the two products.
@@ -25,8 +25,9 @@
 namespace weft {
 namespace {
 
-// Masks that are looked at row by row.
+// Masks that are looked at row by row, and those of all places of a graph.
 constexpr int64_t kMaxMaskElements = int64_t{1} << 22;
+constexpr int64_t kMaxMaskElementsInAll = int64_t{1} << 26;
 
 // The value itself, or times a number.
 Pattern MaybeScaled(const Pattern& value, const char* scale, const char* divisor) {
@@ -128,13 +129,17 @@ std::optional<std::vector<int64_t>> OrderOfKeys(const Rewriter& rewriter, const 
   return order;
 }
 
-// Whether a mask is known to leave a key to each row.
-bool LeavesKeys(const Graph& graph, ValueId mask) {
+// Whether a mask is known to leave a key to each row. What it looks at counts in `looked_at`.
+bool LeavesKeys(const Graph& graph, ValueId mask, int64_t& looked_at) {
   const ValueDef& def = graph.value(mask);
   if (def.source != ValueSource::kConstant) return false;
   const Shape& shape = def.constant.shape();
   const int64_t keys = shape.rank() > 0 ? shape.dim(shape.rank() - 1) : 0;
-  if (keys == 0 || shape.num_elements() > kMaxMaskElements) return false;
+  const int64_t elements = shape.num_elements();
+  if (keys == 0 || elements > kMaxMaskElements || elements > kMaxMaskElementsInAll - looked_at) {
+    return false;
+  }
+  looked_at += elements;
   const auto numbers = ToDoubles(def.constant);
   if (!numbers.ok()) return false;
   for (auto row = numbers->begin(); row != numbers->end(); row += keys) {
@@ -150,10 +155,11 @@ bool LeavesKeys(const Graph& graph, ValueId mask) {
 class UnguardedMasks {
  public:
   // The mask with NaN in the rows that are minus infinity throughout: mask + (m - m), with m the
-  // largest of the row. None where that cannot be built.
+  // largest of the row; the mask itself where no row is. None where that cannot be built.
   ValueId Of(Rewriter& rewriter, const Match& match, ValueId mask) {
-    if (LeavesKeys(rewriter.graph(), mask)) return mask;
-    ValueId& made = made_[mask];
+    const auto [entry, is_new] = made_.try_emplace(mask);
+    ValueId& made = entry->second;
+    if (is_new && LeavesKeys(rewriter.graph(), mask, looked_at_)) made = mask;
     // That of a place that was given up is gone.
     if (made.valid() && rewriter.graph().is_live(made)) return made;
     GraphBuilder g = rewriter.BuilderFor(match);
@@ -164,6 +170,7 @@ class UnguardedMasks {
 
  private:
   std::map<ValueId, ValueId> made_;
+  int64_t looked_at_ = 0;
 };
 
 bool ToAttention(Rewriter& rewriter, const Match& match, UnguardedMasks& unguarded) {

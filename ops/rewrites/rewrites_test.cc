@@ -393,6 +393,33 @@ TEST_F(AttentionRewrites, OfTheSameMaskShareIt) {
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "ReduceMax"), 1) << graph_.DebugString();
 }
 
+// A known mask that many places share was read once more for each of them. All masks of a graph are
+// looked at up to 2^26 elements: 16 of this size, or one that 17 places share.
+TEST_F(AttentionRewrites, LookAtAMaskOnce) {
+  constexpr int kPlaces = 17;
+  const Tensor zeros =
+      Tensor::Of<float>({2048, 2048}, std::vector<float>(size_t{2048} * 2048, 0.0f));
+  for (const bool is_shared : {true, false}) {
+    graph_ = Graph();
+    const ValueId shared = is_shared ? builder_.Constant(zeros) : kNoValue;
+    ValueId sum;
+    for (int i = 0; i < kPlaces; ++i) {
+      const std::string number = std::to_string(i);
+      const ValueId keys = Op("Transpose", {Input("k" + number, {1, 1, 2048, 8})},
+                              {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+      const ValueId scores = Op("MatMul", {Input("q" + number, {1, 1, 2048, 8}), keys});
+      const ValueId masked = Op("Add", {scores, is_shared ? shared : builder_.Constant(zeros)});
+      const ValueId v = Input("v" + number, {1, 1, 2048, 8});
+      const ValueId result = Op("MatMul", {Op("Softmax", {masked}), v});
+      sum = sum.valid() ? Op("Sub", {sum, result}) : result;
+    }
+    Finish(sum);
+    EXPECT_THAT(Rewritten(RewriteUse::kForward), ElementsAre(Pair("attention", kPlaces)));
+    const std::vector<std::string> ops = Ops();
+    EXPECT_EQ(std::count(ops.begin(), ops.end(), "ReduceMax"), is_shared ? 0 : 1);
+  }
+}
+
 TEST_F(AttentionRewrites, AreForForwardPassesAlone) {
   Finish(Attention(KeyForm::kHeads, false, false));
   EXPECT_THAT(Rewritten(RewriteUse::kTraining), IsEmpty());
