@@ -122,15 +122,22 @@ ValueId KeepsMeanOf(const Graph& graph, const Node& node) {
   return either ? node.inputs[1] : kNoValue;
 }
 
-// A number that is a mean over the samples at hand, and no sum.
+// A number that is a mean over the samples at hand, and no sum. What was summed over the samples
+// before has no open axis left: a mean of that, over features, is a sum over samples still. In a
+// model for one number of samples no axis is open, and all micro-batches are alike: nothing is a
+// mean there.
 bool IsMeanOfSamples(const Graph& graph, ValueId value) {
   while (value.valid() && graph.value(value).source == ValueSource::kNode) {
     const Node& node = graph.node(graph.value(value).producer);
     const bool makes_mean = node.schema != nullptr && node.schema->mean_loss() &&
                             graph.value(value).output_index == 0 &&
                             node.attributes.String("reduction", "mean") == "mean";
-    if (makes_mean) return true;
-    value = KeepsMeanOf(graph, node);
+    const bool is_open =
+        makes_mean && !graph.value(node.inputs[0]).type.shape.ToConcrete().has_value();
+    if (is_open) return true;
+    // A mean over features, of what may be a mean over samples.
+    const bool averages = makes_mean && node.domain.empty() && node.op == "ReduceMean";
+    value = averages ? node.inputs[0] : KeepsMeanOf(graph, node);
   }
   return false;
 }

@@ -202,6 +202,62 @@ TEST_F(LossTest, AQuotientOfASumAndAMeanStaysAsItIs) {
   EXPECT_NEAR(values[1], 2.5, 1e-12);
 }
 
+// The features' mean of sums over the samples adds up as it is. Held to be a mean over samples, it
+// was multiplied by their number, and a micro-batch of two samples counted twice.
+TEST_F(LossTest, AQuotientOfMeansOfSumsStaysAsItIs) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const ValueId zero = builder_.Scalar(DType::kFloat64, 0);
+  const ValueId counts = builder_.Op("Greater", {scores, zero});
+  const Attributes whole = {{"keepdims", int64_t{0}}};
+  const auto mean_of_sum = [&](ValueId x) {
+    const ValueId sum = builder_.Op("ReduceSum", {x, builder_.Ints({0})}, whole);  // [2]
+    return builder_.Op("ReduceMean", {sum}, whole);
+  };
+  const ValueId above = mean_of_sum(builder_.Op("Where", {counts, scores, zero}));
+  const ValueId part = mean_of_sum(builder_.Op("Cast", {counts}, {{"to", int64_t{11}}}));
+  builder_.Name(builder_.Op("Div", {above, part}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto two = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, -2, 3, 5})}});
+  const auto one = Evaluate(*parts, {{"scores", Tensor::Of<double>({1, 2}, {-4, 6})}});
+  EXPECT_NEAR((two[0] + one[0]) / (two[1] + one[1]), (1 + 3 + 5 + 6) / 4.0, 1e-12);
+}
+
+// First over the samples, then over the features: a mean over samples for all that.
+TEST_F(LossTest, AQuotientOfMeansOfMeansAddsUpOverUnequalMicroBatches) {
+  const ValueId scores = Scores({Dim::Symbol("N"), 2});
+  const ValueId zero = builder_.Scalar(DType::kFloat64, 0);
+  const ValueId counts = builder_.Op("Greater", {scores, zero});
+  const Attributes whole = {{"keepdims", int64_t{0}}};
+  const auto mean_of_mean = [&](ValueId x) {
+    const ValueId mean = builder_.Op("ReduceMean", {x, builder_.Ints({0})}, whole);  // [2]
+    return builder_.Op("ReduceMean", {mean}, whole);
+  };
+  const ValueId above = mean_of_mean(builder_.Op("Where", {counts, scores, zero}));
+  const ValueId part = mean_of_mean(builder_.Op("Cast", {counts}, {{"to", int64_t{11}}}));
+  builder_.Name(builder_.Op("Div", {above, part}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto two = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, -2, 3, 5})}});
+  const auto one = Evaluate(*parts, {{"scores", Tensor::Of<double>({1, 2}, {-4, 6})}});
+  EXPECT_NEAR((two[0] + one[0]) / (two[1] + one[1]), (1 + 3 + 5 + 6) / 4.0, 1e-12);
+}
+
+// A model for two samples has them everywhere: its micro-batches are alike, and means of them add
+// up as well as sums.
+TEST_F(LossTest, AQuotientOfMeansOfAFixedBatchStaysAsItIs) {
+  const ValueId scores = Scores({2, 2});
+  const Attributes whole = {{"keepdims", int64_t{0}}};
+  const ValueId mean = builder_.Op("ReduceMean", {scores}, whole);
+  const ValueId size = builder_.Op("ReduceMean", {builder_.Op("Abs", {scores})}, whole);
+  builder_.Name(builder_.Op("Div", {mean, size}), "own");
+  const auto parts = AddLoss(builder_, {.kind = "output:own"});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  const auto values = Evaluate(*parts, {{"scores", Tensor::Of<double>({2, 2}, {1, -2, 3, 4})}});
+  EXPECT_NEAR(values[0], 1.5, 1e-12);
+  EXPECT_NEAR(values[1], 2.5, 1e-12);
+}
+
 // What divides depends on something that trains: its gradient would be lost.
 TEST_F(LossTest, AQuotientOfTrainedNumbersIsNotTakenApart) {
   const ValueId scores = Scores({Dim::Symbol("N"), 2});
