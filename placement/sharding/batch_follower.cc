@@ -72,6 +72,14 @@ int64_t PositiveConstant(const Graph& graph, ValueId id) {
   return elements.ok() ? std::max<int64_t>(0, elements->front()) : 0;
 }
 
+// A constant with this one element.
+bool IsConstantOf(const Graph& graph, ValueId id, double number) {
+  const ValueDef& value = graph.value(id);
+  if (value.source != ValueSource::kConstant || value.constant.num_elements() != 1) return false;
+  const absl::StatusOr<std::vector<double>> elements = ToDoubles(value.constant);
+  return elements.ok() && elements->front() == number;
+}
+
 }  // namespace
 
 BatchFollower::BatchFollower(const Graph& graph, int64_t samples, NodeEvaluator& evaluator,
@@ -421,6 +429,19 @@ BatchPlace BatchFollower::GuessPlace(ValueId output, const Visit& visit) const {
 
 // -- Sums and means over the samples.
 
+// In a graph for one number of samples no other graph tells that a constant grows with it: one that
+// is the number itself counts as it.
+bool BatchFollower::IsMeanTimesSamples(const Visit& visit) const {
+  if (other_ != nullptr || visit.inputs.size() != 2) return false;
+  if (!HoldsSet(*visit.rule, {0}) || !HoldsSet(*visit.rule, {1})) return false;
+  for (const int at : {0, 1}) {
+    const ValueId number = visit.node->inputs[1 - at];
+    if (!visit.inputs[at].is(Kind::kMean) || !number.valid()) continue;
+    if (IsConstantOf(graph_, number, static_cast<double>(samples_))) return true;
+  }
+  return false;
+}
+
 std::optional<BatchPlace::Kind> BatchFollower::KindOfReduced(const Visit& visit) const {
   if (KeepsSums(graph_, *visit.node)) return visit.inputs[0].kind;
   if (!visit.rule.has_value()) return std::nullopt;
@@ -432,6 +453,7 @@ std::optional<BatchPlace::Kind> BatchFollower::KindOfReduced(const Visit& visit)
     }
     return true;
   };
+  if (IsMeanTimesSamples(visit)) return Kind::kSum;
   for (const std::vector<int>& set : visit.rule->linear) {
     if (fits(set, Kind::kSum, Kind::kCount)) return Kind::kSum;
     if (fits(set, Kind::kMean, Kind::kNone)) return Kind::kMean;

@@ -60,6 +60,7 @@ class BatchFollower {
   bool TakesOwnRows(const Visit& visit);
   void VisitReduced(const Visit& visit);
   std::optional<Kind> KindOfReduced(const Visit& visit) const;
+  bool IsMeanTimesSamples(const Visit& visit) const;
   absl::Status VisitBodies(const Visit& visit);
   absl::Status VisitIf(const Visit& visit);
   absl::Status VisitLoop(const Visit& visit);

@@ -145,6 +145,25 @@ TEST_F(BatchMixingTest, AMeanTimesTheNumberOfSamplesIsASum) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+// The same where a shape allows four samples only. How many there are is then the constant 4, which
+// no second graph tells from others: the sum was held to be a mean, and the batch was not cut.
+TEST_F(BatchMixingTest, AMeanTimesAFixedNumberOfSamplesIsASum) {
+  const ValueId x = Op("Reshape", {Input({6}), b_.Ints({4, 6})});
+  const ValueId mean = Op("ReduceMean", {Op("Mul", {x, x})}, {{"keepdims", int64_t{0}}});
+  const ValueId count = Op("Squeeze", {Op("Cast", {SamplesOf(x)}, {{"to", int64_t{1}}})});
+  Accumulate(Op("Mul", {count, mean}));
+  Accumulate(count);
+  EXPECT_THAT(Texts(/*samples=*/4), IsEmpty());
+}
+
+// A mean times another number is none.
+TEST_F(BatchMixingTest, AMeanOfAFixedBatchTimesAnotherNumber) {
+  const ValueId x = Op("Reshape", {Input({6}), b_.Ints({4, 6})});
+  const ValueId mean = Op("ReduceMean", {Op("Mul", {x, x})}, {{"keepdims", int64_t{0}}});
+  Accumulate(Op("Mul", {mean, Scalar(3)}));
+  EXPECT_THAT(Texts(/*samples=*/4), ElementsAre(HasSubstr("which is no sum over samples")));
+}
+
 // As the parts of a loss that is the quotient of two means.
 TEST_F(BatchMixingTest, MeansTimesTheNumberOfSamplesAreAddedUp) {
   const ValueId x = Input({4});
