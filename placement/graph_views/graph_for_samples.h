@@ -1,4 +1,4 @@
-// The shapes that a graph has for a number of samples, for estimates. Internal to placement/.
+// The shapes that a graph has for a number of samples, for estimates.
 #ifndef WEFT_PLACEMENT_GRAPH_VIEWS_GRAPH_FOR_SAMPLES_H_
 #define WEFT_PLACEMENT_GRAPH_VIEWS_GRAPH_FOR_SAMPLES_H_
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
+#include "placement/graph_views/graph_for_samples.h"
 #include "placement/sharding/batch_mixing.h"
 
 namespace weft {
@@ -29,12 +30,18 @@ int64_t SamplesOfMicroBatch(const JobSpec& spec, int64_t batch) {
   return batch / std::max(1, count);
 }
 
+bool Fits(const Graph& graph, int64_t samples) {
+  return GraphForSamples(graph, samples, CpuNodeEvaluator()).ok();
+}
+
 // Shapes may allow one number of samples only: that of the plan's micro-batches is tried, then
 // those that the batch can be cut into equally.
 BatchMixing LookAt(const Graph& graph, int64_t batch, const JobSpec& spec) {
-  BatchMixing mixing = FindBatchMixing(graph, SamplesOfMicroBatch(spec, batch), CpuNodeEvaluator());
-  for (int64_t samples = batch; samples >= 1 && !mixing.unknown.empty(); --samples) {
-    if (mixing.one_sample || batch % samples != 0) continue;
+  const int64_t planned = SamplesOfMicroBatch(spec, batch);
+  BatchMixing mixing = FindBatchMixing(graph, planned, CpuNodeEvaluator());
+  for (int64_t samples = batch; samples >= 1; --samples) {
+    if (mixing.unknown.empty() || mixing.one_sample) break;
+    if (batch % samples != 0 || samples == planned || !Fits(graph, samples)) continue;
     BatchMixing other = FindBatchMixing(graph, samples, CpuNodeEvaluator());
     if (other.unknown.empty() || other.one_sample) mixing = std::move(other);
   }
@@ -64,16 +71,16 @@ std::string WhatMixes(const std::vector<MixingNode>& nodes) {
   return text;
 }
 
-// What a plan may do instead of cutting the batch.
-std::string WayOut(bool one_replica, bool has_statistics) {
+// What a plan may do instead of cutting the batch. `fits_whole`: shapes allow the whole batch.
+std::string WayOut(bool one_replica, bool has_statistics, bool fits_whole) {
   std::string text =
-      one_replica
+      !fits_whole ? "shapes in the model do not allow the whole batch in one micro-batch"
+      : one_replica
           ? "take one micro-batch on one replica (tp and pp may be more than 1)"
           : "give each replica one micro-batch, so that statistics are summed over replicas";
-  absl::StrAppend(&text, has_statistics
-                             ? ", or accept the statistics of each micro-batch: --batch-norm micro"
-                             : ", or accept that each micro-batch is mixed by itself: "
-                               "--allow-batch-cut");
+  absl::StrAppend(&text, fits_whole ? ", or accept " : "; accept ",
+                  has_statistics ? "the statistics of each micro-batch: --batch-norm micro"
+                                 : "that each micro-batch is mixed by itself: --allow-batch-cut");
   return text;
 }
 
@@ -117,10 +124,12 @@ absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec, bo
   const bool is_free =
       spec.search.default_micro_batches || (spec.search.wanted && !spec.search.keep_micro_batches);
   if (is_free) spec.plan.micro_batches = 1;
-  if (!Keeps(spec, one_replica)) {
+  // Else the limit would leave nothing that runs, and an error that names no way out.
+  const bool fits_whole = is_unknown || !one_replica || Fits(graph, batch);
+  if (!Keeps(spec, one_replica) || !fits_whole) {
     return absl::InvalidArgumentError(
         absl::StrCat("cutting the batch ", is_unknown ? "may" : "would", " change results: ", cause,
-                     "; ", WayOut(one_replica, !has_others)));
+                     "; ", WayOut(one_replica, !has_others, fits_whole)));
   }
   spec.plan.whole_batch = true;
   spec.search.max_replicas = one_replica ? 1 : 0;

@@ -24,9 +24,10 @@ namespace weft {
 // `evaluation`: the graph is an evaluation's. Its replicas sum no statistics, so that all that
 // mixes samples needs one replica.
 //
-// InvalidArgument where the given plan cuts the batch all the same: it names the node, what it does
-// and the flag that accepts it. Jobs that run stored programs are left alone. `batch`: samples of
-// the global batch.
+// InvalidArgument where the given plan cuts the batch all the same, or where one replica would have
+// to take it whole and the graph's shapes do not allow that: it names the node, what it does and
+// the flag that accepts it. Jobs that run stored programs are left alone. `batch`: samples of the
+// global batch.
 absl::Status LimitBatchCuts(const Graph& graph, int64_t batch, JobSpec& spec,
                             bool evaluation = false);
 

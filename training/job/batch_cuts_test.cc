@@ -217,9 +217,26 @@ TEST(BatchCutsTest, AGraphIsLookedAtForTheSamplesOfAReplica) {
 // A search would find the number that fits.
 TEST(BatchCutsTest, AGraphThatIsSearchedForIsLookedAtForSizesThatDivideTheBatch) {
   JobSpec spec = SpecOf(4, /*searches=*/true);
-  ASSERT_TRUE(LimitBatchCuts(TrainingGraphOf(Kind::kPairs, /*fixed=*/4), kBatch, spec).ok());
-  EXPECT_EQ(spec.search.max_replicas, 1);
-  EXPECT_THAT(spec.search.batch_reason, HasSubstr("pairs each sample"));
+  ASSERT_TRUE(LimitBatchCuts(TrainingGraphOf(Kind::kNormalized, /*fixed=*/4), kBatch, spec).ok());
+  EXPECT_TRUE(spec.plan.whole_batch);
+  EXPECT_EQ(spec.search.max_replicas, 0);
+  EXPECT_THAT(spec.search.batch_reason, HasSubstr("computes statistics"));
+}
+
+// The search was limited to one replica with all 16 samples, for which the shapes have no room.
+// What came of that was an error of a Reshape, and no word of the flag that helps.
+TEST(BatchCutsTest, AWholeBatchThatShapesDoNotAllowIsRefusedWithTheFlag) {
+  JobSpec spec = SpecOf(4, /*searches=*/true);
+  EXPECT_THAT(RefusalOf(Kind::kPairs, spec, /*fixed=*/4),
+              AllOf(HasSubstr("pairs each sample"),
+                    HasSubstr("shapes in the model do not allow the whole batch"),
+                    HasSubstr("--allow-batch-cut"), Not(HasSubstr("take one micro-batch"))));
+  spec.batch_policy.allows_cuts = true;
+  EXPECT_TRUE(LimitBatchCuts(TrainingGraphOf(Kind::kPairs, /*fixed=*/4), kBatch, spec).ok());
+  // All 16 fit: one replica takes them.
+  JobSpec whole = SpecOf(4, /*searches=*/true);
+  ASSERT_TRUE(LimitBatchCuts(TrainingGraphOf(Kind::kPairs, /*fixed=*/16), kBatch, whole).ok());
+  EXPECT_EQ(whole.search.max_replicas, 1);
 }
 
 // Shapes say that there are seven samples, and no number of equal micro-batches has seven.
