@@ -92,12 +92,15 @@ class Searcher {
                      });
     for (const EvaluatedChoice& one : evaluated_) candidates_.push_back(CandidateOf(one));
     WEFT_RETURN_IF_ERROR(Choose());
+    if (!chosen_.has_value()) WEFT_RETURN_IF_ERROR(ChooseSmaller());
     if (!chosen_.has_value()) return NothingFits();
     return Result();
   }
 
  private:
-  static double Excess(const EvaluatedChoice& one) {
+  // Of an EvaluatedChoice or a PlanCandidate.
+  template <typename T>
+  static double Excess(const T& one) {
     return static_cast<double>(one.memory_bytes) /
            static_cast<double>(std::max<int64_t>(1, one.memory_limit));
   }
@@ -112,7 +115,11 @@ class Searcher {
   }
 
   absl::Status NothingFits() const {
-    const PlanCandidate& smallest = candidates_.front();
+    // Of those that were looked at: none that is held to fit still.
+    const PlanCandidate& smallest =
+        *std::min_element(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
+          return a.fits != b.fits ? b.fits : Excess(a) < Excess(b);
+        });
     return absl::ResourceExhaustedError(absl::StrCat(
         "no plan of ", evaluated_.size(), " fits the workers' memory; the least has ",
         ParallelText(smallest.choice), ": a rank needs ", ByteQuantity(smallest.memory_bytes),
@@ -141,6 +148,7 @@ class Searcher {
   void TryVariants(std::vector<SimulatedPlan>& simulated);
   absl::Status TakeFastest(std::vector<SimulatedPlan>& simulated);
   absl::Status Choose();
+  absl::Status ChooseSmaller();
   absl::StatusOr<SearchResult> Result();
 
   const Graph& graph_;
@@ -307,6 +315,26 @@ absl::Status Searcher::Choose() {
   if (!chosen_.has_value()) {
     TryVariants(simulated);
     WEFT_RETURN_IF_ERROR(TakeFastest(simulated));
+  }
+  return absl::OkStatus();
+}
+
+// Where all that were tried turn out not to fit, those that need the least by coarse estimates are
+// tried, whatever their mesh: the first that fits is taken.
+absl::Status Searcher::ChooseSmaller() {
+  std::vector<size_t> rest;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].fits && !candidates_[i].exact) rest.push_back(i);
+  }
+  std::stable_sort(rest.begin(), rest.end(), [&](size_t a, size_t b) {
+    return Excess(candidates_[a]) < Excess(candidates_[b]);
+  });
+  rest.resize(std::min(rest.size(), static_cast<size_t>(std::max(1, options_.exact_plans))));
+  for (const size_t index : rest) {
+    std::vector<SimulatedPlan> one;
+    Try(index, one);
+    WEFT_RETURN_IF_ERROR(TakeFastest(one));
+    if (chosen_.has_value()) break;
   }
   return absl::OkStatus();
 }

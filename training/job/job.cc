@@ -211,6 +211,11 @@ absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, Prep
   if (spec.search.wanted && !training.model_training_info) {
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
     absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
+    if (absl::IsResourceExhausted(found.status())) {
+      // CheckPlanFits will refuse it, and say what would fit.
+      auto estimated = SearchJobPlanByEstimates(job.graph, spec, costs, batch);
+      if (estimated.ok()) found = std::move(estimated);
+    }
     if (found.ok()) {
       job.plan = found->plan;
       const std::string note = NoteOnFewerWorkers(job.graph, spec, costs, batch, *found);

@@ -207,6 +207,13 @@ absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& sp
   return SearchPlan(graph, spec.cluster, costs, options, CpuNodeEvaluator());
 }
 
+absl::StatusOr<SearchResult> SearchJobPlanByEstimates(const Graph& graph, const JobSpec& spec,
+                                                      const CostModel& costs,
+                                                      int64_t global_batch) {
+  return SearchPlan(graph, spec.cluster, costs, OptionsOf(graph, spec, costs, global_batch),
+                    CpuNodeEvaluator());
+}
+
 std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const CostModel& costs,
                                int64_t global_batch, const SearchResult& result) {
   const size_t all = spec.cluster.workers.size();

@@ -27,6 +27,12 @@ absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest);
 absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
                                            const CostModel& costs, int64_t global_batch);
 
+// The same where no plan fits as ranks' compiles find (SearchJobPlan is ResourceExhausted): by
+// estimates alone, which are less. For a caller that goes on to CheckPlanFits, which refuses such a
+// plan with what would fit: recomputation and ZeRO are not searched for.
+absl::StatusOr<SearchResult> SearchJobPlanByEstimates(const Graph& graph, const JobSpec& spec,
+                                                      const CostModel& costs, int64_t global_batch);
+
 // What the user should know of a plan that had to use all workers: "2 of 4 workers would be 1.8
 // times as fast (predicted): ...". Empty where fewer are no better.
 std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const CostModel& costs,

@@ -10,20 +10,34 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
+#include "ops/testing/test_tensors.h"
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/partitioner.h"
+#include "platform/testing/fake_file_system.h"
+#include "training/data/data_file.h"
+#include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/compiled_memory.h"
+#include "training/job/job.h"
 
 namespace weft {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 16;
 constexpr int64_t kWidth = 1024;
 constexpr int64_t kProcessBytes = int64_t{16} << 20;
 
+TrainingSpec LeastSquares() {
+  TrainingSpec spec;
+  spec.loss = ParseLoss("mse").value();
+  spec.optimizer.kind = "sgd";
+  return spec;
+}
+
 // Four layers, 16 MiB of weights.
-Graph FourLayers() {
+Graph FourLayersModel() {
   Graph model;
   GraphBuilder b(model);
   ValueId x = model.AddInput(
@@ -37,10 +51,11 @@ Graph FourLayers() {
   }
   model.AddOutput(x);
   EXPECT_TRUE(b.status().ok()) << b.status();
-  TrainingSpec spec;
-  spec.loss = ParseLoss("mse").value();
-  spec.optimizer.kind = "sgd";
-  auto graph = BuildTrainingGraph(model, spec);
+  return model;
+}
+
+Graph FourLayers() {
+  auto graph = BuildTrainingGraph(FourLayersModel(), LeastSquares());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
@@ -80,6 +95,38 @@ TEST(JobSearchTest, NearItsLimitAPlanIsJudgedByWhatItsCompileFinds) {
   // The sums of four matrices are alive when the last one is made.
   const RankSummary summary = Summarize(partitions.front()).value();
   EXPECT_GT(compiled, summary.variable_bytes + summary.arena_bytes);
+}
+
+// No plan fitted, the search said, and a job that was refused without advice had another exit code
+// than one whose plan was given.
+TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
+  testing::FakeFileSystem files;
+  DataSpec data_spec;
+  data_spec.batch = kBatch;
+  for (const std::string& input : {std::string("x"), std::string("labels")}) {
+    const std::string path = absl::StrCat("/", input, ".npy");
+    const Tensor rows = testing::RandomTensor({kBatch, kWidth}, 1);
+    ASSERT_TRUE(files.WriteFileAtomically(path, *ToNpy(rows)).ok());
+    data_spec.files.push_back({input, path, 0});
+  }
+  const auto data = DataSet::Open(files, data_spec);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const JobSpec wide = OneWorker(int64_t{16} << 30);
+  const auto roomy = PrepareTraining(FourLayersModel(), LeastSquares(), wide, *data);
+  ASSERT_TRUE(roomy.ok()) << roomy.status();
+  const int64_t compiled =
+      CompiledMemory(wide.cluster)(roomy->programs.front().partitions.front(), 0).value();
+
+  const JobSpec spec = OneWorker(compiled + kProcessBytes - 1);
+  const CostModel costs = CostModel::OfSpec(spec.cluster).value();
+  EXPECT_EQ(SearchJobPlan(roomy->graph, spec, costs, kBatch).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, *data);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::Status refused = CheckPlanFits(*job, spec, costs);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the job was refused before anything was started; "));
 }
 
 TEST(JobSearchTest, CompiledMemoryNamesAWorkerThatIsNotThere) {
