@@ -138,37 +138,46 @@ class PlanCommand final : public Command {
       WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
       return Explain(*found, spec, console);
     }
-    const auto partitions =
+    auto partitions =
         PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    const RanksOfPlan ranks = Compiled(*std::move(partitions), spec, *plan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
-    WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, costs, *plan, CompiledMemory(spec.cluster)));
-    std::vector<Partition> kept;  // what it would be without recomputation
+    WEFT_RETURN_IF_ERROR(PredictPlan(ranks.partitions, costs, *plan, MemoryIn(ranks.planned)));
+    RanksOfPlan kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
       Plan without = *plan;
       without.recompute.clear();
       WEFT_ASSIGN_OR_RETURN(
-          kept, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
+          auto own, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
+      kept = Compiled(std::move(own), spec, without);
     }
     WEFT_RETURN_IF_ERROR(Write(*plan, console));
     WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
     WEFT_RETURN_IF_ERROR(
-        WithExitCode(Draw(graph, *plan, spec, *partitions, console), ExitCode::kDisk));
+        WithExitCode(Draw(graph, *plan, spec, ranks.partitions, console), ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(DumpPrograms(model, spec, graph, *plan, dump));
-    return Report(*plan, spec, found, *partitions, kept, console);
+    return Report(*plan, spec, found, ranks, kept, console);
   }
 
-  // For people or programs; `kept`: what the partitions would be without recomputation.
+  static RanksOfPlan Compiled(std::vector<Partition> partitions, const JobSpec& spec,
+                              const Plan& plan) {
+    PlannedRanks planned = PlanRanks(partitions, spec.cluster, plan);
+    return {std::move(partitions), std::move(planned)};
+  }
+
+  // For people or programs; `kept`: what the ranks would be without recomputation.
   absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec,
                                   const std::optional<SearchResult>& found,
-                                  const std::vector<Partition>& partitions,
-                                  const std::vector<Partition>& kept, Console& console) const {
+                                  const RanksOfPlan& ranks, const RanksOfPlan& kept,
+                                  Console& console) const {
+    const bool recomputes = !kept.partitions.empty();
     if (format_ == "json") {
-      WEFT_ASSIGN_OR_RETURN(auto json, PlanJson(plan, spec.cluster, partitions));
-      AddPredictionError(spec.costs != nullptr, json);
-      if (!kept.empty()) {
-        WEFT_ASSIGN_OR_RETURN(json["recomputation"],
-                              RecomputationJson(plan, spec.cluster, partitions, kept));
+      WEFT_ASSIGN_OR_RETURN(auto json,
+                            PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
+      AddPredictionError(plan.prediction.calibrated, json);
+      if (recomputes) {
+        WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(ranks, kept));
       }
       if (explain_ && found.has_value()) {
         json["explanation"] = ExplanationJson(*found, spec.cluster);
@@ -178,12 +187,12 @@ class PlanCommand final : public Command {
       if (explain_ && found.has_value()) {
         *console.out << Printable(ExplanationText(*found, spec.cluster)) << "\n";
       }
-      WEFT_ASSIGN_OR_RETURN(const std::string text, PlanText(plan, spec.cluster, partitions));
+      WEFT_ASSIGN_OR_RETURN(const std::string text,
+                            PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
       *console.out << Printable(text);
-      if (spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
-      if (!kept.empty()) {
-        WEFT_ASSIGN_OR_RETURN(const std::string again,
-                              RecomputationText(plan, spec.cluster, partitions, kept));
+      if (!plan.prediction.calibrated) *console.out << UncalibratedText() << "\n";
+      if (recomputes) {
+        WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(ranks, kept));
         *console.out << Printable(again);
       }
     }
@@ -259,14 +268,15 @@ class PlanCommand final : public Command {
 
   // Of a plan that is too large to show rank by rank.
   ExitCode Explain(const SearchResult& found, const JobSpec& spec, Console& console) const {
+    const bool calibrated = found.plan.prediction.calibrated;
     if (format_ == "json") {
       nlohmann::ordered_json json = nlohmann::ordered_json::object();
-      AddPredictionError(spec.costs != nullptr, json);
+      AddPredictionError(calibrated, json);
       json["explanation"] = ExplanationJson(found, spec.cluster);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       *console.out << Printable(ExplanationText(found, spec.cluster));
-      if (spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
+      if (!calibrated) *console.out << UncalibratedText() << "\n";
     }
     return ExitCode::kOk;
   }

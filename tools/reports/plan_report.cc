@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "executor/program/planned_memory.h"
 #include "graph/schedule/action_list.h"
 #include "graph/schedule/schedule_simulator.h"
 #include "onnx_import/graph_wire.h"
@@ -15,7 +14,6 @@
 #include "placement/partition/traffic_prediction.h"
 #include "platform/status_macros.h"
 #include "tools/console/quantity.h"
-#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -64,17 +62,13 @@ std::string BubbleText(const ScheduleSimulation& simulation) {
   return absl::StrCat(text, "\n");
 }
 
-// With the memory that the rank's own compile would find, where this build has its device and
-// kernels for all nodes; else with an upper bound of it.
-absl::StatusOr<RankSummary> SummaryOf(const Plan& plan, const ClusterSpec& cluster,
-                                      const Partition& partition) {
+// With the memory that the rank's own compile finds, where it was compiled; else with an estimate.
+absl::StatusOr<RankSummary> SummaryOf(const Partition& partition, const PlannedRanks& planned) {
   WEFT_ASSIGN_OR_RETURN(RankSummary summary, Summarize(partition));
-  const absl::StatusOr<Device*> device = DeviceOfRank(cluster, plan, partition.rank);
-  if (!device.ok()) return summary;
-  const absl::StatusOr<ProgramMemory> memory = PlanProgramMemory(partition, **device);
-  if (memory.ok()) {
-    summary.variable_bytes = memory->variable_bytes;
-    summary.arena_bytes = memory->arena_bytes;
+  const auto rank = static_cast<size_t>(partition.rank.value);
+  if (rank < planned.size() && planned[rank].has_value()) {
+    summary.variable_bytes = planned[rank]->memory.variable_bytes;
+    summary.arena_bytes = planned[rank]->memory.arena_bytes;
   }
   return summary;
 }
@@ -164,7 +158,8 @@ std::string ReplicationText(const Plan& plan, const std::vector<Partition>& part
 }
 
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
-                                     const std::vector<Partition>& partitions) {
+                                     const std::vector<Partition>& partitions,
+                                     const PlannedRanks& planned) {
   std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %s%s\n", plan.mesh.ToString(),
                                      plan.micro_batches, plan.schedule, ThreadsText(plan),
                                      plan.strict ? ", strict" : "");
@@ -188,7 +183,7 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
                         "worker", "stage", "replica", "shard", "nodes", "params", "FLOPs",
                         "variables", "arena", "sends/step");
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition, planned));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     absl::StrAppendFormat(&text, "%5d %-14s %6d %8d %6d %6d %9s %9s %12s %12s %12s\n",
                           partition.rank.value, PlannedWorkerName(plan, cluster, partition.rank),
@@ -214,10 +209,11 @@ void AddPredictionError(bool calibrated, nlohmann::ordered_json& json) {
 }
 
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
-                                                const std::vector<Partition>& partitions) {
+                                                const std::vector<Partition>& partitions,
+                                                const PlannedRanks& planned) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const Partition& partition : partitions) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(plan, cluster, partition));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary summary, SummaryOf(partition, planned));
     const Mesh::Coordinate at = plan.mesh.CoordinateOf(partition.rank);
     ranks.push_back({{"rank", partition.rank.value},
                      {"worker", PlannedWorkerName(plan, cluster, partition.rank)},
@@ -275,36 +271,34 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"collectives", std::move(collectives)}};
 }
 
-absl::StatusOr<std::string> RecomputationText(const Plan& plan, const ClusterSpec& cluster,
-                                              const std::vector<Partition>& partitions,
-                                              const std::vector<Partition>& kept) {
+absl::StatusOr<std::string> RecomputationText(const RanksOfPlan& ranks, const RanksOfPlan& kept) {
   std::string text = "recomputation\n";
-  for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(plan, cluster, partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(plan, cluster, kept[rank]));
+  for (size_t rank = 0; rank < ranks.partitions.size(); ++rank) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(ranks.partitions[rank], ranks.planned));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without,
+                          SummaryOf(kept.partitions[rank], kept.planned));
     const double share = without.flops == 0 ? 0 : with.recomputed_flops / without.flops;
     absl::StrAppendFormat(
         &text, "  rank %d runs %s FLOPs again (+%.1f %%), activations %s instead of %s\n",
-        partitions[rank].rank.value, Quantity(with.recomputed_flops), 100 * share,
+        ranks.partitions[rank].rank.value, Quantity(with.recomputed_flops), 100 * share,
         ByteQuantity(with.arena_bytes), ByteQuantity(without.arena_bytes));
   }
   return text;
 }
 
-absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
-                                                         const ClusterSpec& cluster,
-                                                         const std::vector<Partition>& partitions,
-                                                         const std::vector<Partition>& kept) {
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < partitions.size(); ++rank) {
-    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(plan, cluster, partitions[rank]));
-    WEFT_ASSIGN_OR_RETURN(const RankSummary without, SummaryOf(plan, cluster, kept[rank]));
-    ranks.push_back({{"rank", partitions[rank].rank.value},
-                     {"recomputed_flops", with.recomputed_flops},
-                     {"arena_bytes", with.arena_bytes},
-                     {"arena_bytes_without", without.arena_bytes}});
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const RanksOfPlan& ranks,
+                                                         const RanksOfPlan& kept) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < ranks.partitions.size(); ++rank) {
+    WEFT_ASSIGN_OR_RETURN(const RankSummary with, SummaryOf(ranks.partitions[rank], ranks.planned));
+    WEFT_ASSIGN_OR_RETURN(const RankSummary without,
+                          SummaryOf(kept.partitions[rank], kept.planned));
+    rows.push_back({{"rank", ranks.partitions[rank].rank.value},
+                    {"recomputed_flops", with.recomputed_flops},
+                    {"arena_bytes", with.arena_bytes},
+                    {"arena_bytes_without", without.arena_bytes}});
   }
-  return ranks;
+  return rows;
 }
 
 }  // namespace weft

@@ -12,6 +12,7 @@
 #include "graph/plan.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
+#include "training/job/compiled_memory.h"
 
 namespace weft {
 
@@ -19,25 +20,30 @@ namespace weft {
 // the spread that such predictions had (placement/cost/prediction_error.h).
 void AddPredictionError(bool calibrated, nlohmann::ordered_json& json);
 
-// For people: a row per rank, one per channel and collective, the order of actions.
+// For people: a row per rank, one per channel and collective, the order of actions. `planned`: what
+// the ranks' compiles find them to need (PlanRanks); the others have estimates.
 absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluster,
-                                     const std::vector<Partition>& partitions);
+                                     const std::vector<Partition>& partitions,
+                                     const PlannedRanks& planned);
 // What runs whole on every tensor-parallel rank for want of a sharding rule, op by op, and what
 // that costs a rank; then what is read whole since heads cannot be shared evenly. Empty where there
 // is nothing of either.
 std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions);
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
-                                                const std::vector<Partition>& partitions);
+                                                const std::vector<Partition>& partitions,
+                                                const PlannedRanks& planned);
 
-// What recomputation costs and saves: a row per rank. `kept` are the partitions of the same plan
-// without it.
-absl::StatusOr<std::string> RecomputationText(const Plan& plan, const ClusterSpec& cluster,
-                                              const std::vector<Partition>& partitions,
-                                              const std::vector<Partition>& kept);
-absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const Plan& plan,
-                                                         const ClusterSpec& cluster,
-                                                         const std::vector<Partition>& partitions,
-                                                         const std::vector<Partition>& kept);
+// The ranks of a plan, or of what it would be without recomputation.
+struct RanksOfPlan {
+  std::vector<Partition> partitions;
+  PlannedRanks planned;  // as PlanText takes them
+};
+
+// What recomputation costs and saves: a row per rank. `kept` are the ranks of the same plan without
+// it.
+absl::StatusOr<std::string> RecomputationText(const RanksOfPlan& ranks, const RanksOfPlan& kept);
+absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const RanksOfPlan& ranks,
+                                                         const RanksOfPlan& kept);
 
 }  // namespace weft
 

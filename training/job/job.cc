@@ -436,8 +436,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   partition.End();
   LoggedPhase predict("predict");
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
-  WEFT_RETURN_IF_ERROR(
-      PredictPlan(job.programs.front().partitions, costs, job.plan, CompiledMemory(spec.cluster)));
+  const std::vector<Partition>& partitions = job.programs.front().partitions;
+  job.planned = PlanRanks(partitions, spec.cluster, job.plan);
+  WEFT_RETURN_IF_ERROR(PredictPlan(partitions, costs, job.plan, MemoryIn(job.planned)));
   job.step_factor = costs.StepFactor(job.plan);
   predict.End();
   if (training.report_gradients) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -241,15 +242,16 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
   const std::vector<int64_t> limits = MemoryLimitsByWorker(spec, costs);
   const Surroundings surroundings(job, spec);
   for (const JobProgram& program : job.programs) {
+    const bool is_planned = &program == &job.programs.front() && !job.planned.empty();
+    const PlannedRanks ranks =
+        is_planned ? job.planned : PlanRanks(program.partitions, spec.cluster, job.plan);
     for (const Partition& partition : program.partitions) {
       const int worker = job.plan.workers[partition.rank.value];
       const int64_t limit = limits[worker];
       if (limit == 0) continue;
       // What this machine has no device or kernel for, the worker says.
-      const auto device = DeviceOfRank(spec.cluster, job.plan, partition.rank);
-      if (!device.ok()) continue;
-      const auto planned = PlanProgram(partition, **device, std::numeric_limits<int64_t>::max());
-      if (!planned.ok()) continue;
+      const std::optional<PlannedProgram>& planned = ranks[partition.rank.value];
+      if (!planned.has_value()) continue;
       const ProgramMemory& memory = planned->memory;
       const int64_t besides = surroundings.FixedBytes(partition) +
                               Surroundings::TransportBytes(planned->unexpected_bytes,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -97,36 +98,68 @@ TEST(JobSearchTest, NearItsLimitAPlanIsJudgedByWhatItsCompileFinds) {
   EXPECT_GT(compiled, summary.variable_bytes + summary.arena_bytes);
 }
 
-// No plan fitted, the search said, and a job that was refused without advice had another exit code
-// than one whose plan was given.
-TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
-  testing::FakeFileSystem files;
+// Rows for both inputs.
+std::shared_ptr<const DataSet> DataOfLayers(testing::FakeFileSystem& files) {
   DataSpec data_spec;
   data_spec.batch = kBatch;
   for (const std::string& input : {std::string("x"), std::string("labels")}) {
     const std::string path = absl::StrCat("/", input, ".npy");
     const Tensor rows = testing::RandomTensor({kBatch, kWidth}, 1);
-    ASSERT_TRUE(files.WriteFileAtomically(path, *ToNpy(rows)).ok());
+    EXPECT_TRUE(files.WriteFileAtomically(path, *ToNpy(rows)).ok());
     data_spec.files.push_back({input, path, 0});
   }
   const auto data = DataSet::Open(files, data_spec);
-  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data.ok()) << data.status();
+  return *data;
+}
+
+// No plan fitted, the search said, and a job that was refused without advice had another exit code
+// than one whose plan was given.
+TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
+  testing::FakeFileSystem files;
+  const std::shared_ptr<const DataSet> data = DataOfLayers(files);
   const JobSpec wide = OneWorker(int64_t{16} << 30);
-  const auto roomy = PrepareTraining(FourLayersModel(), LeastSquares(), wide, *data);
+  const auto roomy = PrepareTraining(FourLayersModel(), LeastSquares(), wide, data);
   ASSERT_TRUE(roomy.ok()) << roomy.status();
   const int64_t compiled =
       CompiledMemory(wide.cluster)(roomy->programs.front().partitions.front(), 0).value();
+  EXPECT_EQ(roomy->plan.prediction.memory_bytes.front(), compiled);
 
   const JobSpec spec = OneWorker(compiled + kProcessBytes - 1);
   const CostModel costs = CostModel::OfSpec(spec.cluster).value();
   EXPECT_EQ(SearchJobPlan(roomy->graph, spec, costs, kBatch).status().code(),
             absl::StatusCode::kResourceExhausted);
-  const auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, *data);
+  const auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, data);
   ASSERT_TRUE(job.ok()) << job.status();
   const absl::Status refused = CheckPlanFits(*job, spec, costs);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("the job was refused before anything was started; "));
+}
+
+// A rank was compiled for the plan's prediction and once more for this check. What the first found
+// is handed on: a figure that no compile finds is believed.
+TEST(JobSearchTest, WhatThePredictionCompiledIsNotCompiledForTheCheck) {
+  testing::FakeFileSystem files;
+  const JobSpec spec = OneWorker(int64_t{16} << 30);
+  auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, DataOfLayers(files));
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(job->planned.size(), 1u);
+  ASSERT_TRUE(job->planned.front().has_value());
+  const CostModel costs = CostModel::OfSpec(spec.cluster).value();
+  EXPECT_TRUE(CheckPlanFits(*job, spec, costs).ok());
+  job->planned.front()->memory.arena_bytes += int64_t{16} << 30;
+  EXPECT_EQ(CheckPlanFits(*job, spec, costs).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(JobSearchTest, RanksThatWereNotCompiledHaveNoFigure) {
+  Partition partition;
+  partition.rank = RankId(1);
+  PlannedRanks ranks(2);
+  EXPECT_EQ(MemoryIn(ranks)(partition, 0).status().code(), absl::StatusCode::kUnavailable);
+  ranks[1] = PlannedProgram();
+  ranks[1]->memory.packed_bytes = 12;
+  EXPECT_EQ(MemoryIn(ranks)(partition, 0).value(), 12);
 }
 
 TEST(JobSearchTest, CompiledMemoryNamesAWorkerThatIsNotThere) {

@@ -17,6 +17,7 @@
 #include "placement/cost/cost_model.h"
 #include "placement/cost/run_history.h"
 #include "training/data/data_set.h"
+#include "training/job/compiled_memory.h"
 
 namespace weft {
 
@@ -96,6 +97,8 @@ struct PreparedJob {
   double learning_rate = 0;
   RateSchedule schedule = {};
   std::vector<JobProgram> programs;
+  // What the ranks of the first program need, where they were compiled already; else empty.
+  PlannedRanks planned;
   std::shared_ptr<const DataSet> data;
 };
 
