@@ -74,11 +74,11 @@ class SimulateCommand final : public Command {
     const SimulatedPlan simulated{step.plan, step.spec.cluster, model, simulation};
     if (format_ == "json") {
       nlohmann::ordered_json json = SimulationJson(simulated);
-      AddPredictionError(step.spec.costs != nullptr, json);
+      AddPredictionError(step.plan.prediction.calibrated, json);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       *console.out << Printable(SimulationText(simulated));
-      if (step.spec.costs == nullptr) *console.out << UncalibratedText() << "\n";
+      if (!step.plan.prediction.calibrated) *console.out << UncalibratedText() << "\n";
     }
     return ExitCode::kOk;
   }
