@@ -1,6 +1,7 @@
 // graph_runner calibrate, and what plan and train make of its profile. What is measured differs
 // from run to run; what is asked here is where it goes.
 #include <cstdlib>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -121,6 +122,27 @@ TEST_F(Calibrate, AProfileOfAnotherClusterIsRefused) {
       Run("plan", {"--explain", "--calibration", profile_, "--what-if", "nodes=2"});
   EXPECT_EQ(asked.exit_code, static_cast<int>(ExitCode::kUsage));
   EXPECT_THAT(asked.err, HasSubstr("leave out --calibration"));
+}
+
+// A profile alone made a prediction a calibrated one, for `plan` and `simulate`, even where its
+// rates are published ones; plan files and pictures said the contrary.
+TEST_F(Calibrate, AProfileThatWasNotMeasuredMakesNoCalibratedPrediction) {
+  ASSERT_EQ(RunCommand({"calibrate", "-o", profile_}).exit_code, 0);
+  const auto says_calibrated = [&](const std::string& command) {
+    const CommandResult said = Run(command, {"--calibration", profile_, "--output", "json"});
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return nlohmann::json::parse(said.out, nullptr, false)["calibrated"];
+  };
+  EXPECT_EQ(says_calibrated("plan"), true);
+  EXPECT_EQ(says_calibrated("simulate"), true);
+  const std::string measured = ReadTestFile(profile_);
+  const std::string published =
+      std::regex_replace(measured, std::regex("(\\n    source: )[^\\n]*"), "$1published");
+  ASSERT_NE(published, measured);
+  WriteTestFile(profile_, published);
+  EXPECT_EQ(says_calibrated("plan"), false);
+  EXPECT_EQ(says_calibrated("simulate"), false);
+  EXPECT_THAT(Run("plan", {"--calibration", profile_}).out, HasSubstr("\nuncalibrated: "));
 }
 
 TEST_F(Calibrate, ErrorsSayWhatToDo) {
