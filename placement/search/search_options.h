@@ -36,8 +36,9 @@ struct SearchOptions {
   std::vector<int> worker_threads;
   // What a worker's process takes besides variables and what a step makes.
   int64_t process_bytes = 0;
-  // What a rank's compile finds. It is asked of the fastest plan, where that comes near a limit, so
-  // that no plan is taken which its workers then refuse. Null: estimates decide.
+  // What a rank's compile finds. Of plans that were simulated rank by rank it is asked of the
+  // fastest, where that comes near a limit, so that none of them is taken which its workers then
+  // refuse. Null: estimates decide.
   RankMemoryFn rank_memory;
   // What nodes take, where that is not Weft's kernels' time by the cost model: for comparing with
   // another framework. Such plans are not simulated from their partitions. Empty: the cost model.
