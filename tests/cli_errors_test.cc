@@ -53,6 +53,19 @@ TEST(BadModel, MissingFile) {
               {"/no/such/model.onnx", "No such file", "check the path"});
 }
 
+// "--data x=x.npy model.onnx" took the model for data: MODEL was required.
+TEST(BadModel, MayStandBehindAnyOption) {
+  const std::vector<std::vector<std::string>> options = {{"--data", "x=x.npy"},
+                                                         {"--freeze", "w"},
+                                                         {"--eval-metric", "mse"},
+                                                         {"--class-weights", "1,2"}};
+  for (const std::vector<std::string>& option : options) {
+    const CommandResult result =
+        RunCommand({"train", option[0], option[1], "/no/such/model.onnx", "--data", "y=y.npy"});
+    ExpectError(result, ExitCode::kModel, {"/no/such/model.onnx", "No such file"});
+  }
+}
+
 TEST(BadModel, Garbage) {
   ExpectError(RunCommand({"inspect", WriteModel("this is no model at all")}), ExitCode::kModel,
               {"model.onnx"});

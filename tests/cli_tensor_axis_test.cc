@@ -61,7 +61,7 @@ std::vector<std::vector<std::string>> Commands(const std::vector<std::string>& p
   WriteTestFile(x, ToNpy(RandomTensor({kSamples, 1}, 1)).value());
   WriteTestFile(y, ToNpy(RandomTensor({kSamples, 1}, 2)).value());
   std::vector<std::vector<std::string>> commands = {
-      {"train", "--steps", "1"}, {"eval", "--metric=mse"}, {"verify"}, {"plan"}, {"simulate"}};
+      {"train", "--steps", "1"}, {"eval", "--metric", "mse"}, {"verify"}, {"plan"}, {"simulate"}};
   for (std::vector<std::string>& command : commands) {
     command.insert(command.end(), {model, "--data", "x=" + x, "--labels", y, "--loss", "mse",
                                    "--batch", "16", "--local", "2"});

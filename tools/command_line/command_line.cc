@@ -111,6 +111,13 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
   if (command.reads_models()) AddJobFile(app, flags.print_job);
 }
 
+// Lets the model stand behind any option: an option that may be repeated takes one value each time.
+void TakeOneValueEachTime(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (!option->get_positional()) option->allow_extra_args(false);
+  }
+}
+
 absl::Status LoadOpLibraries(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const auto library = LoadOpLibrary(RealFileSystem(), path);
@@ -126,6 +133,7 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   command.AddOptions(app);
   CommonFlags flags;
   AddCommonOptions(command, app, flags);
+  TakeOneValueEachTime(app);
   const HelpRequest help = RequestedHelp(arguments);
   if (help != HelpRequest::kNone) {
     *console.out << (help == HelpRequest::kAll ? FullHelp(command, app) : ShortHelp(command, app));

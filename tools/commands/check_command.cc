@@ -42,8 +42,7 @@ class CheckCommand final : public Command {
                  "flags would run");
     app.add_option("--dim", dims_,
                    "size of a symbolic dimension of the inputs, where there is no --data")
-        ->type_name("NAME=SIZE")
-        ->allow_extra_args(false);
+        ->type_name("NAME=SIZE");
     AddOutputFormat(app, format_);
     app_ = &app;
   }

@@ -72,7 +72,6 @@ class PlanCommand final : public Command {
                                 ". Passes: ", absl::StrJoin(PhaseDump::PassNames(), ", ")))
         ->type_name("NAME|all")
         ->delimiter(',')
-        ->allow_extra_args(false)
         ->group("results");
     app.add_option("--until", dump_.until,
                    "stop after this phase, without a report; see --dump-after")

@@ -82,8 +82,7 @@ class RunCommand final : public Command {
     app.add_option("--input", inputs_,
                    "file of a graph input: .npy, .npz[:ARRAY], .pb (ONNX's) or idx, plain or .gz; "
                    ".json for a map. An .npz without NAME feeds every input that has an array")
-        ->type_name("NAME=FILE")
-        ->allow_extra_args(false);
+        ->type_name("NAME=FILE");
     app.add_flag("--random", random_, "use random values for inputs without a file");
     app.add_option(
            "--output-dir", output_folder_,
@@ -93,8 +92,7 @@ class RunCommand final : public Command {
         ->required();
     app.add_option("--output-name", output_names_,
                    "write this value instead of the model's outputs; may be repeated")
-        ->type_name("NAME")
-        ->allow_extra_args(false);
+        ->type_name("NAME");
     app.add_option("--samples", samples_, "run the first N samples (axis 0) of .npy and idx files")
         ->type_name("N")
         ->check(AtLeastOne);
@@ -107,7 +105,6 @@ class RunCommand final : public Command {
     AddOutputFormat(app, format_);
     app.add_option("--dim", dims_, "size of a symbolic dimension of random inputs (default 1)")
         ->type_name("NAME=SIZE")
-        ->allow_extra_args(false)
         ->group("random inputs and profile");
     app.add_option("--seed", seed_, "seed of random inputs (default 0)")
         ->type_name("S")

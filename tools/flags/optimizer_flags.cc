@@ -126,8 +126,7 @@ void OptimizerFlags::AddOptimizer(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--lr", learning_rates_,
                  "learning rate; 'head/*=1e-2' sets that of parameters by name")
-      ->type_name("X|PATTERN=X")
-      ->allow_extra_args(false);
+      ->type_name("X|PATTERN=X");
   app.add_flag(
          "--initialize", initialize_,
          "start with the weights of the model's own initialization (its training_info), not with "
@@ -180,7 +179,6 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
                               "repeated (default 0). Every optimizer has one: ",
                               absl::StrJoin(OptimizerKinds(), ", ")))
       ->type_name("X|PATTERN=X")
-      ->allow_extra_args(false)
       ->group(kOptimizerOptions);
   app.add_option("--no-decay", undecayed_, "no weight decay for these parameters ('*', '?')")
       ->type_name("PATTERN")
@@ -204,7 +202,6 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
          "these parameters too. The exported model has the adapters merged")
       ->type_name("KEY=VALUE,...")
       ->delimiter(',')
-      ->allow_extra_args(false)
       ->group(kOptimizerOptions);
   app.add_option(
          "--train-mode", train_mode_,

@@ -26,13 +26,11 @@ void TieFlags::Add(CLI::App& app, const std::string& group) {
                  "give each module that shares these tensors ('*', '?') one of its own; none keeps "
                  "what exporters have merged (default: merged scales and biases)")
       ->type_name("PATTERN|all|none")
-      ->allow_extra_args(false)
       ->group(group);
   app.add_option(kTie, options_.tie,
                  "train two tensors that hold the same numbers, perhaps transposed, as one; auto: "
                  "all of them")
       ->type_name("TENSOR=COPY|auto")
-      ->allow_extra_args(false)
       ->group(group);
 }
 

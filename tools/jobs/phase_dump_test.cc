@@ -141,7 +141,8 @@ TEST_F(PhaseDumpTest, APassThatChangedNothingIsNamed) {
   ASSERT_TRUE(dump.Finish(StepPhase::kImport, graph_).ok());
   ASSERT_TRUE(dump.observer()("add_loss", graph_).ok());
   EXPECT_EQ(dump.Summary(),
-            "2 files written to /d; none for rewrite_patterns, which changed nothing or did not run here");
+            "2 files written to /d; none for rewrite_patterns, which changed nothing or did not "
+            "run here");
 }
 
 TEST_F(PhaseDumpTest, WithoutDataItsShapesCannotBeAskedFor) {

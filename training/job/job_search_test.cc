@@ -125,7 +125,11 @@ TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
       CompiledMemory(wide.cluster)(roomy->programs.front().partitions.front(), 0).value();
   EXPECT_EQ(roomy->plan.prediction.memory_bytes.front(), compiled);
 
-  const JobSpec spec = OneWorker(compiled + kProcessBytes - 1);
+  // Above what placement alone knows of, which leaves out the sums of gradients.
+  const RankSummary summary = Summarize(roomy->programs.front().partitions.front()).value();
+  const int64_t estimated = summary.variable_bytes + summary.arena_bytes;
+  ASSERT_LT(estimated, compiled);
+  const JobSpec spec = OneWorker(estimated + kProcessBytes + 1);
   const CostModel costs = CostModel::OfSpec(spec.cluster).value();
   EXPECT_EQ(SearchJobPlan(roomy->graph, spec, costs, kBatch).status().code(),
             absl::StatusCode::kResourceExhausted);
