@@ -55,13 +55,12 @@ TEST(BadModel, MissingFile) {
 
 // "--data x=x.npy model.onnx" took the model for data: MODEL was required.
 TEST(BadModel, MayStandBehindAnyOption) {
-  const std::vector<std::vector<std::string>> options = {{"--data", "x=x.npy"},
-                                                         {"--freeze", "w"},
-                                                         {"--eval-metric", "mse"},
-                                                         {"--class-weights", "1,2"}};
+  const std::vector<std::vector<std::string>> options = {
+      {"--data", "x=x.npy"}, {"--freeze", "w"}, {"--trainable", "w"}, {"--class-weights", "1,2"}};
   for (const std::vector<std::string>& option : options) {
     const CommandResult result =
-        RunCommand({"train", option[0], option[1], "/no/such/model.onnx", "--data", "y=y.npy"});
+        RunCommand({"train", option[0], option[1], "/no/such/model.onnx", "--data", "y=y.npy",
+                    "--labels", "l.npy", "--steps", "1"});
     ExpectError(result, ExitCode::kModel, {"/no/such/model.onnx", "No such file"});
   }
 }

@@ -30,7 +30,7 @@ constexpr int64_t kBatch = 16;
 constexpr int64_t kWidth = 1024;
 constexpr int64_t kProcessBytes = int64_t{16} << 20;
 
-TrainingSpec LeastSquares() {
+TrainingSpec MeanSquares() {
   TrainingSpec spec;
   spec.loss = ParseLoss("mse").value();
   spec.optimizer.kind = "sgd";
@@ -56,7 +56,7 @@ Graph FourLayersModel() {
 }
 
 Graph FourLayers() {
-  auto graph = BuildTrainingGraph(FourLayersModel(), LeastSquares());
+  auto graph = BuildTrainingGraph(FourLayersModel(), MeanSquares());
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
@@ -119,21 +119,19 @@ TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
   testing::FakeFileSystem files;
   const std::shared_ptr<const DataSet> data = DataOfLayers(files);
   const JobSpec wide = OneWorker(int64_t{16} << 30);
-  const auto roomy = PrepareTraining(FourLayersModel(), LeastSquares(), wide, data);
+  const auto roomy = PrepareTraining(FourLayersModel(), MeanSquares(), wide, data);
   ASSERT_TRUE(roomy.ok()) << roomy.status();
   const int64_t compiled =
       CompiledMemory(wide.cluster)(roomy->programs.front().partitions.front(), 0).value();
   EXPECT_EQ(roomy->plan.prediction.memory_bytes.front(), compiled);
 
-  // Above what placement alone knows of, which leaves out the sums of gradients.
-  const RankSummary summary = Summarize(roomy->programs.front().partitions.front()).value();
-  const int64_t estimated = summary.variable_bytes + summary.arena_bytes;
-  ASSERT_LT(estimated, compiled);
-  const JobSpec spec = OneWorker(estimated + kProcessBytes + 1);
+  // What placement alone knows of leaves out the copy that checkpoints are written from.
+  JobSpec spec = OneWorker(compiled + kProcessBytes + (int64_t{1} << 20));
+  spec.checkpoints = true;
   const CostModel costs = CostModel::OfSpec(spec.cluster).value();
   EXPECT_EQ(SearchJobPlan(roomy->graph, spec, costs, kBatch).status().code(),
             absl::StatusCode::kResourceExhausted);
-  const auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, data);
+  const auto job = PrepareTraining(FourLayersModel(), MeanSquares(), spec, data);
   ASSERT_TRUE(job.ok()) << job.status();
   const absl::Status refused = CheckPlanFits(*job, spec, costs);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -146,7 +144,7 @@ TEST(JobSearchTest, APlanThatFitsByItsEstimateAloneIsRefusedWithWhatWouldFit) {
 TEST(JobSearchTest, WhatThePredictionCompiledIsNotCompiledForTheCheck) {
   testing::FakeFileSystem files;
   const JobSpec spec = OneWorker(int64_t{16} << 30);
-  auto job = PrepareTraining(FourLayersModel(), LeastSquares(), spec, DataOfLayers(files));
+  auto job = PrepareTraining(FourLayersModel(), MeanSquares(), spec, DataOfLayers(files));
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ(job->planned.size(), 1u);
   ASSERT_TRUE(job->planned.front().has_value());
