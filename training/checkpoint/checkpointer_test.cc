@@ -357,6 +357,15 @@ TEST_F(CheckpointerTest, SaysWhatDiffers) {
   EXPECT_THAT(JobDifferences(saved, saved), IsEmpty());
 }
 
+// Reading ahead changes no sample, so a job may go on with more threads than it began with.
+TEST_F(CheckpointerTest, HowDataAreReadAheadMayDiffer) {
+  CheckpointJob saved;
+  saved.data = R"({"batch":4,"prefetch":-1,"reader_threads":2})";
+  CheckpointJob now;
+  now.data = R"({"batch":4,"prefetch":8,"reader_threads":1})";
+  EXPECT_THAT(JobDifferences(saved, now), IsEmpty());
+}
+
 TEST_F(CheckpointerTest, AveragesGoOnWhereTheyWere) {
   average_decay_ = 0.9;
   const TrainResult expected = Undisturbed();

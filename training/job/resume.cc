@@ -31,8 +31,14 @@ Json WithoutPaths(Json json) {
   return json;
 }
 
+// A data set as far as it decides what is read: how far ahead, and by how many threads, does not.
 Json ParseData(const std::string& text) {
-  return WithoutPaths(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  Json json = WithoutPaths(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  if (json.is_object()) {
+    json.erase("prefetch");
+    json.erase("reader_threads");
+  }
+  return json;
 }
 
 std::string Shown(const Json& json, const std::string& key) {

@@ -1,4 +1,4 @@
-// The bytes that a job sent compared with its plan (law 15 of docs/architecture.md).
+// The bytes that a job sent compared with its plan (law 5 of docs/architecture.md).
 #ifndef WEFT_TRAINING_JOB_TRAFFIC_COMPARISON_H_
 #define WEFT_TRAINING_JOB_TRAFFIC_COMPARISON_H_
 
