@@ -401,6 +401,12 @@ TEST_F(FineTuning, AResumedRunRefusesAnotherJobFile) {
       Run("train", model_,
           {"--lr", "0.5", "--ema", "0.9", "--checkpoint", folder, "--resume", "--steps", "4"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
+  // So is one that reads ahead otherwise.
+  const CommandResult ahead =
+      Run("train", model_,
+          {"--lr", "0.5", "--ema", "0.9", "--checkpoint", folder, "--resume", "--steps", "5",
+           "--reader-threads", "1", "--prefetch", "3"});
+  EXPECT_EQ(ahead.exit_code, 0) << ahead.err;
 }
 
 // ---- Evaluations.

@@ -165,9 +165,9 @@ std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   // files are compared, not their paths.
   static const auto* const free_groups = new std::set<std::string>{
       kCheckpointOptions, kEvaluationOptions, "placement", "results", "custom operators"};
-  static const auto* const free_flags =
-      new std::set<std::string>{"data", "labels", "local",        "cluster",   "steps", "epochs",
-                                "out",  "config", "print-config", "log-level", "dump",  "explain"};
+  static const auto* const free_flags = new std::set<std::string>{
+      "data",   "labels",       "local",     "cluster", "steps",   "epochs",   "out",
+      "config", "print-config", "log-level", "dump",    "explain", "prefetch", "reader-threads"};
   // Of the free groups, these change what is computed.
   static const auto* const decides =
       new std::set<std::string>{"strict", "batch-norm", "allow-batch-cut"};
