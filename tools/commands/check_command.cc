@@ -8,8 +8,8 @@
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
-#include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/flags/train_flags.h"
 #include "tools/jobs/training_trial.h"
 #include "tools/reports/model_check.h"
 #include "tools/reports/parameter_report.h"
@@ -36,24 +36,25 @@ class CheckCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     AddTrainingOptions(app);
-    flags_.AddModel(app);
     app.add_flag("--trainable", trainable_,
                  "also list the obstacles to training, and make the step that train with these "
                  "flags would run");
     app.add_option("--dim", dims_,
                    "size of a symbolic dimension of the inputs, where there is no --data")
         ->type_name("NAME=SIZE");
-    AddOutputFormat(app, format_);
+    app.get_option("--output")->group(kMainOptions);
     app_ = &app;
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    *console.err << flags_.NoteWithoutEffect(*app_);
     TieReport ties;
-    auto model = trainable_ ? flags_.ties().Import(flags_.model(), &ties)
-                            : ImportModelFile(RealFileSystem(), flags_.model());
+    const std::string& path = flags_.job().model();
+    auto model = trainable_ ? flags_.job().ties().Import(path, &ties)
+                            : ImportModelFile(RealFileSystem(), path);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     std::vector<ParameterDecision> decisions;
-    WEFT_ASSIGN_OR_RETURN(const TrainableOptions parameters, flags_.Trainable());
+    WEFT_ASSIGN_OR_RETURN(const TrainableOptions parameters, flags_.job().Trainable());
     auto findings = CheckModel(*model, trainable_, parameters, &decisions);
     if (!findings.ok()) return WithExitCode(findings.status(), ExitCode::kModel);
     AddTies(TiesThatTrain(ties, model->graph), *findings);
@@ -64,7 +65,7 @@ class CheckCommand final : public Command {
     }
     int errors = 0;
     for (const CheckFinding& finding : *findings) errors += finding.severity == Severity::kError;
-    if (format_ == "json") {
+    if (flags_.prints_json()) {
       PrintJson(*findings, trial, console);
     } else {
       for (const CheckFinding& finding : *findings) Print(finding, console);
@@ -77,12 +78,10 @@ class CheckCommand final : public Command {
  private:
   // Those of train that say what a step is. Its --trainable PATTERN has the name of ours.
   void AddTrainingOptions(CLI::App& app) {
-    flags_.AddData(app, /*required=*/false);
-    flags_.AddLoss(app);
-    flags_.AddOptimizer(app);
-    app.remove_option(app.get_option("--trainable"));
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtOneWorker, {"--trainable"});
     for (CLI::Option* const option : app.get_options()) {
-      if (option->get_group() == kMainOptions) option->group("training, as train has them");
+      const bool is_main = option->get_group() == kMainOptions && !option->get_positional();
+      if (is_main) option->group("training, as train has them");
     }
   }
 
@@ -169,11 +168,10 @@ class CheckCommand final : public Command {
     *console.out << "  repair  " << Printable(finding.repair) << "\n";
   }
 
-  JobFlags flags_;
+  TrainFlags flags_;
   bool trainable_ = false;
   std::vector<std::string> dims_;
   const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
-  std::string format_ = "text";
 };
 
 }  // namespace

@@ -19,9 +19,9 @@
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
-#include "tools/flags/job_flags.h"
 #include "tools/flags/loop_flags.h"
 #include "tools/flags/options.h"
+#include "tools/flags/train_flags.h"
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/phase_dump.h"
 #include "tools/jobs/planned_step.h"
@@ -32,6 +32,7 @@
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/job_search.h"
+#include "training/job/periodic_evaluation.h"
 
 namespace weft {
 namespace {
@@ -54,13 +55,8 @@ class PlanCommand final : public Command {
   }
 
   void AddOptions(CLI::App& app) override {
-    flags_.AddModel(app);
-    flags_.AddData(app, /*required=*/false);
-    flags_.AddLoss(app);
-    flags_.AddOptimizer(app);
-    flags_.AddPlacement(app);
-    flags_.DefaultToPlanSearch();
-    flags_.AddPrediction(app);
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtAllProgramsToo,
+                          {"--out", "--until", "--output", "--partitions"});
     app.add_option("--dump", dump_.folder,
                    "folder for the files of --dump-after (default: the partitions)")
         ->type_name("DIR");
@@ -77,7 +73,6 @@ class PlanCommand final : public Command {
                    "stop after this phase, without a report; see --dump-after")
         ->type_name("PHASE")
         ->group("results");
-    loop_flags_.AddEvaluation(app);
     app_ = &app;
     app.add_option("-o,--out", plan_path_, "write the plan to this file")->type_name("PLAN.yaml");
     app.add_option("--annotate-plan", annotated_path_,
@@ -100,6 +95,7 @@ class PlanCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    LeaveOutThoseOfTrain(console);
     if (!annotated_path_.empty()) flags_.KeepPayloads();
     WEFT_ASSIGN_OR_RETURN(PhaseDump dump, PhaseDump::Create(RealFileSystem(), dump_));
     absl::StatusOr<ExitCode> code = MakePlan(dump, console);
@@ -113,18 +109,36 @@ class PlanCommand final : public Command {
   }
 
  private:
+  // Of flags and job files of `train`: --out and --until mean something else there.
+  void LeaveOutThoseOfTrain(Console& console) {
+    *console.err << flags_.NoteWithoutEffect(*app_);
+    if (absl::EndsWith(plan_path_, ".onnx")) {
+      *console.err << "note: nothing is written to " << Printable(plan_path_)
+                   << ": it names a model, as --out of train does; --out of plan writes a plan, as "
+                      "plan.yaml\n";
+      plan_path_.clear();
+    }
+    if (ParseStopRule(dump_.until).ok()) {
+      *console.err << "note: without effect here: --until " << Printable(dump_.until)
+                   << ", which ends a run of train\n";
+      dump_.until.clear();
+    }
+  }
+
   absl::StatusOr<ExitCode> MakePlan(PhaseDump& dump, Console& console) const {
-    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
+    WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags_));
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.job().LoadModel());
+    const int64_t batch = input.batch(flags_);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
     const std::string note = NoteOnClusterDevices(spec.cluster);
     if (!note.empty()) *console.err << Printable(note) << "\n";
-    if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
-    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags_, model, training, &dump));
-    WEFT_RETURN_IF_ERROR(
-        WithExitCode(LimitBatchCuts(graph, flags_.batch(), spec), ExitCode::kPlan));
+    if (!explain_) WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_.job(), console, spec));
+    WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(input, model, &dump));
+    if (!input.training.model_training_info) {
+      WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, batch, spec), ExitCode::kPlan));
+    }
     std::optional<SearchResult> found;
-    auto plan = ChoosePlan(graph, spec, training, found, console);
+    auto plan = ChoosePlan(graph, spec, input, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
     const absl::Status finished = dump.FinishPlan(*plan);
     if (dump.has_ended()) {
@@ -137,8 +151,7 @@ class PlanCommand final : public Command {
       WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
       return Explain(*found, spec, console);
     }
-    auto partitions =
-        PartitionStep(graph, *plan, {/*training=*/true, flags_.batch()}, CpuNodeEvaluator());
+    auto partitions = PartitionStep(graph, *plan, {/*training=*/true, batch}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
     const RanksOfPlan ranks = Compiled(*std::move(partitions), spec, *plan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
@@ -147,15 +160,15 @@ class PlanCommand final : public Command {
     if (!plan->recompute.empty()) {
       Plan without = *plan;
       without.recompute.clear();
-      WEFT_ASSIGN_OR_RETURN(
-          auto own, PartitionStep(graph, without, {true, flags_.batch()}, CpuNodeEvaluator()));
+      WEFT_ASSIGN_OR_RETURN(auto own,
+                            PartitionStep(graph, without, {true, batch}, CpuNodeEvaluator()));
       kept = Compiled(std::move(own), spec, without);
     }
     WEFT_RETURN_IF_ERROR(Write(*plan, console));
     WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, ranks.partitions, console), ExitCode::kDisk));
-    WEFT_RETURN_IF_ERROR(DumpPrograms(model, spec, graph, *plan, dump));
+    WEFT_RETURN_IF_ERROR(DumpPrograms(input, model, spec, graph, *plan, dump));
     return Report(*plan, spec, found, ranks, kept, console);
   }
 
@@ -199,11 +212,12 @@ class PlanCommand final : public Command {
   }
 
   // Partitions and programs, where they are asked for.
-  absl::Status DumpPrograms(const ImportedModel& model, const JobSpec& spec, const Graph& graph,
-                            const Plan& plan, PhaseDump& dump) const {
+  absl::Status DumpPrograms(const PlannedInput& input, const ImportedModel& model,
+                            const JobSpec& spec, const Graph& graph, const Plan& plan,
+                            PhaseDump& dump) const {
     if (!dump.Needs(StepPhase::kPartition)) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(StoredPrograms programs,
-                          AllPrograms(flags_, loop_flags_, model, spec, graph, plan));
+                          AllPrograms(flags_, input, model, spec, graph, plan));
     programs.flags = LoopFlags::GivenFlags(*app_);
     WEFT_RETURN_IF_ERROR(dump.FinishPartition(programs));
     return dump.Lower(programs, spec.cluster);
@@ -217,8 +231,8 @@ class PlanCommand final : public Command {
   }
 
   absl::StatusOr<JobSpec> Spec() const {
-    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
-    if (explain_ && !flags_.searches()) {
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, PlannedJob(flags_));
+    if (explain_ && !flags_.job().searches()) {
       return UsageError(
           "--explain says why a plan was found: leave out --plan and --pin, and give no --parallel "
           "but auto or all");
@@ -234,19 +248,20 @@ class PlanCommand final : public Command {
     auto cluster = ClusterWhatIf(spec.cluster, what_if_);
     if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kUsage);
     spec.cluster = *std::move(cluster);
-    spec.search.wanted = flags_.searches();
+    spec.search.wanted = flags_.job().searches();
     spec.search.host_memory = 0;  // of another machine
     return spec;
   }
 
   absl::StatusOr<Plan> ChoosePlan(const Graph& graph, const JobSpec& spec,
-                                  const TrainingSpec& training, std::optional<SearchResult>& found,
+                                  const PlannedInput& input, std::optional<SearchResult>& found,
                                   Console& console) const {
-    if (spec.search.wanted && !training.model_training_info) {
+    const int64_t batch = input.batch(flags_);
+    if (spec.search.wanted && !input.training.model_training_info) {
       WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
-      auto result = SearchJobPlan(graph, spec, costs, flags_.batch());
+      auto result = SearchJobPlan(graph, spec, costs, batch);
       if (result.ok()) {
-        const std::string note = NoteOnFewerWorkers(graph, spec, costs, flags_.batch(), *result);
+        const std::string note = NoteOnFewerWorkers(graph, spec, costs, batch, *result);
         if (!note.empty()) *console.err << "note: " << note << "\n";
         found = *std::move(result);
         return found->plan;
@@ -261,7 +276,7 @@ class PlanCommand final : public Command {
     KeepReplicaLimit(given);
     if (spec.drop_absent_names) DropAbsentNames(graph, given.plan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(graph)));
-    return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given.plan), flags_.batch(),
+    return CompleteGivenPlan(graph, spec.cluster, costs, std::move(given.plan), batch,
                              CpuNodeEvaluator());
   }
 
@@ -314,8 +329,7 @@ class PlanCommand final : public Command {
     return absl::OkStatus();
   }
 
-  JobFlags flags_;
-  LoopFlags loop_flags_;
+  TrainFlags flags_;
   CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   std::string annotated_path_;
   DumpRequest dump_;

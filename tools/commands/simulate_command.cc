@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
@@ -8,8 +9,8 @@
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
-#include "tools/flags/job_flags.h"
 #include "tools/flags/options.h"
+#include "tools/flags/train_flags.h"
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/plan_report.h"
@@ -34,26 +35,21 @@ class SimulateCommand final : public Command {
   }
 
   void AddOptions(CLI::App& app) override {
-    flags_.AddModel(app);
-    app.add_option("--steps", steps_, "number of steps to simulate (default 3)")
-        ->type_name("N")
-        ->check(AtLeastOne);
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtSteps, {"--partitions"});
+    app.get_option("--steps")
+        ->description("number of steps to simulate (default 3)")
+        ->group(kMainOptions);
+    app_ = &app;
     app.add_option("--script", script_path_,
                    "a script of ranks and links that become slower or stop")
         ->type_name("FILE.yaml");
     app.add_option("--timeline", timeline_path_,
                    "write the timeline of each rank, for chrome://tracing or Perfetto")
         ->type_name("FILE.json");
-    flags_.AddData(app, /*required=*/false);
-    flags_.AddLoss(app);
-    flags_.AddOptimizer(app);
-    flags_.AddPlacement(app);
-    flags_.DefaultToPlanSearch();
-    flags_.AddCalibration(app);
-    AddOutputFormat(app, format_)->group("results");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    *console.err << flags_.NoteWithoutEffect(*app_);
     WEFT_ASSIGN_OR_RETURN(const PlannedStep step, PlanStep(flags_));
     const std::string note = NoteOnClusterDevices(step.spec.cluster);
     if (!note.empty()) *console.err << Printable(note) << "\n";
@@ -72,7 +68,7 @@ class SimulateCommand final : public Command {
                    << Printable(timeline_path_) << "\n";
     }
     const SimulatedPlan simulated{step.plan, step.spec.cluster, model, simulation};
-    if (format_ == "json") {
+    if (flags_.prints_json()) {
       nlohmann::ordered_json json = SimulationJson(simulated);
       AddPredictionError(step.plan.prediction.calibrated, json);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
@@ -86,7 +82,8 @@ class SimulateCommand final : public Command {
  private:
   absl::StatusOr<SimulationOptions> Options(const PlannedStep& step, const StepModel& model) const {
     SimulationOptions options;
-    options.steps = steps_;
+    options.steps = static_cast<int>(std::min<int64_t>(flags_.given_steps(), 1 << 30));
+    if (options.steps == 0) options.steps = 3;
     options.stall_timeout_seconds = step.spec.stall_timeout_seconds;
     if (!timeline_path_.empty()) options.timeline = TimelineDetail::kInstructions;
     if (script_path_.empty()) return options;
@@ -99,11 +96,10 @@ class SimulateCommand final : public Command {
     return options;
   }
 
-  JobFlags flags_;
-  int steps_ = 3;
+  TrainFlags flags_;
+  const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   std::string script_path_;
   std::string timeline_path_;
-  std::string format_ = "text";
 };
 
 }  // namespace

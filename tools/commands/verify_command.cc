@@ -7,9 +7,9 @@
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
-#include "tools/flags/job_flags.h"
-#include "tools/flags/options.h"
+#include "tools/flags/train_flags.h"
 #include "tools/jobs/cluster_devices.h"
+#include "tools/jobs/planned_step.h"
 #include "tools/reports/model_plan.h"
 #include "training/verification/plan_verification.h"
 
@@ -33,28 +33,26 @@ class VerifyCommand final : public Command {
   }
 
   void AddOptions(CLI::App& app) override {
-    flags_.AddModel(app);
-    flags_.AddData(app, /*required=*/true);
-    flags_.AddLoss(app);
-    flags_.AddOptimizer(app);
-    flags_.AddPlacement(app);
-    flags_.AddPartitions(app);
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtSteps, {});
+    flags_.DefaultToReplicas();
+    for (const char* const name : {"--data", "--labels"}) app.get_option(name)->required();
+    app_ = &app;
     app.add_option("--tolerance", options_.tolerance,
                    "largest difference, relative to a value's largest magnitude (default 1e-4)")
         ->type_name("X")
         ->check(CLI::PositiveNumber)
         ->group("results");
-    AddOutputFormat(app, format_)->group("results");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
-    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
-    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
-    WEFT_ASSIGN_OR_RETURN(const auto given, flags_.OpenData(/*shuffle=*/false));
-    WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(given));
-    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.Job());
+    *console.err << flags_.NoteWithoutEffect(*app_);
+    WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags_));
+    const TrainingSpec& training = input.training;
+    WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.job().LoadModel());
+    WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(input.data));
+    WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.job().Job());
     WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));
-    WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_, console, spec));
+    WEFT_RETURN_IF_ERROR(UseModelPlan(model, flags_.job(), console, spec));
     auto planned = PrepareTraining(model.graph, training, spec, data);
     if (!planned.ok()) return WithExitCode(planned.status(), ExitCode::kPlan);
     auto single = PrepareSingle(model.graph, training, planned->plan, data);
@@ -65,7 +63,7 @@ class VerifyCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(
         const VerifyReport report,
         VerifyPlan(RealFileSystem(), *std::move(planned), *std::move(single), options_));
-    format_ == "json" ? PrintJson(report, console) : PrintText(report, console);
+    flags_.prints_json() ? PrintJson(report, console) : PrintText(report, console);
     return report.first.has_value() ? ExitCode::kInternal : ExitCode::kOk;
   }
 
@@ -116,9 +114,9 @@ class VerifyCommand final : public Command {
     *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   }
 
-  JobFlags flags_;
+  TrainFlags flags_;
+  const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
   PlanVerificationOptions options_;
-  std::string format_ = "text";
 };
 
 }  // namespace

@@ -62,6 +62,11 @@ bool JobFlags::searches() const {
          (parallel_.empty() || parallel_ == kAuto || parallel_ == kAll);
 }
 
+bool JobFlags::IsOfPlacement(const CLI::Option& option) {
+  return option.get_group() == kPlacementOptions || option.check_lname("local") ||
+         option.check_lname("cluster");
+}
+
 void JobFlags::AddModel(CLI::App& app) {
   app.add_option("MODEL", model_, "the model")->type_name("MODEL.onnx")->required();
 }

@@ -38,6 +38,9 @@ class JobFlags {
   void AddPartitions(CLI::App& app);
   // Without a word, several workers are used as --parallel auto would; else by data parallelism.
   void DefaultToPlanSearch() { searches_unless_told_ = true; }
+  void DefaultToReplicas() { searches_unless_told_ = false; }
+  // Whether the option is one of AddPlacement, AddPartitions or AddPrediction.
+  static bool IsOfPlacement(const CLI::Option& option);
   // What steps are predicted from: --calibration, and --history too where runs are compared.
   void AddCalibration(CLI::App& app);
   void AddPrediction(CLI::App& app);

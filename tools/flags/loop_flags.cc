@@ -163,8 +163,9 @@ absl::StatusOr<std::shared_ptr<const DataSet>> LoopFlags::OpenEvaluationData(
 std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   // Where it runs, what is written, and when it ends may differ; the contents of model and data
   // files are compared, not their paths.
-  static const auto* const free_groups = new std::set<std::string>{
-      kCheckpointOptions, kEvaluationOptions, "placement", "results", "custom operators"};
+  static const auto* const free_groups =
+      new std::set<std::string>{kCheckpointOptions, kEvaluationOptions, "placement",
+                                "results",          "custom operators", kWithoutEffect};
   static const auto* const free_flags = new std::set<std::string>{
       "data",   "labels",       "local",     "cluster", "steps",   "epochs",   "out",
       "config", "print-config", "log-level", "dump",    "explain", "prefetch", "reader-threads"};

@@ -1,10 +1,76 @@
 #include "tools/flags/train_flags.h"
 
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "tools/flags/options.h"
 
 namespace weft {
+namespace {
+
+// Flags of train that change nothing of a step: neither its graph nor its shapes nor where it runs.
+// A flag that is not here is taken to change them: cli_planned_flags_test holds this list against
+// the flags that there are.
+const std::set<std::string>& FlagsOfRuns() {
+  static const auto* const flags = new std::set<std::string>{
+      // When the run is saved, measured and ended. --checkpoint itself takes memory.
+      "checkpoint-every", "keep", "resume", "until", "patience", "best",
+      // What watches the steps.
+      "rebalance", "check-numerics",
+      // What is written. The gradients of --save-gradients come from a program of their own, which
+      // the first step alone runs.
+      "out", "ema-out", "adapters-out", "export-mode", "metrics", "tensorboard", "save-gradients",
+      "save-programs"};
+  return *flags;
+}
+
+// Those of evaluations, which have programs of their own.
+const std::set<std::string>& FlagsOfEvaluations() {
+  static const auto* const flags = new std::set<std::string>{
+      "eval-every", "eval-data", "eval-labels", "eval-metric", "eval-ema"};
+  return *flags;
+}
+
+}  // namespace
+
+void TrainFlags::AddForPlanning(CLI::App& app, Looks looks, const std::vector<std::string>& own) {
+  Add(app);
+  app.get_option("--data")->required(false);
+  for (const std::string& name : own) app.remove_option(app.get_option(name));
+  for (CLI::Option* const option : app.get_options()) {
+    const std::string name = option->get_lnames().empty() ? "" : option->get_lnames().front();
+    const bool none = FlagsOfRuns().contains(name) ||
+                      (looks != Looks::kAtAllProgramsToo && FlagsOfEvaluations().contains(name)) ||
+                      (looks == Looks::kAtOneWorker && JobFlags::IsOfPlacement(*option));
+    if (none) option->group(kWithoutEffect);
+  }
+  for (const char* const length : {"--steps", "--epochs"}) {
+    app.get_option(length)->group("learning rate schedule");
+  }
+}
+
+absl::StatusOr<TrainingSpec> TrainFlags::PlannedTraining(const DataSet* data) const {
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
+  WEFT_RETURN_IF_ERROR(Check(training));
+  RateSchedule& schedule = training.schedule;
+  if (schedule.total == 0) schedule.total = data != nullptr ? Steps(*data) : steps_;
+  return training;
+}
+
+std::string TrainFlags::NoteWithoutEffect(const CLI::App& app) const {
+  std::vector<std::string> names;
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->count() > 0 && option->get_group() == kWithoutEffect) {
+      names.push_back(absl::StrCat("--", option->get_lnames().front()));
+    }
+  }
+  return names.empty()
+             ? ""
+             : absl::StrCat("note: without effect here: ", absl::StrJoin(names, ", "), "\n");
+}
 
 void TrainFlags::Add(CLI::App& app) {
   job_.AddModel(app);
@@ -63,15 +129,15 @@ void TrainFlags::AddResults(CLI::App& app) {
 absl::StatusOr<TrainingSpec> TrainFlags::Training() const {
   if (steps_ == 0 && epochs_ == 0) return UsageError("how long? give --steps N or --epochs N");
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
+  if (labels_->count() == 0 && !training.model_training_info) {
+    return UsageError("--labels is required");
+  }
   WEFT_RETURN_IF_ERROR(Check(training));
   training.report_gradients = !results_.gradients.empty();
   return training;
 }
 
 absl::Status TrainFlags::Check(const TrainingSpec& training) const {
-  if (labels_->count() == 0 && !training.model_training_info) {
-    return UsageError("--labels is required");
-  }
   if (training.model_training_info && (loop_.evaluates() || !results_.gradients.empty())) {
     return UsageError(
         "--optimizer model goes without --eval-every and --save-gradients; evaluate the "

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -32,8 +33,21 @@ struct ResultFiles {
 class TrainFlags {
  public:
   void Add(CLI::App& app);
+  // For a command that looks at a job without running it, by what a step of the job depends on: the
+  // same flags, so that those of `train` and its job files can be given. Neither data nor the end
+  // of the run are required. Flags that the command has no use for are in the group kWithoutEffect
+  // (Without names those that were given). `own`: flags whose names mean something else to the
+  // command, or that it has not; it adds them itself.
+  enum class Looks : uint8_t {
+    kAtOneWorker,       // at a step without a plan: placement has no effect
+    kAtSteps,           // at training steps
+    kAtAllProgramsToo,  // and at the programs of evaluations
+  };
+  void AddForPlanning(CLI::App& app, Looks looks, const std::vector<std::string>& own);
 
   const JobFlags& job() const { return job_; }
+  void KeepPayloads() { job_.KeepPayloads(); }
+  void DefaultToReplicas() { job_.DefaultToReplicas(); }
   const LoopFlags& loop() const { return loop_; }
   const ResultFiles& results() const { return results_; }
   bool shuffles() const { return !no_shuffle_; }
@@ -43,7 +57,16 @@ class TrainFlags {
   // What is asked of a step. Refuses what the parser cannot see: a run without an end or labels,
   // and flags that need or exclude others.
   absl::StatusOr<TrainingSpec> Training() const;
+  // The same after AddForPlanning, where neither an end nor labels are asked for. The schedule gets
+  // the number of the run's steps from --steps, or from --epochs and `data` (null: none); 0 where
+  // there is neither.
+  absl::StatusOr<TrainingSpec> PlannedTraining(const DataSet* data) const;
+  // After AddForPlanning and the parse: "note: without effect here: --metrics, --best\n", of the
+  // flags and keys that were given; "" if there are none.
+  std::string NoteWithoutEffect(const CLI::App& app) const;
+
   // At which the run ends.
+  int64_t given_steps() const { return steps_; }  // 0: not given
   int64_t Steps(const DataSet& data) const {
     return steps_ > 0 ? steps_ : epochs_ * data.steps_per_epoch();
   }

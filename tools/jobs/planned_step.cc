@@ -1,8 +1,8 @@
 #include "tools/jobs/planned_step.h"
 
-#include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ops/node_runner.h"
 #include "placement/graph_views/graph_digest.h"
 #include "placement/partition/partitioner.h"
@@ -34,34 +34,48 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
 
 }  // namespace
 
-absl::StatusOr<Graph> TrainingGraphOf(const JobFlags& flags, const ImportedModel& model,
-                                      const TrainingSpec& training, PhaseDump* dump) {
-  const GraphObserver observe = dump == nullptr ? nullptr : dump->observer();
-  std::shared_ptr<const DataSet> data;
-  if (flags.has_data()) {
-    WEFT_ASSIGN_OR_RETURN(data, flags.OpenData(/*shuffle=*/false));
-  } else if (dump != nullptr) {
-    WEFT_RETURN_IF_ERROR(dump->CheckWithoutData());
+absl::StatusOr<PlannedInput> PlannedInputOf(const TrainFlags& flags) {
+  PlannedInput input;
+  if (flags.job().has_data()) {
+    WEFT_ASSIGN_OR_RETURN(input.data, flags.job().OpenData(flags.shuffles()));
   }
-  const ShapeInputsFn shape = [&](Graph& graph) {
-    return data == nullptr ? absl::OkStatus() : BindInputs(graph, *data, 0, observe);
-  };
-  return MakeTrainingGraph(model.graph, training, shape, dump);
+  WEFT_ASSIGN_OR_RETURN(input.training, flags.PlannedTraining(input.data.get()));
+  const RateSchedule& schedule = input.training.schedule;
+  if (!schedule.needs_total() || schedule.total > 0) return input;
+  return UsageError(absl::StrCat("--schedule ", schedule.kind,
+                                 " runs over all steps of the run: give --steps N, --epochs N with "
+                                 "--data, or --schedule-steps N, as train will have it"));
 }
 
-absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlags& evaluation,
+absl::StatusOr<Graph> TrainingGraphOf(const PlannedInput& input, const ImportedModel& model,
+                                      PhaseDump* dump) {
+  const GraphObserver observe = dump == nullptr ? nullptr : dump->observer();
+  if (input.data == nullptr && dump != nullptr) WEFT_RETURN_IF_ERROR(dump->CheckWithoutData());
+  const ShapeInputsFn shape = [&](Graph& graph) {
+    return input.data == nullptr ? absl::OkStatus() : BindInputs(graph, *input.data, 0, observe);
+  };
+  return MakeTrainingGraph(model.graph, input.training, shape, dump);
+}
+
+absl::StatusOr<JobSpec> PlannedJob(const TrainFlags& flags) {
+  WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags.job().Job());
+  spec.checkpoints = flags.loop().saves();
+  return spec;
+}
+
+absl::StatusOr<StoredPrograms> AllPrograms(const TrainFlags& flags, const PlannedInput& input,
                                            const ImportedModel& model, const JobSpec& spec,
                                            const Graph& graph, const Plan& plan) {
-  WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags.Training());
-  WEFT_RETURN_IF_ERROR(evaluation.Check(training.average_decay > 0));
+  const TrainingSpec& training = input.training;
+  const LoopFlags& evaluation = flags.loop();
   StoredPrograms all;
   all.workers = static_cast<int>(spec.cluster.workers.size());
   all.plan = plan;
-  if (!flags.has_data()) {
+  if (input.data == nullptr) {
     if (evaluation.evaluates()) {
       return UsageError("--eval-every needs --data");
     }
-    const BatchShape shape = {flags.batch(), 0};
+    const BatchShape shape = {input.batch(flags), 0};
     auto partitions =
         PartitionStep(graph, plan, {/*training=*/true, shape.batch}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
@@ -72,7 +86,7 @@ absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlag
   job.graph = graph.Clone();
   job.plan = plan;
   job.cluster = spec.cluster;
-  WEFT_ASSIGN_OR_RETURN(job.data, flags.OpenData(/*shuffle=*/false));
+  job.data = input.data;
   auto programs = PartitionTraining(job, model.graph, training, plan, kTrainingSteps);
   if (!programs.ok()) return WithExitCode(programs.status(), ExitCode::kPlan);
   job.programs = *std::move(programs);
@@ -89,18 +103,20 @@ absl::StatusOr<StoredPrograms> AllPrograms(const JobFlags& flags, const LoopFlag
   return all;
 }
 
-absl::StatusOr<PlannedStep> PlanStep(const JobFlags& flags) {
-  WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags.Training());
-  WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.LoadModel());
-  WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags.Job());
-  WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(flags, model, training));
-  WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, flags.batch(), spec), ExitCode::kPlan));
+absl::StatusOr<PlannedStep> PlanStep(const TrainFlags& flags) {
+  WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags));
+  WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.job().LoadModel());
+  WEFT_ASSIGN_OR_RETURN(JobSpec spec, PlannedJob(flags));
+  WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(input, model));
+  const int64_t batch = input.batch(flags);
+  if (!input.training.model_training_info) {
+    WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, batch, spec), ExitCode::kPlan));
+  }
   auto costs = CostsOf(spec, GraphDigest(graph));
   if (!costs.ok()) return WithExitCode(costs.status(), ExitCode::kPlan);
-  auto plan = PlanOf(graph, spec, training, *costs, flags.batch());
+  auto plan = PlanOf(graph, spec, input.training, *costs, batch);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
-  auto partitions =
-      PartitionStep(graph, *plan, {/*training=*/true, flags.batch()}, CpuNodeEvaluator());
+  auto partitions = PartitionStep(graph, *plan, {/*training=*/true, batch}, CpuNodeEvaluator());
   if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
   // Nobody asks for the memory of a simulated step, and its cluster may be large: no compiles.
   WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, *costs, *plan));

@@ -117,18 +117,20 @@ absl::StatusOr<Graph> MakeTrainingGraph(const Graph& model, const TrainingSpec& 
   return graph;
 }
 
-absl::StatusOr<TrainingTrial> TryTraining(const JobFlags& flags, const TrialSizes& sizes) {
-  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags.Training());
-  WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.LoadModel());
-  // Only a run says how long it is.
+absl::StatusOr<TrainingTrial> TryTraining(const TrainFlags& flags, const TrialSizes& sizes) {
+  std::shared_ptr<const DataSet> data;
+  if (flags.job().has_data()) {
+    WEFT_ASSIGN_OR_RETURN(data, flags.job().OpenData(flags.shuffles()));
+  }
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags.PlannedTraining(data.get()));
+  WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.job().LoadModel());
   const bool is_open = training.schedule.needs_total() && training.schedule.total == 0;
   if (is_open) training.schedule.total = training.schedule.warmup + 1000;
   TrainingTrial trial;
-  if (flags.has_data()) {
-    WEFT_ASSIGN_OR_RETURN(const auto data, flags.OpenData(/*shuffle=*/false));
+  if (data != nullptr) {
     trial.refusal = TryOnData(model.graph, training, *data);
   } else {
-    TryOnSizes(model.graph, training, flags, sizes, trial);
+    TryOnSizes(model.graph, training, flags.job(), sizes, trial);
   }
   return trial;
 }

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
-#include "tools/flags/job_flags.h"
+#include "tools/flags/train_flags.h"
 #include "tools/jobs/phase_dump.h"
 #include "training/graph/training_spec.h"
 
@@ -51,9 +51,10 @@ struct TrialSizes {
 
 // Does what `train` with these flags does up to its first step, for one worker: makes the training
 // graph and its partition, and compiles it. Nothing runs. Without data, sizes that nobody gave are
-// 16, and 224 where that is too small. Errors are those of flags and files; they carry their exit
+// 16, and 224 where that is too small. A schedule over all steps of a run whose length the flags do
+// not say is over 1,000. Errors are those of flags and files; they carry their exit
 // code.
-absl::StatusOr<TrainingTrial> TryTraining(const JobFlags& flags, const TrialSizes& sizes);
+absl::StatusOr<TrainingTrial> TryTraining(const TrainFlags& flags, const TrialSizes& sizes);
 
 }  // namespace weft
 
