@@ -7,6 +7,7 @@ readme=$PWD/$1
 runner=$PWD/$2
 header=$PWD/$3
 source=$PWD/$4
+source "$PWD/tests/page_commands.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -18,10 +19,7 @@ ln -s "$runner" bazel-bin/tools/graph_runner
 cp "$header" ops/custom_op.h
 cp "$source" ops/custom/examples/swiglu.cc
 
-awk '/^## Train/ { on = 1 } /^## Where to go/ { on = 0 }
-     /^```/ { if (code) code = 0; else { code = 1; block++; first = 1 } next }
-     on && code { if (first && $0 !~ /^(export|graph_runner|c\+\+)/) skip = block; first = 0
-                  if (skip != block) print }' "$readme" > commands.sh
+commands_of "$readme" "## Train" "## Where to go" > commands.sh
 # The ports of the page may be taken on this machine. These are below those that the system gives to connections.
 first=$((20000 + RANDOM % 12000))
 sed -i "s/127\.0\.0\.1:4000/127.0.0.1:$first/g; s/127\.0\.0\.1:4001/127.0.0.1:$((first + 1))/g" commands.sh
