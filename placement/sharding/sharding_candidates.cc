@@ -34,12 +34,15 @@ class CandidateLister {
       candidate.inputs.resize(node_.num_inputs());
       candidate.outputs.assign(node_.num_outputs(), AxisSharding::Partial());
       bool any = false;
+      bool fits = true;
       for (const int input : set) {
         if (!node_.HasInput(input)) continue;
+        // Each rank has the whole of a constant: no conversion makes a part of a sum of it.
+        fits &= node_.InputValue(input) == nullptr;
         candidate.inputs[input] = AxisSharding::Partial();
         any |= current_[input].is_partial();
       }
-      if (any) candidates.push_back(std::move(candidate));
+      if (any && fits) candidates.push_back(std::move(candidate));
     }
   }
 
