@@ -220,6 +220,25 @@ TEST_F(BatchMixingTest, PickingFromTheOwnSampleByItsNumberDoesNot) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+// Positions that shapes alone decide are constants by then: a mask by the numbers of samples and
+// tokens, over both in one axis and as a list of pairs. They were refused: sample 0 has others than
+// zeros, and of the pairs only the first number counts.
+TEST_F(BatchMixingTest, ConstantPositionsInTheOwnSampleDoNotMix) {
+  constexpr int64_t kLength = 6;
+  const ValueId mask = Input({kLength}, DType::kInt64);
+  const ValueId tokens = b_.Ints({0, 1, 2, 3, 4, 5});
+  const ValueId numbers = Op("Unsqueeze", {NumbersOf(mask), b_.Ints({1})});  // [N,1]
+  const ValueId row = Op("Mul", {numbers, b_.Constant(Tensor::Scalar<int64_t>(kLength))});
+  const ValueId flat = Op("Reshape", {mask, b_.Ints({-1})});
+  const ValueId shape = Op("Concat", {SamplesOf(mask), b_.Ints({kLength})}, {{"axis", int64_t{0}}});
+  const ValueId pairs = Op("Concat",
+                           {Op("Unsqueeze", {Op("Expand", {numbers, shape}), b_.Ints({2})}),
+                            Op("Unsqueeze", {Op("Expand", {tokens, shape}), b_.Ints({2})})},
+                           {{"axis", int64_t{2}}});
+  Finish({Op("Gather", {flat, Op("Add", {row, tokens})}), Op("GatherND", {mask, pairs})});
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
 ValueId AddIf(GraphBuilder& b, ValueId condition, ValueId x, const std::string& op) {
   std::vector<std::shared_ptr<Graph>> branches;
   for (const std::string& each : {op, std::string("Neg")}) {
@@ -380,6 +399,17 @@ TEST_F(BatchMixingTest, OtherSamplesByTheirPlace) {
   Finish({next, first});
   EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Slice: takes all samples"),
                                    HasSubstr("Gather: takes all samples")));
+}
+
+// The samples in reverse order, by constants that shapes decide.
+TEST_F(BatchMixingTest, ConstantPositionsInOtherSamples) {
+  const ValueId x = Input({5, 4});
+  const ValueId last = Op("Sub", {SamplesOf(x), b_.Ints({1})});
+  const ValueId numbers = Op("Unsqueeze", {Op("Sub", {last, NumbersOf(x)}), b_.Ints({1})});
+  const ValueId row = Op("Mul", {numbers, b_.Constant(Tensor::Scalar<int64_t>(5))});
+  const ValueId flat = Op("Reshape", {x, b_.Ints({-1, 4})});
+  Finish({Op("Gather", {flat, Op("Add", {row, b_.Ints({2, 3})})})});
+  EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Gather: uses how many samples there are")));
 }
 
 TEST_F(BatchMixingTest, NumbersOfSamplesAsValues) {

@@ -33,11 +33,11 @@ class ConstantRows {
     }
     return step;
   }
-  // Sample 0 has zeros only.
-  bool BeginsWithZero() const {
+  // Sample 0 has numbers from 0 up to `step` only, so that each sample has a range of its own.
+  bool BeginsBelow(double step) const {
     for (int64_t o = 0; o < outer_; ++o) {
       for (int64_t i = 0; i < inner_; ++i) {
-        if (At(o, 0, i) != 0) return false;
+        if (At(o, 0, i) < 0 || At(o, 0, i) >= step) return false;
       }
     }
     return true;
@@ -59,6 +59,53 @@ bool IsUniform(const std::vector<double>& values, const Shape& shape, int axis) 
   return ConstantRows(values, shape, axis, 1, shape.dim(axis)).Step() == 0.0;
 }
 
+// The samples of a constant as blocks x samples x rest of this axis: all alike, or integers that
+// count them.
+std::optional<BatchPlace> PlaceOfNumbers(const std::vector<double>& values, const Shape& shape,
+                                         int axis, int64_t samples, bool is_integer) {
+  for (const int64_t blocks : {int64_t{1}, shape.dim(axis) / samples}) {
+    const ConstantRows rows(values, shape, axis, blocks, samples);
+    const std::optional<double> step = rows.Step();
+    if (!step.has_value()) continue;
+    const bool counts = is_integer && *step >= 1 && rows.BeginsBelow(*step);
+    if (*step != 0 && !counts) continue;
+    BatchPlace place = BatchPlace::Split(axis, blocks);
+    place.stride = static_cast<int64_t>(*step);
+    return place;
+  }
+  return std::nullopt;
+}
+
+// Elements `begin` up to `end` along the last axis.
+std::vector<double> PartOfLast(const std::vector<double>& values, int64_t last, int64_t begin,
+                               int64_t end) {
+  std::vector<double> part;
+  for (size_t row = 0; row < values.size(); row += static_cast<size_t>(last)) {
+    for (int64_t i = begin; i < end; ++i) part.push_back(values[row + static_cast<size_t>(i)]);
+  }
+  return part;
+}
+
+// Positions as GatherND takes them: the first element along the last axis counts the samples, the
+// others are the same for all.
+std::optional<BatchPlace> PlaceOfPositions(const std::vector<double>& values, const Shape& shape,
+                                           int axis, int64_t samples) {
+  const int64_t last = shape.dim(shape.rank() - 1);
+  if (axis == shape.rank() - 1 || last < 2) return std::nullopt;
+  const auto part = [&](int64_t begin, int64_t end) {
+    Shape of_part = shape;
+    of_part.set_dim(shape.rank() - 1, end - begin);
+    return PlaceOfNumbers(PartOfLast(values, last, begin, end), of_part, axis, samples, true);
+  };
+  std::optional<BatchPlace> first = part(0, 1);
+  const std::optional<BatchPlace> others = part(1, last);
+  const bool fits = first.has_value() && others.has_value() && first->blocks == others->blocks &&
+                    first->stride > 0 && others->stride == 0;
+  if (!fits) return std::nullopt;
+  first->only_first = true;
+  return first;
+}
+
 // A constant with an axis that grows with the batch.
 BatchPlace PlaceOfRows(const Tensor& tensor, int axis, int64_t samples) {
   BatchPlace place = BatchPlace::Split(axis);
@@ -69,16 +116,10 @@ BatchPlace PlaceOfRows(const Tensor& tensor, int axis, int64_t samples) {
   const Shape& shape = tensor.shape();
   place.is_uniform = IsUniform(*values, shape, axis);
   if (place.is_uniform) return place;
-  for (const int64_t blocks : {int64_t{1}, shape.dim(axis) / samples}) {
-    const ConstantRows rows(*values, shape, axis, blocks, samples);
-    const std::optional<double> step = rows.Step();
-    if (!step.has_value()) continue;
-    const bool counts = *step >= 1 && rows.BeginsWithZero() && IsInteger(tensor.dtype());
-    if (*step != 0 && !counts) continue;
-    place.blocks = blocks;
-    place.stride = static_cast<int64_t>(*step);
-    return place;
-  }
+  const bool is_integer = IsInteger(tensor.dtype());
+  std::optional<BatchPlace> found = PlaceOfNumbers(*values, shape, axis, samples, is_integer);
+  if (!found.has_value() && is_integer) found = PlaceOfPositions(*values, shape, axis, samples);
+  if (found.has_value()) return *found;
   return BatchPlace::Of(BatchPlace::Kind::kOther);
 }
 
