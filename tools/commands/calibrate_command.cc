@@ -83,8 +83,9 @@ class CalibrateCommand final : public Command {
     if (!flags_.has_data()) {
       return UsageError("a model's nodes are measured with samples: give --data and --labels");
     }
-    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, flags_.Training());
+    WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags_.Training());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
+    WEFT_RETURN_IF_ERROR(flags_.TakeLoss(model.graph, training.loss));
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenData(/*shuffle=*/true));
     std::vector<PreparedJob> jobs;
     absl::Status refused;

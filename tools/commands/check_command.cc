@@ -14,6 +14,7 @@
 #include "tools/reports/model_check.h"
 #include "tools/reports/parameter_report.h"
 #include "tools/reports/tie_text.h"
+#include "tools/reports/training_report.h"
 
 namespace weft {
 namespace {
@@ -54,9 +55,12 @@ class CheckCommand final : public Command {
                             : ImportModelFile(RealFileSystem(), path);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     std::vector<ParameterDecision> decisions;
-    WEFT_ASSIGN_OR_RETURN(const TrainableOptions parameters, flags_.job().Trainable());
-    auto findings = CheckModel(*model, trainable_, parameters, &decisions);
+    // Nobody asks for the loss of a model that only runs.
+    const auto parameters = trainable_ ? flags_.job().Trainable(model->graph) : TrainableOptions();
+    if (!parameters.ok()) return parameters.status();
+    auto findings = CheckModel(*model, trainable_, *parameters, &decisions);
     if (!findings.ok()) return WithExitCode(findings.status(), ExitCode::kModel);
+    if (trainable_) WEFT_RETURN_IF_ERROR(AddLoss(model->graph, *findings));
     AddTies(TiesThatTrain(ties, model->graph), *findings);
     TrainingTrial trial;
     if (trainable_) {
@@ -118,6 +122,17 @@ class CheckCommand final : public Command {
 
   static std::string NotTriedText(const TrainingTrial& trial) {
     return absl::StrCat("whether it trains was not tried: ", trial.not_tried);
+  }
+
+  // What the loss is, where its name decides.
+  absl::Status AddLoss(const Graph& model, std::vector<CheckFinding>& findings) const {
+    WEFT_ASSIGN_OR_RETURN(LossSpec loss, flags_.Loss());
+    WEFT_RETURN_IF_ERROR(flags_.TakeLoss(model, loss));
+    const std::string text = LossByNameText(loss);
+    if (text.empty()) return absl::OkStatus();
+    findings.push_back(
+        {Severity::kNote, {}, 0, text, "nothing, if that is what you mean; --loss gives another"});
+    return absl::OkStatus();
   }
 
   static void AddTies(const TieReport& ties, std::vector<CheckFinding>& findings) {

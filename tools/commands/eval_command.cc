@@ -11,6 +11,7 @@
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/worker_group.h"
 #include "tools/reports/progress_line.h"
+#include "tools/reports/training_report.h"
 #include "training/graph/metric.h"
 #include "training/job/trainer.h"
 
@@ -44,12 +45,14 @@ class EvalCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
-    if (metrics_.empty()) metrics_ = {"accuracy"};
     for (const std::string& metric : metrics_) {
       WEFT_RETURN_IF_ERROR(WithExitCode(CheckMetric(metric), ExitCode::kUsage));
     }
-    WEFT_ASSIGN_OR_RETURN(const LossSpec loss, flags_.Loss());
+    WEFT_ASSIGN_OR_RETURN(LossSpec loss, flags_.Loss());
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.LoadModel());
+    WEFT_RETURN_IF_ERROR(flags_.TakeLoss(model.graph, loss));
+    if (loss.by_name) *console.err << Printable(LossByNameText(loss)) << "\n";
+    if (metrics_.empty()) metrics_ = {loss.is_output() ? "loss" : "accuracy"};
     WEFT_ASSIGN_OR_RETURN(const auto data, flags_.OpenValidation());
     *console.err << Printable(DataNotes(*data));
     WEFT_ASSIGN_OR_RETURN(const JobSpec spec, flags_.Job());

@@ -16,6 +16,7 @@
 #include "tools/reports/model_report.h"
 #include "tools/reports/parameter_report.h"
 #include "tools/reports/tie_text.h"
+#include "training/graph/loss.h"
 
 namespace weft {
 namespace {
@@ -187,6 +188,8 @@ class InspectCommand final : public Command {
     WEFT_RETURN_IF_ERROR(WithExitCode(ReadPatterns(), ExitCode::kUsage));
     auto model = ties_flags_.Import(model_, &ties_);
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+    const absl::StatusOr<std::string> loss = LossOutputByName(model->graph);
+    if (loss.ok()) options_.trainable.loss = *loss;
     const auto report = DescribeModel(*model, options_);
     if (!report.ok()) return WithExitCode(report.status(), ExitCode::kUsage);
     if (format_ != "json" && parameters_) {
@@ -195,9 +198,11 @@ class InspectCommand final : public Command {
     } else if (format_ == "json") {
       Json json = ReportJson(model_, *model, *report);
       json["ties"] = TiesJson(ties_, model->graph);
+      if (loss.ok()) json["loss_by_name"] = *loss;
+      if (!loss.ok()) json["warnings"].push_back(std::string(loss.status().message()));
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
-      Print(*model, *report, *console.out);
+      Print(*model, *report, loss, *console.out);
     }
     return ExitCode::kOk;
   }
@@ -225,7 +230,8 @@ class InspectCommand final : public Command {
     return absl::OkStatus();
   }
 
-  void Print(const ImportedModel& model, const ModelReport& report, std::ostream& out) const {
+  void Print(const ImportedModel& model, const ModelReport& report,
+             const absl::StatusOr<std::string>& loss, std::ostream& out) const {
     out << "model " << Printable(model_) << "\n";
     out << "producer " << Printable(ProducerText(model)) << ", IR " << model.ir_version
         << ", opset " << Printable(OpsetsText(model.opsets)) << ", " << model.graph.num_nodes()
@@ -234,6 +240,10 @@ class InspectCommand final : public Command {
     if (!later.empty()) out << "warning: " << later << "\n";
     PrintValues("input", model, model.graph.inputs(), out);
     PrintValues("output", model, model.graph.outputs(), out);
+    if (!loss.ok()) out << "warning: " << Printable(std::string(loss.status().message())) << "\n";
+    if (loss.ok() && !loss->empty()) {
+      out << "loss, unless --loss gives another: output " << Printable(*loss) << ", by its name\n";
+    }
     PrintParameters(report, out);
     out << TieList(ties_, model.graph);
     if (report.flops_unknown.empty()) {

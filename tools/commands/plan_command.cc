@@ -29,6 +29,7 @@
 #include "tools/reports/plan_explanation.h"
 #include "tools/reports/plan_picture.h"
 #include "tools/reports/plan_report.h"
+#include "tools/reports/training_report.h"
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/job_search.h"
@@ -126,8 +127,12 @@ class PlanCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> MakePlan(PhaseDump& dump, Console& console) const {
-    WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags_));
+    WEFT_ASSIGN_OR_RETURN(PlannedInput input, PlannedInputOf(flags_));
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.job().LoadModel());
+    WEFT_RETURN_IF_ERROR(flags_.job().TakeLoss(model.graph, input.training.loss));
+    if (input.training.loss.by_name) {
+      *console.err << Printable(LossByNameText(input.training.loss)) << "\n";
+    }
     const int64_t batch = input.batch(flags_);
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, Spec());
     const std::string note = NoteOnClusterDevices(spec.cluster);

@@ -11,6 +11,7 @@
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/model_plan.h"
+#include "tools/reports/training_report.h"
 #include "training/verification/plan_verification.h"
 
 namespace weft {
@@ -35,7 +36,7 @@ class VerifyCommand final : public Command {
   void AddOptions(CLI::App& app) override {
     flags_.AddForPlanning(app, TrainFlags::Looks::kAtSteps, {});
     flags_.DefaultToReplicas();
-    for (const char* const name : {"--data", "--labels"}) app.get_option(name)->required();
+    flags_.RequireData(app);
     app_ = &app;
     app.add_option("--tolerance", options_.tolerance,
                    "largest difference, relative to a value's largest magnitude (default 1e-4)")
@@ -46,9 +47,11 @@ class VerifyCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     *console.err << flags_.NoteWithoutEffect(*app_);
-    WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags_));
-    const TrainingSpec& training = input.training;
+    WEFT_ASSIGN_OR_RETURN(PlannedInput input, PlannedInputOf(flags_));
+    TrainingSpec& training = input.training;
     WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags_.job().LoadModel());
+    WEFT_RETURN_IF_ERROR(flags_.job().TakeLoss(model.graph, training.loss));
+    if (training.loss.by_name) *console.err << Printable(LossByNameText(training.loss)) << "\n";
     WEFT_ASSIGN_OR_RETURN(const auto data, AtLongest(input.data));
     WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags_.job().Job());
     WEFT_RETURN_IF_ERROR(CheckClusterDevices(spec.cluster));

@@ -63,11 +63,10 @@ void AddTrainingMasks(const DataSpec& training, DataSpec& spec) {
 
 void DataFlags::AddFiles(CLI::App& app, bool required) {
   app.add_option("--data", data_, "data of graph inputs: arrays, CSV, text, images, records")
-      ->type_name("NAME=FILE[:PART]")
-      ->required(required);
+      ->type_name("NAME=FILE[:PART]");
+  Require(app, required);
   app.add_option("--labels", labels_, "labels, one for each sample; may be the same file")
-      ->type_name("FILE[:PART]")
-      ->required(required);
+      ->type_name("FILE[:PART]");
   app.add_option("--batch", batch_, "samples in a global batch (default 128)")
       ->type_name("N")
       ->check(AtLeastOne);
@@ -145,6 +144,11 @@ void DataFlags::AddFiles(CLI::App& app, bool required) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""))
       ->group(kDataOptions);
+}
+
+void DataFlags::Require(CLI::App& app, bool required) {
+  required_ = required;
+  app.get_option("--data")->required(required);
 }
 
 void DataFlags::AddTraining(CLI::App& app) {

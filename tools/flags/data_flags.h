@@ -19,12 +19,15 @@ namespace weft {
 class DataFlags {
  public:
   // Files, and what the samples of training and of evaluation have in common. `required`: --data
-  // and --labels are.
+  // is, and --labels where the job needs some (misses_labels).
   void AddFiles(CLI::App& app, bool required);
+  // After AddFiles: the same for another `required`.
+  void Require(CLI::App& app, bool required);
   // What training alone has.
   void AddTraining(CLI::App& app);
 
   bool has_data() const { return !data_.empty(); }
+  bool misses_labels() const { return required_ && labels_.empty(); }
   bool has_validation() const { return validation_split_ > 0; }
   int64_t batch() const { return batch_; }
   uint64_t seed() const { return seed_; }
@@ -47,6 +50,7 @@ class DataFlags {
   absl::Status AddChanges(DataSpec& spec) const;
   absl::Status AddImageShape(DataSpec& spec) const;
 
+  bool required_ = false;
   std::vector<std::string> data_;
   std::string labels_;
   int64_t batch_ = 128;

@@ -212,7 +212,7 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
   WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
   if (optimizer_.model_training_info()) return model;
-  WEFT_ASSIGN_OR_RETURN(const TrainableOptions trainable, optimizer_.Trainable());
+  WEFT_ASSIGN_OR_RETURN(const TrainableOptions trainable, optimizer_.Trainable(model->graph));
   auto marked = MarkTrainable(*model, trainable);
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
   if (decisions != nullptr) *decisions = *std::move(marked);
@@ -221,6 +221,14 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
   if (adapters != nullptr) *adapters = *std::move(added);
   return model;
+}
+
+absl::Status JobFlags::TakeLoss(const Graph& model, LossSpec& loss) const {
+  WEFT_RETURN_IF_ERROR(optimizer_.TakeLoss(model, loss));
+  if (loss.is_output() || optimizer_.model_training_info() || !data_.misses_labels()) {
+    return absl::OkStatus();
+  }
+  return UsageError("--labels is required");
 }
 
 absl::StatusOr<ImportedModel> JobFlags::ImportOwnStep() const {

@@ -25,8 +25,9 @@ namespace weft {
 class JobFlags {
  public:
   void AddModel(CLI::App& app);
-  // `required`: --data and --labels are.
+  // `required`: --data is, and --labels unless the model computes its loss (TakeLoss).
   void AddData(CLI::App& app, bool required) { data_.AddFiles(app, required); }
+  void RequireData(CLI::App& app, bool required) { data_.Require(app, required); }
   void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
   void AddOptimizer(CLI::App& app) {
     trains_ = true;
@@ -67,8 +68,18 @@ class JobFlags {
   TieFlags ties() const { return optimizer_.ties(); }
   absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
-  // Which parameters train, as far as the flags say.
-  absl::StatusOr<TrainableOptions> Trainable() const { return optimizer_.Trainable(); }
+  // To be called with the loss of Loss or Training when the model is there. The loss becomes the
+  // output whose name says so, if --loss was not given (OptimizerFlags::TakeLoss). Refuses jobs
+  // without labels that need some.
+  absl::Status TakeLoss(const Graph& model, LossSpec& loss) const;
+  // Whether the loss was given, and needs labels that were not.
+  bool misses_labels(const LossSpec& loss) const {
+    return optimizer_.names_loss() && !loss.is_output() && data_.misses_labels();
+  }
+  // Which parameters of the model train, as far as the flags say.
+  absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const {
+    return optimizer_.Trainable(model);
+  }
   // The model with its trainable variables marked; with the adapters of --lora, if any. With
   // --optimizer model, a step of its own training, and no decisions on parameters. Commands that
   // have the flags of an optimizer get the file as --untie and --tie settle it, and `ties` what

@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +15,7 @@
 #include "tools/console/exit_code.h"
 #include "tools/flags/options.h"
 #include "tools/flags/pattern_list.h"
+#include "training/graph/loss.h"
 
 namespace weft {
 namespace {
@@ -84,8 +84,9 @@ std::string UsualValues(const std::string& option) {
 }  // namespace
 
 void OptimizerFlags::AddLoss(CLI::App& app) {
-  app.add_option("--loss", loss_, "softmax_cross_entropy, mse, mae, huber, ... or output:NAME")
-      ->type_name("LOSS");
+  has_loss_ =
+      app.add_option("--loss", loss_, "softmax_cross_entropy, mse, mae, huber, ... or output:NAME")
+          ->type_name("LOSS");
   app.add_option(
          "--loss-output", loss_options_.output,
          absl::StrCat("the model's output for loss and metrics (default: the first). Losses: ",
@@ -272,6 +273,16 @@ absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
   return spec;
 }
 
+absl::Status OptimizerFlags::TakeLoss(const Graph& model, LossSpec& loss) const {
+  if (has_loss_ == nullptr || names_loss() || model_training_info()) return absl::OkStatus();
+  const absl::StatusOr<std::string> output = LossOutputByName(model);
+  if (!output.ok()) return WithExitCode(output.status(), ExitCode::kUsage);
+  if (output->empty()) return absl::OkStatus();
+  loss.kind = absl::StrCat(kOutputLoss, *output);
+  loss.by_name = true;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TrainingSpec> OptimizerFlags::Assembled() const {
   TrainingSpec spec;
   spec.optimizer.kind = optimizer_;
@@ -347,7 +358,7 @@ absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
   return std::optional<LoraSpec>(*std::move(spec));
 }
 
-absl::StatusOr<TrainableOptions> OptimizerFlags::Trainable() const {
+absl::StatusOr<TrainableOptions> OptimizerFlags::Trainable(const Graph& model) const {
   TrainableOptions options = trainable_;
   for (const auto& [flag, patterns] :
        {std::pair("--freeze", &options.freeze), std::pair("--trainable", &options.trainable)}) {
@@ -355,7 +366,10 @@ absl::StatusOr<TrainableOptions> OptimizerFlags::Trainable() const {
     if (!read.ok()) return WithExitCode(read.status(), ExitCode::kUsage);
     *patterns = *std::move(read);
   }
-  if (absl::StartsWith(loss_, kOutputLoss)) options.loss = loss_.substr(sizeof(kOutputLoss) - 1);
+  LossSpec loss;
+  loss.kind = loss_;
+  WEFT_RETURN_IF_ERROR(TakeLoss(model, loss));
+  if (loss.is_output()) options.loss = loss.kind.substr(sizeof(kOutputLoss) - 1);
   return options;
 }
 

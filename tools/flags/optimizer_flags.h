@@ -25,12 +25,16 @@ class OptimizerFlags {
   void AddOptimizer(CLI::App& app);
 
   absl::StatusOr<LossSpec> Loss() const;
+  // Where --loss was not given: the loss becomes the model's output whose name says so
+  // (LossOutputByName), if it has one. All commands decide by this.
+  absl::Status TakeLoss(const Graph& model, LossSpec& loss) const;
+  bool names_loss() const { return has_loss_ != nullptr && has_loss_->count() > 0; }
   // A schedule that runs over all steps of the run has total = 0 unless it was given: the caller,
   // who knows how long the run is, fills it in.
   absl::StatusOr<TrainingSpec> Training() const;
-  // Which parameters train, and the output that is the loss if the graph computes it. Reads the
-  // files of --freeze and --trainable.
-  absl::StatusOr<TrainableOptions> Trainable() const;
+  // Which parameters of the model train, and the output that is the loss if the graph computes it.
+  // Reads the files of --freeze and --trainable.
+  absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const;
   // Which tensors of the file are one.
   TieFlags ties() const { return ties_.BesideLora(lora_); }
   // The adapters that train in the place of weights; none unless they were asked for.
@@ -51,8 +55,9 @@ class OptimizerFlags {
   absl::StatusOr<TrainingSpec> ModelTrainingInfo() const;
 
   bool initialize_ = false;
-  std::string loss_ = "softmax_cross_entropy";
-  LossSpec loss_options_;  // all but the kind
+  std::string loss_ = LossSpec().kind;
+  const CLI::Option* has_loss_ = nullptr;  // the parser's
+  LossSpec loss_options_;                  // all but the kind
   std::string optimizer_ = OptimizerSpec().kind;
   std::map<std::string, std::optional<double>> numbers_;  // by name of the option
   std::map<std::string, bool> switches_;

@@ -38,7 +38,7 @@ const std::set<std::string>& FlagsOfEvaluations() {
 
 void TrainFlags::AddForPlanning(CLI::App& app, Looks looks, const std::vector<std::string>& own) {
   Add(app);
-  app.get_option("--data")->required(false);
+  job_.RequireData(app, false);
   for (const std::string& name : own) app.remove_option(app.get_option(name));
   for (CLI::Option* const option : app.get_options()) {
     const std::string name = option->get_lnames().empty() ? "" : option->get_lnames().front();
@@ -75,7 +75,6 @@ std::string TrainFlags::NoteWithoutEffect(const CLI::App& app) const {
 void TrainFlags::Add(CLI::App& app) {
   job_.AddModel(app);
   job_.AddData(app, /*required=*/true);
-  labels_ = app.get_option("--labels")->required(false);  // Training asks for them
   job_.AddLoss(app);
   job_.AddOptimizer(app);
   CLI::Option* const steps =
@@ -129,15 +128,15 @@ void TrainFlags::AddResults(CLI::App& app) {
 absl::StatusOr<TrainingSpec> TrainFlags::Training() const {
   if (steps_ == 0 && epochs_ == 0) return UsageError("how long? give --steps N or --epochs N");
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
-  if (labels_->count() == 0 && !training.model_training_info) {
-    return UsageError("--labels is required");
-  }
   WEFT_RETURN_IF_ERROR(Check(training));
   training.report_gradients = !results_.gradients.empty();
   return training;
 }
 
 absl::Status TrainFlags::Check(const TrainingSpec& training) const {
+  if (job_.misses_labels(training.loss) && !training.model_training_info) {
+    return UsageError("--labels is required");
+  }
   if (training.model_training_info && (loop_.evaluates() || !results_.gradients.empty())) {
     return UsageError(
         "--optimizer model goes without --eval-every and --save-gradients; evaluate the "

@@ -48,14 +48,15 @@ class TrainFlags {
   const JobFlags& job() const { return job_; }
   void KeepPayloads() { job_.KeepPayloads(); }
   void DefaultToReplicas() { job_.DefaultToReplicas(); }
+  void RequireData(CLI::App& app) { job_.RequireData(app, true); }
   const LoopFlags& loop() const { return loop_; }
   const ResultFiles& results() const { return results_; }
   bool shuffles() const { return !no_shuffle_; }
   ExportMode export_mode() const { return ExportModeOf(export_mode_); }
   bool prints_json() const { return format_ == "json"; }
 
-  // What is asked of a step. Refuses what the parser cannot see: a run without an end or labels,
-  // and flags that need or exclude others.
+  // What is asked of a step. Refuses what the parser cannot see: a run without an end or labels
+  // (but see JobFlags::TakeLoss), and flags that need or exclude others.
   absl::StatusOr<TrainingSpec> Training() const;
   // The same after AddForPlanning, where neither an end nor labels are asked for. The schedule gets
   // the number of the run's steps from --steps, or from --epochs and `data` (null: none); 0 where
@@ -79,7 +80,6 @@ class TrainFlags {
 
   JobFlags job_;
   LoopFlags loop_;
-  const CLI::Option* labels_ = nullptr;  // the parser's
   int64_t steps_ = 0;
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;

@@ -57,7 +57,7 @@ TEST_F(TrainFlagsTest, ARunWantsAnEnd) {
 }
 
 TEST_F(TrainFlagsTest, ARunWantsLabels) {
-  EXPECT_EQ(Refusal({"--steps", "3"}), "--labels is required");
+  EXPECT_EQ(Refusal({"--steps", "3", "--loss", "mse"}), "--labels is required");
 }
 
 TEST_F(TrainFlagsTest, AModelsOwnAlgorithmWantsNoneButIsNotMeasured) {

@@ -104,8 +104,9 @@ absl::StatusOr<StoredPrograms> AllPrograms(const TrainFlags& flags, const Planne
 }
 
 absl::StatusOr<PlannedStep> PlanStep(const TrainFlags& flags) {
-  WEFT_ASSIGN_OR_RETURN(const PlannedInput input, PlannedInputOf(flags));
+  WEFT_ASSIGN_OR_RETURN(PlannedInput input, PlannedInputOf(flags));
   WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.job().LoadModel());
+  WEFT_RETURN_IF_ERROR(flags.job().TakeLoss(model.graph, input.training.loss));
   WEFT_ASSIGN_OR_RETURN(JobSpec spec, PlannedJob(flags));
   WEFT_ASSIGN_OR_RETURN(Graph graph, TrainingGraphOf(input, model));
   const int64_t batch = input.batch(flags);

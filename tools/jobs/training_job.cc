@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   LoggedPhase reading("import");
   WEFT_ASSIGN_OR_RETURN(job->model,
                         flags.job().LoadModel(&job->adapters, &job->ties, &job->decisions));
+  WEFT_RETURN_IF_ERROR(flags.job().TakeLoss(job->model.graph, job->training.loss));
   reading.Note(job->model.graph.num_nodes(), " nodes");
   reading.End();
   WEFT_RETURN_IF_ERROR(flags.CheckAdapters(!job->adapters.empty()));

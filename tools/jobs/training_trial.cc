@@ -124,6 +124,8 @@ absl::StatusOr<TrainingTrial> TryTraining(const TrainFlags& flags, const TrialSi
   }
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, flags.PlannedTraining(data.get()));
   WEFT_ASSIGN_OR_RETURN(const ImportedModel model, flags.job().LoadModel());
+  WEFT_RETURN_IF_ERROR(flags.job().TakeLoss(model.graph, training.loss));
+  // Only a run says how long it is.
   const bool is_open = training.schedule.needs_total() && training.schedule.total == 0;
   if (is_open) training.schedule.total = training.schedule.warmup + 1000;
   TrainingTrial trial;

@@ -36,9 +36,10 @@ std::string TrainsText(const TrainingSetup& setup) {
 
 std::string LossText(const TrainingSpec& training) {
   if (training.model_training_info) return "";
-  return absl::StrCat("loss   ", Printable(training.loss.kind), ", ", training.optimizer.kind,
-                      ", learning rate ", training.optimizer.learning_rate, ", ",
-                      std::string(PrecisionName(training.precision)), "\n");
+  return absl::StrCat("loss   ", Printable(training.loss.kind),
+                      training.loss.by_name ? " (by the output's name), " : ", ",
+                      training.optimizer.kind, ", learning rate ", training.optimizer.learning_rate,
+                      ", ", std::string(PrecisionName(training.precision)), "\n");
 }
 
 nlohmann::ordered_json MemoryJson(const TrainingOutcome& outcome) {
@@ -108,6 +109,12 @@ std::string TrainingSetupText(const TrainingSetup& setup) {
     absl::StrAppend(&text, "note   ", Printable(note), "\n");
   }
   return text;
+}
+
+std::string LossByNameText(const LossSpec& loss) {
+  if (!loss.by_name) return "";
+  return absl::StrCat("the loss is the model's output '", loss.kind.substr(loss.kind.find(':') + 1),
+                      "', by its name");
 }
 
 std::string TrainingOutcomeText(const TrainingOutcome& outcome) {

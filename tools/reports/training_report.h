@@ -32,6 +32,8 @@ struct TrainingSetup {
 // A line each for model, parameters, data, loss and plan, and one for each note; with control
 // characters escaped.
 std::string TrainingSetupText(const TrainingSetup& setup);
+// "the loss is the model's output 'lm_loss', by its name"; "" where it was given.
+std::string LossByNameText(const LossSpec& loss);
 
 // What a run has done. Borrows the result.
 struct TrainingOutcome {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -191,7 +192,43 @@ absl::StatusOr<MeanParts> GraphLoss(GraphBuilder& builder, const std::string& na
   return PartsOfSampleMean(builder, *loss);
 }
 
+// The words of a name in small letters: "Loss/mean_1" has loss, mean and 1.
+std::vector<std::string> WordsOf(const std::string& name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+      words.back() += absl::ascii_tolower(static_cast<unsigned char>(c));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.size() > 1 && words.back().empty()) words.pop_back();
+  return words;
+}
+
 }  // namespace
+
+bool LossSpec::is_output() const { return absl::StartsWith(kind, kOutputPrefix); }
+
+absl::StatusOr<std::string> LossOutputByName(const Graph& model) {
+  constexpr char kLossWord[] = "loss";
+  std::vector<std::string> alone, longer;
+  for (const ValueId output : model.outputs()) {
+    const ValueDef& value = model.value(output);
+    if (value.type.kind != ValueKind::kTensor || !IsFloatingPoint(value.type.dtype)) continue;
+    const std::optional<Shape> shape = value.type.shape.ToConcrete();
+    if (!shape.has_value() || shape->num_elements() != 1) continue;
+    const std::vector<std::string> words = WordsOf(value.name);
+    if (words.front() != kLossWord && words.back() != kLossWord) continue;
+    (words.size() == 1 ? alone : longer).push_back(value.name);
+  }
+  const std::vector<std::string>& found = alone.empty() ? longer : alone;
+  if (found.empty()) return std::string();
+  if (found.size() == 1) return found.front();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the names of several outputs say that they are the loss: ", absl::StrJoin(found, ", "),
+      "; give one of them, as --loss output:", found.front(), ", or another loss"));
+}
 
 absl::StatusOr<ValueId> FindPrediction(const Graph& graph, const LossSpec& spec) {
   if (spec.output.empty()) {

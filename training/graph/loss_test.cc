@@ -366,5 +366,46 @@ TEST(ParseLossTest, OthersAreRefusedNamingTheKinds) {
   }
 }
 
+// ---- The output whose name says that it is the loss.
+
+// A model with these outputs, all one number unless said otherwise.
+std::string ChosenAmong(const std::vector<std::pair<std::string, ValueType>>& outputs) {
+  Graph graph;
+  for (const auto& [name, type] : outputs) graph.AddOutput(graph.AddInput(name, type));
+  const auto chosen = LossOutputByName(graph);
+  return chosen.ok() ? *chosen : Message(chosen.status());
+}
+
+const ValueType kOneNumber = {ValueKind::kTensor, DType::kFloat32, Shape{}};
+const ValueType kScores = {ValueKind::kTensor, DType::kFloat32,
+                           SymbolicShape({Dim::Symbol("N"), 3})};
+
+TEST(LossByName, IsAWordAtAnEndOfTheName) {
+  for (const char* name :
+       {"loss", "Loss", "lm_loss", "loss.1", "/head/loss", "loss_d", "CE Loss"}) {
+    EXPECT_EQ(ChosenAmong({{"logits", kScores}, {name, kOneNumber}}), name);
+  }
+  for (const char* name : {"lossless", "gloss", "my_loss_scale", "floss1", "", "_"}) {
+    EXPECT_EQ(ChosenAmong({{name, kOneNumber}}), "") << name;
+  }
+}
+
+TEST(LossByName, IsOneFloatingPointNumber) {
+  const ValueType one = {ValueKind::kTensor, DType::kFloat32, Shape{1}};
+  EXPECT_EQ(ChosenAmong({{"loss", one}}), "loss");
+  const ValueType whole = {ValueKind::kTensor, DType::kInt64, Shape{}};
+  const ValueType open = {ValueKind::kTensor, DType::kFloat32, SymbolicShape()};
+  for (const ValueType& type : {kScores, whole, open}) {
+    EXPECT_EQ(ChosenAmong({{"loss", type}}), "") << type.ToString();
+  }
+}
+
+TEST(LossByName, AWordAloneWinsAndEqualsAreRefused) {
+  EXPECT_EQ(ChosenAmong({{"aux_loss", kOneNumber}, {"loss", kOneNumber}}), "loss");
+  EXPECT_EQ(ChosenAmong({{"loss_d", kOneNumber}, {"loss_g", kOneNumber}}),
+            "the names of several outputs say that they are the loss: loss_d, loss_g; give one of "
+            "them, as --loss output:loss_d, or another loss");
+}
+
 }  // namespace
 }  // namespace weft

@@ -42,6 +42,12 @@ struct LossSpec {
   bool soft_labels = false;
   // Of huber: where the square becomes a straight line.
   double huber_delta = 1;
+  // The kind is "output:NAME" because nobody gave one and the output's name says that it is the
+  // loss (LossOutputByName of loss.h).
+  bool by_name = false;
+
+  // The graph computes it; labels, if it has any, are ordinary inputs.
+  bool is_output() const;
 };
 std::vector<std::string> LossKinds();
 // InvalidArgument naming the known kinds.
