@@ -72,7 +72,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"training/records/", "training/data/", "training/graph/", "training/checkpoint/",
        "training/job/", "training/adaptation/", "training/calibration/", "training/verification/"},
       {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
-       "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
+       "tools/sweep/", "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
       {"tests/", "tests/fuzz/", "tests/house/"},
   };
   return *rooms;

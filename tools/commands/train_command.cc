@@ -13,6 +13,8 @@
 #include "tools/jobs/training_results.h"
 #include "tools/jobs/training_run.h"
 #include "tools/reports/training_report.h"
+#include "tools/sweep/sweep.h"
+#include "tools/sweep/sweep_flags.h"
 
 namespace weft {
 namespace {
@@ -34,10 +36,13 @@ class TrainCommand final : public Command {
 
   void AddOptions(CLI::App& app) override {
     flags_.Add(app);
+    sweep_.Add(app);
     app_ = &app;
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    WEFT_RETURN_IF_ERROR(sweep_.Check(*app_));
+    if (sweep_.wanted()) return RunSweep(*app_, flags_, sweep_, console);
     JobLoop loop(flags_.loop(), console);
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingJob> job,
                           PrepareTrainingJob(flags_, LoopFlags::GivenFlags(*app_), loop, console));
@@ -88,6 +93,7 @@ class TrainCommand final : public Command {
   }
 
   TrainFlags flags_;
+  SweepFlags sweep_;
   CLI::App* app_ = nullptr;  // the parser's, which outlives Run
 };
 

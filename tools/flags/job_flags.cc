@@ -49,6 +49,23 @@ int ThreadsOf(const ClusterSpec& cluster, int cores) {
   return min_threads;
 }
 
+// The workers of a share, with the threads that they have beside all others. Those that we start
+// are named as if they were alone.
+ClusterSpec ShareOf(const ClusterSpec& all, int share, int shares, int cores) {
+  std::map<std::string, int> workers_on;
+  for (const WorkerSpec& worker : all.workers) ++workers_on[worker.host];
+  const size_t size = all.workers.size() / static_cast<size_t>(shares);
+  ClusterSpec spec;
+  spec.links = all.links;
+  for (size_t i = 0; i < size; ++i) {
+    WorkerSpec worker = all.workers[static_cast<size_t>(share) * size + i];
+    if (worker.threads == 0) worker.threads = ThreadBudget(cores, workers_on[worker.host]);
+    if (worker.address.empty()) worker.name = all.workers[i].name;
+    spec.workers.push_back(std::move(worker));
+  }
+  return spec;
+}
+
 // "" for a strategy that there is.
 std::string CheckStrategy(const std::string& text) {
   const auto strategy = NewSearchStrategy(text);
@@ -248,6 +265,12 @@ absl::Status JobFlags::Initialize(ImportedModel& model) const {
 }
 
 absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {
+  WEFT_ASSIGN_OR_RETURN(ClusterSpec all, AllWorkers());
+  if (shares_ == 1) return all;
+  return ShareOf(all, share_, shares_, AvailableCores(RealFileSystem()));
+}
+
+absl::StatusOr<ClusterSpec> JobFlags::AllWorkers() const {
   if (cluster_file_.empty()) {
     const int workers = local_workers_ > 0 ? local_workers_ : 1;
     return ClusterSpec::Local(workers, ThreadBudget(AvailableCores(RealFileSystem()), workers));
@@ -324,6 +347,11 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
   WEFT_RETURN_IF_ERROR(
       WithExitCode(Annotate(ReadPartitions(spec), "--partitions"), ExitCode::kPlan));
+  if (shares_ > 1 && cluster_file_.empty()) {
+    // Other jobs run on this machine, too.
+    spec.search.host_memory /= shares_;
+    spec.memory_per_worker = ProcessMemoryLimit(RealFileSystem()).bytes / local_workers_;
+  }
   if (!memory_per_worker_.empty()) {
     const auto bytes = ParseBytes(memory_per_worker_);
     if (!bytes.ok() || *bytes == 0) {

@@ -46,6 +46,15 @@ class JobFlags {
   void AddCalibration(CLI::App& app);
   void AddPrediction(CLI::App& app);
 
+  // The job is one of `shares` that run side by side: Job() gives it the workers of share `share`
+  // (from 0) of as many equal ones, in their order; what is left over is nobody's. Workers that do
+  // not say their threads or, here, their memory get those that they have beside all others.
+  // REQUIRES: no more shares than workers.
+  void TakeShare(int share, int shares) {
+    share_ = share;
+    shares_ = shares;
+  }
+
   const std::string& model() const { return model_; }
   bool initializes() const { return optimizer_.initialize(); }
   bool has_data() const { return data_.has_data(); }
@@ -107,6 +116,7 @@ class JobFlags {
   absl::StatusOr<ImportedModel> ImportOwnStep() const;
   absl::Status Initialize(ImportedModel& model) const;
   absl::StatusOr<ClusterSpec> Cluster() const;
+  absl::StatusOr<ClusterSpec> AllWorkers() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;
   absl::Status ReadCosts(JobSpec& spec) const;
@@ -119,6 +129,8 @@ class JobFlags {
   DataFlags data_;
   int local_workers_ = 0;
   std::string cluster_file_;
+  int share_ = 0;
+  int shares_ = 1;
   std::string plan_file_;
   std::string parallel_;
   bool searches_unless_told_ = false;

@@ -160,26 +160,32 @@ absl::StatusOr<std::shared_ptr<const DataSet>> LoopFlags::OpenEvaluationData(
   return weft::OpenEvaluationData(training, *named, eval_labels_);
 }
 
-std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
+bool LoopFlags::Decides(const CLI::Option& option) {
   // Where it runs, what is written, and when it ends may differ; the contents of model and data
   // files are compared, not their paths.
   static const auto* const free_groups =
-      new std::set<std::string>{kCheckpointOptions, kEvaluationOptions, "placement",
-                                "results",          "custom operators", kWithoutEffect};
+      new std::set<std::string>{kCheckpointOptions, kEvaluationOptions, "placement", "results",
+                                "custom operators", kWithoutEffect,     "sweep"};
   static const auto* const free_flags = new std::set<std::string>{
       "data",   "labels",       "local",     "cluster", "steps",   "epochs",   "out",
       "config", "print-config", "log-level", "dump",    "explain", "prefetch", "reader-threads"};
   // Of the free groups, these change what is computed.
   static const auto* const decides =
       new std::set<std::string>{"strict", "batch-norm", "allow-batch-cut"};
+  if (option.get_lnames().empty()) return false;
+  const std::string& name = option.get_lnames().front();
+  const bool is_free = free_groups->contains(option.get_group()) || free_flags->contains(name);
+  return !is_free || decides->contains(name);
+}
+
+std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
   std::map<std::string, std::string> given;
   bool strict = false;
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_lnames().empty()) continue;
     const std::string name = option->get_lnames().front();
     strict = strict || name == "strict";
-    const bool is_free = free_groups->contains(option->get_group()) || free_flags->contains(name);
-    if (is_free && !decides->contains(name)) continue;
+    if (!Decides(*option)) continue;
     given["--" + name] = absl::StrJoin(option->results(), ",");
   }
   // Of a strict job the bits depend on it.

@@ -59,6 +59,9 @@ class LoopFlags {
   // The data of evaluations: what the training data's spec says of batch and scale.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenEvaluationData(const DataSpec& training) const;
 
+  // Whether the flag changes what is computed, and not only where it runs, what is written, or when
+  // it ends. Not so the files of model and data.
+  static bool Decides(const CLI::Option& option);
   // The flags that were given and that change what is computed, with their values: what a resumed
   // run must have, too.
   static std::map<std::string, std::string> GivenFlags(const CLI::App& app);

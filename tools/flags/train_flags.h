@@ -45,6 +45,9 @@ class TrainFlags {
   };
   void AddForPlanning(CLI::App& app, Looks looks, const std::vector<std::string>& own);
 
+  // JobFlags::TakeShare.
+  void TakeShare(int share, int shares) { job_.TakeShare(share, shares); }
+
   const JobFlags& job() const { return job_; }
   void KeepPayloads() { job_.KeepPayloads(); }
   void DefaultToReplicas() { job_.DefaultToReplicas(); }

@@ -30,6 +30,7 @@ void TrainingRun::Take(const TrainProgress& done) {
   times_.Add(done);
   curves_.AddStep(done);
   progress_.Step(done.step, done.loss, done.samples);
+  if (listener_.step != nullptr) listener_.step(done);
 }
 
 absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool()>& stop) {
@@ -38,10 +39,14 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   options_.timed_steps = kTimedSteps;
   options_.stop = stop;
   options_.clock = &clock_;
-  loop_.set_listener([this](const Measurement& measured) { curves_.AddEvaluation(measured); });
+  loop_.set_listener([this](const Measurement& measured) {
+    curves_.AddEvaluation(measured);
+    if (listener_.evaluation != nullptr) listener_.evaluation(measured);
+  });
   WEFT_RETURN_IF_ERROR(loop_.Begin(coordinator, model_, job_.job, job_.training.loss,
                                    [this] { progress_.Finish(); }));
   loop_.AddTo(options_);
+  if (listener_.hook != nullptr) options_.hooks.push_back(listener_.hook);
   Rebalancer rebalancer(
       job_.job, coordinator,
       [this](const Plan& plan, const std::string& kind) {

@@ -3,6 +3,7 @@
 #define WEFT_TOOLS_JOBS_TRAINING_RUN_H_
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,12 +23,24 @@
 
 namespace weft {
 
+// Who else takes part in a run; any may be null. `step` is called from other threads, one at a
+// time, the others while no step runs. The hook is borrowed, and called after the evaluation of its
+// step.
+struct RunListener {
+  std::function<void(const TrainProgress&)> step = nullptr;
+  std::function<void(const Measurement&)> evaluation = nullptr;
+  LoopHook* hook = nullptr;
+};
+
 // Run once, then ask. Borrows everything; the job's programs grow where micro-batches move. One
 // thread.
 class TrainingRun {
  public:
   TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves, Console& console,
               Clock& clock);
+
+  // Before Run.
+  void set_listener(RunListener listener) { listener_ = std::move(listener); }
 
   // Trains to the job's last step on workers that have it, or until `stop` says so; shows progress
   // on the console and closes the curves. Errors of workers are theirs, those of files carry kDisk.
@@ -60,6 +73,7 @@ class TrainingRun {
   JobLoop& loop_;
   TrainingCurves& curves_;
   Clock& clock_;
+  RunListener listener_;
   TrainOptions options_;
   ProgressLine progress_;
   StepTimes times_;

@@ -1,0 +1,285 @@
+#include "tools/sweep/sweep.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "platform/clock.h"
+#include "platform/file_system.h"
+#include "platform/mutex.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "tools/console/stop_signals.h"
+#include "tools/jobs/training_results.h"
+#include "tools/sweep/grid.h"
+#include "tools/sweep/median_rule.h"
+#include "tools/sweep/score_board.h"
+#include "tools/sweep/sweep_table.h"
+#include "tools/sweep/trial_flags.h"
+#include "tools/sweep/trial_run.h"
+#include "training/job/periodic_evaluation.h"
+
+namespace weft {
+namespace {
+
+// Whose values are losses, which do not compare where the loss itself is swept.
+bool IsOfLoss(const std::string& metric) { return metric == "loss" || metric == "perplexity"; }
+
+bool ChangesLoss(const SweepAxis& axis, const CLI::App& app) {
+  const CLI::Option* const option = app.get_option_no_throw("--" + axis.option);
+  return axis.option == "loss" || (option != nullptr && option->get_group() == "loss");
+}
+
+absl::StatusOr<SweepScore> ScoreOf(const SweepTrials& sweep, const TrainFlags& flags) {
+  SweepScore score;
+  score.evaluated = flags.loop().evaluates();
+  for (const TrialFlags& trial : sweep.trials) {
+    if (!score.evaluated) break;
+    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, trial.flags->Training());
+    const std::string metric = trial.flags->loop().Metrics(training.loss).front();
+    if (&trial != &sweep.trials.front() && metric != score.metric) {
+      return UsageError(absl::StrCat("--sweep: trials would be compared by ", score.metric, " and ",
+                                     metric, "; give --eval-metric NAME"));
+    }
+    score.metric = metric;
+  }
+  score.more_is_better = MoreIsBetter(score.metric);
+  for (const SweepAxis& axis : sweep.axes) {
+    if (!IsOfLoss(score.metric) || !ChangesLoss(axis, *sweep.trials.front().app)) continue;
+    return UsageError(absl::StrCat("--sweep ", axis.Name(),
+                                   ": it changes the loss, so losses do not compare; give "
+                                   "--eval-every 1e --eval-metric accuracy, or another metric"));
+  }
+  return score;
+}
+
+// How the workers are cut.
+struct Shares {
+  int workers = 1;
+  int count = 1;
+  int size() const { return workers / count; }
+};
+
+absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const SweepFlags& flags) {
+  const JobFlags& job = sweep.trials.front().flags->job();
+  WEFT_ASSIGN_OR_RETURN(const JobSpec spec, job.Job());
+  Shares shares;
+  shares.workers = static_cast<int>(spec.cluster.workers.size());
+  const int trials = static_cast<int>(sweep.trials.size());
+  const int wanted = flags.side_by_side();
+  if (wanted > shares.workers) {
+    return UsageError(
+        absl::StrCat("--side-by-side ", wanted, " needs as many workers, and there ",
+                     shares.workers == 1 ? "is 1" : absl::StrCat("are ", shares.workers),
+                     "; give --local ", wanted));
+  }
+  const int each = spec.search.wanted ? 1 : std::max(1, spec.plan.mesh.size());
+  const int possible = std::max(1, shares.workers / each);
+  shares.count = wanted > 0 ? wanted : std::min(possible, trials);
+  return shares;
+}
+
+// The trials of a sweep in their threads, one for each share.
+class SweepRun {
+ public:
+  SweepRun(SweepTrials& sweep, const SweepScore& score, const Shares& shares, bool ends_early,
+           bool keeps_best, std::function<bool()> stop, Console& console)
+      : sweep_(sweep),
+        score_(score),
+        shares_(shares),
+        keeps_best_(keeps_best),
+        stop_(std::move(stop)),
+        say_([this](const std::string& text) { Say(text); }),
+        console_(console),
+        board_(static_cast<int>(sweep.trials.size()), score.more_is_better, ends_early,
+               RealClock()),
+        outcomes_(sweep.trials.size()) {}
+
+  void Run() {
+    if (shares_.count == 1) return RunShare(0);
+    std::vector<std::thread> threads;
+    for (int share = 0; share < shares_.count; ++share) {
+      threads.emplace_back([this, share] { RunShare(share); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // After Run.
+  const std::vector<TrialOutcome>& outcomes() const { return outcomes_; }
+  int best() const { return BestTrial(FinalScores(), score_.more_is_better); }
+  // Null where it was not kept, or there is none.
+  const TrainedTrial* best_trial() const { return best_trial_.get(); }
+
+ private:
+  // Takes one trial after the other.
+  void RunShare(int share) {
+    while (!stop_()) {
+      int trial = 0;
+      {
+        MutexLock lock(mutex_);
+        if (next_ == static_cast<int>(sweep_.trials.size())) return;
+        trial = next_++;
+      }
+      RunOne(share, trial);
+    }
+  }
+
+  void RunOne(int share, int trial) {
+    TrialFlags& flags = sweep_.trials[static_cast<size_t>(trial)];
+    flags.flags->TakeShare(share, shares_.count);
+    say_(absl::StrCat("trial ", trial + 1, ": ", flags.text));
+    TrialOutcome outcome;
+    std::unique_ptr<TrainedTrial> trained =
+        RunTrial({trial, flags, score_, board_, stop_, say_, RealClock()}, outcome);
+    say_(EndLine(trial, outcome));
+    MutexLock lock(mutex_);
+    outcomes_[static_cast<size_t>(trial)] = std::move(outcome);
+    // The one that was kept until now is worse: it may go.
+    if (keeps_best_ && trained != nullptr && best() == trial) best_trial_ = std::move(trained);
+  }
+
+  static std::string EndLine(int trial, const TrialOutcome& outcome) {
+    const std::string name = absl::StrCat("trial ", trial + 1, ": ");
+    switch (outcome.end) {
+      case TrialEnd::kTrained:
+        return absl::StrFormat("%strained in %.1f s", name, outcome.seconds);
+      case TrialEnd::kEndedEarly:
+        return absl::StrCat(name, "ended early: ", outcome.reason);
+      case TrialEnd::kFailed:
+        return absl::StrCat(name, "failed: ", outcome.reason);
+      default:
+        return absl::StrCat(name, "interrupted after step ", outcome.steps);
+    }
+  }
+
+  std::vector<std::optional<double>> FinalScores() const {
+    std::vector<std::optional<double>> scores;
+    for (const TrialOutcome& outcome : outcomes_) {
+      scores.push_back(outcome.end == TrialEnd::kTrained ? outcome.score : std::nullopt);
+    }
+    return scores;
+  }
+
+  void Say(const std::string& text) {
+    MutexLock lock(say_mutex_);
+    *console_.err << Printable(text) << "\n" << std::flush;
+  }
+
+  SweepTrials& sweep_;
+  const SweepScore& score_;
+  const Shares shares_;
+  const bool keeps_best_;
+  const std::function<bool()> stop_;
+  const std::function<void(const std::string&)> say_;
+  Mutex say_mutex_;
+  Console& console_;
+  ScoreBoard board_;
+  Mutex mutex_;
+  int next_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Written under the lock by the threads of Run, read by others after it.
+  std::vector<TrialOutcome> outcomes_;
+  std::unique_ptr<TrainedTrial> best_trial_;
+};
+
+void DescribeSweep(const SweepTrials& sweep, const SweepScore& score, const Shares& shares,
+                   Console& console) {
+  const auto workers = [](int count) {
+    return absl::StrCat(count, count == 1 ? " worker" : " workers");
+  };
+  *console.err << "sweep  " << Printable(GridText(sweep.axes, sweep.trials.size())) << "\n"
+               << "       " << shares.count << " at once on " << workers(shares.size()) << " each, "
+               << "compared by " << (score.evaluated ? "the evaluations' " : "the training ")
+               << Printable(score.metric) << "\n";
+  const int idle = shares.workers - shares.count * shares.size();
+  if (idle > 0) {
+    *console.err << "note   " << workers(idle) << " of " << shares.workers
+                 << " will have no trial: shares are equal\n";
+  }
+  if (sweep.smallest_batch > 0) {
+    *console.err << "note   --steps counts batches of " << sweep.smallest_batch
+                 << "; trials with larger ones make fewer steps, over as much data\n";
+  }
+  *console.err << std::flush;
+}
+
+// "model out.onnx" and the like.
+std::vector<std::string> FilesOf(const ResultFiles& results) {
+  std::vector<std::string> files;
+  for (const auto& [name, path] :
+       {std::pair("model", results.model), std::pair("averages", results.averages),
+        std::pair("adapters", results.adapters), std::pair("gradients", results.gradients)}) {
+    if (!path.empty()) files.push_back(absl::StrCat(name, " ", path));
+  }
+  return files;
+}
+
+// The error of the first trial that failed; OK where one was trained, or none has failed.
+absl::Status FailureOf(const SweepTrials& sweep, const std::vector<TrialOutcome>& outcomes,
+                       bool& all_same) {
+  absl::Status first;
+  size_t failed = 0;
+  all_same = true;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i].end == TrialEnd::kTrained) return absl::OkStatus();
+    if (outcomes[i].end != TrialEnd::kFailed) continue;
+    ++failed;
+    if (first.ok()) {
+      first = Annotate(outcomes[i].error,
+                       absl::StrCat("trial ", i + 1, " (", sweep.trials[i].text, ")"));
+    }
+    all_same = all_same && absl::EndsWith(first.message(), outcomes[i].error.message());
+  }
+  all_same = all_same && failed == outcomes.size();
+  return first;
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
+                                  const SweepFlags& sweep_flags, Console& console) {
+  WEFT_ASSIGN_OR_RETURN(SweepTrials sweep, MakeSweepTrials(app, sweep_flags.sweeps()));
+  WEFT_ASSIGN_OR_RETURN(const SweepScore score, ScoreOf(sweep, flags));
+  WEFT_ASSIGN_OR_RETURN(const Shares shares, SharesOf(sweep, sweep_flags));
+  DescribeSweep(sweep, score, shares, console);
+  const StopSignals signals;
+  SweepRun run(
+      sweep, score, shares, sweep_flags.ends_early(), sweep_flags.selects_best(),
+      [&signals] { return signals.signal() != 0; }, console);
+  run.Run();
+  bool all_same = false;
+  const absl::Status failure = FailureOf(sweep, run.outcomes(), all_same);
+  if (all_same) return failure;  // the table would repeat it
+  SweepResult result{sweep, score, run.outcomes(), run.best()};
+  absl::Status saved;
+  if (const TrainedTrial* const best = run.best_trial(); best != nullptr) {
+    const ResultFiles& files = sweep.trials[static_cast<size_t>(result.best)].flags->results();
+    saved = SaveResults(RealFileSystem(), files, best->job->trained(), best->result, console);
+    if (saved.ok()) result.files = FilesOf(files);
+  }
+  if (flags.prints_json()) {
+    *console.out << SweepTableJson(result).dump(2, ' ', false,
+                                                nlohmann::json::error_handler_t::replace)
+                 << "\n";
+  } else {
+    *console.out << SweepTableText(result);
+  }
+  WEFT_RETURN_IF_ERROR(saved);
+  if (signals.signal() != 0) {
+    *console.err << "stopped by " << signals.name() << "\n";
+    return ExitCode::kStopped;
+  }
+  WEFT_RETURN_IF_ERROR(failure);
+  return ExitCode::kOk;
+}
+
+}  // namespace weft
