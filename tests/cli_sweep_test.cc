@@ -1,0 +1,203 @@
+// Sweeps of train: each trial is what its flags give alone, whatever runs beside it.
+//
+// WEFT_RUNNER: graph_runner, whose workers are processes.
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "ops/testing/test_tensors.h"
+#include "tests/command_run.h"
+#include "tools/console/exit_code.h"
+#include "training/data/data_file.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Arguments = std::vector<std::string>;
+using Json = nlohmann::ordered_json;
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Sweep : public ::testing::Test {
+ protected:
+  Sweep() {
+    EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
+    // With a batch of 16 the fourth batch is short.
+    WriteTestFile(images_, ToNpy(RandomTensor({56, 1, 28, 28}, 1)).value());
+    WriteTestFile(labels_, ToNpy(RandomTensor({56}, 2, 0, 10, DType::kInt64)).value());
+  }
+
+  Arguments Job() const {
+    return {"train", model_, "--data", absl::StrCat("x=", images_), "--labels", labels_};
+  }
+  // In this process, with one worker.
+  CommandResult Train(const Arguments& more) const { return RunCommand(Job() + more); }
+  // By the program, with worker processes.
+  CommandResult Run(const Arguments& more) const {
+    const std::string out = TestPath("out");
+    const std::string err = TestPath("err");
+    const std::string command = absl::StrCat("'", absl::StrJoin(Job() + more, "' '"), "'");
+    const int status = std::system(
+        absl::StrCat(std::getenv("WEFT_RUNNER"), " ", command, " > ", out, " 2> ", err).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
+  }
+  static Json Report(const CommandResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    Json report = Json::parse(result.out, nullptr, false);
+    EXPECT_FALSE(report.is_discarded()) << result.out;
+    return report;
+  }
+  // Without what no two runs have in common.
+  static Json WithoutTimes(Json report) {
+    for (Json& trial : report["trials"]) trial.erase("seconds");
+    return report;
+  }
+
+  const std::string model_ = TestPath("model.onnx");
+  const std::string images_ = TestPath("x.npy");
+  const std::string labels_ = TestPath("y.npy");
+  const std::string out_ = TestPath("out.onnx");
+};
+
+const Arguments& SixTrials() {
+  static const auto* const arguments =
+      new Arguments{"--epochs", "4",          "--sweep",  "lr=0.1,0.03,0.0001",
+                    "--sweep",  "batch=8,16", "--output", "json"};
+  return *arguments;
+}
+
+TEST_F(Sweep, SideBySideAndOneAfterTheOtherGiveTheSameTable) {
+  const Json one = Report(Train(SixTrials()));
+  const Json two = Report(Run(SixTrials() + Arguments{"--local", "2"}));
+  ASSERT_EQ(one["trials"].size(), 6u);
+  EXPECT_EQ(WithoutTimes(one), WithoutTimes(two));
+  // The tiny rate is behind the four others from the first rung on, so it is not trained to its
+  // end.
+  EXPECT_EQ(one["trials"][4]["end"], "ended early");
+  EXPECT_EQ(one["trials"][4]["samples"], 32);  // 224 / 8 = 28 samples, in batches of 8
+  EXPECT_EQ(one["trials"][0]["samples"], 224);
+  EXPECT_EQ(one["trials"][0]["steps"], 28);
+  EXPECT_EQ(one["trials"][1]["steps"], 16);
+}
+
+// What alone gives: the bits of the model, and its loss by step.
+TEST_F(Sweep, ATrialIsWhatItsFlagsGiveAlone) {
+  const std::string curves = TestPath("curves.csv");
+  const Json report = Report(Run(SixTrials() + Arguments{"--local", "2", "--select", "best", "-o",
+                                                         out_, "--metrics", curves}));
+  ASSERT_TRUE(report["best"].is_number()) << report;
+  const int best = report["best"];
+  const Json& values = report["trials"][static_cast<size_t>(best - 1)]["values"];
+  const std::string alone = TestPath("alone.onnx"), alone_curves = TestPath("alone.csv");
+  const CommandResult result =
+      Run({"--epochs", "4", "--local", "1", "--lr", values["lr"], "--batch", values["batch"], "-o",
+           alone, "--metrics", alone_curves});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(ReadTestFile(out_) == ReadTestFile(alone));
+  const auto losses = [](const std::string& path) {
+    std::vector<std::string> column;
+    for (const std::string& row :
+         std::vector<std::string>(absl::StrSplit(ReadTestFile(path), '\n'))) {
+      const std::vector<std::string> cells = absl::StrSplit(row, ',');
+      column.push_back(cells.size() > 1 ? cells[1] : "");
+    }
+    return column;
+  };
+  EXPECT_EQ(losses(TestPath(absl::StrCat("curves.trial-", best, ".csv"))), losses(alone_curves));
+}
+
+// The evaluations at rungs disturb nothing, and the score is that of the model that was written.
+TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
+  const Arguments evaluation = {
+      "--eval-every",  "3",     "--eval-data",   absl::StrCat("x=", images_),
+      "--eval-labels", labels_, "--eval-metric", "loss"};
+  const Arguments fixed = {"--epochs", "3", "--optimizer", "adam", "--batch", "16"};
+  const Json report = Report(Train(
+      fixed + evaluation +
+      Arguments{"--sweep", "lr=0.001,0.0001", "--select", "best", "-o", out_, "--output", "json"}));
+  EXPECT_EQ(report["score"]["of"], "evaluation");
+  EXPECT_EQ(report["best"], 1);
+  const std::string alone = TestPath("alone.onnx");
+  EXPECT_EQ(Train(fixed + Arguments{"--lr", "0.001", "-o", alone}).exit_code, 0);
+  EXPECT_TRUE(ReadTestFile(out_) == ReadTestFile(alone));
+  const CommandResult measured =
+      RunCommand({"eval", out_, "--data", absl::StrCat("x=", images_), "--labels", labels_,
+                  "--metric", "loss", "--output", "json"});
+  const double loss = Report(measured)["metrics"]["loss"];
+  EXPECT_NEAR(report["trials"][0]["score"].get<double>(), loss, 1e-6 * loss);
+}
+
+TEST_F(Sweep, ATrialThatFailsIsInTheTableAndTheOthersGoOn) {
+  const CommandResult result = Train(
+      {"--epochs", "2", "--batch", "8", "--sweep", "lr=1e30,0.01", "--select", "best", "-o", out_});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("failed: "), HasSubstr("trained (best)"),
+                                HasSubstr("best  trial 2: lr 0.01; loss "),
+                                HasSubstr(absl::StrCat("model ", out_))));
+  EXPECT_TRUE(std::filesystem::exists(out_));
+}
+
+TEST_F(Sweep, WhereNoTrialComesToItsEndTheErrorIsThatOfTheFirst) {
+  const CommandResult result = Train(
+      {"--epochs", "2", "--batch", "8", "--sweep", "lr=1e30,1e31", "--select", "best", "-o", out_});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kNumerics)) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: trial 1 (lr 1e30): "));
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+TEST_F(Sweep, AnErrorOfAllTrialsIsToldOnce) {
+  const CommandResult result =
+      RunCommand({"train", "none.onnx", "--data", absl::StrCat("x=", images_), "--labels", labels_,
+                  "--epochs", "1", "--sweep", "lr=0.1,0.2"});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("none.onnx"));
+}
+
+TEST_F(Sweep, TheGridIsToldBeforehand) {
+  const CommandResult result = Train(SixTrials());
+  EXPECT_THAT(result.err, HasSubstr("sweep  6 trials: lr (3 values) x batch (2 values)\n"
+                                    "       1 at once on 1 worker each, compared by the training "
+                                    "loss\n"));
+}
+
+// What two workers share: a trial of two workers runs alone.
+TEST_F(Sweep, AGivenPlanSaysHowManyWorkersATrialHas) {
+  const CommandResult result = Run({"--epochs", "1", "--batch", "8", "--local", "2", "--parallel",
+                                    "dp=2", "--sweep", "lr=0.1,0.01"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("1 at once on 2 workers each"));
+}
+
+TEST_F(Sweep, UsageErrors) {
+  const auto refusal = [this](const Arguments& more) {
+    const CommandResult result = Train(Arguments{"--epochs", "1"} + more);
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage));
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--sweep", "lr=0.1,0.1"}), HasSubstr("are the same value"));
+  EXPECT_THAT(refusal({"--sweep", "lr=0.1,0.2", "--side-by-side", "2"}),
+              HasSubstr("--side-by-side 2 needs as many workers, and there is 1; give --local 2"));
+  EXPECT_THAT(refusal({"--sweep", "label-smoothing=0,0.1"}),
+              HasSubstr("it changes the loss, so losses do not compare"));
+  EXPECT_THAT(refusal({"--sweep", "cluster=a,b"}), HasSubstr("--sweep cluster: --cluster says"));
+  EXPECT_THAT(refusal({"--sweep", "lr=0.1,0.2", "--select", "worst"}), HasSubstr("--select"));
+}
+
+}  // namespace
+}  // namespace weft::testing
