@@ -1,11 +1,15 @@
 #include "tools/flags/train_flags.h"
 
+#include <cstdint>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/cpu_info.h"
+#include "platform/file_system.h"
 #include "tools/console/exit_code.h"
 
 namespace weft {
@@ -87,6 +91,45 @@ TEST_F(TrainFlagsTest, AdaptersThatAreWrittenAreThere) {
   const absl::Status status = flags_.CheckAdapters(false);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--adapters-out needs --lora"));
+}
+
+// Five workers in two shares: two each, with the threads that each of five has.
+TEST_F(TrainFlagsTest, AShareOfLocalWorkersIsAsIfItWereAlone) {
+  ASSERT_TRUE(Parse({"--labels", "y", "--steps", "3", "--local", "5"}).ok());
+  const auto all = flags_.job().Job();
+  ASSERT_TRUE(all.ok()) << all.status();
+  flags_.TakeShare(1, 2);
+  const auto share = flags_.job().Job();
+  ASSERT_TRUE(share.ok()) << share.status();
+  ASSERT_EQ(share->cluster.workers.size(), 2u);
+  EXPECT_EQ(share->cluster.workers[0], all->cluster.workers[0]);
+  EXPECT_EQ(share->cluster.workers[1], all->cluster.workers[1]);
+  EXPECT_EQ(all->memory_per_worker, 0);
+  EXPECT_GT(share->memory_per_worker, 0);
+  EXPECT_EQ(share->search.host_memory, all->search.host_memory / 2);
+}
+
+TEST_F(TrainFlagsTest, AShareOfAClusterHasItsOwnWorkers) {
+  const std::string file = ::testing::TempDir() + "/share.yaml";
+  std::ofstream(file) << "hosts:\n"
+                         "  - name: here\n"
+                         "    workers:\n"
+                         "      - {address: 'unix:/a', threads: 3}\n"
+                         "      - {address: 'unix:/b'}\n"
+                         "      - {address: 'unix:/c', threads: 5}\n"
+                         "      - {address: 'unix:/d', memory: 1GiB}\n"
+                         "      - {address: 'unix:/e'}\n";
+  ASSERT_TRUE(Parse({"--labels", "y", "--steps", "3", "--cluster", file}).ok());
+  flags_.TakeShare(1, 2);
+  const auto share = flags_.job().Job();
+  ASSERT_TRUE(share.ok()) << share.status();
+  ASSERT_EQ(share->cluster.workers.size(), 2u);
+  EXPECT_EQ(share->cluster.workers[0].address, "unix:/c");
+  EXPECT_EQ(share->cluster.workers[0].threads, 5);
+  EXPECT_EQ(share->cluster.workers[1].address, "unix:/d");
+  EXPECT_EQ(share->cluster.workers[1].threads,
+            ThreadBudget(AvailableCores(RealFileSystem()), /*local_workers=*/5));
+  EXPECT_EQ(share->cluster.workers[1].memory_bytes, int64_t{1} << 30);
 }
 
 }  // namespace
