@@ -47,6 +47,9 @@ bool PlacesSamples(const Node& node) {
   return node.domain == kWeftDomain && node.op == "PlaceSamples";
 }
 
+// Each micro-batch has what it observes in a row of its own. It reaches no loss.
+bool Observes(const Node& node) { return node.domain == kWeftDomain && node.op == "RangeOfBatch"; }
+
 bool HoldsSet(const FactorRule& rule, const std::vector<int>& set) {
   return std::find(rule.linear.begin(), rule.linear.end(), set) != rule.linear.end();
 }
@@ -172,6 +175,12 @@ void BatchFollower::SetOutputs(const Node& node, const BatchPlace& place) {
 absl::Status BatchFollower::VisitNode(const Node& node) {
   const Visit visit = VisitOf(node);
   if (HasBody(node)) return VisitBodies(visit);
+  if (Observes(node)) {
+    BatchPlace sum = BatchPlace::Of(Kind::kSum);
+    sum.maker = node.name;
+    SetOutputs(node, sum);
+    return absl::OkStatus();
+  }
   if (visit.Has(Kind::kLost)) {
     SetOutputs(node, BatchPlace::Of(Kind::kLost));
   } else if (!IsTensorNode(graph_, node)) {

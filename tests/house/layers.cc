@@ -69,7 +69,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"executor/interfaces/", "executor/variables/", "executor/memory/", "executor/lowering/",
        "executor/program/"},
       {"distributed/", "distributed/grpc/", "distributed/process/"},
-      {"training/records/", "training/data/", "training/graph/", "training/checkpoint/",
+      {"training/records/", "training/data/", "training/quantization/", "training/graph/", "training/checkpoint/",
        "training/job/", "training/adaptation/", "training/calibration/", "training/verification/"},
       {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
        "tools/sweep/", "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},

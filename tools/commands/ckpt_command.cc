@@ -8,10 +8,12 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/parameters/trainable.h"
 #include "placement/files/plan_file.h"
 #include "platform/byte_quantity.h"
 #include "platform/checksum.h"
@@ -26,6 +28,7 @@
 #include "tools/jobs/trained_model.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/checkpoint_store.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 namespace {
@@ -259,6 +262,7 @@ class CkptCommand final : public Command {
                    << " is not the file that was trained from; its names and shapes decide\n";
     }
     WEFT_ASSIGN_OR_RETURN(const auto adapters, AdaptersOf(checkpoint, *model));
+    WEFT_ASSIGN_OR_RETURN(const Quantization quantization, QuantizationOf(checkpoint, *model));
     WEFT_ASSIGN_OR_RETURN(auto values, ValuesOf(checkpoint, *model));
     if (values.empty()) {
       return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
@@ -266,8 +270,8 @@ class CkptCommand final : public Command {
                           ExitCode::kModel);
     }
     const size_t weights = values.size();
-    const auto note = TrainedModel{*model, adapters, ExportModeOf(export_mode_)}.Save(
-        RealFileSystem(), output_, std::move(values));
+    const TrainedModel trained{*model, adapters, ExportModeOf(export_mode_), &quantization};
+    const auto note = trained.Save(RealFileSystem(), output_, std::move(values));
     if (!note.ok()) return WithExitCode(note.status(), ExitCode::kDisk);
     if (!note->empty()) *console.err << "note: " << Printable(*note) << "\n";
     if (format_ == "json") {
@@ -306,6 +310,27 @@ class CkptCommand final : public Command {
     auto adapters = AddAdapters(model.graph, *spec, /*seed=*/0);
     if (!adapters.ok()) return WithExitCode(adapters.status(), ExitCode::kModel);
     return adapters;
+  }
+
+  // How the job has quantized the model, whose graph then has its ranges too.
+  static absl::StatusOr<Quantization> QuantizationOf(const Checkpoint& checkpoint,
+                                                     ImportedModel& model) {
+    const std::map<std::string, std::string>& flags = checkpoint.index().job.flags;
+    const auto flag = [&flags](const char* name) {
+      const auto found = flags.find(name);
+      return found == flags.end() ? std::string() : found->second;
+    };
+    if (flag("--qat").empty()) return Quantization();
+    std::vector<std::string> skip = absl::StrSplit(flag("--qat-skip"), ',', absl::SkipEmpty());
+    int64_t block = QuantizationSpec().block;
+    const bool reads = flag("--qat-block").empty() || absl::SimpleAtoi(flag("--qat-block"), &block);
+    auto spec = ParseQuantization(flag("--qat"), reads ? block : 0, std::move(skip));
+    if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kDisk);
+    // It also finds the names that patterns fit.
+    WEFT_RETURN_IF_ERROR(WithExitCode(MarkTrainable(model).status(), ExitCode::kModel));
+    auto quantization = AddQuantization(model, *spec);
+    if (!quantization.ok()) return WithExitCode(quantization.status(), ExitCode::kModel);
+    return quantization;
   }
 
   // What the checkpoint has of the graph's variables, or of their averages.

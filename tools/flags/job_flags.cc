@@ -221,7 +221,8 @@ absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
 
 absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters,
                                                   TieReport* ties,
-                                                  std::vector<ParameterDecision>* decisions) const {
+                                                  std::vector<ParameterDecision>* decisions,
+                                                  Quantization* quantization) const {
   WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
   auto model = optimizer_.model_training_info() ? ImportOwnStep()
                : trains_ ? optimizer_.ties().Import(model_, ties, keeps_payloads_)
@@ -233,6 +234,12 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
   auto marked = MarkTrainable(*model, trainable);
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
   if (decisions != nullptr) *decisions = *std::move(marked);
+  WEFT_ASSIGN_OR_RETURN(const std::optional<QuantizationSpec> qat, optimizer_.Qat());
+  if (qat.has_value()) {
+    auto quantized = AddQuantization(*model, *qat);
+    if (!quantized.ok()) return WithExitCode(quantized.status(), ExitCode::kUsage);
+    if (quantization != nullptr) *quantization = *std::move(quantized);
+  }
   if (!lora.has_value()) return model;
   auto added = AddAdapters(model->graph, *lora, data_.seed());
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);

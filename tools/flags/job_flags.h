@@ -17,6 +17,7 @@
 #include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/job.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 
@@ -89,13 +90,15 @@ class JobFlags {
   absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const {
     return optimizer_.Trainable(model);
   }
-  // The model with its trainable variables marked; with the adapters of --lora, if any. With
+  // The model with its trainable variables marked; with the adapters of --lora and the
+  // rounding of --qat, if any. With
   // --optimizer model, a step of its own training, and no decisions on parameters. Commands that
   // have the flags of an optimizer get the file as --untie and --tie settle it, and `ties` what
   // that did.
-  absl::StatusOr<ImportedModel> LoadModel(
-      std::vector<LoraAdapter>* adapters = nullptr, TieReport* ties = nullptr,
-      std::vector<ParameterDecision>* decisions = nullptr) const;
+  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr,
+                                          TieReport* ties = nullptr,
+                                          std::vector<ParameterDecision>* decisions = nullptr,
+                                          Quantization* quantization = nullptr) const;
   // The file of LoadModel will be written as it is, and needs all its payloads.
   void KeepPayloads() { keeps_payloads_ = true; }
   // The training samples, in a new order each epoch if `shuffle`.

@@ -246,12 +246,30 @@ void OptimizerFlags::AddSchedule(CLI::App& app) {
       ->group(kScheduleOptions);
 }
 
+void OptimizerFlags::AddQuantization(CLI::App& app) {
+  app.add_option(
+         "--qat", qat_,
+         "train with the rounding of a quantized model and export that: int8, int4 (weights "
+         "alone) or fp8, of Conv, Gemm and MatMul")
+      ->type_name("KIND")
+      ->group(kPrecisionOptions);
+  app.add_option("--qat-skip", qat_skip_,
+                 "for --qat: leave these weights or nodes float ('*', '?'; default none)")
+      ->type_name("PATTERN")
+      ->group(kPrecisionOptions);
+  app.add_option("--qat-block", qat_block_,
+                 "for --qat int4: weights that share a scale (default 32)")
+      ->type_name("N")
+      ->group(kPrecisionOptions);
+}
+
 void OptimizerFlags::AddPrecision(CLI::App& app) {
   app.add_option(
          "--precision", precision_,
          "number format of products: fp32, bf16 or fp16; weights stay float32 (default fp32)")
       ->type_name("NAME")
       ->group(kPrecisionOptions);
+  AddQuantization(app);
   app.add_option(
          "--loss-scale", loss_scale_.initial,
          "for fp16: first factor of the loss; it is halved whenever gradients overflow (default "
@@ -331,7 +349,8 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
                      undecayed_vectors_ || schedule_.kind != RateSchedule().kind ||
                      clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || !lora_.empty() ||
                      precision_ != "fp32" || !trainable_.freeze.empty() ||
-                     !trainable_.trainable.empty() || !train_mode_.empty() || ties_.given();
+                     !trainable_.trainable.empty() || !train_mode_.empty() || ties_.given() ||
+                     !qat_.empty();
   if (given) {
     return absl::InvalidArgumentError(
         "--optimizer model: the model's training_info says what trains and how; leave out --lr, "
@@ -356,6 +375,21 @@ absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
   auto spec = ParseLora(lora_);
   if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
   return std::optional<LoraSpec>(*std::move(spec));
+}
+
+absl::StatusOr<std::optional<QuantizationSpec>> OptimizerFlags::Qat() const {
+  if (qat_.empty()) {
+    if (qat_skip_.empty() && qat_block_ == QuantizationSpec().block) return std::nullopt;
+    return UsageError("--qat-skip and --qat-block need --qat int8, int4 or fp8");
+  }
+  if (!lora_.empty()) {
+    return UsageError(
+        "--qat trains the weights that it quantizes, and --lora freezes them; give "
+        "one of them");
+  }
+  auto spec = ParseQuantization(qat_, qat_block_, qat_skip_);
+  if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
+  return std::optional<QuantizationSpec>(*std::move(spec));
 }
 
 absl::StatusOr<TrainableOptions> OptimizerFlags::Trainable(const Graph& model) const {

@@ -14,6 +14,7 @@
 #include "tools/flags/tie_flags.h"
 #include "training/graph/lora.h"
 #include "training/graph/training_graph.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 
@@ -39,6 +40,8 @@ class OptimizerFlags {
   TieFlags ties() const { return ties_.BesideLora(lora_); }
   // The adapters that train in the place of weights; none unless they were asked for.
   absl::StatusOr<std::optional<LoraSpec>> Lora() const;
+  // How the model is quantized; not at all unless it was asked for.
+  absl::StatusOr<std::optional<QuantizationSpec>> Qat() const;
   // --optimizer model: the model brings its algorithm along.
   bool model_training_info() const;
   // --initialize: so it does with its initial weights.
@@ -51,6 +54,7 @@ class OptimizerFlags {
   void AddGroups(CLI::App& app);
   void AddSchedule(CLI::App& app);
   void AddPrecision(CLI::App& app);
+  void AddQuantization(CLI::App& app);
   absl::StatusOr<TrainingSpec> Assembled() const;
   absl::StatusOr<TrainingSpec> ModelTrainingInfo() const;
 
@@ -71,6 +75,9 @@ class OptimizerFlags {
   double clip_value_ = 0;
   double average_decay_ = 0;
   std::vector<std::string> lora_;  // KEY=VALUE
+  std::string qat_;
+  std::vector<std::string> qat_skip_;  // patterns
+  int64_t qat_block_ = QuantizationSpec().block;
   TrainableOptions trainable_;
   TieFlags ties_;
   std::vector<std::string> train_mode_;  // patterns

@@ -13,17 +13,20 @@
 #include "tensor/tensor.h"
 #include "tools/flags/tie_flags.h"
 #include "training/graph/lora.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 
-// A model file and what trains beside its weights. Borrows both.
+// A model file, what trains beside its weights, and how it is quantized. Borrows them.
 struct TrainedModel {
   const ImportedModel& imported;
   const std::vector<LoraAdapter>& adapters;
   ExportMode mode = ExportMode::kAsImported;
+  const Quantization* quantization = nullptr;  // null: it is not
 
   // Writes the file with these values of the job's variables: adapters are merged into their
-  // weights, everything else stays as it was, but for what `mode` says. A note for people, or "".
+  // weights, everything else stays as it was, but for what `mode` and `quantization` say. A note
+  // for people, or "". The errors of FreezeQuantization and WriteQuantized.
   absl::StatusOr<std::string> Save(FileSystem& files, const std::string& path,
                                    std::map<std::string, Tensor> values) const;
   // Writes the adapters alone as safetensors: "WEIGHT/lora_A" and "WEIGHT/lora_B", with the number

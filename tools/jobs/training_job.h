@@ -22,12 +22,14 @@
 #include "training/graph/lora.h"
 #include "training/graph/training_spec.h"
 #include "training/job/job.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 
 struct TrainingJob {
   ImportedModel model;
   std::vector<LoraAdapter> adapters;
+  Quantization quantization;  // of nothing without --qat
   TieReport ties;
   ExportMode export_mode = ExportMode::kAsImported;
   // On each parameter of the file; adapters freeze more. None with a step of the model's own.
@@ -38,7 +40,7 @@ struct TrainingJob {
   PreparedJob job;
 
   // Borrows this.
-  TrainedModel trained() const { return {model, adapters, export_mode}; }
+  TrainedModel trained() const { return {model, adapters, export_mode, &quantization}; }
 };
 
 // Reads model and data, takes the plan of flags, model or checkpoint, or finds one, and makes the

@@ -20,6 +20,7 @@
 #include "training/graph/training_mode.h"
 #include "training/graph/training_passes.h"
 #include "training/graph/update_region.h"
+#include "training/quantization/quantization.h"
 
 namespace weft {
 namespace {
@@ -184,6 +185,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
         "frozen; `graph_runner inspect` lists them, --trainable PATTERN adds some");
   }
   WEFT_RETURN_IF_ERROR(EnterTraining(graph, spec.train_mode));
+  WEFT_RETURN_IF_ERROR(AddRangeUpdates(graph));
   WEFT_RETURN_IF_ERROR(see(kTrainingModePass, graph));
   GraphBuilder builder(graph);
   builder.set_name_prefix("loss/");
