@@ -198,6 +198,14 @@ TEST_F(BatchMixingTest, AListOfANumberForEachSampleDoesNot) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+// What quantization-aware training observes of a batch reaches its step's end, and no loss.
+TEST_F(BatchMixingTest, ObservingARangeDoesNot) {
+  const ValueId x = Input({4});
+  Accumulate(b_.WeftOp("RangeOfBatch", {Op("MatMul", {x, Weight({4, 3})})}));
+  Accumulate(SumOf(x, {0, 1}));
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
 // No index notation: they are tried.
 TEST_F(BatchMixingTest, OperatorsWithoutIndexNotationAreTried) {
   const ValueId x = Input({5, 4});

@@ -113,6 +113,38 @@ OpCase RunningTermCase(CaseRandom& random) {
           .outputs = {true, random.Coin()}};
 }
 
+OpCase FakeQuantizeWeightCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(2);
+  Attributes attributes = {{"to", static_cast<int64_t>(DType::kInt8)}};
+  const int64_t kind = random.Between(0, 2);
+  if (kind > 0) attributes.Set("axis", random.Between(0, 1));
+  if (kind > 1) attributes.Set("block_size", random.Between(2, 4));
+  return {.domain = "ai.weft",
+          .op = "FakeQuantizeWeight",
+          .attributes = std::move(attributes),
+          .inputs = {random.Values(shape)},
+          .outputs = {true, random.Coin()}};
+}
+
+// Averages of half a range, so far.
+Tensor HalfARange() { return Tensor::Of<float>({3}, {-0.25f, 0.4f, 0.5f}); }
+
+OpCase FakeQuantizeCase(CaseRandom& random) {
+  return {.domain = "ai.weft",
+          .op = "FakeQuantize",
+          .attributes = {{"to", static_cast<int64_t>(DType::kUint8)}},
+          .inputs = {random.Values(random.OfRank(2)), HalfARange()},
+          .outputs = {true, random.Coin()}};
+}
+
+OpCase FakeQuantizeGradCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(2);
+  return {.domain = "ai.weft",
+          .op = "FakeQuantizeGrad",
+          .attributes = {{"to", static_cast<int64_t>(DType::kFloat8E4M3Fn)}},
+          .inputs = {random.Values(shape), random.Values(shape), HalfARange()}};
+}
+
 }  // namespace
 
 void AddMathCases(CaseGenerators& generators) {
@@ -145,6 +177,9 @@ void AddMathCases(CaseGenerators& generators) {
   generators["Dropout"] = {DropoutCase};
   generators["ai.weft::DropoutGrad"] = {DropoutGradCase};
   generators["ai.weft::RunningTerm"] = {RunningTermCase};
+  generators["ai.weft::FakeQuantizeWeight"] = {FakeQuantizeWeightCase};
+  generators["ai.weft::FakeQuantize"] = {FakeQuantizeCase};
+  generators["ai.weft::FakeQuantizeGrad"] = {FakeQuantizeGradCase};
 }
 
 }  // namespace weft::testing

@@ -1,0 +1,176 @@
+#include "onnx_import/edit/quantized_form.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "onnx_import/codec/tensor_codec.h"
+#include "onnx_import/codec/wire.pb.h"
+#include "onnx_import/importer.h"
+#include "onnx_import/testing/test_models.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+// x [N,2] times w [2,3], Relu, times v [3,2] transposed; x is read by another product too.
+onnx::ModelProto TwoProducts(int opset, const std::string& inputs = "float[N, 2] x") {
+  return ModelOf(opset, "agraph (" + inputs +
+                            ") => (float[N, 2] y, float[N, 3] z)"
+                            " <float[2, 3] w = {1, 2, 3, 4, 5, 6},"
+                            "  float[3, 2] v = {1, -2, 3, -4, 5, -6}> {"
+                            "  h = MatMul (x, w)"
+                            "  r = Relu (h)"
+                            "  y = Gemm (r, v)"
+                            "  z = MatMul (x, w) }");
+}
+
+QuantizedForm SomeForm() {
+  QuantizedForm form;
+  form.weights.push_back({"w", Tensor::Of<int8_t>({2, 3}, {10, 20, 30, 40, 50, 60}),
+                          Tensor::Of<float>({3}, {0.1f, 0.2f, 0.3f}),
+                          Tensor::Of<int8_t>({3}, {0, 0, 0}), 1, 0});
+  form.inputs.push_back({"x", Tensor::Scalar<float>(0.5f), Tensor::Scalar<uint8_t>(7), {"z", "h"}});
+  return form;
+}
+
+onnx::ModelProto Quantized(const onnx::ModelProto& model, const QuantizedForm& form) {
+  const auto bytes = WriteQuantized(model.SerializeAsString(), form);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  onnx::ModelProto written;
+  EXPECT_TRUE(written.ParseFromString(bytes.value_or("")));
+  const auto imported = Import(written);
+  EXPECT_TRUE(imported.ok()) << imported.status();
+  return written;
+}
+
+std::vector<std::string> Operators(const onnx::ModelProto& model) {
+  std::vector<std::string> names;
+  for (const auto& node : model.graph().node()) names.push_back(node.op_type());
+  return names;
+}
+
+std::vector<std::string> Initializers(const onnx::ModelProto& model) {
+  std::vector<std::string> names;
+  for (const auto& tensor : model.graph().initializer()) names.push_back(tensor.name());
+  return names;
+}
+
+int64_t OpsetOf(const onnx::ModelProto& model) { return model.opset_import(0).version(); }
+
+absl::Status RefusalOf(const onnx::ModelProto& model, const QuantizedForm& form) {
+  return WriteQuantized(model.SerializeAsString(), form).status();
+}
+
+TEST(WriteQuantized, WeightsAreCodesAndInputsAreRounded) {
+  const onnx::ModelProto written = Quantized(TwoProducts(17), SomeForm());
+  EXPECT_EQ(OpsetOf(written), 17);
+  EXPECT_THAT(Operators(written),
+              ElementsAre("DequantizeLinear", "QuantizeLinear", "DequantizeLinear", "MatMul",
+                          "Relu", "Gemm", "MatMul"));
+  EXPECT_THAT(Initializers(written),
+              UnorderedElementsAre("v", "w_quantized", "w_scale", "w_zero_point", "x_scale",
+                                   "x_zero_point"));
+  const onnx::NodeProto& weight = written.graph().node(0);
+  EXPECT_THAT(weight.input(), ElementsAre("w_quantized", "w_scale", "w_zero_point"));
+  EXPECT_THAT(weight.output(), ElementsAre("w"));
+  ASSERT_EQ(weight.attribute_size(), 1);
+  EXPECT_EQ(weight.attribute(0).name(), "axis");
+  EXPECT_EQ(weight.attribute(0).i(), 1);
+  EXPECT_THAT(written.graph().node(1).input(), ElementsAre("x", "x_scale", "x_zero_point"));
+  EXPECT_THAT(written.graph().node(2).input(),
+              ElementsAre("x_quantized", "x_scale", "x_zero_point"));
+  EXPECT_THAT(written.graph().node(3).input(), ElementsAre("x_dequantized", "w"));
+  EXPECT_THAT(written.graph().node(5).input(), ElementsAre("r", "v"));
+  EXPECT_THAT(written.graph().node(6).input(), ElementsAre("x_dequantized", "w"));
+}
+
+TEST(WriteQuantized, CodesOfFourBitsNeedALaterOperatorSet) {
+  QuantizedForm form;
+  form.opset = 21;
+  const Tensor codes =
+      CastTensor(Tensor::Of<int8_t>({3, 2}, {-7, 1, 2, 3, 4, 7}), DType::kInt4).value();
+  form.weights.push_back({"v", codes, Tensor::Of<float>({2, 2}, {1, 2, 3, 4}), Tensor(), 0, 2});
+  onnx::ModelProto model = TwoProducts(13);
+  auto& entry = *model.add_metadata_props();
+  entry.set_key("author");
+  entry.set_value("somebody");
+  model.set_producer_name("theirs");
+  // Forms that have changed since.
+  auto& sum = *model.mutable_graph()->add_node();
+  sum.set_op_type("ReduceMean");
+  sum.add_input("y");
+  sum.add_output("mean");
+  auto& axes = *sum.add_attribute();
+  axes.set_name("axes");
+  axes.set_type(onnx::AttributeProto::INTS);
+  axes.add_ints(1);
+  const onnx::ModelProto written = Quantized(model, form);
+  EXPECT_EQ(OpsetOf(written), 21);
+  EXPECT_EQ(written.ir_version(), 10);
+  EXPECT_EQ(written.producer_name(), "theirs");
+  ASSERT_EQ(written.metadata_props_size(), 1);
+  EXPECT_EQ(written.metadata_props(0).value(), "somebody");
+  const onnx::NodeProto& weight = written.graph().node(0);
+  EXPECT_THAT(weight.input(), ElementsAre("v_quantized", "v_scale"));
+  std::map<std::string, int64_t> attributes;
+  for (const auto& attribute : weight.attribute()) attributes[attribute.name()] = attribute.i();
+  EXPECT_EQ(attributes, (std::map<std::string, int64_t>{{"axis", 0}, {"block_size", 2}}));
+  for (const auto& node : written.graph().node()) {
+    if (node.op_type() != "ReduceMean") continue;
+    EXPECT_EQ(node.input_size(), 2);
+  }
+  EXPECT_THAT(Operators(written), ::testing::Contains("ReduceMean"));
+  for (const auto& tensor : written.graph().initializer()) {
+    if (tensor.name() == "v_quantized") {
+      EXPECT_EQ(tensor.data_type(), static_cast<int>(DType::kInt4));
+      EXPECT_EQ(tensor.raw_data().size(), 3u);
+    }
+  }
+}
+
+TEST(WriteQuantized, TakenNamesGetANumber) {
+  onnx::ModelProto model = TwoProducts(17, "float[N, 2] x, float[N] w_scale, float[N] x_quantized");
+  const onnx::ModelProto written = Quantized(model, SomeForm());
+  EXPECT_THAT(written.graph().node(0).input(),
+              ElementsAre("w_quantized", "w_scale_1", "w_zero_point"));
+  EXPECT_THAT(written.graph().node(1).output(), ElementsAre("x_quantized_1"));
+}
+
+TEST(WriteQuantized, WeightsMayBeConstantNodesOrInputsToo) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 2] x) => (float[N, 3] y) {"
+                                   "  w = Constant <value = float[2, 3] {1, 2, 3, 4, 5, 6}> ()"
+                                   "  y = MatMul (x, w) }");
+  QuantizedForm form = SomeForm();
+  form.inputs.clear();
+  EXPECT_THAT(Operators(Quantized(model, form)), ElementsAre("DequantizeLinear", "MatMul"));
+
+  model = TwoProducts(17, "float[N, 2] x, float[2, 3] w");
+  EXPECT_EQ(Quantized(model, form).graph().input_size(), 1);
+}
+
+TEST(WriteQuantized, RefusesWhatIsNotThere) {
+  QuantizedForm form = SomeForm();
+  form.weights[0].name = "u";
+  EXPECT_THAT(RefusalOf(TwoProducts(17), form).message(), HasSubstr("has no weight 'u'"));
+  form = SomeForm();
+  form.inputs[0].readers = {"y"};
+  EXPECT_THAT(RefusalOf(TwoProducts(17), form).message(),
+              HasSubstr("has no product 'y' that reads 'x' first"));
+  EXPECT_EQ(WriteQuantized("no model", form).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MainGraphProductsTest, AreNamedByTheirOutputs) {
+  const auto file = ModelFile::Parse(TwoProducts(17).SerializeAsString(), "test.onnx");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(MainGraphProducts(*file), ElementsAre("h", "y", "z"));
+}
+
+}  // namespace
+}  // namespace weft::testing
