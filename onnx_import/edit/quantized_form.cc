@@ -113,8 +113,9 @@ class QuantizedWriter {
 
   absl::Status AddRead(const QuantizedRead& read) {
     const std::string scale = AddInitializer(absl::StrCat(read.value, "_scale"), read.scale);
+    const bool has_zero = read.zero_point.valid();
     const std::string zero =
-        AddInitializer(absl::StrCat(read.value, "_zero_point"), read.zero_point);
+        has_zero ? AddInitializer(absl::StrCat(read.value, "_zero_point"), read.zero_point) : "";
     const std::string codes = Unused(absl::StrCat(read.value, "_quantized"));
     const std::string result = Unused(absl::StrCat(read.value, "_dequantized"));
     std::vector<onnx::NodeProto>& nodes = before_[read.readers.front()];
@@ -124,8 +125,12 @@ class QuantizedWriter {
       node.set_name(Unused(absl::StrCat(read.value, "_", node.op_type())));
       node.add_input(is_first ? read.value : codes);
       node.add_input(scale);
-      node.add_input(zero);
       node.add_output(is_first ? codes : result);
+      if (has_zero) {
+        node.add_input(zero);
+      } else if (is_first) {
+        AddAttribute("output_dtype", static_cast<int64_t>(read.codes), node);
+      }
     }
     for (const std::string& reader : read.readers) {
       const auto product = std::find_if(

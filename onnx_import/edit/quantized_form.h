@@ -28,14 +28,15 @@ struct QuantizedTensor {
 struct QuantizedRead {
   std::string value;
   Tensor scale;       // float32, one element
-  Tensor zero_point;  // of the type of the codes, one element
+  Tensor zero_point;  // of the type of the codes, one element; invalid = 0, and none is written
+  DType codes = DType::kUint8;
   // The nodes that read it as their first input, by the name of their first output.
   std::vector<std::string> readers;
 };
 
 struct QuantizedForm {
   // The oldest of ONNX's operator sets that has what is written: 13 for scales along an axis, 19
-  // for float8, 21 for int4 and blocks.
+  // for float8, 21 for int4, blocks, and inputs without a zero point.
   int64_t opset = 13;
   std::vector<QuantizedTensor> weights;
   std::vector<QuantizedRead> inputs;

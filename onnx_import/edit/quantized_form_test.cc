@@ -35,7 +35,8 @@ QuantizedForm SomeForm() {
   form.weights.push_back({"w", Tensor::Of<int8_t>({2, 3}, {10, 20, 30, 40, 50, 60}),
                           Tensor::Of<float>({3}, {0.1f, 0.2f, 0.3f}),
                           Tensor::Of<int8_t>({3}, {0, 0, 0}), 1, 0});
-  form.inputs.push_back({"x", Tensor::Scalar<float>(0.5f), Tensor::Scalar<uint8_t>(7), {"z", "h"}});
+  form.inputs.push_back(
+      {"x", Tensor::Scalar<float>(0.5f), Tensor::Scalar<uint8_t>(7), DType::kUint8, {"z", "h"}});
   return form;
 }
 
@@ -132,6 +133,22 @@ TEST(WriteQuantized, CodesOfFourBitsNeedALaterOperatorSet) {
       EXPECT_EQ(tensor.raw_data().size(), 3u);
     }
   }
+}
+
+TEST(WriteQuantized, WithoutAZeroPointAnAttributeSaysTheType) {
+  QuantizedForm form;
+  form.opset = 21;
+  form.inputs.push_back({"r", Tensor::Scalar<float>(0.5f), Tensor(), DType::kFloat8E4M3Fn, {"y"}});
+  const onnx::ModelProto written = Quantized(TwoProducts(21), form);
+  EXPECT_THAT(Operators(written), ElementsAre("MatMul", "Relu", "QuantizeLinear",
+                                              "DequantizeLinear", "Gemm", "MatMul"));
+  const onnx::NodeProto& quantize = written.graph().node(2);
+  EXPECT_THAT(quantize.input(), ElementsAre("r", "r_scale"));
+  ASSERT_EQ(quantize.attribute_size(), 1);
+  EXPECT_EQ(quantize.attribute(0).name(), "output_dtype");
+  EXPECT_EQ(quantize.attribute(0).i(), static_cast<int64_t>(DType::kFloat8E4M3Fn));
+  EXPECT_THAT(written.graph().node(3).input(), ElementsAre("r_quantized", "r_scale"));
+  EXPECT_EQ(written.graph().node(3).attribute_size(), 0);
 }
 
 TEST(WriteQuantized, TakenNamesGetANumber) {

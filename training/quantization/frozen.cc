@@ -45,8 +45,8 @@ absl::StatusOr<QuantizedTensor> FrozenWeight(const Quantization::Weight& weight,
       const std::vector<Tensor> codes,
       Computed("", "QuantizeLinear", {value, frozen.scale, zero}, std::move(layout), 1));
   frozen.codes = codes.front();
-  // The zero points of blocks would be as many as the scales, and 0 is what their absence means.
-  if (weight.block == 0) frozen.zero_point = std::move(zero);
+  // That they are absent means 0 too. Those of blocks would be as many as the scales.
+  if (weight.codes == DType::kInt8) frozen.zero_point = std::move(zero);
   return frozen;
 }
 
@@ -60,8 +60,13 @@ absl::StatusOr<QuantizedRead> FrozenInput(const Quantization::Input& input, cons
   WEFT_ASSIGN_OR_RETURN(const std::vector<Tensor> fake,
                         Computed(kWeftDomain, "FakeQuantize", {nothing, range},
                                  {{"to", static_cast<int64_t>(input.codes)}}, 3));
-  WEFT_ASSIGN_OR_RETURN(Tensor zero, CastTensor(fake[2], input.codes));
-  return QuantizedRead{input.value, fake[1], std::move(zero), input.readers};
+  QuantizedRead frozen{input.value, fake[1], Tensor(), input.codes, input.readers};
+  // A float8 has none: onnxruntime 1.32 takes a zero point of 0 for that of an unsigned type,
+  // before which a Relu does nothing, and drops the Relu.
+  if (input.codes == DType::kUint8) {
+    WEFT_ASSIGN_OR_RETURN(frozen.zero_point, CastTensor(fake[2], input.codes));
+  }
+  return frozen;
 }
 
 }  // namespace
@@ -95,17 +100,7 @@ absl::StatusOr<QuantizedForm> FreezeQuantization(const Graph& graph,
     WEFT_ASSIGN_OR_RETURN(QuantizedRead frozen, FrozenInput(input, range));
     form.inputs.push_back(std::move(frozen));
   }
-  switch (quantization.spec.kind) {
-    case QuantizationKind::kInt8:
-      form.opset = 13;
-      break;
-    case QuantizationKind::kFp8:
-      form.opset = 19;
-      break;
-    case QuantizationKind::kInt4:
-      form.opset = 21;
-      break;
-  }
+  form.opset = quantization.spec.kind == QuantizationKind::kInt8 ? 13 : 21;
   return form;
 }
 
