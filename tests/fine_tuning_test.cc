@@ -15,6 +15,7 @@
 #include "executor/variables/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "onnx/onnx_pb.h"
 #include "ops/testing/test_tensors.h"
 #include "placement/files/plan_file.h"
@@ -23,8 +24,8 @@
 #include "tests/testing/model_weights.h"
 #include "tests/testing/training_run.h"
 #include "tools/console/exit_code.h"
+#include "training/adapters/lora.h"
 #include "training/data/data_file.h"
-#include "training/graph/lora.h"
 
 namespace weft::testing {
 namespace {
@@ -257,7 +258,8 @@ TEST_F(FineTuning, AdaptersAloneMergeToTheSameWeights) {
   const std::string bytes = ReadTestFile(file);
   const auto layout = ParseSafetensors(std::as_bytes(std::span(bytes)), file);
   ASSERT_TRUE(layout.ok()) << layout.status();
-  EXPECT_EQ(layout->metadata.at("scale"), "4");
+  const auto config = nlohmann::json::parse(ReadTestFile(TestPath("adapter_config.json")));
+  EXPECT_EQ(config["lora_alpha"].get<double>() / config["r"].get<double>(), 4);
   Weights adapters;
   for (const SafetensorsEntry& entry : layout->tensors) {
     std::vector<float>& values = adapters[entry.name];
@@ -266,12 +268,13 @@ TEST_F(FineTuning, AdaptersAloneMergeToTheSameWeights) {
   }
   EXPECT_EQ(adapters.size(), 4u);
   const std::vector<float> base = WeightsOf(model_).at("onnx::MatMul_1");  // [6,8]
-  const std::vector<float>&a = adapters.at("onnx::MatMul_1/lora_A"),
-        &b = adapters.at("onnx::MatMul_1/lora_B");
+  // [2,6] and [8,2], under the name of the module.
+  const std::vector<float>&a = adapters.at("base_model.model.block.attn.lora_A.weight"),
+        &b = adapters.at("base_model.model.block.attn.lora_B.weight");
   const std::vector<float> merged = WeightsOf(tuned).at("onnx::MatMul_1");
   for (int i = 0; i < 48; ++i) {
-    const double product = static_cast<double>(a[i / 8 * 2]) * b[i % 8] +
-                           static_cast<double>(a[i / 8 * 2 + 1]) * b[8 + i % 8];
+    const double product = static_cast<double>(a[i / 8]) * b[i % 8 * 2] +
+                           static_cast<double>(a[6 + i / 8]) * b[i % 8 * 2 + 1];
     EXPECT_NEAR(merged[i], base[i] + 4 * product, 1e-6);
   }
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <span>
@@ -26,6 +27,8 @@
 #include "tools/flags/options.h"
 #include "tools/flags/tie_flags.h"
 #include "tools/jobs/trained_model.h"
+#include "training/adapters/adapter_options.h"
+#include "training/adapters/quantized_bases.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/checkpoint_store.h"
 #include "training/quantization/quantization.h"
@@ -299,16 +302,21 @@ class CkptCommand final : public Command {
   // The adapters that the job has trained, added to the model's graph.
   static absl::StatusOr<std::vector<LoraAdapter>> AdaptersOf(const Checkpoint& checkpoint,
                                                              ImportedModel& model) {
-    const std::map<std::string, std::string>& flags = checkpoint.index().job.flags;
-    const auto flag = flags.find("--lora");
-    if (flag == flags.end()) return std::vector<LoraAdapter>();
-    const std::vector<std::string> items = absl::StrSplit(flag->second, ',');
+    const AdapterTexts texts = AdapterTextsOfGiven(checkpoint.index().job.flags);
+    if (!texts.any()) return std::vector<LoraAdapter>();
     // What the job could not train has no adapter in the checkpoint.
     for (Variable& variable : model.graph.mutable_variables()) variable.trainable = true;
-    auto spec = ParseLora(items);
-    if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kDisk);
-    auto adapters = AddAdapters(model.graph, *spec, /*seed=*/0);
+    auto options = ReadAdapterOptions(RealFileSystem(), texts);
+    if (!options.ok()) return WithExitCode(options.status(), ExitCode::kDisk);
+    const auto quantized = std::exchange(options->quantized, std::nullopt);
+    auto adapters = AdaptModel(model.graph, *options, /*seed=*/0);
     if (!adapters.ok()) return WithExitCode(adapters.status(), ExitCode::kModel);
+    std::erase_if(*adapters, [&checkpoint](const LoraAdapter& adapter) {
+      return checkpoint.index().Find(adapter.a) == nullptr;
+    });
+    if (!quantized.has_value()) return adapters;
+    const absl::Status status = QuantizeBases(model.graph, *quantized, *adapters);
+    if (!status.ok()) return WithExitCode(status, ExitCode::kModel);
     return adapters;
   }
 

@@ -223,7 +223,7 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
                                                   TieReport* ties,
                                                   std::vector<ParameterDecision>* decisions,
                                                   Quantization* quantization) const {
-  WEFT_ASSIGN_OR_RETURN(const std::optional<LoraSpec> lora, optimizer_.Lora());
+  WEFT_ASSIGN_OR_RETURN(const std::optional<AdapterOptions> options, optimizer_.Adapters());
   auto model = optimizer_.model_training_info() ? ImportOwnStep()
                : trains_ ? optimizer_.ties().Import(model_, ties, keeps_payloads_)
                          : ImportModelFile(RealFileSystem(), model_);
@@ -240,8 +240,8 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
     if (!quantized.ok()) return WithExitCode(quantized.status(), ExitCode::kUsage);
     if (quantization != nullptr) *quantization = *std::move(quantized);
   }
-  if (!lora.has_value()) return model;
-  auto added = AddAdapters(model->graph, *lora, data_.seed());
+  if (!options.has_value()) return model;
+  auto added = AdaptModel(model->graph, *options, data_.seed());
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
   if (adapters != nullptr) *adapters = *std::move(added);
   return model;

@@ -197,12 +197,23 @@ void OptimizerFlags::AddGroups(CLI::App& app) {
       ->group(kOptimizerOptions);
   ties_.Add(app, kOptimizerOptions);
   app.add_option(
-         "--lora", lora_,
+         "--lora", adapters_.lora,
          "freeze the weights and train adapters: rank=8,alpha=16,match=*attn*. match is a pattern "
          "of weights or nodes (default rank=8, alpha=rank, all weights). train=PATTERN trains "
          "these parameters too. The exported model has the adapters merged")
       ->type_name("KEY=VALUE,...")
       ->delimiter(',')
+      ->group(kOptimizerOptions);
+  app.add_option("--qlora", adapters_.quantized,
+                 "as --lora, over weights that are kept in whole numbers of 4 or 8 bits; int4 has "
+                 "a scale for each block of the inputs (default block=64)")
+      ->type_name("int8|int4,block=N")
+      ->delimiter(',')
+      ->group(kOptimizerOptions);
+  app.add_option("--adapters-in", adapters_.file,
+                 "start with the adapters of --adapters-out or of PEFT; the file says which "
+                 "weights have some")
+      ->type_name("FILE.safetensors")
       ->group(kOptimizerOptions);
   app.add_option(
          "--train-mode", train_mode_,
@@ -347,7 +358,7 @@ bool OptimizerFlags::model_training_info() const { return optimizer_ == kModelTr
 absl::StatusOr<TrainingSpec> OptimizerFlags::ModelTrainingInfo() const {
   const bool given = !learning_rates_.empty() || !weight_decays_.empty() || !undecayed_.empty() ||
                      undecayed_vectors_ || schedule_.kind != RateSchedule().kind ||
-                     clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || !lora_.empty() ||
+                     clip_norm_ > 0 || clip_value_ > 0 || average_decay_ > 0 || adapters_.any() ||
                      precision_ != "fp32" || !trainable_.freeze.empty() ||
                      !trainable_.trainable.empty() || !train_mode_.empty() || ties_.given() ||
                      !qat_.empty();
@@ -370,11 +381,11 @@ absl::StatusOr<TrainingSpec> OptimizerFlags::Training() const {
   return spec;
 }
 
-absl::StatusOr<std::optional<LoraSpec>> OptimizerFlags::Lora() const {
-  if (lora_.empty()) return std::nullopt;
-  auto spec = ParseLora(lora_);
-  if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kUsage);
-  return std::optional<LoraSpec>(*std::move(spec));
+absl::StatusOr<std::optional<AdapterOptions>> OptimizerFlags::Adapters() const {
+  if (!adapters_.any()) return std::nullopt;
+  auto options = ReadAdapterOptions(RealFileSystem(), adapters_);
+  if (!options.ok()) return WithExitCode(options.status(), ExitCode::kUsage);
+  return std::optional<AdapterOptions>(*std::move(options));
 }
 
 absl::StatusOr<std::optional<QuantizationSpec>> OptimizerFlags::Qat() const {
@@ -382,7 +393,7 @@ absl::StatusOr<std::optional<QuantizationSpec>> OptimizerFlags::Qat() const {
     if (qat_skip_.empty() && qat_block_ == QuantizationSpec().block) return std::nullopt;
     return UsageError("--qat-skip and --qat-block need --qat int8, int4 or fp8");
   }
-  if (!lora_.empty()) {
+  if (adapters_.any()) {
     return UsageError(
         "--qat trains the weights that it quantizes, and --lora freezes them; give "
         "one of them");

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/parameters/trainable.h"
 #include "tools/flags/tie_flags.h"
-#include "training/graph/lora.h"
+#include "training/adapters/adapter_options.h"
 #include "training/graph/training_graph.h"
 #include "training/quantization/quantization.h"
 
@@ -37,9 +37,9 @@ class OptimizerFlags {
   // Reads the files of --freeze and --trainable.
   absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const;
   // Which tensors of the file are one.
-  TieFlags ties() const { return ties_.BesideLora(lora_); }
+  TieFlags ties() const { return ties_.BesideAdapters(adapters_); }
   // The adapters that train in the place of weights; none unless they were asked for.
-  absl::StatusOr<std::optional<LoraSpec>> Lora() const;
+  absl::StatusOr<std::optional<AdapterOptions>> Adapters() const;
   // How the model is quantized; not at all unless it was asked for.
   absl::StatusOr<std::optional<QuantizationSpec>> Qat() const;
   // --optimizer model: the model brings its algorithm along.
@@ -74,10 +74,10 @@ class OptimizerFlags {
   double clip_norm_ = 0;
   double clip_value_ = 0;
   double average_decay_ = 0;
-  std::vector<std::string> lora_;  // KEY=VALUE
   std::string qat_;
   std::vector<std::string> qat_skip_;  // patterns
   int64_t qat_block_ = QuantizationSpec().block;
+  AdapterTexts adapters_;
   TrainableOptions trainable_;
   TieFlags ties_;
   std::vector<std::string> train_mode_;  // patterns

@@ -19,6 +19,15 @@ constexpr char kTie[] = "--tie";
 constexpr char kInferenceMode[] = "inference";
 constexpr char kAsImported[] = "as-imported";
 
+// The values of a flag that may have several, joined by commas.
+void ReadGiven(const std::map<std::string, std::string>& given, const char* name,
+               std::vector<std::string>& values) {
+  const auto found = given.find(name);
+  if (found == given.end()) return;
+  const std::vector<std::string> texts = absl::StrSplit(found->second, ',');
+  values = texts;
+}
+
 }  // namespace
 
 void TieFlags::Add(CLI::App& app, const std::string& group) {
@@ -34,9 +43,10 @@ void TieFlags::Add(CLI::App& app, const std::string& group) {
       ->group(group);
 }
 
-TieFlags TieFlags::BesideLora(const std::vector<std::string>& lora) const {
+TieFlags TieFlags::BesideAdapters(const AdapterTexts& adapters) const {
+  const std::vector<std::string>& lora = adapters.lora;
   const bool only_adapters =
-      !lora.empty() && std::none_of(lora.begin(), lora.end(), [](const std::string& part) {
+      adapters.any() && std::none_of(lora.begin(), lora.end(), [](const std::string& part) {
         return absl::StartsWith(part, "train=");
       });
   TieFlags flags = *this;
@@ -46,17 +56,18 @@ TieFlags TieFlags::BesideLora(const std::vector<std::string>& lora) const {
 
 TieFlags TieFlags::FromGiven(const std::map<std::string, std::string>& given) {
   TieFlags flags;
-  const auto read = [&given](const char* name, std::vector<std::string>& values) {
-    const auto found = given.find(name);
-    if (found == given.end()) return;
-    const std::vector<std::string> texts = absl::StrSplit(found->second, ',');
-    values = texts;
-  };
-  read(kUntie, flags.options_.untie);
-  read(kTie, flags.options_.tie);
-  std::vector<std::string> lora;
-  read("--lora", lora);
-  return flags.BesideLora(lora);
+  ReadGiven(given, kUntie, flags.options_.untie);
+  ReadGiven(given, kTie, flags.options_.tie);
+  return flags.BesideAdapters(AdapterTextsOfGiven(given));
+}
+
+AdapterTexts AdapterTextsOfGiven(const std::map<std::string, std::string>& given) {
+  AdapterTexts texts;
+  ReadGiven(given, "--lora", texts.lora);
+  ReadGiven(given, "--qlora", texts.quantized);
+  const auto file = given.find("--adapters-in");
+  if (file != given.end()) texts.file = file->second;
+  return texts;
 }
 
 absl::StatusOr<ImportedModel> TieFlags::Import(const std::string& path, TieReport* report,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/edit/ties.h"
 #include "onnx_import/importer.h"
+#include "training/adapters/adapter_options.h"
 
 namespace weft {
 
@@ -26,9 +27,10 @@ class TieFlags {
  public:
   // `group` of the help text.
   void Add(CLI::App& app, const std::string& group);
-  // As they are beside the values of --lora: where adapters alone train, merged tensors stay one
-  // unless --untie names them, and the exported file keeps the tensors that it had.
-  TieFlags BesideLora(const std::vector<std::string>& lora) const;
+  // As they are beside the values of --lora, --qlora and --adapters-in: where adapters alone train,
+  // merged tensors stay one unless --untie names them, and the exported file keeps the tensors that
+  // it had.
+  TieFlags BesideAdapters(const AdapterTexts& adapters) const;
   // As a checkpoint has recorded them (LoopFlags::GivenFlags).
   static TieFlags FromGiven(const std::map<std::string, std::string>& given);
 
@@ -42,6 +44,9 @@ class TieFlags {
  private:
   TieOptions options_;
 };
+
+// The texts of --lora, --qlora and --adapters-in, as a checkpoint has recorded them.
+AdapterTexts AdapterTextsOfGiven(const std::map<std::string, std::string>& given);
 
 // --export-mode, into a text that ExportModeOf understands.
 void AddExportMode(CLI::App& app, std::string& mode, const std::string& group);

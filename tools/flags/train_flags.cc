@@ -100,7 +100,8 @@ void TrainFlags::AddResults(CLI::App& app) {
       ->group("results");
   AddExportMode(app, export_mode_, "results");
   app.add_option("--adapters-out", results_.adapters,
-                 "write only the adapters of --lora, as safetensors")
+                 "write only the adapters, as safetensors with PEFT's names, and "
+                 "adapter_config.json beside them")
       ->type_name("FILE.safetensors")
       ->group("results");
   app.add_option("--metrics", results_.metrics,
@@ -155,7 +156,7 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
 
 absl::Status TrainFlags::CheckAdapters(bool has_adapters) const {
   if (results_.adapters.empty() || has_adapters) return absl::OkStatus();
-  return UsageError("--adapters-out needs --lora rank=8");
+  return UsageError("--adapters-out needs --lora rank=8, --qlora or --adapters-in");
 }
 
 }  // namespace weft

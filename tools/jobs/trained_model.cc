@@ -2,12 +2,11 @@
 
 #include <utility>
 
-#include "absl/strings/str_format.h"
-#include "executor/variables/safetensors.h"
 #include "onnx_import/edit/inference_form.h"
 #include "onnx_import/edit/quantized_form.h"
 #include "onnx_import/exporter.h"
 #include "platform/status_macros.h"
+#include "training/adapters/peft_file.h"
 
 namespace weft {
 
@@ -31,24 +30,9 @@ absl::StatusOr<std::string> TrainedModel::Save(FileSystem& files, const std::str
 
 absl::Status TrainedModel::SaveAdapters(FileSystem& files, const std::string& path,
                                         const std::map<std::string, Tensor>& values) const {
-  std::vector<SafetensorsEntry> entries;
-  for (const LoraAdapter& adapter : adapters) {
-    for (const std::string& name : {adapter.a, adapter.b}) {
-      const auto value = values.find(name);
-      if (value == values.end()) continue;
-      entries.push_back({name, value->second.dtype(), value->second.shape(), 0});
-    }
-  }
-  const double scale = adapters.empty() ? 1 : adapters.front().scale;
-  WEFT_ASSIGN_OR_RETURN(
-      const SafetensorsLayout layout,
-      LayOutSafetensors(std::move(entries), {{"scale", absl::StrFormat("%.17g", scale)}}));
-  std::string bytes = layout.header;
-  for (const SafetensorsEntry& entry : layout.tensors) {
-    const Tensor& value = values.at(entry.name);
-    bytes.append(static_cast<const char*>(value.raw_data()), value.bytes());
-  }
-  return files.WriteFileAtomically(path, bytes);
+  WEFT_ASSIGN_OR_RETURN(const PeftFiles peft, WritePeft(imported.graph, adapters, values));
+  WEFT_RETURN_IF_ERROR(files.WriteFileAtomically(path, peft.tensors));
+  return files.WriteFileAtomically(PeftConfigPath(path), peft.config);
 }
 
 }  // namespace weft

@@ -12,7 +12,7 @@
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tools/flags/tie_flags.h"
-#include "training/graph/lora.h"
+#include "training/adapters/lora.h"
 #include "training/quantization/quantization.h"
 
 namespace weft {
@@ -29,8 +29,8 @@ struct TrainedModel {
   // for people, or "". The errors of FreezeQuantization and WriteQuantized.
   absl::StatusOr<std::string> Save(FileSystem& files, const std::string& path,
                                    std::map<std::string, Tensor> values) const;
-  // Writes the adapters alone as safetensors: "WEIGHT/lora_A" and "WEIGHT/lora_B", with the number
-  // "scale" that their products count, as metadata.
+  // Writes the adapters alone as PEFT's safetensors, and their configuration beside them
+  // (peft_file.h).
   absl::Status SaveAdapters(FileSystem& files, const std::string& path,
                             const std::map<std::string, Tensor>& values) const;
 };

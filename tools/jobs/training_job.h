@@ -19,7 +19,7 @@
 #include "tools/jobs/job_loop.h"
 #include "tools/jobs/trained_model.h"
 #include "tools/jobs/worker_group.h"
-#include "training/graph/lora.h"
+#include "training/adapters/lora.h"
 #include "training/graph/training_spec.h"
 #include "training/job/job.h"
 #include "training/quantization/quantization.h"

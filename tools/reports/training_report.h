@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/parameters/trainable.h"
-#include "training/graph/lora.h"
+#include "training/adapters/lora.h"
 #include "training/graph/training_spec.h"
 #include "training/job/job.h"
 #include "training/job/traffic_comparison.h"

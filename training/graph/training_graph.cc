@@ -13,6 +13,7 @@
 #include "ops/node_runner.h"
 #include "ops/rewrites/rewrites.h"
 #include "platform/status_macros.h"
+#include "training/adapters/dequantization_order.h"
 #include "training/graph/autodiff.h"
 #include "training/graph/loss.h"
 #include "training/graph/metric.h"
@@ -194,8 +195,10 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   WEFT_RETURN_IF_ERROR(see(kLossPass, graph));
   WEFT_RETURN_IF_ERROR(AddPrecision(graph, spec, parts));
   WEFT_RETURN_IF_ERROR(see(kPrecisionPass, graph));
+  WEFT_RETURN_IF_ERROR(ComputeWeightsLate(graph));
   WEFT_ASSIGN_OR_RETURN(auto gradients,
                         AddBackward(graph, parts.sum, graph.FindVariable(kLossScale), wanted));
+  WEFT_RETURN_IF_ERROR(ComputeWeightsAgain(graph));
   if (gradients.empty()) {
     return absl::InvalidArgumentError(
         "nothing trains: the loss depends on none of the model's trainable weights");
@@ -230,6 +233,7 @@ absl::StatusOr<Graph> BuildEvaluationGraph(const Graph& model, const LossSpec& l
     }
   }
   graph.SetOutputs(std::move(outputs));
+  WEFT_RETURN_IF_ERROR(ComputeWeightsLate(graph));
   return graph;
 }
 

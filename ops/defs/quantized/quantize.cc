@@ -131,6 +131,44 @@ absl::Status DequantizeGradient(GradientContext& context) {
   return b.status();
 }
 
+// Every element stands alone; scales and zero points lie over them. Of a blocked axis whole blocks
+// may be split, if all of them are whole. Codes of less than a byte cannot be cut.
+absl::StatusOr<FactorRule> DequantizeRule(const NodeView& view) {
+  const Shape& x = view.InputShape(0);
+  const Shape& scale = view.InputShape(1);
+  if (DTypeBits(view.InputDType(0)) < 8) return WholeRuleOf(view);
+  FactorRuleBuilder rule;
+  std::vector<std::vector<int>> whole, scales;
+  const bool is_one = scale.num_elements() == 1;
+  const int axis = is_one ? -1 : ConcreteAxis(view, "axis", 1, x.rank());
+  const int64_t block = is_one ? 0 : view.attributes().Int("block_size", 0);
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis || block == 0) {
+      whole.push_back({rule.Factor(x.dim(i))});
+      scales.push_back(whole.back());
+    } else if (x.dim(i) % block == 0) {
+      const int blocks = rule.Factor(x.dim(i) / block);
+      whole.push_back({blocks, rule.Factor(block, FactorKind::kWhole)});
+      scales.push_back({blocks});
+    } else {
+      whole.push_back({rule.Factor(x.dim(i), FactorKind::kWhole)});
+      scales.push_back({rule.Factor(scale.dim(i), FactorKind::kWhole)});
+    }
+  }
+  if (block == 0 && !is_one) scales = {scales[static_cast<size_t>(axis)]};
+  rule.FactoredInput(whole);
+  for (int i = 1; i < view.num_inputs(); ++i) {
+    if (!view.HasInput(i)) {
+      rule.FactoredInput({});
+    } else if (is_one) {
+      rule.ReplicatedInput(view.InputShape(i));
+    } else {
+      rule.FactoredInput(scales);
+    }
+  }
+  return rule.FactoredOutput(whole).Build();
+}
+
 WEFT_REGISTER_OP(OpSchema::Onnx("DequantizeLinear")
                      .Input("x", kQuantizedTypes)
                      .Input("x_scale", {DType::kFloat32, DType::kFloat16, DType::kBfloat16,
@@ -143,6 +181,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("DequantizeLinear")
                      .Attr("block_size", AttributeType::kInt)
                      .Attr("output_dtype", AttributeType::kInt)
                      .Infer(InferDequantize)
+                     .Sharding(DequantizeRule)
                      .Gradient(DequantizeGradient)
                      .CostOf(FlopsPerElement(2)));
 

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
+#include "ops/testing/sharding_rule.h"
 #include "ops/testing/test_tensors.h"
 
 namespace weft::testing {
@@ -100,6 +101,34 @@ TEST(QuantizeLinear, IntegerTypes) {
       EXPECT_EQ(Numbers(y->at(0)), expected) << DTypeName(dtype) << c.x.ToString();
     }
   }
+}
+
+// Splits along outputs, inputs and whole blocks; what is smaller than a byte stays whole.
+TEST(DequantizeLinear, Sharding) {
+  const auto op_case = [](const Shape& x, const Shape& scale, int64_t axis, int64_t block,
+                          DType dtype = DType::kInt8, bool has_zero = false) {
+    OpCase made{.op = "DequantizeLinear",
+                .attributes = {{"axis", axis}, {"block_size", block}},
+                .inputs = {Cast(RandomTensor(x, 1, -7, 7, DType::kInt32), dtype),
+                           RandomTensor(scale, 2, 0.2, 1)}};
+    if (has_zero) made.inputs.push_back(Cast(RandomTensor(scale, 3, 0, 5, DType::kInt32), dtype));
+    return made;
+  };
+  const ShardingRuleOptions both = {.tolerance = 1e-6, .min_splits = 4};
+  EXPECT_EQ(CheckShardingRule(op_case({6, 9}, {9}, 1, 0), both), absl::OkStatus());
+  EXPECT_EQ(CheckShardingRule(op_case({6, 9}, {6}, 0, 0, DType::kUint8, true), both),
+            absl::OkStatus());
+  EXPECT_EQ(CheckShardingRule(op_case({6, 9}, {}, 1, 0), both), absl::OkStatus());
+  EXPECT_EQ(CheckShardingRule(op_case({24, 6}, {6, 6}, 0, 4), both), absl::OkStatus());
+  EXPECT_EQ(CheckShardingRule(op_case({6, 24}, {6, 6}, -1, 4, DType::kInt8, true), both),
+            absl::OkStatus());
+  // The last block is shorter.
+  const ShardingRuleOptions one = {.tolerance = 1e-6, .min_splits = 2};
+  EXPECT_EQ(CheckShardingRule(op_case({23, 6}, {6, 6}, 0, 4), one), absl::OkStatus());
+  const ShardingRuleOptions none = {.tolerance = 1e-6, .min_splits = 0};
+  EXPECT_EQ(CheckShardingRule(op_case({24, 6}, {6, 6}, 0, 4, DType::kInt4), none),
+            absl::OkStatus());
+  EXPECT_NE(CheckShardingRule(op_case({24, 6}, {6, 6}, 0, 4, DType::kInt4), one), absl::OkStatus());
 }
 
 TEST(DequantizeLinear, EveryType) {

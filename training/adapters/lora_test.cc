@@ -1,5 +1,5 @@
 // Adapters on small models in float64, evaluated by the reference kernels.
-#include "training/graph/lora.h"
+#include "training/adapters/lora.h"
 
 #include <cmath>
 #include <map>

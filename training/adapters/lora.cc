@@ -1,4 +1,4 @@
-#include "training/graph/lora.h"
+#include "training/adapters/lora.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +19,7 @@
 #include "platform/status_macros.h"
 #include "platform/text/name_pattern.h"
 #include "platform/text/nearest_name.h"
+#include "training/adapters/weight_quantization.h"
 
 namespace weft {
 namespace {
@@ -175,8 +176,11 @@ class AdapterPass {
       : graph_(graph), spec_(spec), seed_(seed), builder_(graph) {}
 
   absl::StatusOr<LoraAdapter> Add(const Weight& weight) {
+    const auto given = spec_.given.find(weight.name);
+    const bool is_given = given != spec_.given.end();
+    rank_ = is_given ? given->second.rank : spec_.rank;
     adapter_ = {weight.name, "", "", ReadingOf(graph_, weight.uses.front()) != Reading::kRows,
-                spec_.scale()};
+                is_given ? given->second.scale : spec_.scale()};
     WEFT_RETURN_IF_ERROR(AddVariables(weight));
     for (const Graph::Use& use : weight.uses) {
       WEFT_RETURN_IF_ERROR(AddPath(use.node, ReadingOf(graph_, use)));
@@ -198,6 +202,7 @@ class AdapterPass {
   const uint64_t seed_;
   GraphBuilder builder_;
   LoraAdapter adapter_;
+  int64_t rank_ = 0;
   // W is seen as [rows, columns]: what is added is scale left right.
   ValueId left_;   // [rows, r]
   ValueId right_;  // [r, columns...]
@@ -206,7 +211,8 @@ class AdapterPass {
 absl::Status AdapterPass::AddVariables(const Weight& weight) {
   const int64_t rows = weight.shape.dim(0);
   const int64_t columns = rows > 0 ? weight.shape.num_elements() / rows : 0;
-  const int64_t rank = std::min({spec_.rank, rows, columns});
+  // What a file brings along has its rank, even a useless one.
+  const int64_t rank = spec_.given.empty() ? std::min({rank_, rows, columns}) : rank_;
   std::vector<int64_t> left(weight.shape.dims().begin(), weight.shape.dims().end());
   std::vector<int64_t> right = left;
   std::fill(left.begin() + 1, left.end(), 1);
@@ -292,6 +298,22 @@ std::vector<double> ProductOf(const std::vector<double>& left, const std::vector
   return product;
 }
 
+// The weight without its adapter.
+absl::StatusOr<Tensor> BaseOf(const Graph& graph, const LoraAdapter& adapter) {
+  const auto value = [&graph](const std::string& name) -> absl::StatusOr<Tensor> {
+    const Variable* const variable = graph.FindVariable(name);
+    if (variable != nullptr && variable->initial.valid()) return variable->initial;
+    return absl::InternalError(absl::StrCat("the variable '", name, "' has no value"));
+  };
+  if (!adapter.quantized.has_value()) return value(adapter.weight);
+  QuantizedWeight quantized;
+  WEFT_ASSIGN_OR_RETURN(quantized.codes, value(adapter.quantized->codes));
+  WEFT_ASSIGN_OR_RETURN(quantized.scales, value(adapter.quantized->scales));
+  quantized.axis = adapter.quantized->axis;
+  quantized.block = adapter.quantized->block;
+  return DequantizeWeight(quantized);
+}
+
 absl::StatusOr<Tensor> Merged(const Tensor& base, const LoraAdapter& adapter, const Tensor& a,
                               const Tensor& b) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<double> left, ToDoubles(adapter.is_transposed ? b : a));
@@ -347,11 +369,17 @@ absl::StatusOr<std::vector<LoraAdapter>> AddAdapters(Graph& graph, const LoraSpe
   const std::vector<std::string> all = {"*"};
   WEFT_ASSIGN_OR_RETURN(const std::set<std::string> trained,
                         Choose("train", spec.train, weights, [](const Weight&) { return true; }));
-  WEFT_ASSIGN_OR_RETURN(const std::set<std::string> adapted,
-                        Choose("match", spec.match.empty() ? all : spec.match, weights,
-                               [&trained](const Weight& weight) {
-                                 return weight.obstacle.empty() && !trained.contains(weight.name);
-                               }));
+  const auto may_adapt = [&](const Weight& weight) {
+    const bool is_chosen = spec.given.empty() || spec.given.contains(weight.name);
+    return is_chosen && weight.obstacle.empty() && !trained.contains(weight.name);
+  };
+  WEFT_ASSIGN_OR_RETURN(
+      const std::set<std::string> adapted,
+      Choose("match", spec.match.empty() || !spec.given.empty() ? all : spec.match, weights,
+             may_adapt));
+  for (const auto& [name, given] : spec.given) {
+    if (!adapted.contains(name)) return NothingFits("match", name, weights);
+  }
   for (Variable& variable : graph.mutable_variables()) {
     variable.trainable = trained.contains(variable.name);
   }
@@ -371,12 +399,8 @@ absl::StatusOr<std::map<std::string, Tensor>> MergeAdapters(
   for (const LoraAdapter& adapter : adapters) {
     const auto a = values.find(adapter.a), b = values.find(adapter.b);
     if (a == values.end() || b == values.end()) continue;
-    const Variable* const weight = graph.FindVariable(adapter.weight);
-    if (weight == nullptr || !weight->initial.valid()) {
-      return absl::InternalError(absl::StrCat("the weight '", adapter.weight, "' has no value"));
-    }
-    WEFT_ASSIGN_OR_RETURN(values[adapter.weight],
-                          Merged(weight->initial, adapter, a->second, b->second));
+    WEFT_ASSIGN_OR_RETURN(const Tensor base, BaseOf(graph, adapter));
+    WEFT_ASSIGN_OR_RETURN(values[adapter.weight], Merged(base, adapter, a->second, b->second));
     values.erase(adapter.a);
     values.erase(adapter.b);
   }

@@ -13,11 +13,12 @@
 //
 // A weight that several of these read (tied) has one adapter, which all of them read. One that
 // something else reads too (Gather, Transpose) has none: the merged weight would change that too.
-#ifndef WEFT_TRAINING_GRAPH_LORA_H_
-#define WEFT_TRAINING_GRAPH_LORA_H_
+#ifndef WEFT_TRAINING_ADAPTERS_LORA_H_
+#define WEFT_TRAINING_ADAPTERS_LORA_H_
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,28 @@ struct LoraSpec {
   // Likewise: parameters that train themselves, such as a new head's.
   std::vector<std::string> train = {};
 
+  // Exactly these weights have an adapter, by their own names, with a rank and a scale of its own
+  // (those of a file of adapters); rank, alpha and match do not count. Empty: they do.
+  struct Given {
+    int64_t rank = 0;
+    double scale = 1;
+  };
+  std::map<std::string, Given> given = {};
+
   double scale() const { return alpha > 0 ? alpha / static_cast<double>(rank) : 1; }
 };
 // From items KEY=VALUE ("rank=8", "alpha=16", "match=*attn*", "train=head*"; the last two any
 // number of times). InvalidArgument showing the item and what is expected.
 absl::StatusOr<LoraSpec> ParseLora(const std::vector<std::string>& items);
+
+// Where a weight lies that is kept in few bits (weight_quantization.h): names of variables, and the
+// attributes of the DequantizeLinear that reads them.
+struct QuantizedBase {
+  std::string codes;
+  std::string scales;
+  int axis = 0;
+  int64_t block = 0;
+};
 
 // One adapter: the weight and its two factors, by name.
 struct LoraAdapter {
@@ -54,6 +72,8 @@ struct LoraAdapter {
   // W is [out, in...]: W + scale B A. Else W is [in, out]: W + scale A B.
   bool is_transposed = false;
   double scale = 1;
+  // Unset: the weight is a variable as it was.
+  std::optional<QuantizedBase> quantized = std::nullopt;
 };
 
 // Adds adapters to those trainable weights of the graph that the spec names, and freezes all
@@ -65,7 +85,8 @@ absl::StatusOr<std::vector<LoraAdapter>> AddAdapters(Graph& graph, const LoraSpe
                                                      uint64_t seed);
 
 // Weights of the model from values of a job's variables: adapters are taken out and added to their
-// weights, whose own values are the graph's initial ones. Sums are made in double and rounded once.
+// weights, whose own values are the graph's initial ones, or what these dequantize to. Sums are
+// made in double and rounded once.
 // An adapter that `values` does not have changes nothing.
 absl::StatusOr<std::map<std::string, Tensor>> MergeAdapters(
     const Graph& graph, const std::vector<LoraAdapter>& adapters,
@@ -73,4 +94,4 @@ absl::StatusOr<std::map<std::string, Tensor>> MergeAdapters(
 
 }  // namespace weft
 
-#endif  // WEFT_TRAINING_GRAPH_LORA_H_
+#endif  // WEFT_TRAINING_ADAPTERS_LORA_H_
