@@ -311,12 +311,17 @@ absl::StatusOr<DataSpec> DataFlags::Spec() const {
   return spec;
 }
 
-absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle) const {
+absl::StatusOr<DataSpec> DataFlags::TrainingSpec(bool shuffle) const {
   WEFT_ASSIGN_OR_RETURN(DataSpec spec, Spec());
   spec.shuffle = shuffle;
   spec.group_lengths = group_lengths_ && shuffle;
   spec.drop_last = drop_last_;
   spec.share = has_validation() ? DataShare::kTraining : DataShare::kAll;
+  return spec;
+}
+
+absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle) const {
+  WEFT_ASSIGN_OR_RETURN(const DataSpec spec, TrainingSpec(shuffle));
   return Open(spec);
 }
 

@@ -34,6 +34,7 @@ class DataFlags {
 
   // The training samples, in a new order each epoch if `shuffle`.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenTraining(bool shuffle) const;
+  absl::StatusOr<DataSpec> TrainingSpec(bool shuffle) const;
   // The samples that --validation-split holds out, or all where it was not given; in the order of
   // the files, not augmented. Mean and deviation of --normalize x=auto are those of the training
   // samples.

@@ -249,9 +249,9 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adap
 
 absl::Status JobFlags::TakeLoss(const Graph& model, LossSpec& loss) const {
   WEFT_RETURN_IF_ERROR(optimizer_.TakeLoss(model, loss));
-  if (loss.is_output() || optimizer_.model_training_info() || !data_.misses_labels()) {
-    return absl::OkStatus();
-  }
+  // Updates in turn say themselves what their losses need.
+  const bool needs_none = loss.is_output() || optimizer_.model_training_info() || alternates();
+  if (needs_none || !data_.misses_labels()) return absl::OkStatus();
   return UsageError("--labels is required");
 }
 

@@ -35,6 +35,7 @@ class JobFlags {
     optimizer_.AddOptimizer(app);
     data_.AddTraining(app);
   }
+  void AddAlternation(CLI::App& app) { optimizer_.AddAlternation(app); }
   void AddPlacement(CLI::App& app);
   // --partitions, which goes without the flags that make a plan. After the command's other flags.
   void AddPartitions(CLI::App& app);
@@ -72,6 +73,9 @@ class JobFlags {
   bool names_no_plan() const { return searches() && parallel_.empty() && partitions_.empty(); }
   // Whether a plan was given, whole or in part.
   bool has_plan() const { return !searches(); }
+  // Whether --parallel auto or all asks for that, and whether --partitions was given.
+  bool searches_by_name() const { return searches() && !parallel_.empty(); }
+  bool runs_partitions() const { return !partitions_.empty(); }
   // The file of --history, or the one beside that of --calibration; "" = none.
   std::string history() const;
 
@@ -85,6 +89,11 @@ class JobFlags {
   // Whether the loss was given, and needs labels that were not.
   bool misses_labels(const LossSpec& loss) const {
     return optimizer_.names_loss() && !loss.is_output() && data_.misses_labels();
+  }
+  // The updates that are made in turn (OptimizerFlags::Updates).
+  bool alternates() const { return optimizer_.alternates(); }
+  absl::StatusOr<std::vector<UpdateSpec>> Updates(const TrainingSpec& base) const {
+    return optimizer_.Updates(base);
   }
   // Which parameters of the model train, as far as the flags say.
   absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const {
@@ -105,6 +114,8 @@ class JobFlags {
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
     return data_.OpenTraining(shuffle);
   }
+  // What the workers open to get those.
+  absl::StatusOr<DataSpec> TrainingData(bool shuffle) const { return data_.TrainingSpec(shuffle); }
   // The samples to evaluate on: what --validation-split holds out, else all.
   absl::StatusOr<std::shared_ptr<const DataSet>> OpenValidation() const {
     return data_.OpenValidation();

@@ -294,6 +294,34 @@ void OptimizerFlags::AddPrecision(CLI::App& app) {
       ->group(kPrecisionOptions);
 }
 
+void OptimizerFlags::AddAlternation(CLI::App& app) {
+  CLI::Option* const alternate =
+      app.add_option(
+             "--alternate", updates_,
+             "updates in turn, as for a GAN; give two or more. 'critic: loss=output:loss_d, "
+             "train=critic.*, steps=5' makes 5 steps of that loss on these parameters (joined by "
+             "+). optimizer, its options, lr, weight-decay, clip-norm, batch and seed may differ")
+          ->type_name("NAME: KEY=VALUE,...")
+          ->group(kOptimizerOptions);
+  // Losses are those of the updates; the rest is not known to be right there.
+  for (const char* const other :
+       {"--loss", "--loss-output", "--lora", "--qlora", "--adapters-in", "--qat"}) {
+    CLI::Option* const option = app.get_option_no_throw(other);
+    if (option != nullptr) alternate->excludes(option);
+  }
+}
+
+absl::StatusOr<std::vector<UpdateSpec>> OptimizerFlags::Updates(const TrainingSpec& base) const {
+  std::vector<UpdateSpec> updates;
+  for (const std::string& text : updates_) {
+    auto update = ParseUpdate(text, base);
+    if (!update.ok()) return UsageError(absl::StrCat("--alternate: ", update.status().message()));
+    updates.push_back(*std::move(update));
+  }
+  if (updates.size() != 1) return updates;
+  return UsageError("--alternate: one update has none to take turns with; give another");
+}
+
 absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
   auto loss = ParseLoss(loss_);
   if (!loss.ok()) return WithExitCode(loss.status(), ExitCode::kUsage);
@@ -303,7 +331,8 @@ absl::StatusOr<LossSpec> OptimizerFlags::Loss() const {
 }
 
 absl::Status OptimizerFlags::TakeLoss(const Graph& model, LossSpec& loss) const {
-  if (has_loss_ == nullptr || names_loss() || model_training_info()) return absl::OkStatus();
+  const bool is_open = has_loss_ != nullptr && !names_loss() && !alternates();
+  if (!is_open || model_training_info()) return absl::OkStatus();
   const absl::StatusOr<std::string> output = LossOutputByName(model);
   if (!output.ok()) return WithExitCode(output.status(), ExitCode::kUsage);
   if (output->empty()) return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "tools/flags/tie_flags.h"
 #include "training/adapters/adapter_options.h"
 #include "training/graph/training_graph.h"
+#include "training/job/alternation.h"
 #include "training/quantization/quantization.h"
 
 namespace weft {
@@ -24,6 +25,8 @@ class OptimizerFlags {
  public:
   void AddLoss(CLI::App& app);
   void AddOptimizer(CLI::App& app);
+  // --alternate. After AddLoss and AddOptimizer.
+  void AddAlternation(CLI::App& app);
 
   absl::StatusOr<LossSpec> Loss() const;
   // Where --loss was not given: the loss becomes the model's output whose name says so
@@ -33,6 +36,9 @@ class OptimizerFlags {
   // A schedule that runs over all steps of the run has total = 0 unless it was given: the caller,
   // who knows how long the run is, fills it in.
   absl::StatusOr<TrainingSpec> Training() const;
+  // The updates that are made in turn; none unless they were asked for. `base` is Training.
+  bool alternates() const { return !updates_.empty(); }
+  absl::StatusOr<std::vector<UpdateSpec>> Updates(const TrainingSpec& base) const;
   // Which parameters of the model train, and the output that is the loss if the graph computes it.
   // Reads the files of --freeze and --trainable.
   absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const;
@@ -83,6 +89,7 @@ class OptimizerFlags {
   std::vector<std::string> train_mode_;  // patterns
   std::string precision_ = "fp32";
   LossScaleSpec loss_scale_;
+  std::vector<std::string> updates_;  // NAME: key=value, ...
 };
 
 }  // namespace weft

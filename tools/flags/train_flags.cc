@@ -53,6 +53,11 @@ void TrainFlags::AddForPlanning(CLI::App& app, Looks looks, const std::vector<st
 }
 
 absl::StatusOr<TrainingSpec> TrainFlags::PlannedTraining(const DataSet* data) const {
+  if (job_.alternates()) {
+    return UsageError(
+        "--alternate: this command looks at one loss at a time; give that of one update, as "
+        "--loss output:NAME, in its place");
+  }
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
   WEFT_RETURN_IF_ERROR(Check(training));
   RateSchedule& schedule = training.schedule;
@@ -77,6 +82,7 @@ void TrainFlags::Add(CLI::App& app) {
   job_.AddData(app, /*required=*/true);
   job_.AddLoss(app);
   job_.AddOptimizer(app);
+  job_.AddAlternation(app);
   CLI::Option* const steps =
       app.add_option("--steps", steps_, "train for N steps")->type_name("N")->check(AtLeastOne);
   app.add_option("--epochs", epochs_, "train for N passes over the data")
@@ -143,6 +149,7 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
         "--optimizer model goes without --eval-every and --save-gradients; evaluate the "
         "trained model with graph_runner eval");
   }
+  if (job_.alternates()) WEFT_RETURN_IF_ERROR(CheckAlternation(training));
   if (training.precision == Precision::kFloat16 && loop_.check_numerics()) {
     return UsageError(
         "--check-numerics ends the run at the first infinite number, and --precision fp16 "
@@ -152,6 +159,23 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
     return UsageError("--ema-out needs --ema DECAY, as --ema 0.999");
   }
   return loop_.Check(training.average_decay > 0);
+}
+
+absl::Status TrainFlags::CheckAlternation(const TrainingSpec& training) const {
+  const bool others = training.model_training_info || training.precision == Precision::kFloat16 ||
+                      loop_.evaluates() || loop_.rebalances() || !results_.gradients.empty() ||
+                      job_.searches_by_name() || job_.runs_partitions();
+  if (!others) return absl::OkStatus();
+  return UsageError(
+      "--alternate goes without --optimizer model, --precision fp16, --eval-every, --rebalance, "
+      "--save-gradients, --partitions and --parallel auto");
+}
+
+int64_t TrainFlags::Steps(const std::vector<PreparedUpdate>& updates) const {
+  if (steps_ > 0) return steps_;
+  const PreparedUpdate& first = updates.front();
+  const int64_t own = epochs_ * first.data->steps_per_epoch();
+  return (own + first.steps - 1) / first.steps * TurnOrderOf(updates).cycle();
 }
 
 absl::Status TrainFlags::CheckAdapters(bool has_adapters) const {

@@ -74,12 +74,15 @@ class TrainFlags {
   int64_t Steps(const DataSet& data) const {
     return steps_ > 0 ? steps_ : epochs_ * data.steps_per_epoch();
   }
+  // The same for updates in turn: whole cycles, in which the first one sees its data so many times.
+  int64_t Steps(const std::vector<PreparedUpdate>& updates) const;
   // InvalidArgument where adapters are to be written and the job has none.
   absl::Status CheckAdapters(bool has_adapters) const;
 
  private:
   void AddResults(CLI::App& app);
   absl::Status Check(const TrainingSpec& training) const;
+  absl::Status CheckAlternation(const TrainingSpec& training) const;
 
   JobFlags job_;
   LoopFlags loop_;

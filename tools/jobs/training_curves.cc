@@ -11,8 +11,10 @@ absl::StatusOr<std::unique_ptr<TrainingCurves>> TrainingCurves::Create(
     int64_t first_step, const std::vector<std::string>& evaluated, bool has_loss_scale) {
   std::unique_ptr<TrainingCurves> curves(new TrainingCurves(job));
   if (!results.metrics.empty()) {
+    std::vector<std::string> updates;
+    for (const PreparedUpdate& update : job.updates) updates.push_back(update.name);
     auto created =
-        MetricsFile::Create(files, results.metrics, first_step, evaluated, has_loss_scale);
+        MetricsFile::Create(files, results.metrics, first_step, evaluated, has_loss_scale, updates);
     if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
     curves->metrics_ = *std::move(created);
     // Now, and not while steps run.
@@ -41,11 +43,14 @@ int64_t TrainingCurves::SentBytes(const std::string& program) {
 }
 
 void TrainingCurves::AddStep(const TrainProgress& done) {
-  if (board_ != nullptr) board_->AddScalar("train/loss", done.step, done.loss);
+  if (board_ != nullptr) {
+    const std::string of = done.update.empty() ? "" : absl::StrCat("_", done.update);
+    board_->AddScalar(absl::StrCat("train/loss", of), done.step, done.loss);
+  }
   if (metrics_ == nullptr) return;
   const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
   metrics_->Add({done.step, done.loss, done.learning_rate, rate, done.input_seconds,
-                 SentBytes(done.program), done.loss_scale, done.skipped_steps});
+                 SentBytes(done.program), done.loss_scale, done.skipped_steps, done.update});
 }
 
 void TrainingCurves::AddEvaluation(const Measurement& measured) {

@@ -1,11 +1,14 @@
 #include "tools/jobs/training_job.h"
 
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "onnx_import/edit/inference_form.h"
 #include "onnx_import/training_info.h"
+#include "platform/file_system.h"
 #include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -52,6 +55,51 @@ absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
   return prepared;
 }
 
+// The updates of --alternate, each with its parameters and its samples.
+absl::StatusOr<std::vector<std::shared_ptr<const DataSet>>> TakeUpdates(const TrainFlags& flags,
+                                                                        TrainingJob& job) {
+  WEFT_ASSIGN_OR_RETURN(job.updates, flags.job().Updates(job.training));
+  auto frozen = AssignParameters(job.model.graph, job.updates);
+  if (!frozen.ok()) {
+    return UsageError(absl::StrCat("--alternate: ", std::string(frozen.status().message())));
+  }
+  job.frozen = *std::move(frozen);
+  WEFT_ASSIGN_OR_RETURN(const DataSpec data, flags.job().TrainingData(flags.shuffles()));
+  auto opened = OpenUpdateData(RealFileSystem(), job.model.graph, job.updates, data);
+  if (!opened.ok()) return WithExitCode(opened.status(), ExitCode::kData);
+  return opened;
+}
+
+std::vector<PreparedUpdate> TurnsOf(const std::vector<UpdateSpec>& updates,
+                                    const std::vector<std::shared_ptr<const DataSet>>& data) {
+  std::vector<PreparedUpdate> turns;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    turns.emplace_back().steps = updates[i].steps;
+    turns.back().data = data[i];
+  }
+  return turns;
+}
+
+// One line; "" where all parameters are of some update.
+std::string FrozenText(const std::vector<std::string>& frozen) {
+  if (frozen.empty()) return "";
+  constexpr size_t kShown = 5;
+  const std::vector<std::string> shown(frozen.begin(),
+                                       frozen.begin() + std::min(frozen.size(), kShown));
+  return absl::StrCat(
+      "note   no update trains ", absl::StrJoin(shown, ", "),
+      frozen.size() > kShown ? absl::StrCat(" and ", frozen.size() - kShown, " more") : "", "\n");
+}
+
+absl::StatusOr<PreparedJob> PrepareInTurn(const TrainingJob& job,
+                                          const std::vector<std::shared_ptr<const DataSet>>& data) {
+  auto prepared = PrepareAlternation(job.model.graph, job.updates, data, job.spec, job.steps);
+  if (!prepared.ok()) {
+    return WithExitCode(ExplainedByOperators(job.model.graph, prepared.status()), ExitCode::kPlan);
+  }
+  return prepared;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
@@ -69,19 +117,27 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   NoteTrainingInfo(*job, flags.job(), console);
   WEFT_RETURN_IF_ERROR(TakeExportMode(flags.export_mode(), *job));
   LoggedPhase open("data");
-  WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles()));
-  open.Note(data->samples(), " samples");
+  const bool alternates = flags.job().alternates();
+  std::vector<std::shared_ptr<const DataSet>> data(1);
+  if (alternates) {
+    WEFT_ASSIGN_OR_RETURN(data, TakeUpdates(flags, *job));
+  } else {
+    WEFT_ASSIGN_OR_RETURN(data[0], flags.job().OpenData(flags.shuffles()));
+  }
+  open.Note(data[0]->samples(), " samples");
   open.End();
-  job->steps = flags.Steps(*data);
+  job->steps = alternates ? flags.Steps(TurnsOf(job->updates, data)) : flags.Steps(*data[0]);
   RateSchedule& schedule = job->training.schedule;
-  if (schedule.total == 0) schedule.total = job->steps;
+  if (schedule.total == 0 && !alternates) schedule.total = job->steps;
   WEFT_ASSIGN_OR_RETURN(job->spec, flags.job().Job());
   WEFT_RETURN_IF_ERROR(CheckClusterDevices(job->spec.cluster));
   WEFT_RETURN_IF_ERROR(UseModelPlan(job->model, flags.job(), console, job->spec));
   WEFT_RETURN_IF_ERROR(loop.OpenFolder());
   job->spec.checkpoints = flags.loop().saves();
   loop.AdoptPlan(job->spec);
-  WEFT_ASSIGN_OR_RETURN(job->job, PreparePrograms(*job, data));
+  WEFT_ASSIGN_OR_RETURN(job->job,
+                        alternates ? PrepareInTurn(*job, data) : PreparePrograms(*job, data[0]));
+  if (alternates && schedule.needs_total() && schedule.total == 0) schedule.total = job->steps;
   if (schedule.needs_total()) given_flags["--schedule-steps"] = absl::StrCat(schedule.total);
   WEFT_RETURN_IF_ERROR(
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
@@ -93,6 +149,7 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
   *console.err << TrainingSetupText({flags.job().model(), job.model.graph, job.adapters,
                                      job.training, job.job, flags.shuffles(), &job.decisions});
   *console.err << Printable(job.quantization.ToString());
+  *console.err << Printable(FrozenText(job.frozen));
   *console.err << TiesText(job.ties, job.model.graph);
   if (job.export_mode == ExportMode::kAsImported) {
     *console.err << TrainingModeText(TrainingModeNodesOf(job.model.file));

@@ -21,6 +21,7 @@
 #include "tools/jobs/worker_group.h"
 #include "training/adapters/lora.h"
 #include "training/graph/training_spec.h"
+#include "training/job/alternation.h"
 #include "training/job/job.h"
 #include "training/quantization/quantization.h"
 
@@ -35,7 +36,9 @@ struct TrainingJob {
   // On each parameter of the file; adapters freeze more. None with a step of the model's own.
   std::vector<ParameterDecision> decisions;
   TrainingSpec training;
-  int64_t steps = 0;  // at which the run ends
+  std::vector<UpdateSpec> updates;  // in turn; empty: one, as `training` says
+  std::vector<std::string> frozen;  // trainable parameters of none of them
+  int64_t steps = 0;                // at which the run ends
   JobSpec spec;
   PreparedJob job;
 

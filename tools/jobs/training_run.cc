@@ -53,7 +53,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
         return PartitionTraining(job_.job, job_.model.graph, job_.training, plan, kind);
       },
       loop_.Rebalancing());
-  if (coordinator.size() > 1) options_.watch = &rebalancer;
+  if (coordinator.size() > 1 && job_.job.updates.empty()) options_.watch = &rebalancer;
   auto result =
       Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
   options_.watch = nullptr;

@@ -58,6 +58,7 @@ class TrainingRun {
   // The mean over all steps.
   double step_seconds() const;
   // Whether micro-batches have moved: then no prediction was made of the run.
+  bool alternates() const { return !job_.job.updates.empty(); }
   bool has_moved() const { return moves_ > 0; }
   // The run against its prediction; `model` is its name in the history.
   absl::StatusOr<RunHistoryEntry> Compare(Coordinator& coordinator, const std::string& model) const;

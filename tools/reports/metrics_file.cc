@@ -16,12 +16,15 @@ namespace {
 
 constexpr int64_t kStepsPerFlush = 64;
 constexpr char kEvaluated[] = "eval_";
+constexpr char kLossOf[] = "loss_";
 constexpr char kRowBegin[] = "{\"step\":";
 
-std::vector<std::string> ColumnsOf(const std::vector<std::string>& evaluated, bool has_loss_scale) {
+std::vector<std::string> ColumnsOf(const std::vector<std::string>& evaluated, bool has_loss_scale,
+                                   const std::vector<std::string>& updates) {
   std::vector<std::string> columns = {
       "step", "loss", "learning_rate", "samples_per_second", "input_stall_seconds", "bytes_sent"};
   if (has_loss_scale) columns.insert(columns.end(), {"loss_scale", "skipped_steps"});
+  for (const std::string& update : updates) columns.push_back(absl::StrCat(kLossOf, update));
   for (const std::string& metric : evaluated) columns.push_back(absl::StrCat(kEvaluated, metric));
   return columns;
 }
@@ -68,9 +71,10 @@ std::string EarlierRows(FileSystem& files, const std::string& path, int64_t firs
 
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(
     FileSystem& files, const std::string& path, int64_t first_step,
-    const std::vector<std::string>& evaluated, bool has_loss_scale) {
+    const std::vector<std::string>& evaluated, bool has_loss_scale,
+    const std::vector<std::string>& updates) {
   const bool json = absl::EndsWith(path, ".jsonl");
-  std::vector<std::string> columns = ColumnsOf(evaluated, has_loss_scale);
+  std::vector<std::string> columns = ColumnsOf(evaluated, has_loss_scale, updates);
   const std::string rows = EarlierRows(files, path, first_step, columns);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenEmpty(path));
   if (!json) {
@@ -111,6 +115,9 @@ void MetricsFile::Add(const StepMetrics& metrics) {
   if (has_loss_scale_) {
     row_["loss_scale"] = number(metrics.loss_scale, true);
     row_["skipped_steps"] = absl::StrCat(metrics.skipped_steps);
+  }
+  if (!metrics.update.empty()) {
+    row_[absl::StrCat(kLossOf, metrics.update)] = number(metrics.loss, true);
   }
   // Without evaluations, nothing will be added to it.
   if (columns_.size() == row_.size()) WriteRow();

@@ -26,10 +26,12 @@ struct StepMetrics {
   // Of a job with a loss scale: that of the step, and how many steps it has skipped so far.
   double loss_scale = 0;
   int64_t skipped_steps = 0;
+  std::string update = {};  // of several in turn: whose step it was
 };
 
 // Columns, or keys where the file's name ends with .jsonl: those of StepMetrics, in its order (the
 // last two only in jobs with a loss scale), then
+// "loss_UPDATE" of updates in turn, in the rows of their steps, and
 // "eval_METRIC" of the evaluations, in the row of the step that they follow: other rows have empty
 // columns, or no such keys. Losses and metrics have 9 significant digits. Rows reach the system at
 // least every 64 steps, so that a killed run leaves them. One thread at a time.
@@ -39,7 +41,8 @@ class MetricsFile {
   // have had other columns.
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(
       FileSystem& files, const std::string& path, int64_t first_step = 0,
-      const std::vector<std::string>& evaluated = {}, bool has_loss_scale = false);
+      const std::vector<std::string>& evaluated = {}, bool has_loss_scale = false,
+      const std::vector<std::string>& updates = {});
   // Keeps the first error until Close.
   void Add(const StepMetrics& metrics);
   // Of an evaluation after the step that was added last.

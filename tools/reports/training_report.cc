@@ -34,8 +34,23 @@ std::string TrainsText(const TrainingSetup& setup) {
                       Quantity(elements), " numbers");
 }
 
-std::string LossText(const TrainingSpec& training) {
+std::string UpdatesText(const std::vector<PreparedUpdate>& updates) {
+  std::string text;
+  for (const PreparedUpdate& update : updates) {
+    absl::StrAppend(&text, "update ", update.name, ": ", update.steps,
+                    update.steps == 1 ? " step" : " steps", " in turn, loss ",
+                    Printable(update.loss), ", ", update.parameters,
+                    update.parameters == 1 ? " parameter, " : " parameters, ", update.optimizer,
+                    ", learning rate ", update.learning_rate, ", ", update.data->samples(),
+                    " samples in batches of ", update.data->spec().batch, "\n");
+  }
+  return text;
+}
+
+std::string LossText(const TrainingSetup& setup) {
+  const TrainingSpec& training = setup.training;
   if (training.model_training_info) return "";
+  if (!setup.job.updates.empty()) return UpdatesText(setup.job.updates);
   return absl::StrCat("loss   ", Printable(training.loss.kind),
                       training.loss.by_name ? " (by the output's name), " : ", ",
                       training.optimizer.kind, ", learning rate ", training.optimizer.learning_rate,
@@ -66,6 +81,16 @@ nlohmann::ordered_json SentJson(const std::vector<RankTraffic>& traffic) {
                      {"header_bytes", rank.header_bytes}});
   }
   return ranks;
+}
+
+// "loss 0.25", or "loss critic 0.5, generator 0.7".
+std::string LastLossText(const TrainResult& result) {
+  if (result.last_losses.empty()) return absl::StrFormat("loss %.6g", result.last_loss);
+  std::string text = "loss";
+  for (const auto& [update, loss] : result.last_losses) {
+    absl::StrAppendFormat(&text, "%s %s %.6g", text == "loss" ? "" : ",", update, loss);
+  }
+  return text;
 }
 
 std::string ScaleText(const TrainResult& result) {
@@ -99,12 +124,12 @@ std::string TrainingSetupText(const TrainingSetup& setup) {
   if (setup.decisions != nullptr && !setup.decisions->empty()) {
     absl::StrAppend(&text, "\n", Printable(ParameterSummary(*setup.decisions)));
   }
-  absl::StrAppend(
-      &text, "\ndata   ", data.samples(), " samples, ", data.steps_per_epoch(), " steps of ",
-      data.spec().batch, " per epoch, ", setup.shuffled ? "shuffled" : "in the order of the files",
-      "\n", LossText(setup.training), "plan   ", plan.mesh.ToString(), ", ", plan.micro_batches,
-      " micro-batches, ", ThreadsText(plan), plan.strict ? ", strict\n" : "\n",
-      Printable(ReplicationText(plan, setup.job.programs.front().partitions)));
+  absl::StrAppend(&text, "\ndata   ", data.samples(), " samples, ", data.steps_per_epoch(),
+                  " steps of ", data.spec().batch, " per epoch, ",
+                  setup.shuffled ? "shuffled" : "in the order of the files", "\n", LossText(setup),
+                  "plan   ", plan.mesh.ToString(), ", ", plan.micro_batches, " micro-batches, ",
+                  ThreadsText(plan), plan.strict ? ", strict\n" : "\n",
+                  Printable(ReplicationText(plan, setup.job.programs.front().partitions)));
   for (const std::string& note : setup.job.notes) {
     absl::StrAppend(&text, "note   ", Printable(note), "\n");
   }
@@ -123,8 +148,8 @@ std::string TrainingOutcomeText(const TrainingOutcome& outcome) {
   if (result.steps == outcome.first_step) {
     text = absl::StrCat("no step was left to train after step ", result.steps);
   } else {
-    text = absl::StrFormat("loss %.6g after %d steps in %s", result.last_loss, result.steps,
-                           DurationText(outcome.seconds));
+    text = absl::StrCat(LastLossText(result), " after ", result.steps, " steps in ",
+                        DurationText(outcome.seconds));
   }
   if (outcome.samples_per_second > 0) {
     absl::StrAppendFormat(&text, ", %.0f samples/s", outcome.samples_per_second);
@@ -155,6 +180,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
                                    {"ema_model", outcome.averages},
                                    {"metrics", outcome.metrics},
                                    {"sent", SentJson(outcome.traffic)}};
+  if (!result.last_losses.empty()) report["last_losses"] = result.last_losses;
   if (!result.end.empty()) report["ended"] = result.end;
   if (result.stopped) report["stopped"] = true;
   if (!outcome.shares.empty()) report["shares"] = outcome.shares;

@@ -109,10 +109,13 @@ absl::Status CheckNames(const Graph& model) {
   return absl::OkStatus();
 }
 
-std::vector<ValueId> TrainableValues(const Graph& graph) {
+// Of those that are named, or of all.
+std::vector<ValueId> TrainableValues(const Graph& graph, const std::vector<std::string>& named) {
+  const std::set<std::string> names(named.begin(), named.end());
   std::vector<ValueId> values;
   for (const Variable& variable : graph.variables()) {
-    if (variable.trainable) values.push_back(variable.value);
+    const bool is_meant = names.empty() || names.contains(variable.name);
+    if (variable.trainable && is_meant) values.push_back(variable.value);
   }
   return values;
 }
@@ -179,7 +182,7 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   WEFT_ASSIGN_OR_RETURN(Graph graph,
                         PrepareModel(model, RewriteUse::kTraining, RunsAndDifferentiates, observe));
   WEFT_RETURN_IF_ERROR(see(kExpandPass, graph));
-  const std::vector<ValueId> wanted = TrainableValues(graph);
+  const std::vector<ValueId> wanted = TrainableValues(graph, spec.updates);
   if (wanted.empty()) {
     return absl::InvalidArgumentError(
         "nothing trains: the model has no floating-point weights that reach the loss and are not "

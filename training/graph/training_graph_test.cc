@@ -294,5 +294,31 @@ TEST(EvaluationGraphTest, AnUnknownMetricNamesTheKnown) {
             "and topK (top5)");
 }
 
+// What is not named is no frozen part: its BatchNormalization keeps the statistics of the batch.
+TEST(TrainingGraphTest, ChangesTheNamedVariablesAlone) {
+  Graph model;
+  GraphBuilder b(model);
+  const ValueId x = model.AddInput("x", TypeOf(DType::kFloat32, {Dim::Symbol("N"), 3}));
+  const auto vector = [&](const std::string& name, bool trainable) {
+    return model.AddVariable(name, TypeOf(DType::kFloat32, {3}), Tensor::Of<float>({3}, {1, 2, 3}),
+                             trainable);
+  };
+  const std::vector<ValueId> norm = b.Ops("", "BatchNormalization",
+                                          {x, vector("scale", true), vector("bias", true),
+                                           vector("mean", false), vector("variance", false)},
+                                          {{"training_mode", int64_t{1}}}, {true, true, true});
+  model.AddOutput(b.Op("Mul", {norm[0], vector("w", true)}));
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  TrainingSpec spec;
+  spec.loss.kind = "mse";
+  spec.updates = {"w"};
+  const auto graph = BuildTrainingGraph(model, spec);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const auto& [name, changes] : std::map<std::string, bool>{
+           {"w", true}, {"scale", false}, {"bias", false}, {"mean", true}, {"variance", true}}) {
+    EXPECT_EQ(graph->FindVariable(name)->update.valid(), changes) << name;
+  }
+}
+
 }  // namespace
 }  // namespace weft

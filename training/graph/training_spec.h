@@ -75,6 +75,9 @@ struct TrainingSpec {
   // The model was imported with its training info (ImportTrainingStep), which says what a step
   // does: of all this, only the loss's "output:NAME" counts. On one worker, in whole batches.
   bool model_training_info = false;
+  // The trainable variables that the step changes, by name; empty: all. Gradients flow through the
+  // others, and what of the model trains (training_mode.h) does not depend on it.
+  std::vector<std::string> updates = {};
   // Also report the gradients of the whole batch, before clipping, as outputs "gradient/NAME".
   bool report_gradients = false;
 };

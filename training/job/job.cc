@@ -270,8 +270,8 @@ std::vector<int64_t> MemoryLimitsByRank(const JobSpec& spec, const Plan& plan, i
 }
 
 absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
-  const std::string data = job.data->spec().ToJson();
   for (const JobProgram& program : job.programs) {
+    const std::string data = job.data_of(program).spec().ToJson();
     LoggedPhase phase(absl::StrCat("program '", program.name, "'"));
     WEFT_ASSIGN_OR_RETURN(const std::vector<MemoryRequirement> needed,
                           coordinator.AddProgram(program.name, program.partitions, data));
@@ -545,8 +545,10 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   std::map<std::string, Tensor> initial;
-  for (const Variable& variable : job.graph.variables()) {
-    if (variable.initial.valid()) initial[variable.name] = variable.initial;
+  for (const Graph* const graph : job.graphs()) {
+    for (const Variable& variable : graph->variables()) {
+      if (variable.initial.valid()) initial[variable.name] = variable.initial;
+    }
   }
   const LoggedPhase phase("variables");
   return coordinator.WriteVariables(initial);

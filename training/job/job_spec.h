@@ -82,6 +82,19 @@ struct JobProgram {
   std::string name;
   BatchShape shape;
   std::vector<Partition> partitions;  // by rank
+  size_t update = 0;                  // of PreparedJob::updates, where there are some
+};
+
+// One of several updates that a job makes in turn (training/job/alternation.h).
+struct PreparedUpdate {
+  std::string name;
+  int64_t steps = 1;      // in a row
+  std::string loss;       // LossSpec::kind
+  std::string optimizer;  // OptimizerSpec::kind
+  int parameters = 0;     // that it changes
+  double learning_rate = 0;
+  RateSchedule schedule = {};
+  std::shared_ptr<const DataSet> data;
 };
 
 // A job that is ready to run: its graph, complete plan, data, and the partitions of all ranks.
@@ -100,6 +113,21 @@ struct PreparedJob {
   // What the ranks of the first program need, where they were compiled already; else empty.
   PlannedRanks planned;
   std::shared_ptr<const DataSet> data;
+  // Where it makes several in turn; else empty. The fields above are then those of the first, but
+  // for programs and notes.
+  std::vector<PreparedUpdate> updates = {};
+  std::vector<Graph> more_graphs = {};  // of the updates behind the first
+
+  // Of all its updates.
+  std::vector<const Graph*> graphs() const {
+    std::vector<const Graph*> all = {&graph};
+    for (const Graph& more : more_graphs) all.push_back(&more);
+    return all;
+  }
+  // Whose samples a program reads.
+  const DataSet& data_of(const JobProgram& program) const {
+    return updates.empty() ? *data : *updates[program.update].data;
+  }
 };
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@
 #include "training/graph/loss_scale.h"
 #include "training/graph/metric.h"
 #include "training/graph/optimizer.h"
+#include "training/job/alternation.h"
+#include "training/job/stored_programs.h"
+#include "training/job/turn_order.h"
 
 namespace weft {
 namespace {
@@ -26,6 +30,8 @@ constexpr double kStretchSeconds = 0.5;
 constexpr int64_t kStretchGrowth = 8;
 // The first steps touch their memory for the first time.
 constexpr int64_t kStepsBeforeTimed = 5;
+// Where updates alternate, each step may be a range of its own: so many fit into a message.
+constexpr int64_t kMaxAlternating = 2000;
 
 double ScalarOf(const StepReport& report, const std::string& name) {
   const auto value = report.values.find(name);
@@ -47,13 +53,27 @@ TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
   return progress;
 }
 
-std::vector<std::string> TrainedNames(const Graph& graph) {
+// Each once; several updates may change the same running statistics.
+std::vector<std::string> TrainedNames(const PreparedJob& job) {
   std::vector<std::string> names;
-  for (const Variable& variable : graph.variables()) {
-    const bool is_trained = variable.update.valid() && variable.slot_of.empty();
-    if (is_trained && !IsLossScaleState(variable.name)) names.push_back(variable.name);
+  std::set<std::string> known;
+  for (const Graph* const graph : job.graphs()) {
+    for (const Variable& variable : graph->variables()) {
+      const bool is_trained = variable.update.valid() && variable.slot_of.empty();
+      const bool is_meant = is_trained && !IsLossScaleState(variable.name);
+      if (is_meant && known.insert(variable.name).second) names.push_back(variable.name);
+    }
   }
   return names;
+}
+
+// "" when no update of the job keeps one.
+std::string AverageOf(const PreparedJob& job, const std::string& name) {
+  for (const Graph* const graph : job.graphs()) {
+    const std::string average = MovingAverageOf(*graph, name);
+    if (!average.empty()) return average;
+  }
+  return "";
 }
 
 // One run: stretches of steps, and what happens between them.
@@ -66,13 +86,17 @@ class Loop {
         options_(options),
         progress_(progress),
         clock_(options.clock != nullptr ? *options.clock : RealClock()),
-        done_(options.first_step) {}
+        done_(options.first_step) {
+    if (!job.updates.empty()) order_ = TurnOrderOf(job.updates);
+  }
 
   absl::StatusOr<TrainResult> Run();
 
  private:
   // The steps [first, last), each by its program.
   std::vector<StepRange> Ranges(int64_t first, int64_t last) const;
+  // The same where updates alternate: a range counts the steps of its update.
+  std::vector<StepRange> RangesInTurn(int64_t first, int64_t last) const;
   // Where the next stretch must end at the latest.
   int64_t StretchEnd() const;
   // The ranges up to `end`, with the checkpoint that is due in between. May bring `end` nearer.
@@ -89,14 +113,18 @@ class Loop {
     return Annotate(status, absl::StrCat("after step ", done_));
   }
   std::map<std::string, double> HookState() const;
-  void Take(const StepReport& report, const std::string& program);
+  // The report of step `step` of the job.
+  void Take(const StepReport& report, int64_t step, const std::string& program);
+  // What several updates know otherwise.
+  void TakeTurn(int64_t step, TrainProgress& done);
 
   Coordinator& coordinator_;
   const PreparedJob& job_;
   const TrainOptions& options_;
   const std::function<void(const TrainProgress&)>& progress_;
   Clock& clock_;
-  int64_t done_;  // steps
+  std::optional<TurnOrder> order_;  // of several updates
+  int64_t done_;                    // steps
   int64_t stretch_ = 1;
   std::string kind_ = kTrainingSteps;      // of the programs that steps run
   std::optional<LoggedPhase> first_step_;  // until it is told
@@ -105,7 +133,28 @@ class Loop {
   TrainResult result_;
 };
 
+std::vector<StepRange> Loop::RangesInTurn(int64_t first, int64_t last) const {
+  std::vector<StepRange> ranges;
+  size_t latest = 0;  // the update of the last range
+  for (int64_t step = first; step < last; ++step) {
+    const Turn turn = order_->At(step);
+    const PreparedUpdate& update = job_.updates[turn.update];
+    std::string program = ProgramName(update.name, update.data->shape_of(turn.step));
+    const bool goes_on =
+        !ranges.empty() && latest == turn.update && ranges.back().program == program;
+    if (!goes_on) {
+      ranges.push_back(
+          {std::move(program), turn.step, 0, {{kLearningRateInput, update.learning_rate}}});
+      ranges.back().check_numerics = options_.check_numerics;
+      latest = turn.update;
+    }
+    ++ranges.back().count;
+  }
+  return ranges;
+}
+
 std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
+  if (order_.has_value()) return RangesInTurn(first, last);
   const std::map<std::string, double> scalars = {{kLearningRateInput, job_.learning_rate}};
   const int64_t reporting = options_.report_gradients ? 1 : 0;
   std::vector<StepRange> ranges =
@@ -132,7 +181,7 @@ int64_t Loop::StretchEnd() const {
       options_.stop != nullptr || options_.checkpointer != nullptr || options_.watch != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
-  return end;
+  return order_.has_value() ? std::min(end, done_ + kMaxAlternating) : end;
 }
 
 std::map<std::string, double> Loop::HookState() const {
@@ -165,11 +214,23 @@ absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
   return ranges;
 }
 
-void Loop::Take(const StepReport& report, const std::string& program) {
+void Loop::TakeTurn(int64_t step, TrainProgress& done) {
+  const Turn turn = order_->At(step);
+  const PreparedUpdate& update = job_.updates[turn.update];
+  done.update = update.name;
+  done.samples = update.data->batch_of(turn.step);
+  done.length = update.data->length_of(turn.step);
+  done.learning_rate = update.learning_rate * RateFactor(update.schedule, turn.step);
+  result_.last_losses[update.name] = done.loss;
+}
+
+void Loop::Take(const StepReport& report, int64_t step, const std::string& program) {
   first_step_.reset();
   TrainProgress done = ProgressOf(report, *job_.data);
+  done.step = step;
   done.program = program;
   done.learning_rate = job_.learning_rate * RateFactor(job_.schedule, report.step);
+  if (order_.has_value()) TakeTurn(step, done);
   result_.last_loss = done.loss;
   result_.loss_scale = done.loss_scale;
   result_.skipped_steps = done.skipped_steps;
@@ -183,10 +244,16 @@ void Loop::Take(const StepReport& report, const std::string& program) {
 
 absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
   auto range = ranges.begin();
+  int64_t in_range = 0;  // reports so far
+  int64_t step = done_;
   const auto report = [&](const StepReport& done) {
-    while (range->first_step + range->count <= done.step) ++range;
+    while (in_range == range->count) {
+      ++range;
+      in_range = 0;
+    }
+    ++in_range;
     MutexLock lock(mutex_);
-    Take(done, range->program);
+    Take(done, step++, range->program);
   };
   if (options_.watch == nullptr) return coordinator_.RunSteps(ranges, report);
   return coordinator_.RunSteps(ranges, report, [this](int rank, const StepReport& done) {
@@ -280,17 +347,17 @@ absl::Status CheckFinite(const std::map<std::string, Tensor>& values) {
 
 absl::StatusOr<std::map<std::string, Tensor>> ReadTrained(Coordinator& coordinator,
                                                           const PreparedJob& job) {
-  WEFT_ASSIGN_OR_RETURN(auto values, coordinator.ReadVariables(TrainedNames(job.graph)));
+  WEFT_ASSIGN_OR_RETURN(auto values, coordinator.ReadVariables(TrainedNames(job)));
   WEFT_RETURN_IF_ERROR(CheckFinite(values));
   return values;
 }
 
 absl::StatusOr<std::map<std::string, Tensor>> ReadAverages(Coordinator& coordinator,
                                                            const PreparedJob& job) {
-  std::vector<std::string> names = TrainedNames(job.graph), stored;
+  std::vector<std::string> names = TrainedNames(job), stored;
   bool any = false;
   for (const std::string& name : names) {
-    const std::string average = MovingAverageOf(job.graph, name);
+    const std::string average = AverageOf(job, name);
     any = any || !average.empty();
     stored.push_back(average.empty() ? name : average);
   }

@@ -62,6 +62,7 @@ struct TrainOptions {
 struct TrainProgress {
   int64_t step = 0;     // 0-based, just done
   std::string program;  // that it ran, on all workers
+  std::string update;   // of several in turn (PreparedJob::updates): whose step it was
   double loss = 0;      // of its batch, before its update
   int64_t samples = 0;  // of its batch
   int64_t length = 0;   // that its padded inputs had, where they have several
@@ -80,7 +81,8 @@ struct TrainResult {
   std::map<std::string, Tensor> averages;
   std::map<std::string, Tensor> gradients;  // of the first step, by parameter, when asked for
   double last_loss = 0;
-  double loss_scale = 0;              // of the last step; 0 = the job has none
+  std::map<std::string, double> last_losses;  // by update, of jobs with several
+  double loss_scale = 0;                      // of the last step; 0 = the job has none
   int64_t skipped_steps = 0;          // since the job began, since their gradients overflowed
   std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
   int64_t steps = 0;                  // that are done
