@@ -90,6 +90,13 @@ class FileEditor {
 
   absl::Status Node(const WireField& field, int index, std::string& out) const {
     if (edit_.removed_nodes.count(index) > 0) return absl::OkStatus();
+    const auto replaced = edit_.replaced_nodes.find(index);
+    if (replaced != edit_.replaced_nodes.end()) {
+      for (const std::string& node : replaced->second) {
+        AppendBytesField(field_of::kGraphNode, node, out);
+      }
+      return absl::OkStatus();
+    }
     const auto first = edit_.renamed.lower_bound({index, 0});
     if (first == edit_.renamed.end() || first->first.first != index) {
       out.append(field.whole);
@@ -187,8 +194,9 @@ std::optional<std::string_view> TensorOfNode(std::string_view node) {
 }  // namespace
 
 bool FileEdit::empty() const {
-  return removed_initializers.empty() && removed_nodes.empty() && removed_inputs.empty() &&
-         renamed.empty() && added_initializers.empty() && first_nodes.empty();
+  return removed_initializers.empty() && removed_nodes.empty() && replaced_nodes.empty() &&
+         removed_inputs.empty() && renamed.empty() && added_initializers.empty() &&
+         first_nodes.empty();
 }
 
 CopyBudget::CopyBudget(const ModelFile& file, bool keep_payloads)
@@ -234,7 +242,7 @@ absl::StatusOr<ModelFile> ApplyEdit(ModelFile file, const FileEdit& edit, bool k
   ReleaseMappedPages({reinterpret_cast<const std::byte*>(old.data()), old.size()});
   absl::StatusOr<ModelFile> edited = ModelFile::Edited(std::move(file), std::move(bytes));
   if (edited.ok()) return edited;
-  return Annotate(edited.status(), absl::StrCat("after an edit of its tied tensors"));
+  return Annotate(edited.status(), "after an edit of its tensors");
 }
 
 EncodedTensors FindEncodedTensors(const ModelFile& file) {

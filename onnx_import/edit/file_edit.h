@@ -26,8 +26,9 @@ struct TensorCopy {
 struct FileEdit {
   std::set<int> removed_initializers;
   std::set<int> removed_nodes;
-  std::set<std::string> removed_inputs;                // of the graph
-  std::map<std::pair<int, int>, std::string> renamed;  // what (node, its input) reads instead
+  std::map<int, std::vector<std::string>> replaced_nodes;  // encoded NodeProto in a node's place
+  std::set<std::string> removed_inputs;                    // of the graph
+  std::map<std::pair<int, int>, std::string> renamed;      // what (node, its input) reads instead
   std::vector<TensorCopy> added_initializers;
   std::vector<std::string> first_nodes;  // encoded NodeProto, in front of all others
 

@@ -62,7 +62,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
        "ops/testing/", "ops/custom/", "ops/rewrites/"},
       {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/", "onnx_import/parameters/",
-       "onnx_import/edit/"},
+       "onnx_import/edit/", "onnx_import/unfolding/"},
       {"placement/conversions/", "placement/graph_views/", "placement/rules/", "placement/files/",
        "placement/cost/", "placement/sharding/", "placement/pipeline/", "placement/completion/",
        "placement/partition/", "placement/simulation/", "placement/search/"},

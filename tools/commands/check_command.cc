@@ -5,12 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "onnx_import/exporter.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/commands/command.h"
 #include "tools/flags/options.h"
 #include "tools/flags/train_flags.h"
 #include "tools/jobs/training_trial.h"
+#include "tools/jobs/unfolding.h"
 #include "tools/reports/model_check.h"
 #include "tools/reports/parameter_report.h"
 #include "tools/reports/tie_text.h"
@@ -43,6 +45,9 @@ class CheckCommand final : public Command {
     app.add_option("--dim", dims_,
                    "size of a symbolic dimension of the inputs, where there is no --data")
         ->type_name("NAME=SIZE");
+    app.add_option("-o,--out", repaired_path_,
+                   "with --repair and --data: write the repaired model to this file")
+        ->type_name("OUT.onnx");
     app.get_option("--output")->group(kMainOptions);
     app_ = &app;
   }
@@ -50,9 +55,10 @@ class CheckCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Console& console) override {
     *console.err << flags_.NoteWithoutEffect(*app_);
     TieReport ties;
-    const std::string& path = flags_.job().model();
-    auto model = trainable_ ? flags_.job().ties().Import(path, &ties)
-                            : ImportModelFile(RealFileSystem(), path);
+    WEFT_RETURN_IF_ERROR(WriteRepaired(console));
+    const bool as_train = trainable_ || flags_.job().repair().unfolds();
+    auto model = as_train ? flags_.job().ImportFile(&ties, nullptr)
+                          : ImportModelFile(RealFileSystem(), flags_.job().model());
     if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
     std::vector<ParameterDecision> decisions;
     // Nobody asks for the loss of a model that only runs.
@@ -82,11 +88,39 @@ class CheckCommand final : public Command {
  private:
   // Those of train that say what a step is. Its --trainable PATTERN has the name of ours.
   void AddTrainingOptions(CLI::App& app) {
-    flags_.AddForPlanning(app, TrainFlags::Looks::kAtOneWorker, {"--trainable"});
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtOneWorker, {"--trainable", "--out"});
     for (CLI::Option* const option : app.get_options()) {
       const bool is_main = option->get_group() == kMainOptions && !option->get_positional();
       if (is_main) option->group("training, as train has them");
     }
+  }
+
+  // The model as --repair makes it, with the statistics of the data.
+  absl::Status WriteRepaired(Console& console) const {
+    if (repaired_path_.empty()) return absl::OkStatus();
+    if (!flags_.job().repair().unfolds()) {
+      *console.err
+          << "note: without effect here: --out, which takes a model that --repair repairs\n";
+      return absl::OkStatus();
+    }
+    if (!flags_.job().has_data()) {
+      return UsageError("--repair with -o measures the model on its training data: give --data");
+    }
+    UnfoldingReport report;
+    WEFT_ASSIGN_OR_RETURN(ModelFile file, LoadFile(RepairOnData(flags_, report)));
+    auto model = ImportModel(file);
+    if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+    const auto saved = SaveTrained(RealFileSystem(), repaired_path_, *model, {});
+    if (!saved.ok()) return WithExitCode(saved.status(), ExitCode::kDisk);
+    *console.err << report.Text() << "model with it written to " << Printable(repaired_path_)
+                 << "\n";
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ModelFile> LoadFile(const FileRepair& repair) const {
+    auto file = ModelFile::Load(RealFileSystem(), flags_.job().model());
+    if (!file.ok()) return WithExitCode(file.status(), ExitCode::kModel);
+    return repair(*std::move(file));
   }
 
   absl::StatusOr<TrainingTrial> Try() const {
@@ -186,6 +220,7 @@ class CheckCommand final : public Command {
   TrainFlags flags_;
   bool trainable_ = false;
   std::vector<std::string> dims_;
+  std::string repaired_path_;
   const CLI::App* app_ = nullptr;  // the parser's, which outlives Run
 };
 

@@ -97,6 +97,11 @@ class PlanCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     LeaveOutThoseOfTrain(console);
+    if (!annotated_path_.empty() && flags_.job().repair().unfolds()) {
+      return UsageError(
+          "--annotate-plan writes the model, and --repair measures it in train and check alone: "
+          "write the repaired model with check MODEL --repair unfold-bn -o REPAIRED.onnx first");
+    }
     if (!annotated_path_.empty()) flags_.KeepPayloads();
     WEFT_ASSIGN_OR_RETURN(PhaseDump dump, PhaseDump::Create(RealFileSystem(), dump_));
     absl::StatusOr<ExitCode> code = MakePlan(dump, console);

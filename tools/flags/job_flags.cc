@@ -219,31 +219,43 @@ absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ImportedModel> JobFlags::LoadModel(std::vector<LoraAdapter>* adapters,
-                                                  TieReport* ties,
-                                                  std::vector<ParameterDecision>* decisions,
-                                                  Quantization* quantization) const {
+absl::StatusOr<TrainingSpec> JobFlags::Training() const {
+  WEFT_ASSIGN_OR_RETURN(TrainingSpec training, optimizer_.Training());
+  if (repair_.unfolds()) training.train_mode.push_back(RepairFlags::TrainModePattern());
+  return training;
+}
+
+absl::StatusOr<ImportedModel> JobFlags::ImportFile(TieReport* ties,
+                                                   const FileRepair& repair) const {
+  return optimizer_.ties().Import(model_, ties, keeps_payloads_,
+                                  repair == nullptr ? repair_.WithoutData() : repair);
+}
+
+absl::StatusOr<ImportedModel> JobFlags::LoadModel(ModelChanges* changes,
+                                                  const FileRepair& repair) const {
+  ModelChanges unused;
+  ModelChanges& made = changes != nullptr ? *changes : unused;
   WEFT_ASSIGN_OR_RETURN(const std::optional<AdapterOptions> options, optimizer_.Adapters());
   auto model = optimizer_.model_training_info() ? ImportOwnStep()
-               : trains_ ? optimizer_.ties().Import(model_, ties, keeps_payloads_)
-                         : ImportModelFile(RealFileSystem(), model_);
+               : trains_                        ? ImportFile(&made.ties, repair)
+                                                : ImportModelFile(RealFileSystem(), model_);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
   WEFT_RETURN_IF_ERROR(WithExitCode(Initialize(*model), ExitCode::kModel));
   if (optimizer_.model_training_info()) return model;
   WEFT_ASSIGN_OR_RETURN(const TrainableOptions trainable, optimizer_.Trainable(model->graph));
   auto marked = MarkTrainable(*model, trainable);
   if (!marked.ok()) return WithExitCode(marked.status(), ExitCode::kUsage);
-  if (decisions != nullptr) *decisions = *std::move(marked);
+  made.decisions = *std::move(marked);
   WEFT_ASSIGN_OR_RETURN(const std::optional<QuantizationSpec> qat, optimizer_.Qat());
   if (qat.has_value()) {
     auto quantized = AddQuantization(*model, *qat);
     if (!quantized.ok()) return WithExitCode(quantized.status(), ExitCode::kUsage);
-    if (quantization != nullptr) *quantization = *std::move(quantized);
+    made.quantization = *std::move(quantized);
   }
   if (!options.has_value()) return model;
   auto added = AdaptModel(model->graph, *options, data_.seed());
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
-  if (adapters != nullptr) *adapters = *std::move(added);
+  made.adapters = *std::move(added);
   return model;
 }
 

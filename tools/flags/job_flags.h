@@ -14,12 +14,21 @@
 #include "onnx_import/parameters/trainable.h"
 #include "tools/flags/data_flags.h"
 #include "tools/flags/optimizer_flags.h"
+#include "tools/flags/repair_flags.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/job.h"
 #include "training/quantization/quantization.h"
 
 namespace weft {
+
+// What JobFlags::LoadModel made of a file's model. A value.
+struct ModelChanges {
+  TieReport ties;
+  std::vector<ParameterDecision> decisions;  // on every parameter: who trains, and why
+  std::vector<LoraAdapter> adapters;
+  Quantization quantization;
+};
 
 // Binds flags to itself (so it must outlive the parser's use of it) and turns them into specs. All
 // errors carry their exit code.
@@ -33,6 +42,7 @@ class JobFlags {
   void AddOptimizer(CLI::App& app) {
     trains_ = true;
     optimizer_.AddOptimizer(app);
+    repair_.Add(app, "optimizer");
     data_.AddTraining(app);
   }
   void AddAlternation(CLI::App& app) { optimizer_.AddAlternation(app); }
@@ -80,7 +90,7 @@ class JobFlags {
   std::string history() const;
 
   TieFlags ties() const { return optimizer_.ties(); }
-  absl::StatusOr<TrainingSpec> Training() const { return optimizer_.Training(); }
+  absl::StatusOr<TrainingSpec> Training() const;
   absl::StatusOr<LossSpec> Loss() const { return optimizer_.Loss(); }
   // To be called with the loss of Loss or Training when the model is there. The loss becomes the
   // output whose name says so, if --loss was not given (OptimizerFlags::TakeLoss). Refuses jobs
@@ -99,15 +109,16 @@ class JobFlags {
   absl::StatusOr<TrainableOptions> Trainable(const Graph& model) const {
     return optimizer_.Trainable(model);
   }
-  // The model with its trainable variables marked; with the adapters of --lora and the
-  // rounding of --qat, if any. With
-  // --optimizer model, a step of its own training, and no decisions on parameters. Commands that
-  // have the flags of an optimizer get the file as --untie and --tie settle it, and `ties` what
-  // that did.
-  absl::StatusOr<ImportedModel> LoadModel(std::vector<LoraAdapter>* adapters = nullptr,
-                                          TieReport* ties = nullptr,
-                                          std::vector<ParameterDecision>* decisions = nullptr,
-                                          Quantization* quantization = nullptr) const;
+  // The model with its trainable variables marked; with the adapters of --lora and the rounding of
+  // --qat, if any. With --optimizer model, a step of its own training, and no decisions on
+  // parameters. Commands that have the flags of an optimizer get the file as --untie and --tie
+  // settle it. `changes`: filled, where it is not null. `repair`: of --repair, with data
+  // (tools/jobs/unfolding.h); null: without.
+  absl::StatusOr<ImportedModel> LoadModel(ModelChanges* changes = nullptr,
+                                          const FileRepair& repair = nullptr) const;
+  const RepairFlags& repair() const { return repair_; }
+  // The file alone, repaired and settled.
+  absl::StatusOr<ImportedModel> ImportFile(TieReport* ties, const FileRepair& repair) const;
   // The file of LoadModel will be written as it is, and needs all its payloads.
   void KeepPayloads() { keeps_payloads_ = true; }
   // The training samples, in a new order each epoch if `shuffle`.
@@ -138,6 +149,7 @@ class JobFlags {
 
   std::string model_;
   OptimizerFlags optimizer_;
+  RepairFlags repair_;
   bool trains_ = false;
   bool keeps_payloads_ = false;
   DataFlags data_;

@@ -71,9 +71,12 @@ AdapterTexts AdapterTextsOfGiven(const std::map<std::string, std::string>& given
 }
 
 absl::StatusOr<ImportedModel> TieFlags::Import(const std::string& path, TieReport* report,
-                                               bool keep_payloads) const {
+                                               bool keep_payloads, const FileRepair& repair) const {
   auto file = ModelFile::Load(RealFileSystem(), path);
   if (!file.ok()) return WithExitCode(file.status(), ExitCode::kModel);
+  if (repair != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(file, repair(*std::move(file)));
+  }
   TieOptions options = options_;
   options.keep_payloads = keep_payloads;
   auto settled = SettleTies(*std::move(file), options);

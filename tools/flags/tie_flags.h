@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_import/edit/ties.h"
 #include "onnx_import/importer.h"
+#include "tools/flags/repair_flags.h"
 #include "training/adapters/adapter_options.h"
 
 namespace weft {
@@ -36,9 +37,10 @@ class TieFlags {
 
   // Reads the file, settles what is tied, and imports it to train. `report`, if it is not null,
   // gets what was done. With `keep_payloads` the file that the model is exported from holds all its
-  // payloads.
+  // payloads. `repair` (null: none) comes before all else.
   absl::StatusOr<ImportedModel> Import(const std::string& path, TieReport* report = nullptr,
-                                       bool keep_payloads = false) const;
+                                       bool keep_payloads = false,
+                                       const FileRepair& repair = nullptr) const;
   bool given() const { return !options_.untie.empty() || !options_.tie.empty(); }
 
  private:

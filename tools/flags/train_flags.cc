@@ -155,6 +155,13 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
         "--check-numerics ends the run at the first infinite number, and --precision fp16 "
         "survives them; give one of them");
   }
+  if (job_.repair().unfolds() && (loop_.saves() || training.model_training_info)) {
+    return UsageError(absl::StrCat(
+        "--repair goes without --checkpoint and --optimizer model: write the repaired model with "
+        "graph_runner check MODEL --repair unfold-bn --data NAME=FILE -o REPAIRED.onnx, and train "
+        "that with --train-mode '",
+        RepairFlags::TrainModePattern(), "'"));
+  }
   if (!results_.averages.empty() && training.average_decay == 0) {
     return UsageError("--ema-out needs --ema DECAY, as --ema 0.999");
   }

@@ -108,8 +108,13 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   auto job = std::make_unique<TrainingJob>();
   WEFT_ASSIGN_OR_RETURN(job->training, flags.Training());
   LoggedPhase reading("import");
-  WEFT_ASSIGN_OR_RETURN(job->model, flags.job().LoadModel(&job->adapters, &job->ties,
-                                                          &job->decisions, &job->quantization));
+  ModelChanges changes;
+  WEFT_ASSIGN_OR_RETURN(job->model,
+                        flags.job().LoadModel(&changes, RepairOnData(flags, job->repair)));
+  job->ties = std::move(changes.ties);
+  job->decisions = std::move(changes.decisions);
+  job->adapters = std::move(changes.adapters);
+  job->quantization = std::move(changes.quantization);
   WEFT_RETURN_IF_ERROR(flags.job().TakeLoss(job->model.graph, job->training.loss));
   reading.Note(job->model.graph.num_nodes(), " nodes");
   reading.End();
@@ -148,7 +153,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console) {
   *console.err << TrainingSetupText({flags.job().model(), job.model.graph, job.adapters,
                                      job.training, job.job, flags.shuffles(), &job.decisions});
-  *console.err << Printable(job.quantization.ToString());
+  *console.err << job.repair.Text() << Printable(job.quantization.ToString());
   *console.err << Printable(FrozenText(job.frozen));
   *console.err << TiesText(job.ties, job.model.graph);
   if (job.export_mode == ExportMode::kAsImported) {

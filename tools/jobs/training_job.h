@@ -18,6 +18,7 @@
 #include "tools/flags/train_flags.h"
 #include "tools/jobs/job_loop.h"
 #include "tools/jobs/trained_model.h"
+#include "tools/jobs/unfolding.h"
 #include "tools/jobs/worker_group.h"
 #include "training/adapters/lora.h"
 #include "training/graph/training_spec.h"
@@ -32,6 +33,7 @@ struct TrainingJob {
   std::vector<LoraAdapter> adapters;
   Quantization quantization;  // of nothing without --qat
   TieReport ties;
+  UnfoldingReport repair;
   ExportMode export_mode = ExportMode::kAsImported;
   // On each parameter of the file; adapters freeze more. None with a step of the model's own.
   std::vector<ParameterDecision> decisions;
