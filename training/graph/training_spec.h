@@ -78,6 +78,9 @@ struct TrainingSpec {
   // The trainable variables that the step changes, by name; empty: all. Gradients flow through the
   // others, and what of the model trains (training_mode.h) does not depend on it.
   std::vector<std::string> updates = {};
+  // Also measure the noise of the gradient between micro-batches, and report what
+  // training/scaling/noise_nodes.h names. Changes no bit of the training.
+  bool measure_noise = false;
   // Also report the gradients of the whole batch, before clipping, as outputs "gradient/NAME".
   bool report_gradients = false;
 };

@@ -9,6 +9,7 @@
 #include "graph/step_inputs.h"
 #include "platform/status_macros.h"
 #include "training/graph/optimizer.h"
+#include "training/scaling/noise_nodes.h"
 
 namespace weft {
 namespace {
@@ -36,9 +37,14 @@ class UpdateRegion {
     const bool is_scaled = loss_scale != nullptr;
     const ValueId divisor = is_scaled ? builder_.Op("Mul", {weight, loss_scale->value}) : weight;
     const ValueId scale = builder_.Op("Reciprocal", {divisor});
-    const ValueId squares = is_scaled || spec_.clip_norm > 0 ? SumOfSquares() : kNoValue;
+    const bool needs_squares = is_scaled || spec_.clip_norm > 0 || spec_.measure_noise;
+    const ValueId squares = needs_squares ? SumOfSquares() : kNoValue;
     const ValueId clipped = spec_.clip_norm > 0 ? ClippedScale(scale, squares) : scale;
     for (const Sum& sum : sums_) WEFT_RETURN_IF_ERROR(Update(sum, scale, clipped));
+    WEFT_RETURN_IF_ERROR(builder_.status());
+    if (spec_.measure_noise) {
+      WEFT_RETURN_IF_ERROR(AddNoiseSums(graph_, weight, gradients, squares));
+    }
     return is_scaled ? SkipOverflows(builder_, spec_.loss_scale, squares) : builder_.status();
   }
 

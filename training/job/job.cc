@@ -357,6 +357,14 @@ absl::Status TakePlan(const JobSpec& spec, const TrainingSpec& training, Prepare
       "another optimizer"));
 }
 
+// Of steps that report nothing but their loss.
+TrainingSpec Plain(const TrainingSpec& training) {
+  TrainingSpec plain = training;
+  plain.report_gradients = false;
+  plain.measure_noise = false;
+  return plain;
+}
+
 // Those of the first step, which report its gradients.
 absl::Status AddReportingPrograms(const Graph& model, const TrainingSpec& training,
                                   const JobSpec& spec, PreparedJob& job) {
@@ -365,9 +373,50 @@ absl::Status AddReportingPrograms(const Graph& model, const TrainingSpec& traini
         absl::StrCat("gradients are reported by a program of their own, which the partitions in '",
                      spec.stored->folder, "' have not; leave out --save-gradients"));
   }
-  const GraphOfLength reporting = TrainingGraphs(model, training, *job.data);
+  TrainingSpec gradients = training;
+  gradients.measure_noise = false;
+  const GraphOfLength reporting = TrainingGraphs(model, gradients, *job.data);
   WEFT_ASSIGN_OR_RETURN(const Graph first, reporting(0));
   return AddPrograms(job, model, &first, reporting, "gradients", /*training=*/true);
+}
+
+// Why the noise of the gradient cannot be measured under this plan, or that it can.
+absl::Status CheckNoisePlan(const JobSpec& spec, const TrainingSpec& training, const Plan& plan) {
+  if (spec.stored != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the noise of the gradient is measured by a program of its own, which the partitions in '",
+        spec.stored->folder, "' have not; leave out --noise-scale"));
+  }
+  if (training.model_training_info) {
+    return absl::InvalidArgumentError(
+        "the noise of the gradient is measured between micro-batches, and the model's own training "
+        "algorithm takes whole batches; leave out --noise-scale, or take another optimizer");
+  }
+  if (plan.micro_batches < 2) {
+    return absl::InvalidArgumentError(
+        "the noise of the gradient is measured between the micro-batches of a step, and this plan "
+        "has 1; give --micro-batches 2 or more");
+  }
+  // Its norm needs whole gradients. Sums over three replicas and more round otherwise then.
+  if (plan.zero >= 2 && plan.mesh.data > 2 && !plan.strict) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "with zero=", plan.zero,
+        " each replica has a part of the gradients, and to measure their "
+        "noise they would be summed in another order over ",
+        plan.mesh.data,
+        " replicas, which changes the training; give --strict, or zero=1, or leave out "
+        "--noise-scale"));
+  }
+  return absl::OkStatus();
+}
+
+// Those of steps that measure the noise of their gradient.
+absl::Status AddNoisePrograms(const Graph& model, const TrainingSpec& training, PreparedJob& job) {
+  TrainingSpec measuring = training;
+  measuring.report_gradients = false;
+  const GraphOfLength graph_of = TrainingGraphs(model, measuring, *job.data);
+  WEFT_ASSIGN_OR_RETURN(const Graph first, graph_of(0));
+  return AddPrograms(job, model, &first, graph_of, kNoiseSteps, /*training=*/true);
 }
 
 }  // namespace
@@ -418,8 +467,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   job.cluster = spec.cluster;
   job.learning_rate = training.optimizer.learning_rate;
   job.schedule = training.schedule;
-  TrainingSpec plain = training;
-  plain.report_gradients = false;
+  const TrainingSpec plain = Plain(training);
   const GraphOfLength graph_of = TrainingGraphs(model, plain, *job.data);
   LoggedPhase differentiate("differentiate");
   WEFT_ASSIGN_OR_RETURN(job.graph, graph_of(0));
@@ -427,6 +475,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   differentiate.Note(job.graph.num_nodes(), " nodes");
   differentiate.End();
   WEFT_RETURN_IF_ERROR(TakePlan(spec, training, job));
+  if (training.measure_noise) {
+    WEFT_RETURN_IF_ERROR(CheckNoisePlan(spec, training, job.plan));
+  }
   LoggedPhase partition("partition");
   if (spec.stored == nullptr) {
     WEFT_RETURN_IF_ERROR(
@@ -444,6 +495,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   if (training.report_gradients) {
     WEFT_RETURN_IF_ERROR(AddReportingPrograms(model, training, spec, job));
   }
+  if (training.measure_noise) WEFT_RETURN_IF_ERROR(AddNoisePrograms(model, training, job));
   return job;
 }
 
@@ -497,8 +549,7 @@ absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job
                                                           const TrainingSpec& training,
                                                           const Plan& plan,
                                                           const std::string& kind) {
-  TrainingSpec plain = training;
-  plain.report_gradients = false;
+  const TrainingSpec plain = Plain(training);
   PreparedJob other;
   other.data = job.data;
   other.plan = plan;

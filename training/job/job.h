@@ -50,9 +50,11 @@ absl::Status BindInputs(Graph& graph, const InputSizes& sizes, std::vector<std::
 absl::Status CheckStepRuns(const Graph& training_graph, const Graph& model, int64_t batch);
 
 // Training graph, plan and partitions for all shapes that steps of the data set have; the plan is
-// made for the first. `model` has its trainable variables marked. Where spec.stored has plan and
-// partitions, those are taken (TakeStoredPrograms); so below. Where nodes mix samples, the batch is
-// kept whole, or InvalidArgument says what would cut it (LimitBatchCuts); so below.
+// made for the first. With training.measure_noise there are programs for steps that measure, too;
+// InvalidArgument says why a plan cannot measure, and what to do. `model` has its trainable
+// variables marked. Where spec.stored has plan and partitions, those are taken
+// (TakeStoredPrograms); so below. Where nodes mix samples, the batch is kept whole, or
+// InvalidArgument says what would cut it (LimitBatchCuts); so below.
 absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSpec& training,
                                             const JobSpec& spec,
                                             std::shared_ptr<const DataSet> data);

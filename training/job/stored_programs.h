@@ -19,6 +19,8 @@ namespace weft {
 // The kinds of a job's programs.
 inline constexpr char kTrainingSteps[] = "train";
 inline constexpr char kEvaluationSteps[] = "evaluate";
+// Of training steps that also measure the noise of their gradient. None are stored.
+inline constexpr char kNoiseSteps[] = "noise";
 
 // "train/128", or "train/128x64" where padded inputs have that length.
 std::string ProgramName(const std::string& kind, const BatchShape& shape);

@@ -19,6 +19,8 @@
 #include "training/job/alternation.h"
 #include "training/job/stored_programs.h"
 #include "training/job/turn_order.h"
+#include "training/scaling/noise_nodes.h"
+#include "training/scaling/noise_scale.h"
 
 namespace weft {
 namespace {
@@ -40,6 +42,17 @@ double ScalarOf(const StepReport& report, const std::string& name) {
   return numbers.ok() && !numbers->empty() ? numbers->front() : 0;
 }
 
+std::optional<NoiseMeasurement> NoiseOf(const StepReport& report, int64_t samples,
+                                        double loss_scale) {
+  if (!report.values.contains(kNoiseMicroSquares)) return std::nullopt;
+  return MeasureNoise({.micro_squares = ScalarOf(report, kNoiseMicroSquares),
+                       .whole_square = ScalarOf(report, kNoiseWholeSquare),
+                       .micro_batches = ScalarOf(report, kNoiseMicroBatches),
+                       .weight = ScalarOf(report, kNoiseWeight),
+                       .samples = samples,
+                       .gradient_factor = loss_scale > 0 ? loss_scale : 1});
+}
+
 TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
   TrainProgress progress;
   progress.step = report.step;
@@ -50,6 +63,7 @@ TrainProgress ProgressOf(const StepReport& report, const DataSet& data) {
   progress.input_seconds = report.input_seconds;
   progress.loss_scale = ScalarOf(report, kLossScaleOutput);
   progress.skipped_steps = static_cast<int64_t>(ScalarOf(report, kSkippedStepsOutput));
+  progress.noise = NoiseOf(report, progress.samples, progress.loss_scale);
   return progress;
 }
 
@@ -93,6 +107,8 @@ class Loop {
   absl::StatusOr<TrainResult> Run();
 
  private:
+  // The steps [first, last) by programs of the kind that runs, and those that measure by theirs.
+  std::vector<StepRange> KindRanges(int64_t first, int64_t last) const;
   // The steps [first, last), each by its program.
   std::vector<StepRange> Ranges(int64_t first, int64_t last) const;
   // The same where updates alternate: a range counts the steps of its update.
@@ -153,6 +169,25 @@ std::vector<StepRange> Loop::RangesInTurn(int64_t first, int64_t last) const {
   return ranges;
 }
 
+std::vector<StepRange> Loop::KindRanges(int64_t first, int64_t last) const {
+  const std::map<std::string, double> scalars = {{kLearningRateInput, job_.learning_rate}};
+  const int64_t every = kind_ == kTrainingSteps ? options_.noise_every : 0;
+  if (every == 0) return StepRanges(*job_.data, kind_, first, last, scalars);
+  std::vector<StepRange> ranges;
+  const auto add = [&](const char* kind, int64_t from, int64_t to) {
+    for (StepRange& range : StepRanges(*job_.data, kind, from, to, scalars)) {
+      ranges.push_back(std::move(range));
+    }
+  };
+  while (first < last) {
+    const int64_t measured = (first / every + 1) * every - 1;
+    add(kTrainingSteps, first, std::min(measured, last));
+    if (measured < last) add(kNoiseSteps, measured, measured + 1);
+    first = measured + 1;
+  }
+  return ranges;
+}
+
 std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
   if (order_.has_value()) return RangesInTurn(first, last);
   const std::map<std::string, double> scalars = {{kLearningRateInput, job_.learning_rate}};
@@ -163,7 +198,7 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
   const int64_t after = timed + options_.timed_steps;
   const auto add = [&](int64_t from, int64_t to, bool statistics) {
     from = std::max({from, first, reporting});
-    for (StepRange& range : StepRanges(*job_.data, kind_, from, std::min(to, last), scalars)) {
+    for (StepRange& range : KindRanges(from, std::min(to, last))) {
       range.statistics = statistics;
       ranges.push_back(std::move(range));
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "platform/clock.h"
 #include "training/checkpoint/checkpointer.h"
 #include "training/job/job.h"
+#include "training/scaling/noise_scale.h"
 
 namespace weft {
 
@@ -47,6 +49,10 @@ struct TrainOptions {
   bool report_gradients = false;
   int64_t first_step = 0;       // steps that a resumed run has done
   bool check_numerics = false;  // look at every node of every step
+  // Measure the noise of the gradient in every so many steps, in those whose number (from 1) it
+  // divides; 0 = never (PrepareTraining was asked for it). Steps of other programs than the job's
+  // own, whose micro-batches have moved, are not measured.
+  int64_t noise_every = 0;
   // Time every node in so many steps, soon after the first (StatisticsRequest).
   int64_t timed_steps = 0;
   // Borrowed; null: no checkpoints. The job was started with JobSpec::checkpoints.
@@ -71,6 +77,8 @@ struct TrainProgress {
   double learning_rate = 0;   // that the step has used, the schedule counted
   double loss_scale = 0;      // that the step has used; 0 = the job has none
   int64_t skipped_steps = 0;  // so far, since the job began
+  // Of a step that has measured the noise of its gradient, where that could be told.
+  std::optional<NoiseMeasurement> noise = std::nullopt;
 };
 
 // The state at the end of a run. Tensors are on the host, with global shapes.
