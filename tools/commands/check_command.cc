@@ -160,8 +160,8 @@ class CheckCommand final : public Command {
 
   // What the loss is, where its name decides.
   absl::Status AddLoss(const Graph& model, std::vector<CheckFinding>& findings) const {
-    WEFT_ASSIGN_OR_RETURN(LossSpec loss, flags_.Loss());
-    WEFT_RETURN_IF_ERROR(flags_.TakeLoss(model, loss));
+    WEFT_ASSIGN_OR_RETURN(LossSpec loss, flags_.job().Loss());
+    WEFT_RETURN_IF_ERROR(flags_.job().TakeLoss(model, loss));
     const std::string text = LossByNameText(loss);
     if (text.empty()) return absl::OkStatus();
     findings.push_back(
