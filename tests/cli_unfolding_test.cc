@@ -42,7 +42,8 @@ class Unfolding : public ::testing::Test {
   Unfolding() { std::filesystem::remove(repaired_); }
 
   CommandResult Repair(const Arguments& more = {}) const {
-    return RunCommand(Arguments{"check", kFolded, "--repair", "unfold-bn", "-o", repaired_} +
+    return RunCommand(Arguments{"check", kFolded, "--repair", "unfold-bn", "--repaired-out",
+                                repaired_, "--no-shuffle"} +
                       Data() + more);
   }
   static CommandResult Train(const std::string& model, const Arguments& more) {
@@ -180,8 +181,10 @@ TEST_F(Unfolding, Refusals) {
                                       TestPath("saved")}),
                       2),
               HasSubstr("--repair goes without --checkpoint"));
-  EXPECT_THAT(refusal(RunCommand({"check", kFolded, "--repair", "unfold-bn", "-o", repaired_}), 2),
-              HasSubstr("give --data"));
+  EXPECT_THAT(
+      refusal(RunCommand({"check", kFolded, "--repair", "unfold-bn", "--repaired-out", repaired_}),
+              2),
+      HasSubstr("give --repair unfold-bn and --data"));
   EXPECT_THAT(
       refusal(RunCommand({"plan", kFolded, "--repair", "unfold-bn", "--annotate-plan", repaired_}),
               2),

@@ -45,8 +45,8 @@ class CheckCommand final : public Command {
     app.add_option("--dim", dims_,
                    "size of a symbolic dimension of the inputs, where there is no --data")
         ->type_name("NAME=SIZE");
-    app.add_option("-o,--out", repaired_path_,
-                   "with --repair and --data: write the repaired model to this file")
+    app.add_option("--repaired-out", repaired_path_,
+                   "write the model as --repair makes it, measured on --data, to this file")
         ->type_name("OUT.onnx");
     app.get_option("--output")->group(kMainOptions);
     app_ = &app;
@@ -88,7 +88,7 @@ class CheckCommand final : public Command {
  private:
   // Those of train that say what a step is. Its --trainable PATTERN has the name of ours.
   void AddTrainingOptions(CLI::App& app) {
-    flags_.AddForPlanning(app, TrainFlags::Looks::kAtOneWorker, {"--trainable", "--out"});
+    flags_.AddForPlanning(app, TrainFlags::Looks::kAtOneWorker, {"--trainable"});
     for (CLI::Option* const option : app.get_options()) {
       const bool is_main = option->get_group() == kMainOptions && !option->get_positional();
       if (is_main) option->group("training, as train has them");
@@ -98,13 +98,10 @@ class CheckCommand final : public Command {
   // The model as --repair makes it, with the statistics of the data.
   absl::Status WriteRepaired(Console& console) const {
     if (repaired_path_.empty()) return absl::OkStatus();
-    if (!flags_.job().repair().unfolds()) {
-      *console.err
-          << "note: without effect here: --out, which takes a model that --repair repairs\n";
-      return absl::OkStatus();
-    }
-    if (!flags_.job().has_data()) {
-      return UsageError("--repair with -o measures the model on its training data: give --data");
+    if (!flags_.job().repair().unfolds() || !flags_.job().has_data()) {
+      return UsageError(
+          "--repaired-out writes a model that --repair has repaired by its training data: give "
+          "--repair unfold-bn and --data NAME=FILE");
     }
     UnfoldingReport report;
     WEFT_ASSIGN_OR_RETURN(ModelFile file, LoadFile(RepairOnData(flags_, report)));

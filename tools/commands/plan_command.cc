@@ -100,7 +100,8 @@ class PlanCommand final : public Command {
     if (!annotated_path_.empty() && flags_.job().repair().unfolds()) {
       return UsageError(
           "--annotate-plan writes the model, and --repair measures it in train and check alone: "
-          "write the repaired model with check MODEL --repair unfold-bn -o REPAIRED.onnx first");
+          "write the repaired model with check MODEL --repair unfold-bn --repaired-out "
+          "REPAIRED.onnx");
     }
     if (!annotated_path_.empty()) flags_.KeepPayloads();
     WEFT_ASSIGN_OR_RETURN(PhaseDump dump, PhaseDump::Create(RealFileSystem(), dump_));

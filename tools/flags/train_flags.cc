@@ -158,7 +158,8 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
   if (job_.repair().unfolds() && (loop_.saves() || training.model_training_info)) {
     return UsageError(absl::StrCat(
         "--repair goes without --checkpoint and --optimizer model: write the repaired model with "
-        "graph_runner check MODEL --repair unfold-bn --data NAME=FILE -o REPAIRED.onnx, and train "
+        "graph_runner check MODEL --repair unfold-bn --data NAME=FILE --repaired-out "
+        "REPAIRED.onnx, and train "
         "that with --train-mode '",
         RepairFlags::TrainModePattern(), "'"));
   }
