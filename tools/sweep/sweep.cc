@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "platform/clock.h"
@@ -224,23 +223,22 @@ std::vector<std::string> FilesOf(const ResultFiles& results) {
 }
 
 // The error of the first trial that failed; OK where one was trained, or none has failed.
-absl::Status FailureOf(const SweepTrials& sweep, const std::vector<TrialOutcome>& outcomes,
-                       bool& all_same) {
+absl::Status FailureOf(const SweepTrials& sweep, const std::vector<TrialOutcome>& outcomes) {
   absl::Status first;
-  size_t failed = 0;
-  all_same = true;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].end == TrialEnd::kTrained) return absl::OkStatus();
-    if (outcomes[i].end != TrialEnd::kFailed) continue;
-    ++failed;
-    if (first.ok()) {
-      first = Annotate(outcomes[i].error,
-                       absl::StrCat("trial ", i + 1, " (", sweep.trials[i].text, ")"));
-    }
-    all_same = all_same && absl::EndsWith(first.message(), outcomes[i].error.message());
+    if (outcomes[i].end != TrialEnd::kFailed || !first.ok()) continue;
+    first =
+        Annotate(outcomes[i].error, absl::StrCat("trial ", i + 1, " (", sweep.trials[i].text, ")"));
   }
-  all_same = all_same && failed == outcomes.size();
   return first;
+}
+
+// Whether all have failed in the same way: a table would only repeat it.
+bool AllFailedAlike(const std::vector<TrialOutcome>& outcomes) {
+  return std::all_of(outcomes.begin(), outcomes.end(), [&outcomes](const TrialOutcome& outcome) {
+    return outcome.end == TrialEnd::kFailed && outcome.reason == outcomes.front().reason;
+  });
 }
 
 }  // namespace
@@ -256,9 +254,7 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
       sweep, score, shares, sweep_flags.ends_early(), sweep_flags.selects_best(),
       [&signals] { return signals.signal() != 0; }, console);
   run.Run();
-  bool all_same = false;
-  const absl::Status failure = FailureOf(sweep, run.outcomes(), all_same);
-  if (all_same) return failure;  // the table would repeat it
+  if (AllFailedAlike(run.outcomes())) return run.outcomes().front().error;
   SweepResult result{sweep, score, run.outcomes(), run.best()};
   absl::Status saved;
   if (const TrainedTrial* const best = run.best_trial(); best != nullptr) {
@@ -278,7 +274,7 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
     *console.err << "stopped by " << signals.name() << "\n";
     return ExitCode::kStopped;
   }
-  WEFT_RETURN_IF_ERROR(failure);
+  WEFT_RETURN_IF_ERROR(FailureOf(sweep, run.outcomes()));
   return ExitCode::kOk;
 }
 
