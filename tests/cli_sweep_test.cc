@@ -75,7 +75,7 @@ class Sweep : public ::testing::Test {
 
 const Arguments& SixTrials() {
   static const auto* const arguments =
-      new Arguments{"--epochs", "4",          "--sweep",  "lr=0.1,0.03,0.0001",
+      new Arguments{"--epochs", "16",         "--sweep",  "lr=0.1,0.03,0.0001",
                     "--sweep",  "batch=8,16", "--output", "json"};
   return *arguments;
 }
@@ -85,13 +85,12 @@ TEST_F(Sweep, SideBySideAndOneAfterTheOtherGiveTheSameTable) {
   const Json two = Report(Run(SixTrials() + Arguments{"--local", "2"}));
   ASSERT_EQ(one["trials"].size(), 6u);
   EXPECT_EQ(WithoutTimes(one), WithoutTimes(two));
-  // The tiny rate is behind the four others from the first rung on, so it is not trained to its
-  // end.
+  // The tiny rate learns nothing, so it does not come to half of the 16 x 56 samples.
   EXPECT_EQ(one["trials"][4]["end"], "ended early");
-  EXPECT_EQ(one["trials"][4]["samples"], 32);  // 224 / 8 = 28 samples, in batches of 8
-  EXPECT_EQ(one["trials"][0]["samples"], 224);
-  EXPECT_EQ(one["trials"][0]["steps"], 28);
-  EXPECT_EQ(one["trials"][1]["steps"], 16);
+  EXPECT_LT(one["trials"][4]["samples"], 448);
+  EXPECT_EQ(one["trials"][0]["samples"], 896);
+  EXPECT_EQ(one["trials"][0]["steps"], 112);
+  EXPECT_EQ(one["trials"][1]["steps"], 64);
 }
 
 // What alone gives: the bits of the model, and its loss by step.
@@ -104,7 +103,7 @@ TEST_F(Sweep, ATrialIsWhatItsFlagsGiveAlone) {
   const Json& values = report["trials"][static_cast<size_t>(best - 1)]["values"];
   const std::string alone = TestPath("alone.onnx"), alone_curves = TestPath("alone.csv");
   const CommandResult result =
-      Run({"--epochs", "4", "--local", "1", "--lr", values["lr"], "--batch", values["batch"], "-o",
+      Run({"--epochs", "16", "--local", "1", "--lr", values["lr"], "--batch", values["batch"], "-o",
            alone, "--metrics", alone_curves});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(ReadTestFile(out_) == ReadTestFile(alone));
@@ -137,7 +136,7 @@ TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
   const CommandResult measured =
       RunCommand({"eval", out_, "--data", absl::StrCat("x=", images_), "--labels", labels_,
                   "--metric", "loss", "--output", "json"});
-  const double loss = Report(measured)["metrics"]["loss"];
+  const double loss = Report(measured)["loss"];
   EXPECT_NEAR(report["trials"][0]["score"].get<double>(), loss, 1e-6 * loss);
 }
 
@@ -151,11 +150,14 @@ TEST_F(Sweep, ATrialThatFailsIsInTheTableAndTheOthersGoOn) {
   EXPECT_TRUE(std::filesystem::exists(out_));
 }
 
+// They fail in nodes of other shapes, so the table says more than the error.
 TEST_F(Sweep, WhereNoTrialComesToItsEndTheErrorIsThatOfTheFirst) {
-  const CommandResult result = Train({"--epochs", "2", "--batch", "8", "--sweep",
-                                      "lr=900000,800000", "--select", "best", "-o", out_});
+  const CommandResult result = Train(
+      {"--epochs", "2", "--lr", "900000", "--sweep", "batch=8,16", "--select", "best", "-o", out_});
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kNumerics)) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("error: trial 1 (lr 900000): "));
+  EXPECT_THAT(result.out, HasSubstr("failed: "));
+  EXPECT_THAT(result.out, Not(HasSubstr("best")));
+  EXPECT_THAT(result.err, HasSubstr("error: trial 1 (batch 8): "));
   EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
