@@ -49,6 +49,16 @@ TEST_F(MetricsFileTest, EvaluationsStandInTheRowOfTheStepBefore) {
                                          "1,1,0.1,10,0,0,1.5,0.75\n2,0.5,0.1,10,0,0,,\n"));
 }
 
+TEST_F(MetricsFileTest, UpdatesInTurnHaveAColumnEach) {
+  auto file = MetricsFile::Create(files_, "/m.csv", 0, {}, /*has_loss_scale=*/false, {"d", "g"});
+  ASSERT_TRUE(file.ok()) << file.status();
+  (*file)->Add({0, 2, 0.1, 10, 0, 0, 0, 0, "d"});
+  (*file)->Add({1, 3, 0.1, 10, 0, 0, 0, 0, "g"});
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(Text("/m.csv"),
+            absl::StrCat(kStepColumns, ",loss_d,loss_g\n0,2,0.1,10,0,0,2,\n1,3,0.1,10,0,0,,3\n"));
+}
+
 TEST_F(MetricsFileTest, JobsWithALossScaleHaveItsColumns) {
   auto file = MetricsFile::Create(files_, "/m.csv", 0, {"auc"}, /*has_loss_scale=*/true);
   ASSERT_TRUE(file.ok()) << file.status();
