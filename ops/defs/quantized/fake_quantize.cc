@@ -33,6 +33,8 @@
 namespace weft {
 namespace {
 
+// The reference kernels compute in float64.
+constexpr std::initializer_list<DType> kFakeTypes = {DType::kFloat32, DType::kFloat64};
 constexpr int64_t kRangeRows = 64;
 constexpr int64_t kRangeNumbers = 3;
 
@@ -80,7 +82,7 @@ absl::Status InferFakeQuantizeWeight(InferenceContext& context) {
   } else if (block > 0) {
     return context.Error("attribute block_size needs an axis");
   }
-  if (context.HasOutput(1)) context.SetOutput(1, DType::kFloat32, scale);
+  if (context.HasOutput(1)) context.SetOutput(1, context.InputType(0).dtype, scale);
   return absl::OkStatus();
 }
 
@@ -119,7 +121,7 @@ absl::Status FakeQuantizeWeightGradient(GradientContext& context) {
 }
 
 WEFT_REGISTER_OP(OpSchema::Weft("FakeQuantizeWeight")
-                     .Input("W", {DType::kFloat32})
+                     .Input("W", kFakeTypes)
                      .Output("Y")
                      .OptionalOutput("scale")
                      .Attr("to", AttributeType::kInt, /*required=*/true)
@@ -139,7 +141,7 @@ absl::Status InferFakeQuantize(InferenceContext& context) {
   WEFT_RETURN_IF_ERROR(CheckRange(context, 1));
   context.SetOutput(0, context.InputType(0));
   for (int i = 1; i < 3; ++i) {
-    if (context.HasOutput(i)) context.SetOutput(i, DType::kFloat32, Shape{});
+    if (context.HasOutput(i)) context.SetOutput(i, context.InputType(0).dtype, Shape{});
   }
   return absl::OkStatus();
 }
@@ -162,8 +164,8 @@ absl::Status FakeQuantizeGradient(GradientContext& context) {
 }
 
 WEFT_REGISTER_OP(OpSchema::Weft("FakeQuantize")
-                     .Input("X", {DType::kFloat32})
-                     .Input("range", {DType::kFloat32})
+                     .Input("X", kFakeTypes)
+                     .Input("range", kFakeTypes)
                      .NeverLearnable()
                      .Output("Y")
                      .OptionalOutput("scale")
@@ -189,9 +191,9 @@ absl::StatusOr<FactorRule> FakeQuantizeGradRule(const NodeView& view) {
 }
 
 WEFT_REGISTER_OP(OpSchema::Weft("FakeQuantizeGrad")
-                     .Input("dY", {DType::kFloat32})
-                     .Input("X", {DType::kFloat32})
-                     .Input("range", {DType::kFloat32})
+                     .Input("dY", kFakeTypes)
+                     .Input("X", kFakeTypes)
+                     .Input("range", kFakeTypes)
                      .NeverLearnable()
                      .Output("dX")
                      .Attr("to", AttributeType::kInt, /*required=*/true)

@@ -25,6 +25,11 @@ DType CodesOf(const PrepareContext& context) {
   return static_cast<DType>(context.attributes().Int("to", 0));
 }
 
+absl::Status CheckIsFloat32(const PrepareContext& context) {
+  if (context.InputDType(0) == DType::kFloat32) return absl::OkStatus();
+  return context.Unimplemented("only float32 is quantized");
+}
+
 // Adding and taking away 1.5 * 2^23 times a power of 2 rounds to multiples of it, halves to even.
 constexpr float kRounder = 12582912;
 
@@ -132,6 +137,7 @@ void FakeWeights(const WeightGrid& grid, const float* w, const float* scales, in
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantizeWeight(const PrepareContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckIsFloat32(context));
   WEFT_ASSIGN_OR_RETURN(const WeightGrid grid, WeightGridOf(context));
   const DType codes = CodesOf(context);
   const bool wants_scale = context.HasOutput(1);
@@ -193,6 +199,7 @@ void FakeUint8(const float* x, const ActivationScale& scale, float* y, int64_t c
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantize(const PrepareContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckIsFloat32(context));
   const DType codes = CodesOf(context);
   const int64_t count = context.InputShape(0).num_elements();
   const int threads = context.threads();
@@ -219,6 +226,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantize(const PrepareContext
 WEFT_REGISTER_KERNEL(kWeftDomain, "FakeQuantize", DeviceKind::kCpu, PrepareFakeQuantize);
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantizeGrad(const PrepareContext& context) {
+  WEFT_RETURN_IF_ERROR(CheckIsFloat32(context));
   const DType codes = CodesOf(context);
   const int64_t count = context.InputShape(0).num_elements();
   const int threads = context.threads();
