@@ -2,11 +2,41 @@
 
 #include <omp.h>
 
+#include <string_view>
+
 #include "absl/strings/str_cat.h"
 #include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
+namespace {
+
+// Whether the primitive is computed by oneDNN's classic matrix product ("gemm:jit"; the newer one
+// is "brg...", and recurrent layers use both).
+bool UsesClassicProduct(const dnnl::primitive& primitive) {
+  const_dnnl_primitive_desc_t description = nullptr;
+  const char* name = nullptr;
+  const bool is_known =
+      primitive.get(true) != nullptr &&
+      dnnl_primitive_get_primitive_desc(primitive.get(), &description) == dnnl_success &&
+      dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) == dnnl_success;
+  if (!is_known || name == nullptr) return false;
+  return primitive.get_kind() == dnnl::primitive::kind::rnn ||
+         std::string_view(name).find("gemm") != std::string_view::npos;
+}
+
+}  // namespace
+
+void MakeClassicProductCode() {
+  static const bool kMade = [] {
+    constexpr dnnl_dim_t kRows = 5, kColumns = 7, kDepth = 9;
+    const float factors[kDepth * kDepth] = {};
+    float product[kRows * kColumns];
+    return dnnl_sgemm('N', 'N', kRows, kColumns, kDepth, 1.0f, factors, kDepth, factors, kColumns,
+                      0.0f, product, kColumns) == dnnl_success;
+  }();
+  static_cast<void>(kMade);  // where it fails, the first run makes it
+}
 
 const dnnl::engine& OnednnEngine() {
   static const dnnl::engine* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -62,6 +92,7 @@ dnnl::memory::desc PlainDesc(const Shape& shape, dnnl::memory::data_type type) {
 
 OnednnCall::OnednnCall(dnnl::primitive primitive, const std::vector<Argument>& arguments)
     : primitive_(std::move(primitive)) {
+  if (UsesClassicProduct(primitive_)) MakeClassicProductCode();
   for (const Argument& argument : arguments) {
     memories_.push_back(dnnl::memory(argument.second, OnednnEngine(), DNNL_MEMORY_NONE));
     arguments_.push_back({argument.first, memories_.back().get()});

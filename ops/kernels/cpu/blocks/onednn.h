@@ -52,6 +52,12 @@ auto CatchOnednn(const PrepareContext& context, Fn&& prepare) -> decltype(prepar
   }
 }
 
+// Makes oneDNN generate the code of its classic product of float32 matrices, once per process: 7
+// MiB and up to 0.1 s. oneDNN would do so at the first run, after the memory of the process was
+// measured (distributed/memory_requirement.h). Thread-safe. OnednnCall calls it where a primitive
+// needs it.
+void MakeClassicProductCode();
+
 // Whether the processor multiplies bfloat16 itself, so that oneDNN is fast with it.
 bool OnednnMultipliesBfloat16();
 

@@ -287,7 +287,9 @@ template <typename T>
 class EinsumKernel final : public Kernel {
  public:
   using C = WorkType<T>;
-  EinsumKernel(EinsumPlan plan, int threads) : plan_(std::move(plan)), threads_(threads) {}
+  EinsumKernel(EinsumPlan plan, int threads) : plan_(std::move(plan)), threads_(threads) {
+    if constexpr (std::is_same_v<C, float>) MakeClassicProductCode();
+  }
 
   size_t workspace_bytes() const override { return plan_.workspace.total(); }
 
