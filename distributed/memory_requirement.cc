@@ -17,8 +17,17 @@ constexpr int64_t kMinNamed = int64_t{64} << 10;
 }  // namespace
 
 int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit) {
+  constexpr int64_t kCopies = 16;
   const int64_t ahead = std::min(limit, unexpected_bytes);
-  return kConnectionBytes + ahead + std::min(ahead, kWindowBytes);
+  const int64_t held = std::min(kConnectionBytes, kIdleConnectionBytes + kCopies * ahead);
+  return held + ahead + std::min(ahead, kWindowBytes);
+}
+
+int64_t ProcessGrowthBytes(int64_t held_bytes, int threads) {
+  constexpr int64_t kAtFirst = int64_t{5} << 20;
+  constexpr int64_t kHeldPerByte = 64;
+  const int64_t most = kProcessGrowthBytes + std::max(0, threads - 2) * kThreadGrowthBytes;
+  return std::min(most, kAtFirst + held_bytes / kHeldPerByte);
 }
 
 int64_t PageTableBytes(int64_t bytes) {

@@ -39,7 +39,7 @@ struct MemoryRequirement {
   // A bound: messages that come before the step asks for them, and the connections to peers.
   int64_t transport_bytes = 0;
   // Measured when the program had been compiled: program, libraries, heaps, stacks, the graphs and
-  // prepared kernels; an allowance for their growth (kProcessGrowthBytes); and the page tables of
+  // prepared kernels; an allowance for their growth (ProcessGrowthBytes); and the page tables of
   // what is allocated later.
   int64_t process_bytes = 0;
   // Measured: what reading the data set and compiling took for a while, as far as that was more
@@ -56,9 +56,14 @@ struct MemoryRequirement {
   friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
 };
 
-// What stacks, heaps, oneDNN's own allocations and gRPC's messages of trained values grow by from
-// compiling to the end: measured as 1 to 8 MiB.
+// What stacks, heaps, code that is run for the first time, buffers of oneDNN's products, the pages
+// around variables and arena, and gRPC's messages of trained values grow by from compiling to the
+// end. 5 MiB, and 1/64 of `held_bytes` (variables and arena), at most up to kProcessGrowthBytes and
+// kThreadGrowthBytes for each of `threads` beyond two. Measured with two: up to 3 MiB where 1 MiB
+// is held, up to 7.3 MiB where 1.2 GiB is.
 inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
+inline constexpr int64_t kThreadGrowthBytes = int64_t{1} << 20;
+int64_t ProcessGrowthBytes(int64_t held_bytes, int threads);
 
 // What the system takes to map so many bytes, and charges to the process: 8 bytes for each page of
 // 4 KiB, and the same again of these. Huge pages take as much: the system keeps their tables. The
@@ -66,8 +71,10 @@ inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
 int64_t PageTableBytes(int64_t bytes);
 
 // What gRPC, the kernel and the inbox's spare buffers hold for the two streams between a pair of
-// workers; and what gRPC may hold, beyond that, of messages that are under way. It is never more
-// than there are: its window grows with them, measured up to this.
+// workers: kIdleConnectionBytes, and a multiple of the messages, up to kConnectionBytes; and what
+// gRPC may hold, beyond that, of messages that are under way. It is never more than there are: its
+// window grows with them, measured up to this.
+inline constexpr int64_t kIdleConnectionBytes = int64_t{256} << 10;
 inline constexpr int64_t kConnectionBytes = int64_t{3} << 20;
 inline constexpr int64_t kWindowBytes = int64_t{16} << 20;
 

@@ -72,6 +72,30 @@ TEST(PageTableBytes, GrowWithWhatIsMapped) {
   EXPECT_EQ(PageTableBytes(int64_t{1} << 30), (int64_t{2} << 20) + 4096);
 }
 
+// 10 MiB in a process of 30 would be a quarter of the requirement.
+TEST(ProcessGrowthBytes, IsLessWhereLittleIsHeld) {
+  EXPECT_LE(ProcessGrowthBytes(0, 2), 30 * kMebibyte * 15 / 85);
+  EXPECT_EQ(ProcessGrowthBytes(0, 64), ProcessGrowthBytes(0, 1));
+  EXPECT_LT(ProcessGrowthBytes(kMebibyte, 2), ProcessGrowthBytes(100 * kMebibyte, 2));
+}
+
+TEST(ProcessGrowthBytes, IsBoundedByTheNumberOfThreads) {
+  constexpr int64_t kGibibyte = int64_t{1} << 30;
+  EXPECT_EQ(ProcessGrowthBytes(kGibibyte, 1), kProcessGrowthBytes);
+  EXPECT_EQ(ProcessGrowthBytes(kGibibyte, 2), kProcessGrowthBytes);
+  EXPECT_EQ(ProcessGrowthBytes(kGibibyte, 6), kProcessGrowthBytes + 4 * kThreadGrowthBytes);
+  EXPECT_EQ(ProcessGrowthBytes(kGibibyte << 20, 64), kProcessGrowthBytes + 62 * kThreadGrowthBytes);
+}
+
+// What messages hold is a multiple of them, up to what gRPC ever held; large ones count themselves.
+TEST(ConnectionBytes, GrowWithTheMessages) {
+  constexpr int64_t kLimit = 64 * kMebibyte;
+  EXPECT_EQ(ConnectionBytes(0, kLimit), kIdleConnectionBytes);
+  EXPECT_LE(ConnectionBytes(4096, kLimit), kMebibyte / 2);
+  EXPECT_EQ(ConnectionBytes(kMebibyte, kLimit), kConnectionBytes + 2 * kMebibyte);
+  EXPECT_EQ(ConnectionBytes(2 * kLimit, kLimit), kConnectionBytes + kLimit + kWindowBytes);
+}
+
 TEST(CheckFits, TakesWhatIsWithinTheLimitAndWhatHasNone) {
   EXPECT_TRUE(CheckFits("worker:0", Example(), {Example().total(), "the cluster spec"}).ok());
   EXPECT_TRUE(CheckFits("worker:0", Example(), {0, ""}).ok());

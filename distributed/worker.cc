@@ -327,7 +327,9 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   MemoryRequirement requirement;
   requirement.variable_bytes = variables_->bytes();
   requirement.arena_bytes = arena_->reserved_bytes();
-  const auto add = [&requirement](const Program& program) {
+  int threads = 1;
+  const auto add = [&requirement, &threads](const Program& program) {
+    threads = std::max(threads, program.partition->threads);
     const ProgramMemory& memory = program.step->memory();
     requirement.workspace_bytes = std::max(requirement.workspace_bytes, memory.workspace_bytes);
     requirement.constant_bytes += memory.constant_bytes;
@@ -354,7 +356,9 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   const ProcessMemory memory = Measured();
   const int64_t later = std::max<int64_t>(0, requirement.total() - counted);
   requirement.process_bytes =
-      std::max<int64_t>(0, memory.bytes - counted) + kProcessGrowthBytes + PageTableBytes(later);
+      std::max<int64_t>(0, memory.bytes - counted) +
+      ProcessGrowthBytes(requirement.variable_bytes + requirement.arena_bytes, threads) +
+      PageTableBytes(later);
   requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
   return requirement;
 }
