@@ -69,7 +69,6 @@ const std::set<std::string>& FilesWithoutConstants() {
 // Files whose samples are mixed, and what is said of that: two replicas are refused.
 const std::map<std::string, std::string>& FilesThatMixSamples() {
   static const auto* const files = new std::map<std::string, std::string>{
-      {"bert.dynamo.eval", "(GatherND) uses how many samples there are"},
       {"clip.dynamo.eval", "(MatMul) pairs each sample with all others"},
   };
   return *files;
@@ -85,18 +84,23 @@ std::vector<std::string> ZooFiles() {
   return names;
 }
 
-// Losses, by step, of a file that --metrics wrote.
-std::vector<double> LossesIn(const std::string& csv) {
-  std::vector<double> losses;
+// A column of a file that --metrics wrote, by step.
+std::vector<double> ColumnOf(const std::string& csv, const std::string& name) {
+  std::vector<double> column;
   const std::vector<std::string> lines = absl::StrSplit(csv, '\n', absl::SkipEmpty());
+  if (lines.empty()) return column;
+  const std::vector<std::string> names = absl::StrSplit(lines[0], ',');
+  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> cells = absl::StrSplit(lines[i], ',');
-    double loss = std::nan("");
-    EXPECT_TRUE(cells.size() > 1 && absl::SimpleAtod(cells[1], &loss)) << lines[i];
-    losses.push_back(loss);
+    double number = std::nan("");
+    EXPECT_TRUE(cells.size() > at && absl::SimpleAtod(cells[at], &number)) << lines[i];
+    column.push_back(number);
   }
-  return losses;
+  return column;
 }
+
+std::vector<double> LossesIn(const std::string& csv) { return ColumnOf(csv, "loss"); }
 
 // Whether a loss is `relative` of the true one from it, at most.
 void ExpectLosses(const std::vector<double>& losses, const std::vector<double>& truth,
@@ -146,10 +150,14 @@ class Zoo : public ::testing::TestWithParam<std::string> {
 
   // By the program, with worker processes.
   CommandResult TrainOnTwo(const std::string& out, const std::string& plan) const {
+    return RunProgram(TrainCommand(out, {"--local", "2", "--parallel", plan}));
+  }
+  // As a process of its own.
+  CommandResult RunProgram(const Arguments& arguments) const {
     const char* const runner = std::getenv("WEFT_RUNNER");
     EXPECT_NE(runner, nullptr) << "WEFT_RUNNER is not set";
     std::string command = runner == nullptr ? "false" : runner;
-    for (const std::string& word : TrainCommand(out, {"--local", "2", "--parallel", plan})) {
+    for (const std::string& word : arguments) {
       absl::StrAppend(&command, " '", word, "'");
     }
     const int status = std::system(
@@ -322,6 +330,41 @@ TEST_P(Zoo, TwoReplicasDoTheSameOrSayWhyNot) {
   }
   ASSERT_EQ(result.exit_code, 0) << result.err;
   ExpectLosses(LossesIn(ReadTestFile(two + ".csv")), LossesIn(ReadTestFile(one + ".csv")), 1e-5);
+}
+
+// Megatron's split is found, so that ranks exchange sums, and changes nothing.
+TEST_P(Zoo, TheTensorAxisSplitsTransformers) {
+  if (IsRefused()) GTEST_SKIP() << "train refuses it";
+  if (!truth_["transformer"].get<bool>()) GTEST_SKIP() << "no transformer";
+  const std::string one = TestPath("one");
+  ASSERT_EQ(Train(one).exit_code, 0);
+  const std::string two = TestPath("two");
+  const CommandResult result = TrainOnTwo(two, "tp=2");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string csv = ReadTestFile(two + ".csv");
+  ExpectLosses(LossesIn(csv), LossesIn(ReadTestFile(one + ".csv")), 1e-5);
+  for (const double sent : ColumnOf(csv, "bytes_sent")) EXPECT_GT(sent, 0);
+}
+
+// These processes are small: what they are beside the model is what the requirement must know.
+TEST_P(Zoo, ItsMemoryIsWhatWasSaid) {
+  if (IsRefused()) GTEST_SKIP() << "train refuses it";
+  const std::string out = TestPath("out");
+  const std::string plan = FilesThatMixSamples().count(GetParam()) > 0 ? "pp=2" : "dp=2";
+  for (const Arguments& flags : {Arguments(), Arguments{"--local", "2", "--parallel", plan}}) {
+    Arguments more = flags;
+    more.insert(more.end(), {"--output", "json"});
+    const CommandResult result = RunProgram(TrainCommand(out, more));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json memory = Json::parse(result.out)["memory"];
+    EXPECT_EQ(memory.size(), flags.empty() ? 1u : 2u);
+    for (const Json& rank : memory) {
+      const double predicted = rank["predicted_bytes"].get<double>();
+      const double peak = rank["peak_bytes"].get<double>();
+      EXPECT_LE(peak, predicted) << rank;
+      EXPECT_GE(peak, 0.85 * predicted) << rank;
+    }
+  }
 }
 
 }  // namespace
