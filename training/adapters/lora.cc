@@ -169,6 +169,28 @@ absl::StatusOr<std::set<std::string>> Choose(const char* key,
   return chosen;
 }
 
+// The weights that have their adapters given, all of which must be among those that `may` have one.
+template <typename Predicate>
+absl::StatusOr<std::set<std::string>> ChooseGiven(const LoraSpec& spec,
+                                                  const std::vector<Weight>& weights,
+                                                  Predicate may) {
+  std::set<std::string> chosen;
+  for (const auto& [name, given] : spec.given) {
+    const auto weight = std::find_if(weights.begin(), weights.end(),
+                                     [&name](const Weight& one) { return one.name == name; });
+    if (weight == weights.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the weight '", name,
+                       "' has an adapter in the file and does not train, so that it cannot have "
+                       "one; graph_runner "
+                       "inspect --parameters says why, --trainable PATTERN lets it train"));
+    }
+    if (!may(*weight)) return NothingFits("match", name, {*weight});
+    chosen.insert(name);
+  }
+  return chosen;
+}
+
 // Adds one adapter, and reads it wherever its weight is read.
 class AdapterPass {
  public:
@@ -369,16 +391,15 @@ absl::StatusOr<std::vector<LoraAdapter>> AddAdapters(Graph& graph, const LoraSpe
   const std::vector<std::string> all = {"*"};
   WEFT_ASSIGN_OR_RETURN(const std::set<std::string> trained,
                         Choose("train", spec.train, weights, [](const Weight&) { return true; }));
-  const auto may_adapt = [&](const Weight& weight) {
-    const bool is_chosen = spec.given.empty() || spec.given.contains(weight.name);
-    return is_chosen && weight.obstacle.empty() && !trained.contains(weight.name);
+  const auto may_adapt = [&trained](const Weight& weight) {
+    return weight.obstacle.empty() && !trained.contains(weight.name);
   };
-  WEFT_ASSIGN_OR_RETURN(
-      const std::set<std::string> adapted,
-      Choose("match", spec.match.empty() || !spec.given.empty() ? all : spec.match, weights,
-             may_adapt));
-  for (const auto& [name, given] : spec.given) {
-    if (!adapted.contains(name)) return NothingFits("match", name, weights);
+  std::set<std::string> adapted;
+  if (spec.given.empty()) {
+    WEFT_ASSIGN_OR_RETURN(
+        adapted, Choose("match", spec.match.empty() ? all : spec.match, weights, may_adapt));
+  } else {
+    WEFT_ASSIGN_OR_RETURN(adapted, ChooseGiven(spec, weights, may_adapt));
   }
   for (Variable& variable : graph.mutable_variables()) {
     variable.trainable = trained.contains(variable.name);

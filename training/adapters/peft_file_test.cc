@@ -203,7 +203,9 @@ TEST_F(PeftFileTest, WhatIsOfAnotherModelIsSaid) {
   EXPECT_THAT(std::string(AdaptModel(graph_, {{}, {}, *peft}, 1).status().message()),
               HasSubstr("has no adapter_config.json beside it"));
   graph_.mutable_variables().front().trainable = false;
-  EXPECT_THAT(StartError(OneModule("h.0.up")), HasSubstr("h.0.up.weight"));
+  EXPECT_THAT(
+      StartError(OneModule("h.0.up")),
+      HasSubstr("the weight 'h.0.up.weight' has an adapter in the file and does not train"));
 }
 
 TEST_F(PeftFileTest, LoraBesideAFileMaySayWhatItDoesNot) {

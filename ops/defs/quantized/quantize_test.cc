@@ -139,7 +139,8 @@ TEST(DequantizeLinear, EveryType) {
   for (const QuantizeCase& c : Cases()) {
     for (const DType dtype : types) {
       const double high = IsInteger(dtype) ? std::min(RangeOf(dtype).high, 99.0) : 6;
-      const Tensor x = Cast(RandomTensor(c.x, 1, 0, high, DType::kInt32), dtype);
+      const double low = IsInteger(dtype) ? std::max(RangeOf(dtype).low, -99.0) : 0;
+      const Tensor x = Cast(RandomTensor(c.x, 1, low, high, DType::kInt32), dtype);
       const Tensor zero = Cast(RandomTensor(c.scale, 3, 0, high, DType::kInt32), dtype);
       const Tensor scale = RandomTensor(c.scale, 2, 0.2, 1);
       const auto y = RunOp(

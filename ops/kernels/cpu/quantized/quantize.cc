@@ -133,6 +133,53 @@ class ScaleTable {
 
 // ---- DequantizeLinear.
 
+// Neighbours with a scale each.
+void DequantizeBytes(const int8_t* x, const float* scales, const float* zeros, float* out,
+                     int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = (static_cast<float>(x[i]) - zeros[i]) * scales[i];
+  }
+}
+
+// The same for int4, from element `first` of `x` on; with step 0 one scale is that of all.
+template <int kStep>
+void DequantizeNibbles(const int8_t* x, int64_t first, const float* scales, const float* zeros,
+                       float* out, int64_t n) {
+  const auto one = [&](int64_t i) {
+    const int8_t pair = x[(first + i) / 2];
+    const int code = (first + i) % 2 == 0 ? static_cast<int8_t>(pair << 4) >> 4 : pair >> 4;
+    out[i] = (static_cast<float>(code) - zeros[i * kStep]) * scales[i * kStep];
+  };
+  const int64_t begin = std::min(n, first % 2);
+  const int64_t pairs = (n - begin) / 2;
+  if (begin == 1) one(0);
+  const int8_t* const from = x + (first + begin) / 2;
+#pragma omp simd
+  for (int64_t j = 0; j < pairs; ++j) {
+    const int64_t i = begin + 2 * j;
+    const auto low = static_cast<float>(static_cast<int8_t>(from[j] << 4) >> 4);
+    const auto high = static_cast<float>(from[j] >> 4);
+    out[i] = (low - zeros[i * kStep]) * scales[i * kStep];
+    out[i + 1] = (high - zeros[(i + 1) * kStep]) * scales[(i + 1) * kStep];
+  }
+  if (begin + 2 * pairs < n) one(n - 1);
+}
+
+// True if the run was of int8 or int4 and is done.
+bool DequantizeWeights(const KernelContext& run, DType from, const ScaleRun& r, const float* scales,
+                       const float* zeros, float* out) {
+  const auto* const x = static_cast<const int8_t*>(run.inputs[0]);
+  if (from == DType::kInt4) {
+    const auto fill = r.scale_step == 0 ? DequantizeNibbles<0> : DequantizeNibbles<1>;
+    fill(x, r.first, scales + r.scale, zeros + r.scale, out + r.first, r.count);
+    return true;
+  }
+  if (from != DType::kInt8 || r.scale_step == 0) return false;
+  DequantizeBytes(x + r.first, scales + r.scale, zeros + r.scale, out + r.first, r.count);
+  return true;
+}
+
 template <typename R>
 absl::StatusOr<std::unique_ptr<Kernel>> MakeDequantize(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const ScaleGrid grid, ScaleGrid::Make(context));
@@ -158,6 +205,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeDequantize(const PrepareContext& con
               return DequantizeToFloat(Input<int8_t>(run, 0) + r.first, scales[r.scale],
                                        zeros[r.scale], out + r.first, r.count);
             }
+            if (DequantizeWeights(run, from, r, scales, zeros, out)) return;
           }
           for (int64_t i = 0; i < r.count; ++i) {
             const int64_t s = r.scale + i * r.scale_step;
