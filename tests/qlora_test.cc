@@ -166,7 +166,7 @@ class Qlora : public ::testing::Test {
   double Loss(const std::string& model) const {
     const CommandResult result = Run("eval", model, {"--metric", "loss", "--output", "json"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return nlohmann::json::parse(result.out)["metrics"]["loss"].get<double>();
+    return nlohmann::json::parse(result.out)["loss"].get<double>();
   }
 
   const std::string model_;
@@ -197,6 +197,7 @@ TEST_F(Qlora, TheMergedModelHasTheLossThatWasMeasured) {
              "x=" + TestPath("x.npy"), "--eval-labels", TestPath("labels.npy"), "--eval-metric",
              "loss", "--output", "json", "-o", tuned});
     ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat(" weights, kept in ", type, "\n")));
     const double measured =
         nlohmann::json::parse(result.out)["evaluation"]["last"]["loss"].get<double>();
     EXPECT_NEAR(Loss(tuned), measured, 1e-5 * measured) << type;

@@ -34,6 +34,15 @@ std::string TrainsText(const TrainingSetup& setup) {
                       Quantity(elements), " numbers");
 }
 
+// ", kept in int4".
+std::string QuantizationText(const TrainingSetup& setup) {
+  const auto& base = setup.adapters.front().quantized;
+  const Variable* const codes = base.has_value() ? setup.graph.FindVariable(base->codes) : nullptr;
+  if (codes == nullptr) return "";
+  return absl::StrCat(", kept in ",
+                      std::string(DTypeName(setup.graph.value(codes->value).type.dtype)));
+}
+
 std::string UpdatesText(const std::vector<PreparedUpdate>& updates) {
   std::string text;
   for (const PreparedUpdate& update : updates) {
@@ -119,7 +128,8 @@ std::string TrainingSetupText(const TrainingSetup& setup) {
   const Plan& plan = setup.job.plan;
   std::string text = absl::StrCat("train  ", Printable(setup.model), ": ", TrainsText(setup));
   if (!setup.adapters.empty()) {
-    absl::StrAppend(&text, ", with adapters of ", setup.adapters.size(), " weights");
+    absl::StrAppend(&text, ", with adapters of ", setup.adapters.size(), " weights",
+                    QuantizationText(setup));
   }
   if (setup.decisions != nullptr && !setup.decisions->empty()) {
     absl::StrAppend(&text, "\n", Printable(ParameterSummary(*setup.decisions)));

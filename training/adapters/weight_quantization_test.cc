@@ -131,7 +131,7 @@ TEST(QuantizeWeightTest, WhatCannotBeQuantizedIsSaid) {
             "its element 1 is -inf");
 }
 
-TEST(ParseQuantizationTest, TypeAndBlock) {
+TEST(ParseBaseQuantizationTest, TypeAndBlock) {
   EXPECT_EQ(ParseBaseQuantization({"int8"})->dtype, DType::kInt8);
   EXPECT_EQ(ParseBaseQuantization({"int4"})->block, 64);
   EXPECT_EQ(ParseBaseQuantization({"int4", "block=32"})->block, 32);
