@@ -74,6 +74,7 @@ const std::map<std::string, std::string>& OfRuns() {
       {"best", "a result"},
       {"rebalance", "moves micro-batches between steps"},
       {"check-numerics", "looks at values"},
+      {"noise-scale", "programs of their own for the steps that measure"},
       {"ema-out", "a result"},
       {"adapters-out", "a result"},
       {"export-mode", "how the result is written"},

@@ -99,7 +99,7 @@ std::vector<RankSum> GradientReducer::SumsOf(const std::vector<NodeId>& sums,
     const ValueId output = NodeOf(sum).outputs[0];
     const ValueType type = end.LocalType(output, end.ShardingOf(output));
     result.push_back({DTypeBytes(type.dtype, type.shape.ToConcrete()->num_elements()), type.dtype,
-                      layout_.scattered_sums.contains(sum)});
+                      layout_.scattered_sums.contains(sum), layout_.report_sums.contains(sum)});
     sums_.push_back(sum);
   }
   return result;

@@ -240,6 +240,24 @@ absl::Status StepPlanner::FindReports() {
   return absl::OkStatus();
 }
 
+// By NodeId: the update of a variable depends on it.
+std::vector<bool> NodesOfUpdates(const Graph& graph) {
+  std::vector<bool> found(graph.node_capacity());
+  std::vector<ValueId> pending;
+  for (const Variable& variable : graph.variables()) pending.push_back(variable.update);
+  while (!pending.empty()) {
+    const ValueId value = pending.back();
+    pending.pop_back();
+    if (!value.valid() || graph.value(value).source != ValueSource::kNode) continue;
+    const NodeId producer = graph.value(value).producer;
+    if (found[producer.value]) continue;
+    found[producer.value] = true;
+    const std::vector<ValueId>& inputs = graph.node(producer).inputs;
+    pending.insert(pending.end(), inputs.begin(), inputs.end());
+  }
+  return found;
+}
+
 void StepPlanner::OrderStep() {
   const Graph& graph = layout_.step().graph;
   const std::vector<NodeId>& micro_nodes = layout_.step().micro_nodes;
@@ -262,7 +280,12 @@ void StepPlanner::OrderStep() {
     }
   }
   std::sort(later.begin(), later.end(), IsSummedBefore);
-  for (const SumTurn& turn : later) layout_.later_sums.push_back(turn.sum);
+  const std::vector<bool> of_updates = NodesOfUpdates(graph);
+  for (const SumTurn& turn : later) {
+    layout_.later_sums.push_back(turn.sum);
+    const bool is_report = layout_.shape.training && !of_updates[turn.sum.value];
+    if (is_report) layout_.report_sums.insert(turn.sum);
+  }
 }
 
 // Variables that a stage reads and another one owns.

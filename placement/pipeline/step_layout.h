@@ -74,6 +74,7 @@ struct StepLayout {
   std::vector<NodeId> first_sums;  // Accumulate nodes: what the guard needs and forward ones
   std::vector<NodeId> guard_nodes;
   std::vector<NodeId> later_sums;  // in the order in which the backward pass completes them
+  std::set<NodeId> report_sums;    // later ones of a training step that no update depends on
   std::vector<NodeId> step_nodes;
   std::vector<ValueId> reports;
   ValueId guard;

@@ -5,7 +5,9 @@
 namespace weft {
 namespace {
 
-std::vector<SumGroup> Group(std::span<const RankSum> sums, int begin, int64_t bucket_bytes) {
+// Reports, or all others.
+std::vector<SumGroup> Group(std::span<const RankSum> sums, int begin, int64_t bucket_bytes,
+                            bool reports = false) {
   std::vector<SumGroup> groups;
   SumGroup bucket;
   DType dtype = DType::kFloat32;
@@ -15,6 +17,7 @@ std::vector<SumGroup> Group(std::span<const RankSum> sums, int begin, int64_t bu
     bytes = 0;
   };
   for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].is_report != reports) continue;
     const int index = begin + static_cast<int>(i);
     if (sums[i].is_scattered) {
       groups.push_back({{index}, true});
@@ -33,11 +36,13 @@ std::vector<SumGroup> Group(std::span<const RankSum> sums, int begin, int64_t bu
 bool FitOneBucket(std::span<const RankSum> first, std::span<const RankSum> later,
                   int64_t bucket_bytes) {
   int64_t bytes = 0;
+  const RankSum* any = nullptr;
   for (const std::span<const RankSum> sums : {first, later}) {
     for (const RankSum& sum : sums) {
-      const RankSum& any = first.empty() ? later.front() : first.front();
+      if (sum.is_report) continue;
+      if (any == nullptr) any = &sum;
       bytes += sum.bytes;
-      if (sum.dtype != any.dtype || bytes > bucket_bytes) return false;
+      if (sum.dtype != any->dtype || bytes > bucket_bytes) return false;
     }
   }
   return true;
@@ -47,13 +52,19 @@ bool FitOneBucket(std::span<const RankSum> first, std::span<const RankSum> later
 
 SumGroups GroupSums(std::span<const RankSum> first, std::span<const RankSum> later,
                     int64_t bucket_bytes) {
-  if (!FitOneBucket(first, later, bucket_bytes)) {
-    return {Group(first, 0, bucket_bytes),
-            Group(later, static_cast<int>(first.size()), bucket_bytes)};
+  const int begin = static_cast<int>(first.size());
+  SumGroups groups;
+  if (FitOneBucket(first, later, bucket_bytes)) {
+    std::vector<RankSum> all(first.begin(), first.end());
+    all.insert(all.end(), later.begin(), later.end());
+    groups.first = Group(all, 0, bucket_bytes);
+  } else {
+    groups = {Group(first, 0, bucket_bytes), Group(later, begin, bucket_bytes)};
   }
-  std::vector<RankSum> all(first.begin(), first.end());
-  all.insert(all.end(), later.begin(), later.end());
-  return {Group(all, 0, bucket_bytes), {}};
+  for (SumGroup& group : Group(later, begin, bucket_bytes, /*reports=*/true)) {
+    groups.later.push_back(std::move(group));
+  }
+  return groups;
 }
 
 int64_t BytesOf(const SumGroup& group, std::span<const RankSum> sums) {

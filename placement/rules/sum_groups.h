@@ -44,6 +44,7 @@ struct RankSum {
   int64_t bytes = 0;
   DType dtype = DType::kFloat32;
   bool is_scattered = false;  // each replica keeps its rows only
+  bool is_report = false;     // no variable's update depends on it
 };
 
 // Sums that one collective adds up: a bucket for an all-reduce, or one sum to be scattered.
@@ -60,6 +61,8 @@ struct SumGroups {
 // In the order in which the rank's end graph has them. A bucket takes sums of one element type in
 // the order given while they fit `bucket_bytes`; a larger sum is a bucket of its own. First and
 // later sums share no bucket, unless all of them together fit one: it is then one of the first.
+// Reports among the later sums come last, in buckets of their own, and the others are grouped as if
+// they were not there: what a step reports besides must not change the order of its other sums.
 SumGroups GroupSums(std::span<const RankSum> first, std::span<const RankSum> later,
                     int64_t bucket_bytes);
 

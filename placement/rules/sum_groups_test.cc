@@ -51,6 +51,19 @@ TEST(SumGroupsTest, WhatIsScatteredTravelsAlone) {
   EXPECT_FALSE(groups.later[1].is_scattered);
 }
 
+// The others have the buckets that they would have without them.
+TEST(SumGroupsTest, ReportsComeLastInBucketsOfTheirOwn) {
+  const RankSum report = {4, DType::kFloat32, false, true};
+  const Sums first = {{4}, {4}};
+  const SumGroups together = GroupSums(first, Sums{{40}, report, {40}, report}, 88);
+  EXPECT_EQ(IndicesOf(together.first), (Groups{{0, 1, 2, 4}}));
+  EXPECT_EQ(IndicesOf(together.later), (Groups{{3, 5}}));
+  const SumGroups apart = GroupSums(first, Sums{report, {50}, report, {50}, {50}}, 100);
+  EXPECT_EQ(IndicesOf(apart.first), (Groups{{0, 1}}));
+  EXPECT_EQ(IndicesOf(apart.later), (Groups{{3, 5}, {6}, {2, 4}}));
+  EXPECT_EQ(IndicesOf(GroupSums({}, Sums{report}, 100).later), (Groups{{0}}));
+}
+
 TEST(SumGroupsTest, ScatteringNeedsReplicasAndAnyOrder) {
   EXPECT_TRUE(ScattersSums({2, 2, Reduction::kUnordered}));
   EXPECT_FALSE(ScattersSums({2, 1, Reduction::kUnordered}));

@@ -76,8 +76,10 @@ class TrainCommand final : public Command {
   absl::StatusOr<std::unique_ptr<TrainingCurves>> OpenCurves(const TrainingJob& job,
                                                              const JobLoop& loop) const {
     return TrainingCurves::Create(RealFileSystem(), RealClock(), flags_.results(), job.job,
-                                  loop.first_step(), loop.evaluated_metrics(job.training.loss),
-                                  job.training.precision == Precision::kFloat16);
+                                  loop.first_step(),
+                                  {.evaluated = loop.evaluated_metrics(job.training.loss),
+                                   .has_loss_scale = job.training.precision == Precision::kFloat16,
+                                   .has_noise = job.training.measure_noise});
   }
 
   // Says how wrong the prediction was, and adds it to the history.

@@ -1,8 +1,10 @@
 #include "tools/flags/data_flags.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +20,9 @@
 
 namespace weft {
 namespace {
+
+// Of --batch.
+constexpr char kAutoText[] = "auto";
 
 constexpr char kDataOptions[] = "data";
 constexpr size_t kClassesShown = 20;
@@ -60,6 +65,20 @@ void AddTrainingMasks(const DataSpec& training, DataSpec& spec) {
 }
 
 }  // namespace
+
+absl::StatusOr<AutoBatch> ParseAutoBatch(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  AutoBatch batch;
+  bool good = parts[0] == kAutoText && parts.size() <= 3;
+  const auto take = [&](size_t i, int64_t& number) {
+    if (parts.size() > i) good = good && absl::SimpleAtoi(parts[i], &number) && number >= 1;
+  };
+  take(1, batch.max);
+  take(2, batch.base);
+  if (good) return batch;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is not a batch; expected N, auto, auto:MAX or auto:MAX:BASE, whole numbers"));
+}
 
 void DataFlags::AddFiles(CLI::App& app, bool required) {
   app.add_option("--data", data_, "data of graph inputs: arrays, CSV, text, images, records")
@@ -149,6 +168,30 @@ void DataFlags::AddFiles(CLI::App& app, bool required) {
 void DataFlags::Require(CLI::App& app, bool required) {
   required_ = required;
   app.get_option("--data")->required(required);
+}
+
+// An option has the type of its number, so this one takes the place of the other.
+void DataFlags::AllowAutoBatch(CLI::App& app) {
+  app.remove_option(app.get_option("--batch"));
+  const std::function<void(const std::string&)> take = [this](const std::string& text) {
+    auto_batch_.reset();
+    if (absl::SimpleAtoi(text, &batch_)) return;
+    const auto parsed = ParseAutoBatch(text);
+    if (!parsed.ok()) return;  // the check has refused it
+    auto_batch_ = *parsed;
+    batch_ = parsed->base;
+  };
+  app.add_option_function<std::string>(
+         "--batch", take, "samples in a global batch (default 128); auto: by the noise scale")
+      ->type_name("N|auto[:MAX]")
+      ->check([](const std::string& text) {
+        int64_t number = 0;
+        if (absl::SimpleAtoi(text, &number) || !absl::StartsWith(text, kAutoText)) {
+          return AtLeastOne(text);
+        }
+        const auto parsed = ParseAutoBatch(text);
+        return parsed.ok() ? std::string() : std::string(parsed.status().message());
+      });
 }
 
 void DataFlags::AddTraining(CLI::App& app) {
@@ -311,8 +354,9 @@ absl::StatusOr<DataSpec> DataFlags::Spec() const {
   return spec;
 }
 
-absl::StatusOr<DataSpec> DataFlags::TrainingSpec(bool shuffle) const {
+absl::StatusOr<DataSpec> DataFlags::TrainingSpec(bool shuffle, int64_t batch) const {
   WEFT_ASSIGN_OR_RETURN(DataSpec spec, Spec());
+  if (batch > 0) spec.batch = batch;
   spec.shuffle = shuffle;
   spec.group_lengths = group_lengths_ && shuffle;
   spec.drop_last = drop_last_;
@@ -320,8 +364,9 @@ absl::StatusOr<DataSpec> DataFlags::TrainingSpec(bool shuffle) const {
   return spec;
 }
 
-absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle) const {
-  WEFT_ASSIGN_OR_RETURN(const DataSpec spec, TrainingSpec(shuffle));
+absl::StatusOr<std::shared_ptr<const DataSet>> DataFlags::OpenTraining(bool shuffle,
+                                                                       int64_t batch) const {
+  WEFT_ASSIGN_OR_RETURN(const DataSpec spec, TrainingSpec(shuffle, batch));
   return Open(spec);
 }
 

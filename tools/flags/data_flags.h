@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,14 @@
 
 namespace weft {
 
+// --batch auto[:MAX[:BASE]]: the batch is chosen after a measurement (tools/jobs/batch_choice.h).
+struct AutoBatch {
+  int64_t max = 0;     // 0 = any
+  int64_t base = 128;  // that the learning rate is for, and with which is measured
+};
+// InvalidArgument showing the text, for what is neither "auto" nor "auto:MAX" nor "auto:MAX:BASE".
+absl::StatusOr<AutoBatch> ParseAutoBatch(const std::string& text);
+
 // Binds flags to itself (so it must outlive the parser's use of it) and turns them into a data
 // set. All errors carry their exit code.
 class DataFlags {
@@ -23,18 +32,24 @@ class DataFlags {
   void AddFiles(CLI::App& app, bool required);
   // After AddFiles: the same for another `required`.
   void Require(CLI::App& app, bool required);
+  // Lets --batch be "auto", too. After AddFiles.
+  void AllowAutoBatch(CLI::App& app);
   // What training alone has.
   void AddTraining(CLI::App& app);
 
   bool has_data() const { return !data_.empty(); }
   bool misses_labels() const { return required_ && labels_.empty(); }
   bool has_validation() const { return validation_split_ > 0; }
+  // With --batch auto the one to measure with.
   int64_t batch() const { return batch_; }
+  const std::optional<AutoBatch>& auto_batch() const { return auto_batch_; }
   uint64_t seed() const { return seed_; }
 
-  // The training samples, in a new order each epoch if `shuffle`.
-  absl::StatusOr<std::shared_ptr<const DataSet>> OpenTraining(bool shuffle) const;
-  absl::StatusOr<DataSpec> TrainingSpec(bool shuffle) const;
+  // The training samples, in a new order each epoch if `shuffle`; in batches of `batch`
+  // instead of batch(), where it is not 0.
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenTraining(bool shuffle,
+                                                              int64_t batch = 0) const;
+  absl::StatusOr<DataSpec> TrainingSpec(bool shuffle, int64_t batch = 0) const;
   // The samples that --validation-split holds out, or all where it was not given; in the order of
   // the files, not augmented. Mean and deviation of --normalize x=auto are those of the training
   // samples.
@@ -55,6 +70,7 @@ class DataFlags {
   std::vector<std::string> data_;
   std::string labels_;
   int64_t batch_ = 128;
+  std::optional<AutoBatch> auto_batch_;
   uint64_t seed_ = 0;
   bool no_scale_ = false;
   bool drop_last_ = false;

@@ -38,6 +38,9 @@ class JobFlags {
   // `required`: --data is, and --labels unless the model computes its loss (TakeLoss).
   void AddData(CLI::App& app, bool required) { data_.AddFiles(app, required); }
   void RequireData(CLI::App& app, bool required) { data_.Require(app, required); }
+  // --batch auto, for commands that can measure one. After AddData.
+  void AllowAutoBatch(CLI::App& app) { data_.AllowAutoBatch(app); }
+  const std::optional<AutoBatch>& auto_batch() const { return data_.auto_batch(); }
   void AddLoss(CLI::App& app) { optimizer_.AddLoss(app); }
   void AddOptimizer(CLI::App& app) {
     trains_ = true;
@@ -122,8 +125,8 @@ class JobFlags {
   // The file of LoadModel will be written as it is, and needs all its payloads.
   void KeepPayloads() { keeps_payloads_ = true; }
   // The training samples, in a new order each epoch if `shuffle`.
-  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle) const {
-    return data_.OpenTraining(shuffle);
+  absl::StatusOr<std::shared_ptr<const DataSet>> OpenData(bool shuffle, int64_t batch = 0) const {
+    return data_.OpenTraining(shuffle, batch);
   }
   // What the workers open to get those.
   absl::StatusOr<DataSpec> TrainingData(bool shuffle) const { return data_.TrainingSpec(shuffle); }

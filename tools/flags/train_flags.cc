@@ -18,8 +18,8 @@ const std::set<std::string>& FlagsOfRuns() {
   static const auto* const flags = new std::set<std::string>{
       // When the run is saved, measured and ended. --checkpoint itself takes memory.
       "checkpoint-every", "keep", "resume", "until", "patience", "best",
-      // What watches the steps.
-      "rebalance", "check-numerics",
+      // What watches the steps. --noise-scale has programs of its own for the steps that measure.
+      "rebalance", "check-numerics", "noise-scale",
       // What is written. The gradients of --save-gradients come from a program of their own, which
       // the first step alone runs.
       "out", "ema-out", "adapters-out", "export-mode", "metrics", "tensorboard", "save-gradients",
@@ -58,6 +58,10 @@ absl::StatusOr<TrainingSpec> TrainFlags::PlannedTraining(const DataSet* data) co
         "--alternate: this command looks at one loss at a time; give that of one update, as "
         "--loss output:NAME, in its place");
   }
+  if (job_.auto_batch().has_value()) {
+    return UsageError(
+        "--batch auto is measured by train alone; give the number of samples that it has chosen");
+  }
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
   WEFT_RETURN_IF_ERROR(Check(training));
   RateSchedule& schedule = training.schedule;
@@ -80,6 +84,7 @@ std::string TrainFlags::NoteWithoutEffect(const CLI::App& app) const {
 void TrainFlags::Add(CLI::App& app) {
   job_.AddModel(app);
   job_.AddData(app, /*required=*/true);
+  job_.AllowAutoBatch(app);
   job_.AddLoss(app);
   job_.AddOptimizer(app);
   job_.AddAlternation(app);
@@ -119,6 +124,11 @@ void TrainFlags::AddResults(CLI::App& app) {
                  "write the curves as TensorBoard event files")
       ->type_name("DIR")
       ->group("results");
+  app.add_option("--noise-scale", noise_every_,
+                 "measure the noise scale of the gradient every N steps: how large a batch pays")
+      ->type_name("N")
+      ->check(AtLeastOne)
+      ->group("results");
   app.add_flag("--no-shuffle", no_shuffle_, "keep the order of the samples in the files")
       ->group("data");
   app.add_option("--save-gradients", results_.gradients,
@@ -137,6 +147,7 @@ absl::StatusOr<TrainingSpec> TrainFlags::Training() const {
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, job_.Training());
   WEFT_RETURN_IF_ERROR(Check(training));
   training.report_gradients = !results_.gradients.empty();
+  training.measure_noise = noise_every_ > 0;
   return training;
 }
 
@@ -163,6 +174,15 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
         "that with --train-mode '",
         RepairFlags::TrainModePattern(), "'"));
   }
+  if (noise_every_ > 0 && loop_.rebalances()) {
+    return UsageError(
+        "--noise-scale measures with programs of one plan, and --rebalance changes it; give one of "
+        "them");
+  }
+  if (noise_every_ > 0 && training.model_training_info) {
+    return UsageError(
+        "--noise-scale measures between micro-batches, and --optimizer model takes whole batches");
+  }
   if (!results_.averages.empty() && training.average_decay == 0) {
     return UsageError("--ema-out needs --ema DECAY, as --ema 0.999");
   }
@@ -172,11 +192,12 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
 absl::Status TrainFlags::CheckAlternation(const TrainingSpec& training) const {
   const bool others = training.model_training_info || training.precision == Precision::kFloat16 ||
                       loop_.evaluates() || loop_.rebalances() || !results_.gradients.empty() ||
+                      noise_every_ > 0 || job_.auto_batch().has_value() ||
                       job_.searches_by_name() || job_.runs_partitions();
   if (!others) return absl::OkStatus();
   return UsageError(
       "--alternate goes without --optimizer model, --precision fp16, --eval-every, --rebalance, "
-      "--save-gradients, --partitions and --parallel auto");
+      "--save-gradients, --noise-scale, --batch auto, --partitions and --parallel auto");
 }
 
 int64_t TrainFlags::Steps(const std::vector<PreparedUpdate>& updates) const {

@@ -56,6 +56,8 @@ class TrainFlags {
   const ResultFiles& results() const { return results_; }
   bool shuffles() const { return !no_shuffle_; }
   ExportMode export_mode() const { return ExportModeOf(export_mode_); }
+  // Steps between measurements of the gradient's noise; 0 = none.
+  int64_t noise_every() const { return noise_every_; }
   bool prints_json() const { return format_ == "json"; }
 
   // What is asked of a step. Refuses what the parser cannot see: a run without an end or labels
@@ -69,6 +71,8 @@ class TrainFlags {
   // flags and keys that were given; "" if there are none.
   std::string NoteWithoutEffect(const CLI::App& app) const;
 
+  // What the run's length is given in: passes over the data, or 0 for steps.
+  int64_t epochs() const { return epochs_; }
   // At which the run ends.
   int64_t given_steps() const { return steps_; }  // 0: not given
   int64_t Steps(const DataSet& data) const {
@@ -89,6 +93,7 @@ class TrainFlags {
   int64_t steps_ = 0;
   int64_t epochs_ = 0;
   bool no_shuffle_ = false;
+  int64_t noise_every_ = 0;
   ResultFiles results_;
   std::string export_mode_;
   std::string format_ = "text";

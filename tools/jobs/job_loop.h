@@ -71,6 +71,15 @@ class JobLoop {
   std::vector<std::string> evaluated_metrics(const LossSpec& loss) const {
     return flags_.evaluates() ? flags_.Metrics(loss) : std::vector<std::string>();
   }
+  // Of the checkpoint that the run resumes from: its loop's state, and the flags of its record.
+  // Empty without one.
+  std::map<std::string, double> saved_state() const {
+    return checkpoint_.has_value() ? checkpoint_->index().loop : std::map<std::string, double>();
+  }
+  std::map<std::string, std::string> saved_flags() const {
+    return checkpoint_.has_value() ? checkpoint_->index().job.flags
+                                   : std::map<std::string, std::string>();
+  }
   // Steps that were done before.
   int64_t first_step() const;
   // What came of it, a line each; `step_seconds` is what a step takes.

@@ -8,13 +8,12 @@ namespace weft {
 
 absl::StatusOr<std::unique_ptr<TrainingCurves>> TrainingCurves::Create(
     FileSystem& files, Clock& clock, const ResultFiles& results, const PreparedJob& job,
-    int64_t first_step, const std::vector<std::string>& evaluated, bool has_loss_scale) {
+    int64_t first_step, const MetricsColumns& wanted) {
   std::unique_ptr<TrainingCurves> curves(new TrainingCurves(job));
   if (!results.metrics.empty()) {
-    std::vector<std::string> updates;
-    for (const PreparedUpdate& update : job.updates) updates.push_back(update.name);
-    auto created =
-        MetricsFile::Create(files, results.metrics, first_step, evaluated, has_loss_scale, updates);
+    MetricsColumns columns = wanted;
+    for (const PreparedUpdate& update : job.updates) columns.updates.push_back(update.name);
+    auto created = MetricsFile::Create(files, results.metrics, first_step, columns);
     if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
     curves->metrics_ = *std::move(created);
     // Now, and not while steps run.
@@ -42,15 +41,19 @@ int64_t TrainingCurves::SentBytes(const std::string& program) {
   return bytes;
 }
 
-void TrainingCurves::AddStep(const TrainProgress& done) {
+void TrainingCurves::AddStep(const TrainProgress& done, std::optional<double> noise_scale) {
   if (board_ != nullptr) {
     const std::string of = done.update.empty() ? "" : absl::StrCat("_", done.update);
     board_->AddScalar(absl::StrCat("train/loss", of), done.step, done.loss);
   }
+  if (board_ != nullptr && noise_scale.has_value()) {
+    board_->AddScalar("train/noise_scale", done.step, *noise_scale);
+  }
   if (metrics_ == nullptr) return;
   const double rate = done.seconds > 0 ? static_cast<double>(done.samples) / done.seconds : 0;
   metrics_->Add({done.step, done.loss, done.learning_rate, rate, done.input_seconds,
-                 SentBytes(done.program), done.loss_scale, done.skipped_steps, done.update});
+                 SentBytes(done.program), done.loss_scale, done.skipped_steps, done.update,
+                 done.noise, noise_scale});
 }
 
 void TrainingCurves::AddEvaluation(const Measurement& measured) {

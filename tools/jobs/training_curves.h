@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,16 @@ namespace weft {
 // kDisk.
 class TrainingCurves {
  public:
-  // Opens the files. `job` is borrowed; `evaluated` is what evaluations measure; rows of an earlier
-  // run are kept up to `first_step`.
-  static absl::StatusOr<std::unique_ptr<TrainingCurves>> Create(
-      FileSystem& files, Clock& clock, const ResultFiles& results, const PreparedJob& job,
-      int64_t first_step, const std::vector<std::string>& evaluated, bool has_loss_scale);
+  // Opens the files. `job` is borrowed; `wanted`: all but the job's updates; rows of an earlier run
+  // are kept up to `first_step`.
+  static absl::StatusOr<std::unique_ptr<TrainingCurves>> Create(FileSystem& files, Clock& clock,
+                                                                const ResultFiles& results,
+                                                                const PreparedJob& job,
+                                                                int64_t first_step,
+                                                                const MetricsColumns& wanted);
 
-  void AddStep(const TrainProgress& done);
+  // `noise_scale`: of the measurements so far, where the step has measured.
+  void AddStep(const TrainProgress& done, std::optional<double> noise_scale = std::nullopt);
   // Of an evaluation after the step that was added last.
   void AddEvaluation(const Measurement& measured);
   // The first error, also of the methods above.

@@ -131,14 +131,22 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   }
   open.Note(data[0]->samples(), " samples");
   open.End();
-  job->steps = alternates ? flags.Steps(TurnsOf(job->updates, data)) : flags.Steps(*data[0]);
-  RateSchedule& schedule = job->training.schedule;
-  if (schedule.total == 0 && !alternates) schedule.total = job->steps;
   WEFT_ASSIGN_OR_RETURN(job->spec, flags.job().Job());
   WEFT_RETURN_IF_ERROR(CheckClusterDevices(job->spec.cluster));
   WEFT_RETURN_IF_ERROR(UseModelPlan(job->model, flags.job(), console, job->spec));
   WEFT_RETURN_IF_ERROR(loop.OpenFolder());
   job->spec.checkpoints = flags.loop().saves();
+  if (flags.job().auto_batch().has_value()) {
+    WEFT_ASSIGN_OR_RETURN(job->choice,
+                          ChooseBatch(flags, *job, data[0], loop.saved_flags(), console));
+    WEFT_ASSIGN_OR_RETURN(data[0], flags.job().OpenData(flags.shuffles(), job->choice->batch));
+    ApplyChoice(*job->choice, job->training);
+    RecordChoice(*job->choice, given_flags);
+  }
+  job->noise_every = flags.noise_every();
+  job->steps = alternates ? flags.Steps(TurnsOf(job->updates, data)) : flags.Steps(*data[0]);
+  RateSchedule& schedule = job->training.schedule;
+  if (schedule.total == 0 && !alternates) schedule.total = job->steps;
   loop.AdoptPlan(job->spec);
   WEFT_ASSIGN_OR_RETURN(job->job,
                         alternates ? PrepareInTurn(*job, data) : PreparePrograms(*job, data[0]));

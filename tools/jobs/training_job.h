@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tools/console/console.h"
 #include "tools/flags/tie_flags.h"
 #include "tools/flags/train_flags.h"
+#include "tools/jobs/batch_choice.h"
 #include "tools/jobs/job_loop.h"
 #include "tools/jobs/trained_model.h"
 #include "tools/jobs/unfolding.h"
@@ -41,6 +43,9 @@ struct TrainingJob {
   std::vector<UpdateSpec> updates;  // in turn; empty: one, as `training` says
   std::vector<std::string> frozen;  // trainable parameters of none of them
   int64_t steps = 0;                // at which the run ends
+  int64_t noise_every = 0;          // steps between measurements of the gradient's noise; 0 = none
+  // Of --batch auto.
+  std::optional<BatchChoice> choice;
   JobSpec spec;
   PreparedJob job;
 

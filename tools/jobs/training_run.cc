@@ -1,10 +1,15 @@
 #include "tools/jobs/training_run.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "platform/status_macros.h"
+#include "training/job/stored_programs.h"
 
 namespace weft {
 namespace {
@@ -13,6 +18,17 @@ namespace {
 constexpr int64_t kTimedSteps = 10;
 
 }  // namespace
+
+class TrainingRun::NoiseState final : public LoopHook {
+ public:
+  explicit NoiseState(const NoiseAverage& noise) : noise_(noise) {}
+  int64_t NextCall(int64_t) const override { return std::numeric_limits<int64_t>::max(); }
+  absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
+  void SaveState(std::map<std::string, double>& state) const override { noise_.SaveState(state); }
+
+ private:
+  const NoiseAverage& noise_;
+};
 
 TrainingRun::TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves, Console& console,
                          Clock& clock)
@@ -27,10 +43,19 @@ TrainingRun::TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves
 void TrainingRun::Take(const TrainProgress& done) {
   seconds_ += done.seconds;
   input_seconds_ += done.input_seconds;
-  times_.Add(done);
-  curves_.AddStep(done);
+  // Steps that measure do more than was predicted.
+  if (!absl::StartsWith(done.program, absl::StrCat(kNoiseSteps, "/"))) times_.Add(done);
+  TakeNoise(done);
   progress_.Step(done.step, done.loss, done.samples);
   if (listener_.step != nullptr) listener_.step(done);
+}
+
+void TrainingRun::TakeNoise(const TrainProgress& done) {
+  if (!done.noise.has_value()) return curves_.AddStep(done);
+  noise_.Add(*done.noise);
+  const std::optional<double> scale = noise_.scale();
+  curves_.AddStep(done, scale);
+  progress_.set_note(scale.has_value() ? absl::StrFormat("noise scale %.3g", *scale) : "");
 }
 
 absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool()>& stop) {
@@ -47,6 +72,12 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
                                    [this] { progress_.Finish(); }));
   loop_.AddTo(options_);
   if (listener_.hook != nullptr) options_.hooks.push_back(listener_.hook);
+  NoiseState noise(noise_);
+  if (job_.training.measure_noise) {
+    noise_.LoadState(loop_.saved_state());
+    options_.noise_every = job_.noise_every;
+    options_.hooks.push_back(&noise);
+  }
   Rebalancer rebalancer(
       job_.job, coordinator,
       [this](const Plan& plan, const std::string& kind) {
@@ -57,6 +88,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   auto result =
       Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
   options_.watch = nullptr;
+  std::erase(options_.hooks, &noise);
   progress_.Finish();
   rebalancer.Finish();
   const absl::Status closed = curves_.Close();
@@ -92,6 +124,8 @@ TrainingOutcome TrainingRun::Outcome() const {
   outcome.seconds = progress_.seconds();
   outcome.samples_per_second = progress_.rate();
   outcome.shares = shares_;
+  if (job_.training.measure_noise) outcome.noise = &noise_;
+  outcome.batch = job_.job.data->spec().batch;
   return outcome;
 }
 

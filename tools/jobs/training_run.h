@@ -20,6 +20,7 @@
 #include "training/job/prediction_record.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
+#include "training/scaling/noise_scale.h"
 
 namespace weft {
 
@@ -64,7 +65,10 @@ class TrainingRun {
   absl::StatusOr<RunHistoryEntry> Compare(Coordinator& coordinator, const std::string& model) const;
 
  private:
+  // Keeps the noise's average in checkpoints.
+  class NoiseState;
   void Take(const TrainProgress& done);
+  void TakeNoise(const TrainProgress& done);
   double stalled_part() const { return seconds_ > 0 ? input_seconds_ / seconds_ : 0; }
   // What each rank has sent in training; nothing where there is one alone.
   absl::StatusOr<std::vector<RankTraffic>> Traffic(Coordinator& coordinator) const;
@@ -85,6 +89,7 @@ class TrainingRun {
   std::vector<RankTraffic> traffic_;
   std::vector<WorkerMemory> needed_;
   int moves_ = 0;
+  NoiseAverage noise_;
   std::vector<int> shares_;  // where micro-batches have moved
 };
 

@@ -69,8 +69,7 @@ class TrainingRunTest : public ::testing::Test {
     coordinator_ = std::make_unique<Coordinator>(cluster_->clients());
     const absl::Status started = StartJob(*coordinator_, job_.job, job_.spec, kVersion, {});
     ASSERT_TRUE(started.ok()) << started;
-    auto curves =
-        TrainingCurves::Create(files_, RealClock(), wanted_, job_.job, 0, {}, /*loss scale*/ false);
+    auto curves = TrainingCurves::Create(files_, RealClock(), wanted_, job_.job, 0, {});
     ASSERT_TRUE(curves.ok()) << curves.status();
     curves_ = *std::move(curves);
     run_ = std::make_unique<TrainingRun>(job_, loop_, *curves_, console_, RealClock());

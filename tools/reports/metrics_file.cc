@@ -17,15 +17,20 @@ namespace {
 constexpr int64_t kStepsPerFlush = 64;
 constexpr char kEvaluated[] = "eval_";
 constexpr char kLossOf[] = "loss_";
+constexpr char kVariance[] = "gradient_variance";
+constexpr char kSquare[] = "gradient_square";
+constexpr char kNoiseScale[] = "noise_scale";
 constexpr char kRowBegin[] = "{\"step\":";
 
-std::vector<std::string> ColumnsOf(const std::vector<std::string>& evaluated, bool has_loss_scale,
-                                   const std::vector<std::string>& updates) {
+std::vector<std::string> ColumnsOf(const MetricsColumns& wanted) {
   std::vector<std::string> columns = {
       "step", "loss", "learning_rate", "samples_per_second", "input_stall_seconds", "bytes_sent"};
-  if (has_loss_scale) columns.insert(columns.end(), {"loss_scale", "skipped_steps"});
-  for (const std::string& update : updates) columns.push_back(absl::StrCat(kLossOf, update));
-  for (const std::string& metric : evaluated) columns.push_back(absl::StrCat(kEvaluated, metric));
+  if (wanted.has_loss_scale) columns.insert(columns.end(), {"loss_scale", "skipped_steps"});
+  if (wanted.has_noise) columns.insert(columns.end(), {kVariance, kSquare, kNoiseScale});
+  for (const std::string& update : wanted.updates) columns.push_back(absl::StrCat(kLossOf, update));
+  for (const std::string& metric : wanted.evaluated) {
+    columns.push_back(absl::StrCat(kEvaluated, metric));
+  }
   return columns;
 }
 
@@ -69,20 +74,20 @@ std::string EarlierRows(FileSystem& files, const std::string& path, int64_t firs
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(
-    FileSystem& files, const std::string& path, int64_t first_step,
-    const std::vector<std::string>& evaluated, bool has_loss_scale,
-    const std::vector<std::string>& updates) {
+absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(FileSystem& files,
+                                                                 const std::string& path,
+                                                                 int64_t first_step,
+                                                                 const MetricsColumns& wanted) {
   const bool json = absl::EndsWith(path, ".jsonl");
-  std::vector<std::string> columns = ColumnsOf(evaluated, has_loss_scale, updates);
+  std::vector<std::string> columns = ColumnsOf(wanted);
   const std::string rows = EarlierRows(files, path, first_step, columns);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenEmpty(path));
   if (!json) {
     WEFT_RETURN_IF_ERROR(file->Append(absl::StrCat(absl::StrJoin(columns, ","), "\n")));
   }
   WEFT_RETURN_IF_ERROR(file->Append(rows));
-  return std::unique_ptr<MetricsFile>(
-      new MetricsFile(std::move(file), json, std::move(columns), has_loss_scale));
+  return std::unique_ptr<MetricsFile>(new MetricsFile(
+      std::move(file), json, std::move(columns), wanted.has_loss_scale, !wanted.evaluated.empty()));
 }
 
 void MetricsFile::WriteRow() {
@@ -119,8 +124,13 @@ void MetricsFile::Add(const StepMetrics& metrics) {
   if (!metrics.update.empty()) {
     row_[absl::StrCat(kLossOf, metrics.update)] = number(metrics.loss, true);
   }
+  if (metrics.noise.has_value()) {
+    row_[kVariance] = number(metrics.noise->variance, true);
+    row_[kSquare] = number(metrics.noise->square, true);
+  }
+  if (metrics.noise_scale.has_value()) row_[kNoiseScale] = number(*metrics.noise_scale, true);
   // Without evaluations, nothing will be added to it.
-  if (columns_.size() == row_.size()) WriteRow();
+  if (!has_evaluations_) WriteRow();
   if (status_.ok() && metrics.step % kStepsPerFlush == 0) status_ = file_->Flush();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/file_system.h"
+#include "training/scaling/noise_scale.h"
 
 namespace weft {
 
@@ -27,10 +29,22 @@ struct StepMetrics {
   double loss_scale = 0;
   int64_t skipped_steps = 0;
   std::string update = {};  // of several in turn: whose step it was
+  // Of a step that has measured the noise of its gradient (training/scaling/noise_scale.h).
+  std::optional<NoiseMeasurement> noise = std::nullopt;
+  std::optional<double> noise_scale = std::nullopt;  // of the measurements so far, in samples
+};
+
+// Which columns a job has beside those of every job.
+struct MetricsColumns {
+  std::vector<std::string> evaluated = {};  // metrics of evaluations
+  bool has_loss_scale = false;
+  bool has_noise = false;                 // the noise of the gradient is measured
+  std::vector<std::string> updates = {};  // several in turn
 };
 
 // Columns, or keys where the file's name ends with .jsonl: those of StepMetrics, in its order (the
-// last two only in jobs with a loss scale), then
+// loss scale's only in jobs with one; gradient_variance, gradient_square and noise_scale only where
+// the noise is measured, in the rows of steps that have), then
 // "loss_UPDATE" of updates in turn, in the rows of their steps, and
 // "eval_METRIC" of the evaluations, in the row of the step that they follow: other rows have empty
 // columns, or no such keys. Losses and metrics have 9 significant digits. Rows reach the system at
@@ -39,10 +53,10 @@ class MetricsFile {
  public:
   // Keeps the rows of steps before `first_step` that an earlier run has left (0: none). They may
   // have had other columns.
-  static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(
-      FileSystem& files, const std::string& path, int64_t first_step = 0,
-      const std::vector<std::string>& evaluated = {}, bool has_loss_scale = false,
-      const std::vector<std::string>& updates = {});
+  static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(FileSystem& files,
+                                                             const std::string& path,
+                                                             int64_t first_step = 0,
+                                                             const MetricsColumns& wanted = {});
   // Keeps the first error until Close.
   void Add(const StepMetrics& metrics);
   // Of an evaluation after the step that was added last.
@@ -51,11 +65,12 @@ class MetricsFile {
 
  private:
   MetricsFile(std::unique_ptr<WritableFile> file, bool json, std::vector<std::string> columns,
-              bool has_loss_scale)
+              bool has_loss_scale, bool has_evaluations)
       : file_(std::move(file)),
         json_(json),
         columns_(std::move(columns)),
-        has_loss_scale_(has_loss_scale) {}
+        has_loss_scale_(has_loss_scale),
+        has_evaluations_(has_evaluations) {}
 
   void WriteRow();
 
@@ -63,6 +78,7 @@ class MetricsFile {
   const bool json_;
   const std::vector<std::string> columns_;
   const bool has_loss_scale_;
+  const bool has_evaluations_;
   std::map<std::string, std::string> row_;  // by column, to be written; empty: none
   absl::Status status_;
 };

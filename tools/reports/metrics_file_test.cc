@@ -18,7 +18,7 @@ class MetricsFileTest : public ::testing::Test {
  protected:
   std::unique_ptr<MetricsFile> Open(const std::string& path, int64_t first_step = 0,
                                     const std::vector<std::string>& evaluated = {}) {
-    auto file = MetricsFile::Create(files_, path, first_step, evaluated);
+    auto file = MetricsFile::Create(files_, path, first_step, {.evaluated = evaluated});
     EXPECT_TRUE(file.ok()) << file.status();
     return *std::move(file);
   }
@@ -50,7 +50,7 @@ TEST_F(MetricsFileTest, EvaluationsStandInTheRowOfTheStepBefore) {
 }
 
 TEST_F(MetricsFileTest, UpdatesInTurnHaveAColumnEach) {
-  auto file = MetricsFile::Create(files_, "/m.csv", 0, {}, /*has_loss_scale=*/false, {"d", "g"});
+  auto file = MetricsFile::Create(files_, "/m.csv", 0, {.updates = {"d", "g"}});
   ASSERT_TRUE(file.ok()) << file.status();
   (*file)->Add({0, 2, 0.1, 10, 0, 0, 0, 0, "d"});
   (*file)->Add({1, 3, 0.1, 10, 0, 0, 0, 0, "g"});
@@ -60,7 +60,8 @@ TEST_F(MetricsFileTest, UpdatesInTurnHaveAColumnEach) {
 }
 
 TEST_F(MetricsFileTest, JobsWithALossScaleHaveItsColumns) {
-  auto file = MetricsFile::Create(files_, "/m.csv", 0, {"auc"}, /*has_loss_scale=*/true);
+  auto file =
+      MetricsFile::Create(files_, "/m.csv", 0, {.evaluated = {"auc"}, .has_loss_scale = true});
   ASSERT_TRUE(file.ok()) << file.status();
   (*file)->Add({0, 2, 0.1, 10, 0, 0, 65536, 0});
   (*file)->Add({1, 1, 0.1, 10, 0, 0, 32768, 1});
@@ -98,6 +99,35 @@ TEST_F(MetricsFileTest, AResumedRunKeepsEarlierRowsUnderItsColumns) {
   EXPECT_EQ(Text("/m.csv"), absl::StrCat(kStepColumns,
                                          ",eval_accuracy,eval_loss\n0,2,0.1,10,0,0,,3\n"
                                          "1,1.5,0.1,10,0,0,,\n"));
+}
+
+// Steps that do not measure have empty columns, or no such keys; so has a scale that is not known.
+TEST_F(MetricsFileTest, StepsThatMeasureTheNoiseHaveItsColumns) {
+  for (const char* path : {"/noise.csv", "/noise.jsonl"}) {
+    auto file = MetricsFile::Create(files_, path, 0, {.has_noise = true});
+    ASSERT_TRUE(file.ok()) << file.status();
+    StepMetrics plain = {0, 0.5};
+    StepMetrics measured = {1, 0.25};
+    measured.noise = NoiseMeasurement{30, 0.5};
+    measured.noise_scale = 60;
+    StepMetrics hidden = {2, 0.125};
+    hidden.noise = NoiseMeasurement{30, -2};
+    (*file)->Add(plain);
+    (*file)->Add(measured);
+    (*file)->Add(hidden);
+    ASSERT_TRUE((*file)->Close().ok());
+  }
+  EXPECT_EQ(*files_.ReadFile("/noise.csv"),
+            "step,loss,learning_rate,samples_per_second,input_stall_seconds,bytes_sent,"
+            "gradient_variance,gradient_square,noise_scale\n"
+            "0,0.5,0,0,0,0,,,\n"
+            "1,0.25,0,0,0,0,30,0.5,60\n"
+            "2,0.125,0,0,0,0,30,-2,\n");
+  const std::string lines = *files_.ReadFile("/noise.jsonl");
+  EXPECT_NE(lines.find("\"bytes_sent\":0}\n"), std::string::npos) << lines;
+  EXPECT_NE(lines.find("\"gradient_variance\":30,\"gradient_square\":0.5,\"noise_scale\":60}"),
+            std::string::npos)
+      << lines;
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ std::string ProgressLine::Text(int64_t step, double loss) const {
     absl::StrAppend(&text, "  ETA ",
                     DurationText(per_step * static_cast<double>(steps_ - step - 1)));
   }
+  if (!note_.empty()) absl::StrAppend(&text, "  ", note_);
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "platform/clock.h"
@@ -25,6 +26,8 @@ class ProgressLine {
 
   // Step `step` (counted from 0) of `samples` samples is done.
   void Step(int64_t step, double loss, int64_t samples);
+  // Shown at the end of the line from the next step on; "" = nothing.
+  void set_note(std::string note) { note_ = std::move(note); }
   // Ends the line, so that others can write.
   void Finish();
 
@@ -43,6 +46,7 @@ class ProgressLine {
   absl::Time first_step_;
   absl::Time now_;
   absl::Time last_shown_;
+  std::string note_;
   int64_t samples_ = 0;  // after the first step
   int64_t done_ = 0;     // steps
   size_t shown_width_ = 0;

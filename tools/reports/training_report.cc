@@ -108,6 +108,16 @@ std::string ScaleText(const TrainResult& result) {
                          result.loss_scale, result.skipped_steps, result.steps);
 }
 
+// "samples" is null where it is not known.
+nlohmann::ordered_json NoiseJson(const NoiseAverage& noise) {
+  nlohmann::ordered_json json = {{"measurements", noise.count()},
+                                 {"samples", nullptr},
+                                 {"gradient_variance", noise.mean().variance},
+                                 {"gradient_square", noise.mean().square}};
+  if (noise.scale().has_value()) json["samples"] = *noise.scale();
+  return json;
+}
+
 std::string SentText(const std::vector<RankTraffic>& traffic) {
   std::string text;
   for (const RankTraffic& rank : traffic) {
@@ -165,6 +175,9 @@ std::string TrainingOutcomeText(const TrainingOutcome& outcome) {
     absl::StrAppendFormat(&text, ", %.0f samples/s", outcome.samples_per_second);
   }
   absl::StrAppend(&text, "\n", ScaleText(result), SentText(outcome.traffic));
+  if (outcome.noise != nullptr) {
+    absl::StrAppend(&text, NoiseText(*outcome.noise, outcome.batch), "\n");
+  }
   if (!result.end.empty()) absl::StrAppend(&text, "ended early, ", Printable(result.end), "\n");
   return text;
 }
@@ -194,6 +207,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
   if (!result.end.empty()) report["ended"] = result.end;
   if (result.stopped) report["stopped"] = true;
   if (!outcome.shares.empty()) report["shares"] = outcome.shares;
+  if (outcome.noise != nullptr) report["noise_scale"] = NoiseJson(*outcome.noise);
   if (result.loss_scale > 0) {
     report["loss_scale"] = result.loss_scale;
     report["skipped_steps"] = result.skipped_steps;

@@ -15,6 +15,7 @@
 #include "training/job/job.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
+#include "training/scaling/noise_scale.h"
 
 namespace weft {
 
@@ -45,6 +46,9 @@ struct TrainingOutcome {
   double seconds = 0;             // of the run
   double samples_per_second = 0;  // 0: not known
   std::vector<int> shares = {};   // where micro-batches have moved
+  // Of a run that was to measure the noise of its gradient, and its batch.
+  const NoiseAverage* noise = nullptr;  // borrowed; null: it was not
+  int64_t batch = 0;
   // Files that were written; "" = none.
   std::string model = {};
   std::string averages = {};

@@ -141,8 +141,10 @@ absl::StatusOr<std::unique_ptr<TrainedTrial>> RunTrialJob(const TrialPlace& plac
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<TrainingCurves> curves,
       TrainingCurves::Create(RealFileSystem(), place.clock, flags.results(), job.job,
-                             /*first_step=*/0, loop.evaluated_metrics(job.training.loss),
-                             job.training.precision == Precision::kFloat16));
+                             /*first_step=*/0,
+                             {.evaluated = loop.evaluated_metrics(job.training.loss),
+                              .has_loss_scale = job.training.precision == Precision::kFloat16,
+                              .has_noise = job.training.measure_noise}));
   TrainingRun run(job, loop, *curves, console, place.clock);
   RungHook hook(place, job, loop.evaluation());
   run.set_listener({[&hook](const TrainProgress& done) { hook.TakeStep(done); },

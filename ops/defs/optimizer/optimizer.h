@@ -72,6 +72,9 @@ struct OptimizerKind {
   std::vector<OptimizerOption> options = {};  // weight decay and learning rate are not among them
   std::vector<OptimizerSlot> slots = {};
   bool needs_step = false;  // every update reads the number of the step
+  // A gradient twice as long makes a step twice as long: its rate grows as the batch does, and that
+  // of others as its root (training/scaling/batch_rule.h).
+  bool is_linear = false;
   // The op of our own domain that computes the update, and attributes that do not change.
   std::string op = "";
   Attributes attributes = {};

@@ -6,8 +6,11 @@
 namespace weft {
 namespace {
 
-WEFT_REGISTER_OPTIMIZER(
-    {.name = "sgd", .help = "gradient descent", .learning_rate = 0.01, .op = "SgdUpdate"});
+WEFT_REGISTER_OPTIMIZER({.name = "sgd",
+                         .help = "gradient descent",
+                         .learning_rate = 0.01,
+                         .is_linear = true,
+                         .op = "SgdUpdate"});
 
 OptimizerKind WithVelocity() {
   return {.name = "momentum",
@@ -18,6 +21,7 @@ OptimizerKind WithVelocity() {
                        .help = "reduces the weight of a new gradient in the velocity",
                        .needs_step = true}},
           .slots = {{.name = "velocity", .only_with = "momentum"}},
+          .is_linear = true,
           .op = "SgdUpdate",
           .attributes = {{"nesterov", int64_t{0}}}};
 }
