@@ -20,7 +20,10 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMinElements = 1024;
+constexpr int64_t kMinElements = 64;
+// Smaller ones are copies only if most of their numbers differ from each other: an identity matrix
+// is none.
+constexpr int64_t kConclusiveElements = 1024;
 constexpr char kAuto[] = "auto";
 // Tensors that agree in their samples and differ elsewhere; only a file made for it has so many.
 constexpr size_t kMaxAlike = 16;
@@ -42,6 +45,15 @@ bool IsWeight(const TensorUses& uses, int tensor, bool* is_table) {
 
 bool IsMadeUp(const std::string& name) {
   return absl::StartsWith(name, "onnx::") || absl::StartsWith(name, "val_");
+}
+
+// The modules that read a tensor as a weight.
+std::set<std::string> ReadersOf(const TensorUses& uses, int tensor) {
+  std::set<std::string> modules;
+  for (const TensorUse& use : uses.uses(tensor)) {
+    if (use.role == ParameterRole::kWeight) modules.insert(uses.ModuleAt(use.reader));
+  }
+  return modules;
 }
 
 std::optional<CopyKey> KeyOfTensor(const FileTensor& tensor, const TensorValues& values) {
@@ -119,6 +131,7 @@ std::vector<CopiedTensor> FindCopies(const TensorUses& uses, TensorValues& value
     const FileTensor& tensor = uses.tensors()[static_cast<size_t>(index)];
     std::optional<CopyKey> key = KeyOfTensor(tensor, values);
     if (!key.has_value() || values.AllEqual(tensor)) continue;
+    if (tensor.shape.num_elements() < kConclusiveElements && !values.MostlyDiffer(tensor)) continue;
     std::vector<int>& known = originals[*std::move(key)];
     TensorMatch match = TensorMatch::kNone;
     for (const int other : known) {
@@ -135,6 +148,33 @@ std::vector<CopiedTensor> FindCopies(const TensorUses& uses, TensorValues& value
   std::vector<CopiedTensor> result;
   for (auto& [original, copy] : copies) result.push_back(std::move(copy));
   return result;
+}
+
+std::map<int, int> CopiesInOneModule(const TensorUses& uses,
+                                     const std::vector<CopiedTensor>& copies) {
+  std::map<int, int> originals;
+  for (const CopiedTensor& copy : copies) {
+    const int original = uses.TensorOf(copy.tensor);
+    const int other = uses.TensorOf(copy.copy);
+    const std::set<std::string> modules = ReadersOf(uses, original);
+    const bool is_one = modules.size() == 1 && !modules.begin()->empty() &&
+                        modules == ReadersOf(uses, other) && IsMadeUp(copy.copy);
+    if (is_one) originals.emplace(other, original);
+  }
+  return originals;
+}
+
+bool IsOneParameter(const TensorUses& uses, const CopiedTensor& copy, TieEvidence& evidence) {
+  if (evidence.IsParameterName(copy.copy)) return false;
+  const std::set<std::string> modules = ReadersOf(uses, uses.TensorOf(copy.copy));
+  if (evidence.IsParameterName(copy.tensor)) {
+    return std::none_of(modules.begin(), modules.end(), [&](const std::string& module) {
+      return evidence.IsOfAnother(copy.tensor, module);
+    });
+  }
+  const std::set<std::string> others = ReadersOf(uses, uses.TensorOf(copy.tensor));
+  return !modules.empty() && !others.empty() &&
+         evidence.AreOne(*others.begin(), *modules.begin()).value_or(false);
 }
 
 void TieCopy(const TensorUses& uses, const CopiedTensor& tie, FileEdit& edit) {
@@ -174,6 +214,7 @@ absl::StatusOr<std::vector<CopiedTensor>> ParseTies(const TensorUses& uses, Tens
         if (text == kAuto) continue;
         return TieError(text, absl::StrCat(Quoted(tie.copy), " is tied already"));
       }
+      tie.is_asked = true;
       ties.push_back(std::move(tie));
     }
   }

@@ -79,6 +79,9 @@ class FileEditor {
         WEFT_RETURN_IF_ERROR(AddInput(copy, out));
       }
     }
+    for (const std::string& tensor : edit_.new_initializers) {
+      AppendBytesField(field_of::kGraphInitializer, tensor, out);
+    }
     return absl::OkStatus();
   }
 
@@ -98,7 +101,9 @@ class FileEditor {
       return absl::OkStatus();
     }
     const auto first = edit_.renamed.lower_bound({index, 0});
-    if (first == edit_.renamed.end() || first->first.first != index) {
+    const auto added = edit_.added_inputs.find(index);
+    const bool is_renamed = first != edit_.renamed.end() && first->first.first == index;
+    if (!is_renamed && added == edit_.added_inputs.end()) {
       out.append(field.whole);
       return absl::OkStatus();
     }
@@ -115,6 +120,9 @@ class FileEditor {
       }
       return absl::OkStatus();
     }));
+    if (added != edit_.added_inputs.end()) {
+      AppendBytesField(field_of::kNodeInput, added->second, node);
+    }
     AppendBytesField(field_of::kGraphNode, node, out);
     return absl::OkStatus();
   }
@@ -196,7 +204,7 @@ std::optional<std::string_view> TensorOfNode(std::string_view node) {
 bool FileEdit::empty() const {
   return removed_initializers.empty() && removed_nodes.empty() && replaced_nodes.empty() &&
          removed_inputs.empty() && renamed.empty() && added_initializers.empty() &&
-         first_nodes.empty();
+         added_inputs.empty() && new_initializers.empty() && first_nodes.empty();
 }
 
 CopyBudget::CopyBudget(const ModelFile& file, bool keep_payloads)

@@ -30,7 +30,9 @@ struct FileEdit {
   std::set<std::string> removed_inputs;                    // of the graph
   std::map<std::pair<int, int>, std::string> renamed;      // what (node, its input) reads instead
   std::vector<TensorCopy> added_initializers;
-  std::vector<std::string> first_nodes;  // encoded NodeProto, in front of all others
+  std::map<int, std::string> added_inputs;    // by node: what it reads behind its last input
+  std::vector<std::string> new_initializers;  // encoded TensorProto; not below IR version 4
+  std::vector<std::string> first_nodes;       // encoded NodeProto, in front of all others
 
   bool empty() const;
 };

@@ -64,6 +64,7 @@ class TensorUses {
   int MovedTensorOf(const std::string& name) const;
   // By place: the Identity nodes over tensors, with their output.
   const std::map<int, std::string>& identities() const { return identities_; }
+  int num_nodes() const { return graph_.node_size(); }
   const onnx::NodeProto& node(int i) const { return graph_.node(i); }
   // The module that a node belongs to (ModuleOf), whichever of its calls made the node
   // (module_calls.h). "" where nothing says it, and for -1.
@@ -76,6 +77,11 @@ class TensorUses {
   bool IsGraphOutput(const std::string& name) const { return outputs_.contains(name); }
   // Whether a subgraph reads it.
   bool IsCaptured(const std::string& name) const { return captured_.contains(name); }
+  // Whether a float tensor has this name itself, not by an Identity node.
+  bool IsTensor(const std::string& name) const {
+    const int tensor = TensorOf(name);
+    return tensor >= 0 && tensors_[static_cast<size_t>(tensor)].name == name;
+  }
   // Whether any name of the file is this one.
   bool IsTaken(const std::string& name) const { return names_.contains(name); }
 

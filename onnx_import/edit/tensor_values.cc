@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "onnx_import/codec/tensor_codec.h"
@@ -12,6 +14,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSampled = 8;
+constexpr int64_t kCounted = 256;
 // Rows of a matrix that are read beside one row of its transposed: they stay in the cache.
 constexpr int64_t kBlock = 16;
 // Rows and columns after which the pages of both are given back: of each row of a tile the system
@@ -136,6 +139,20 @@ std::optional<std::string> TensorValues::Sample(const FileTensor& tensor) const 
   }
   GiveBack(*read);
   return sample;
+}
+
+bool TensorValues::MostlyDiffer(const FileTensor& tensor) const {
+  const std::optional<Tensor> read = Read(tensor);
+  if (!read.has_value()) return false;
+  const int64_t count = std::min(read->num_elements(), kCounted);
+  const size_t element = ElementBytes(*read);
+  std::set<std::string_view> different;
+  for (int64_t i = 0; i < count; ++i) {
+    different.emplace(BytesOf(*read) + static_cast<size_t>(i) * element, element);
+  }
+  const bool mostly = 2 * static_cast<int64_t>(different.size()) > count;
+  GiveBack(*read);
+  return mostly;
 }
 
 TensorMatch TensorValues::Compare(const FileTensor& a, const FileTensor& b) const {

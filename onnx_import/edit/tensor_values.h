@@ -27,6 +27,8 @@ class TensorValues {
   // The bytes of eight elements, the same for a matrix and its transposed; nullopt where the tensor
   // cannot be read.
   std::optional<std::string> Sample(const FileTensor& tensor) const;
+  // Whether more than half of its first 256 elements have bits of their own, as random weights do.
+  bool MostlyDiffer(const FileTensor& tensor) const;
   // Whether b has the elements of a, or, of matrices, those of a transposed. Reads both up to the
   // first difference.
   TensorMatch Compare(const FileTensor& a, const FileTensor& b) const;

@@ -14,6 +14,7 @@ struct UntiedTensor {
   std::string reader;  // its first reader: "norm1 (LayerNormalization)"
   bool is_statistic = false;
   bool is_asked = false;  // by a pattern; else by the rules
+  bool is_told = false;   // its elements differ; the file tells that it was another parameter
 };
 
 // A tensor that several modules share, and still do.
@@ -27,13 +28,16 @@ struct CopiedTensor {
   std::string tensor;
   std::string copy;
   bool transposed = false;
+  bool is_asked = false;  // by --tie; else by the rules
 };
 
 struct TieReport {
   std::vector<UntiedTensor> untied;
   std::vector<KeptTie> kept;
-  std::vector<CopiedTensor> tied;    // that --tie has tied
+  std::vector<CopiedTensor> tied;
   std::vector<CopiedTensor> copies;  // that --tie could tie
+  // Biases of zeros that the exporter had left out (RestoreBiases).
+  std::vector<std::string> restored;
 };
 
 }  // namespace weft

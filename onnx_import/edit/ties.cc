@@ -1,7 +1,11 @@
 #include "onnx_import/edit/ties.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "onnx_import/codec/model_validator.h"
@@ -9,10 +13,14 @@
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/edit/copied_tensors.h"
 #include "onnx_import/edit/file_edit.h"
+#include "onnx_import/edit/lost_biases.h"
 #include "onnx_import/edit/tensor_uses.h"
 #include "onnx_import/edit/tensor_values.h"
+#include "onnx_import/edit/tie_evidence.h"
 #include "onnx_import/edit/untie.h"
+#include "onnx_import/edit/use_groups.h"
 #include "platform/status_macros.h"
+#include "platform/text/name_pattern.h"
 
 namespace weft {
 namespace {
@@ -37,6 +45,48 @@ absl::Status CheckTied(const TensorUses& uses, const TieReport& report, const Fi
   return absl::OkStatus();
 }
 
+bool MatchesAny(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&name](const std::string& pattern) { return MatchesPattern(pattern, name); });
+}
+
+// The patterns of --untie without those that only mean copies, which PlanUntying does not know.
+std::vector<std::string> PatternsOfShared(const TensorUses& uses,
+                                          const std::vector<CopiedTensor>& copies,
+                                          const std::vector<std::string>& patterns) {
+  std::vector<std::string> shared;
+  for (const std::string& pattern : patterns) {
+    const bool means_copy =
+        std::any_of(copies.begin(), copies.end(), [&pattern](const CopiedTensor& copy) {
+          return MatchesPattern(pattern, copy.tensor) || MatchesPattern(pattern, copy.copy);
+        });
+    bool means_shared = false;
+    for (int i = 0; i < static_cast<int>(uses.tensors().size()); ++i) {
+      const std::string& name = uses.tensors()[static_cast<size_t>(i)].name;
+      means_shared = means_shared || (uses.uses(i).size() > 1 && MatchesPattern(pattern, name));
+    }
+    if (!means_copy || means_shared) shared.push_back(pattern);
+  }
+  return shared;
+}
+
+// Copies of one parameter, unless the user says something of them. `all` and `none` of --untie
+// leave them as they are.
+void TieByDefault(const TensorUses& uses, const std::vector<CopiedTensor>& copies,
+                  const TieOptions& options, TieEvidence& evidence, TieReport& report) {
+  if (options.untie == std::vector<std::string>{"all"}) return;
+  if (options.untie == std::vector<std::string>{"none"}) return;
+  std::set<std::string> taken;  // in no further tie
+  for (const CopiedTensor& tie : report.tied) taken.insert({tie.tensor, tie.copy});
+  for (const UntiedTensor& untied : report.untied) taken.insert(untied.from);
+  for (const CopiedTensor& copy : copies) {
+    const bool is_taken = taken.contains(copy.tensor) || taken.contains(copy.copy) ||
+                          MatchesAny(options.untie, copy.tensor) ||
+                          MatchesAny(options.untie, copy.copy);
+    if (!is_taken && IsOneParameter(uses, copy, evidence)) report.tied.push_back(copy);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) {
@@ -56,7 +106,6 @@ absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) 
     const TensorUses uses(file);
     TensorValues values(file);
     CopyBudget budget(file, options.keep_payloads);
-    WEFT_RETURN_IF_ERROR(PlanUntying(uses, values, options.untie, budget, edit, model.report));
     std::vector<CopiedTensor> copies;
     if (HasStandardOperators(file)) {
       copies = FindCopies(uses, values);
@@ -66,9 +115,16 @@ absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) 
                        " imports no operator set ai.onnx, of which a tie "
                        "needs Transpose or Identity"));
     }
+    UseGroups groups(uses, values, CopiesInOneModule(uses, copies));
+    TieEvidence evidence(uses, values, groups);
+    const std::vector<std::string> untie = PatternsOfShared(uses, copies, options.untie);
+    WEFT_RETURN_IF_ERROR(
+        PlanUntying(uses, values, groups, evidence, untie, budget, edit, model.report));
     WEFT_ASSIGN_OR_RETURN(model.report.tied, ParseTies(uses, values, options.tie, copies));
+    TieByDefault(uses, copies, options, evidence, model.report);
     for (const CopiedTensor& tie : model.report.tied) TieCopy(uses, tie, edit);
     WEFT_RETURN_IF_ERROR(CheckTied(uses, model.report, edit));
+    if (options.untie != std::vector<std::string>{"none"}) RestoreBiases(uses, edit, model.report);
     for (const CopiedTensor& copy : copies) {
       const auto same = [&](const CopiedTensor& tie) { return tie.copy == copy.copy; };
       const std::vector<CopiedTensor>& tied = model.report.tied;

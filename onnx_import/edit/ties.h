@@ -26,11 +26,13 @@ struct TiedModel {
   TieReport report;
 };
 
-// Unties what exporters have merged, ties what is asked for, and looks for copies that could be
-// tied. A file that brings its own training (training_info) binds its tensors by name and stays as
-// it is. Move the file in, so that only one of both is decoded at a time. InvalidArgument for names
-// and patterns that fit nothing; ResourceExhausted for a file that would become far larger than it
-// is (CopyBudget). Nothing else in the file is an error that was none before.
+// Unties what exporters have merged, ties the copies that they have made of one parameter and what
+// is asked for, and looks for other copies that could be tied. Restores biases of zeros that
+// exporters have left out, unless `untie` is none. A file that brings its own training
+// (training_info) binds its tensors by name and stays as it is. Move the file in, so that only one
+// of both is decoded at a time. InvalidArgument for names and patterns that fit nothing;
+// ResourceExhausted for a file that would become far larger than it is (CopyBudget). Nothing else
+// in the file is an error that was none before.
 absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options = {});
 
 }  // namespace weft

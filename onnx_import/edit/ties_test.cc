@@ -14,6 +14,7 @@
 #include "onnx_import/edit/file_edit.h"
 #include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
+#include "onnx_import/testing/settled_model.h"
 #include "onnx_import/testing/test_models.h"
 
 namespace weft::testing {
@@ -25,90 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-// What torch.export leaves on a node: the modules around it, and the operation.
-void SetModule(onnx::ModelProto& model, int node, const std::string& module) {
-  onnx::StringStringEntryProto& entry =
-      *model.mutable_graph()->mutable_node(node)->add_metadata_props();
-  entry.set_key("pkg.torch.onnx.name_scopes");
-  entry.set_value("['', '" + module + "', 'op_1']");
-}
-
-void Rename(onnx::GraphProto& graph, const std::string& from, const std::string& to) {
-  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    if (tensor.name() == from) tensor.set_name(to);
-  }
-  for (onnx::NodeProto& node : *graph.mutable_node()) {
-    for (std::string& input : *node.mutable_input()) {
-      if (input == from) input = to;
-    }
-    for (std::string& output : *node.mutable_output()) {
-      if (output == from) output = to;
-    }
-  }
-}
-
-onnx::TensorProto FloatTensor(const std::string& name, std::vector<int64_t> dims, float first,
-                              float step) {
-  onnx::TensorProto tensor;
-  tensor.set_name(name);
-  tensor.set_data_type(static_cast<int>(DType::kFloat32));
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    tensor.add_dims(dim);
-    count *= dim;
-  }
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(first + step * static_cast<float>(i));
-  tensor.set_raw_data(values.data(), values.size() * sizeof(float));
-  return tensor;
-}
-
-// The model as the edit leaves it.
-class Settled {
- public:
-  explicit Settled(const onnx::ModelProto& model, const TieOptions& options = {}) {
-    const auto file = ModelFile::Parse(model.SerializeAsString(), "test.onnx");
-    EXPECT_TRUE(file.ok()) << file.status();
-    if (!file.ok()) return;
-    auto settled = SettleTies(*file, options);
-    status_ = settled.status();
-    if (!settled.ok()) return;
-    report_ = settled->report;
-    proto_ = *settled->file.proto();
-    file_ = settled->file;
-    const auto imported = ImportModel(settled->file);
-    EXPECT_TRUE(imported.ok()) << imported.status();
-  }
-
-  const absl::Status& status() const { return status_; }
-  const TieReport& report() const { return report_; }
-  const onnx::ModelProto& proto() const { return proto_; }
-  const ModelFile& file() const { return file_; }
-  const onnx::NodeProto& node(int i) const { return proto_.graph().node(i); }
-
-  std::vector<std::string> Initializers() const {
-    std::vector<std::string> names;
-    for (const auto& tensor : proto_.graph().initializer()) names.push_back(tensor.name());
-    return names;
-  }
-  std::vector<std::string> Operators() const {
-    std::vector<std::string> ops;
-    for (const auto& one : proto_.graph().node()) ops.push_back(one.op_type());
-    return ops;
-  }
-  std::vector<std::string> Untied() const {
-    std::vector<std::string> names;
-    for (const UntiedTensor& untied : report_.untied) names.push_back(untied.name);
-    return names;
-  }
-
- private:
-  absl::Status status_;
-  TieReport report_;
-  onnx::ModelProto proto_;
-  ModelFile file_;
-};
 
 // Two fresh layers and a head, as torch.export writes them: every scale is one tensor, every bias
 // another.
@@ -570,78 +487,6 @@ TEST(SettleTies, ConstantsOfADecomposedGroupNormAreLeftAlone) {
               "  c = Reshape (b, back)  d = Reshape (c, g)"
               "  e = InstanceNormalization (d, ones, zeros)  y = Reshape (e, back) }");
   EXPECT_THAT(Settled(model).Untied(), IsEmpty());
-}
-
-// ---- Copies.
-
-onnx::ModelProto CopiedHead() {
-  onnx::ModelProto model = ModelOf(17,
-                                   "agraph (int64[N] ids) => (float[N, 40] y)"
-                                   " { row = Gather (wte, ids)  y = MatMul (row, head) }");
-  *model.mutable_graph()->add_initializer() = FloatTensor("head", {32, 40}, 0, 0);
-  *model.mutable_graph()->add_initializer() = FloatTensor("wte", {40, 32}, 1, 0.5f);
-  std::string& bytes = *model.mutable_graph()->mutable_initializer(0)->mutable_raw_data();
-  const auto* table =
-      reinterpret_cast<const float*>(model.graph().initializer(1).raw_data().data());
-  auto* head = reinterpret_cast<float*>(bytes.data());
-  for (int i = 0; i < 32; ++i) {
-    for (int j = 0; j < 40; ++j) head[i * 40 + j] = table[j * 32 + i];
-  }
-  return model;
-}
-
-TEST(SettleTies, FindsATransposedCopyAndTiesItWhenAsked) {
-  const Settled offered(CopiedHead());
-  ASSERT_THAT(offered.report().copies, SizeIs(1));
-  EXPECT_EQ(offered.report().copies[0].tensor, "wte");
-  EXPECT_EQ(offered.report().copies[0].copy, "head");
-  EXPECT_TRUE(offered.report().copies[0].transposed);
-  EXPECT_EQ(offered.proto().SerializeAsString(), CopiedHead().SerializeAsString());
-  for (const std::string tie : {"auto", "wte=head"}) {
-    const Settled settled(CopiedHead(), {.tie = {tie}});
-    ASSERT_TRUE(settled.status().ok()) << settled.status();
-    EXPECT_THAT(settled.Initializers(), ElementsAre("wte"));
-    EXPECT_THAT(settled.Operators(), ElementsAre("Transpose", "Gather", "MatMul"));
-    EXPECT_THAT(settled.node(0).input(), ElementsAre("wte"));
-    EXPECT_THAT(settled.node(0).output(), ElementsAre("head"));
-    EXPECT_THAT(settled.node(0).attribute(0).ints(), ElementsAre(1, 0));
-    EXPECT_THAT(settled.report().copies, IsEmpty());
-    EXPECT_THAT(settled.report().tied, SizeIs(1));
-  }
-}
-
-TEST(SettleTies, OneElementMakesItNoCopy) {
-  onnx::ModelProto model = CopiedHead();
-  // Off the diagonal, which is sampled.
-  std::string& bytes = *model.mutable_graph()->mutable_initializer(0)->mutable_raw_data();
-  reinterpret_cast<float*>(bytes.data())[7] += 1;
-  EXPECT_THAT(Settled(model).report().copies, IsEmpty());
-  EXPECT_THAT(Settled(model, {.tie = {"wte=head"}}).status().message(),
-              HasSubstr("hold different numbers"));
-}
-
-TEST(SettleTies, EqualCopiesAreTiedByIdentity) {
-  onnx::ModelProto model = ModelOf(17,
-                                   "agraph (float[N, 32] x) => (float[N, 32] y)"
-                                   " { h = MatMul (x, a)  y = MatMul (h, b) }");
-  *model.mutable_graph()->add_initializer() = FloatTensor("a", {32, 32}, 1, 0.5f);
-  *model.mutable_graph()->add_initializer() = FloatTensor("b", {32, 32}, 1, 0.5f);
-  const Settled settled(model, {.tie = {"a=b"}});
-  EXPECT_THAT(settled.Operators(), ElementsAre("Identity", "MatMul", "MatMul"));
-  *model.mutable_graph()->mutable_initializer(0) = FloatTensor("a", {32, 32}, 0, 0);
-  *model.mutable_graph()->mutable_initializer(1) = FloatTensor("b", {32, 32}, 0, 0);
-  EXPECT_THAT(Settled(model).report().copies, IsEmpty()) << "equal values say nothing";
-}
-
-TEST(SettleTies, RefusesTiesThatMakeNoSense) {
-  const auto refusal = [](std::vector<std::string> ties) {
-    return std::string(Settled(CopiedHead(), {.tie = std::move(ties)}).status().message());
-  };
-  EXPECT_THAT(refusal({"wte"}), HasSubstr("--tie wte: expected TENSOR=COPY"));
-  EXPECT_THAT(refusal({"wte=hed"}), HasSubstr("no float tensor 'hed', did you mean 'head'?"));
-  EXPECT_THAT(refusal({"wte=wte"}), HasSubstr("one tensor already"));
-  EXPECT_THAT(refusal({"wte=head", "wte=head"}), HasSubstr("'head' is tied already"));
-  EXPECT_THAT(refusal({"wte=head", "head=wte"}), HasSubstr("is itself tied"));
 }
 
 // ---- The file.

@@ -26,11 +26,13 @@ bool IsWord(const std::string& pattern) { return pattern == kAllTensors || patte
 
 class Untier {
  public:
-  Untier(const TensorUses& uses, TensorValues& values, const std::vector<std::string>& patterns,
-         CopyBudget& budget, FileEdit& edit, TieReport& report)
+  Untier(const TensorUses& uses, TensorValues& values, UseGroups& groups, TieEvidence& evidence,
+         const std::vector<std::string>& patterns, CopyBudget& budget, FileEdit& edit,
+         TieReport& report)
       : uses_(uses),
         values_(values),
-        groups_(uses, values),
+        groups_(groups),
+        evidence_(evidence),
         patterns_(patterns),
         budget_(budget),
         edit_(edit),
@@ -60,8 +62,12 @@ class Untier {
   absl::Status Consider(int index);
   // Whether exporters merge such tensors by their value alone.
   bool IsAccident(const FileTensor& tensor, const std::vector<UseGroup>& groups);
-  // All groups but those of running statistics and of demanded tensors are one.
+  // All groups but those of running statistics are one.
   std::vector<UseGroup> Joined(std::vector<UseGroup> groups) const;
+  // Those of one parameter are one (TieEvidence::ParametersOf). Of a group of which nothing is
+  // known, the values decide.
+  std::vector<UseGroup> ByParameter(const FileTensor& tensor, const std::vector<UseGroup>& groups,
+                                    const std::vector<int>& parameters);
   bool IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   size_t KeeperOf(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   absl::Status Untie(int index, const std::vector<UseGroup>& groups);
@@ -80,7 +86,8 @@ class Untier {
 
   const TensorUses& uses_;
   TensorValues& values_;
-  UseGroups groups_;
+  UseGroups& groups_;
+  TieEvidence& evidence_;
   const std::vector<std::string>& patterns_;
   CopyBudget& budget_;
   FileEdit& edit_;
@@ -119,10 +126,16 @@ absl::Status Untier::Consider(int index) {
                            return use.role != ParameterRole::kOther;
                          });
   if (!is_shared) return absl::OkStatus();
-  std::vector<UseGroup> groups = groups_.Of(index);
+  std::vector<UseGroup> groups = evidence_.GroupsOf(index);
   if (groups.size() < 2) return absl::OkStatus();
   is_asked_ = IsDemanded(tensor, groups);
   const bool none = patterns_.size() == 1 && patterns_[0] == kNoTensors;
+  const std::vector<int> parameters =
+      is_asked_ || none ? std::vector<int>() : evidence_.ParametersOf(index);
+  if (!parameters.empty()) {
+    groups = ByParameter(tensor, groups, parameters);
+    return groups.size() > 1 ? Untie(index, groups) : absl::OkStatus();
+  }
   const bool untie = is_asked_ || (!none && IsAccident(tensor, groups));
   if (!untie) {
     ReportKept(tensor, groups);
@@ -158,6 +171,34 @@ std::vector<UseGroup> Untier::Joined(std::vector<UseGroup> groups) const {
     }
   }
   if (!rest.uses.empty()) result.insert(result.begin(), std::move(rest));
+  return result;
+}
+
+std::vector<UseGroup> Untier::ByParameter(const FileTensor& tensor,
+                                          const std::vector<UseGroup>& groups,
+                                          const std::vector<int>& parameters) {
+  const bool are_apart = values_.AllEqual(tensor);
+  const auto first =
+      std::find_if(parameters.begin(), parameters.end(), [](int p) { return p >= 0; });
+  std::map<int, size_t> places;  // in `parts`, by parameter
+  std::vector<std::vector<UseGroup>> parts;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool stays = parameters[i] < 0 && (are_apart || IsStatistic(groups[i].role()));
+    const int parameter = parameters[i] < 0 ? *first : parameters[i];
+    const auto [place, is_new] =
+        stays ? std::pair(places.end(), true) : places.emplace(parameter, parts.size());
+    if (is_new) parts.emplace_back();
+    parts[is_new ? parts.size() - 1 : place->second].push_back(groups[i]);
+  }
+  std::vector<UseGroup> result;
+  for (const std::vector<UseGroup>& members : parts) {
+    ReportKept(tensor, members);
+    UseGroup one;
+    for (const UseGroup& member : members) {
+      one.uses.insert(one.uses.end(), member.uses.begin(), member.uses.end());
+    }
+    result.push_back(std::move(one));
+  }
   return result;
 }
 
@@ -272,8 +313,9 @@ std::string Untier::GiveOwnTensor(const FileTensor& tensor, const UseGroup& grou
   const std::string name =
       given != group.uses.end() ? given->name : Unique(NameFor(tensor, group, owner));
   edit_.added_initializers.push_back({name, tensor.encoded});
-  report_.untied.push_back(
-      {name, tensor.name, ReaderText(group.uses.front()), IsStatistic(group.role()), is_asked_});
+  const bool is_told = !is_asked_ && !IsStatistic(group.role()) && !values_.AllEqual(tensor);
+  report_.untied.push_back({name, tensor.name, ReaderText(group.uses.front()),
+                            IsStatistic(group.role()), is_asked_, is_told});
   return name;
 }
 
@@ -364,10 +406,10 @@ std::string Untier::ReaderText(const TensorUse& use) const {
 
 }  // namespace
 
-absl::Status PlanUntying(const TensorUses& uses, TensorValues& values,
-                         const std::vector<std::string>& patterns, CopyBudget& budget,
-                         FileEdit& edit, TieReport& report) {
-  return Untier(uses, values, patterns, budget, edit, report).Run();
+absl::Status PlanUntying(const TensorUses& uses, TensorValues& values, UseGroups& groups,
+                         TieEvidence& evidence, const std::vector<std::string>& patterns,
+                         CopyBudget& budget, FileEdit& edit, TieReport& report) {
+  return Untier(uses, values, groups, evidence, patterns, budget, edit, report).Run();
 }
 
 }  // namespace weft

@@ -109,7 +109,7 @@ UseGroups::Partners UseGroups::PartnersOf(int node, int skipped_tensor) {
     if (!is_parameter || partner.shape.num_elements() < 2 || values_.AllEqual(partner)) continue;
     if (partners.first < 0) partners.first = tensor;
     absl::StrAppend(&partners.text, partners.text.empty() ? "" : " ", proto.op_type(), ".", i, "=",
-                    tensor);
+                    OriginalOf(tensor));
   }
   return partners;
 }
@@ -121,7 +121,9 @@ std::string UseGroups::WeightAt(int node) {
     if (tensor < 0) continue;
     const FileTensor& weight = uses_.tensors()[static_cast<size_t>(tensor)];
     if (RoleAt(proto, i, weight.shape) != ParameterRole::kWeight) continue;
-    if (!values_.AllEqual(weight)) return absl::StrCat(proto.op_type(), ".", i, "=", tensor);
+    if (!values_.AllEqual(weight)) {
+      return absl::StrCat(proto.op_type(), ".", i, "=", OriginalOf(tensor));
+    }
   }
   return "";
 }

@@ -3,7 +3,9 @@
 #define WEFT_ONNX_IMPORT_EDIT_USE_GROUPS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "onnx_import/edit/tensor_uses.h"
@@ -23,7 +25,9 @@ struct UseGroup {
 // Borrows both.
 class UseGroups {
  public:
-  UseGroups(const TensorUses& uses, TensorValues& values) : uses_(uses), values_(values) {}
+  // `originals`: by tensor, the one that it is a copy of and stands for here.
+  UseGroups(const TensorUses& uses, TensorValues& values, std::map<int, int> originals = {})
+      : uses_(uses), values_(values), originals_(std::move(originals)) {}
 
   // The uses of a tensor by module and role, the group that is read first in front. Uses of one
   // role are one module when what is known of both is the same, the first of these:
@@ -37,6 +41,12 @@ class UseGroups {
   // nodes that compute with one value are two modules. Uses without a learnable role are one group
   // for each name.
   std::vector<UseGroup> Of(int tensor);
+
+  // The tensor itself, or the one that it is a copy of.
+  int OriginalOf(int tensor) const {
+    const auto found = originals_.find(tensor);
+    return found == originals_.end() ? tensor : found->second;
+  }
 
   // A tensor that a node computes with beside this use, whose elements are not all equal; -1: none.
   int PartnerOf(const TensorUse& use);
@@ -66,6 +76,7 @@ class UseGroups {
 
   const TensorUses& uses_;
   TensorValues& values_;
+  const std::map<int, int> originals_;
   int64_t looked_at_ = 0;  // by all searches
 };
 

@@ -18,6 +18,8 @@ std::string_view KindText(DecisionKind kind, bool is_one) {
       return is_one ? "statistic" : "statistics";
     case DecisionKind::kConstant:
       return is_one ? "constant" : "constants";
+    case DecisionKind::kUndecided:
+      return is_one ? "single number" : "single numbers";
   }
   return "";
 }

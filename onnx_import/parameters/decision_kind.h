@@ -16,6 +16,7 @@ enum class DecisionKind : uint8_t {
   kBuffer,     // what modules keep beside their parameters
   kStatistic,  // at ports that are never learnable: running means, bounds
   kConstant,   // single numbers, shapes
+  kUndecided,  // a single number that is called as parameters and buffers of a module are
 };
 // "tables and masks", or with one of them "table or mask"; "" for kTrains.
 std::string_view KindText(DecisionKind kind, bool is_one);

@@ -8,16 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "onnx_import/codec/graph_signature.h"
 #include "onnx_import/model_file.h"
 
 namespace weft {
-
-// What a tensor was in the module that was exported.
-enum class ExportedKind : uint8_t {
-  kParameter,  // of requires_grad or not: that is not written
-  kBuffer,
-  kConstant,  // a tensor that the code made
-};
 
 // Of the main graph. Texts of a file that nobody needs to trust: what is too long, or not as
 // expected, counts as absent.
@@ -37,10 +31,8 @@ struct ExporterMetadata {
 // Reads graph, nodes, initializers and value_info of the main graph. Linear in the file.
 ExporterMetadata ReadExporterMetadata(const ModelFile& file);
 
-// The kinds in the text of a torch.export graph signature, in both ways that PyTorch prints one:
-// lines `p_fc_weight: PARAMETER target='fc.weight'` (2.7 and later), and
-// `InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'),
-// target='fc.weight', ...)`. By the target's name, and by the argument's.
+// The kinds in the text of a torch.export graph signature (ReadGraphSignature), by the target's
+// name, and by the argument's.
 std::map<std::string, ExportedKind> ParseGraphSignature(std::string_view text);
 
 }  // namespace weft

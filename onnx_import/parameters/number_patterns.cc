@@ -15,6 +15,9 @@ constexpr int64_t kTablePositions = 64;
 constexpr int64_t kTableColumns = 256;
 // Rows that may be special (padding) at the begin of a longer table.
 constexpr int64_t kSkippedPositions = 8;
+// Larger grids are not looked at.
+constexpr int64_t kMaxGrid = int64_t{1} << 20;
+constexpr int64_t kMinGridExtent = 3;
 
 bool IsReadable(const Tensor& tensor) {
   const DType dtype = tensor.dtype();
@@ -106,6 +109,26 @@ class TableView {
   int64_t inner_ = 1;
   int64_t columns_ = 0;
 };
+
+// The axis along which the numbers of a grid rise or fall, if they depend on no other one.
+std::optional<size_t> OnlyAxisOf(const std::vector<double>& grid,
+                                 const std::vector<int64_t>& extents) {
+  for (size_t axis = 0; axis < extents.size(); ++axis) {
+    int64_t stride = 1;
+    for (size_t i = axis + 1; i < extents.size(); ++i) stride *= extents[i];
+    const auto number = [&](int64_t place) { return grid[static_cast<size_t>(place * stride)]; };
+    bool fits = true;
+    for (int64_t i = 1; fits && i < extents[axis]; ++i) {
+      const bool rises = number(1) > number(0);
+      fits = rises ? number(i) > number(i - 1) : number(i) < number(i - 1);
+    }
+    for (size_t i = 0; fits && i < grid.size(); ++i) {
+      fits = grid[i] == number(static_cast<int64_t>(i) / stride % extents[axis]);
+    }
+    if (fits) return axis;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -226,6 +249,34 @@ bool AreMostlyDistinct(const Tensor& tensor) {
   }
   Release(tensor);
   return 2 * static_cast<int64_t>(distinct.size()) > count;
+}
+
+bool IsCoordinateGrid(const Tensor& tensor) {
+  const std::vector<int64_t> axes = LongAxes(tensor.shape());
+  const size_t count = axes.size();
+  if (!IsReadable(tensor) || count < 3 || count > 4 || tensor.num_elements() > kMaxGrid) {
+    return false;
+  }
+  const auto numbers = ToDoubles(tensor.Reshaped(Shape{tensor.num_elements()}));
+  Release(tensor);
+  if (!numbers.ok()) return false;
+  const auto points = static_cast<int64_t>(count - 1);
+  const bool is_last = axes.back() == points;
+  if (!is_last && axes.front() != points) return false;
+  const std::vector<int64_t> extents(axes.begin() + (is_last ? 0 : 1), axes.end() - is_last);
+  if (*std::min_element(extents.begin(), extents.end()) < kMinGridExtent) return false;
+  const int64_t places = tensor.num_elements() / points;
+  std::set<size_t> taken;
+  for (int64_t entry = 0; entry < points; ++entry) {
+    std::vector<double> one(static_cast<size_t>(places));
+    for (int64_t place = 0; place < places; ++place) {
+      const int64_t at = is_last ? place * points + entry : entry * places + place;
+      one[static_cast<size_t>(place)] = (*numbers)[static_cast<size_t>(at)];
+    }
+    const std::optional<size_t> axis = OnlyAxisOf(one, extents);
+    if (!axis.has_value() || !taken.insert(*axis).second) return false;
+  }
+  return true;
 }
 
 bool IsSinusoidTable(const Tensor& tensor) {

@@ -47,6 +47,12 @@ bool IsCountingUp(const Tensor& tensor);
 // drawn do.
 bool AreMostlyDistinct(const Tensor& tensor);
 
+// Whether the last long axis, or the first, has one entry for each of the other two or three, and
+// each entry depends on one of these axes alone, another one each, along which it rises or falls.
+// All of them have 3 numbers and more. So are coordinates of pixels and windows; no weight that was
+// drawn is. For tensors of up to a million elements.
+bool IsCoordinateGrid(const Tensor& tensor);
+
 // Whether each column along one of the axes is cos or sin of a linear ramp, s cos(w i + p), and one
 // of them turns: tables of rotary embeddings (Su et al. 2021, arXiv:2104.09864) and of sinusoidal
 // positions (Vaswani et al. 2017, arXiv:1706.03762, section 3.5). Such a column satisfies

@@ -107,7 +107,23 @@ std::optional<Verdict> IsNoParameterOfModule(const Candidate& candidate) {
 
 std::optional<Verdict> IsSingleNumber(const Candidate& candidate) {
   if (!candidate.is_ordinary() || !candidate.is_single()) return std::nullopt;
-  return Verdict{DecisionKind::kConstant, true,
+  // A slope of PRelu behind an Unsqueeze, say.
+  const auto uses = candidate.forward.EffectiveUses(candidate.variable.value);
+  const bool is_learnable = std::any_of(uses.begin(), uses.end(), [](const auto& use) {
+    const FormalParameter* const formal =
+        use.node->schema == nullptr ? nullptr : use.node->schema->FormalInput(use.input);
+    return formal != nullptr && formal->learnable;
+  });
+  if (is_learnable && !candidate.has_made_up_name()) return std::nullopt;
+  // Constants are stored as they are used; a scale in its logarithm is one that trains.
+  const bool is_logarithm = !uses.empty() && std::all_of(uses.begin(), uses.end(), [](auto& use) {
+    return IsOneOf(*use.node, {"Exp", "Sigmoid", "Softplus", "Tanh"});
+  });
+  if (is_logarithm && !candidate.has_made_up_name()) return std::nullopt;
+  const std::string& name = candidate.variable.name;
+  const bool is_undecided = !candidate.metadata.has_signature() && !candidate.has_made_up_name() &&
+                            absl::StrContains(name, ".") && !absl::StartsWith(name, "const.");
+  return Verdict{is_undecided ? DecisionKind::kUndecided : DecisionKind::kConstant, true,
                  absl::StrCat("has one element at ", candidate.Place())};
 }
 
@@ -116,9 +132,7 @@ std::optional<Verdict> IsSingleNumber(const Candidate& candidate) {
 // lost.
 std::optional<Verdict> IsMadeUp(const Candidate& candidate) {
   if (!candidate.has_made_up_name() || IsUsedAsParameter(candidate)) return std::nullopt;
-  for (const std::string& module : candidate.names.ModulesOf(candidate.variable)) {
-    if (candidate.modules_of_lost.contains(module)) return std::nullopt;
-  }
+  if (candidate.may_be_lost()) return std::nullopt;
   return Verdict{DecisionKind::kTable, true,
                  absl::StrCat("is named as exporters name what they compute, and used as no "
                               "parameter is, at ",
@@ -144,6 +158,8 @@ bool IsParameterUse(const Candidate& candidate, const ForwardWalk::Use& use) {
   const size_t long_axes = candidate.long_axes().size();
   if (IsOneOf(node, {"MatMul", "Einsum"})) return use.input > 0 || long_axes > 1;
   if (IsOp(node, "GatherND")) return use.input == 0;
+  // Stored as a logarithm, as decays of state spaces are. A vector may be frequencies.
+  if (IsOp(node, "Exp")) return long_axes > 1;
   // Rows of a position embedding that the exporter cut out.
   if (IsOp(node, "Add") && long_axes > 1) {
     return !LeadsToSoftmax(candidate.forward, node) && AreMostlyDistinct(candidate.initial());
@@ -183,6 +199,13 @@ bool Candidate::has_made_up_name() const {
   return IsMadeUpName(variable.name) || variable.name.find('.') == std::string::npos;
 }
 
+bool Candidate::may_be_lost() const {
+  const std::set<std::string> modules = names.ModulesOf(variable);
+  return std::any_of(modules.begin(), modules.end(), [this](const std::string& module) {
+    return modules_of_lost.contains(module);
+  });
+}
+
 bool IsUsedAsParameter(const Candidate& candidate) {
   const std::vector<ForwardWalk::Use> uses =
       candidate.forward.EffectiveUses(candidate.variable.value);
@@ -213,6 +236,8 @@ const std::vector<Rule>& TrainableRules() {
       {"progression", IsProgression},
       {"image statistics", NormalizesImages},
       {"decomposed normalization", FillsGroupNormalization},
+      {"neutral", IsNeutral},
+      {"coordinates", TabulatesCoordinates},
       {"zero buffer", IsZeroBuffer},
       {"named const.", IsNamedConstant},
       {"made-up name", IsMadeUp},

@@ -42,6 +42,8 @@ struct Candidate {
   std::optional<ExportedKind> kind() const { return metadata.KindOf(variable.name); }
   // What the exporter computed, and gave a name by itself.
   bool has_made_up_name() const;
+  // Whether a node that reads it is in a module that has lost a parameter, or around one.
+  bool may_be_lost() const;
   std::vector<int64_t> long_axes() const;
   // Whether the loss depends on it at an ordinary operand only.
   bool is_ordinary() const { return use.meeting == Meeting::kOrdinary; }
@@ -85,6 +87,11 @@ std::optional<Verdict> IsProgression(const Candidate& candidate);
 std::optional<Verdict> NormalizesImages(const Candidate& candidate);
 // Scale 1 and bias 0 of the InstanceNormalization that stands for a GroupNormalization.
 std::optional<Verdict> FillsGroupNormalization(const Candidate& candidate);
+// Scale 1 or bias 0 that an exporter writes for a normalization without parameters: in a Constant
+// node, or of a module of which the graph signature knows no parameter that is not in the file.
+std::optional<Verdict> IsNeutral(const Candidate& candidate);
+// A grid of coordinates: each number of a point depends on one axis alone.
+std::optional<Verdict> TabulatesCoordinates(const Candidate& candidate);
 // A zero addend [1,V] that its name calls a buffer.
 std::optional<Verdict> IsZeroBuffer(const Candidate& candidate);
 

@@ -285,6 +285,89 @@ TEST_F(RulesTest, WhatFillsADecomposedGroupNormalizationDoesNotTrain) {
   EXPECT_TRUE(Trains("one")) << Reason("one");
 }
 
+TEST_F(RulesTest, NeutralNumbersOfANormalizationDoNotTrainWhereTheExporterMadeThem) {
+  const char* const kBody =
+      "agraph (float[2,4,3] x) => (float[2,4,3] y) {"
+      " n = InstanceNormalization (x, scale, shift)  r = Relu (n)"
+      " y = LayerNormalization (r, gain) }";
+  const auto decide = [&](float one, std::map<std::string, std::string> names) {
+    Store("scale", {4}, Numbers(4, one));
+    Store("shift", {4}, Numbers(4, 0.0f));
+    Store("gain", {3}, Numbers(3, 1.0f));
+    Decide(kBody, {}, std::move(names));
+  };
+  // As TorchScript calls a Constant node.
+  decide(1, {{"scale", "/4/Constant_output_0"}, {"shift", "/4/Constant_1_output_0"}});
+  EXPECT_FALSE(Trains("/4/Constant_output_0"));
+  EXPECT_FALSE(Trains("/4/Constant_1_output_0"));
+  EXPECT_TRUE(Trains("gain")) << "a parameter of that value";
+  decide(0.5f, {{"scale", "/4/Constant_output_0"}});
+  EXPECT_TRUE(Trains("/4/Constant_output_0")) << Reason("/4/Constant_output_0");
+
+  // Of torch.export, whose signature knows all parameters.
+  signature_ = "p_gain: PARAMETER target='gain'\n";
+  decide(1, {});
+  EXPECT_FALSE(Trains("scale"));
+  EXPECT_FALSE(Trains("shift"));
+  EXPECT_TRUE(Trains("gain"));
+}
+
+TEST_F(RulesTest, GridsOfCoordinatesDoNotTrain) {
+  const char* const kBody =
+      "agraph (float[N,3] x) => (float[A,B,C,D] y) { p = MatMul (grid, w)  s = ReduceSum (x)"
+      "  y = Add (p, s) }";
+  Numbers grid;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 5; ++j) {
+      grid.push_back(std::log1p(static_cast<float>(i)));
+      grid.push_back(0.1f * static_cast<float>(j * j) - 1);
+    }
+  }
+  Store("grid", {1, 4, 5, 2}, grid);
+  Store("w", {2, 3}, Drawn(6));
+  Decide(kBody);
+  EXPECT_FALSE(Trains("grid"));
+  EXPECT_TRUE(Trains("w")) << Reason("w");
+  grid[7] += 0.01f;  // learned queries
+  Store("grid", {1, 4, 5, 2}, grid);
+  Store("w", {2, 3}, Drawn(6));
+  Decide(kBody);
+  EXPECT_TRUE(Trains("grid")) << Reason("grid");
+}
+
+TEST_F(RulesTest, SingleNumbersTrainAsSlopesAndAsLogarithms) {
+  Store("slope", {1}, {0.25f});
+  Decide(
+      "agraph (float[N,2,3] x) => (float[N,2,3] y) <int64[1] axis = {1}> {"
+      " s = Unsqueeze (slope, axis)  y = PRelu (x, s) }",
+      {}, {{"slope", "act.weight"}});
+  EXPECT_TRUE(Trains("act.weight")) << Reason("act.weight");
+
+  Store("logit_scale", {}, {2.6f});
+  Decide("agraph (float[N,3] x) => (float[N,3] y) { s = Exp (logit_scale)  y = Mul (x, s) }");
+  EXPECT_TRUE(Trains("logit_scale")) << Reason("logit_scale");
+  Store("scale", {}, {14.0f});
+  Decide("agraph (float[N,3] x) => (float[N,3] y) { y = Mul (x, scale) }");
+  EXPECT_FALSE(Trains("scale"));
+  EXPECT_EQ(decisions_["scale"].kind, DecisionKind::kConstant);
+  Store("scale", {}, {14.0f});
+  Decide("agraph (float[N,3] x) => (float[N,3] y) { y = Mul (x, scale) }", {},
+         {{"scale", "block.scale"}});
+  EXPECT_EQ(decisions_["block.scale"].kind, DecisionKind::kUndecided) << "buffers are called so";
+}
+
+// A_log of a state space, which the exporter has cast; frequencies are made so, too.
+TEST_F(RulesTest, LogarithmsTrainThoughTheirNameIsMadeUp) {
+  const char* const kBody =
+      "agraph (float[N,4] x) => (float[N,4] y) { e = Exp (val_1)  y = Mul (x, e) }";
+  Store("val_1", {4, 4}, Drawn(16));
+  Decide(kBody);
+  EXPECT_TRUE(Trains("val_1")) << Reason("val_1");
+  Store("val_1", {4}, {0, -1, -2, -3});
+  Decide(kBody);
+  EXPECT_FALSE(Trains("val_1"));
+}
+
 TEST_F(RulesTest, AZeroBiasOfLogitsDoesNotTrainWhereItsNameSaysBuffer) {
   const auto decide = [this](const std::string& name) {
     Store(name, {1, 3}, {0, 0, 0});

@@ -66,6 +66,38 @@ bool StandsForGroups(const Candidate& candidate, const Node& node) {
   return goes_on && (has_own_scale || candidate.has_made_up_name());
 }
 
+// "/4/Constant_output_0", "/norm/Constant_1_output_0", as TorchScript calls what is in no module.
+bool IsNameOfConstantNode(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  if (slash == std::string::npos) return false;
+  return absl::StartsWith(name.substr(slash + 1), "Constant_") && absl::EndsWith(name, "output_0");
+}
+
+bool IsNormalization(const Node& node) {
+  return IsOneOf(node, {"BatchNormalization", "InstanceNormalization", "LayerNormalization",
+                        "GroupNormalization", "RMSNormalization"});
+}
+
+// Through scale and shift of a decomposed one.
+bool ComesFromNormalization(const Candidate& candidate, ValueId value) {
+  for (int i = 0; i < kMaxSteps && value.valid(); ++i) {
+    const Node* const maker = candidate.forward.MakerOf(value);
+    if (maker == nullptr) return false;
+    if (IsNormalization(*maker)) return true;
+    if (!IsOneOf(*maker, {"Mul", "Add"})) return false;
+    value = maker->inputs.front();
+  }
+  return false;
+}
+
+// What is multiplied by a weight, as an input is.
+bool IsLeftFactor(const Candidate& candidate) {
+  const auto uses = candidate.forward.EffectiveUses(candidate.variable.value);
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [](const auto& use) {
+    return use.input == 0 && IsOneOf(*use.node, {"MatMul", "Gemm"});
+  });
+}
+
 }  // namespace
 
 std::optional<Verdict> TabulatesSinusoids(const Candidate& candidate) {
@@ -126,6 +158,37 @@ std::optional<Verdict> FillsGroupNormalization(const Candidate& candidate) {
   if (uses.empty() || (!is_scale && !is_bias)) return std::nullopt;
   if (CommonNumber(candidate.initial()) != (is_scale ? 1.0 : 0.0)) return std::nullopt;
   return Table("fills the normalization of groups, whose own scale and bias follow", candidate);
+}
+
+std::optional<Verdict> IsNeutral(const Candidate& candidate) {
+  if (!candidate.initial().valid() || candidate.kind().has_value()) return std::nullopt;
+  const std::vector<std::string>& names = candidate.variable.other_names;
+  const std::set<std::string>& lost = candidate.metadata.lost_parameters;
+  const bool is_lost = std::any_of(
+      names.begin(), names.end(), [&lost](const std::string& name) { return lost.contains(name); });
+  const bool is_told = candidate.metadata.has_signature() && !is_lost && !candidate.may_be_lost();
+  if (!is_told && !IsNameOfConstantNode(candidate.variable.name)) return std::nullopt;
+  const std::optional<double> number = CommonNumber(candidate.initial());
+  if (number != 0.0 && number != 1.0) return std::nullopt;
+  const bool is_scale = number == 1.0;
+  const auto uses = candidate.forward.EffectiveUses(candidate.variable.value);
+  const bool changes_nothing = std::all_of(uses.begin(), uses.end(), [&](const auto& use) {
+    if (IsNormalization(*use.node)) return use.input == (is_scale ? 1 : 2);
+    const ValueId other = ForwardWalk::OtherOperand(*use.node, use.input);
+    const bool fits = IsOp(*use.node, is_scale ? "Mul" : "Add") && other.valid();
+    return fits && ComesFromNormalization(candidate, other);
+  });
+  if (uses.empty() || !changes_nothing) return std::nullopt;
+  return Table(is_scale ? "is the scale of 1 of a normalization without parameters"
+                        : "is the bias of 0 of a normalization without parameters",
+               candidate);
+}
+
+std::optional<Verdict> TabulatesCoordinates(const Candidate& candidate) {
+  if (!candidate.is_ordinary() && !IsLeftFactor(candidate)) return std::nullopt;
+  if (candidate.long_axes().size() < 3 || !candidate.initial().valid()) return std::nullopt;
+  if (!IsCoordinateGrid(candidate.initial())) return std::nullopt;
+  return Table("is a grid of coordinates", candidate);
 }
 
 std::optional<Verdict> IsZeroBuffer(const Candidate& candidate) {

@@ -1,19 +1,41 @@
 #include "tools/reports/parameter_report.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "tools/console/console.h"
 #include "tools/console/quantity.h"
 
 namespace weft {
 namespace {
 
+constexpr size_t kNamedUndecided = 3;
+
 int64_t ElementsOfType(const ValueType& type) {
   const auto shape = type.shape.ToConcrete();
   return shape.has_value() ? shape->num_elements() : 0;
+}
+
+// "; undecided: model.scale, norm.gain and 2 more, which --trainable trains": what a module may
+// have as a parameter or as a buffer.
+std::string UndecidedText(const std::vector<ParameterDecision>& decisions) {
+  std::vector<std::string> names;
+  for (const ParameterDecision& decision : decisions) {
+    if (decision.kind == DecisionKind::kUndecided) names.push_back(Printable(decision.name));
+  }
+  if (names.empty()) return "";
+  const size_t more = names.size() - std::min(names.size(), kNamedUndecided);
+  names.resize(names.size() - more);
+  return absl::StrCat("; undecided: ", absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                      ", which --trainable trains");
 }
 
 }  // namespace
@@ -41,6 +63,7 @@ std::string ParameterSummary(const std::vector<ParameterDecision>& decisions) {
     absl::StrAppend(&text, separator, count, " ", std::string(KindText(kind, count == 1)));
     separator = ", ";
   }
+  absl::StrAppend(&text, UndecidedText(decisions));
   return absl::StrCat(text, "; `graph_runner inspect --parameters` gives each reason");
 }
 

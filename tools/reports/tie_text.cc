@@ -46,20 +46,24 @@ std::string KeptText(const std::vector<KeptTie>& kept) {
 std::string UntiedText(const std::vector<UntiedTensor>& untied) {
   size_t asked = 0;
   size_t statistics = 0;  // of those that nobody asked for
+  size_t told = 0;
   for (const UntiedTensor& one : untied) {
     asked += one.is_asked;
     statistics += !one.is_asked && one.is_statistic;
+    told += one.is_told;
   }
   const size_t merged = untied.size() - asked;
   const std::string by_user =
       asked > 0 ? absl::StrCat("untied ", Counted(asked, "tensor"), " by --untie") : "";
   if (merged == 0) return by_user;
-  const char* const why = statistics == merged ? "running statistics"
-                          : statistics > 0     ? "all elements equal, or running statistics"
-                                               : "all elements equal";
+  std::vector<std::string> why;
+  if (merged > statistics + told) why.push_back("all elements equal");
+  if (told > 0) why.push_back("parameters of other names");
+  if (statistics > 0) why.push_back("running statistics");
   const std::string number = asked > 0 ? absl::StrCat(" and ", merged)
                                        : absl::StrCat("untied ", Counted(merged, "tensor"));
-  return absl::StrCat(by_user, number, " that the exporter had merged (", why, ")");
+  return absl::StrCat(by_user, number, " that the exporter had merged (",
+                      absl::StrJoin(why, ", or "), ")");
 }
 
 }  // namespace
@@ -70,6 +74,7 @@ TieReport TiesThatTrain(const TieReport& report, const Graph& graph) {
     entries.erase(std::remove_if(entries.begin(), entries.end(), is_wrong), entries.end());
   };
   remove(trains.kept, [&](const KeptTie& tie) { return !TrainsIn(graph, tie.tensor); });
+  remove(trains.restored, [&](const std::string& name) { return !TrainsIn(graph, name); });
   remove(trains.copies, [&](const CopiedTensor& copy) {
     return !TrainsIn(graph, copy.tensor) || !TrainsIn(graph, copy.copy);
   });
@@ -80,11 +85,22 @@ std::string TieSummary(const TieReport& report) {
   std::vector<std::string> parts;
   if (!report.untied.empty()) parts.push_back(UntiedText(report.untied));
   if (!report.tied.empty()) {
-    std::vector<std::string> ties;
-    for (const CopiedTensor& tie : report.tied) ties.push_back(TiedText(tie));
-    parts.push_back(absl::StrCat("tied by --tie: ", absl::StrJoin(ties, ", ")));
+    for (const bool is_asked : {true, false}) {
+      std::vector<std::string> ties;
+      for (const CopiedTensor& tie : report.tied) {
+        if (tie.is_asked == is_asked) ties.push_back(TiedText(tie));
+      }
+      if (ties.empty()) continue;
+      const char* const by = is_asked ? "tied by --tie: " : "tied copies of one parameter: ";
+      parts.push_back(absl::StrCat(by, absl::StrJoin(ties, ", ")));
+    }
   }
   if (!report.kept.empty()) parts.push_back(KeptText(report.kept));
+  if (!report.restored.empty()) {
+    const bool is_one = report.restored.size() == 1;
+    parts.push_back(absl::StrCat("restored ", report.restored.size(), is_one ? " bias" : " biases",
+                                 " of zeros that the exporter had left out"));
+  }
   return absl::StrJoin(parts, "; ");
 }
 
@@ -130,7 +146,11 @@ std::string TieList(const TieReport& report, const Graph& graph) {
     absl::StrAppend(&text, "  ", Printable(TieText(tie)), "\n");
   }
   for (const CopiedTensor& tie : trains.tied) {
-    absl::StrAppend(&text, "  ", Printable(TiedText(tie)), " (by --tie)\n");
+    absl::StrAppend(&text, "  ", Printable(TiedText(tie)), tie.is_asked ? " (by --tie)\n" : "\n");
+  }
+  if (!trains.restored.empty()) {
+    absl::StrAppend(&text, "restored, of zeros: ", Printable(absl::StrJoin(trains.restored, ", ")),
+                    "\n");
   }
   for (const std::string& copy : CopyTexts(trains)) {
     absl::StrAppend(&text, "could be tied: ", Printable(copy), "; --tie auto trains them as one\n");
@@ -159,7 +179,8 @@ nlohmann::ordered_json TiesJson(const TieReport& report, const Graph& graph) {
   return {{"untied", std::move(untied)},
           {"kept", std::move(kept)},
           {"tied", copies(trains.tied)},
-          {"copies", copies(trains.copies)}};
+          {"copies", copies(trains.copies)},
+          {"restored", trains.restored}};
 }
 
 std::string TrainingModeText(const TrainingModeNodes& nodes) {

@@ -29,7 +29,7 @@ TEST(TieText, SumsUpWhatWasDone) {
             "untied 2 tensors that the exporter had merged (all elements equal); kept 1 tie: "
             "wte.weight shared with lm_head");
   report.untied.push_back({"n.running_mean", "b.bias", "n", true});
-  report.tied = {{"wte", "head", true}};
+  report.tied = {{"wte", "head", true, true}};
   EXPECT_EQ(
       TieSummary(report),
       "untied 3 tensors that the exporter had merged (all elements equal, or running "
@@ -41,6 +41,18 @@ TEST(TieText, SumsUpWhatWasDone) {
   EXPECT_EQ(TieSummary(report),
             "untied 1 tensor by --untie; kept 5 ties: t shared with u and v, t shared with u and "
             "v, t shared with u and v; 2 more");
+}
+
+TEST(TieText, SaysWhatTheFileTells) {
+  TieReport report;
+  report.untied = {{"layers.1.w", "layers.0.w", "y (MatMul)", false, false, true},
+                   {"c.bias", "b.bias", "c (Gemm)"}};
+  report.tied = {{"wte", "val_3", true}};
+  report.restored = {"head.bias"};
+  EXPECT_EQ(TieSummary(report),
+            "untied 2 tensors that the exporter had merged (all elements equal, or parameters of "
+            "other names); tied copies of one parameter: val_3 reads wte transposed; restored 1 "
+            "bias of zeros that the exporter had left out");
 }
 
 // "untied 3 tensors, some by --untie" left open how many, and why the others.
@@ -60,7 +72,7 @@ TEST(TieText, ListsWhoAskedForWhat) {
   TieReport report;
   report.untied = {{"head", "wte", "y (MatMul)", false, true}, {"c.bias", "b.bias", "c (Gemm)"}};
   report.kept = {{"wte", {"z"}}};
-  report.tied = {{"wte", "copy", true}};
+  report.tied = {{"wte", "copy", true, true}};
   EXPECT_EQ(TieList(report, graph),
             "untied: 2 new tensors, each a copy of a shared one\n"
             "  head, a copy of wte, for y (MatMul) (by --untie)\n"

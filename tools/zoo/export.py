@@ -174,9 +174,10 @@ def finite(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def expectation(module: nn.Module, used: set[str], tensors: dict[str, np.ndarray]) -> dict:
-    """By the file's own names: what must train, and what must not."""
-    holders = matching.find_holders(arrays(module, used), tensors)
+def expectation(module: nn.Module, used: set[str], path: str, tensors: dict[str, np.ndarray],
+                own: set[str]) -> dict:
+    """By the file's own names: what must train, and what must not. `own`: the author's parameters."""
+    holders = matching.find_holders(arrays(module, used), tensors, matching.modules_of_readers(path))
     parameters = truth.parameters_of(module)
     held = [name for name in used if name not in holders.missing]
     parts = {name: holders.tensors_of(name) for name in held}
@@ -185,6 +186,9 @@ def expectation(module: nn.Module, used: set[str], tensors: dict[str, np.ndarray
              for name in sorted(held)}
     return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters,
             "joined": sorted(holders.joined), "missing": holders.missing, "constants": sorted(holders.constants),
+            # Zeros of the author's that an exporter left out, whose names are in the file's signature.
+            "left_out": [name for name in holders.missing if name in own and not parameters[name].any()],
+            "derived": {tensor: names for tensor, names in sorted(holders.derived.items())},
             "not_finite": sorted(t for t, a in tensors.items() if not np.isfinite(a).all())}
 
 
@@ -204,8 +208,12 @@ def statement(example: Example, form: Form, path: str) -> dict:
     training = truth.has_batch_norm(module) and uses_batch_statistics(path, form, folded)
     used = truth.used_parameters(example, module.train(training))
     author = truth.train(example, module, torch.float64, training).losses
-    expected = expectation(module, used, tensors)
-    for name in expected["missing"]:  # zeros that an exporter left out: the file cannot train them
+    own = {name for name, _ in example.module.named_parameters()}
+    expected = expectation(module, used, path, tensors, own)
+    for name in set(expected["missing"]) - set(expected["left_out"]):  # the file cannot train them
+        module.get_parameter(name).requires_grad_(False)
+    restored = truth.train(example, module, torch.float64, training).losses
+    for name in expected["left_out"]:
         module.get_parameter(name).requires_grad_(False)
     curves = {str(dtype)[6:]: truth.train(example, module, dtype, training)
               for dtype in (torch.float64, torch.float32)}
@@ -219,7 +227,8 @@ def statement(example: Example, form: Form, path: str) -> dict:
         "ties": truth.ties_of(module), "folded": folded,
         "batch_norm": truth.has_batch_norm(module), "training": training,
         "expected": expected,
-        "curve": {**{dtype: curve.losses for dtype, curve in curves.items()}, "with_missing": author},
+        "curve": {**{dtype: curve.losses for dtype, curve in curves.items()}, "with_missing": author,
+                  "restored": restored},
         "after": os.path.basename(path)[:-5] + ".after.npy",
         "opset": max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")),
         "external": any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer),

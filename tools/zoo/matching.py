@@ -1,4 +1,5 @@
 """Finds the tensors of an ONNX file that hold a module's parameters, whatever exporters did to their order."""
+import ast
 from dataclasses import dataclass, field
 from typing import Iterator
 
@@ -27,9 +28,62 @@ def float_tensors(path: str) -> dict[str, np.ndarray]:
             if tensor.data_type in FLOATS}
 
 
+STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}  # inputs that hold no parameter
+MOVES = {"Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Cast"}
+
+
+def module_of(node: onnx.NodeProto) -> str:
+    """The module that made the node: as torch.export writes it, or in TorchScript's names of nodes."""
+    for entry in node.metadata_props:
+        if entry.key == "pkg.torch.onnx.name_scopes":
+            scopes = ast.literal_eval(entry.value)
+            return scopes[-2].partition("@")[0] if len(scopes) > 1 else ""
+    if not node.name.startswith("/"):
+        return ""
+    path: list[str] = []
+    for part in node.name.split("/")[1:-1]:
+        if path and part.startswith(path[-1] + "."):  # an entry of a list repeats the list's name
+            path.pop()
+        path.append(part)
+    return ".".join(path)
+
+
+def modules_of_readers(path: str) -> dict[str, set[str]]:
+    """By tensor: the modules of the nodes that compute with it; running statistics do not count."""
+    graph = onnx.load(path, load_external_data=False).graph
+    readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
+    for node in graph.node:
+        for i, name in enumerate(node.input):
+            readers.setdefault(name, []).append((node, i))
+    names = [t.name for t in graph.initializer] + [n.output[0] for n in graph.node if n.op_type == "Constant"]
+    modules: dict[str, set[str]] = {}
+    for tensor in names:
+        found, seen, stack = set(), {tensor}, [tensor]
+        while stack:
+            for node, i in readers.get(stack.pop(), []):
+                if (node.op_type, i) in STATISTICS:
+                    continue
+                found.add(module_of(node))
+                if node.op_type in MOVES and node.output[0] not in seen:
+                    seen.add(node.output[0])
+                    stack.append(node.output[0])
+        modules[tensor] = found
+    return modules
+
+
+def is_in(parameter: str, module: str) -> bool:
+    """Whether the parameter is the module's, or that of a part that the module computes with itself."""
+    begin = module + "." if module else ""
+    return parameter.startswith(begin) and parameter[len(begin):].count(".") <= 1
+
+
 def sorted_values(array: np.ndarray) -> np.ndarray:
     """The same for a tensor, its transposition, another shape of it and another order of its gates."""
     return np.sort(np.asarray(array, np.float32), axis=None)
+
+
+def long_axes(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(extent for extent in array.shape if extent != 1)
 
 
 def is_constant(values: np.ndarray) -> bool:
@@ -56,13 +110,20 @@ class Holders:
     joined: set[str] = field(default_factory=set)  # tensors that are parameters side by side
     missing: list[str] = field(default_factory=list)  # parameters that no tensor holds
     constants: list[str] = field(default_factory=list)  # tensors that hold no parameter
+    # Parameters that a tensor holds with 1 added: it trains as they do.
+    shifted: set[str] = field(default_factory=set)
+    # Tensors that an exporter computed from lost parameters: to train them is the next best.
+    derived: dict[str, list[str]] = field(default_factory=dict)
 
     def tensors_of(self, parameter: str) -> list[str]:
         return [tensor for tensor, names in self.parameters.items() if parameter in names]
 
 
 class Finder:
-    def __init__(self, parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray]):
+    def __init__(self, parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray],
+                 readers: dict[str, set[str]]):
+        self.readers = readers
+        self.extents = {name: long_axes(array) for name, array in [*parameters.items(), *tensors.items()]}
         self.wanted = {name: sorted_values(p) for name, p in parameters.items()}
         self.there = {name: sorted_values(t) for name, t in tensors.items()}
         self.holders = Holders()
@@ -71,9 +132,11 @@ class Finder:
         self.by_name()
         self.by_value()
         self.nearly()
+        self.shifted()
         self.joined()
         self.in_parts()
         self.copies()
+        self.derived()
         self.holders.missing = self.left()
         self.holders.constants = [t for t in self.there if t not in self.holders.parameters]
         return self.holders
@@ -99,10 +162,18 @@ class Finder:
         for tensor, values in self.there.items():
             index.setdefault(values.tobytes(), []).append(tensor)
         for name in self.left():
-            equal = index.get(self.wanted[name].tobytes(), [])
+            equal = [t for t in index.get(self.wanted[name].tobytes(), []) if self.may_hold(t, name)]
             free = [t for t in equal if t not in self.holders.parameters]
             if free or equal:
                 self.hold((free or equal)[0], name)
+
+    def may_hold(self, tensor: str, parameter: str) -> bool:
+        """Equal elements say nothing: a bias of zeros may be left out, while another one stays."""
+        if not is_constant(self.wanted[parameter]):
+            return True
+        modules = self.readers.get(tensor, set())
+        return self.extents[tensor] == self.extents[parameter] and \
+            (not any(modules) or any(is_in(parameter, module) for module in modules))
 
     def nearly(self) -> None:
         """Computed by the exporter in another order: equal to rounding."""
@@ -112,6 +183,17 @@ class Finder:
                 there = self.there[tensor]
                 if values.size > 1 and are_near(there, values):
                     self.hold(tensor, name)
+                    break
+
+    def shifted(self) -> None:
+        """A scale of which the module stores what it is more than 1: the exporter adds the 1."""
+        for name in self.left():
+            for tensor, there in self.there.items():
+                fits = self.extents[tensor] == self.extents[name] and are_near(there, self.wanted[name] + 1)
+                held = self.holders.parameters.get(tensor, [])
+                if fits and self.may_hold(tensor, name) and all(other in self.holders.shifted for other in held):
+                    self.hold(tensor, name)
+                    self.holders.shifted.add(name)
                     break
 
     def joined(self) -> None:
@@ -147,5 +229,17 @@ class Finder:
                 self.hold(tensor, name)
 
 
-def find_holders(parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray]) -> Holders:
-    return Finder(parameters, tensors).find()
+    def derived(self) -> None:
+        """What an exporter computed from parameters that are nowhere else, in their module."""
+        lost = [name for name in self.left() if not is_constant(self.wanted[name])]
+        for tensor in self.free():
+            values = self.there[tensor]
+            modules = self.readers.get(tensor, set())
+            sources = [name for name in lost if any(is_in(name, module) for module in modules)]
+            if sources and values.size and not is_constant(values) and np.isfinite(values).all():
+                self.holders.derived[tensor] = sources
+
+
+def find_holders(parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray],
+                 readers: dict[str, set[str]]) -> Holders:
+    return Finder(parameters, tensors, readers).find()

@@ -1,0 +1,130 @@
+#include "onnx_import/edit/lost_biases.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "onnx_import/codec/graph_signature.h"
+#include "onnx_import/codec/model_validator.h"
+
+namespace weft {
+namespace {
+
+constexpr int kBiasPort = 2;
+constexpr int64_t kFirstIrWithFreeInitializers = 4;
+
+const onnx::AttributeProto* AttributeOf(const onnx::NodeProto& node, const char* name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+int64_t IntegerOf(const onnx::NodeProto& node, const char* name, int64_t otherwise) {
+  const onnx::AttributeProto* const attribute = AttributeOf(node, name);
+  return attribute != nullptr ? attribute->i() : otherwise;
+}
+
+// How many numbers the bias of a node has whose weight has this shape; nothing for nodes that have
+// a bias, or cannot have one.
+std::optional<int64_t> BiasExtent(const onnx::NodeProto& node, const Shape& weight) {
+  const bool has_room = node.input_size() == kBiasPort && weight.rank() >= 2;
+  if (!has_room || !NormalizedDomain(node.domain()).empty()) return std::nullopt;
+  if (node.op_type() == "Conv") return weight.dim(0);
+  if (node.op_type() == "ConvTranspose") {
+    const int64_t groups = IntegerOf(node, "group", 1);
+    const bool fits = groups >= 1 && groups <= weight.dim(0);
+    return fits ? std::optional<int64_t>(weight.dim(1) * groups) : std::nullopt;
+  }
+  if (node.op_type() != "Gemm" || weight.rank() != 2) return std::nullopt;
+  const onnx::AttributeProto* const beta = AttributeOf(node, "beta");
+  if (beta != nullptr && beta->f() != 1.0F) return std::nullopt;
+  return IntegerOf(node, "transB", 0) != 0 ? weight.dim(0) : weight.dim(1);
+}
+
+onnx::TensorProto Zeros(const std::string& name, const FileTensor& like, int64_t extent) {
+  onnx::TensorProto zeros;
+  zeros.set_name(name);
+  zeros.set_data_type(like.proto->data_type());
+  zeros.add_dims(extent);
+  zeros.set_raw_data(std::string(
+      static_cast<size_t>(extent) * static_cast<size_t>(DTypeBits(like.dtype) / 8), '\0'));
+  return zeros;
+}
+
+class Restorer {
+ public:
+  Restorer(const TensorUses& uses, FileEdit& edit, TieReport& report)
+      : uses_(uses), edit_(edit), report_(report) {
+    for (const SignatureEntry& entry : GraphSignatureOf(*uses.file().proto())) {
+      if (entry.kind == ExportedKind::kParameter) parameters_.insert(entry.target);
+    }
+    for (const UntiedTensor& untied : report.untied) untied_.insert(untied.name);
+  }
+
+  void Run() {
+    for (int i = 0; i < uses_.num_nodes() && !parameters_.empty(); ++i) Consider(i);
+  }
+
+ private:
+  void Consider(int index) {
+    const onnx::NodeProto& node = uses_.node(index);
+    const int tensor = node.input_size() == kBiasPort ? uses_.TensorOf(node.input(1)) : -1;
+    if (tensor < 0 || edit_.removed_nodes.contains(index)) return;
+    const FileTensor& weight = uses_.tensors()[static_cast<size_t>(tensor)];
+    const std::optional<int64_t> extent = BiasExtent(node, weight.shape);
+    if (!extent.has_value()) return;
+    // Of a weight that is untied, the name that it has from now on.
+    const auto renamed = edit_.renamed.find({index, 1});
+    const std::string name =
+        NameOf(index, renamed != edit_.renamed.end() ? renamed->second : weight.name);
+    if (name.empty()) return;
+    const auto [made, is_new] = made_.emplace(name, *extent);
+    if (made->second != *extent) return;  // another module's
+    if (is_new) {
+      edit_.new_initializers.push_back(Zeros(name, weight, *extent).SerializeAsString());
+      report_.restored.push_back(name);
+    }
+    edit_.added_inputs[index] = name;
+  }
+
+  // What the signature calls the bias that the node lacks; "" where it lacks none.
+  std::string NameOf(int node, const std::string& weight) const {
+    std::vector<std::string> names;
+    const std::string module = uses_.ModuleAt(node);
+    if (!module.empty()) names.push_back(absl::StrCat(module, ".bias"));
+    absl::string_view stem = weight;
+    if (parameters_.contains(weight) && absl::ConsumeSuffix(&stem, ".weight")) {
+      names.push_back(absl::StrCat(stem, ".bias"));
+    }
+    for (const std::string& name : names) {
+      const bool is_lost = parameters_.contains(name) && !untied_.contains(name) &&
+                           (made_.contains(name) || !uses_.IsTaken(name));
+      if (is_lost) return name;
+    }
+    return "";
+  }
+
+  const TensorUses& uses_;
+  FileEdit& edit_;
+  TieReport& report_;
+  std::set<std::string> parameters_;
+  std::set<std::string> untied_;
+  std::map<std::string, int64_t> made_;
+};
+
+}  // namespace
+
+void RestoreBiases(const TensorUses& uses, FileEdit& edit, TieReport& report) {
+  if (uses.file().proto()->ir_version() < kFirstIrWithFreeInitializers) return;
+  Restorer(uses, edit, report).Run();
+}
+
+}  // namespace weft

@@ -1,0 +1,85 @@
+// TieEvidence: what a file itself says of readers of one tensor: one parameter, or several that the
+// exporter has merged.
+#ifndef WEFT_ONNX_IMPORT_EDIT_TIE_EVIDENCE_H_
+#define WEFT_ONNX_IMPORT_EDIT_TIE_EVIDENCE_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onnx_import/edit/tensor_uses.h"
+#include "onnx_import/edit/tensor_values.h"
+#include "onnx_import/edit/use_groups.h"
+
+namespace weft {
+
+// Where a file comes from PyTorch, it tells ties from accidents, whatever the values:
+//
+//  * torch.export calls a parameter by the last of its names in the graph signature. It merges
+//    equal parameters under the name of the first. So of the names that the readers' modules have
+//    for a tensor, those before its own are the same parameter, and those behind it are others.
+//  * TorchScript calls a parameter by its first name. It merges equal parameters by Identity nodes,
+//    which have the names of the others.
+//
+// A tensor with a made-up name (transposed, say) says nothing itself. Then the other tensors of the
+// same two modules decide, or those of the layers that the modules are in: deep copies of a layer
+// are apart in all their parameters. Layers whose only witnesses are tensors of equal elements are
+// taken for copies if they share every weight.
+//
+// Borrows all. Not thread-safe.
+class TieEvidence {
+ public:
+  TieEvidence(const TensorUses& uses, TensorValues& values, UseGroups& groups);
+
+  // The groups of a tensor (UseGroups::Of).
+  const std::vector<UseGroup>& GroupsOf(int tensor);
+  // By group: a number that groups of one parameter share; -1 where nothing is known of a group,
+  // and for running statistics and for uses that are no parameter's. Empty where nothing is known
+  // of any.
+  std::vector<int> ParametersOf(int tensor);
+  // Whether two modules that read equal tensors read one parameter; nothing where nobody says it.
+  std::optional<bool> AreOne(const std::string& module, const std::string& other);
+  // Whether the parameters that `module` lacks in the file are others than `parameter`, of which it
+  // reads a copy.
+  bool IsOfAnother(const std::string& parameter, const std::string& module) const;
+  // Whether an exporter took the name from the module: it is no name of something computed.
+  bool IsParameterName(const std::string& name) const;
+
+ private:
+  // What tensors say of two modules, or of two layers that they are in.
+  struct Witnesses {
+    int one[2] = {0, 0};  // by whether the elements differ
+    int merged[2] = {0, 0};
+  };
+  using Modules = std::pair<std::string, std::string>;
+
+  void Listen();
+  std::vector<int> NamedParametersOf(int tensor);
+  // In a file of torch.export.
+  std::vector<int> BySignature(int tensor);
+  // The name that the signature has for what the group reads, if the tensor is called `name`; "".
+  std::string NameIn(const UseGroup& group, const std::string& name, const std::string& suffix);
+  // Two groups of one module have one name, and the module has other parameters without a tensor.
+  void LeaveOutDoubtful(const std::vector<UseGroup>& groups, std::vector<std::string>& names) const;
+  void Record(int tensor, const std::vector<int>& parameters);
+  std::optional<bool> Verdict(const std::map<Modules, Witnesses>& witnesses, const Modules& modules,
+                              bool are_layers);
+  bool ShareWeights(const std::string& layer, const std::string& other);
+  int OrderOf(const std::string& name) const;
+
+  const TensorUses& uses_;
+  TensorValues& values_;
+  UseGroups& groups_;
+  std::map<std::string, int> order_;  // of the signature's parameters
+  std::map<int, std::vector<UseGroup>> known_groups_;
+  std::map<Modules, Witnesses> of_modules_;
+  std::map<Modules, Witnesses> of_layers_;
+  std::map<std::string, std::set<int>> weights_of_;  // by module
+};
+
+}  // namespace weft
+
+#endif  // WEFT_ONNX_IMPORT_EDIT_TIE_EVIDENCE_H_
