@@ -58,9 +58,9 @@ struct MemoryRequirement {
 
 // What stacks, heaps, code that is run for the first time, buffers of oneDNN's products, the pages
 // around variables and arena, and gRPC's messages of trained values grow by from compiling to the
-// end. 5 MiB, and 1/64 of `held_bytes` (variables and arena), at most up to kProcessGrowthBytes and
-// kThreadGrowthBytes for each of `threads` beyond two. Measured with two: up to 3 MiB where 1 MiB
-// is held, up to 7.3 MiB where 1.2 GiB is.
+// end. 4 MiB, and 1/64 of `held_bytes` (variables and arena), at most up to kProcessGrowthBytes and
+// kThreadGrowthBytes for each of `threads` beyond two. Measured with two: up to 0.6 MiB where 100
+// MiB are held, up to 7.3 MiB where 1.2 GiB are.
 inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
 inline constexpr int64_t kThreadGrowthBytes = int64_t{1} << 20;
 int64_t ProcessGrowthBytes(int64_t held_bytes, int threads);
