@@ -74,7 +74,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
        "training/adaptation/", "training/calibration/", "training/verification/"},
       {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
        "tools/sweep/", "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
-      {"tests/", "tests/fuzz/", "tests/house/"},
+      {"tests/", "tests/cli/", "tests/fuzz/", "tests/house/"},
   };
   return *rooms;
 }

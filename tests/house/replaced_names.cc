@@ -198,7 +198,7 @@ const std::vector<ReplacedName>& ReplacedNames() {
       {"Ledger", "RunHistory"},
       {"ledger",
        "run_history",
-       {"tools/flags/renamed_flags.cc", "tests/cli_plan_search_test.cc",
+       {"tools/flags/renamed_flags.cc", "tests/cli/plan_search_test.cc",
         "tools/flags/job_file_test.cc"}},
       // Schedules are simulated, programs run.
       {"*play*", "run, simulate or execute"},

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 // Flags of train that change nothing of a step: neither its graph nor its shapes nor where it runs.
-// A flag that is not here is taken to change them: cli_planned_flags_test holds this list against
+// A flag that is not here is taken to change them: cli/planned_flags_test holds this list against
 // the flags that there are.
 const std::set<std::string>& FlagsOfRuns() {
   static const auto* const flags = new std::set<std::string>{
