@@ -258,7 +258,8 @@ TEST_F(FineTuning, AdaptersAloneMergeToTheSameWeights) {
   const std::string bytes = ReadTestFile(file);
   const auto layout = ParseSafetensors(std::as_bytes(std::span(bytes)), file);
   ASSERT_TRUE(layout.ok()) << layout.status();
-  const auto config = nlohmann::json::parse(ReadTestFile(TestPath("adapter_config.json")));
+  const auto config = nlohmann::json::parse(
+      ReadTestFile((std::filesystem::path(file).parent_path() / "adapter_config.json").string()));
   EXPECT_EQ(config["lora_alpha"].get<double>() / config["r"].get<double>(), 4);
   Weights adapters;
   for (const SafetensorsEntry& entry : layout->tensors) {

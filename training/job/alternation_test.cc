@@ -345,11 +345,11 @@ TEST(ParseUpdateTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("c: train=x"), HasSubstr("update 'c': what is its loss?"));
   EXPECT_THAT(refusal("c: loss=mse"), HasSubstr("update 'c': what does it train?"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, step=2"),
-              HasSubstr("there is no key 'step', did you mean steps?"));
+              HasSubstr("there is no key 'step', did you mean 'steps'?"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, steps=0"), HasSubstr("steps=0: expected a whole"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, train=y"), HasSubstr("train is given twice"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, lr=fast"), HasSubstr("lr=fast: expected a number"));
-  EXPECT_THAT(refusal("c: loss=mse, train=x, optimizer=adm"), HasSubstr("did you mean adam?"));
+  EXPECT_THAT(refusal("c: loss=mse, train=x, optimizer=adm"), HasSubstr("did you mean 'adam'?"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, beta1=0.5"), HasSubstr("there is no key 'beta1'"));
   EXPECT_THAT(refusal("c: loss=bce, train=x"), HasSubstr("no loss 'bce'"));
 }
