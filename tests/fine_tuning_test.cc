@@ -245,6 +245,25 @@ TEST_F(FineTuning, AResumedRunEndsWithTheSameModel) {
   EXPECT_EQ(ReadTestFile(exported), ReadTestFile(whole));
 }
 
+// The file calls the weight "onnx::MatMul_1"; its module is that of its reader.
+TEST_F(FineTuning, AnExportFindsWeightsByTheNamesOfTheirModules) {
+  const std::string folder = TestPath("saved");
+  const std::string adapters = TestPath("adapters.safetensors");
+  const std::string exported = TestPath("exported.onnx");
+  for (const std::vector<std::string>& job :
+       {std::vector<std::string>{"--lora", "rank=2,match=block.attn.weight"},
+        std::vector<std::string>{"--adapters-in", adapters}}) {
+    std::filesystem::remove_all(folder);
+    const std::string tuned =
+        Train("tuned.onnx",
+              With(job, {"--steps", "3", "--checkpoint", folder, "--adapters-out", adapters}));
+    EXPECT_THAT(ChangedWeights(model_, tuned), ElementsAre("onnx::MatMul_1"));
+    const CommandResult result = RunCommand({"ckpt", "export", folder, model_, "-o", exported});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(ReadTestFile(exported), ReadTestFile(tuned));
+  }
+}
+
 TEST_F(FineTuning, AHeadMayTrainBesideAdapters) {
   const std::string tuned =
       Train("tuned.onnx", {"--lora", "rank=1,match=*attn*,train=head.bias", "--steps", "3"});

@@ -304,7 +304,11 @@ class CkptCommand final : public Command {
                                                              ImportedModel& model) {
     const AdapterTexts texts = AdapterTextsOfGiven(checkpoint.index().job.flags);
     if (!texts.any()) return std::vector<LoraAdapter>();
-    // What the job could not train has no adapter in the checkpoint.
+    // It also finds the names by which patterns and files of adapters call weights. Constants
+    // apart, all could have trained: what the job could not train has no adapter in the checkpoint.
+    TrainableOptions all;
+    all.trainable = {"*"};
+    WEFT_RETURN_IF_ERROR(WithExitCode(MarkTrainable(model, all).status(), ExitCode::kModel));
     for (Variable& variable : model.graph.mutable_variables()) variable.trainable = true;
     auto options = ReadAdapterOptions(RealFileSystem(), texts);
     if (!options.ok()) return WithExitCode(options.status(), ExitCode::kDisk);
