@@ -9,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tests/command_run.h"
@@ -21,6 +23,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Arguments = std::vector<std::string>;
 
 constexpr char kFolded[] = "tests/exported/folded.onnx";
@@ -163,6 +166,47 @@ TEST_F(Unfolding, APlanNeedsNoDataForIt) {
   const auto memory = nlohmann::json::parse(trained.out)["memory"][0];
   EXPECT_EQ(rank["variable_bytes"], memory["variable_bytes"]);
   EXPECT_EQ(rank["arena_bytes"], memory["arena_bytes"]);
+}
+
+// The model computes its loss, and its name says so: no scores of classes are its first output.
+TEST_F(Unfolding, WhatIsMeasuredIsTheLossOfTheJob) {
+  Graph graph;
+  graph.opsets[""] = 17;
+  GraphBuilder b(graph);
+  const Dim samples = Dim::Symbol("N");
+  const ValueId x =
+      graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({samples, 1, 2, 2})});
+  const ValueId labels =
+      graph.AddInput("labels", {ValueKind::kTensor, DType::kInt64, SymbolicShape({samples})});
+  const ValueId kernel =
+      graph.AddVariable("conv1.weight", {ValueKind::kTensor, DType::kFloat32, Shape{2, 1, 1, 1}},
+                        Tensor::Of<float>({2, 1, 1, 1}, std::vector<float>{0.5F, -1}), true);
+  const ValueId bias =
+      graph.AddVariable("conv1.weight_bias", {ValueKind::kTensor, DType::kFloat32, Shape{2}},
+                        Tensor::Of<float>({2}, std::vector<float>{0.25F, 1}), true);
+  const ValueId scores = b.Op("Flatten", {b.Op("Conv", {x, kernel, bias})});
+  const ValueId loss = b.Op("SoftmaxCrossEntropyLoss", {scores, labels});
+  b.Name(loss, "loss");
+  graph.AddOutput(loss);
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  GraphToOnnxOptions options;
+  options.annotations = false;
+  options.opset = 17;
+  const auto bytes = GraphToOnnx(graph, options);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  WriteTestFile(TestPath("own_loss.onnx"), *bytes);
+  std::vector<float> numbers;
+  for (int i = 0; i < 32; ++i) numbers.push_back(static_cast<float>(i * 7 % 11) - 5);
+  WriteTestFile(TestPath("x.npy"), ToNpy(Tensor::Of<float>({8, 1, 2, 2}, numbers)).value());
+  const std::vector<int64_t> classes = {0, 1, 2, 3, 4, 5, 6, 7};
+  WriteTestFile(TestPath("y.npy"), ToNpy(Tensor::Of<int64_t>({8}, classes)).value());
+  const CommandResult train = RunCommand(
+      {"train", TestPath("own_loss.onnx"), "--data", "x=" + TestPath("x.npy"), "--data",
+       "labels=" + TestPath("y.npy"), "--batch", "4", "--repair", "unfold-bn", "--steps", "1"});
+  ASSERT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_THAT(train.err, AllOf(HasSubstr("repair BatchNormalization behind 1 convolution, with the "
+                                         "statistics of 8 samples in 2 batches\n"),
+                               HasSubstr("loss on them "), Not(HasSubstr("accuracy on them "))));
 }
 
 TEST_F(Unfolding, Refusals) {

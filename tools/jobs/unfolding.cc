@@ -305,9 +305,17 @@ FileRepair RepairOnData(const TrainFlags& flags, UnfoldingReport& report) {
   if (!flags.job().repair().unfolds()) return nullptr;
   return [&flags, &report](ModelFile file) -> absl::StatusOr<ModelFile> {
     WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles()));
-    WEFT_ASSIGN_OR_RETURN(const LossSpec loss, flags.job().Loss());
-    return UnfoldOnData(std::move(file), flags.job().repair().patterns(), data, loss,
-                        flags.loop().Metrics(loss), report);
+    WEFT_ASSIGN_OR_RETURN(LossSpec loss, flags.job().Loss());
+    std::vector<std::string> metrics;
+    // Updates in turn have losses of their own.
+    if (!flags.job().alternates()) {
+      auto model = ImportModel(file);
+      if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+      WEFT_RETURN_IF_ERROR(flags.job().TakeLoss(model->graph, loss));
+      metrics = flags.loop().Metrics(loss);
+    }
+    return UnfoldOnData(std::move(file), flags.job().repair().patterns(), data, loss, metrics,
+                        report);
   };
 }
 

@@ -61,7 +61,8 @@ absl::StatusOr<ModelFile> UnfoldOnData(ModelFile file, const std::vector<std::st
                                        const std::vector<std::string>& metrics,
                                        UnfoldingReport& report);
 
-// The repair that the flags ask for, on the job's training data; null where they ask for none.
+// The repair that the flags ask for, on the job's training data; null where they ask for none. The
+// metrics are those of evaluations of the loss that the job will have; of updates in turn, none.
 // Borrows both.
 FileRepair RepairOnData(const TrainFlags& flags, UnfoldingReport& report);
 
