@@ -1,5 +1,6 @@
 #include "training/adapters/peft_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -54,14 +55,14 @@ class ConfigReader {
   }
   // Reads each entry by `read`.
   template <typename T, typename ReadFn>
-  absl::Status Patterns(const char* key, std::map<std::string, T>& patterns, ReadFn read) const;
+  absl::Status Patterns(const char* key, ModulePatterns<T>& patterns, ReadFn read) const;
 
   const Json& json_;
   const std::string& path_;
 };
 
 template <typename T, typename ReadFn>
-absl::Status ConfigReader::Patterns(const char* key, std::map<std::string, T>& patterns,
+absl::Status ConfigReader::Patterns(const char* key, ModulePatterns<T>& patterns,
                                     ReadFn read) const {
   if (!json_.contains(key) || json_[key].is_null()) return absl::OkStatus();
   if (!json_[key].is_object()) {
@@ -73,7 +74,8 @@ absl::Status ConfigReader::Patterns(const char* key, std::map<std::string, T>& p
       return absl::UnimplementedError(
           absl::StrCat(At(place), " is a regular expression; names of modules are known alone"));
     }
-    WEFT_ASSIGN_OR_RETURN(patterns[pattern], read(value, place));
+    WEFT_ASSIGN_OR_RETURN(const T read_value, read(value, place));
+    patterns.Add(pattern, read_value);
   }
   return absl::OkStatus();
 }
@@ -106,26 +108,22 @@ absl::StatusOr<PeftConfig> ConfigReader::Read() const {
   return config;
 }
 
-// What a pattern says of the module; `usual` without one.
-template <typename T>
-T PatternOf(const std::map<std::string, T>& patterns, const std::string& module, T usual) {
-  for (const auto& [pattern, value] : patterns) {
-    if (module == pattern || absl::EndsWith(module, absl::StrCat(".", pattern))) return value;
-  }
-  return usual;
+// Whether PEFT takes what it knows by the name `pattern` for the module.
+bool FitsModule(const std::string& pattern, const std::string& module) {
+  return module == pattern || absl::EndsWith(module, absl::StrCat(".", pattern));
 }
 
 }  // namespace
 
 absl::StatusOr<double> PeftConfig::ScaleOf(const std::string& module, int64_t module_rank) const {
-  const int64_t said = PatternOf(rank_pattern, module, rank);
+  const int64_t said = rank_pattern.ValueOf(module, rank);
   if (said != module_rank) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", absl::Utf8SafeCEscape(path), "\": r is ", said, " for module '",
         absl::Utf8SafeCEscape(module), "', whose tensors have the rank ", module_rank));
   }
   const auto divisor = static_cast<double>(module_rank);
-  return PatternOf(alpha_pattern, module, alpha) / (root_of_rank ? std::sqrt(divisor) : divisor);
+  return alpha_pattern.ValueOf(module, alpha) / (root_of_rank ? std::sqrt(divisor) : divisor);
 }
 
 void PeftConfig::Add(const std::string& module, int64_t module_rank, double scale) {
@@ -133,13 +131,11 @@ void PeftConfig::Add(const std::string& module, int64_t module_rank, double scal
   // alpha / rank * rank is alpha but for the last bit.
   const double whole = std::round(module_alpha);
   if (std::abs(module_alpha - whole) < 1e-9 * whole) module_alpha = whole;
-  if (target_modules.empty()) {
+  if (modules.empty()) {
     rank = module_rank;
     alpha = module_alpha;
   }
-  target_modules.push_back(module);
-  if (module_rank != rank) rank_pattern[module] = module_rank;
-  if (module_alpha != alpha) alpha_pattern[module] = module_alpha;
+  modules.push_back({module, module_rank, module_alpha});
 }
 
 std::string PeftConfig::ToJson() const {
@@ -147,8 +143,26 @@ std::string PeftConfig::ToJson() const {
     const auto whole = static_cast<int64_t>(value);
     return static_cast<double>(whole) == value ? Json(whole) : Json(value);
   };
-  Json alphas = Json::object();
-  for (const auto& [module, value] : alpha_pattern) alphas[module] = number(value);
+  const auto differs = [this](const Module& module) {
+    return module.rank != rank || module.alpha != alpha;
+  };
+  Json names = Json::array();
+  std::vector<const Module*> told;
+  for (const Module& module : modules) {
+    names.push_back(module.name);
+    const bool is_told = std::any_of(modules.begin(), modules.end(), [&](const Module& other) {
+      return differs(other) && FitsModule(other.name, module.name);
+    });
+    if (is_told) told.push_back(&module);
+  }
+  std::stable_sort(told.begin(), told.end(), [](const Module* a, const Module* b) {
+    return a->name.size() > b->name.size();
+  });
+  Json ranks = Json::object(), alphas = Json::object();
+  for (const Module* const module : told) {
+    ranks[module->name] = module->rank;
+    alphas[module->name] = number(module->alpha);
+  }
   const Json json = {{"peft_type", "LORA"},
                      {"task_type", nullptr},
                      {"base_model_name_or_path", nullptr},
@@ -156,9 +170,9 @@ std::string PeftConfig::ToJson() const {
                      {"lora_alpha", number(alpha)},
                      {"lora_dropout", 0.0},
                      {"bias", "none"},
-                     {"target_modules", target_modules},
+                     {"target_modules", names},
                      {"fan_in_fan_out", fan_in_fan_out},
-                     {"rank_pattern", rank_pattern.empty() ? Json::object() : Json(rank_pattern)},
+                     {"rank_pattern", ranks},
                      {"alpha_pattern", alphas},
                      {"use_rslora", root_of_rank},
                      {"use_dora", false},

@@ -69,6 +69,39 @@ TEST(PeftConfigTest, WhatIsWrittenIsReadAgain) {
   EXPECT_DOUBLE_EQ(*read->ScaleOf("h.1.small", 3), 16.0 / 3);
 }
 
+// PEFT takes the first key of the file that fits, not the longest one.
+TEST(PeftConfigTest, TheFirstPatternThatFitsCounts) {
+  const auto scale = [](const std::string& patterns) {
+    const auto config = ParsePeftConfig(
+        R"({"r": 4, "lora_alpha": 4, "alpha_pattern": )" + patterns + "}", "adapter_config.json");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? *config->ScaleOf("h.0.up", 4) : 0;
+  };
+  EXPECT_EQ(scale(R"({"up": 8, "h.0.up": 2})"), 2);
+  EXPECT_EQ(scale(R"({"h.0.up": 2, "up": 8})"), 0.5);
+  EXPECT_EQ(scale(R"({"p": 8, "0": 2, "h": 2, "h.0": 2})"), 1);
+}
+
+// "fc" is an end of "block.fc", so a pattern of the one is told of the other too.
+TEST(PeftConfigTest, AModuleWhoseNameEndsInThatOfAnother) {
+  PeftConfig config;
+  config.Add("block.fc", 8, 1);
+  config.Add("other", 8, 1);
+  config.Add("fc", 4, 1);
+  config.Add("deep.fc", 8, 2);
+  const std::string text = config.ToJson();
+  const auto patterns = nlohmann::ordered_json::parse(text)["rank_pattern"];
+  ASSERT_EQ(patterns.size(), 3u);
+  EXPECT_EQ(patterns.begin().key(), "block.fc");
+  EXPECT_EQ(patterns["fc"], 4);
+  const auto read = ParsePeftConfig(text, "adapter_config.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ScaleOf("block.fc", 8).value_or(0), 1);
+  EXPECT_EQ(read->ScaleOf("other", 8).value_or(0), 1);
+  EXPECT_EQ(read->ScaleOf("fc", 4).value_or(0), 1);
+  EXPECT_EQ(read->ScaleOf("deep.fc", 8).value_or(0), 2);
+}
+
 TEST(PeftConfigTest, WhatCannotBeRightIsSaid) {
   EXPECT_EQ(Error("[]"), "\"adapter_config.json\" is no JSON object");
   EXPECT_EQ(Error("{\"r\": "), "\"adapter_config.json\" is no JSON object");
