@@ -85,6 +85,28 @@ absl::Status CheckWeight(const Tensor& weight) {
       absl::StrCat("its element ", bad, " is ", ElementText(weight, bad)));
 }
 
+// How far the next smaller number of a type is away from x, in parts of x, at most.
+float StepOf(DType dtype) {
+  return dtype == DType::kFloat32 ? 0x1p-23F : dtype == DType::kFloat16 ? 0x1p-10F : 0x1p-7F;
+}
+
+// Scales that were rounded up so far that the largest code stands for an infinity become smaller.
+absl::Status LowerOverflowing(int limit, DType dtype, Tensor& scales) {
+  WEFT_ASSIGN_OR_RETURN(Tensor ends, CastTensor(scales, DType::kFloat32));
+  for (float& end : ends.mutable_data<float>()) end *= static_cast<float>(limit);
+  WEFT_ASSIGN_OR_RETURN(const Tensor rounded, CastTensor(ends, dtype));
+  if (FindNonFinite(rounded) < 0) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(ends, CastTensor(rounded, DType::kFloat32));
+  const float* const end = ends.data<float>().data();
+  const auto scale = scales.mutable_data<float>();
+  for (size_t i = 0; i < scale.size(); ++i) {
+    if (!std::isfinite(end[i])) scale[i] *= 1 - StepOf(dtype);
+  }
+  WEFT_ASSIGN_OR_RETURN(const Tensor lower, CastTensor(scales, dtype));
+  WEFT_ASSIGN_OR_RETURN(scales, CastTensor(lower, DType::kFloat32));
+  return absl::OkStatus();
+}
+
 // max |w| of each group / limit, as numbers of `dtype`.
 absl::StatusOr<Tensor> ScalesOf(const Tensor& weight, const GroupsOfElements& groups, int limit,
                                 DType dtype) {
@@ -103,6 +125,7 @@ absl::StatusOr<Tensor> ScalesOf(const Tensor& weight, const GroupsOfElements& gr
   for (float& value : scales.mutable_data<float>()) {
     if (value == 0) value = 1;
   }
+  WEFT_RETURN_IF_ERROR(LowerOverflowing(limit, dtype, scales));
   return scales;
 }
 

@@ -4,7 +4,8 @@
 //
 // The recipe is symmetric, without zero points. One scale s stands for the n weights of a group:
 //
-//   s = max |w| / limit     in float32, then rounded to the weight's type; 1 where all w are zero
+//   s = max |w| / limit     in float32, then rounded to the weight's type; 1 where that is zero;
+//                           rounded down where s limit is no number of the type any more
 //   q = w / s               in float32, to the nearest whole number, ties to even, within +-limit
 //
 //   int8  limit 127; a group is what one output of the node reads (a column of x W)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,25 @@ TEST(QuantizeWeightTest, SmallBlocksBoundTheErrorOfEach) {
   const auto whole = DequantizeWeight(Quantized(weight, {DType::kInt4, 64}, 0));
   for (size_t i = 64; i < 128; ++i) {
     EXPECT_LE(std::abs(whole->data<float>()[i] - values[i]), 1e-3 / 14 * 1.0001);
+  }
+}
+
+// 65504 / 127 and 65504 / 7 are rounded up in float16; times 127 and 7 these are infinite.
+TEST(QuantizeWeightTest, TheLargestNumbersOfATypeStayFinite) {
+  for (const auto& [dtype, largest, part] :
+       {std::tuple(DType::kFloat16, 65504.0F, 0.01),
+        std::tuple(DType::kBfloat16, 0x1.FEp127F, 0.02),
+        std::tuple(DType::kFloat32, std::numeric_limits<float>::max(), 1e-6)}) {
+    const Tensor weight = *CastTensor(
+        Tensor::Of<float>({1, 3}, std::vector<float>{largest, -largest, largest / 2}), dtype);
+    for (const BaseQuantization& spec : {kInt8, BaseQuantization{DType::kInt4, 64}}) {
+      const auto whole = DequantizeWeight(Quantized(weight, spec, 0));
+      ASSERT_TRUE(whole.ok()) << whole.status();
+      const std::vector<double> numbers = Numbers(*whole);
+      EXPECT_NEAR(numbers[0], largest, part * double{largest});
+      EXPECT_NEAR(numbers[1], -largest, part * double{largest});
+      EXPECT_NEAR(numbers[2], largest / 2, double{largest} / 12);
+    }
   }
 }
 
