@@ -21,11 +21,11 @@ class ModulePatterns {
  public:
   // A name that is there already stays as it is.
   void Add(const std::string& name, T value) {
-    by_name_.emplace(name, Entry{by_name_.size(), value});
+    by_name_.emplace(name, PlacedValue{by_name_.size(), value});
   }
   // `usual` where no name fits. Costs as much as the module has dots.
   T ValueOf(std::string_view module, T usual) const {
-    const Entry* first = nullptr;
+    const PlacedValue* first = nullptr;
     while (true) {
       const auto found = by_name_.find(module);
       const bool fits = found != by_name_.end();
@@ -38,11 +38,11 @@ class ModulePatterns {
   }
 
  private:
-  struct Entry {
+  struct PlacedValue {
     size_t place = 0;
     T value = {};
   };
-  std::map<std::string, Entry, std::less<>> by_name_;
+  std::map<std::string, PlacedValue, std::less<>> by_name_;
 };
 
 // The configuration of LoRA. A value.
