@@ -133,7 +133,8 @@ class Unfolder {
   absl::StatusOr<std::vector<double>> BiasOf(const Convolution& convolution,
                                              int64_t channels) const;
   std::string ModuleOfNorm(const Convolution& convolution, int place) const;
-  std::string Own(const std::string& name);
+  // `name` and `end`, perhaps with a number between them, so that no other has the whole.
+  std::string Own(const std::string& name, const std::string& end = "");
   // An initializer; returns its name.
   std::string AddTensor(const std::string& name, DType dtype, const std::vector<double>& values);
 
@@ -186,10 +187,10 @@ std::string Unfolder::ModuleOfNorm(const Convolution& convolution, int place) co
   return absl::StrCat(module.empty() ? NameOfConv(*convolution.node) : module, ".norm");
 }
 
-std::string Unfolder::Own(const std::string& name) {
-  std::string own = name;
+std::string Unfolder::Own(const std::string& name, const std::string& end) {
+  std::string own = absl::StrCat(name, end);
   for (int number = 2; uses_.IsTaken(own) || !made_.insert(own).second; ++number) {
-    own = absl::StrCat(name, "_", number);
+    own = absl::StrCat(name, "_", number, end);
   }
   return own;
 }
@@ -235,7 +236,7 @@ absl::Status Unfolder::Unfold(const FoldedNorm& norm) {
   onnx::NodeProto normalization;
   const std::string module = ModuleOfNorm(convolution, norm.node);
   normalization.set_op_type("BatchNormalization");
-  normalization.set_name(Own(absl::StrCat(norm.convolution, "/", kUnfoldedNorm)));
+  normalization.set_name(Own(norm.convolution, absl::StrCat("/", kUnfoldedNorm)));
   normalization.add_input(bare.output(0));
   normalization.add_input(AddTensor(absl::StrCat(module, ".weight"), dtype, scale));
   normalization.add_input(AddTensor(absl::StrCat(module, ".bias"), dtype, measured.mean));

@@ -128,6 +128,23 @@ TEST(UnfoldNorms, FindsTheTracesOfBothExporters) {
   EXPECT_EQ(norms->front().output, "a");
 }
 
+// ONNX does not ask for names of nodes that differ. --train-mode '*/unfolded_norm' fits all.
+TEST(UnfoldNorms, NamesEndAlikeWhereConvolutionsShareOne) {
+  onnx::ModelProto model = FoldedModel();
+  for (const int node : {2, 4}) model.mutable_graph()->mutable_node(node)->set_name("conv");
+  const ModelFile file = FileOf(model);
+  const auto norms = FindFoldedNorms(file);
+  ASSERT_TRUE(norms.ok()) << norms.status();
+  const auto repaired = UnfoldNorms(file, *norms, {});
+  ASSERT_TRUE(repaired.ok()) << repaired.status();
+  std::vector<std::string> names;
+  for (const onnx::NodeProto& node : repaired->proto()->graph().node()) {
+    if (node.op_type() == "BatchNormalization") names.push_back(node.name());
+  }
+  EXPECT_THAT(names, ElementsAre("/conv1/Conv/unfolded_norm", "conv/unfolded_norm",
+                                 "conv_2/unfolded_norm"));
+}
+
 TEST(UnfoldNorms, PatternsChooseByNodeOutputWeightAndModule) {
   for (const char* const pattern : {"own.*", "y"}) {
     const auto norms = FindFoldedNorms(FileOf(FoldedModel()), {pattern});
