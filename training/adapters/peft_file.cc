@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "executor/variables/safetensors.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tensor/special_values.h"
 #include "training/adapters/module_names.h"
@@ -160,7 +161,11 @@ absl::Status SetInitial(Graph& graph, const std::string& name, const Tensor& hal
     fits = type.shape.ToConcrete() == lying.shape();
     if (!fits) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(variable.initial, CastTensor(lying, type.dtype));
-    return absl::OkStatus();
+    const int64_t bad = FindNonFinite(variable.initial);
+    if (bad < 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        QuotedName(name), " is ", std::string(DTypeName(type.dtype)),
+        " as its weight, which cannot hold the number ", ElementText(lying, bad), " of the file"));
   }
   return absl::InternalError(absl::StrCat("there is no variable '", name, "'"));
 }
@@ -227,10 +232,11 @@ absl::Status StartFromPeft(const PeftAdapters& peft, Graph& graph,
     const auto found = by_weight.find(adapter.weight);
     if (found == by_weight.end()) continue;
     bool fits_a = false, fits_b = false;
-    WEFT_RETURN_IF_ERROR(
-        SetInitial(graph, adapter.a, found->second->a, !adapter.is_transposed, fits_a));
-    WEFT_RETURN_IF_ERROR(
-        SetInitial(graph, adapter.b, found->second->b, !adapter.is_transposed, fits_b));
+    const std::string file = absl::StrCat("\"", absl::Utf8SafeCEscape(peft.path), "\"");
+    WEFT_RETURN_IF_ERROR(Annotate(
+        SetInitial(graph, adapter.a, found->second->a, !adapter.is_transposed, fits_a), file));
+    WEFT_RETURN_IF_ERROR(Annotate(
+        SetInitial(graph, adapter.b, found->second->b, !adapter.is_transposed, fits_b), file));
     if (fits_a && fits_b) continue;
     const Variable* const weight = graph.FindVariable(adapter.weight);
     return Misfit(peft, *found->second, *weight,

@@ -64,7 +64,8 @@ absl::StatusOr<std::map<std::string, LoraSpec::Given>> WeightsOfPeft(const PeftA
                                                                      double alpha);
 
 // Gives the adapters, which AddAdapters made for WeightsOfPeft, these initial values, rounded to
-// the type of their weights. InvalidArgument for shapes that do not fit.
+// the type of their weights. InvalidArgument for shapes that do not fit, and for numbers that are
+// too large for the type.
 absl::Status StartFromPeft(const PeftAdapters& peft, Graph& graph,
                            const std::vector<LoraAdapter>& adapters);
 

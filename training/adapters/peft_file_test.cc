@@ -208,6 +208,30 @@ TEST_F(PeftFileTest, WhatIsOfAnotherModelIsSaid) {
       HasSubstr("the weight 'h.0.up.weight' has an adapter in the file and does not train"));
 }
 
+TEST(StartFromPeftTest, NumbersThatTheWeightsTypeCannotHoldAreSaid) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId x = graph.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat16, SymbolicShape({Dim::Symbol("N"), 3})});
+  const ValueId w =
+      graph.AddVariable("m.weight", {ValueKind::kTensor, DType::kFloat16, Shape{3, 4}},
+                        *Tensor::Zeros(DType::kFloat16, {3, 4}), true);
+  graph.AddOutput(builder.Op("MatMul", {x, w}));
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  const std::string good = OneModule("m");
+  std::string large = good;
+  large.replace(good.size() - 4, 4, FloatBytes({131072}));
+  const auto start = [&graph](const std::string& bytes) {
+    Graph own = graph.Clone();
+    return AdaptModel(own, {{}, {}, *Parse(bytes)}, 1).status();
+  };
+  EXPECT_TRUE(start(good).ok()) << start(good);
+  EXPECT_EQ(start(large).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(start(large).message()),
+              HasSubstr("\"a.safetensors\": 'm.weight/lora_B' is float16 as its weight, which "
+                        "cannot hold the number"));
+}
+
 TEST_F(PeftFileTest, LoraBesideAFileMaySayWhatItDoesNot) {
   testing::FakeFileSystem disk;
   ASSERT_TRUE(disk.CreateDirectories("/d").ok());
