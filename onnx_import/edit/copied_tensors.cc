@@ -47,15 +47,6 @@ bool IsMadeUp(const std::string& name) {
   return absl::StartsWith(name, "onnx::") || absl::StartsWith(name, "val_");
 }
 
-// The modules that read a tensor as a weight.
-std::set<std::string> ReadersOf(const TensorUses& uses, int tensor) {
-  std::set<std::string> modules;
-  for (const TensorUse& use : uses.uses(tensor)) {
-    if (use.role == ParameterRole::kWeight) modules.insert(uses.ModuleAt(use.reader));
-  }
-  return modules;
-}
-
 std::optional<CopyKey> KeyOfTensor(const FileTensor& tensor, const TensorValues& values) {
   std::vector<int64_t> extents;
   for (int i = 0; i < tensor.shape.rank(); ++i) extents.push_back(tensor.shape.dim(i));
@@ -153,12 +144,15 @@ std::vector<CopiedTensor> FindCopies(const TensorUses& uses, TensorValues& value
 std::map<int, int> CopiesInOneModule(const TensorUses& uses,
                                      const std::vector<CopiedTensor>& copies) {
   std::map<int, int> originals;
+  int last = -1;  // the copies of one tensor follow each other
+  std::set<std::string> modules;
   for (const CopiedTensor& copy : copies) {
     const int original = uses.TensorOf(copy.tensor);
     const int other = uses.TensorOf(copy.copy);
-    const std::set<std::string> modules = ReadersOf(uses, original);
+    if (original != last) modules = uses.WeightReadersOf(original);
+    last = original;
     const bool is_one = modules.size() == 1 && !modules.begin()->empty() &&
-                        modules == ReadersOf(uses, other) && IsMadeUp(copy.copy);
+                        modules == uses.WeightReadersOf(other) && IsMadeUp(copy.copy);
     if (is_one) originals.emplace(other, original);
   }
   return originals;
@@ -166,13 +160,14 @@ std::map<int, int> CopiesInOneModule(const TensorUses& uses,
 
 bool IsOneParameter(const TensorUses& uses, const CopiedTensor& copy, TieEvidence& evidence) {
   if (evidence.IsParameterName(copy.copy)) return false;
-  const std::set<std::string> modules = ReadersOf(uses, uses.TensorOf(copy.copy));
+  const std::set<std::string>& modules = evidence.WeightReadersOf(uses.TensorOf(copy.copy));
+  const std::set<std::string>& others = evidence.WeightReadersOf(uses.TensorOf(copy.tensor));
   if (evidence.IsParameterName(copy.tensor)) {
     return std::none_of(modules.begin(), modules.end(), [&](const std::string& module) {
-      return evidence.IsOfAnother(copy.tensor, module);
+      if (evidence.has_signature()) return evidence.IsOfAnother(copy.tensor, module);
+      return !others.empty() && evidence.AreCopies(*others.begin(), module);
     });
   }
-  const std::set<std::string> others = ReadersOf(uses, uses.TensorOf(copy.tensor));
   return !modules.empty() && !others.empty() &&
          evidence.AreOne(*others.begin(), *modules.begin()).value_or(false);
 }

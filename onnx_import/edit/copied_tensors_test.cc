@@ -123,6 +123,64 @@ TEST(CopiedTensors, TheUserMayKeepThemApart) {
   }
 }
 
+// A pattern may name a copy and, by its module, a tensor that several modules share.
+TEST(CopiedTensors, APatternThatNamesACopyStillUntiesWhatIsShared) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (int64[N] ids) => (float[N, 40] y)"
+                                   " { row = Gather (wte, ids)  p = MatMul (row, mix)"
+                                   "   q = MatMul (p, mix)  y = MatMul (q, head) }");
+  const onnx::ModelProto copied = FoldedHead("wte.weight");
+  *model.mutable_graph()->mutable_initializer() = copied.graph().initializer();
+  *model.mutable_graph()->add_initializer() = FloatTensor("mix", {32, 32}, 1, 0.25f);
+  Rename(*model.mutable_graph(), "wte", "wte.weight");
+  Rename(*model.mutable_graph(), "head", "onnx::MatMul_9");
+  SetModule(model, 1, "first");
+  SetModule(model, 2, "wte.second");
+  EXPECT_THAT(Settled(model).Untied(), IsEmpty());
+  const Settled settled(model, {.untie = {"wte.*"}});
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.Untied(), SizeIs(1));
+  EXPECT_THAT(settled.report().tied, IsEmpty());
+}
+
+// Read twice by one module, it is shared with none.
+TEST(CopiedTensors, AModuleThatReadsACopiedTensorTwiceIsNoReasonToRefuseItsName) {
+  onnx::ModelProto model = FoldedHead("wte.weight");
+  onnx::NodeProto& again = *model.mutable_graph()->add_node();
+  again = model.graph().node(0);
+  again.clear_name();
+  again.set_output(0, "row2");
+  SetModule(model, 0, "wte");
+  SetModule(model, 2, "wte");
+  const Settled settled(model, {.untie = {"wte*"}});
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.report().tied, IsEmpty());
+}
+
+// Deep copies of a layer, of which one computes by Gemm with its parameter, and another by MatMul
+// with what the exporter transposed: their biases, which TorchScript merged, tell that they are
+// two.
+TEST(CopiedTensors, ACopyInACopiedLayerIsAnotherParameter) {
+  for (const bool are_copies : {true, false}) {
+    onnx::ModelProto model = ModelOf(17,
+                                     "agraph (float[N, 8] x) => (float[N, 8] y)"
+                                     " { b1 = Identity (b)  h = Gemm (x, w, b)"
+                                     "   p = MatMul (h, t)  y = Add (p, b1) }");
+    onnx::GraphProto& graph = *model.mutable_graph();
+    *graph.add_initializer() = FloatTensor("w", {8, 8}, 1, 0.5f);
+    *graph.add_initializer() = FloatTensor("t", {8, 8}, 1, 0.5f);
+    *graph.add_initializer() = FloatTensor("b", {8}, 1, 0.25f);
+    const char* const names[] = {"Identity_0", "/layers.0/fc/Gemm", "/layers.1/fc/MatMul",
+                                 "/layers.1/fc/Add"};
+    for (int i = 0; i < 4; ++i) graph.mutable_node(i)->set_name(names[i]);
+    Rename(graph, "w", "layers.0.fc.weight");
+    Rename(graph, "t", "onnx::MatMul_9");
+    Rename(graph, "b", "layers.0.fc.bias");
+    Rename(graph, "b1", are_copies ? "layers.1.fc.bias" : "onnx::Add_7");
+    EXPECT_THAT(Settled(model).report().tied, SizeIs(are_copies ? 0 : 1)) << are_copies;
+  }
+}
+
 // torch.export calls a tied parameter by its last name.
 TEST(CopiedTensors, TheSignatureTellsATieFromAnEqualParameter) {
   for (const bool is_tied : {true, false}) {

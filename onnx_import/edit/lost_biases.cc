@@ -13,6 +13,8 @@
 #include "absl/strings/strip.h"
 #include "onnx_import/codec/graph_signature.h"
 #include "onnx_import/codec/model_validator.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
 
 namespace weft {
 namespace {
@@ -33,14 +35,14 @@ int64_t IntegerOf(const onnx::NodeProto& node, const char* name, int64_t otherwi
 }
 
 // How many numbers the bias of a node has whose weight has this shape; nothing for nodes that have
-// a bias, or cannot have one.
+// a bias, or cannot have one. No more than the weight has.
 std::optional<int64_t> BiasExtent(const onnx::NodeProto& node, const Shape& weight) {
   const bool has_room = node.input_size() == kBiasPort && weight.rank() >= 2;
   if (!has_room || !NormalizedDomain(node.domain()).empty()) return std::nullopt;
   if (node.op_type() == "Conv") return weight.dim(0);
   if (node.op_type() == "ConvTranspose") {
     const int64_t groups = IntegerOf(node, "group", 1);
-    const bool fits = groups >= 1 && groups <= weight.dim(0);
+    const bool fits = groups >= 1 && groups <= weight.dim(0) && weight.num_elements() > 0;
     return fits ? std::optional<int64_t>(weight.dim(1) * groups) : std::nullopt;
   }
   if (node.op_type() != "Gemm" || weight.rank() != 2) return std::nullopt;
@@ -49,50 +51,63 @@ std::optional<int64_t> BiasExtent(const onnx::NodeProto& node, const Shape& weig
   return IntegerOf(node, "transB", 0) != 0 ? weight.dim(0) : weight.dim(1);
 }
 
+size_t BytesOf(const FileTensor& like, int64_t extent) {
+  return static_cast<size_t>(extent) * static_cast<size_t>(DTypeBits(like.dtype) / 8);
+}
+
 onnx::TensorProto Zeros(const std::string& name, const FileTensor& like, int64_t extent) {
   onnx::TensorProto zeros;
   zeros.set_name(name);
   zeros.set_data_type(like.proto->data_type());
   zeros.add_dims(extent);
-  zeros.set_raw_data(std::string(
-      static_cast<size_t>(extent) * static_cast<size_t>(DTypeBits(like.dtype) / 8), '\0'));
+  zeros.set_raw_data(std::string(BytesOf(like, extent), '\0'));
   return zeros;
 }
 
 class Restorer {
  public:
-  Restorer(const TensorUses& uses, FileEdit& edit, TieReport& report)
-      : uses_(uses), edit_(edit), report_(report) {
+  Restorer(const TensorUses& uses, CopyBudget& budget, FileEdit& edit, TieReport& report)
+      : uses_(uses), budget_(budget), edit_(edit), report_(report) {
     for (const SignatureEntry& entry : GraphSignatureOf(*uses.file().proto())) {
       if (entry.kind == ExportedKind::kParameter) parameters_.insert(entry.target);
     }
     for (const UntiedTensor& untied : report.untied) untied_.insert(untied.name);
   }
 
-  void Run() {
-    for (int i = 0; i < uses_.num_nodes() && !parameters_.empty(); ++i) Consider(i);
+  absl::Status Run() {
+    for (int i = 0; i < uses_.num_nodes() && !parameters_.empty(); ++i) {
+      WEFT_RETURN_IF_ERROR(Consider(i));
+    }
+    return absl::OkStatus();
   }
 
  private:
-  void Consider(int index) {
+  absl::Status Consider(int index) {
     const onnx::NodeProto& node = uses_.node(index);
     const int tensor = node.input_size() == kBiasPort ? uses_.TensorOf(node.input(1)) : -1;
-    if (tensor < 0 || edit_.removed_nodes.contains(index)) return;
+    if (tensor < 0 || edit_.removed_nodes.contains(index)) return absl::OkStatus();
     const FileTensor& weight = uses_.tensors()[static_cast<size_t>(tensor)];
     const std::optional<int64_t> extent = BiasExtent(node, weight.shape);
-    if (!extent.has_value()) return;
+    // A weight without elements may have any extent.
+    const bool fits = extent.has_value() && *extent > 0 && *extent <= weight.shape.num_elements();
+    if (!fits) return absl::OkStatus();
     // Of a weight that is untied, the name that it has from now on.
     const auto renamed = edit_.renamed.find({index, 1});
     const std::string name =
         NameOf(index, renamed != edit_.renamed.end() ? renamed->second : weight.name);
-    if (name.empty()) return;
+    if (name.empty()) return absl::OkStatus();
     const auto [made, is_new] = made_.emplace(name, *extent);
-    if (made->second != *extent) return;  // another module's
+    if (made->second != *extent) return absl::OkStatus();  // another module's
+    size_t bytes = name.size();
+    if (is_new) bytes += name.size() + BytesOf(weight, *extent);
+    const absl::Status status = budget_.TakeNames(weight.name, weight.encoded, bytes);
+    if (!status.ok()) return Annotate(status, uses_.file().Label());
     if (is_new) {
       edit_.new_initializers.push_back(Zeros(name, weight, *extent).SerializeAsString());
       report_.restored.push_back(name);
     }
     edit_.added_inputs[index] = name;
+    return absl::OkStatus();
   }
 
   // What the signature calls the bias that the node lacks; "" where it lacks none.
@@ -113,6 +128,7 @@ class Restorer {
   }
 
   const TensorUses& uses_;
+  CopyBudget& budget_;
   FileEdit& edit_;
   TieReport& report_;
   std::set<std::string> parameters_;
@@ -122,9 +138,10 @@ class Restorer {
 
 }  // namespace
 
-void RestoreBiases(const TensorUses& uses, FileEdit& edit, TieReport& report) {
-  if (uses.file().proto()->ir_version() < kFirstIrWithFreeInitializers) return;
-  Restorer(uses, edit, report).Run();
+absl::Status RestoreBiases(const TensorUses& uses, CopyBudget& budget, FileEdit& edit,
+                           TieReport& report) {
+  if (uses.file().proto()->ir_version() < kFirstIrWithFreeInitializers) return absl::OkStatus();
+  return Restorer(uses, budget, edit, report).Run();
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #ifndef WEFT_ONNX_IMPORT_EDIT_LOST_BIASES_H_
 #define WEFT_ONNX_IMPORT_EDIT_LOST_BIASES_H_
 
+#include "absl/status/status.h"
 #include "onnx_import/edit/file_edit.h"
 #include "onnx_import/edit/tensor_uses.h"
 #include "onnx_import/edit/tie_report.h"
@@ -15,8 +16,10 @@ namespace weft {
 //  * "M.bias" is a parameter in the signature, and nothing in the file is called so, and
 //  * no tensor of `report.untied` has that name.
 // Nodes of one name get one bias. Call it after PlanUntying. Adds what it did to `report`. A file
-// without a signature, and one of an IR version below 4, stays as it is.
-void RestoreBiases(const TensorUses& uses, FileEdit& edit, TieReport& report);
+// without a signature, and one of an IR version below 4, stays as it is. ResourceExhausted where
+// `budget` does not suffice for the biases.
+absl::Status RestoreBiases(const TensorUses& uses, CopyBudget& budget, FileEdit& edit,
+                           TieReport& report);
 
 }  // namespace weft
 

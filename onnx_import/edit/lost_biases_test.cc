@@ -1,11 +1,14 @@
 #include "onnx_import/edit/lost_biases.h"
 
+#include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/edit/ties.h"
+#include "onnx_import/model_file.h"
 #include "onnx_import/testing/settled_model.h"
 #include "onnx_import/testing/test_models.h"
 
@@ -108,6 +111,28 @@ TEST(RestoreBiases, ATransposedConvolutionHasAsManyAsItsGroupsMake) {
   const Settled settled(model);
   ASSERT_THAT(settled.report().restored, ElementsAre("up.bias"));
   EXPECT_THAT(settled.proto().graph().initializer(1).dims(), ElementsAre(6));
+}
+
+// A weight without elements, or whose numbers are nowhere, may say that it is of any size.
+TEST(RestoreBiases, NoBiasIsLargerThanItsFileAllows) {
+  for (const int64_t width : {int64_t{0}, int64_t{1}}) {
+    onnx::ModelProto model = WithoutBiases();
+    SetSignature(model, {"stem.weight", "head.weight", "head.bias"});
+    onnx::TensorProto& weight = *model.mutable_graph()->mutable_initializer(1);
+    weight.clear_float_data();
+    weight.clear_raw_data();
+    weight.set_dims(0, int64_t{1} << 40);
+    weight.set_dims(1, width);
+    const auto file = ModelFile::Parse(model.SerializeAsString(), "test.onnx");
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto settled = SettleTies(*file);
+    if (width == 0) {
+      ASSERT_TRUE(settled.ok()) << settled.status();
+      EXPECT_THAT(settled->report.restored, IsEmpty());
+    } else {
+      EXPECT_EQ(settled.status().code(), absl::StatusCode::kResourceExhausted) << settled.status();
+    }
+  }
 }
 
 }  // namespace

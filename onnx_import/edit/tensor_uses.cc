@@ -182,6 +182,14 @@ std::string TensorUses::ModuleAt(int node) const {
   return call != module_of_call_.end() ? call->second : module;
 }
 
+std::set<std::string> TensorUses::WeightReadersOf(int tensor) const {
+  std::set<std::string> modules;
+  for (const TensorUse& use : uses(tensor)) {
+    if (use.role == ParameterRole::kWeight) modules.insert(ModuleAt(use.reader));
+  }
+  return modules;
+}
+
 bool TensorUses::IsPartOfGroupNorm(int node) const {
   const onnx::NodeProto& proto = graph_.node(node);
   if (!IsStandard(proto, "InstanceNormalization") || proto.output_size() == 0) return false;

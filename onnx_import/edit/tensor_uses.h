@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,8 @@ class TensorUses {
   const std::vector<TensorUse>& uses(int tensor) const {
     return uses_[static_cast<size_t>(tensor)];
   }
+  // The modules that read a tensor as a weight; "" for those of which nothing is known.
+  std::set<std::string> WeightReadersOf(int tensor) const;
   // The tensor that a name means, through Identity nodes; -1: none.
   int TensorOf(const std::string& name) const;
   // The same, and through nodes that only move elements.

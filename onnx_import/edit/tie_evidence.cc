@@ -126,20 +126,30 @@ std::string TieEvidence::NameIn(const UseGroup& group, const std::string& name,
   return "";
 }
 
+const TieEvidence::Lost& TieEvidence::LostOf(const std::string& module) {
+  const auto [place, is_new] = lost_of_.emplace(module, Lost());
+  Lost& lost = place->second;
+  if (!is_new) return lost;
+  const std::string begin = module.empty() ? "" : absl::StrCat(module, ".");
+  for (auto at = order_.lower_bound(begin);
+       at != order_.end() && absl::StartsWith(at->first, begin); ++at) {
+    const bool is_inside = begin.empty() && absl::StrContains(at->first, ".");
+    if (is_inside || uses_.IsTensor(at->first)) continue;
+    if (lost.count == 0 || at->second < lost.first) lost.first = at->second;
+    ++lost.count;
+  }
+  return lost;
+}
+
 void TieEvidence::LeaveOutDoubtful(const std::vector<UseGroup>& groups,
-                                   std::vector<std::string>& names) const {
+                                   std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (size_t i = 0; i < groups.size(); ++i) {
     if (names[i].empty() || seen.insert(names[i]).second) continue;
     const std::string module = uses_.ModuleAt(groups[i].uses.front().reader);
-    const std::string begin = module.empty() ? "" : absl::StrCat(module, ".");
-    for (auto at = order_.lower_bound(begin);
-         at != order_.end() && absl::StartsWith(at->first, begin); ++at) {
-      const bool is_inside = begin.empty() && absl::StrContains(at->first, ".");
-      if (is_inside || at->first == names[i] || uses_.IsTensor(at->first)) continue;
-      names[i] = "";
-      break;
-    }
+    const bool is_inside = module.empty() && absl::StrContains(names[i], ".");
+    const bool is_lost = !is_inside && !uses_.IsTensor(names[i]);
+    if (LostOf(module).count > (is_lost ? 1 : 0)) names[i] = "";
   }
 }
 
@@ -163,6 +173,12 @@ std::vector<int> TieEvidence::BySignature(int tensor) {
   LeaveOutDoubtful(groups, names);
   const std::string shape = WithoutNumbers(name);
   const bool all_equal = values_.AllEqual(uses_.tensors()[static_cast<size_t>(tensor)]);
+  std::map<std::string, int> last_like;  // of the names behind its own
+  for (const std::string& other : names) {
+    if (OrderOf(other) <= own) continue;
+    int& last = last_like[WithoutNumbers(other)];
+    last = std::max(last, OrderOf(other));
+  }
   std::vector<int> parameters(groups.size(), -1);
   for (size_t i = 0; i < groups.size(); ++i) {
     const int order = OrderOf(names[i]);
@@ -173,10 +189,8 @@ std::vector<int> TieEvidence::BySignature(int tensor) {
     parameters[i] = own;
     const std::string like = WithoutNumbers(names[i]);
     if (like == shape) continue;
-    for (const std::string& other : names) {
-      if (OrderOf(other) <= own || WithoutNumbers(other) != like) continue;
-      parameters[i] = std::max(parameters[i], OrderOf(other));
-    }
+    const auto last = last_like.find(like);
+    if (last != last_like.end()) parameters[i] = last->second;
     // A constant of equal elements, which the name that is there does not mean.
     if (parameters[i] == own && all_equal) parameters[i] = -1;
   }
@@ -212,19 +226,18 @@ void TieEvidence::Record(int tensor, const std::vector<int>& parameters) {
   }
 }
 
-bool TieEvidence::ShareWeights(const std::string& layer, const std::string& other) {
-  const auto weights = [this](const std::string& path) {
-    std::set<int> read;
-    const std::string begin = absl::StrCat(path, ".");
-    const auto own = weights_of_.find(path);
-    if (own != weights_of_.end()) read.insert(own->second.begin(), own->second.end());
-    for (auto at = weights_of_.lower_bound(begin);
-         at != weights_of_.end() && absl::StartsWith(at->first, begin); ++at) {
-      read.insert(at->second.begin(), at->second.end());
-    }
-    return read;
-  };
-  return weights(layer) == weights(other);
+const std::set<int>& TieEvidence::WeightsOf(const std::string& layer) {
+  const auto [place, is_new] = weights_of_layer_.emplace(layer, std::set<int>());
+  std::set<int>& read = place->second;
+  if (!is_new) return read;
+  const std::string begin = absl::StrCat(layer, ".");
+  const auto own = weights_of_.find(layer);
+  if (own != weights_of_.end()) read.insert(own->second.begin(), own->second.end());
+  for (auto at = weights_of_.lower_bound(begin);
+       at != weights_of_.end() && absl::StartsWith(at->first, begin); ++at) {
+    read.insert(at->second.begin(), at->second.end());
+  }
+  return read;
 }
 
 std::optional<bool> TieEvidence::Verdict(const std::map<Modules, Witnesses>& witnesses,
@@ -240,7 +253,7 @@ std::optional<bool> TieEvidence::Verdict(const std::map<Modules, Witnesses>& wit
       continue;
     }
     const bool is_weak = are_layers && merged && differs == 0;
-    if (is_weak && !ShareWeights(modules.first, modules.second)) return std::nullopt;
+    if (is_weak && WeightsOf(modules.first) != WeightsOf(modules.second)) return std::nullopt;
     return one;
   }
   return std::nullopt;
@@ -254,21 +267,36 @@ std::optional<bool> TieEvidence::AreOne(const std::string& module, const std::st
   return Verdict(of_layers_, Sorted(WithoutSameEnd(module, other)), true);
 }
 
+bool TieEvidence::AreCopies(const std::string& module, const std::string& other) const {
+  if (module.empty() || other.empty() || module == other) return false;
+  const auto tell = [](const std::map<Modules, Witnesses>& witnesses, const Modules& modules) {
+    const auto found = witnesses.find(modules);
+    return found != witnesses.end() && found->second.merged[1] > 0 && found->second.one[1] == 0;
+  };
+  return tell(of_modules_, Sorted({module, other})) ||
+         tell(of_layers_, Sorted(WithoutSameEnd(module, other)));
+}
+
+const std::set<std::string>& TieEvidence::WeightReadersOf(int tensor) {
+  const auto [place, is_new] = weight_readers_.emplace(tensor, std::set<std::string>());
+  if (is_new) place->second = uses_.WeightReadersOf(tensor);
+  return place->second;
+}
+
 std::vector<int> TieEvidence::ParametersOf(int tensor) {
   std::vector<int> parameters = NamedParametersOf(tensor);
   const bool is_named = IsParameterName(uses_.tensors()[static_cast<size_t>(tensor)].name);
   if (!parameters.empty() || is_named) return parameters;
   const std::vector<UseGroup>& groups = GroupsOf(tensor);
   parameters.assign(groups.size(), -1);
-  std::vector<size_t> firsts;  // of each parameter, by its number
+  std::vector<std::string> firsts;  // the module of each parameter's first group, by its number
   bool knows = false;
   for (size_t i = 0; i < groups.size(); ++i) {
     if (!IsOfParameter(groups[i])) continue;
     const std::string module = uses_.ModuleAt(groups[i].uses.front().reader);
     bool is_another = false;
     for (size_t p = 0; p < firsts.size() && p < kMaxCompared && parameters[i] < 0; ++p) {
-      const UseGroup& first = groups[firsts[p]];
-      const std::optional<bool> one = AreOne(uses_.ModuleAt(first.uses.front().reader), module);
+      const std::optional<bool> one = AreOne(firsts[p], module);
       if (!one.has_value()) continue;
       knows = true;
       is_another = is_another || !*one;
@@ -276,24 +304,17 @@ std::vector<int> TieEvidence::ParametersOf(int tensor) {
     }
     if (parameters[i] >= 0 || (!is_another && !firsts.empty())) continue;
     parameters[i] = static_cast<int>(firsts.size());
-    firsts.push_back(i);
+    firsts.push_back(module);
   }
   return knows ? parameters : std::vector<int>();
 }
 
-bool TieEvidence::IsOfAnother(const std::string& parameter, const std::string& module) const {
+bool TieEvidence::IsOfAnother(const std::string& parameter, const std::string& module) {
   const int own = OrderOf(parameter);
   if (own < 0 || module.empty()) return false;
-  const std::string begin = absl::StrCat(module, ".");
-  if (absl::StartsWith(parameter, begin)) return false;
-  bool has_other = false;
-  for (auto at = order_.lower_bound(begin);
-       at != order_.end() && absl::StartsWith(at->first, begin); ++at) {
-    if (uses_.IsTensor(at->first)) continue;
-    if (at->second < own) return false;
-    has_other = true;
-  }
-  return has_other;
+  if (absl::StartsWith(parameter, absl::StrCat(module, "."))) return false;
+  const Lost& lost = LostOf(module);
+  return lost.count > 0 && lost.first >= own;
 }
 
 }  // namespace weft

@@ -29,7 +29,8 @@ namespace weft {
 // are apart in all their parameters. Layers whose only witnesses are tensors of equal elements are
 // taken for copies if they share every weight.
 //
-// Borrows all. Not thread-safe.
+// Linear in the file, times logarithms: what is asked of a module or layer is counted once. Borrows
+// all. Not thread-safe.
 class TieEvidence {
  public:
   TieEvidence(const TensorUses& uses, TensorValues& values, UseGroups& groups);
@@ -42,9 +43,16 @@ class TieEvidence {
   std::vector<int> ParametersOf(int tensor);
   // Whether two modules that read equal tensors read one parameter; nothing where nobody says it.
   std::optional<bool> AreOne(const std::string& module, const std::string& other);
+  // Whether two modules, or the layers that they are in, have equal parameters that are two each
+  // and whose elements differ: one began as a copy of the other.
+  bool AreCopies(const std::string& module, const std::string& other) const;
+  // TensorUses::WeightReadersOf, counted once.
+  const std::set<std::string>& WeightReadersOf(int tensor);
   // Whether the parameters that `module` lacks in the file are others than `parameter`, of which it
   // reads a copy.
-  bool IsOfAnother(const std::string& parameter, const std::string& module) const;
+  bool IsOfAnother(const std::string& parameter, const std::string& module);
+  // Whether the file has a signature of parameters.
+  bool has_signature() const { return !order_.empty(); }
   // Whether an exporter took the name from the module: it is no name of something computed.
   bool IsParameterName(const std::string& name) const;
 
@@ -55,6 +63,11 @@ class TieEvidence {
     int merged[2] = {0, 0};
   };
   using Modules = std::pair<std::string, std::string>;
+  // The parameters of the signature in a module that no tensor of the file is called by.
+  struct Lost {
+    int first = -1;  // in the signature's order
+    int count = 0;   // all of its parts, too; for the module "" only those in no part
+  };
 
   void Listen();
   std::vector<int> NamedParametersOf(int tensor);
@@ -63,11 +76,13 @@ class TieEvidence {
   // The name that the signature has for what the group reads, if the tensor is called `name`; "".
   std::string NameIn(const UseGroup& group, const std::string& name, const std::string& suffix);
   // Two groups of one module have one name, and the module has other parameters without a tensor.
-  void LeaveOutDoubtful(const std::vector<UseGroup>& groups, std::vector<std::string>& names) const;
+  void LeaveOutDoubtful(const std::vector<UseGroup>& groups, std::vector<std::string>& names);
+  const Lost& LostOf(const std::string& module);
   void Record(int tensor, const std::vector<int>& parameters);
   std::optional<bool> Verdict(const std::map<Modules, Witnesses>& witnesses, const Modules& modules,
                               bool are_layers);
-  bool ShareWeights(const std::string& layer, const std::string& other);
+  // The weights that a layer and its parts read.
+  const std::set<int>& WeightsOf(const std::string& layer);
   int OrderOf(const std::string& name) const;
 
   const TensorUses& uses_;
@@ -77,7 +92,10 @@ class TieEvidence {
   std::map<int, std::vector<UseGroup>> known_groups_;
   std::map<Modules, Witnesses> of_modules_;
   std::map<Modules, Witnesses> of_layers_;
-  std::map<std::string, std::set<int>> weights_of_;  // by module
+  std::map<std::string, std::set<int>> weights_of_;        // by module
+  std::map<std::string, std::set<int>> weights_of_layer_;  // WeightsOf
+  std::map<std::string, Lost> lost_of_;
+  std::map<int, std::set<std::string>> weight_readers_;
 };
 
 }  // namespace weft

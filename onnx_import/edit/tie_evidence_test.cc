@@ -1,11 +1,14 @@
 #include "onnx_import/edit/tie_evidence.h"
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx_import/codec/wire.pb.h"
 #include "onnx_import/edit/ties.h"
+#include "onnx_import/model_file.h"
 #include "onnx_import/testing/settled_model.h"
 #include "onnx_import/testing/test_models.h"
 
@@ -155,6 +158,36 @@ TEST(TieEvidence, ADoubtfulNameDecidesNothing) {
   Rename(*model.mutable_graph(), "v", "cell.v");
   Rename(*model.mutable_graph(), "b", "cell.first");
   EXPECT_THAT(Settled(model).Untied(), SizeIs(1)) << "its elements are equal";
+}
+
+// A module of many weights with one bias. To look through its parameters for each took minutes.
+TEST(TieEvidence, ManyReadersInALargeModuleTakeLinearTime) {
+  constexpr int kReaders = 40'000;
+  onnx::ModelProto model =
+      ModelOf(17, "agraph (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }");
+  onnx::GraphProto& graph = *model.mutable_graph();
+  *graph.add_initializer() = FloatTensor("m.bias", {2}, 5, 1);
+  std::vector<std::string> parameters = {"m.bias"};
+  for (int i = 0; i < kReaders; ++i) {
+    parameters.push_back("m.w" + std::to_string(i));
+    *graph.add_initializer() = FloatTensor(parameters.back(), {2, 2}, 1, 1);
+    onnx::NodeProto& node = *graph.add_node();
+    node.set_op_type("Gemm");
+    node.add_input("x");
+    node.add_input(parameters.back());
+    node.add_input("m.bias");
+    node.add_output("y" + std::to_string(i));
+    SetModule(model, i + 1, "m");
+  }
+  SetSignature(model, parameters);
+  const auto file = ModelFile::Parse(model.SerializeAsString(), "test.onnx");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto settled = SettleTies(*file);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  EXPECT_THAT(settled->report.untied, IsEmpty());
+  EXPECT_THAT(settled->report.kept, SizeIs(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 }  // namespace

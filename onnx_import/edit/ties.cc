@@ -50,26 +50,6 @@ bool MatchesAny(const std::vector<std::string>& patterns, const std::string& nam
                      [&name](const std::string& pattern) { return MatchesPattern(pattern, name); });
 }
 
-// The patterns of --untie without those that only mean copies, which PlanUntying does not know.
-std::vector<std::string> PatternsOfShared(const TensorUses& uses,
-                                          const std::vector<CopiedTensor>& copies,
-                                          const std::vector<std::string>& patterns) {
-  std::vector<std::string> shared;
-  for (const std::string& pattern : patterns) {
-    const bool means_copy =
-        std::any_of(copies.begin(), copies.end(), [&pattern](const CopiedTensor& copy) {
-          return MatchesPattern(pattern, copy.tensor) || MatchesPattern(pattern, copy.copy);
-        });
-    bool means_shared = false;
-    for (int i = 0; i < static_cast<int>(uses.tensors().size()); ++i) {
-      const std::string& name = uses.tensors()[static_cast<size_t>(i)].name;
-      means_shared = means_shared || (uses.uses(i).size() > 1 && MatchesPattern(pattern, name));
-    }
-    if (!means_copy || means_shared) shared.push_back(pattern);
-  }
-  return shared;
-}
-
 // Copies of one parameter, unless the user says something of them. `all` and `none` of --untie
 // leave them as they are.
 void TieByDefault(const TensorUses& uses, const std::vector<CopiedTensor>& copies,
@@ -117,18 +97,19 @@ absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) 
     }
     UseGroups groups(uses, values, CopiesInOneModule(uses, copies));
     TieEvidence evidence(uses, values, groups);
-    const std::vector<std::string> untie = PatternsOfShared(uses, copies, options.untie);
-    WEFT_RETURN_IF_ERROR(
-        PlanUntying(uses, values, groups, evidence, untie, budget, edit, model.report));
+    WEFT_RETURN_IF_ERROR(PlanUntying(uses, values, groups, evidence, options.untie, copies, budget,
+                                     edit, model.report));
     WEFT_ASSIGN_OR_RETURN(model.report.tied, ParseTies(uses, values, options.tie, copies));
     TieByDefault(uses, copies, options, evidence, model.report);
     for (const CopiedTensor& tie : model.report.tied) TieCopy(uses, tie, edit);
     WEFT_RETURN_IF_ERROR(CheckTied(uses, model.report, edit));
-    if (options.untie != std::vector<std::string>{"none"}) RestoreBiases(uses, edit, model.report);
+    if (options.untie != std::vector<std::string>{"none"}) {
+      WEFT_RETURN_IF_ERROR(RestoreBiases(uses, budget, edit, model.report));
+    }
+    std::set<std::string> tied;
+    for (const CopiedTensor& tie : model.report.tied) tied.insert(tie.copy);
     for (const CopiedTensor& copy : copies) {
-      const auto same = [&](const CopiedTensor& tie) { return tie.copy == copy.copy; };
-      const std::vector<CopiedTensor>& tied = model.report.tied;
-      if (std::none_of(tied.begin(), tied.end(), same)) model.report.copies.push_back(copy);
+      if (!tied.contains(copy.copy)) model.report.copies.push_back(copy);
     }
   }
   WEFT_ASSIGN_OR_RETURN(model.file, ApplyEdit(std::move(file), edit, options.keep_payloads));

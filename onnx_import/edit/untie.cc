@@ -27,13 +27,14 @@ bool IsWord(const std::string& pattern) { return pattern == kAllTensors || patte
 class Untier {
  public:
   Untier(const TensorUses& uses, TensorValues& values, UseGroups& groups, TieEvidence& evidence,
-         const std::vector<std::string>& patterns, CopyBudget& budget, FileEdit& edit,
-         TieReport& report)
+         const std::vector<std::string>& patterns, const std::vector<CopiedTensor>& copies,
+         CopyBudget& budget, FileEdit& edit, TieReport& report)
       : uses_(uses),
         values_(values),
         groups_(groups),
         evidence_(evidence),
         patterns_(patterns),
+        copies_(copies),
         budget_(budget),
         edit_(edit),
         report_(report),
@@ -49,7 +50,7 @@ class Untier {
       WEFT_RETURN_IF_ERROR(Consider(static_cast<int>(i)));
     }
     for (size_t i = 0; i < patterns_.size(); ++i) {
-      if (matched_[i] || IsWord(patterns_[i])) continue;
+      if (matched_[i] || IsWord(patterns_[i]) || MeansCopy(patterns_[i])) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("--untie ", Quoted(patterns_[i]),
                        " matches no tensor that several modules share; graph_runner inspect lists "
@@ -60,6 +61,7 @@ class Untier {
 
  private:
   absl::Status Consider(int index);
+  bool MeansCopy(const std::string& pattern) const;
   // Whether exporters merge such tensors by their value alone.
   bool IsAccident(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   // All groups but those of running statistics are one.
@@ -89,6 +91,7 @@ class Untier {
   UseGroups& groups_;
   TieEvidence& evidence_;
   const std::vector<std::string>& patterns_;
+  const std::vector<CopiedTensor>& copies_;
   CopyBudget& budget_;
   FileEdit& edit_;
   TieReport& report_;
@@ -200,6 +203,13 @@ std::vector<UseGroup> Untier::ByParameter(const FileTensor& tensor,
     result.push_back(std::move(one));
   }
   return result;
+}
+
+// Copies are apart in the file, and stay so where a pattern names one of both.
+bool Untier::MeansCopy(const std::string& pattern) const {
+  return std::any_of(copies_.begin(), copies_.end(), [&pattern](const CopiedTensor& copy) {
+    return MatchesPattern(pattern, copy.tensor) || MatchesPattern(pattern, copy.copy);
+  });
 }
 
 bool Untier::IsDemanded(const FileTensor& tensor, const std::vector<UseGroup>& groups) {
@@ -408,8 +418,9 @@ std::string Untier::ReaderText(const TensorUse& use) const {
 
 absl::Status PlanUntying(const TensorUses& uses, TensorValues& values, UseGroups& groups,
                          TieEvidence& evidence, const std::vector<std::string>& patterns,
-                         CopyBudget& budget, FileEdit& edit, TieReport& report) {
-  return Untier(uses, values, groups, evidence, patterns, budget, edit, report).Run();
+                         const std::vector<CopiedTensor>& copies, CopyBudget& budget,
+                         FileEdit& edit, TieReport& report) {
+  return Untier(uses, values, groups, evidence, patterns, copies, budget, edit, report).Run();
 }
 
 }  // namespace weft

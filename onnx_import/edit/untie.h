@@ -27,8 +27,9 @@ namespace weft {
 //
 // `patterns` of names ('*', '?'), of tensors or of modules that read them, untie these tensors
 // whatever they hold; "all" unties every tensor,
-// "none" only running statistics. InvalidArgument for a pattern that names no tensor that several
-// modules share; ResourceExhausted where `budget` does not suffice for the copies.
+// "none" only running statistics. InvalidArgument for a pattern that names neither a tensor that
+// several modules share nor one of `copies`, on either side; ResourceExhausted where `budget` does
+// not suffice.
 //
 // The module by whose name the tensor is called keeps it, else the first. The others' are called as
 // the exporter's Identity node calls them, else after the weight beside them ("fc.weight" gives
@@ -36,7 +37,8 @@ namespace weft {
 // the file alone.
 absl::Status PlanUntying(const TensorUses& uses, TensorValues& values, UseGroups& groups,
                          TieEvidence& evidence, const std::vector<std::string>& patterns,
-                         CopyBudget& budget, FileEdit& edit, TieReport& report);
+                         const std::vector<CopiedTensor>& copies, CopyBudget& budget,
+                         FileEdit& edit, TieReport& report);
 
 }  // namespace weft
 

@@ -91,8 +91,12 @@ std::string TieSummary(const TieReport& report) {
         if (tie.is_asked == is_asked) ties.push_back(TiedText(tie));
       }
       if (ties.empty()) continue;
+      // A module that is called often has many; the user knows those that were asked for.
+      const size_t more = is_asked ? 0 : ties.size() - std::min(ties.size(), kNamedTies);
+      ties.resize(ties.size() - more);
       const char* const by = is_asked ? "tied by --tie: " : "tied copies of one parameter: ";
-      parts.push_back(absl::StrCat(by, absl::StrJoin(ties, ", ")));
+      parts.push_back(absl::StrCat(by, absl::StrJoin(ties, ", "),
+                                   more > 0 ? absl::StrCat(" and ", more, " more") : ""));
     }
   }
   if (!report.kept.empty()) parts.push_back(KeptText(report.kept));

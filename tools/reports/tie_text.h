@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// Of a report, what concerns tensors that train in `graph`: kept ties of one, copies of two; all
-// that was untied or tied.
+// Of a report, what concerns tensors that train in `graph`: kept ties and restored biases of one,
+// copies of two; all that was untied or tied.
 TieReport TiesThatTrain(const TieReport& report, const Graph& graph);
 
 // "untied 110 tensors that the exporter had merged (all elements equal); kept 1 tie: wte.weight

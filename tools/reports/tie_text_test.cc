@@ -55,6 +55,14 @@ TEST(TieText, SaysWhatTheFileTells) {
             "bias of zeros that the exporter had left out");
 }
 
+TEST(TieText, NamesAFewOfManyTiedCopies) {
+  TieReport report;
+  for (int i = 0; i < 40; ++i) report.tied.push_back({"w", "val_" + std::to_string(i)});
+  EXPECT_EQ(
+      TieSummary(report),
+      "tied copies of one parameter: val_0 reads w, val_1 reads w, val_2 reads w and 37 more");
+}
+
 // "untied 3 tensors, some by --untie" left open how many, and why the others.
 TEST(TieText, CountsWhatWasAskedForApart) {
   TieReport report;
