@@ -164,8 +164,8 @@ bool IsOneParameter(const TensorUses& uses, const CopiedTensor& copy, TieEvidenc
   const std::set<std::string>& others = evidence.WeightReadersOf(uses.TensorOf(copy.tensor));
   if (evidence.IsParameterName(copy.tensor)) {
     return std::none_of(modules.begin(), modules.end(), [&](const std::string& module) {
-      if (evidence.has_signature()) return evidence.IsOfAnother(copy.tensor, module);
-      return !others.empty() && evidence.AreCopies(*others.begin(), module);
+      return evidence.IsOfAnother(copy.tensor, module) ||
+             (!others.empty() && evidence.AreCopies(*others.begin(), module));
     });
   }
   return !modules.empty() && !others.empty() &&

@@ -181,6 +181,26 @@ TEST(CopiedTensors, ACopyInACopiedLayerIsAnotherParameter) {
   }
 }
 
+// The same of torch.export, whose names leave it open which of both a second layer's weight is.
+TEST(CopiedTensors, ACopyInACopiedLayerBeforeIsAnotherParameter) {
+  for (const bool are_copies : {true, false}) {
+    onnx::ModelProto model = ModelOf(17,
+                                     "agraph (float[N, 8] x) => (float[N, 8] y)"
+                                     " { p = MatMul (x, t)  h = Add (p, b)  y = Gemm (h, w, b) }");
+    onnx::GraphProto& graph = *model.mutable_graph();
+    *graph.add_initializer() = FloatTensor("w", {8, 8}, 1, 0.5f);
+    *graph.add_initializer() = FloatTensor("t", {8, 8}, 1, 0.5f);
+    *graph.add_initializer() = FloatTensor("b", {8}, 1, 0.25f);
+    for (int i = 0; i < 3; ++i) SetModule(model, i, i < 2 ? "layers.0.fc" : "layers.1.fc");
+    SetSignature(model, {"layers.0.fc.weight", "layers.0.fc.bias", "layers.1.fc.weight",
+                         "layers.1.fc.bias"});
+    Rename(graph, "w", "layers.1.fc.weight");
+    Rename(graph, "t", "val_3");
+    Rename(graph, "b", are_copies ? "layers.0.fc.bias" : "layers.1.fc.bias");
+    EXPECT_THAT(Settled(model).report().tied, SizeIs(are_copies ? 0 : 1)) << are_copies;
+  }
+}
+
 // torch.export calls a tied parameter by its last name.
 TEST(CopiedTensors, TheSignatureTellsATieFromAnEqualParameter) {
   for (const bool is_tied : {true, false}) {

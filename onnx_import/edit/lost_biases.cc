@@ -51,7 +51,7 @@ std::optional<int64_t> BiasExtent(const onnx::NodeProto& node, const Shape& weig
   return IntegerOf(node, "transB", 0) != 0 ? weight.dim(0) : weight.dim(1);
 }
 
-size_t BytesOf(const FileTensor& like, int64_t extent) {
+size_t BiasBytes(const FileTensor& like, int64_t extent) {
   return static_cast<size_t>(extent) * static_cast<size_t>(DTypeBits(like.dtype) / 8);
 }
 
@@ -60,7 +60,7 @@ onnx::TensorProto Zeros(const std::string& name, const FileTensor& like, int64_t
   zeros.set_name(name);
   zeros.set_data_type(like.proto->data_type());
   zeros.add_dims(extent);
-  zeros.set_raw_data(std::string(BytesOf(like, extent), '\0'));
+  zeros.set_raw_data(std::string(BiasBytes(like, extent), '\0'));
   return zeros;
 }
 
@@ -99,7 +99,7 @@ class Restorer {
     const auto [made, is_new] = made_.emplace(name, *extent);
     if (made->second != *extent) return absl::OkStatus();  // another module's
     size_t bytes = name.size();
-    if (is_new) bytes += name.size() + BytesOf(weight, *extent);
+    if (is_new) bytes += name.size() + BiasBytes(weight, *extent);
     const absl::Status status = budget_.TakeNames(weight.name, weight.encoded, bytes);
     if (!status.ok()) return Annotate(status, uses_.file().Label());
     if (is_new) {

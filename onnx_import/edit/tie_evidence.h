@@ -51,8 +51,6 @@ class TieEvidence {
   // Whether the parameters that `module` lacks in the file are others than `parameter`, of which it
   // reads a copy.
   bool IsOfAnother(const std::string& parameter, const std::string& module);
-  // Whether the file has a signature of parameters.
-  bool has_signature() const { return !order_.empty(); }
   // Whether an exporter took the name from the module: it is no name of something computed.
   bool IsParameterName(const std::string& name) const;
 
