@@ -14,6 +14,7 @@
 #include "onnx_import/edit/copied_tensors.h"
 #include "onnx_import/edit/file_edit.h"
 #include "onnx_import/edit/lost_biases.h"
+#include "onnx_import/edit/merged_norms.h"
 #include "onnx_import/edit/tensor_uses.h"
 #include "onnx_import/edit/tensor_values.h"
 #include "onnx_import/edit/tie_evidence.h"
@@ -99,13 +100,13 @@ absl::StatusOr<TiedModel> SettleTies(ModelFile file, const TieOptions& options) 
     TieEvidence evidence(uses, values, groups);
     WEFT_RETURN_IF_ERROR(PlanUntying(uses, values, groups, evidence, options.untie, copies, budget,
                                      edit, model.report));
+    const bool none = options.untie == std::vector<std::string>{"none"};
+    if (!none) WEFT_RETURN_IF_ERROR(SplitNorms(uses, values, budget, edit, model.report));
     WEFT_ASSIGN_OR_RETURN(model.report.tied, ParseTies(uses, values, options.tie, copies));
     TieByDefault(uses, copies, options, evidence, model.report);
     for (const CopiedTensor& tie : model.report.tied) TieCopy(uses, tie, edit);
     WEFT_RETURN_IF_ERROR(CheckTied(uses, model.report, edit));
-    if (options.untie != std::vector<std::string>{"none"}) {
-      WEFT_RETURN_IF_ERROR(RestoreBiases(uses, budget, edit, model.report));
-    }
+    if (!none) WEFT_RETURN_IF_ERROR(RestoreBiases(uses, budget, edit, model.report));
     std::set<std::string> tied;
     for (const CopiedTensor& tie : model.report.tied) tied.insert(tie.copy);
     for (const CopiedTensor& copy : copies) {
