@@ -285,8 +285,9 @@ class ParameterCheck:
         self.expected = truth["expected"]
         self.folded = truth["folded"]  # normalizations, whose shift may come back as the layer's bias
         self.rows = {row["name"]: row for row in rows}
-        # A tensor that Weft made of a shared one says which it was.
-        self.sources = {name: untied.get(name, name) for name in self.rows}
+        # A tensor that Weft made of a shared one says which it was; one that the file lacked is itself.
+        missing = set(self.expected["missing"])
+        self.sources = {name: name if name in missing else untied.get(name, name) for name in self.rows}
 
     def problems(self) -> list[str]:
         return self.constants() + self.left_out() + self.merged() + self.copied()
