@@ -126,6 +126,28 @@ OpCase FakeQuantizeWeightCase(CaseRandom& random) {
           .outputs = {true, random.Coin()}};
 }
 
+// One scale, one for each index of an axis, or one for each block along it.
+OpCase DequantizeCase(CaseRandom& random) {
+  const Shape shape = random.OfRank(static_cast<int>(random.Between(1, 3)));
+  const int64_t kind = random.Between(0, 2);
+  const int axis = static_cast<int>(random.Between(0, shape.rank() - 1));
+  Attributes attributes = {{"axis", static_cast<int64_t>(axis)}};
+  Shape scales;
+  if (kind == 1) scales.AddDim(shape.dim(axis));
+  if (kind == 2) {
+    const int64_t block = random.Between(1, 3);
+    attributes.Set("block_size", block);
+    scales = shape;
+    scales.set_dim(axis, (shape.dim(axis) + block - 1) / block);
+  }
+  OpCase op_case{.op = "DequantizeLinear",
+                 .attributes = std::move(attributes),
+                 .inputs = {random.Values(shape, -100, 100, DType::kInt8),
+                            random.Values(scales, 0.1, 1, DType::kFloat32)}};
+  if (random.Coin()) op_case.inputs.push_back(random.Values(scales, -9, 9, DType::kInt8));
+  return op_case;
+}
+
 // Averages of half a range, so far.
 Tensor HalfARange() { return Tensor::Of<float>({3}, {-0.25f, 0.4f, 0.5f}); }
 
@@ -177,6 +199,7 @@ void AddMathCases(CaseGenerators& generators) {
   generators["Dropout"] = {DropoutCase};
   generators["ai.weft::DropoutGrad"] = {DropoutGradCase};
   generators["ai.weft::RunningTerm"] = {RunningTermCase};
+  generators["DequantizeLinear"] = {DequantizeCase};
   generators["ai.weft::FakeQuantizeWeight"] = {FakeQuantizeWeightCase};
   generators["ai.weft::FakeQuantize"] = {FakeQuantizeCase};
   generators["ai.weft::FakeQuantizeGrad"] = {FakeQuantizeGradCase};
