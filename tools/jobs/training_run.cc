@@ -25,6 +25,7 @@ class TrainingRun::NoiseState final : public LoopHook {
   int64_t NextCall(int64_t) const override { return std::numeric_limits<int64_t>::max(); }
   absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
   void SaveState(std::map<std::string, double>& state) const override { noise_.SaveState(state); }
+  bool changes_in_steps() const override { return true; }
 
  private:
   const NoiseAverage& noise_;

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,6 +64,17 @@ Graph Model() {
 struct Way {
   int workers = 1;
   Plan plan = {};
+};
+
+// Counts steps, as averages over steps do.
+class StepCount final : public LoopHook {
+ public:
+  int64_t NextCall(int64_t) const override { return std::numeric_limits<int64_t>::max(); }
+  absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
+  void SaveState(std::map<std::string, double>& state) const override { state["steps"] = steps; }
+  bool changes_in_steps() const override { return true; }
+
+  double steps = 0;
 };
 
 class CheckpointerTest : public ::testing::Test {
@@ -127,6 +140,7 @@ class CheckpointerTest : public ::testing::Test {
       });
       options.hooks.push_back(&*periodic);
     }
+    if (count_ != nullptr) options.hooks.push_back(count_);
     if (newest->has_value()) {
       status = Restore(coordinator, *job, **newest);
       if (!status.ok()) return status;
@@ -138,7 +152,9 @@ class CheckpointerTest : public ::testing::Test {
                               [this](const std::string& text) { warnings_.push_back(text); });
     options.checkpointer = &checkpointer;
     options.stop = stop_;
-    auto result = Train(coordinator, *job, options, [](const TrainProgress&) {});
+    auto result = Train(coordinator, *job, options, [this](const TrainProgress&) {
+      if (count_ != nullptr) ++count_->steps;
+    });
     summary_ = checkpointer.summary();
     return result;
   }
@@ -178,6 +194,7 @@ class CheckpointerTest : public ::testing::Test {
   EvaluationOptions evaluate_;
   double average_decay_ = 0;
   std::function<bool()> stop_;
+  StepCount* count_ = nullptr;  // borrowed
   std::string root_;
   std::vector<std::string> notes_;
   std::vector<std::string> warnings_;
@@ -202,6 +219,21 @@ TEST_F(CheckpointerTest, KeepsAsManyAsAsked) {
   ASSERT_TRUE(TrainTo(kSteps).ok());
   EXPECT_THAT(Saved(), ElementsAre(10, 11));
   EXPECT_EQ(summary_.written, 11);
+}
+
+// The record of a step has the state after that step, and not that of where a stretch began.
+TEST_F(CheckpointerTest, WhatStepsChangeIsSavedAsItIsAtTheirEnd) {
+  StepCount count;
+  count_ = &count;
+  options_.keep = 3;
+  ASSERT_TRUE(TrainTo(kSteps).ok());
+  ASSERT_THAT(Saved(), ElementsAre(4, 8, 11));
+  CheckpointStore store(RealFileSystem(), RealFolders(), root_);
+  for (const int64_t step : {4, 8, 11}) {
+    const auto saved = Checkpoint::Open(RealFileSystem(), store.PathOf(step));
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_EQ(saved->index().loop.at("steps"), static_cast<double>(step));
+  }
 }
 
 // The fifth step is in the second epoch: the order of its samples is that of the run as a whole.

@@ -32,8 +32,9 @@ constexpr double kStretchSeconds = 0.5;
 constexpr int64_t kStretchGrowth = 8;
 // The first steps touch their memory for the first time.
 constexpr int64_t kStepsBeforeTimed = 5;
-// Where updates alternate, each step may be a range of its own: so many fit into a message.
-constexpr int64_t kMaxAlternating = 2000;
+// Where updates alternate or steps measure, each step may be a range of its own: so many fit into a
+// message.
+constexpr int64_t kMaxRanges = 2000;
 
 double ScalarOf(const StepReport& report, const std::string& name) {
   const auto value = report.values.find(name);
@@ -129,6 +130,7 @@ class Loop {
     return Annotate(status, absl::StrCat("after step ", done_));
   }
   std::map<std::string, double> HookState() const;
+  bool HooksChangeInSteps() const;
   // The report of step `step` of the job.
   void Take(const StepReport& report, int64_t step, const std::string& program);
   // What several updates know otherwise.
@@ -216,13 +218,19 @@ int64_t Loop::StretchEnd() const {
       options_.stop != nullptr || options_.checkpointer != nullptr || options_.watch != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
-  return order_.has_value() ? std::min(end, done_ + kMaxAlternating) : end;
+  const bool many_ranges = order_.has_value() || options_.noise_every > 0;
+  return many_ranges ? std::min(end, done_ + kMaxRanges) : end;
 }
 
 std::map<std::string, double> Loop::HookState() const {
   std::map<std::string, double> state;
   for (const LoopHook* hook : options_.hooks) hook->SaveState(state);
   return state;
+}
+
+bool Loop::HooksChangeInSteps() const {
+  return std::any_of(options_.hooks.begin(), options_.hooks.end(),
+                     [](const LoopHook* hook) { return hook->changes_in_steps(); });
 }
 
 StepRange Loop::Snapshot(const std::string& folder) const {
@@ -237,6 +245,11 @@ absl::StatusOr<std::vector<StepRange>> Loop::StretchRanges(int64_t& end) {
   if (options_.checkpointer == nullptr) return Ranges(done_, end);
   const std::optional<int64_t> due = options_.checkpointer->Due(done_, end);
   if (!due.has_value()) return Ranges(done_, end);
+  if (*due > done_ && HooksChangeInSteps()) {
+    // The state to be saved is that after these steps: the next stretch begins with the checkpoint.
+    end = *due;
+    return Ranges(done_, end);
+  }
   // One in a stretch.
   end = std::min(end, options_.checkpointer->DueAfter(*due));
   WEFT_ASSIGN_OR_RETURN(const std::string folder,
