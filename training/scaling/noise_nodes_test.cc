@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,6 +99,20 @@ Vector MeanOf(const std::vector<Vector>& rows, int64_t first, int64_t last) {
   return mean;
 }
 
+// Hears where stretches of steps begin.
+class Stretches final : public LoopHook {
+ public:
+  int64_t NextCall(int64_t step) const override {
+    asked_.insert(step);
+    return std::numeric_limits<int64_t>::max();
+  }
+  absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
+  const std::set<int64_t>& asked() const { return asked_; }
+
+ private:
+  mutable std::set<int64_t> asked_;
+};
+
 class NoiseNodesTest : public ::testing::Test {
  protected:
   void MakeSamples(int64_t samples) {
@@ -143,12 +159,13 @@ class NoiseNodesTest : public ::testing::Test {
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
     Outcome outcome;
-    auto result = Train(coordinator, *job, {.steps = steps, .noise_every = every},
-                        [&outcome](const TrainProgress& done) {
-                          outcome.noise.push_back(done.noise);
-                          outcome.programs.push_back(done.program);
-                          outcome.losses.push_back(done.loss);
-                        });
+    TrainOptions options = {.steps = steps, .noise_every = every};
+    if (hook_ != nullptr) options.hooks.push_back(hook_);
+    auto result = Train(coordinator, *job, options, [&outcome](const TrainProgress& done) {
+      outcome.noise.push_back(done.noise);
+      outcome.programs.push_back(done.program);
+      outcome.losses.push_back(done.loss);
+    });
     if (!result.ok()) return result.status();
     outcome.parameters = std::move(result->parameters);
     return outcome;
@@ -171,6 +188,7 @@ class NoiseNodesTest : public ::testing::Test {
   testing::FakeFileSystem files_;
   DataSpec data_spec_;
   TrainingSpec training_;
+  LoopHook* hook_ = nullptr;  // borrowed
   int64_t samples_ = 0;
   std::vector<Vector> gradients_;  // of samples
 };
@@ -273,6 +291,17 @@ TEST_F(NoiseNodesTest, OnlyEveryNthStepMeasures) {
   for (int step = 0; step < 7; ++step) {
     EXPECT_EQ(outcome.noise[step].has_value(), step % 3 == 2) << step;
   }
+}
+
+// Each step is a range of its own, and a message to the workers has so many at most.
+TEST_F(NoiseNodesTest, LongRunsThatMeasureAreHandedOutInParts) {
+  MakeSamples(2);
+  data_spec_.batch = 2;
+  Stretches stretches;
+  hook_ = &stretches;
+  const Outcome outcome = Trained(PlanOf({1, 1, 1}, 2), 2100, 1);
+  EXPECT_EQ(outcome.noise.size(), 2100u);
+  EXPECT_TRUE(stretches.asked().contains(2000));
 }
 
 // One micro-batch has samples: there is nothing to compare it with.
