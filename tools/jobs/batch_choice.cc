@@ -108,18 +108,11 @@ BatchQuestion QuestionOf(const TrainFlags& flags, const TrainingJob& job, const 
   return question;
 }
 
-// Halves the batch until the job fits.
 absl::StatusOr<BatchProposal> FittingProposal(const TrainFlags& flags, const TrainingJob& job,
                                               const BatchQuestion& question) {
-  BatchProposal proposal = ProposeBatch(question);
-  while (proposal.batch / 2 >= question.min_batch) {
-    const absl::Status fits = CheckBatchFits(flags, job, proposal.batch);
-    if (fits.ok()) break;
-    if (!absl::IsResourceExhausted(fits)) {
-      return WithExitCode(Annotate(fits, kFlag), ExitCode::kPlan);
-    }
-    proposal = ProposalFor(question, proposal.batch / 2, "the memory of the workers");
-  }
+  auto proposal = ProposeFittingBatch(
+      question, [&](int64_t batch) { return CheckBatchFits(flags, job, batch); });
+  if (!proposal.ok()) return WithExitCode(Annotate(proposal.status(), kFlag), ExitCode::kPlan);
   return proposal;
 }
 

@@ -64,6 +64,18 @@ BatchProposal ProposeBatch(const BatchQuestion& question) {
   return ProposalFor(question, batch, std::move(limit));
 }
 
+absl::StatusOr<BatchProposal> ProposeFittingBatch(
+    const BatchQuestion& question, const std::function<absl::Status(int64_t batch)>& fits) {
+  BatchProposal proposal = ProposeBatch(question);
+  while (proposal.batch / 2 >= question.min_batch) {
+    const absl::Status status = fits(proposal.batch);
+    if (status.ok()) break;
+    if (!absl::IsResourceExhausted(status)) return status;
+    proposal = ProposalFor(question, proposal.batch / 2, "the memory of the workers");
+  }
+  return proposal;
+}
+
 double RateExponent(bool is_linear) { return is_linear ? 1 : 0.5; }
 
 }  // namespace weft

@@ -3,7 +3,11 @@
 #define WEFT_TRAINING_SCALING_BATCH_RULE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace weft {
 
@@ -47,6 +51,12 @@ BatchProposal ProposeBatch(const BatchQuestion& question);
 
 // The same for a batch that something else limits, as memory does: `limit` says what.
 BatchProposal ProposalFor(const BatchQuestion& question, int64_t batch, std::string limit);
+
+// ProposeBatch, halved until `fits` is OK or says anything but ResourceExhausted, which is then the
+// error. The smallest batch that half of would be below min_batch is not asked about: the job
+// itself says what it needs.
+absl::StatusOr<BatchProposal> ProposeFittingBatch(
+    const BatchQuestion& question, const std::function<absl::Status(int64_t batch)>& fits);
 
 // 1 for updates that are linear in the gradient (gradient descent with or without momentum); 1/2
 // for those that divide it by its size (Adam and the like), whose steps do not shrink with the

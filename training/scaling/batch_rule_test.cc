@@ -82,5 +82,36 @@ TEST(BatchRuleTest, WhatDoesNotFitIntoMemoryHasTheRateOfItsOwnBatch) {
   EXPECT_NEAR(less.rate_factor, (1 + 500.0 / 128) / (1 + 500.0 / 256), 1e-12);
 }
 
+// 512 and 256 are too large: the third is the first that fits.
+TEST(BatchRuleTest, TheBatchIsHalvedUntilItFits) {
+  std::vector<int64_t> asked;
+  const auto fits_128 = [&asked](int64_t batch) {
+    asked.push_back(batch);
+    return batch <= 128 ? absl::OkStatus() : absl::ResourceExhaustedError("too large");
+  };
+  const auto proposal = ProposeFittingBatch(kQuestion, fits_128);
+  ASSERT_TRUE(proposal.ok()) << proposal.status();
+  EXPECT_EQ(proposal->batch, 128);
+  EXPECT_EQ(proposal->rate_factor, 1);  // that of the base batch
+  EXPECT_THAT(proposal->limit, HasSubstr("memory"));
+  EXPECT_EQ(asked, (std::vector<int64_t>{512, 256, 128}));
+  const auto at_once = ProposeFittingBatch(kQuestion, [](int64_t) { return absl::OkStatus(); });
+  ASSERT_TRUE(at_once.ok()) << at_once.status();
+  EXPECT_EQ(at_once->batch, 512);
+  EXPECT_EQ(at_once->limit, "the noise scale");
+}
+
+TEST(BatchRuleTest, HalvingEndsAtTheMicroBatchesAndOtherErrorsAreTold) {
+  BatchQuestion question = kQuestion;
+  question.min_batch = 100;
+  const auto never = [](int64_t) { return absl::ResourceExhaustedError("too large"); };
+  const auto proposal = ProposeFittingBatch(question, never);
+  ASSERT_TRUE(proposal.ok()) << proposal.status();
+  EXPECT_EQ(proposal->batch, 128);
+  const auto broken = [](int64_t) { return absl::InvalidArgumentError("shapes do not fit"); };
+  EXPECT_EQ(ProposeFittingBatch(question, broken).status(),
+            absl::InvalidArgumentError("shapes do not fit"));
+}
+
 }  // namespace
 }  // namespace weft
