@@ -44,6 +44,7 @@ TrainingSpec MeasuringTraining(const TrainingSpec& given) {
 JobSpec MeasuringSpec(const JobSpec& given) {
   JobSpec spec = given;
   spec.checkpoints = false;
+  spec.measures_only = true;
   // Each worker may be a replica.
   const int wanted =
       std::max(kMeasuringMicroBatches, static_cast<int>(spec.cluster.workers.size()));

@@ -382,23 +382,26 @@ absl::Status AddReportingPrograms(const Graph& model, const TrainingSpec& traini
 
 // Why the noise of the gradient cannot be measured under this plan, or that it can.
 absl::Status CheckNoisePlan(const JobSpec& spec, const TrainingSpec& training, const Plan& plan) {
+  // Who measures alone has not given --noise-scale.
   if (spec.stored != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the noise of the gradient is measured by a program of its own, which the partitions in '",
-        spec.stored->folder, "' have not; leave out --noise-scale"));
+        spec.stored->folder, "' have not", spec.measures_only ? "" : "; leave out --noise-scale"));
   }
   if (training.model_training_info) {
-    return absl::InvalidArgumentError(
+    return absl::InvalidArgumentError(absl::StrCat(
         "the noise of the gradient is measured between micro-batches, and the model's own training "
-        "algorithm takes whole batches; leave out --noise-scale, or take another optimizer");
+        "algorithm takes whole batches; take another optimizer",
+        spec.measures_only ? "" : ", or leave out --noise-scale"));
   }
   if (plan.micro_batches < 2) {
     return absl::InvalidArgumentError(
         "the noise of the gradient is measured between the micro-batches of a step, and this plan "
         "has 1; give --micro-batches 2 or more");
   }
-  // Its norm needs whole gradients. Sums over three replicas and more round otherwise then.
-  if (plan.zero >= 2 && plan.mesh.data > 2 && !plan.strict) {
+  // Its norm needs whole gradients. Sums over three replicas and more round otherwise then, which
+  // does not matter to weights that are thrown away.
+  if (plan.zero >= 2 && plan.mesh.data > 2 && !plan.strict && !spec.measures_only) {
     return absl::InvalidArgumentError(absl::StrCat(
         "with zero=", plan.zero,
         " each replica has a part of the gradients, and to measure their "

@@ -68,6 +68,8 @@ struct JobSpec {
   int64_t memory_per_worker = 0;
   // The loop will ask for checkpoints.
   bool checkpoints = false;
+  // Only what its steps measure is wanted: its weights are thrown away.
+  bool measures_only = false;
   // Earlier runs, from which the costs of its model are corrected (CostsOf).
   std::vector<RunHistoryEntry> history = {};
   // Plan and programs that the job takes instead of making its own; null: it makes them.

@@ -147,6 +147,7 @@ class NoiseNodesTest : public ::testing::Test {
     JobSpec spec;
     spec.cluster = ClusterSpec::Local(plan.mesh.size(), 1);
     spec.plan = plan;
+    spec.measures_only = measures_only_;
     if (plan.mesh.tensor > 1) {
       spec.plan.tensor_shardings = {{"v", AxisSharding::Split(1)}, {"w", AxisSharding::Split(0)}};
     }
@@ -189,6 +190,7 @@ class NoiseNodesTest : public ::testing::Test {
   DataSpec data_spec_;
   TrainingSpec training_;
   LoopHook* hook_ = nullptr;  // borrowed
+  bool measures_only_ = false;
   int64_t samples_ = 0;
   std::vector<Vector> gradients_;  // of samples
 };
@@ -350,6 +352,15 @@ TEST_F(NoiseNodesTest, PlansThatCannotMeasureAreRefusedWithWhatToDo) {
   Plan strict = PlanOf({3, 1, 1}, 3, 2);
   strict.strict = true;
   EXPECT_TRUE(TryTrain(strict, 1, 1).ok());
+  // Rounding does not matter to who throws the weights away.
+  measures_only_ = true;
+  const Outcome exact = Trained(strict, 1, 1);
+  const Outcome other = Trained(PlanOf({3, 1, 1}, 3, 2), 1, 1);
+  ASSERT_TRUE(exact.noise.at(0).has_value() && other.noise.at(0).has_value());
+  EXPECT_NEAR(other.noise[0]->variance, exact.noise[0]->variance, 1e-5 * exact.noise[0]->variance);
+  // No advice to leave out a flag that --batch auto does not have.
+  EXPECT_THAT(std::string(TryTrain(PlanOf({1, 1, 1}, 1), 1, 1).status().message()),
+              ::testing::Not(HasSubstr("--noise-scale")));
 }
 
 }  // namespace
