@@ -155,6 +155,12 @@ absl::Status ParseTrial(std::vector<std::string> arguments, TrialFlags& trial) {
   } catch (const CLI::ParseError& error) {
     return UsageError(absl::StrCat("--sweep: trial with ", trial.text, ": ", error.what()));
   }
+  if (trial.flags->job().auto_batch().has_value()) {
+    return UsageError(
+        "--sweep goes without --batch auto: each trial would choose a batch of its own, and trials "
+        "are compared at equal data; give --sweep batch=64,128, or the number that train has "
+        "chosen");
+  }
   const auto training = trial.flags->Training();
   return Annotate(training.status(), absl::StrCat("--sweep: trial with ", trial.text));
 }

@@ -71,6 +71,17 @@ TEST_F(TrialFlagsTest, EachTrialHasItsValuesAndTheOtherFlags) {
   }
 }
 
+// Steps of batches that differ are not the same data.
+TEST_F(TrialFlagsTest, NoTrialChoosesItsBatch) {
+  EXPECT_THAT(Refusal({"--steps", "9", "--batch", "auto:64", "--sweep", "lr=0.5,0.25"}),
+              HasSubstr("goes without --batch auto"));
+}
+
+TEST_F(TrialFlagsTest, NoTrialSweepsTheChosenBatch) {
+  EXPECT_THAT(Refusal({"--steps", "9", "--sweep", "batch=32,auto"}),
+              HasSubstr("goes without --batch auto"));
+}
+
 TEST_F(TrialFlagsTest, SwitchesAndNamesAreSwept) {
   const SweepTrials sweep = Trials({"--epochs", "1", "--sweep", "optimizer=adam,rmsprop", "--sweep",
                                     "no-decay-vectors=true,false"});
