@@ -174,6 +174,11 @@ absl::Status TrainFlags::Check(const TrainingSpec& training) const {
         "that with --train-mode '",
         RepairFlags::TrainModePattern(), "'"));
   }
+  if (job_.auto_batch().has_value() && job_.runs_partitions()) {
+    return UsageError(
+        "--batch auto chooses a batch, and the programs of --partitions are for one; give --batch "
+        "N");
+  }
   if (noise_every_ > 0 && loop_.rebalances()) {
     return UsageError(
         "--noise-scale measures with programs of one plan, and --rebalance changes it; give one of "

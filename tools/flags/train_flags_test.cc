@@ -80,6 +80,12 @@ TEST_F(TrainFlagsTest, HalfPrecisionSurvivesInfinities) {
               HasSubstr("give one of them"));
 }
 
+TEST_F(TrainFlagsTest, ProgramsOfOneBatchChooseNone) {
+  EXPECT_THAT(
+      Refusal({"--labels", "y", "--steps", "3", "--batch", "auto:64", "--partitions", "dump"}),
+      HasSubstr("the programs of --partitions are for one"));
+}
+
 TEST_F(TrainFlagsTest, AveragesThatAreWrittenAreKept) {
   EXPECT_THAT(Refusal({"--labels", "y", "--steps", "3", "--ema-out", "a.onnx"}),
               HasSubstr("--ema-out needs --ema DECAY"));
