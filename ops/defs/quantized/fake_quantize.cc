@@ -12,15 +12,16 @@
 //     `range` is [3]: averages of the lowest and the highest value, each times a weight, and the
 //     weight. With low <= 0 <= high, uint8 has the scale (high - low) / 255 and the zero point
 //     round(-low / scale); float8e4m3fn has max(-low, high) / 448 and 0. Where the weight is 0
-//     there is no range yet: Y = X, and the scale is 0.
+//     there is no range yet: Y = X, and the scale is 0. Elements that are not finite stay, unlike
+//     those of QuantizeLinear, so that the loss shows them.
 //   ai.weft::FakeQuantizeGrad(dY, X, range) -> dX
-//     dY where X is in the range of the type, else 0.
+//     dY where X is in the range of the type or not finite, else 0.
 //   ai.weft::RangeOfBatch(X) -> Y
 //     [64, 2]: the lowest and the highest of 0 and the elements of X, in the row of the
 //     micro-batch; other rows are 0. With more than 64 micro-batches neighbours share a row: it is
 //     their mean. Sums over micro-batches then have the range of each.
 //   ai.weft::UpdateRange(range, rows) -> Y
-//     decay range + (1 - decay) [lowest of the rows, highest, 1].
+//     decay range + (1 - decay) [lowest of the rows, highest, 1]; range where a row is not finite.
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -138,6 +139,21 @@ TEST(FakeQuantizeWeight, OfZerosIsZerosWithAScaleOfOne) {
   EXPECT_EQ(ElementsOf(y[1]), (Floats32{1}));
 }
 
+// Small numbers round to a zero of their sign, as float8 has two of them.
+TEST(FakeQuantizeWeight, RoundsToTheZerosOfFloat8) {
+  const Tensor w = Vector({448, -1e-4f, 1e-4f, -0.0f, 0.0f, -0x1.8p-10f});
+  const auto y = Results({.domain = "ai.weft",
+                          .op = "FakeQuantizeWeight",
+                          .attributes = To(DType::kFloat8E4M3Fn),
+                          .inputs = {w},
+                          .outputs = {true, true}});
+  EXPECT_EQ(ElementsOf(y[1]), (Floats32{1}));
+  const Tensor zero = Tensor::Zeros(DType::kFloat8E4M3Fn, Shape{}).value();
+  EXPECT_TRUE(BitwiseEqual(y[0], RoundTrip(w, y[1], zero, {})));
+  EXPECT_TRUE(std::signbit(y[0].data<float>()[1]));
+  EXPECT_EQ(y[0].data<float>()[5], -0x1p-9f);
+}
+
 TEST(FakeQuantizeWeight, PassesGradients) {
   const OpCase op_case{.domain = "ai.weft",
                        .op = "FakeQuantizeWeight",
@@ -257,6 +273,28 @@ TEST(FakeQuantize, GradientsPassInsideTheRangeAlone) {
   EXPECT_TRUE(BitwiseEqual(all, dy));
 }
 
+// A code would hide them: the loss would be a number, and no step would be skipped.
+TEST(FakeQuantize, WhatIsNotFiniteStays) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor x = Vector({std::nanf(""), infinity, -infinity, 1e30f});
+  const Tensor dy = Vector({1, 2, 3, 4});
+  for (const DType codes : {DType::kUint8, DType::kFloat8E4M3Fn}) {
+    const Floats32 y = ElementsOf(Results({.domain = "ai.weft",
+                                           .op = "FakeQuantize",
+                                           .attributes = To(codes),
+                                           .inputs = {x, SomeRange()}})[0]);
+    EXPECT_TRUE(std::isnan(y[0]));
+    EXPECT_EQ(y[1], infinity);
+    EXPECT_EQ(y[2], -infinity);
+    EXPECT_LT(y[3], 4);
+    const Tensor dx = Results({.domain = "ai.weft",
+                               .op = "FakeQuantizeGrad",
+                               .attributes = To(codes),
+                               .inputs = {dy, x, SomeRange()}})[0];
+    EXPECT_EQ(ElementsOf(dx), (Floats32{1, 2, 3, 0}));
+  }
+}
+
 TEST(FakeQuantize, ItsRuleIsThatGradient) {
   const OpCase op_case{.domain = "ai.weft",
                        .op = "FakeQuantize",
@@ -304,6 +342,23 @@ TEST(UpdateRange, AveragesTheLowestAndTheHighestRow) {
                             .inputs = {Vector({-8, 4, 0.5f}), rows}})[0];
   EXPECT_EQ(ElementsOf(y),
             (Floats32{0.75f * -8 + 0.25f * -4, 0.75f * 4 + 0.25f * 2, 0.75f * 0.5f + 0.25f}));
+}
+
+// A job could not be saved once a range was infinite. A NaN was lost behind the next row, with all
+// rows before it.
+TEST(UpdateRange, KeepsTheRangeWhereARowIsNotFinite) {
+  const Tensor range = Vector({-8, 4, 0.5f});
+  for (const float broken : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (const int64_t place : {0, 3}) {
+      Floats32 rows = {-1, 2, -4, 1, 0, 0};
+      rows[static_cast<size_t>(place)] = broken;
+      const Tensor y = Results({.domain = "ai.weft",
+                                .op = "UpdateRange",
+                                .attributes = {{"decay", 0.75f}},
+                                .inputs = {range, Tensor::Of<float>({3, 2}, rows)}})[0];
+      EXPECT_TRUE(BitwiseEqual(y, range));
+    }
+  }
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ absl::Status FakeQuantize(ReferenceCall& call) {
   const ReferenceOperand& x = call.input(0);
   for (int64_t i = 0; i < x.size(); ++i) {
     double& y = call.output(0)[i];
-    if (range.scale == 0) {
+    if (range.scale == 0 || !std::isfinite(x[i])) {
       y = x[i];
     } else if (codes == DType::kFloat8E4M3Fn) {
       y = NearestFloat8(x[i] / range.scale) * range.scale;
@@ -97,7 +97,9 @@ absl::Status FakeQuantizeGrad(ReferenceCall& call) {
   const ReferenceOperand& x = call.input(1);
   for (int64_t i = 0; i < x.size(); ++i) {
     bool is_inside = true;
-    if (range.scale != 0 && codes == DType::kFloat8E4M3Fn) {
+    if (!std::isfinite(x[i])) {
+      // It stays as it is.
+    } else if (range.scale != 0 && codes == DType::kFloat8E4M3Fn) {
       is_inside = std::fabs(x[i] / range.scale) <= 448;
     } else if (range.scale != 0) {
       const double code = std::nearbyint(x[i] / range.scale) + range.zero;

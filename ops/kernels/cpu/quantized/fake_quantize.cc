@@ -36,7 +36,11 @@ constexpr float kRounder = 12582912;
 // The nearest whole number, halves to even. REQUIRES: |x| < 2^22, or NaN.
 inline float RoundWhole(float x) { return (x + kRounder) - kRounder; }
 
-// The nearest float8e4m3fn, halves to even, cut at its largest number.
+// As std::isfinite, for vectors.
+inline bool IsFinite(float x) { return x - x == 0; }
+
+// The nearest float8e4m3fn, halves to even, cut at its largest number. What rounds to zero keeps
+// its sign, but -0 becomes 0: a zero point of 0 is added to it.
 inline float RoundFloat8(float x) {
   if (!(std::fabs(x) < kFloat8Limit)) {
     return std::isnan(x) ? x : std::copysign(kFloat8Limit, x);
@@ -44,7 +48,7 @@ inline float RoundFloat8(float x) {
   // Three bits after the leading one; below 2^-6 steps are 2^-9.
   const uint32_t exponent = std::max<uint32_t>(std::bit_cast<uint32_t>(x) >> 23 & 255, 127 - 6);
   const float rounder = kRounder * std::bit_cast<float>((exponent - 3) << 23);
-  return (x + rounder) - rounder;
+  return std::copysign((x + rounder) - rounder, x + 0.0f);
 }
 
 // A scale that is no normal number would round quotients out of the range of the codes.
@@ -195,6 +199,11 @@ void FakeUint8(const float* x, const ActivationScale& scale, float* y, int64_t c
     const auto n = static_cast<size_t>(std::min(kChunk, count - first));
     QuantizeFloat(x + first, scale.scale, scale.zero, codes, n);
     DequantizeToFloat(codes, scale.scale, scale.zero, y + first, n);
+    // Codes would hide what is not finite from the loss, and so from who watches steps.
+#pragma omp simd
+    for (size_t i = 0; i < n; ++i) {
+      y[first + i] = IsFinite(x[first + i]) ? y[first + i] : x[first + i];
+    }
   }
 }
 
@@ -217,7 +226,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantize(const PrepareContext
       } else if (codes == DType::kUint8) {
         FakeUint8(x + begin, scale, y + begin, end - begin);
       } else {
-        for (int64_t i = begin; i < end; ++i) y[i] = RoundFloat8(x[i] / scale.scale) * scale.scale;
+        for (int64_t i = begin; i < end; ++i) {
+          y[i] = IsFinite(x[i]) ? RoundFloat8(x[i] / scale.scale) * scale.scale : x[i];
+        }
       }
     });
     return absl::OkStatus();
@@ -247,7 +258,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantizeGrad(const PrepareCon
       for (int64_t i = begin; i < end; ++i) {
         float place = std::max(-1024.0f, std::min(1024.0f, x[i] / scale.scale));
         if (!is_float8) place = RoundWhole(place);
-        dx[i] = place >= low && place <= high ? dy[i] : 0.0f;
+        const bool passes = (place >= low && place <= high) || !IsFinite(x[i]);
+        dx[i] = passes ? dy[i] : 0.0f;
       }
     });
     return absl::OkStatus();
@@ -287,12 +299,16 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareUpdateRange(const PrepareContext&
     const float* const range = Input<float>(run, 0);
     const float* const x = Input<float>(run, 1);
     float next[3] = {0, 0, 1};
+    bool is_finite = true;
     for (int64_t i = 0; i < rows; ++i) {
-      if (!(x[2 * i] >= next[0])) next[0] = x[2 * i];
-      if (!(x[2 * i + 1] <= next[1])) next[1] = x[2 * i + 1];
+      is_finite = is_finite && std::isfinite(x[2 * i]) && std::isfinite(x[2 * i + 1]);
+      next[0] = std::min(next[0], x[2 * i]);
+      next[1] = std::max(next[1], x[2 * i + 1]);
     }
     float* const y = Output<float>(run, 0);
-    for (int i = 0; i < 3; ++i) y[i] = decay * range[i] + (1 - decay) * next[i];
+    for (int i = 0; i < 3; ++i) {
+      y[i] = is_finite ? decay * range[i] + (1 - decay) * next[i] : range[i];
+    }
     return absl::OkStatus();
   });
 }
