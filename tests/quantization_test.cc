@@ -28,6 +28,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The graph as a file, imported: its names are the same.
 absl::StatusOr<ImportedModel> Imported(const Graph& graph) {
@@ -266,6 +267,38 @@ TEST_F(QuantizedFile, ResumesToTheSameFile) {
   const CommandResult result = RunCommand({"ckpt", "export", folder, model_, "-o", exported});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(ReadTestFile(exported), ReadTestFile(through));
+}
+
+// Every step overflows and is skipped, so that no range is known: nothing was written, and what had
+// been trained was lost.
+TEST_F(QuantizedFile, LeavesTheFloatModelWhereItCannotQuantize) {
+  const std::string out = TestPath("out.onnx");
+  const CommandResult result = Train(
+      {"--qat", "int8", "--precision", "fp16", "--loss-scale", "1e29", "--steps", "2", "-o", out});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kDisk)) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has the float model: the model cannot be quantized yet"),
+                                HasSubstr("no step has seen the range of 'x'")));
+  EXPECT_THAT(ReadTestFile(out), Not(HasSubstr("QuantizeLinear")));
+  EXPECT_EQ(Loss(out), Loss(model_));
+}
+
+// Products round once more to 16 bits in training; evaluations are in float32.
+TEST_F(QuantizedFile, TrainsInSixteenBits) {
+  const std::vector<std::vector<std::string>> precisions = {{"bf16"},
+                                                            {"fp16", "--loss-scale", "64"}};
+  for (const std::vector<std::string>& precision : precisions) {
+    SCOPED_TRACE(precision.front());
+    const std::string out = TestPath(precision.front() + ".onnx");
+    std::vector<std::string> flags = {"--qat", "int8", "--steps", "6", "--eval-every", "6"};
+    flags.insert(flags.end(), {"--eval-metric", "loss", "--eval-data", "x=" + TestPath("x.npy")});
+    flags.insert(flags.end(), {"--eval-labels", TestPath("labels.npy"), "-o", out});
+    flags.insert(flags.end(), {"--metrics", TestPath("metrics.jsonl"), "--precision"});
+    flags.insert(flags.end(), precision.begin(), precision.end());
+    const CommandResult trained = Train(flags);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    EXPECT_NEAR(Loss(out), Number(ReadTestFile(TestPath("metrics.jsonl")), "\"eval_loss\":"), 1e-8);
+    EXPECT_THAT(ReadTestFile(out), HasSubstr("DequantizeLinear"));
+  }
 }
 
 TEST_F(QuantizedFile, RefusesWhatDoesNotGoTogether) {

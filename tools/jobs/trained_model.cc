@@ -1,7 +1,9 @@
 #include "tools/jobs/trained_model.h"
 
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "onnx_import/edit/inference_form.h"
 #include "onnx_import/edit/quantized_form.h"
 #include "onnx_import/exporter.h"
@@ -9,6 +11,16 @@
 #include "training/adapters/peft_file.h"
 
 namespace weft {
+namespace {
+
+absl::StatusOr<std::string> Quantized(std::string_view bytes, const QuantizedForm& form,
+                                      bool for_inference) {
+  if (!for_inference) return WriteQuantized(bytes, form);
+  WEFT_ASSIGN_OR_RETURN(const std::string inference, WriteForInference(bytes));
+  return WriteQuantized(inference, form);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> TrainedModel::Save(FileSystem& files, const std::string& path,
                                                std::map<std::string, Tensor> values) const {
@@ -18,14 +30,26 @@ absl::StatusOr<std::string> TrainedModel::Save(FileSystem& files, const std::str
     return SaveTrained(files, path, imported, merged,
                        for_inference ? ExportEdit(WriteForInference) : ExportEdit());
   }
-  WEFT_ASSIGN_OR_RETURN(const QuantizedForm form,
-                        FreezeQuantization(imported.graph, *quantization, merged));
-  const auto edit = [&form, for_inference](std::string_view bytes) -> absl::StatusOr<std::string> {
-    if (!for_inference) return WriteQuantized(bytes, form);
-    WEFT_ASSIGN_OR_RETURN(const std::string inference, WriteForInference(bytes));
-    return WriteQuantized(inference, form);
+  auto rest = merged;
+  const absl::StatusOr<QuantizedForm> form =
+      FreezeQuantization(imported.graph, *quantization, rest);
+  absl::Status refused = form.status();
+  const auto edit = [&](std::string_view bytes) -> absl::StatusOr<std::string> {
+    auto written = Quantized(bytes, *form, for_inference);
+    refused = written.status();
+    return written;
   };
-  return SaveTrained(files, path, imported, merged, edit);
+  if (form.ok()) {
+    auto saved = SaveTrained(files, path, imported, rest, edit);
+    if (refused.ok()) return saved;
+  }
+  // What was trained is kept all the same.
+  for (const Quantization::Input& input : quantization->inputs) merged.erase(input.range);
+  WEFT_RETURN_IF_ERROR(SaveTrained(files, path, imported, merged,
+                                   for_inference ? ExportEdit(WriteForInference) : ExportEdit())
+                           .status());
+  return absl::Status(refused.code(),
+                      absl::StrCat(path, " has the float model: ", refused.message()));
 }
 
 absl::Status TrainedModel::SaveAdapters(FileSystem& files, const std::string& path,

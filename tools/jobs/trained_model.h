@@ -26,7 +26,8 @@ struct TrainedModel {
 
   // Writes the file with these values of the job's variables: adapters are merged into their
   // weights, everything else stays as it was, but for what `mode` and `quantization` say. A note
-  // for people, or "". The errors of FreezeQuantization and WriteQuantized.
+  // for people, or "". After an error of FreezeQuantization or WriteQuantized, which is returned,
+  // the file has the float model.
   absl::StatusOr<std::string> Save(FileSystem& files, const std::string& path,
                                    std::map<std::string, Tensor> values) const;
   // Writes the adapters alone as PEFT's safetensors, and their configuration beside them

@@ -29,12 +29,15 @@ absl::Status SaveGradients(FileSystem& files, const std::string& folder,
 absl::Status Save(FileSystem& files, const ResultFiles& wanted, const TrainedModel& model,
                   const TrainResult& result, Console& console) {
   WEFT_RETURN_IF_ERROR(SaveGradients(files, wanted.gradients, result.gradients));
+  absl::Status saved;
   for (const auto& [path, values] : {std::pair(wanted.model, &result.parameters),
                                      std::pair(wanted.averages, &result.averages)}) {
     if (path.empty()) continue;
-    WEFT_ASSIGN_OR_RETURN(const std::string note, model.Save(files, path, *values));
-    if (!note.empty()) *console.err << "note: " << Printable(note) << "\n";
+    const absl::StatusOr<std::string> note = model.Save(files, path, *values);
+    saved.Update(note.status());
+    if (note.ok() && !note->empty()) *console.err << "note: " << Printable(*note) << "\n";
   }
+  WEFT_RETURN_IF_ERROR(saved);
   if (wanted.adapters.empty()) return absl::OkStatus();
   return model.SaveAdapters(files, wanted.adapters, result.parameters);
 }
