@@ -84,15 +84,7 @@ void AddAttribute(const std::string& name, int64_t value, onnx::NodeProto& node)
 
 class QuantizedWriter {
  public:
-  explicit QuantizedWriter(onnx::GraphProto& graph) : graph_(graph) {
-    for (const onnx::NodeProto& node : graph.node()) {
-      taken_.insert(node.name());
-      taken_.insert(node.output().begin(), node.output().end());
-    }
-    for (const auto& tensor : graph.initializer()) taken_.insert(tensor.name());
-    for (const auto& input : graph.input()) taken_.insert(input.name());
-    for (const auto& info : graph.value_info()) taken_.insert(info.name());
-  }
+  explicit QuantizedWriter(onnx::GraphProto& graph) : graph_(graph) { Take(graph); }
 
   absl::Status AddWeight(const QuantizedTensor& weight) {
     WEFT_RETURN_IF_ERROR(RemoveFloats(weight.name));
@@ -164,6 +156,22 @@ class QuantizedWriter {
   }
 
  private:
+  // Names of the graph and of all bodies in it, which must not have those of the graph around them.
+  void Take(const onnx::GraphProto& graph) {
+    for (const onnx::NodeProto& node : graph.node()) {
+      taken_.insert(node.name());
+      taken_.insert(node.output().begin(), node.output().end());
+      for (const onnx::AttributeProto& attribute : node.attribute()) {
+        if (attribute.has_g()) Take(attribute.g());
+        for (const onnx::GraphProto& body : attribute.graphs()) Take(body);
+      }
+    }
+    for (const auto& tensor : graph.initializer()) taken_.insert(tensor.name());
+    for (const auto& tensor : graph.sparse_initializer()) taken_.insert(tensor.values().name());
+    for (const auto& input : graph.input()) taken_.insert(input.name());
+    for (const auto& info : graph.value_info()) taken_.insert(info.name());
+  }
+
   std::string Unused(const std::string& hint) {
     std::string name = hint;
     for (int i = 1; !taken_.insert(name).second; ++i) name = absl::StrCat(hint, "_", i);

@@ -159,6 +159,30 @@ TEST(WriteQuantized, TakenNamesGetANumber) {
   EXPECT_THAT(written.graph().node(1).output(), ElementsAre("x_quantized_1"));
 }
 
+// A value of the graph around a body may not have the name of one in it.
+TEST(WriteQuantized, NamesInBodiesAreTakenToo) {
+  onnx::ModelProto model = TwoProducts(17, "float[N, 2] x, bool c");
+  onnx::NodeProto& branch = *model.mutable_graph()->add_node();
+  branch.set_op_type("If");
+  branch.add_input("c");
+  branch.add_output("chosen");
+  for (const char* name : {"then_branch", "else_branch"}) {
+    onnx::AttributeProto& attribute = *branch.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    attribute.mutable_g()->set_name(name);
+    onnx::NodeProto& node = *attribute.mutable_g()->add_node();
+    node.set_op_type("Relu");
+    node.add_input("y");
+    node.add_output(name == std::string("then_branch") ? "w_scale" : "x_quantized");
+    attribute.mutable_g()->add_output()->set_name(node.output(0));
+  }
+  const onnx::ModelProto written = Quantized(model, SomeForm());
+  EXPECT_THAT(written.graph().node(0).input(),
+              ElementsAre("w_quantized", "w_scale_1", "w_zero_point"));
+  EXPECT_THAT(written.graph().node(1).output(), ElementsAre("x_quantized_1"));
+}
+
 TEST(WriteQuantized, WeightsMayBeConstantNodesOrInputsToo) {
   onnx::ModelProto model = ModelOf(17,
                                    "agraph (float[N, 2] x) => (float[N, 3] y) {"
