@@ -266,6 +266,8 @@ TEST_F(QuantizedFile, ResumesToTheSameFile) {
   const std::string exported = TestPath("exported.onnx");
   const CommandResult result = RunCommand({"ckpt", "export", folder, model_, "-o", exported});
   EXPECT_EQ(result.exit_code, 0) << result.err;
+  // Of five products. Ranges are no weights.
+  EXPECT_THAT(result.out, HasSubstr("10 weights of step 5"));
   EXPECT_EQ(ReadTestFile(exported), ReadTestFile(through));
 }
 

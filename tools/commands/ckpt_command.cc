@@ -272,7 +272,10 @@ class CkptCommand final : public Command {
                               "no tensor of ", checkpoint.folder(), " is a weight of ", paths_[1])),
                           ExitCode::kModel);
     }
-    const size_t weights = values.size();
+    size_t weights = values.size();
+    for (const Quantization::Input& input : quantization.inputs) {
+      weights -= values.count(input.range);
+    }
     const TrainedModel trained{*model, adapters, ExportModeOf(export_mode_), &quantization};
     const auto note = trained.Save(RealFileSystem(), output_, std::move(values));
     if (!note.ok()) return WithExitCode(note.status(), ExitCode::kDisk);
