@@ -213,6 +213,22 @@ TEST_F(TrainingResultsTest, EachFileHasItsValues) {
   EXPECT_THAT(*files_.ListDirectory("/gradients"), SizeIs(6));  // three layers
 }
 
+// Of the second file too: the first one's error ended it all.
+TEST_F(TrainingResultsTest, WhatCannotBeQuantizedIsWrittenAsFloats) {
+  wanted_.model = "/out.onnx";
+  wanted_.averages = "/averages.onnx";
+  average_decay_ = 0.5;
+  Prepare();
+  ASSERT_TRUE(Run().ok());
+  job_.quantization.weights.emplace_back().name = "fc1.weight";
+  job_.quantization.inputs.emplace_back().range = "h/range";
+  const absl::Status status = Save();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/out.onnx has the float model: the model has no variable 'h/range'"));
+  EXPECT_EQ(WeightOf("/out.onnx"), *ToDoubles(run_->result().parameters.at("fc1.weight")));
+  EXPECT_EQ(WeightOf("/averages.onnx"), *ToDoubles(run_->result().averages.at("fc1.weight")));
+}
+
 TEST_F(TrainingResultsTest, NothingIsWrittenThatIsNotWanted) {
   Prepare();
   ASSERT_TRUE(Run().ok());
