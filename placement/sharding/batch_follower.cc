@@ -312,6 +312,9 @@ void BatchFollower::FollowFactor(const Visit& visit, const BatchFactor& batch) {
 int64_t BatchFollower::StrideAfter(const Visit& visit, int input) const {
   const FactorRule& rule = *visit.rule;
   const int64_t stride = visit.inputs[input].stride;
+  // From the end of the samples.
+  const std::string& op = visit.node->op;
+  if (visit.node->domain.empty() && (op == "Neg" || (op == "Sub" && input == 1))) return 0;
   if (visit.inputs.size() == 1) {
     return HoldsSet(rule, {0}) || KeepsSums(graph_, *visit.node) ? stride : 0;
   }

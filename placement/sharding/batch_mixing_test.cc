@@ -420,6 +420,19 @@ TEST_F(BatchMixingTest, ConstantPositionsInOtherSamples) {
   EXPECT_THAT(Texts(), ElementsAre(HasSubstr("Gather: uses how many samples there are")));
 }
 
+// Both are linear, but a negative position counts from the end. They were taken for positions in
+// the own sample.
+TEST_F(BatchMixingTest, NegativeNumbersOfSamples) {
+  const ValueId x = Input({5, 4});
+  const ValueId positions = Op("ArgMax", {SumOf(x, {2})}, {{"axis", int64_t{1}}});  // [N,1]
+  const ValueId numbers = Op("Unsqueeze", {NumbersOf(x), b_.Ints({1})});
+  const ValueId row = Op("Mul", {numbers, b_.Constant(Tensor::Scalar<int64_t>(5))});
+  const ValueId flat = Op("Reshape", {x, b_.Ints({-1, 4})});
+  Finish({Op("Gather", {flat, Op("Neg", {Op("Add", {row, positions})})}),
+          Op("Gather", {flat, Op("Sub", {positions, row})})});
+  EXPECT_THAT(Texts(), ::testing::IsSupersetOf({HasSubstr("Neg: uses"), HasSubstr("Sub: uses")}));
+}
+
 TEST_F(BatchMixingTest, NumbersOfSamplesAsValues) {
   const ValueId x = Input({4});
   Finish({Op("Gather", {Weight({100, 4}), NumbersOf(x)})});
