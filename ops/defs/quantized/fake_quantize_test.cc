@@ -273,6 +273,19 @@ TEST(FakeQuantize, GradientsPassInsideTheRangeAlone) {
   EXPECT_TRUE(BitwiseEqual(all, dy));
 }
 
+// The quotient of the highest value and its scale was beyond 448 for some.
+TEST(FakeQuantize, GradientsPassAtTheEndsOfTheRange) {
+  for (int i = 1; i <= 1000; ++i) {
+    const auto end = static_cast<float>(i);
+    const Tensor dx = Results({.domain = "ai.weft",
+                               .op = "FakeQuantizeGrad",
+                               .attributes = To(DType::kFloat8E4M3Fn),
+                               .inputs = {Vector({1, 2, 3}), Vector({end, -end, 1.001f * end}),
+                                          Vector({-end, end, 1})}})[0];
+    ASSERT_EQ(ElementsOf(dx), (Floats32{1, 2, 0})) << end;
+  }
+}
+
 // A code would hide them: the loss would be a number, and no step would be skipped.
 TEST(FakeQuantize, WhatIsNotFiniteStays) {
   const float infinity = std::numeric_limits<float>::infinity();

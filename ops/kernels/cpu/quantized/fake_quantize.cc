@@ -247,9 +247,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareFakeQuantizeGrad(const PrepareCon
     const float* const x = Input<float>(run, 1);
     float* const dx = Output<float>(run, 0);
     const bool is_float8 = codes == DType::kFloat8E4M3Fn;
-    // Of rounded quotients; what lies beyond is cut.
-    const float low = is_float8 ? -kFloat8Limit : -scale.zero;
-    const float high = is_float8 ? kFloat8Limit : 255.0f - scale.zero;
+    // Of rounded quotients; what lies beyond is cut. That of an end of the range itself may be
+    // beyond the limit by a rounding error.
+    const float limit = kFloat8Limit * (1 + 2 * std::numeric_limits<float>::epsilon());
+    const float low = is_float8 ? -limit : -scale.zero;
+    const float high = is_float8 ? limit : 255.0f - scale.zero;
     ParallelFor(threads, count, kFakeNanoseconds, kElementGrain, [&](int64_t begin, int64_t end) {
       if (!scale.is_known) {
         std::copy(dy + begin, dy + end, dx + begin);
