@@ -62,7 +62,7 @@ void NoiseAverage::LoadState(const std::map<std::string, double>& state) {
 }
 
 std::string NoiseText(const NoiseAverage& noise, int64_t batch) {
-  if (noise.count() == 0) return "noise scale not measured: no measuring step was run";
+  if (noise.count() == 0) return "noise scale not known: no step has measured it";
   const std::string from = absl::StrCat("from ", noise.count(), " measurements");
   const std::optional<double> scale = noise.scale();
   if (!scale.has_value()) {

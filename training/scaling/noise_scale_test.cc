@@ -137,7 +137,7 @@ TEST(NoiseScaleTest, AResumedRunGoesOnWithTheAverage) {
 
 TEST(NoiseScaleTest, TheTextSaysWhatItMeansForTheBatch) {
   NoiseAverage noise;
-  EXPECT_THAT(NoiseText(noise, 128), HasSubstr("no measuring step was run"));
+  EXPECT_THAT(NoiseText(noise, 128), HasSubstr("no step has measured it"));
   noise.Add({312, 1});
   EXPECT_THAT(NoiseText(noise, 128),
               HasSubstr("noise scale about 312 samples, from 1 measurement"));
