@@ -92,6 +92,24 @@ TEST_F(NoiseScale, ThatCannotBeMeasuredIsRefusedWithWhatToDo) {
   EXPECT_THAT(bad.err, HasSubstr("expected N, auto, auto:MAX or auto:MAX:BASE"));
 }
 
+// Before anything is measured, and with the exit code that a batch by number has.
+TEST_F(NoiseScale, ModelsAndDataAreRefusedAsWithoutIt) {
+  for (const char* const batch : {"64", "auto"}) {
+    const CommandResult other = RunCommand({"train", model_, "--data", "other=" + images_,
+                                            "--labels", labels_, "--batch", batch, "--steps", "2"});
+    EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kData)) << batch << ": " << other.err;
+    EXPECT_THAT(other.err, Not(HasSubstr("their weights are thrown away")));
+  }
+}
+
+// There is a way out that does not lead back here.
+TEST_F(NoiseScale, OneMicroBatchIsToldOfABatchByNumber) {
+  const CommandResult one = Train({"--batch", "auto", "--micro-batches", "1", "--steps", "2"});
+  EXPECT_EQ(one.exit_code, static_cast<int>(ExitCode::kPlan)) << one.err;
+  EXPECT_THAT(one.err,
+              AllOf(HasSubstr("give --micro-batches 2 or more"), HasSubstr("or give --batch N")));
+}
+
 // A run that goes on has the batch of its record, and does not measure again.
 TEST_F(NoiseScale, ChoosesABatchThatAResumedRunKeeps) {
   const std::string folder = TestPath("saved");
@@ -105,6 +123,7 @@ TEST_F(NoiseScale, ChoosesABatchThatAResumedRunKeeps) {
                                HasSubstr("batch  noise scale "), HasSubstr("limited by ")));
   second.insert(second.end(), {"--steps", "14", "--resume"});
   const CommandResult resumed = Train(second);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, AllOf(HasSubstr("as the checkpoint has it"),
                                  Not(HasSubstr("their weights are thrown away"))));
 }

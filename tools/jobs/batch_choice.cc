@@ -55,12 +55,21 @@ JobSpec MeasuringSpec(const JobSpec& given) {
   return spec;
 }
 
+// Why the noise cannot be measured, as where nodes mix the samples of a batch that is cut.
+absl::Status WithWayOut(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return Annotate(status, kFlag);
+  return absl::InvalidArgumentError(absl::StrCat(kFlag, ": ", std::string(status.message()),
+                                                 "; or give --batch N, which measures nothing"));
+}
+
 absl::StatusOr<NoiseAverage> Measure(const TrainFlags& flags, const TrainingJob& job,
                                      const std::shared_ptr<const DataSet>& data, int64_t steps,
                                      Console& console) {
   const JobSpec spec = MeasuringSpec(job.spec);
-  auto prepared = PrepareTraining(job.model.graph, MeasuringTraining(job.training), spec, data);
-  if (!prepared.ok()) return WithExitCode(Annotate(prepared.status(), kFlag), ExitCode::kPlan);
+  const TrainingSpec training = MeasuringTraining(job.training);
+  WEFT_RETURN_IF_ERROR(CheckModelAndData(job, training, *data));
+  auto prepared = PrepareTraining(job.model.graph, training, spec, data);
+  if (!prepared.ok()) return WithExitCode(WithWayOut(prepared.status()), ExitCode::kPlan);
   *console.err << "batch  the noise scale is measured in " << steps << " steps of "
                << data->spec().batch << " samples, " << prepared->plan.mesh.ToString()
                << "; their weights are thrown away\n"

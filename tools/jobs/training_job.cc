@@ -42,12 +42,9 @@ absl::Status TakeExportMode(ExportMode mode, TrainingJob& job) {
                       ExitCode::kModel);
 }
 
-// Errors of model and data are told before a plan is searched for.
 absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
                                             const std::shared_ptr<const DataSet>& data) {
-  const ShapeInputsFn shape = [&data](Graph& graph) { return BindInputs(graph, *data); };
-  WEFT_ASSIGN_OR_RETURN(Graph graph, MakeTrainingGraph(job.model.graph, job.training, shape));
-  WEFT_RETURN_IF_ERROR(CheckDataFitsGraph(std::move(graph), *data));
+  WEFT_RETURN_IF_ERROR(CheckModelAndData(job, job.training, *data));
   auto prepared = PrepareTraining(job.model.graph, job.training, job.spec, data);
   if (!prepared.ok()) {
     return WithExitCode(ExplainedByOperators(job.model.graph, prepared.status()), ExitCode::kPlan);
@@ -101,6 +98,13 @@ absl::StatusOr<PreparedJob> PrepareInTurn(const TrainingJob& job,
 }
 
 }  // namespace
+
+absl::Status CheckModelAndData(const TrainingJob& job, const TrainingSpec& training,
+                               const DataSet& data) {
+  const ShapeInputsFn shape = [&data](Graph& graph) { return BindInputs(graph, data); };
+  WEFT_ASSIGN_OR_RETURN(Graph graph, MakeTrainingGraph(job.model.graph, training, shape));
+  return CheckDataFitsGraph(std::move(graph), data);
+}
 
 absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
     const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
