@@ -55,10 +55,15 @@ JobSpec MeasuringSpec(const JobSpec& given) {
   return spec;
 }
 
-// Why the noise cannot be measured, as where nodes mix the samples of a batch that is cut.
-absl::Status WithWayOut(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status)) return Annotate(status, kFlag);
-  return absl::InvalidArgumentError(absl::StrCat(kFlag, ": ", std::string(status.message()),
+// Why a job cannot be prepared to measure, as where nodes mix the samples of a batch that is cut.
+// `training`: that it was to measure with.
+absl::Status WhyNotMeasured(const TrainingJob& job, const TrainingSpec& training,
+                            const std::shared_ptr<const DataSet>& data, const absl::Status& error) {
+  TrainingSpec plain = training;
+  plain.measure_noise = false;
+  const auto without = PrepareTraining(job.model.graph, plain, job.spec, data);
+  if (!without.ok()) return without.status();
+  return absl::Status(error.code(), absl::StrCat(kFlag, ": ", std::string(error.message()),
                                                  "; or give --batch N, which measures nothing"));
 }
 
@@ -69,7 +74,9 @@ absl::StatusOr<NoiseAverage> Measure(const TrainFlags& flags, const TrainingJob&
   const TrainingSpec training = MeasuringTraining(job.training);
   WEFT_RETURN_IF_ERROR(CheckModelAndData(job, training, *data));
   auto prepared = PrepareTraining(job.model.graph, training, spec, data);
-  if (!prepared.ok()) return WithExitCode(WithWayOut(prepared.status()), ExitCode::kPlan);
+  if (!prepared.ok()) {
+    return WithExitCode(WhyNotMeasured(job, training, data, prepared.status()), ExitCode::kPlan);
+  }
   *console.err << "batch  the noise scale is measured in " << steps << " steps of "
                << data->spec().batch << " samples, " << prepared->plan.mesh.ToString()
                << "; their weights are thrown away\n"
