@@ -192,8 +192,8 @@ absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const TrainingJ
 void ApplyChoice(const BatchChoice& choice, TrainingSpec& training) {
   training.optimizer.learning_rate *= choice.rate_factor;
   for (auto& [pattern, rate] : training.groups.learning_rates) rate *= choice.rate_factor;
-  // The last rate was given as a number of its own.
-  training.schedule.end /= choice.rate_factor;
+  // The last rate was given as a number of its own; it is never above the first.
+  training.schedule.end = std::min(1.0, training.schedule.end / choice.rate_factor);
   RateSchedule& schedule = training.schedule;
   // One cycle begins with a rise of its own.
   if (schedule.warmup == 0 && schedule.kind != "one_cycle") schedule.warmup = choice.warmup;

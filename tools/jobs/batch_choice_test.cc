@@ -34,6 +34,18 @@ TEST(BatchChoiceTest, AllRatesAreScaledAndTheLastOneStays) {
   EXPECT_EQ(training.schedule.warmup, 30);
 }
 
+// A smaller batch may bring the rate below the last one.
+TEST(BatchChoiceTest, TheLastRateIsNotAboveTheFirst) {
+  TrainingSpec training;
+  training.optimizer.learning_rate = 0.1;
+  training.schedule.kind = "linear";
+  training.schedule.total = 10;
+  training.schedule.end = 0.5;
+  ApplyChoice({.batch = 16, .rate_factor = 0.25}, training);
+  EXPECT_EQ(training.schedule.end, 1);
+  EXPECT_TRUE(ValidateRateSchedule(training.schedule).ok());
+}
+
 TEST(BatchChoiceTest, AGivenWarmUpStaysAndOneCycleHasItsOwn) {
   TrainingSpec training;
   training.schedule.warmup = 5;
