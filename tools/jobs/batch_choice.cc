@@ -196,7 +196,10 @@ void ApplyChoice(const BatchChoice& choice, TrainingSpec& training) {
   training.schedule.end = std::min(1.0, training.schedule.end / choice.rate_factor);
   RateSchedule& schedule = training.schedule;
   // One cycle begins with a rise of its own.
-  if (schedule.warmup == 0 && schedule.kind != "one_cycle") schedule.warmup = choice.warmup;
+  if (schedule.warmup > 0 || schedule.kind == "one_cycle") return;
+  // A schedule whose length was given needs steps behind it.
+  const int64_t room = schedule.total > 0 ? schedule.total - 1 : choice.warmup;
+  schedule.warmup = std::min(choice.warmup, room);
 }
 
 void RecordChoice(const BatchChoice& choice, std::map<std::string, std::string>& flags) {

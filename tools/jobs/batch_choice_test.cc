@@ -51,6 +51,12 @@ TEST(BatchChoiceTest, AGivenWarmUpStaysAndOneCycleHasItsOwn) {
   training.schedule.warmup = 5;
   ApplyChoice({.batch = 512, .rate_factor = 4, .warmup = 30}, training);
   EXPECT_EQ(training.schedule.warmup, 5);
+  TrainingSpec brief;
+  brief.schedule.kind = "cosine";
+  brief.schedule.total = 20;  // --schedule-steps
+  ApplyChoice({.batch = 512, .rate_factor = 4, .warmup = 30}, brief);
+  EXPECT_EQ(brief.schedule.warmup, 19);
+  EXPECT_TRUE(ValidateRateSchedule(brief.schedule).ok());
   TrainingSpec cycle;
   cycle.schedule.kind = "one_cycle";
   ApplyChoice({.batch = 512, .rate_factor = 4, .warmup = 30}, cycle);

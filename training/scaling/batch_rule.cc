@@ -23,12 +23,12 @@ int64_t NearestPowerOfTwo(double number) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One epoch at most.
+// One epoch at most, and never the whole run.
 int64_t WarmupSteps(const BatchQuestion& question, int64_t batch) {
   const int64_t epoch = CeilDiv(question.samples, batch);
   const int64_t steps = question.steps > 0 ? question.steps : question.epochs * epoch;
   const double part = std::ceil(kWarmupPart * static_cast<double>(steps));
-  return std::min(static_cast<int64_t>(part), epoch);
+  return std::min({static_cast<int64_t>(part), epoch, std::max<int64_t>(0, steps - 1)});
 }
 
 }  // namespace

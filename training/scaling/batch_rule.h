@@ -14,7 +14,7 @@ namespace weft {
 // Each epoch keeps at least so many steps.
 inline constexpr int64_t kMinStepsPerEpoch = 8;
 // The warm-up takes this part of a run (Goyal et al., "Accurate, Large Minibatch SGD", 2017, have 5
-// of 90 epochs), and one epoch at most.
+// of 90 epochs), one epoch at most, and never the whole run.
 inline constexpr double kWarmupPart = 0.05;
 
 // What a batch is chosen from.

@@ -70,6 +70,9 @@ TEST(BatchRuleTest, TheWarmUpIsATwentiethOfTheRunAndAnEpochAtMost) {
   question.epochs = 0;
   question.steps = 100;
   EXPECT_EQ(ProposeBatch(question).warmup, 5);
+  question.steps = 1;  // a schedule needs a step behind it
+  EXPECT_EQ(ProposeBatch(question).warmup, 0);
+  question.steps = 100;
   question.noise_scale = 30;  // the rate falls
   EXPECT_LT(ProposeBatch(question).rate_factor, 1);
   EXPECT_EQ(ProposeBatch(question).warmup, 0);
