@@ -110,6 +110,14 @@ TEST_F(NoiseScale, OneMicroBatchIsToldOfABatchByNumber) {
               AllOf(HasSubstr("give --micro-batches 2 or more"), HasSubstr("or give --batch N")));
 }
 
+// Longer than the measurement, shorter than the run.
+TEST_F(NoiseScale, ALongWarmUpIsNoHindrance) {
+  const CommandResult run =
+      Train({"--batch", "auto:32:64", "--steps", "160", "--schedule", "cosine", "--warmup", "150"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("batch  noise scale "));
+}
+
 // A run that goes on has the batch of its record, and does not measure again.
 TEST_F(NoiseScale, ChoosesABatchThatAResumedRunKeeps) {
   const std::string folder = TestPath("saved");

@@ -102,8 +102,10 @@ absl::Status CheckBatchFits(const TrainFlags& flags, const TrainingJob& job, int
   WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles(), batch));
   TrainingSpec training = job.training;
   training.report_gradients = false;
-  // How long the run is does not matter to its memory.
-  if (training.schedule.total == 0) training.schedule.total = kMaxMeasuringSteps;
+  // How long the run is does not matter to its memory, but a schedule is longer than its warm-up.
+  if (training.schedule.total == 0) {
+    training.schedule.total = training.schedule.warmup + kMaxMeasuringSteps;
+  }
   WEFT_ASSIGN_OR_RETURN(const PreparedJob prepared,
                         PrepareTraining(job.model.graph, training, job.spec, data));
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, prepared.plan.model_digest));
