@@ -28,7 +28,7 @@ class LoopHook {
   virtual absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) = 0;
   // What it must know again in a run that is resumed here.
   virtual void SaveState(std::map<std::string, double>&) const {}
-  // Whether steps change that, and not its calls alone. Steps then end where a checkpoint is due.
+  // Whether steps change that, not its calls alone. Stretches then end where a checkpoint is due.
   virtual bool changes_in_steps() const { return false; }
 };
 
