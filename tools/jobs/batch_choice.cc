@@ -11,7 +11,7 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
-#include "tools/jobs/training_job.h"
+#include "tools/jobs/training_trial.h"
 #include "tools/jobs/worker_group.h"
 #include "training/job/job.h"
 #include "training/job/job_search.h"
@@ -57,23 +57,23 @@ JobSpec MeasuringSpec(const JobSpec& given) {
 
 // Why a job cannot be prepared to measure, as where nodes mix the samples of a batch that is cut.
 // `training`: that it was to measure with.
-absl::Status WhyNotMeasured(const TrainingJob& job, const TrainingSpec& training,
+absl::Status WhyNotMeasured(const UnplannedJob& job, const TrainingSpec& training,
                             const std::shared_ptr<const DataSet>& data, const absl::Status& error) {
   TrainingSpec plain = training;
   plain.measure_noise = false;
-  const auto without = PrepareTraining(job.model.graph, plain, job.spec, data);
+  const auto without = PrepareTraining(job.model, plain, job.spec, data);
   if (!without.ok()) return without.status();
   return absl::Status(error.code(), absl::StrCat(kFlag, ": ", std::string(error.message()),
                                                  "; or give --batch N, which measures nothing"));
 }
 
-absl::StatusOr<NoiseAverage> Measure(const TrainFlags& flags, const TrainingJob& job,
+absl::StatusOr<NoiseAverage> Measure(const TrainFlags& flags, const UnplannedJob& job,
                                      const std::shared_ptr<const DataSet>& data, int64_t steps,
                                      Console& console) {
   const JobSpec spec = MeasuringSpec(job.spec);
   const TrainingSpec training = MeasuringTraining(job.training);
-  WEFT_RETURN_IF_ERROR(CheckModelAndData(job, training, *data));
-  auto prepared = PrepareTraining(job.model.graph, training, spec, data);
+  WEFT_RETURN_IF_ERROR(CheckModelAndData(job.model, training, *data));
+  auto prepared = PrepareTraining(job.model, training, spec, data);
   if (!prepared.ok()) {
     return WithExitCode(WhyNotMeasured(job, training, data, prepared.status()), ExitCode::kPlan);
   }
@@ -98,7 +98,7 @@ absl::StatusOr<NoiseAverage> Measure(const TrainFlags& flags, const TrainingJob&
 }
 
 // ResourceExhausted where no worker can have its share.
-absl::Status CheckBatchFits(const TrainFlags& flags, const TrainingJob& job, int64_t batch) {
+absl::Status CheckBatchFits(const TrainFlags& flags, const UnplannedJob& job, int64_t batch) {
   WEFT_ASSIGN_OR_RETURN(const auto data, flags.job().OpenData(flags.shuffles(), batch));
   TrainingSpec training = job.training;
   training.report_gradients = false;
@@ -107,12 +107,12 @@ absl::Status CheckBatchFits(const TrainFlags& flags, const TrainingJob& job, int
     training.schedule.total = training.schedule.warmup + kMaxMeasuringSteps;
   }
   WEFT_ASSIGN_OR_RETURN(const PreparedJob prepared,
-                        PrepareTraining(job.model.graph, training, job.spec, data));
+                        PrepareTraining(job.model, training, job.spec, data));
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, prepared.plan.model_digest));
   return CheckPlanFits(prepared, job.spec, costs);
 }
 
-BatchQuestion QuestionOf(const TrainFlags& flags, const TrainingJob& job, const DataSet& data,
+BatchQuestion QuestionOf(const TrainFlags& flags, const UnplannedJob& job, const DataSet& data,
                          double noise_scale) {
   BatchQuestion question;
   question.noise_scale = noise_scale;
@@ -127,7 +127,7 @@ BatchQuestion QuestionOf(const TrainFlags& flags, const TrainingJob& job, const 
   return question;
 }
 
-absl::StatusOr<BatchProposal> FittingProposal(const TrainFlags& flags, const TrainingJob& job,
+absl::StatusOr<BatchProposal> FittingProposal(const TrainFlags& flags, const UnplannedJob& job,
                                               const BatchQuestion& question) {
   auto proposal = ProposeFittingBatch(
       question, [&](int64_t batch) { return CheckBatchFits(flags, job, batch); });
@@ -154,7 +154,7 @@ double NumberOf(const std::map<std::string, std::string>& flags, const char* nam
 
 }  // namespace
 
-absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const TrainingJob& job,
+absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const UnplannedJob& job,
                                         const std::shared_ptr<const DataSet>& data,
                                         const std::map<std::string, std::string>& saved_flags,
                                         Console& console) {

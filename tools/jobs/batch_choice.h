@@ -9,14 +9,21 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "graph/graph.h"
 #include "tools/console/console.h"
 #include "tools/flags/train_flags.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_spec.h"
+#include "training/job/job_spec.h"
 
 namespace weft {
 
-struct TrainingJob;
+// A job that has no plan yet. Borrows all.
+struct UnplannedJob {
+  const Graph& model;
+  const TrainingSpec& training;
+  const JobSpec& spec;
+};
 
 // Batch, rate and warm-up of a job (training/scaling/batch_rule.h). A value.
 struct BatchChoice {
@@ -33,13 +40,13 @@ inline constexpr int64_t kMinMeasuringSteps = 20;
 // Micro-batches of these steps, unless more were asked for: the more, the less the estimate varies.
 inline constexpr int kMeasuringMicroBatches = 8;
 
-// Chooses the batch of a job that has its model, training and spec, but no plan yet; `data` is its
-// data in the base batch. A job that is resumed has the choice of its record, `saved_flags`. Else
-// trains for some steps from the start weights, on the workers of the job and under its plan, with
-// the base batch and the given rate, and throws that away. The choice is halved until the job fits
-// its workers' memory. Says on `console` what was measured and chosen. Where the noise scale cannot
-// be told, the base batch stays. All errors carry their exit code.
-absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const TrainingJob& job,
+// Chooses the batch of a job; `data` is its data in the base batch. A job that is resumed has the
+// choice of its record, `saved_flags`. Else trains for some steps from the start weights, on the
+// workers of the job and under its plan, with the base batch and the given rate, and throws that
+// away. The choice is halved until the job fits its workers' memory. Says on `console` what was
+// measured and chosen. Where the noise scale cannot be told, the base batch stays. All errors carry
+// their exit code.
+absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const UnplannedJob& job,
                                         const std::shared_ptr<const DataSet>& data,
                                         const std::map<std::string, std::string>& saved_flags,
                                         Console& console);

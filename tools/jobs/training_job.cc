@@ -44,7 +44,7 @@ absl::Status TakeExportMode(ExportMode mode, TrainingJob& job) {
 
 absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
                                             const std::shared_ptr<const DataSet>& data) {
-  WEFT_RETURN_IF_ERROR(CheckModelAndData(job, job.training, *data));
+  WEFT_RETURN_IF_ERROR(CheckModelAndData(job.model.graph, job.training, *data));
   auto prepared = PrepareTraining(job.model.graph, job.training, job.spec, data);
   if (!prepared.ok()) {
     return WithExitCode(ExplainedByOperators(job.model.graph, prepared.status()), ExitCode::kPlan);
@@ -99,13 +99,6 @@ absl::StatusOr<PreparedJob> PrepareInTurn(const TrainingJob& job,
 
 }  // namespace
 
-absl::Status CheckModelAndData(const TrainingJob& job, const TrainingSpec& training,
-                               const DataSet& data) {
-  const ShapeInputsFn shape = [&data](Graph& graph) { return BindInputs(graph, data); };
-  WEFT_ASSIGN_OR_RETURN(Graph graph, MakeTrainingGraph(job.model.graph, training, shape));
-  return CheckDataFitsGraph(std::move(graph), data);
-}
-
 absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
     const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
     Console& console) {
@@ -142,7 +135,8 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
   job->spec.checkpoints = flags.loop().saves();
   if (flags.job().auto_batch().has_value()) {
     WEFT_ASSIGN_OR_RETURN(job->choice,
-                          ChooseBatch(flags, *job, data[0], loop.saved_flags(), console));
+                          ChooseBatch(flags, {job->model.graph, job->training, job->spec}, data[0],
+                                      loop.saved_flags(), console));
     WEFT_ASSIGN_OR_RETURN(data[0], flags.job().OpenData(flags.shuffles(), job->choice->batch));
     ApplyChoice(*job->choice, job->training);
     RecordChoice(*job->choice, given_flags);

@@ -53,11 +53,6 @@ struct TrainingJob {
   TrainedModel trained() const { return {model, adapters, export_mode, &quantization}; }
 };
 
-// Whether the model trains and the data fit it, before a plan is looked for. `training`: as the job
-// has it, with a schedule whose length is known. Errors carry the exit code of model or data.
-absl::Status CheckModelAndData(const TrainingJob& job, const TrainingSpec& training,
-                               const DataSet& data);
-
 // Reads model and data, takes the plan of flags, model or checkpoint, or finds one, and makes the
 // programs; `loop` looks for the checkpoint to resume from, and prepares evaluations. Writes no
 // file. `given_flags` are LoopFlags::GivenFlags. Says on `console` what people should know before.

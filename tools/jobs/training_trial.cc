@@ -137,4 +137,11 @@ absl::StatusOr<TrainingTrial> TryTraining(const TrainFlags& flags, const TrialSi
   return trial;
 }
 
+absl::Status CheckModelAndData(const Graph& model, const TrainingSpec& training,
+                               const DataSet& data) {
+  const ShapeInputsFn shape = [&data](Graph& graph) { return BindInputs(graph, data); };
+  WEFT_ASSIGN_OR_RETURN(Graph graph, MakeTrainingGraph(model, training, shape));
+  return CheckDataFitsGraph(std::move(graph), data);
+}
+
 }  // namespace weft

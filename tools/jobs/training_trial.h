@@ -56,6 +56,11 @@ struct TrialSizes {
 // code.
 absl::StatusOr<TrainingTrial> TryTraining(const TrainFlags& flags, const TrialSizes& sizes);
 
+// Whether the model trains and the data fit it, before a plan is looked for. `training`: with a
+// schedule whose length is known. Errors carry the exit code of model or data.
+absl::Status CheckModelAndData(const Graph& model, const TrainingSpec& training,
+                               const DataSet& data);
+
 }  // namespace weft
 
 #endif  // WEFT_TOOLS_JOBS_TRAINING_TRIAL_H_
