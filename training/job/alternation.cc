@@ -122,6 +122,8 @@ absl::Status ReadOptimizer(KeyReader& keys, OptimizerSpec& optimizer) {
   for (const OptimizerOption& option : kind->options) {
     double number = kind->ValueOf(option.name, optimizer.options);
     WEFT_RETURN_IF_ERROR(keys.TakeNumber(option.name, number));
+    // Also the usual number, which takes the place of another one of the base.
+    optimizer.options.erase(option.name);
     if (number != option.usual) optimizer.options[option.name] = number;
   }
   if (optimizer.learning_rate > 0) return absl::OkStatus();

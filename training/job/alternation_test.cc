@@ -336,6 +336,17 @@ TEST(ParseUpdateTest, KeepsTheRestOfTheBase) {
   EXPECT_THAT(other->train, ElementsAre("a", "b"));
 }
 
+// Adam's usual beta1 is 0.9, and --beta1 0.5 is that of the updates that do not say theirs.
+TEST(ParseUpdateTest, AUsualNumberTakesThePlaceOfTheOneOfTheBase) {
+  TrainingSpec base;
+  base.optimizer.kind = "adam";
+  base.optimizer.options["beta1"] = 0.5;
+  const auto update = ParseUpdate("d: loss=mse, train=d.*, beta1=0.9", base);
+  ASSERT_TRUE(update.ok()) << update.status();
+  // What is not there has its usual value.
+  EXPECT_EQ(update->training.optimizer.options.count("beta1"), 0u);
+}
+
 TEST(ParseUpdateTest, SaysWhatIsWrong) {
   const auto refusal = [](const std::string& text) {
     return Message(ParseUpdate(text, TrainingSpec()).status());
