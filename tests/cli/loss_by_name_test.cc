@@ -148,6 +148,23 @@ TEST_F(LossByNameTest, IsWhatEvalPrints) {
   EXPECT_NEAR(std::stod(result.out.substr(5)), CrossEntropyAtTheStart(), 1e-6);
 }
 
+// The evaluations of such a model measure its loss, not the accuracy.
+TEST_F(LossByNameTest, IsWhatASweepComparesBy) {
+  const std::string out = TestPath("best.onnx");
+  const CommandResult result =
+      Call("train", Model("loss"),
+           {"--steps", "4", "--eval-every", "4", "--eval-data",
+            absl::StrCat("x=", TestPath("x.npy"), ",labels=", TestPath("y.npy")), "--sweep",
+            "lr=0.001,0.1", "--select", "best", "-o", out, "--output", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_EQ(report["score"]["metric"], "loss");
+  EXPECT_EQ(report["best"], 2);
+  const CommandResult measured = Call("eval", out, {});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NEAR(report["trials"][1]["score"].get<double>(), std::stod(measured.out.substr(5)), 1e-5);
+}
+
 TEST_F(LossByNameTest, GivesWayToALossThatIsGiven) {
   const CommandResult result =
       Call("train", Model("loss"),

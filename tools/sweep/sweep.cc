@@ -39,14 +39,29 @@ bool ChangesLoss(const SweepAxis& axis, const CLI::App& app) {
   return axis.option == "loss" || (option != nullptr && option->get_group() == "loss");
 }
 
+// What each trial trains by, of a sweep with evaluations: the model may name its loss.
+absl::StatusOr<std::vector<LossSpec>> LossesOf(const SweepTrials& sweep) {
+  const auto model = sweep.trials.front().flags->job().ImportFile(nullptr, nullptr);
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
+  std::vector<LossSpec> losses;
+  for (const TrialFlags& trial : sweep.trials) {
+    WEFT_ASSIGN_OR_RETURN(TrainingSpec training, trial.flags->Training());
+    WEFT_RETURN_IF_ERROR(trial.flags->job().TakeLoss(model->graph, training.loss));
+    losses.push_back(std::move(training.loss));
+  }
+  return losses;
+}
+
 absl::StatusOr<SweepScore> ScoreOf(const SweepTrials& sweep, const TrainFlags& flags) {
   SweepScore score;
   score.evaluated = flags.loop().evaluates();
-  for (const TrialFlags& trial : sweep.trials) {
-    if (!score.evaluated) break;
-    WEFT_ASSIGN_OR_RETURN(const TrainingSpec training, trial.flags->Training());
-    const std::string metric = trial.flags->loop().Metrics(training.loss).front();
-    if (&trial != &sweep.trials.front() && metric != score.metric) {
+  std::vector<LossSpec> losses;
+  if (score.evaluated) {
+    WEFT_ASSIGN_OR_RETURN(losses, LossesOf(sweep));
+  }
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const std::string metric = sweep.trials[i].flags->loop().Metrics(losses[i]).front();
+    if (i > 0 && metric != score.metric) {
       return UsageError(absl::StrCat("--sweep: trials would be compared by ", score.metric, " and ",
                                      metric, "; give --eval-metric NAME"));
     }
