@@ -140,6 +140,17 @@ TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
   EXPECT_NEAR(report["trials"][0]["score"].get<double>(), loss, 1e-6 * loss);
 }
 
+// One step: all rungs are its end. The fourth rate learns nothing, and is worse than the others.
+TEST_F(Sweep, ATrialThatHasSeenAllDataDoesNotEndEarly) {
+  const Json report =
+      Report(Train({"--steps", "1", "--batch", "56", "--eval-every", "1", "--eval-data",
+                    absl::StrCat("x=", images_), "--eval-labels", labels_, "--eval-metric", "loss",
+                    "--sweep", "lr=0.01,0.02,0.03,0.000000001", "--output", "json"}));
+  ASSERT_EQ(report["trials"].size(), 4u);
+  EXPECT_GT(report["trials"][3]["score"], report["trials"][1]["score"]);
+  EXPECT_EQ(report["trials"][3]["end"], "trained");
+}
+
 TEST_F(Sweep, ATrialThatFailsIsInTheTableAndTheOthersGoOn) {
   const CommandResult result = Train({"--epochs", "2", "--batch", "8", "--sweep", "lr=900000,0.01",
                                       "--select", "best", "-o", out_});

@@ -57,7 +57,8 @@ class RungHook final : public LoopHook {
       place_.say(absl::StrFormat("trial %d: %.4g %% of the data, %s %.6g", place_.trial + 1,
                                  percent, place_.score.metric, score));
       const std::optional<double> median = place_.board.Report(place_.trial, score, place_.stop);
-      if (!median.has_value()) continue;
+      // Of a short trial several rungs are its end, where nothing is left to save.
+      if (!median.has_value() || step == steps_.back()) continue;
       ended_early_ = true;
       return absl::StrFormat("at %.4g %% of the data the median of earlier trials was %.6g",
                              percent, *median);
@@ -87,7 +88,12 @@ class RungHook final : public LoopHook {
         WEFT_ASSIGN_OR_RETURN(metrics,
                               Evaluate(coordinator, *evaluation_, [](const TrainProgress&) {}));
       }
-      score = metrics[place_.score.metric];
+      const auto found = metrics.find(place_.score.metric);
+      if (found == metrics.end()) {
+        return absl::InternalError(
+            absl::StrCat("the evaluation has no metric '", place_.score.metric, "'"));
+      }
+      score = found->second;
     }
     if (std::isfinite(score)) return score;
     return absl::OutOfRangeError(
