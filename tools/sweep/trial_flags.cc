@@ -148,6 +148,19 @@ void AdjustSteps(const SweepTrials& sweep, const TrialFlags& trial,
   }
 }
 
+// Of flags that are swept or given besides.
+absl::Status CheckTrial(const JobFlags& job) {
+  if (job.alternates()) {
+    return UsageError(
+        "--sweep goes without --alternate: several losses in turn are no score by which trials "
+        "could be compared");
+  }
+  if (!job.auto_batch().has_value()) return absl::OkStatus();
+  return UsageError(
+      "--sweep goes without --batch auto: each trial would choose a batch of its own, and trials "
+      "are compared at equal data; give --sweep batch=64,128, or the number that train has chosen");
+}
+
 absl::Status ParseTrial(std::vector<std::string> arguments, TrialFlags& trial) {
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
@@ -155,12 +168,7 @@ absl::Status ParseTrial(std::vector<std::string> arguments, TrialFlags& trial) {
   } catch (const CLI::ParseError& error) {
     return UsageError(absl::StrCat("--sweep: trial with ", trial.text, ": ", error.what()));
   }
-  if (trial.flags->job().auto_batch().has_value()) {
-    return UsageError(
-        "--sweep goes without --batch auto: each trial would choose a batch of its own, and trials "
-        "are compared at equal data; give --sweep batch=64,128, or the number that train has "
-        "chosen");
-  }
+  WEFT_RETURN_IF_ERROR(CheckTrial(trial.flags->job()));
   const auto training = trial.flags->Training();
   return Annotate(training.status(), absl::StrCat("--sweep: trial with ", trial.text));
 }

@@ -35,7 +35,7 @@ struct SweepTrials {
 // train's command line, after its parse) was given, with the trial's values. A usage error for a
 // flag that cannot be swept (it does not change what is computed, or is given besides), for values
 // that its own parser or TrainFlags::Training refuses, and for a bad grid; it names the trial's
-// values.
+// values. Another one for --alternate and --batch auto, swept or given.
 absl::StatusOr<SweepTrials> MakeSweepTrials(const CLI::App& given,
                                             const std::vector<std::string>& sweeps);
 

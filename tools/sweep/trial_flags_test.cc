@@ -169,6 +169,23 @@ TEST_F(TrialFlagsTest, ASweepGoesWithoutCheckpoints) {
               HasSubstr("--sweep goes without --checkpoint: "));
 }
 
+TEST_F(TrialFlagsTest, ABatchIsANumber) {
+  EXPECT_THAT(Refusal({"--epochs", "1", "--sweep", "lr=1,2", "--batch", "auto"}),
+              HasSubstr("--sweep goes without --batch auto: "));
+}
+
+TEST_F(TrialFlagsTest, ASweptBatchIsANumberToo) {
+  EXPECT_THAT(Refusal({"--steps", "9", "--sweep", "batch=32,auto:64"}),
+              HasSubstr("--sweep goes without --batch auto: "));
+}
+
+TEST_F(TrialFlagsTest, LossesInTurnAreNotCompared) {
+  EXPECT_THAT(
+      Refusal({"--steps", "9", "--sweep", "seed=1,2", "--alternate", "d: loss=output:a, train=d.*",
+               "--alternate", "g: loss=output:b, train=g.*"}),
+      HasSubstr("--sweep goes without --alternate: "));
+}
+
 TEST_F(TrialFlagsTest, AModelIsThatOfTheBest) {
   EXPECT_EQ(Refusal({"--epochs", "1", "--sweep", "lr=1,2", "-o", "out.onnx"}),
             "which trial's result shall -o have? give --select best with it");
