@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
 #include "platform/log.h"
@@ -129,6 +130,9 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
     return absl::InvalidArgumentError(
         absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
   }
+  // Before the environment is read for the workers: it adds to it, and clusters of other threads
+  // may be at their first connection.
+  PrepareGrpc();
   std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return SystemError(errno, "create the folder", folder);
   folder_ = folder;
