@@ -143,6 +143,18 @@ TEST_F(AlternateTest, GoesOnInTheMiddleOfATurnWithTheSameBits) {
   EXPECT_THAT(other.err, HasSubstr("--alternate was"));
 }
 
+// The generator comes first and reads z alone; x is the critic's.
+TEST_F(AlternateTest, DoesNotGoOnWithOtherSamplesOfALaterUpdate) {
+  const std::vector<std::string> updates = {kGenerator, kCritic};
+  const std::string folder = TestPath("saved");
+  const CommandResult first = Train(updates, {"--steps", "4", "--checkpoint", folder});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  WriteTestFile(TestPath("x.npy"), ToNpy(Numbers({8, 2}, 3)).value());
+  const CommandResult other = Train(updates, {"--steps", "8", "--checkpoint", folder, "--resume"});
+  EXPECT_EQ(other.exit_code, static_cast<int>(ExitCode::kUsage)) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("the data's update critic was "));
+}
+
 // The updates of docs/training.md.
 TEST_F(AlternateTest, FiveStepsOfAWassersteinCriticForOneOfItsGenerator) {
   const std::string metrics = TestPath("wasserstein.csv");

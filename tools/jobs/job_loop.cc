@@ -63,6 +63,22 @@ void RecordParameters(const Graph& graph, const std::vector<ParameterDecision>& 
   }
 }
 
+// The data of the job as its record has it: that of the first update, and by name that of others.
+std::string DataRecord(const PreparedJob& job) {
+  const std::string first = job.data->spec().ToJson();
+  if (job.updates.size() < 2) return first;
+  nlohmann::json record = nlohmann::json::parse(first, nullptr, /*allow_exceptions=*/false);
+  for (size_t i = 1; i < job.updates.size(); ++i) {
+    const PreparedUpdate& update = job.updates[i];
+    nlohmann::json own = nlohmann::json::parse(update.data->spec().ToJson(), nullptr, false);
+    // How the files are read changes no sample.
+    own.erase("prefetch");
+    own.erase("reader_threads");
+    record[absl::StrCat("update ", update.name)] = std::move(own);
+  }
+  return record.dump();
+}
+
 double PercentOf(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 }  // namespace
@@ -164,7 +180,7 @@ absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& j
   const std::string_view bytes = model.file.bytes();
   job_.model_checksum = MappedChecksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
   job_.weights_checksum = WeightsChecksum(job.graph);
-  job_.data = job.data->spec().ToJson();
+  job_.data = DataRecord(job);
   job_.steps_per_epoch = job.data->steps_per_epoch();
   job_.seed = job.data->spec().seed;
   job_.flags = std::move(given_flags);

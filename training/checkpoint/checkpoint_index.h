@@ -21,7 +21,9 @@ inline constexpr char kCheckpointIndexName[] = "index.json";
 struct CheckpointJob {
   uint64_t model_checksum = 0;    // XXH3-64 of the model file
   uint64_t weights_checksum = 0;  // of the weights it begins with, wherever they lie
-  std::string data;               // DataSpec as JSON, checksums filled in
+  // DataSpec as JSON, checksums filled in; of updates in turn that of the first, and the others' as
+  // "update NAME" in it.
+  std::string data;
   int64_t steps_per_epoch = 1;
   uint64_t seed = 0;
   std::map<std::string, std::string> flags;  // "--lr" -> "0.1": all that change what is computed
