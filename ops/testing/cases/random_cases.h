@@ -50,6 +50,8 @@ struct CaseGenerator {
   // Inputs that the model may compute, but on whose values the rule depends: here constants of the
   // graph, as the schema's value inputs are.
   std::vector<int> constants = {};
+  // False: no kernel computes it in double precision, so that there are only its own types.
+  bool has_float64 = true;
 };
 
 // By OpSchema::FullName.

@@ -199,7 +199,7 @@ void AddMathCases(CaseGenerators& generators) {
   generators["Dropout"] = {DropoutCase};
   generators["ai.weft::DropoutGrad"] = {DropoutGradCase};
   generators["ai.weft::RunningTerm"] = {RunningTermCase};
-  generators["DequantizeLinear"] = {DequantizeCase};
+  generators["DequantizeLinear"] = {.make = DequantizeCase, .has_float64 = false};
   generators["ai.weft::FakeQuantizeWeight"] = {FakeQuantizeWeightCase};
   generators["ai.weft::FakeQuantize"] = {FakeQuantizeCase};
   generators["ai.weft::FakeQuantizeGrad"] = {FakeQuantizeGradCase};
