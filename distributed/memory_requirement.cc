@@ -26,8 +26,8 @@ int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit) {
 int64_t ProcessGrowthBytes(int64_t held_bytes, int threads) {
   constexpr int64_t kAtFirst = int64_t{4} << 20;
   constexpr int64_t kHeldPerByte = 64;
-  const int64_t most = kProcessGrowthBytes + std::max(0, threads - 2) * kThreadGrowthBytes;
-  return std::min(most, kAtFirst + held_bytes / kHeldPerByte);
+  const int64_t max_growth = kProcessGrowthBytes + std::max(0, threads - 2) * kThreadGrowthBytes;
+  return std::min(max_growth, kAtFirst + held_bytes / kHeldPerByte);
 }
 
 int64_t PageTableBytes(int64_t bytes) {
