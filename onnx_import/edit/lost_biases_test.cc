@@ -34,6 +34,11 @@ onnx::ModelProto WithoutBiases() {
   return model;
 }
 
+void MoveTo(onnx::ModelProto& model, int node, const std::string& module) {
+  model.mutable_graph()->mutable_node(node)->clear_metadata_props();
+  SetModule(model, node, module);
+}
+
 TEST(RestoreBiases, BringsBackWhatTheSignatureNames) {
   onnx::ModelProto model = WithoutBiases();
   SetSignature(model, {"stem.weight", "stem.bias", "head.weight", "head.bias"});
@@ -111,6 +116,64 @@ TEST(RestoreBiases, ATransposedConvolutionHasAsManyAsItsGroupsMake) {
   const Settled settled(model);
   ASSERT_THAT(settled.report().restored, ElementsAre("up.bias"));
   EXPECT_THAT(settled.proto().graph().initializer(1).dims(), ElementsAre(6));
+}
+
+// vgg's layers: a normalization that was folded into the convolution gives the node its module.
+TEST(RestoreBiases, AFoldedNormalizationLeavesTheBiasOfTheConvolution) {
+  onnx::ModelProto without = WithoutBiases();
+  MoveTo(without, 0, "norm");
+  onnx::ModelProto model = without;
+  SetSignature(model, {"stem.weight", "stem.bias", "norm.weight", "norm.bias", "head.weight"},
+               {"norm.running_mean", "norm.running_var"});
+  EXPECT_THAT(Settled(model).report().restored, ElementsAre("stem.bias"));
+  SetSignature(without, {"stem.weight", "norm.weight", "norm.bias", "head.weight"},
+               {"norm.running_mean", "norm.running_var"});
+  EXPECT_THAT(Settled(without).report().restored, ElementsAre("norm.bias"))
+      << "of a convolution without a bias";
+}
+
+// A tied autoencoder, and a Mamba layer that computes with the parameters of its convolution.
+TEST(RestoreBiases, BiasesWithOtherNamesAreTheModulesInOrder) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 2] x) => (float[N, 2] y)"
+                                   " <float[2, 3] w = {1, 2, 3, 4, 5, 6},"
+                                   "  float[3, 2] t = {1, 4, 2, 5, 3, 6}> {"
+                                   "  h = Gemm (x, w)  y = Gemm (h, t) }");
+  model.set_ir_version(8);
+  SetModule(model, 0, "coder");
+  SetModule(model, 1, "coder");
+  Rename(*model.mutable_graph(), "w", "coder.weight");
+  SetSignature(model, {"coder.weight", "coder.bias_in", "coder.out.bias"});
+  const Settled settled(model);
+  ASSERT_THAT(settled.report().restored, ElementsAre("coder.bias_in", "coder.out.bias"));
+  EXPECT_EQ(settled.node(0).input(2), "coder.bias_in");
+  EXPECT_EQ(settled.node(1).input(2), "coder.out.bias");
+}
+
+// Mamba: the weight of another part is there, and its product lies elsewhere.
+TEST(RestoreBiases, ABiasWhoseWeightIsThereIsNoOtherNodes) {
+  onnx::ModelProto model = WithoutBiases();
+  MoveTo(model, 0, "mixer");
+  Rename(*model.mutable_graph(), "stem.weight", "unsqueeze");
+  *model.mutable_graph()->add_initializer() = FloatTensor("mixer.dt.weight", {5}, 1, 1);
+  SetSignature(model, {"mixer.conv.weight", "mixer.conv.bias", "mixer.dt.weight", "mixer.dt.bias",
+                       "head.weight"});
+  const Settled settled(model);
+  EXPECT_THAT(settled.report().restored, ElementsAre("mixer.conv.bias"));
+  EXPECT_EQ(settled.node(0).input(2), "mixer.conv.bias");
+}
+
+TEST(RestoreBiases, AnotherNumberOfBiasesThanOfNodesSaysNothing) {
+  onnx::ModelProto model = WithoutBiases();
+  MoveTo(model, 0, "coder");
+  MoveTo(model, 2, "coder");
+  Rename(*model.mutable_graph(), "stem.weight", "coder.w");
+  Rename(*model.mutable_graph(), "head.weight", "coder.v");
+  onnx::ModelProto other = model;
+  SetSignature(model, {"coder.w", "coder.v", "coder.bias_in"});
+  EXPECT_THAT(Settled(model).report().restored, IsEmpty());
+  SetSignature(other, {"coder.w", "coder.v", "coder.bias_in", "coder.scale"});
+  EXPECT_THAT(Settled(other).report().restored, IsEmpty()) << "a scale is no bias";
 }
 
 // A weight without elements, or whose numbers are nowhere, may say that it is of any size.

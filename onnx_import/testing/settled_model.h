@@ -24,10 +24,14 @@ inline void SetModule(onnx::ModelProto& model, int node, const std::string& modu
 }
 
 // What torch.export leaves on a graph: the names of the module's parameters, in their order.
-inline void SetSignature(onnx::ModelProto& model, const std::vector<std::string>& parameters) {
+inline void SetSignature(onnx::ModelProto& model, const std::vector<std::string>& parameters,
+                         const std::vector<std::string>& buffers = {}) {
   std::string text = "\n# inputs\n";
   for (const std::string& name : parameters) {
     text += "p_" + name + ": PARAMETER target='" + name + "'\n";
+  }
+  for (const std::string& name : buffers) {
+    text += "b_" + name + ": BUFFER target='" + name + "' persistent=True\n";
   }
   onnx::StringStringEntryProto& entry = *model.mutable_graph()->add_metadata_props();
   entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
