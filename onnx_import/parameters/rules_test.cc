@@ -285,6 +285,24 @@ TEST_F(RulesTest, WhatFillsADecomposedGroupNormalizationDoesNotTrain) {
   EXPECT_TRUE(Trains("one")) << Reason("one");
 }
 
+// wav2vec 2.0: a group for each channel, and no shape to go back to.
+TEST_F(RulesTest, WhatFillsAGroupNormalizationOfSingleChannelsDoesNotTrain) {
+  const auto decide = [this](const std::vector<int64_t>& scale) {
+    Store("one", {4}, Numbers(4, 1.0f));
+    Store("zero", {4}, Numbers(4, 0.0f));
+    Store("gamma", scale, Numbers(4, 1.0f));
+    Decide(
+        "agraph (float[2,4,4] x) => (float[2,4,4] y) <int64[3] to = {0, 4, -1}> {"
+        " r = Reshape (x, to)  n = InstanceNormalization (r, one, zero)  y = Mul (n, gamma) }");
+  };
+  decide({4, 1});
+  EXPECT_FALSE(Trains("one"));
+  EXPECT_FALSE(Trains("zero"));
+  EXPECT_TRUE(Trains("gamma")) << Reason("gamma");
+  decide({4});
+  EXPECT_TRUE(Trains("one")) << "the factor is no scale of channels";
+}
+
 TEST_F(RulesTest, NeutralNumbersOfANormalizationDoNotTrainWhereTheExporterMadeThem) {
   const char* const kBody =
       "agraph (float[2,4,3] x) => (float[2,4,3] y) {"
@@ -378,6 +396,21 @@ TEST_F(RulesTest, AZeroBiasOfLogitsDoesNotTrainWhereItsNameSaysBuffer) {
   };
   EXPECT_FALSE(decide("final_logits_bias"));
   EXPECT_TRUE(decide("lm_head_bias")) << Reason("lm_head_bias");
+}
+
+// BART in training mode: PyTorch writes the way of the buffer to the scores' device as a Cast.
+TEST_F(RulesTest, AZeroBufferBehindACastDoesNotTrain) {
+  const auto decide = [this](const std::string& use) {
+    Store("final_logits_bias", {1, 3}, {0, 0, 0});
+    Store("w", {2, 3}, Drawn(6));
+    Decide(
+        absl::StrCat("agraph (float[N,2] x) => (float[N,3] y) { l = MatMul (x, w)"
+                     "  b = Cast <to = 1> (final_logits_bias)  y = ",
+                     use, " (l, b) }"));
+    return Trains("final_logits_bias");
+  };
+  EXPECT_FALSE(decide("Add"));
+  EXPECT_TRUE(decide("Mul")) << "no addend";
 }
 
 TEST_F(RulesTest, TheExportersKindsAreBelieved) {

@@ -55,7 +55,24 @@ bool MakesOnly(const Candidate& candidate, const Node& node,
              [&ops](const Node& end, int) { return IsOneOf(end, ops); });
 }
 
-// Between Reshapes, as GroupNormalization is written with it.
+// Whether a stored scale for each channel [C,1,...] multiplies what the node makes, and nothing
+// else reads it.
+bool HasScaleBehind(const Candidate& candidate, const Node& node) {
+  if (node.outputs.empty() || !node.outputs[0].valid()) return false;
+  const auto uses = candidate.forward.EffectiveUses(node.outputs[0]);
+  return uses.size() == 1 && std::all_of(uses.begin(), uses.end(), [&](const auto& use) {
+           const ValueId other = ForwardWalk::OtherOperand(*use.node, use.input);
+           if (!IsOp(*use.node, "Mul") || !other.valid()) return false;
+           const ValueDef& scale = candidate.graph.value(other);
+           const std::optional<Shape> shape = scale.type.shape.ToConcrete();
+           return scale.source != ValueSource::kNode && scale.source != ValueSource::kInput &&
+                  shape.has_value() && LongAxes(*shape).size() == 1 &&
+                  shape->dim(shape->rank() - 1) == 1;
+         });
+}
+
+// Between Reshapes, as GroupNormalization is written with it. Where each channel is a group, its
+// own scale follows at once.
 bool StandsForGroups(const Candidate& candidate, const Node& node) {
   if (!IsOp(node, "InstanceNormalization") || node.inputs.empty()) return false;
   const ValueDef& input = candidate.graph.value(node.inputs[0]);
@@ -63,7 +80,8 @@ bool StandsForGroups(const Candidate& candidate, const Node& node) {
   if (!IsOp(candidate.graph.node(input.producer), "Reshape")) return false;
   const bool has_own_scale = MakesOnly(candidate, node, {"Mul", "Add"});
   const bool goes_on = MakesOnly(candidate, node, {"Reshape"});
-  return goes_on && (has_own_scale || candidate.has_made_up_name());
+  const bool is_between = goes_on && (has_own_scale || candidate.has_made_up_name());
+  return is_between || HasScaleBehind(candidate, node);
 }
 
 // "/4/Constant_output_0", "/norm/Constant_1_output_0", as TorchScript calls what is in no module.
@@ -198,9 +216,11 @@ std::optional<Verdict> IsZeroBuffer(const Candidate& candidate) {
   const std::optional<Shape> shape = candidate.type().shape.ToConcrete();
   const bool is_row = shape.has_value() && shape->rank() == 2 && shape->dim(0) == 1;
   if (!is_named || !is_row || !candidate.is_ordinary()) return std::nullopt;
-  if (!IsOp(*candidate.use.node, "Add") || CommonNumber(candidate.initial()) != 0.0) {
-    return std::nullopt;
-  }
+  // Behind a Cast, say: PyTorch moves it to the device of the scores.
+  const auto uses = candidate.forward.EffectiveUses(candidate.variable.value);
+  const bool is_addend =
+      std::all_of(uses.begin(), uses.end(), [](const auto& use) { return IsOp(*use.node, "Add"); });
+  if (uses.empty() || !is_addend || CommonNumber(candidate.initial()) != 0.0) return std::nullopt;
   return Verdict{
       DecisionKind::kBuffer, true,
       absl::StrCat("is a zero addend that its name calls a buffer, at ", candidate.Place())};
