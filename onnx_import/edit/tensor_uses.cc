@@ -195,8 +195,20 @@ bool TensorUses::IsPartOfGroupNorm(int node) const {
   if (!IsStandard(proto, "InstanceNormalization") || proto.output_size() == 0) return false;
   const int before = ProducerOf(proto.input(0));
   const std::vector<std::pair<int, int>>& readers = ReadersOf(proto.output(0));
-  return before >= 0 && IsStandard(graph_.node(before), "Reshape") && readers.size() == 1 &&
-         IsStandard(graph_.node(readers.front().first), "Reshape");
+  const bool is_behind = before >= 0 && IsStandard(graph_.node(before), "Reshape");
+  if (!is_behind || readers.size() != 1) return false;
+  const auto& [reader, input] = readers.front();
+  const onnx::NodeProto& next = graph_.node(reader);
+  if (IsStandard(next, "Reshape")) return true;
+  // A group for each channel: the shape is right already, and the module's own scale follows.
+  const int scale = IsStandard(next, "Mul") && next.input_size() == 2 && input < 2
+                        ? MovedTensorOf(next.input(1 - input))
+                        : -1;
+  if (scale < 0) return false;
+  const Shape& shape = tensors_[static_cast<size_t>(scale)].shape;
+  int long_axes = 0;
+  for (int i = 0; i < shape.rank(); ++i) long_axes += shape.dim(i) > 1;
+  return long_axes == 1 && shape.dim(shape.rank() - 1) == 1;
 }
 
 void TensorUses::FollowMoves(TensorUse& use) const {

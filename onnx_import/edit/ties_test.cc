@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/message.h"
@@ -24,6 +25,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
@@ -125,6 +127,22 @@ TEST(SettleTies, IdentityNodesOfTorchScriptBecomeTensors) {
   EXPECT_THAT(settled.Untied(), UnorderedElementsAre("fc_bias", "last_bias"));
   EXPECT_THAT(settled.Operators(), ElementsAre("LayerNormalization", "Gemm", "Gemm"));
   EXPECT_THAT(settled.Initializers(), Contains("last_bias"));
+}
+
+// DeiT's tokens, Swin's scales: no operator has an input for such parameters.
+TEST(SettleTies, NamesOfTorchScriptTellOtherParametersApart) {
+  const auto untied = [](const std::string& values) {
+    return Settled(ModelOf(17, absl::StrCat("agraph (float[1, N, 2] x) => (float[1, M, 2] y)"
+                                            " <float[1, 1, 2] cls_token = {",
+                                            values,
+                                            "}> {"
+                                            "  distillation_token = Identity (cls_token)"
+                                            "  a = Sqrt (cls_token)  b = Sqrt (distillation_token)"
+                                            "  y = Concat <axis = 1> (a, b, x) }")))
+        .Untied();
+  };
+  EXPECT_THAT(untied("0, 0"), ElementsAre("distillation_token"));
+  EXPECT_THAT(untied("1, 2"), IsEmpty()) << "the author's tie";
 }
 
 TEST(SettleTies, ATensorThatNobodyReadsByItsOwnNameGoes) {
@@ -487,6 +505,28 @@ TEST(SettleTies, ConstantsOfADecomposedGroupNormAreLeftAlone) {
               "  c = Reshape (b, back)  d = Reshape (c, g)"
               "  e = InstanceNormalization (d, ones, zeros)  y = Reshape (e, back) }");
   EXPECT_THAT(Settled(model).Untied(), IsEmpty());
+}
+
+// wav2vec 2.0: a group for each channel, so that nothing is reshaped behind the normalization.
+TEST(SettleTies, ConstantsOfAGroupNormOfSingleChannelsTakeNoParametersName) {
+  onnx::ModelProto model = ModelOf(17,
+                                   "agraph (float[N, 4, 2] x) => (float[A, B, C] y)"
+                                   " <float[4] ones = {1, 1, 1, 1}, float[4] zeros = {0, 0, 0, 0},"
+                                   "  int64[3] g = {0, 4, -1}, float[4, 1] v = {1, 1, 1, 1}> {"
+                                   "  a = Reshape (x, g)"
+                                   "  b = InstanceNormalization (a, ones, zeros)"
+                                   "  c = Mul (b, v)  d = Transpose <perm = [0, 2, 1]> (c)"
+                                   "  y = LayerNormalization (d, ones, zeros) }");
+  SetModule(model, 1, "group");
+  SetModule(model, 4, "last");
+  Rename(*model.mutable_graph(), "ones", "last.weight");
+  Rename(*model.mutable_graph(), "zeros", "last.bias");
+  SetSignature(model, {"group.weight", "group.bias", "last.weight", "last.bias"});
+  const Settled settled(model);
+  ASSERT_TRUE(settled.status().ok()) << settled.status();
+  EXPECT_THAT(settled.Untied(), SizeIs(2));
+  EXPECT_THAT(settled.Untied(), Not(Contains("group.weight")));
+  EXPECT_THAT(settled.Untied(), Not(Contains("group.bias")));
 }
 
 // ---- The file.

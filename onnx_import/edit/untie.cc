@@ -62,6 +62,9 @@ class Untier {
  private:
   absl::Status Consider(int index);
   bool MeansCopy(const std::string& pattern) const;
+  // Whether the exporter calls the tensor by the names of several parameters, with Identity nodes:
+  // a token, a scale that Clip reads, and others that are used as no operator's own.
+  bool HasSeveralNames(const std::vector<TensorUse>& uses) const;
   // Whether exporters merge such tensors by their value alone.
   bool IsAccident(const FileTensor& tensor, const std::vector<UseGroup>& groups);
   // All groups but those of running statistics are one.
@@ -125,9 +128,10 @@ bool FollowsName(const UseGroup& group, const std::map<std::string, std::string>
 absl::Status Untier::Consider(int index) {
   const FileTensor& tensor = uses_.tensors()[static_cast<size_t>(index)];
   const std::vector<TensorUse>& uses = uses_.uses(index);
-  const bool is_shared = uses.size() > 1 && std::any_of(uses.begin(), uses.end(), [](auto& use) {
-                           return use.role != ParameterRole::kOther;
-                         });
+  const bool has_role = std::any_of(uses.begin(), uses.end(), [](const TensorUse& use) {
+    return use.role != ParameterRole::kOther;
+  });
+  const bool is_shared = uses.size() > 1 && (has_role || HasSeveralNames(uses));
   if (!is_shared) return absl::OkStatus();
   std::vector<UseGroup> groups = evidence_.GroupsOf(index);
   if (groups.size() < 2) return absl::OkStatus();
@@ -145,6 +149,14 @@ absl::Status Untier::Consider(int index) {
     groups = Joined(std::move(groups));
   }
   return groups.size() > 1 ? Untie(index, groups) : absl::OkStatus();
+}
+
+bool Untier::HasSeveralNames(const std::vector<TensorUse>& uses) const {
+  std::set<std::string> names;
+  for (const TensorUse& use : uses) {
+    if (use.node >= 0 && evidence_.IsParameterName(use.name)) names.insert(use.name);
+  }
+  return names.size() > 1;
 }
 
 // One element is always equal to itself, so its value says nothing: two readers of one role without
@@ -376,7 +388,10 @@ std::string Untier::NameFor(const FileTensor& tensor, const UseGroup& group,
     }
   }
   const std::string module = uses_.ModuleAt(use.reader);
-  if (!module.empty()) {
+  // What is used as no parameter does not take a parameter's name.
+  const bool is_anothers = use.role == ParameterRole::kOther && HasNameScopes(reader) &&
+                           evidence_.IsParameterName(absl::StrCat(module, ".", leaf));
+  if (!module.empty() && !is_anothers) {
     if (owner != nullptr && owner->reader >= 0) {
       const onnx::NodeProto& own = uses_.node(owner->reader);
       const std::string own_module = uses_.ModuleAt(owner->reader);
