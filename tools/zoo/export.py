@@ -174,6 +174,15 @@ def finite(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
+def can_come_back(parameter: str, path: str, holders: matching.Holders) -> bool:
+    """Zeros that an exporter left out: the file's signature names them, and something computes beside them.
+
+    TorchScript writes no signature. A layer whose weight was folded too is no node of the file."""
+    signature = matching.signature_of(path)
+    weight = parameter.rpartition(".")[0] + ".weight"
+    return f"'{parameter}'" in signature and weight not in holders.missing
+
+
 def expectation(module: nn.Module, used: set[str], path: str, tensors: dict[str, np.ndarray],
                 own: set[str]) -> dict:
     """By the file's own names: what must train, and what must not. `own`: the author's parameters."""
@@ -186,8 +195,8 @@ def expectation(module: nn.Module, used: set[str], path: str, tensors: dict[str,
              for name in sorted(held)}
     return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters,
             "joined": sorted(holders.joined), "missing": holders.missing, "constants": sorted(holders.constants),
-            # Zeros of the author's that an exporter left out, whose names are in the file's signature.
-            "left_out": [name for name in holders.missing if name in own and not parameters[name].any()],
+            "left_out": [name for name in holders.missing if name in own and not parameters[name].any() and
+                         can_come_back(name, path, holders)],
             "derived": {tensor: names for tensor, names in sorted(holders.derived.items())},
             "not_finite": sorted(t for t, a in tensors.items() if not np.isfinite(a).all())}
 

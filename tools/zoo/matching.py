@@ -28,6 +28,14 @@ def float_tensors(path: str) -> dict[str, np.ndarray]:
             if tensor.data_type in FLOATS}
 
 
+def signature_of(path: str) -> str:
+    """torch.export's list of parameters and buffers; empty in a file of TorchScript."""
+    model = onnx.load(path, load_external_data=False)
+    texts = [entry.value for entry in [*model.graph.metadata_props, *model.metadata_props]
+             if entry.key.endswith("graph_signature")]
+    return "\n".join(texts)
+
+
 STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}  # inputs that hold no parameter
 MOVES = {"Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Cast"}
 
@@ -123,6 +131,7 @@ class Finder:
     def __init__(self, parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray],
                  readers: dict[str, set[str]]):
         self.readers = readers
+        self.shapes = {name: array.shape for name, array in [*parameters.items(), *tensors.items()]}
         self.extents = {name: long_axes(array) for name, array in [*parameters.items(), *tensors.items()]}
         self.wanted = {name: sorted_values(p) for name, p in parameters.items()}
         self.there = {name: sorted_values(t) for name, t in tensors.items()}
@@ -172,7 +181,9 @@ class Finder:
         if not is_constant(self.wanted[parameter]):
             return True
         modules = self.readers.get(tensor, set())
-        return self.extents[tensor] == self.extents[parameter] and \
+        # Exporters merge tensors of one shape alone: a token of zeros [1,1,D] is no bias [D].
+        is_another = tensor in self.wanted and self.shapes[tensor] != self.shapes[parameter]
+        return not is_another and self.extents[tensor] == self.extents[parameter] and \
             (not any(modules) or any(is_in(parameter, module) for module in modules))
 
     def nearly(self) -> None:
@@ -231,13 +242,22 @@ class Finder:
 
     def derived(self) -> None:
         """What an exporter computed from parameters that are nowhere else, in their module."""
-        lost = [name for name in self.left() if not is_constant(self.wanted[name])]
+        lost = self.left()
         for tensor in self.free():
             values = self.there[tensor]
             modules = self.readers.get(tensor, set())
-            sources = [name for name in lost if any(is_in(name, module) for module in modules)]
-            if sources and values.size and not is_constant(values) and np.isfinite(values).all():
+            sources = [name for name in lost if any(is_in(name, module) for module in modules) and
+                       self.may_come_from(tensor, name)]
+            if sources and values.size and np.isfinite(values).all():
                 self.holders.derived[tensor] = sources
+
+    def may_come_from(self, tensor: str, parameter: str) -> bool:
+        """Equal elements can be anything's; but an exponential says of which logarithms it is."""
+        values, there = self.wanted[parameter], self.there[tensor]
+        if is_constant(values) or is_constant(there):
+            return self.shapes[tensor] == self.shapes[parameter] and values.any() and \
+                are_near(there, np.exp(values))
+        return True
 
 
 def find_holders(parameters: dict[str, np.ndarray], tensors: dict[str, np.ndarray],
