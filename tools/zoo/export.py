@@ -174,13 +174,15 @@ def finite(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def can_come_back(parameter: str, path: str, holders: matching.Holders) -> bool:
-    """Zeros that an exporter left out: the file's signature names them, and something computes beside them.
+def left_out(parameters: dict[str, torch.Tensor], names: list[str], there: set[str]) -> list[str]:
+    """Of `names`, which no tensor holds: zeros that can come back, as the file knows their names (`there`).
 
-    TorchScript writes no signature. A layer whose weight was folded too is no node of the file."""
-    signature = matching.signature_of(path)
-    weight = parameter.rpartition(".")[0] + ".weight"
-    return f"'{parameter}'" in signature and weight not in holders.missing
+    Not those of a layer whose weight was folded into something else: it is no node of the file."""
+    def is_folded(name: str) -> bool:
+        weight = name.rpartition(".")[0] + ".weight"
+        return weight in names and bool((parameters[weight] != parameters[weight].flatten()[0]).any())
+
+    return [name for name in names if name in there and not parameters[name].any() and not is_folded(name)]
 
 
 def expectation(module: nn.Module, used: set[str], path: str, tensors: dict[str, np.ndarray],
@@ -195,8 +197,8 @@ def expectation(module: nn.Module, used: set[str], path: str, tensors: dict[str,
              for name in sorted(held)}
     return {"elements": sum(sizes.values()), "sizes": sizes, "initializers": holders.parameters,
             "joined": sorted(holders.joined), "missing": holders.missing, "constants": sorted(holders.constants),
-            "left_out": [name for name in holders.missing if name in own and not parameters[name].any() and
-                         can_come_back(name, path, holders)],
+            # Zeros of the author's that an exporter left out.
+            "left_out": left_out(parameters, holders.missing, matching.names_in(path) & own),
             "derived": {tensor: names for tensor, names in sorted(holders.derived.items())},
             "not_finite": sorted(t for t, a in tensors.items() if not np.isfinite(a).all())}
 

@@ -1,5 +1,6 @@
 """Finds the tensors of an ONNX file that hold a module's parameters, whatever exporters did to their order."""
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import Iterator
 
@@ -28,12 +29,13 @@ def float_tensors(path: str) -> dict[str, np.ndarray]:
             if tensor.data_type in FLOATS}
 
 
-def signature_of(path: str) -> str:
-    """torch.export's list of parameters and buffers; empty in a file of TorchScript."""
+def names_in(path: str) -> set[str]:
+    """Of values of the file, and in torch.export's list of parameters, which files of TorchScript lack."""
     model = onnx.load(path, load_external_data=False)
     texts = [entry.value for entry in [*model.graph.metadata_props, *model.metadata_props]
              if entry.key.endswith("graph_signature")]
-    return "\n".join(texts)
+    names = set(re.findall(r"target='([^']+)'", "\n".join(texts)))
+    return names.union(*(node.output for node in model.graph.node))
 
 
 STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}  # inputs that hold no parameter
