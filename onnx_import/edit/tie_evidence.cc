@@ -283,10 +283,20 @@ const std::set<std::string>& TieEvidence::WeightReadersOf(int tensor) {
   return place->second;
 }
 
+bool TieEvidence::IsDataOfProducts(int tensor) const {
+  const std::vector<TensorUse>& uses = uses_.uses(tensor);
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [this](const TensorUse& use) {
+    if (use.reader < 0 || use.port != 0) return false;
+    const onnx::NodeProto& product = uses_.node(use.reader);
+    return product.op_type() == "MatMul" && product.input_size() == 2 &&
+           uses_.MovedTensorOf(product.input(1)) >= 0;
+  });
+}
+
 std::vector<int> TieEvidence::ParametersOf(int tensor) {
   std::vector<int> parameters = NamedParametersOf(tensor);
   const bool is_named = IsParameterName(uses_.tensors()[static_cast<size_t>(tensor)].name);
-  if (!parameters.empty() || is_named) return parameters;
+  if (!parameters.empty() || is_named || IsDataOfProducts(tensor)) return parameters;
   const std::vector<UseGroup>& groups = GroupsOf(tensor);
   parameters.assign(groups.size(), -1);
   std::vector<std::string> firsts;  // the module of each parameter's first group, by its number

@@ -39,7 +39,8 @@ class TieEvidence {
   const std::vector<UseGroup>& GroupsOf(int tensor);
   // By group: a number that groups of one parameter share; -1 where nothing is known of a group,
   // and for running statistics and for uses that are no parameter's. Empty where nothing is known
-  // of any.
+  // of any. Nothing is for a tensor with a made-up name that stored weights multiply: it is their
+  // input.
   std::vector<int> ParametersOf(int tensor);
   // Whether two modules that read equal tensors read one parameter; nothing where nobody says it.
   std::optional<bool> AreOne(const std::string& module, const std::string& other);
@@ -69,6 +70,9 @@ class TieEvidence {
 
   void Listen();
   std::vector<int> NamedParametersOf(int tensor);
+  // Whether all that reads the tensor multiplies it by a stored weight: it is what the exporter
+  // computed for all of them, and no layer's weight.
+  bool IsDataOfProducts(int tensor) const;
   // In a file of torch.export.
   std::vector<int> BySignature(int tensor);
   // The name that the signature has for what the group reads, if the tensor is called `name`; "".

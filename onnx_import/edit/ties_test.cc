@@ -145,6 +145,37 @@ TEST(SettleTies, NamesOfTorchScriptTellOtherParametersApart) {
   EXPECT_THAT(untied("1, 2"), IsEmpty()) << "the author's tie";
 }
 
+// DeBERTa's relative positions: the exporter has looked them up, and each layer multiplies them by
+// weights of its own. What says that the layers are copies does not say it of their input.
+TEST(SettleTies, WhatSeveralWeightsMultiplyIsOneInput) {
+  const auto untied = [](const std::string& first, const std::string& second) {
+    onnx::ModelProto model =
+        ModelOf(17, absl::StrCat("agraph (float[2, 2] x) => (float[2, 2] y)"
+                                 " <float[2, 2] made = {1, 2, 3, 4}, float[2] bias = {1, 2},"
+                                 "  float[2, 2] v = {5, 6, 7, 8}, float[2, 2] w = {8, 7, 6, 5}> {"
+                                 "  more = Identity (made)  others = Identity (bias)"
+                                 "  a = MatMul ",
+                                 first, "  b = Add (a, bias)  c = MatMul ", second,
+                                 "  d = Add (c, others)  y = Add (b, d) }"));
+    onnx::GraphProto& graph = *model.mutable_graph();
+    for (const auto& [node, name] : std::map<int, std::string>{{2, "/layers.0/fc/MatMul"},
+                                                               {3, "/layers.0/fc/Add"},
+                                                               {4, "/layers.1/fc/MatMul"},
+                                                               {5, "/layers.1/fc/Add"}}) {
+      graph.mutable_node(node)->set_name(name);
+    }
+    Rename(graph, "made", "onnx::MatMul_1");
+    Rename(graph, "more", "onnx::MatMul_2");
+    Rename(graph, "bias", "layers.0.fc.bias");
+    Rename(graph, "others", "layers.1.fc.bias");
+    return Settled(model).Untied();
+  };
+  EXPECT_THAT(untied("(made, v)", "(more, w)"), ElementsAre("layers.1.fc.bias"));
+  EXPECT_THAT(untied("(x, made)", "(x, more)"),
+              UnorderedElementsAre("layers.1.fc.bias", "onnx::MatMul_2"))
+      << "weights of copies";
+}
+
 TEST(SettleTies, ATensorThatNobodyReadsByItsOwnNameGoes) {
   const Settled settled(ModelOf(17,
                                 "agraph (float[N, 2] x) => (float[N, 2] y)"
