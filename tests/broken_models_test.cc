@@ -1,5 +1,7 @@
 // Every broken model ends in one paragraph that says what is wrong and where, with the exit code of
 // models, in a second and in little memory: through `inspect`, `check` and `run`.
+#include "onnx_import/testing/broken_models.h"
+
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,7 +14,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "onnx_import/testing/broken_models.h"
 #include "platform/file_system.h"
 #include "platform/process_memory.h"
 #include "tensor/tensor.h"

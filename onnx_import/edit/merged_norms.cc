@@ -164,8 +164,9 @@ class NormSplitter {
     }
     std::vector<std::pair<int, Readers>> children;
     for (auto& [child, own] : readers) {
-      const bool is_norm = std::any_of(norms.begin(), norms.end(),
-                                       [&](const auto& norm) { return norm.second == child; });
+      const bool is_norm =
+          std::any_of(norms.begin(), norms.end(),
+                      [&child = child](const auto& norm) { return norm.second == child; });
       if (is_norm || FirstIn(child) < 0) return {};
       children.emplace_back(FirstIn(child), std::move(own));
     }

@@ -1,4 +1,6 @@
 // --log-level: what a job says of its way, and that it says nothing unasked.
+#include "platform/log.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -6,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "platform/log.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/command_line/command_line.h"

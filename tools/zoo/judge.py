@@ -146,7 +146,7 @@ class Judge:
         self.verdict.hold("parameters", "; ".join(problems))
 
     def judge_agreement(self, single: Trained) -> None:
-        done = self.call("check", self.path, "--trainable")
+        done = self.call("check", self.path, "--trainable", *self.truth["flags"])
         disagree = (done.returncode == 0) != (single.code == 0) and single.code not in (2, 5, 6)
         text = f"check --trainable: {done.returncode}, train: {single.code}: {single.error}"
         self.verdict.hold("agree", text if disagree else "")

@@ -176,8 +176,9 @@ absl::StatusOr<std::set<std::string>> ChooseGiven(const LoraSpec& spec,
                                                   Predicate may) {
   std::set<std::string> chosen;
   for (const auto& [name, given] : spec.given) {
-    const auto weight = std::find_if(weights.begin(), weights.end(),
-                                     [&name](const Weight& one) { return one.name == name; });
+    const auto weight =
+        std::find_if(weights.begin(), weights.end(),
+                     [&name = name](const Weight& one) { return one.name == name; });
     if (weight == weights.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the weight '", name,
