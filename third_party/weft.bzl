@@ -110,13 +110,20 @@ def weft_library(name, srcs = [], copts = [], deps = [], testonly = None, openmp
         **kwargs
     )
 
+def _uninstrumented():
+    """What ThreadSanitizer is told of libraries that were not compiled for it."""
+    return select({
+        "//third_party:tsan": ["//third_party:tsan_suppressions"],
+        "//conditions:default": [],
+    })
+
 def weft_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary of ours."""
     header = _header_of_package()
     native.cc_binary(
         name = name,
         copts = WEFT_COPTS + _begin_with(header) + copts,
-        deps = deps + _precompiled(header),
+        deps = deps + _precompiled(header) + _uninstrumented(),
         **kwargs
     )
 
@@ -135,7 +142,7 @@ def weft_test(name, size = "small", copts = [], deps = [], gtest = "//third_part
         name = name,
         size = size,
         copts = WEFT_COPTS + _begin_with("for_tests") + copts,
-        deps = deps + [gtest] + _precompiled("for_tests"),
+        deps = deps + [gtest] + _precompiled("for_tests") + _uninstrumented(),
         **kwargs
     )
 
