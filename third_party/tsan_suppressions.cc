@@ -1,10 +1,12 @@
-// Debian compiles gRPC and Abseil without ThreadSanitizer. It sees their calls of memmove, eventfd
-// and the like, but none of the atomics that order them, and takes that for races. Our code is
-// called by none of these libraries' frames: completion queues return to threads of ours.
+// Debian compiles gRPC, Abseil and oneDNN without ThreadSanitizer. It sees their calls of memmove,
+// eventfd and the like, but none of the atomics that order them, and takes that for races. Our code
+// is called by none of these libraries' frames: completion queues return to threads of ours.
 extern "C" const char* __tsan_default_suppressions();
 
 const char* __tsan_default_suppressions() {
   return "race:libgrpc.so\n"
          "race:libgpr.so\n"
-         "race:libabsl_graphcycles_internal.so\n";
+         "race:libdnnl.so\n"
+         "race:libabsl_graphcycles_internal.so\n"
+         "race:libabsl_random_internal_pool_urbg.so\n";
 }

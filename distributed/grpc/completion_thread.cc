@@ -44,7 +44,7 @@ void CompletionThread::Start() { thread_ = std::thread(&CompletionThread::Loop, 
 void CompletionThread::Loop() {
   void* tag = nullptr;
   bool ok = false;
-  while (queue_->Next(&tag, &ok)) static_cast<CompletionHandler*>(tag)->Complete(ok);
+  while (queue_->Next(&tag, &ok)) CompletionHandler::Of(tag).Complete(ok);
 }
 
 void CompletionThread::Post(std::function<void()> errand) {

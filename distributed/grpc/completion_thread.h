@@ -12,13 +12,30 @@
 #include "distributed/fifo.h"
 #include "platform/mutex.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace weft {
 
-// What a completion queue calls back; its address, as a CompletionHandler*, is the tag.
+// What a completion queue calls back; its address, as a CompletionHandler*, is the tag. What was
+// written before Tag() is seen by Complete: gRPC sees to that, and ThreadSanitizer, which cannot
+// look into gRPC, is told.
 class CompletionHandler {
  public:
   virtual void Complete(bool ok) = 0;
-  void* Tag() { return this; }
+  void* Tag() {
+#ifdef __SANITIZE_THREAD__
+    __tsan_release(this);
+#endif
+    return this;
+  }
+  static CompletionHandler& Of(void* tag) {
+#ifdef __SANITIZE_THREAD__
+    __tsan_acquire(tag);
+#endif
+    return *static_cast<CompletionHandler*>(tag);
+  }
 
  protected:
   ~CompletionHandler() = default;
