@@ -23,6 +23,8 @@ namespace weft {
 namespace {
 
 constexpr absl::Duration kAbortTimeout = absl::Seconds(2);
+// How long a worker may take to let its coordinator go.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
 
 class GrpcClient final : public WorkerClient {
  public:
@@ -51,7 +53,7 @@ class GrpcClient final : public WorkerClient {
   void Abort(const absl::Status& reason) override;
 
  private:
-  // Says every kLeaseInterval that this coordinator is there.
+  // Says every kLeaseInterval that this coordinator is there, and in the end that it goes.
   void KeepLease();
   // Every call's: the token, and how long it may take.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout = absl::InfiniteDuration()) {
@@ -85,6 +87,7 @@ class GrpcClient final : public WorkerClient {
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lease_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the worker has ended the stream
 };
 
 absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc::Status& status,
@@ -120,6 +123,9 @@ absl::Status GrpcClient::Connect() {
     rpc::AttendReply reply;
     while (lease_->Read(&reply)) {
     }
+    MutexLock lock(mutex_);
+    lease_ended_ = true;
+    changed_.NotifyAll();
   });
   heartbeat_thread_ = std::thread([this] { KeepLease(); });
   return absl::OkStatus();
@@ -132,10 +138,11 @@ void GrpcClient::KeepLease() {
       const absl::Time next = absl::Now() + kLeaseInterval;
       while (!closing_ && changed_.WaitUntil(mutex_, next)) {
       }
-      if (closing_) return;
+      if (closing_) break;
     }
     if (!lease_->Write(rpc::AttendRequest())) return;
   }
+  lease_->WritesDone();
 }
 
 GrpcClient::~GrpcClient() {
@@ -144,6 +151,10 @@ GrpcClient::~GrpcClient() {
     MutexLock lock(mutex_);
     closing_ = true;
     changed_.NotifyAll();
+    // A worker that has answered is free: the next coordinator may be a trial of the same sweep.
+    const absl::Time deadline = absl::Now() + kLeaveTimeout;
+    while (!lease_ended_ && changed_.WaitUntil(mutex_, deadline)) {
+    }
   }
   lease_context_.TryCancel();
   heartbeat_thread_.join();

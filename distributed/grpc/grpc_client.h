@@ -24,7 +24,8 @@ struct GrpcClientOptions {
 };
 
 // Waits for the worker's answer and holds its lease from then on: when this client is destroyed, or
-// its process ends, the worker aborts what it does.
+// its process ends, the worker aborts what it does. A destroyed client has waited until the worker
+// is free for another one, a second at most.
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);
 
 // Asks the worker process behind a client of ConnectToWorker to end; false when it did not answer.
