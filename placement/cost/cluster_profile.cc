@@ -147,6 +147,29 @@ absl::StatusOr<ClusterProfile> ProfileOfSpec(const ClusterSpec& cluster) {
   return SpecProfile(cluster).Make();
 }
 
+ClusterProfile PartOfProfile(const ClusterProfile& profile, const std::vector<int>& workers) {
+  ClusterProfile part = profile;
+  part.cluster_digest = 0;
+  part.device_of.clear();
+  part.host_of.clear();
+  part.links.clear();
+  std::map<int, int> hosts;  // new numbers
+  for (const int worker : workers) {
+    const auto index = static_cast<size_t>(worker);
+    const int host =
+        hosts.try_emplace(profile.host_of[index], static_cast<int>(hosts.size())).first->second;
+    part.device_of.push_back(profile.device_of[index]);
+    part.host_of.push_back(host);
+  }
+  for (const auto& [ends, link] : profile.links) {
+    const auto from = hosts.find(ends.first);
+    const auto to = hosts.find(ends.second);
+    if (from == hosts.end() || to == hosts.end()) continue;
+    part.links[{from->second, to->second}] = link;
+  }
+  return part;
+}
+
 absl::Status CheckProfileFits(const ClusterProfile& profile, const ClusterSpec& cluster) {
   const uint64_t digest = cluster.Digest();
   if (profile.cluster_digest == 0 &&

@@ -39,6 +39,10 @@ struct ClusterProfile {
 // hosts. InvalidArgument for a model or kind that nobody has published, with those there are.
 absl::StatusOr<ClusterProfile> ProfileOfSpec(const ClusterSpec& cluster);
 
+// What it says of these workers alone, for any cluster of as many: a job that has a part of the
+// cluster. Indices are those of the cluster, each once. REQUIRES: the profile has them.
+ClusterProfile PartOfProfile(const ClusterProfile& profile, const std::vector<int>& workers);
+
 // FailedPrecondition when the profile was measured for another cluster, with both digests.
 absl::Status CheckProfileFits(const ClusterProfile& profile, const ClusterSpec& cluster);
 

@@ -88,6 +88,29 @@ TEST(ProfileOfSpecTest, LargeClustersShareDevices) {
   EXPECT_TRUE(profile->links.empty());
 }
 
+// Hosts are numbered anew, as the part names them first.
+TEST(PartOfProfileTest, SaysTheSameOfItsWorkers) {
+  ClusterSpec cluster = TwoGpuHosts();
+  cluster.workers.push_back(Gpu("c0", "c", "P100-16GB"));
+  cluster.links.push_back({"b", "c", 5e6, 1e-3, "", 0});
+  cluster.links.push_back({"a", "c", 7e6, 2e-3, "", 0});
+  const auto whole = ProfileOfSpec(cluster);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const std::vector<int> workers = {1, 2, 3};
+  const ClusterProfile part = PartOfProfile(*whole, workers);
+  EXPECT_EQ(part.host_of, (std::vector<int>{0, 1, 2}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(part.device(i), whole->device(workers[i]));
+    for (int j = 0; j < 3; ++j) EXPECT_EQ(part.link(i, j), whole->link(workers[i], workers[j]));
+  }
+  const ClusterProfile last = PartOfProfile(*whole, {3, 2});
+  EXPECT_EQ(last.host_of, (std::vector<int>{0, 1}));
+  EXPECT_DOUBLE_EQ(last.link(0, 1).bytes_per_second, 5e6);
+  EXPECT_EQ(last.links.size(), 2u);
+  EXPECT_TRUE(CheckProfileFits(last, ClusterSpec::Local(2, 1)).ok());
+  EXPECT_FALSE(CheckProfileFits(last, ClusterSpec::Local(3, 1)).ok());
+}
+
 TEST(CheckProfileFitsTest, AnotherClusterIsRefused) {
   const auto profile = ProfileOfSpec(ClusterSpec::Local(2, 1));
   ASSERT_TRUE(profile.ok());

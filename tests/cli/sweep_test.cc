@@ -1,8 +1,11 @@
 // Sweeps of train: each trial is what its flags give alone, whatever runs beside it.
 //
 // WEFT_RUNNER: graph_runner, whose workers are processes.
+#include <stdlib.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "ops/testing/test_tensors.h"
+#include "platform/process.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
 #include "training/data/data_file.h"
@@ -194,6 +198,83 @@ TEST_F(Sweep, AGivenPlanSaysHowManyWorkersATrialHas) {
                                     "dp=2", "--sweep", "lr=0.1,0.01"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("1 at once on 2 workers each"));
+}
+
+// What is left of three workers is nobody's: this plan takes two, and no more.
+TEST_F(Sweep, AShareHasExactlyTheWorkersOfAGivenPlan) {
+  const CommandResult result = Run({"--epochs", "1", "--batch", "8", "--local", "3", "--parallel",
+                                    "dp=2", "--sweep", "lr=0.1,0.01"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("1 at once on 2 workers each"),
+                                HasSubstr("1 worker of 3 will have no trial")));
+}
+
+// Workers that were started before the sweep, in a cluster file of two hosts.
+class SweepOnCluster : public Sweep {
+ protected:
+  SweepOnCluster() {
+    // Paths of sockets are short.
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    WriteToken("token", 'a');
+  }
+  ~SweepOnCluster() override {
+    workers_.clear();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string InFolder(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  void WriteToken(const std::string& name, char letter) const {
+    WriteTestFile(InFolder(name), std::string(64, letter));
+    std::filesystem::permissions(InFolder(name), std::filesystem::perms::owner_read);
+  }
+  // Whoever connects to it waits until it listens.
+  void StartWorker(const std::string& name, const std::string& token = "token") {
+    ProcessOptions options;
+    options.arguments = {std::getenv("WEFT_RUNNER"),
+                         "worker",
+                         "--listen",
+                         absl::StrCat("unix:", InFolder(name)),
+                         "--token-file",
+                         InFolder(token),
+                         "--allow-path",
+                         "/"};
+    options.standard_error = {ProcessOutput::Kind::kDiscard};
+    auto started = RealProcessLauncher().Start(options);
+    ASSERT_TRUE(started.ok()) << started.status();
+    workers_.push_back(*std::move(started));
+  }
+  // The link is to a host on which some shares have no worker.
+  Arguments Cluster() const {
+    const auto worker = [this](const char* name) {
+      return absl::StrCat("{address: 'unix:", InFolder(name), "', threads: 1, memory: 1GiB}");
+    };
+    WriteTestFile(InFolder("cluster.yaml"),
+                  absl::StrCat("hosts:\n  - {name: a, workers: [", worker("0"), ", ", worker("1"),
+                               "]}\n  - {name: b, workers: [", worker("2"),
+                               "]}\nlinks:\n  - {from: a, to: b, latency: 1ms}\n"));
+    return {"--cluster", InFolder("cluster.yaml"), "--token-file", InFolder("token")};
+  }
+
+ private:
+  std::string folder_ = "/tmp/weft-sweep-XXXXXX";
+  std::vector<std::unique_ptr<Process>> workers_;
+};
+
+// Each worker serves one trial after the other.
+TEST_F(SweepOnCluster, EachWorkerOfAFileIsAClusterOfItsOwn) {
+  for (const char* const name : {"0", "1", "2"}) StartWorker(name);
+  const CommandResult result = Run(SixTrials() + Cluster());
+  EXPECT_THAT(result.err, HasSubstr("3 at once on 1 worker each"));
+  EXPECT_EQ(WithoutTimes(Report(result)), WithoutTimes(Report(Train(SixTrials()))));
+}
+
+// Two shares of one worker each; the third worker has none, and need not be there.
+TEST_F(SweepOnCluster, WorkersThatAreLeftOverHaveNoTrial) {
+  for (const char* const name : {"0", "1"}) StartWorker(name);
+  const CommandResult result = Run(SixTrials() + Cluster() + Arguments{"--side-by-side", "2"});
+  EXPECT_THAT(result.err, HasSubstr("1 worker of 3 will have no trial"));
+  EXPECT_EQ(WithoutTimes(Report(result)), WithoutTimes(Report(Train(SixTrials()))));
 }
 
 TEST_F(Sweep, UsageErrors) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "onnx_import/training_info.h"
+#include "placement/cost/cluster_profile.h"
 #include "placement/cost/profile_file.h"
 #include "placement/files/plan_file.h"
 #include "placement/search/search_strategy.h"
@@ -47,23 +48,6 @@ int ThreadsOf(const ClusterSpec& cluster, int cores) {
     min_threads = std::min(min_threads, ThreadBudget(cores, workers_on[worker.host]));
   }
   return min_threads;
-}
-
-// The workers of a share, with the threads that they have beside all others. Those that we start
-// are named as if they were alone.
-ClusterSpec ShareOf(const ClusterSpec& all, int share, int shares, int cores) {
-  std::map<std::string, int> workers_on;
-  for (const WorkerSpec& worker : all.workers) ++workers_on[worker.host];
-  const size_t size = all.workers.size() / static_cast<size_t>(shares);
-  ClusterSpec spec;
-  spec.links = all.links;
-  for (size_t i = 0; i < size; ++i) {
-    WorkerSpec worker = all.workers[static_cast<size_t>(share) * size + i];
-    if (worker.threads == 0) worker.threads = ThreadBudget(cores, workers_on[worker.host]);
-    if (worker.address.empty()) worker.name = all.workers[i].name;
-    spec.workers.push_back(std::move(worker));
-  }
-  return spec;
 }
 
 // "" for a strategy that there is.
@@ -204,12 +188,15 @@ std::string JobFlags::history() const {
   return absl::StrCat(std::string(absl::StripSuffix(calibration_, ".yaml")), ".history.jsonl");
 }
 
-absl::Status JobFlags::ReadCosts(JobSpec& spec) const {
+absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
   if (!calibration_.empty()) {
     WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(calibration_));
     WEFT_ASSIGN_OR_RETURN(ClusterProfile profile, ParseProfileFile(text, calibration_));
-    WEFT_RETURN_IF_ERROR(Annotate(CheckProfileFits(profile, spec.cluster),
-                                  absl::StrCat("--calibration ", calibration_)));
+    WEFT_RETURN_IF_ERROR(
+        Annotate(CheckProfileFits(profile, all), absl::StrCat("--calibration ", calibration_)));
+    if (spec.cluster.workers.size() < all.workers.size()) {
+      profile = PartOfProfile(profile, WorkersOf(share_, static_cast<int>(all.workers.size())));
+    }
     WEFT_ASSIGN_OR_RETURN(CostModel costs, CostModel::Create(std::move(profile)));
     spec.costs = std::make_shared<const CostModel>(std::move(costs));
   }
@@ -283,12 +270,6 @@ absl::Status JobFlags::Initialize(ImportedModel& model) const {
                    "initialization_binding)"));
 }
 
-absl::StatusOr<ClusterSpec> JobFlags::Cluster() const {
-  WEFT_ASSIGN_OR_RETURN(ClusterSpec all, AllWorkers());
-  if (shares_ == 1) return all;
-  return ShareOf(all, share_, shares_, AvailableCores(RealFileSystem()));
-}
-
 absl::StatusOr<ClusterSpec> JobFlags::AllWorkers() const {
   if (cluster_file_.empty()) {
     const int workers = local_workers_ > 0 ? local_workers_ : 1;
@@ -339,9 +320,9 @@ absl::Status JobFlags::ReadPartitions(JobSpec& spec) const {
 
 absl::StatusOr<JobSpec> JobFlags::Job() const {
   JobSpec spec;
-  auto cluster = Cluster();
-  if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kPlan);
-  spec.cluster = *std::move(cluster);
+  const auto all = AllWorkers();
+  if (!all.ok()) return WithExitCode(all.status(), ExitCode::kPlan);
+  spec.cluster = ShareOf(*all, share_, AvailableCores(RealFileSystem()));
   auto plan = GivenPlan(spec.cluster);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
   spec.plan = *std::move(plan);
@@ -363,12 +344,12 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   spec.batch_policy.statistics_of_micro_batches = batch_norm_ == kMicroStatistics;
   spec.batch_policy.allows_cuts = allow_batch_cut_;
   if (cluster_file_.empty()) spec.search.host_memory = ProcessMemoryLimit(RealFileSystem()).bytes;
-  WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(spec), ExitCode::kPlan));
+  WEFT_RETURN_IF_ERROR(WithExitCode(ReadCosts(*all, spec), ExitCode::kPlan));
   WEFT_RETURN_IF_ERROR(
       WithExitCode(Annotate(ReadPartitions(spec), "--partitions"), ExitCode::kPlan));
-  if (shares_ > 1 && cluster_file_.empty()) {
+  if (share_.count > 1 && cluster_file_.empty()) {
     // Other jobs run on this machine, too.
-    spec.search.host_memory /= shares_;
+    spec.search.host_memory /= share_.count;
     spec.memory_per_worker = ProcessMemoryLimit(RealFileSystem()).bytes / local_workers_;
   }
   if (!memory_per_worker_.empty()) {

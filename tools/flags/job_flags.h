@@ -12,6 +12,7 @@
 #include "onnx_import/edit/tie_report.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/parameters/trainable.h"
+#include "tools/flags/cluster_share.h"
 #include "tools/flags/data_flags.h"
 #include "tools/flags/optimizer_flags.h"
 #include "tools/flags/repair_flags.h"
@@ -61,14 +62,11 @@ class JobFlags {
   void AddCalibration(CLI::App& app);
   void AddPrediction(CLI::App& app);
 
-  // The job is one of `shares` that run side by side: Job() gives it the workers of share `share`
-  // (from 0) of as many equal ones, in their order; what is left over is nobody's. Workers that do
-  // not say their threads or, here, their memory get those that they have beside all others.
-  // REQUIRES: no more shares than workers.
-  void TakeShare(int share, int shares) {
-    share_ = share;
-    shares_ = shares;
-  }
+  // The job is one of several that run side by side: Job() gives it the workers of a share
+  // (ShareOf), and of a profile what it says of these. Workers that we start get the memory that
+  // they have beside all others, too.
+  // REQUIRES: the cluster has as many shares.
+  void TakeShare(const WorkerShare& share) { share_ = share; }
 
   const std::string& model() const { return model_; }
   bool initializes() const { return optimizer_.initialize(); }
@@ -143,11 +141,10 @@ class JobFlags {
   void AddBatchPolicy(CLI::App& app);
   absl::StatusOr<ImportedModel> ImportOwnStep() const;
   absl::Status Initialize(ImportedModel& model) const;
-  absl::StatusOr<ClusterSpec> Cluster() const;
   absl::StatusOr<ClusterSpec> AllWorkers() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;
-  absl::Status ReadCosts(JobSpec& spec) const;
+  absl::Status ReadCosts(const ClusterSpec& all, JobSpec& spec) const;
   absl::Status ReadPartitions(JobSpec& spec) const;
 
   std::string model_;
@@ -158,8 +155,7 @@ class JobFlags {
   DataFlags data_;
   int local_workers_ = 0;
   std::string cluster_file_;
-  int share_ = 0;
-  int shares_ = 1;
+  WorkerShare share_;
   std::string plan_file_;
   std::string parallel_;
   bool searches_unless_told_ = false;

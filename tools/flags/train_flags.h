@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/flags/cluster_share.h"
 #include "tools/flags/job_flags.h"
 #include "tools/flags/loop_flags.h"
 #include "tools/flags/tie_flags.h"
@@ -46,7 +47,7 @@ class TrainFlags {
   void AddForPlanning(CLI::App& app, Looks looks, const std::vector<std::string>& own);
 
   // JobFlags::TakeShare.
-  void TakeShare(int share, int shares) { job_.TakeShare(share, shares); }
+  void TakeShare(const WorkerShare& share) { job_.TakeShare(share); }
 
   const JobFlags& job() const { return job_; }
   void KeepPayloads() { job_.KeepPayloads(); }

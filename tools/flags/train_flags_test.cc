@@ -8,6 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "placement/cost/cluster_profile.h"
+#include "placement/cost/profile_file.h"
+#include "placement/files/plan_file.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
 #include "tools/console/exit_code.h"
@@ -104,7 +107,7 @@ TEST_F(TrainFlagsTest, AShareOfLocalWorkersIsAsIfItWereAlone) {
   ASSERT_TRUE(Parse({"--labels", "y", "--steps", "3", "--local", "5"}).ok());
   const auto all = flags_.job().Job();
   ASSERT_TRUE(all.ok()) << all.status();
-  flags_.TakeShare(1, 2);
+  flags_.TakeShare({1, 2, 2});
   const auto share = flags_.job().Job();
   ASSERT_TRUE(share.ok()) << share.status();
   ASSERT_EQ(share->cluster.workers.size(), 2u);
@@ -126,7 +129,7 @@ TEST_F(TrainFlagsTest, AShareOfAClusterHasItsOwnWorkers) {
                          "      - {address: 'unix:/d', memory: 1GiB}\n"
                          "      - {address: 'unix:/e'}\n";
   ASSERT_TRUE(Parse({"--labels", "y", "--steps", "3", "--cluster", file}).ok());
-  flags_.TakeShare(1, 2);
+  flags_.TakeShare({1, 2, 2});
   const auto share = flags_.job().Job();
   ASSERT_TRUE(share.ok()) << share.status();
   ASSERT_EQ(share->cluster.workers.size(), 2u);
@@ -136,6 +139,32 @@ TEST_F(TrainFlagsTest, AShareOfAClusterHasItsOwnWorkers) {
   EXPECT_EQ(share->cluster.workers[1].threads,
             ThreadBudget(AvailableCores(RealFileSystem()), /*local_workers=*/5));
   EXPECT_EQ(share->cluster.workers[1].memory_bytes, int64_t{1} << 30);
+}
+
+// A profile of the whole cluster was refused in each share: it was made for another cluster.
+TEST_F(TrainFlagsTest, AShareOfACalibratedClusterHasItsPartOfTheProfile) {
+  const std::string file = ::testing::TempDir() + "/calibrated.yaml";
+  const std::string text =
+      "hosts:\n"
+      "  - {name: a, workers: [{address: 'a:1', model: A100-80GB, device: cuda}]}\n"
+      "  - {name: b, workers: [{address: 'b:1', model: V100-16GB, device: cuda}]}\n"
+      "links:\n"
+      "  - {from: a, to: b, bandwidth: 1GB/s}\n";
+  std::ofstream(file) << text;
+  const auto cluster = ParseClusterFile(text, file);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto whole = ProfileOfSpec(*cluster);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const std::string profile = ::testing::TempDir() + "/profile.yaml";
+  std::ofstream(profile) << ProfileToYaml(*whole);
+  ASSERT_TRUE(
+      Parse({"--labels", "y", "--steps", "3", "--cluster", file, "--calibration", profile}).ok());
+  flags_.TakeShare({1, 2, 1});
+  const auto share = flags_.job().Job();
+  ASSERT_TRUE(share.ok()) << share.status();
+  ASSERT_NE(share->costs, nullptr);
+  ASSERT_EQ(share->costs->profile().num_workers(), 1);
+  EXPECT_EQ(share->costs->profile().device(0), whole->device(1));
 }
 
 }  // namespace

@@ -14,11 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "platform/clock.h"
+#include "platform/cpu_info.h"
 #include "platform/file_system.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tools/console/stop_signals.h"
+#include "tools/flags/cluster_share.h"
 #include "tools/jobs/training_results.h"
 #include "tools/sweep/grid.h"
 #include "tools/sweep/median_rule.h"
@@ -26,6 +28,7 @@
 #include "tools/sweep/sweep_table.h"
 #include "tools/sweep/trial_flags.h"
 #include "tools/sweep/trial_run.h"
+#include "tools/sweep/trial_shares.h"
 #include "training/job/periodic_evaluation.h"
 
 namespace weft {
@@ -79,9 +82,9 @@ absl::StatusOr<SweepScore> ScoreOf(const SweepTrials& sweep, const TrainFlags& f
 
 // How the workers are cut.
 struct Shares {
-  int workers = 1;
-  int count = 1;
-  int size() const { return workers / count; }
+  WorkerShare first;
+  int workers = 1;    // there are
+  bool alike = true;  // it does not matter which one a trial gets
 };
 
 absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const SweepFlags& flags) {
@@ -89,28 +92,24 @@ absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const SweepFlags& flag
   WEFT_ASSIGN_OR_RETURN(const JobSpec spec, job.Job());
   Shares shares;
   shares.workers = static_cast<int>(spec.cluster.workers.size());
-  const int trials = static_cast<int>(sweep.trials.size());
-  const int wanted = flags.side_by_side();
-  if (wanted > shares.workers) {
-    return UsageError(
-        absl::StrCat("--side-by-side ", wanted, " needs as many workers, and there ",
-                     shares.workers == 1 ? "is 1" : absl::StrCat("are ", shares.workers),
-                     "; give --local ", wanted));
-  }
-  const int each = spec.search.wanted ? 1 : std::max(1, spec.plan.mesh.size());
-  const int possible = std::max(1, shares.workers / each);
-  shares.count = wanted > 0 ? wanted : std::min(possible, trials);
+  WEFT_ASSIGN_OR_RETURN(shares.first,
+                        CutWorkers({.workers = shares.workers,
+                                    .needed = spec.search.wanted ? 0 : WorkersNeeded(spec.plan),
+                                    .trials = static_cast<int>(sweep.trials.size()),
+                                    .side_by_side = flags.side_by_side(),
+                                    .of_a_cluster = job.connects()}));
+  shares.alike = SharesAreAlike(spec.cluster, shares.first, AvailableCores(RealFileSystem()));
   return shares;
 }
 
 // The trials of a sweep in their threads, one for each share.
 class SweepRun {
  public:
-  SweepRun(SweepTrials& sweep, const SweepScore& score, const Shares& shares, bool ends_early,
+  SweepRun(SweepTrials& sweep, const SweepScore& score, const WorkerShare& first, bool ends_early,
            bool keeps_best, std::function<bool()> stop, Console& console)
       : sweep_(sweep),
         score_(score),
-        shares_(shares),
+        first_(first),
         keeps_best_(keeps_best),
         stop_(std::move(stop)),
         say_([this](const std::string& text) { Say(text); }),
@@ -120,9 +119,11 @@ class SweepRun {
         outcomes_(sweep.trials.size()) {}
 
   void Run() {
-    if (shares_.count == 1) return RunShare(0);
+    if (first_.count == 1) return RunShare(first_);
     std::vector<std::thread> threads;
-    for (int share = 0; share < shares_.count; ++share) {
+    for (int i = 0; i < first_.count; ++i) {
+      WorkerShare share = first_;
+      share.index = i;
       threads.emplace_back([this, share] { RunShare(share); });
     }
     for (std::thread& thread : threads) thread.join();
@@ -136,7 +137,7 @@ class SweepRun {
 
  private:
   // Takes one trial after the other.
-  void RunShare(int share) {
+  void RunShare(const WorkerShare& share) {
     while (!stop_()) {
       int trial = 0;
       {
@@ -148,9 +149,9 @@ class SweepRun {
     }
   }
 
-  void RunOne(int share, int trial) {
+  void RunOne(const WorkerShare& share, int trial) {
     TrialFlags& flags = sweep_.trials[static_cast<size_t>(trial)];
-    flags.flags->TakeShare(share, shares_.count);
+    flags.flags->TakeShare(share);
     say_(absl::StrCat("trial ", trial + 1, ": ", flags.text));
     TrialOutcome outcome;
     std::unique_ptr<TrainedTrial> trained =
@@ -191,7 +192,7 @@ class SweepRun {
 
   SweepTrials& sweep_;
   const SweepScore& score_;
-  const Shares shares_;
+  const WorkerShare first_;
   const bool keeps_best_;
   const std::function<bool()> stop_;
   const std::function<void(const std::string&)> say_;
@@ -211,13 +212,18 @@ void DescribeSweep(const SweepTrials& sweep, const SweepScore& score, const Shar
     return absl::StrCat(count, count == 1 ? " worker" : " workers");
   };
   *console.err << "sweep  " << Printable(GridText(sweep.axes, sweep.trials.size())) << "\n"
-               << "       " << shares.count << " at once on " << workers(shares.size()) << " each, "
+               << "       " << shares.first.count << " at once on " << workers(shares.first.workers)
+               << " each, "
                << "compared by " << (score.evaluated ? "the evaluations' " : "the training ")
                << Printable(score.metric) << "\n";
-  const int idle = shares.workers - shares.count * shares.size();
+  const int idle = shares.workers - shares.first.count * shares.first.workers;
   if (idle > 0) {
     *console.err << "note   " << workers(idle) << " of " << shares.workers
                  << " will have no trial: shares are equal\n";
+  }
+  if (!shares.alike) {
+    *console.err << "note   shares differ in devices, threads, memory or hosts: which one a trial "
+                    "gets can change\n       its last digits\n";
   }
   if (sweep.smallest_batch > 0) {
     *console.err << "note   --steps counts batches of " << sweep.smallest_batch
@@ -266,7 +272,7 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
   DescribeSweep(sweep, score, shares, console);
   const StopSignals signals;
   SweepRun run(
-      sweep, score, shares, sweep_flags.ends_early(), sweep_flags.selects_best(),
+      sweep, score, shares.first, sweep_flags.ends_early(), sweep_flags.selects_best(),
       [&signals] { return signals.signal() != 0; }, console);
   run.Run();
   if (AllFailedAlike(run.outcomes())) return run.outcomes().front().error;
