@@ -42,37 +42,38 @@ bool ChangesLoss(const SweepAxis& axis, const CLI::App& app) {
   return axis.option == "loss" || (option != nullptr && option->get_group() == "loss");
 }
 
-// What each trial trains by, of a sweep with evaluations: the model may name its loss.
-absl::StatusOr<std::vector<LossSpec>> LossesOf(const SweepTrials& sweep) {
-  const auto model = sweep.trials.front().flags->job().ImportFile(nullptr, nullptr);
+// What each trial of a sweep with evaluations measures first: the model may name its loss.
+absl::StatusOr<std::vector<std::string>> MetricsOf(const SweepTrials& sweep,
+                                                   const TrainFlags& flags) {
+  const auto model = flags.job().ImportFile(nullptr, nullptr);
   if (!model.ok()) return WithExitCode(model.status(), ExitCode::kModel);
-  std::vector<LossSpec> losses;
-  for (const TrialFlags& trial : sweep.trials) {
+  std::vector<std::string> metrics;
+  for (size_t i = 0; i < sweep.trials.size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(const TrialFlags trial, sweep.Flags(i));
     WEFT_ASSIGN_OR_RETURN(TrainingSpec training, trial.flags->Training());
     WEFT_RETURN_IF_ERROR(trial.flags->job().TakeLoss(model->graph, training.loss));
-    losses.push_back(std::move(training.loss));
+    metrics.push_back(trial.flags->loop().Metrics(training.loss).front());
   }
-  return losses;
+  return metrics;
 }
 
-absl::StatusOr<SweepScore> ScoreOf(const SweepTrials& sweep, const TrainFlags& flags) {
+// `first`: the first trial's.
+absl::StatusOr<SweepScore> ScoreOf(const SweepTrials& sweep, const TrialFlags& first) {
   SweepScore score;
-  score.evaluated = flags.loop().evaluates();
-  std::vector<LossSpec> losses;
+  score.evaluated = first.flags->loop().evaluates();
+  std::vector<std::string> metrics;
   if (score.evaluated) {
-    WEFT_ASSIGN_OR_RETURN(losses, LossesOf(sweep));
+    WEFT_ASSIGN_OR_RETURN(metrics, MetricsOf(sweep, *first.flags));
+    score.metric = metrics.front();
   }
-  for (size_t i = 0; i < losses.size(); ++i) {
-    const std::string metric = sweep.trials[i].flags->loop().Metrics(losses[i]).front();
-    if (i > 0 && metric != score.metric) {
-      return UsageError(absl::StrCat("--sweep: trials would be compared by ", score.metric, " and ",
-                                     metric, "; give --eval-metric NAME"));
-    }
-    score.metric = metric;
+  for (const std::string& metric : metrics) {
+    if (metric == score.metric) continue;
+    return UsageError(absl::StrCat("--sweep: trials would be compared by ", score.metric, " and ",
+                                   metric, "; give --eval-metric NAME"));
   }
   score.more_is_better = MoreIsBetter(score.metric);
   for (const SweepAxis& axis : sweep.axes) {
-    if (!IsOfLoss(score.metric) || !ChangesLoss(axis, *sweep.trials.front().app)) continue;
+    if (!IsOfLoss(score.metric) || !ChangesLoss(axis, *first.app)) continue;
     return UsageError(absl::StrCat("--sweep ", axis.Name(),
                                    ": it changes the loss, so losses do not compare; give "
                                    "--eval-every 1e --eval-metric accuracy, or another metric"));
@@ -87,8 +88,8 @@ struct Shares {
   bool alike = true;  // it does not matter which one a trial gets
 };
 
-absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const SweepFlags& flags) {
-  const JobFlags& job = sweep.trials.front().flags->job();
+absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const JobFlags& job,
+                                const SweepFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(const JobSpec spec, job.Job());
   Shares shares;
   shares.workers = static_cast<int>(spec.cluster.workers.size());
@@ -105,8 +106,8 @@ absl::StatusOr<Shares> SharesOf(const SweepTrials& sweep, const SweepFlags& flag
 // The trials of a sweep in their threads, one for each share.
 class SweepRun {
  public:
-  SweepRun(SweepTrials& sweep, const SweepScore& score, const WorkerShare& first, bool ends_early,
-           bool keeps_best, std::function<bool()> stop, Console& console)
+  SweepRun(const SweepTrials& sweep, const SweepScore& score, const WorkerShare& first,
+           bool ends_early, bool keeps_best, std::function<bool()> stop, Console& console)
       : sweep_(sweep),
         score_(score),
         first_(first),
@@ -129,11 +130,20 @@ class SweepRun {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // After Run.
-  const std::vector<TrialOutcome>& outcomes() const { return outcomes_; }
-  int best() const { return BestTrial(FinalScores(), score_.more_is_better); }
+  // The following after Run.
+  std::vector<TrialOutcome> outcomes() const {
+    MutexLock lock(mutex_);
+    return outcomes_;
+  }
+  int best() const {
+    MutexLock lock(mutex_);
+    return Best();
+  }
   // Null where it was not kept, or there is none.
-  const TrainedTrial* best_trial() const { return best_trial_.get(); }
+  std::unique_ptr<TrainedTrial> TakeBestTrial() {
+    MutexLock lock(mutex_);
+    return std::move(best_trial_);
+  }
 
  private:
   // Takes one trial after the other.
@@ -150,17 +160,28 @@ class SweepRun {
   }
 
   void RunOne(const WorkerShare& share, int trial) {
-    TrialFlags& flags = sweep_.trials[static_cast<size_t>(trial)];
-    flags.flags->TakeShare(share);
-    say_(absl::StrCat("trial ", trial + 1, ": ", flags.text));
+    say_(absl::StrCat("trial ", trial + 1, ": ", sweep_.trials[static_cast<size_t>(trial)].text));
     TrialOutcome outcome;
-    std::unique_ptr<TrainedTrial> trained =
-        RunTrial({trial, flags, score_, board_, stop_, say_, RealClock()}, outcome);
+    std::unique_ptr<TrainedTrial> trained = RunFlags(share, trial, outcome);
     say_(EndLine(trial, outcome));
     MutexLock lock(mutex_);
     outcomes_[static_cast<size_t>(trial)] = std::move(outcome);
-    // The one that was kept until now is worse: it may go.
-    if (keeps_best_ && trained != nullptr && best() == trial) best_trial_ = std::move(trained);
+    // The one that was kept until now is worse: it goes, when the lock is free.
+    if (keeps_best_ && trained != nullptr && Best() == trial) std::swap(best_trial_, trained);
+  }
+
+  std::unique_ptr<TrainedTrial> RunFlags(const WorkerShare& share, int trial,
+                                         TrialOutcome& outcome) {
+    absl::StatusOr<TrialFlags> flags = sweep_.Flags(static_cast<size_t>(trial));
+    if (!flags.ok()) {
+      board_.End(trial);
+      outcome.end = TrialEnd::kFailed;
+      outcome.error = flags.status();
+      outcome.reason = std::string(flags.status().message());
+      return nullptr;
+    }
+    flags->flags->TakeShare(share);
+    return RunTrial({trial, *flags, score_, board_, stop_, say_, RealClock()}, outcome);
   }
 
   static std::string EndLine(int trial, const TrialOutcome& outcome) {
@@ -177,33 +198,33 @@ class SweepRun {
     }
   }
 
-  std::vector<std::optional<double>> FinalScores() const {
+  // Of the trials that have ended.
+  int Best() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::optional<double>> scores;
     for (const TrialOutcome& outcome : outcomes_) {
       scores.push_back(outcome.end == TrialEnd::kTrained ? outcome.score : std::nullopt);
     }
-    return scores;
+    return BestTrial(scores, score_.more_is_better);
   }
 
   void Say(const std::string& text) {
-    MutexLock lock(say_mutex_);
+    MutexLock lock(console_mutex_);
     *console_.err << Printable(text) << "\n" << std::flush;
   }
 
-  SweepTrials& sweep_;
+  const SweepTrials& sweep_;
   const SweepScore& score_;
   const WorkerShare first_;
   const bool keeps_best_;
   const std::function<bool()> stop_;
   const std::function<void(const std::string&)> say_;
-  Mutex say_mutex_;
-  Console& console_;
+  Mutex console_mutex_;
+  Console& console_ ABSL_GUARDED_BY(console_mutex_);
   ScoreBoard board_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   int next_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Written under the lock by the threads of Run, read by others after it.
-  std::vector<TrialOutcome> outcomes_;
-  std::unique_ptr<TrainedTrial> best_trial_;
+  std::vector<TrialOutcome> outcomes_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<TrainedTrial> best_trial_ ABSL_GUARDED_BY(mutex_);
 };
 
 void DescribeSweep(const SweepTrials& sweep, const SweepScore& score, const Shares& shares,
@@ -266,20 +287,22 @@ bool AllFailedAlike(const std::vector<TrialOutcome>& outcomes) {
 
 absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
                                   const SweepFlags& sweep_flags, Console& console) {
-  WEFT_ASSIGN_OR_RETURN(SweepTrials sweep, MakeSweepTrials(app, sweep_flags.sweeps()));
-  WEFT_ASSIGN_OR_RETURN(const SweepScore score, ScoreOf(sweep, flags));
-  WEFT_ASSIGN_OR_RETURN(const Shares shares, SharesOf(sweep, sweep_flags));
+  WEFT_ASSIGN_OR_RETURN(const SweepTrials sweep, MakeSweepTrials(app, sweep_flags.sweeps()));
+  WEFT_ASSIGN_OR_RETURN(const TrialFlags first, sweep.Flags(0));
+  WEFT_ASSIGN_OR_RETURN(const SweepScore score, ScoreOf(sweep, first));
+  WEFT_ASSIGN_OR_RETURN(const Shares shares, SharesOf(sweep, first.flags->job(), sweep_flags));
   DescribeSweep(sweep, score, shares, console);
   const StopSignals signals;
   SweepRun run(
       sweep, score, shares.first, sweep_flags.ends_early(), sweep_flags.selects_best(),
       [&signals] { return signals.signal() != 0; }, console);
   run.Run();
-  if (AllFailedAlike(run.outcomes())) return run.outcomes().front().error;
-  SweepResult result{sweep, score, run.outcomes(), run.best()};
+  const std::vector<TrialOutcome> outcomes = run.outcomes();
+  if (AllFailedAlike(outcomes)) return outcomes.front().error;
+  SweepResult result{sweep, score, outcomes, run.best()};
   absl::Status saved;
-  if (const TrainedTrial* const best = run.best_trial(); best != nullptr) {
-    const ResultFiles& files = sweep.trials[static_cast<size_t>(result.best)].flags->results();
+  if (const std::unique_ptr<TrainedTrial> best = run.TakeBestTrial(); best != nullptr) {
+    const ResultFiles& files = flags.results();  // no trial has others of these
     saved = SaveResults(RealFileSystem(), files, best->job->trained(), best->result, console);
     if (saved.ok()) result.files = FilesOf(files);
   }
@@ -295,7 +318,7 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
     *console.err << "stopped by " << signals.name() << "\n";
     return ExitCode::kStopped;
   }
-  WEFT_RETURN_IF_ERROR(FailureOf(sweep, run.outcomes()));
+  WEFT_RETURN_IF_ERROR(FailureOf(sweep, outcomes));
   return ExitCode::kOk;
 }
 

@@ -70,7 +70,7 @@ nlohmann::ordered_json NumberJson(const std::optional<double>& number) {
 }
 
 nlohmann::ordered_json TrialJson(const SweepResult& result, size_t index) {
-  const TrialFlags& trial = result.sweep.trials[index];
+  const SweepTrial& trial = result.sweep.trials[index];
   const TrialOutcome& outcome = result.outcomes[index];
   nlohmann::ordered_json values = nlohmann::ordered_json::object();
   for (size_t i = 0; i < trial.values.size(); ++i) {

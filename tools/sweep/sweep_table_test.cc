@@ -15,7 +15,7 @@ class SweepTableTest : public ::testing::Test {
   SweepTableTest() {
     sweep_.axes = {{"lr", "", {"0.1", "10"}}};
     for (const char* const value : {"0.1", "10"}) {
-      TrialFlags trial;
+      SweepTrial trial;
       trial.values = {value};
       trial.text = std::string("lr ") + value;
       sweep_.trials.push_back(std::move(trial));

@@ -129,7 +129,7 @@ int64_t SmallestSweptBatch(const std::vector<SweepAxis>& axes, const CLI::App& g
 }
 
 // --steps of the trial, that it sees as much data as that of the smallest batch.
-void AdjustSteps(const SweepTrials& sweep, const TrialFlags& trial,
+void AdjustSteps(const SweepTrials& sweep, const SweepTrial& trial,
                  std::vector<std::string>& arguments) {
   for (size_t i = 0; i < sweep.axes.size(); ++i) {
     int64_t batch = 0;
@@ -161,16 +161,42 @@ absl::Status CheckTrial(const JobFlags& job) {
       "are compared at equal data; give --sweep batch=64,128, or the number that train has chosen");
 }
 
-absl::Status ParseTrial(std::vector<std::string> arguments, TrialFlags& trial) {
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+absl::StatusOr<TrialFlags> ParseTrial(const SweepTrial& trial) {
+  TrialFlags parsed;
+  parsed.flags = std::make_unique<TrainFlags>();
+  parsed.app = TrainParser(*parsed.flags);
+  // The last one first, as CLI11 takes them.
+  std::vector<std::string> arguments(trial.arguments.rbegin(), trial.arguments.rend());
   try {
-    trial.app->parse(std::move(arguments));
+    parsed.app->parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return UsageError(absl::StrCat("--sweep: trial with ", trial.text, ": ", error.what()));
   }
-  WEFT_RETURN_IF_ERROR(CheckTrial(trial.flags->job()));
-  const auto training = trial.flags->Training();
-  return Annotate(training.status(), absl::StrCat("--sweep: trial with ", trial.text));
+  WEFT_RETURN_IF_ERROR(CheckTrial(parsed.flags->job()));
+  const auto training = parsed.flags->Training();
+  WEFT_RETURN_IF_ERROR(
+      Annotate(training.status(), absl::StrCat("--sweep: trial with ", trial.text)));
+  return parsed;
+}
+
+SweepTrial TrialAt(const SweepTrials& sweep, const std::vector<size_t>& point,
+                   const CLI::App& given, const CLI::App& any) {
+  const int number = static_cast<int>(sweep.trials.size()) + 1;
+  SweepTrial trial;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < point.size(); ++i) {
+    const SweepAxis& axis = sweep.axes[i];
+    const std::string& value = axis.values[point[i]];
+    trial.values.push_back(value);
+    texts.push_back(absl::StrCat(axis.Name(), " ", value));
+    AppendArgument(axis.option, axis.key.empty() ? value : absl::StrCat(axis.key, "=", value),
+                   trial.arguments);
+  }
+  trial.text = absl::StrJoin(texts, ", ");
+  std::vector<std::string> others = GivenArguments(given, any, number);
+  AdjustSteps(sweep, trial, others);
+  trial.arguments.insert(trial.arguments.end(), others.begin(), others.end());
+  return trial;
 }
 
 }  // namespace
@@ -197,28 +223,15 @@ absl::StatusOr<SweepTrials> MakeSweepTrials(const CLI::App& given,
   if (!points.ok()) return WithExitCode(points.status(), ExitCode::kUsage);
   sweep.smallest_batch = SmallestSweptBatch(sweep.axes, given);
   for (const std::vector<size_t>& point : *points) {
-    TrialFlags trial;
-    trial.flags = std::make_unique<TrainFlags>();
-    trial.app = TrainParser(*trial.flags);
-    const int number = static_cast<int>(sweep.trials.size()) + 1;
-    std::vector<std::string> arguments;
-    std::vector<std::string> texts;
-    for (size_t i = 0; i < point.size(); ++i) {
-      const SweepAxis& axis = sweep.axes[i];
-      const std::string& value = axis.values[point[i]];
-      trial.values.push_back(value);
-      texts.push_back(absl::StrCat(axis.Name(), " ", value));
-      AppendArgument(axis.option, axis.key.empty() ? value : absl::StrCat(axis.key, "=", value),
-                     arguments);
-    }
-    trial.text = absl::StrJoin(texts, ", ");
-    std::vector<std::string> others = GivenArguments(given, *trial.app, number);
-    AdjustSteps(sweep, trial, others);
-    arguments.insert(arguments.end(), others.begin(), others.end());
-    WEFT_RETURN_IF_ERROR(ParseTrial(std::move(arguments), trial));
-    sweep.trials.push_back(std::move(trial));
+    sweep.trials.push_back(TrialAt(sweep, point, given, *any));
+    // For its errors alone.
+    WEFT_RETURN_IF_ERROR(ParseTrial(sweep.trials.back()).status());
   }
   return sweep;
+}
+
+absl::StatusOr<TrialFlags> SweepTrials::Flags(size_t trial) const {
+  return ParseTrial(trials[trial]);
 }
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 #include "tools/sweep/trial_flags.h"
 
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,12 @@ class TrialFlagsTest : public ::testing::Test {
     EXPECT_TRUE(trials.ok()) << trials.status();
     return trials.ok() ? *std::move(trials) : SweepTrials();
   }
+  // Of one of its trials.
+  static TrialFlags Flags(const SweepTrials& sweep, size_t trial) {
+    auto flags = sweep.Flags(trial);
+    EXPECT_TRUE(flags.ok()) << flags.status();
+    return *std::move(flags);
+  }
   std::string Refusal(std::vector<std::string> more) {
     const absl::Status status = Parse(std::move(more)).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage) << status;
@@ -58,7 +66,8 @@ TEST_F(TrialFlagsTest, EachTrialHasItsValuesAndTheOtherFlags) {
   EXPECT_EQ(sweep.trials[2].text, "lr 0.25, batch 32");
   EXPECT_EQ(sweep.smallest_batch, 0);
   for (size_t i = 0; i < 4; ++i) {
-    const TrainFlags& flags = *sweep.trials[i].flags;
+    const TrialFlags parsed = Flags(sweep, i);
+    const TrainFlags& flags = *parsed.flags;
     const auto training = flags.Training();
     ASSERT_TRUE(training.ok()) << training.status();
     EXPECT_EQ(training->optimizer.kind, "adam");
@@ -86,9 +95,9 @@ TEST_F(TrialFlagsTest, SwitchesAndNamesAreSwept) {
   const SweepTrials sweep = Trials({"--epochs", "1", "--sweep", "optimizer=adam,rmsprop", "--sweep",
                                     "no-decay-vectors=true,false"});
   ASSERT_EQ(sweep.trials.size(), 4u);
-  EXPECT_EQ(sweep.trials[3].flags->Training()->optimizer.kind, "rmsprop");
-  EXPECT_TRUE(sweep.trials[3].flags->Training()->groups.decay_vectors);
-  EXPECT_FALSE(sweep.trials[2].flags->Training()->groups.decay_vectors);
+  EXPECT_EQ(Flags(sweep, 3).flags->Training()->optimizer.kind, "rmsprop");
+  EXPECT_TRUE(Flags(sweep, 3).flags->Training()->groups.decay_vectors);
+  EXPECT_FALSE(Flags(sweep, 2).flags->Training()->groups.decay_vectors);
 }
 
 // The rank is swept; the other keys of --lora stay.
@@ -96,14 +105,14 @@ TEST_F(TrialFlagsTest, KeysOfAFlagAreSwept) {
   const SweepTrials sweep =
       Trials({"--epochs", "1", "--lora", "alpha=16,match=*fc*", "--sweep", "lora.rank=4,8"});
   ASSERT_EQ(sweep.trials.size(), 2u);
-  EXPECT_EQ(sweep.trials[1].app->get_option("--lora")->results(),
+  EXPECT_EQ(Flags(sweep, 1).app->get_option("--lora")->results(),
             (std::vector<std::string>{"rank=8", "alpha=16", "match=*fc*"}));
 }
 
 TEST_F(TrialFlagsTest, RatesOfGroupsStayBesideASweptRate) {
   const SweepTrials sweep = Trials({"--epochs", "1", "--lr", "head/*=0.25", "--sweep", "lr=0.5,1"});
   ASSERT_EQ(sweep.trials.size(), 2u);
-  const auto training = sweep.trials[1].flags->Training();
+  const auto training = Flags(sweep, 1).flags->Training();
   EXPECT_EQ(training->optimizer.learning_rate, 1);
   EXPECT_EQ(training->groups.learning_rates.at("head/*"), 0.25);
 }
@@ -113,8 +122,8 @@ TEST_F(TrialFlagsTest, StepsAreThoseOfTheSmallestBatch) {
   const SweepTrials sweep = Trials({"--steps", "100", "--sweep", "batch=64,32,48"});
   EXPECT_EQ(sweep.smallest_batch, 32);
   std::vector<std::string> steps;
-  for (const TrialFlags& trial : sweep.trials) {
-    steps.push_back(trial.app->get_option("--steps")->results().front());
+  for (size_t i = 0; i < sweep.trials.size(); ++i) {
+    steps.push_back(Flags(sweep, i).app->get_option("--steps")->results().front());
   }
   EXPECT_THAT(steps, ::testing::ElementsAre("50", "100", "67"));
 }
@@ -122,8 +131,8 @@ TEST_F(TrialFlagsTest, StepsAreThoseOfTheSmallestBatch) {
 TEST_F(TrialFlagsTest, EachTrialHasItsCurves) {
   const SweepTrials sweep = Trials({"--epochs", "1", "--metrics", "a.b/curves.csv", "--tensorboard",
                                     "board", "--sweep", "lr=1,2"});
-  EXPECT_EQ(sweep.trials[1].flags->results().metrics, "a.b/curves.trial-2.csv");
-  EXPECT_EQ(sweep.trials[1].flags->results().tensorboard, "board/trial-2");
+  EXPECT_EQ(Flags(sweep, 1).flags->results().metrics, "a.b/curves.trial-2.csv");
+  EXPECT_EQ(Flags(sweep, 1).flags->results().tensorboard, "board/trial-2");
   EXPECT_EQ(TrialFile("a.b/curves", 7), "a.b/curves.trial-7");
 }
 
@@ -143,6 +152,19 @@ TEST_F(TrialFlagsTest, PlacesAndDurationsAreNotSwept) {
     flags.Add(app);
     EXPECT_FALSE(LoopFlags::Decides(*app.get_option(std::string("--") + name))) << name;
   }
+}
+
+// Each share makes the flags of its own trial.
+TEST_F(TrialFlagsTest, SeveralThreadsMayMakeFlags) {
+  const SweepTrials sweep = Trials({"--epochs", "1", "--sweep", "batch=1..8:8"});
+  ASSERT_EQ(sweep.trials.size(), 8u);
+  std::vector<int64_t> batches(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] { batches[i] = Flags(sweep, i).flags->job().batch(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(batches, ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
 TEST_F(TrialFlagsTest, AFlagThatIsGivenBesides) {

@@ -54,8 +54,8 @@ struct TrainedTrial {
 
 // Where and beside whom a trial runs. Borrows all.
 struct TrialPlace {
-  int trial = 0;  // from 0
-  const TrialFlags& flags;
+  int trial = 0;            // from 0
+  const TrialFlags& flags;  // of this trial
   const SweepScore& score;
   ScoreBoard& board;
   const std::function<bool()>& stop;
