@@ -130,9 +130,7 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
     return absl::InvalidArgumentError(
         absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
   }
-  // Before the environment is read for the workers: it adds to it, and clusters of other threads
-  // may be at their first connection.
-  PrepareGrpc();
+  PrepareForClusters();  // the environment is read for the workers
   std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return SystemError(errno, "create the folder", folder);
   folder_ = folder;
@@ -239,6 +237,8 @@ LocalCluster::~LocalCluster() {
 }
 
 }  // namespace
+
+void PrepareForClusters() { PrepareGrpc(); }
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
     ProcessLauncher& launcher, const LocalClusterOptions& options) {

@@ -14,6 +14,10 @@
 
 namespace weft {
 
+// Sets what gRPC reads from the environment of this process, once. Where several threads start
+// clusters or connect to them, call it before they run: they read the environment, too.
+void PrepareForClusters();
+
 // The clients of a job's workers, by rank. Destroyed after the coordinator.
 class WorkerCluster {
  public:

@@ -277,6 +277,32 @@ TEST_F(SweepOnCluster, WorkersThatAreLeftOverHaveNoTrial) {
   EXPECT_EQ(WithoutTimes(Report(result)), WithoutTimes(Report(Train(SixTrials()))));
 }
 
+// It would have failed one trial after the other, faster than the others could take them.
+TEST_F(SweepOnCluster, AShareThatReachesNoWorkerFailsOneTrialAlone) {
+  WriteToken("other", 'b');
+  for (const char* const name : {"0", "1"}) StartWorker(name);
+  StartWorker("2", "other");
+  const CommandResult result = Run(SixTrials() + Cluster());
+  const Json report = Report(result);
+  int failed = 0;
+  for (const Json& trial : report["trials"]) {
+    EXPECT_NE(trial["end"], "not started");
+    failed += trial["end"] == "failed" ? 1 : 0;
+  }
+  EXPECT_EQ(failed, 1) << report;
+  EXPECT_THAT(result.err, HasSubstr("share 3 of 3 cannot be used: it takes no more trials"));
+}
+
+TEST_F(SweepOnCluster, WithoutWorkersThereIsOneError) {
+  WriteToken("other", 'b');
+  for (const char* const name : {"0", "1", "2"}) StartWorker(name, "other");
+  const CommandResult result = Run(SixTrials() + Cluster() + Arguments{"--side-by-side", "1"});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("error: "), HasSubstr("workers cannot be used"),
+                                HasSubstr("--token-file")));
+}
+
 TEST_F(Sweep, UsageErrors) {
   const auto refusal = [this](const Arguments& more) {
     const CommandResult result = Train(Arguments{"--epochs", "1"} + more);

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "distributed/process/local_cluster.h"
 #include "platform/clock.h"
 #include "platform/cpu_info.h"
 #include "platform/file_system.h"
@@ -121,6 +123,7 @@ class SweepRun {
 
   void Run() {
     if (first_.count == 1) return RunShare(first_);
+    PrepareForClusters();
     std::vector<std::thread> threads;
     for (int i = 0; i < first_.count; ++i) {
       WorkerShare share = first_;
@@ -146,7 +149,7 @@ class SweepRun {
   }
 
  private:
-  // Takes one trial after the other.
+  // Takes one trial after the other, as long as its workers answer.
   void RunShare(const WorkerShare& share) {
     while (!stop_()) {
       int trial = 0;
@@ -155,19 +158,25 @@ class SweepRun {
         if (next_ == static_cast<int>(sweep_.trials.size())) return;
         trial = next_++;
       }
-      RunOne(share, trial);
+      if (RunOne(share, trial)) continue;
+      say_(absl::StrCat("note: the workers of share ", share.index + 1, " of ", share.count,
+                        " cannot be used: it takes no more trials"));
+      return;
     }
   }
 
-  void RunOne(const WorkerShare& share, int trial) {
+  // False where the trial did not reach its workers.
+  bool RunOne(const WorkerShare& share, int trial) {
     say_(absl::StrCat("trial ", trial + 1, ": ", sweep_.trials[static_cast<size_t>(trial)].text));
     TrialOutcome outcome;
     std::unique_ptr<TrainedTrial> trained = RunFlags(share, trial, outcome);
     say_(EndLine(trial, outcome));
+    const bool reached = !outcome.unreached;
     MutexLock lock(mutex_);
     outcomes_[static_cast<size_t>(trial)] = std::move(outcome);
     // The one that was kept until now is worse: it goes, when the lock is free.
     if (keeps_best_ && trained != nullptr && Best() == trial) std::swap(best_trial_, trained);
+    return reached;
   }
 
   std::unique_ptr<TrainedTrial> RunFlags(const WorkerShare& share, int trial,
@@ -264,23 +273,31 @@ std::vector<std::string> FilesOf(const ResultFiles& results) {
   return files;
 }
 
-// The error of the first trial that failed; OK where one was trained, or none has failed.
+// Where no trial was trained, the error of the first that failed. Where trials were not started,
+// since no share had workers any more, that of the first which missed them.
 absl::Status FailureOf(const SweepTrials& sweep, const std::vector<TrialOutcome>& outcomes) {
-  absl::Status first;
+  absl::Status first, unreached;
+  bool trained = false, started = true;
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (outcomes[i].end == TrialEnd::kTrained) return absl::OkStatus();
-    if (outcomes[i].end != TrialEnd::kFailed || !first.ok()) continue;
-    first =
+    trained = trained || outcomes[i].end == TrialEnd::kTrained;
+    started = started && outcomes[i].end != TrialEnd::kNotStarted;
+    const absl::Status error =
         Annotate(outcomes[i].error, absl::StrCat("trial ", i + 1, " (", sweep.trials[i].text, ")"));
+    first.Update(error);
+    if (outcomes[i].unreached) unreached.Update(error);
   }
-  return first;
+  if (!started) return unreached;
+  return trained ? absl::OkStatus() : first;
 }
 
-// Whether all have failed in the same way: a table would only repeat it.
+// Whether all that were started have failed in the same way: a table would only repeat it.
 bool AllFailedAlike(const std::vector<TrialOutcome>& outcomes) {
-  return std::all_of(outcomes.begin(), outcomes.end(), [&outcomes](const TrialOutcome& outcome) {
-    return outcome.end == TrialEnd::kFailed && outcome.reason == outcomes.front().reason;
-  });
+  const TrialOutcome& first = outcomes.front();
+  return first.end == TrialEnd::kFailed &&
+         std::all_of(outcomes.begin(), outcomes.end(), [&first](const TrialOutcome& outcome) {
+           return outcome.end == TrialEnd::kNotStarted ||
+                  (outcome.end == TrialEnd::kFailed && outcome.reason == first.reason);
+         });
 }
 
 }  // namespace
@@ -298,7 +315,8 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
       [&signals] { return signals.signal() != 0; }, console);
   run.Run();
   const std::vector<TrialOutcome> outcomes = run.outcomes();
-  if (AllFailedAlike(outcomes)) return outcomes.front().error;
+  const bool stopped = signals.signal() != 0;
+  if (!stopped && AllFailedAlike(outcomes)) return outcomes.front().error;
   SweepResult result{sweep, score, outcomes, run.best()};
   absl::Status saved;
   if (const std::unique_ptr<TrainedTrial> best = run.TakeBestTrial(); best != nullptr) {
@@ -314,7 +332,7 @@ absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
     *console.out << SweepTableText(result);
   }
   WEFT_RETURN_IF_ERROR(saved);
-  if (signals.signal() != 0) {
+  if (stopped) {
     *console.err << "stopped by " << signals.name() << "\n";
     return ExitCode::kStopped;
   }

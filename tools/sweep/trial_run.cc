@@ -141,8 +141,12 @@ absl::StatusOr<std::unique_ptr<TrainedTrial>> RunTrialJob(const TrialPlace& plac
       PrepareTrainingJob(flags, LoopFlags::GivenFlags(*place.flags.app), loop, console));
   TrainingJob& job = *trained->job;
   DescribeTrainingJob(job, flags, console);
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerGroup> workers,
-                        StartTrainingJob(job, flags, loop, console));
+  const absl::StatusOr<std::unique_ptr<WorkerGroup>> started =
+      StartTrainingJob(job, flags, loop, console);
+  outcome.unreached = flags.job().connects() && (absl::IsUnavailable(started.status()) ||
+                                                 absl::IsUnauthenticated(started.status()));
+  if (!started.ok()) return started.status();
+  WorkerGroup& workers = **started;
   SayLines(place, err.str());
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<TrainingCurves> curves,
@@ -156,12 +160,12 @@ absl::StatusOr<std::unique_ptr<TrainedTrial>> RunTrialJob(const TrialPlace& plac
   run.set_listener({[&hook](const TrainProgress& done) { hook.TakeStep(done); },
                     [&hook](const Measurement& measured) { hook.TakeEvaluation(measured); },
                     &hook});
-  const absl::Status ended = run.Run(workers->coordinator(), place.stop);
+  const absl::Status ended = run.Run(workers.coordinator(), place.stop);
   outcome.steps = hook.steps();
   outcome.samples = hook.samples();
   outcome.loss = hook.loss();
   outcome.score = hook.score();
-  if (!ended.ok()) return workers->Explain(ended);
+  if (!ended.ok()) return workers.Explain(ended);
   TakeResult(hook, run.result(), outcome);
   if (outcome.end != TrialEnd::kTrained) return std::unique_ptr<TrainedTrial>();
   trained->result = run.result();

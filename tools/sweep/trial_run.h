@@ -38,6 +38,9 @@ struct TrialOutcome {
   TrialEnd end = TrialEnd::kNotStarted;
   std::string reason = {};  // of an early end or a failure; of a trained one: its own rule, or ""
   absl::Status error;       // of a failure
+  // The workers of a cluster file did not answer, or did not know the token: the next trial would
+  // not reach them either.
+  bool unreached = false;
   int64_t steps = 0;
   int64_t samples = 0;
   RungScores rungs = {};             // by rung, as far as it came
