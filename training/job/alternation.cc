@@ -1,6 +1,7 @@
 #include "training/job/alternation.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -26,6 +27,8 @@ namespace weft {
 namespace {
 
 constexpr char kOutputOfModel[] = "output:";
+// Of steps in a row and of samples: sums over updates are far from the largest number.
+constexpr int64_t kMaxCount = 1'000'000'000;
 
 absl::Status InUpdate(const std::string& name, const absl::Status& status) {
   return Annotate(status, absl::StrCat("update '", name, "'"));
@@ -78,12 +81,15 @@ class KeyReader {
     if (!text.has_value() || absl::SimpleAtod(*text, &number)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(key, "=", *text, ": expected a number"));
   }
-  absl::Status TakeCount(const std::string& key, int64_t minimum, int64_t& number) {
+  absl::Status TakeCount(const std::string& key, int64_t minimum, int64_t maximum,
+                         int64_t& number) {
     const std::optional<std::string> text = Take(key);
     if (!text.has_value()) return absl::OkStatus();
-    if (absl::SimpleAtoi(*text, &number) && number >= minimum) return absl::OkStatus();
+    if (absl::SimpleAtoi(*text, &number) && number >= minimum && number <= maximum) {
+      return absl::OkStatus();
+    }
     return absl::InvalidArgumentError(
-        absl::StrCat(key, "=", *text, ": expected a whole number of at least ", minimum));
+        absl::StrCat(key, "=", *text, ": expected a whole number from ", minimum, " to ", maximum));
   }
   absl::Status Finish() const {
     if (keys_.empty()) return absl::OkStatus();
@@ -140,10 +146,10 @@ absl::Status ReadUpdate(absl::string_view text, UpdateSpec& update) {
     return absl::InvalidArgumentError("what does it train? give train=PATTERN, as train=critic.*");
   }
   update.train = absl::StrSplit(*train, '+', absl::SkipEmpty());
-  WEFT_RETURN_IF_ERROR(keys.TakeCount("steps", 1, update.steps));
-  WEFT_RETURN_IF_ERROR(keys.TakeCount("batch", 1, update.batch));
+  WEFT_RETURN_IF_ERROR(keys.TakeCount("steps", 1, kMaxCount, update.steps));
+  WEFT_RETURN_IF_ERROR(keys.TakeCount("batch", 1, kMaxCount, update.batch));
   int64_t seed = -1;
-  WEFT_RETURN_IF_ERROR(keys.TakeCount("seed", 0, seed));
+  WEFT_RETURN_IF_ERROR(keys.TakeCount("seed", 0, std::numeric_limits<int64_t>::max(), seed));
   if (seed >= 0) update.seed = static_cast<uint64_t>(seed);
   WEFT_RETURN_IF_ERROR(keys.TakeNumber("clip-norm", update.training.clip_norm));
   WEFT_RETURN_IF_ERROR(ReadOptimizer(keys, update.training.optimizer));

@@ -358,6 +358,9 @@ TEST(ParseUpdateTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("c: loss=mse, train=x, step=2"),
               HasSubstr("there is no key 'step', did you mean 'steps'?"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, steps=0"), HasSubstr("steps=0: expected a whole"));
+  // Four of these are no cycle: their sum was 0.
+  EXPECT_THAT(refusal("c: loss=mse, train=x, steps=4611686018427387904"),
+              HasSubstr("expected a whole number from 1 to 1000000000"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, train=y"), HasSubstr("train is given twice"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, lr=fast"), HasSubstr("lr=fast: expected a number"));
   EXPECT_THAT(refusal("c: loss=mse, train=x, optimizer=adm"), HasSubstr("did you mean 'adam'?"));

@@ -11,6 +11,7 @@ namespace {
 
 // Names in a job's record.
 constexpr char kNoiseCount[] = "noise.count";
+constexpr double kMaxCount = 1e15;
 constexpr char kNoiseVariance[] = "noise.variance";
 constexpr char kNoiseSquare[] = "noise.square";
 
@@ -57,7 +58,13 @@ void NoiseAverage::SaveState(std::map<std::string, double>& state) const {
 }
 
 void NoiseAverage::LoadState(const std::map<std::string, double>& state) {
-  count_ = static_cast<int64_t>(StateOf(state, kNoiseCount));
+  // A file may say anything.
+  const double count = StateOf(state, kNoiseCount);
+  if (!(count >= 1 && count <= kMaxCount)) {
+    *this = NoiseAverage();
+    return;
+  }
+  count_ = static_cast<int64_t>(count);
   mean_ = {StateOf(state, kNoiseVariance), StateOf(state, kNoiseSquare)};
 }
 

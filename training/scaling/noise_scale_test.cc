@@ -135,6 +135,18 @@ TEST(NoiseScaleTest, AResumedRunGoesOnWithTheAverage) {
   EXPECT_EQ(fresh.count(), 0);
 }
 
+// A count of -1 divided by 0 at the next measurement.
+TEST(NoiseScaleTest, AStateThatIsNoneIsForgotten) {
+  for (const double count : {-1.0, 0.5, 1e300, std::nan("")}) {
+    NoiseAverage noise;
+    noise.Add({5, 5});
+    noise.LoadState({{"noise.count", count}, {"noise.variance", 7}, {"noise.square", 7}});
+    EXPECT_EQ(noise.count(), 0) << count;
+    noise.Add({12, 3});
+    EXPECT_EQ(noise.scale(), 4) << count;
+  }
+}
+
 TEST(NoiseScaleTest, TheTextSaysWhatItMeansForTheBatch) {
   NoiseAverage noise;
   EXPECT_THAT(NoiseText(noise, 128), HasSubstr("no step has measured it"));
