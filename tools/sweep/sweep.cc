@@ -169,7 +169,8 @@ class SweepRun {
   bool RunOne(const WorkerShare& share, int trial) {
     say_(absl::StrCat("trial ", trial + 1, ": ", sweep_.trials[static_cast<size_t>(trial)].text));
     TrialOutcome outcome;
-    std::unique_ptr<TrainedTrial> trained = RunFlags(share, trial, outcome);
+    std::unique_ptr<TrainedTrial> trained =
+        RunTrial({trial, sweep_, share, score_, board_, stop_, say_, RealClock()}, outcome);
     say_(EndLine(trial, outcome));
     const bool reached = !outcome.unreached;
     MutexLock lock(mutex_);
@@ -177,20 +178,6 @@ class SweepRun {
     // The one that was kept until now is worse: it goes, when the lock is free.
     if (keeps_best_ && trained != nullptr && Best() == trial) std::swap(best_trial_, trained);
     return reached;
-  }
-
-  std::unique_ptr<TrainedTrial> RunFlags(const WorkerShare& share, int trial,
-                                         TrialOutcome& outcome) {
-    absl::StatusOr<TrialFlags> flags = sweep_.Flags(static_cast<size_t>(trial));
-    if (!flags.ok()) {
-      board_.End(trial);
-      outcome.end = TrialEnd::kFailed;
-      outcome.error = flags.status();
-      outcome.reason = std::string(flags.status().message());
-      return nullptr;
-    }
-    flags->flags->TakeShare(share);
-    return RunTrial({trial, *flags, score_, board_, stop_, say_, RealClock()}, outcome);
   }
 
   static std::string EndLine(int trial, const TrialOutcome& outcome) {

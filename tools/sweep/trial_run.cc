@@ -133,12 +133,14 @@ absl::StatusOr<std::unique_ptr<TrainedTrial>> RunTrialJob(const TrialPlace& plac
   // All trials say the same: one is enough.
   std::ostringstream out, err;
   Console console{&out, &err, /*animated=*/false};
-  const TrainFlags& flags = *place.flags.flags;
+  WEFT_ASSIGN_OR_RETURN(const TrialFlags parsed,
+                        place.sweep.Flags(static_cast<size_t>(place.trial)));
+  parsed.flags->TakeShare(place.share);
+  const TrainFlags& flags = *parsed.flags;
   JobLoop loop(flags.loop(), console);
   auto trained = std::make_unique<TrainedTrial>();
   WEFT_ASSIGN_OR_RETURN(
-      trained->job,
-      PrepareTrainingJob(flags, LoopFlags::GivenFlags(*place.flags.app), loop, console));
+      trained->job, PrepareTrainingJob(flags, LoopFlags::GivenFlags(*parsed.app), loop, console));
   TrainingJob& job = *trained->job;
   DescribeTrainingJob(job, flags, console);
   const absl::StatusOr<std::unique_ptr<WorkerGroup>> started =

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
+#include "tools/flags/cluster_share.h"
 #include "tools/jobs/training_job.h"
 #include "tools/sweep/score_board.h"
 #include "tools/sweep/trial_flags.h"
@@ -57,8 +58,9 @@ struct TrainedTrial {
 
 // Where and beside whom a trial runs. Borrows all.
 struct TrialPlace {
-  int trial = 0;            // from 0
-  const TrialFlags& flags;  // of this trial
+  int trial = 0;  // from 0
+  const SweepTrials& sweep;
+  WorkerShare share;
   const SweepScore& score;
   ScoreBoard& board;
   const std::function<bool()>& stop;
@@ -67,10 +69,10 @@ struct TrialPlace {
   Clock& clock;
 };
 
-// Runs the trial to its end, on workers of its own that are ended with it: prepares its job, and
-// trains. Never fails by itself: an error is in the outcome. The trained values of a trial that
-// came to its end, else null. The calling thread starts the workers and waits; several trials may
-// run in as many threads.
+// Runs the trial to its end, on workers of its own that are ended with it: parses its flags,
+// prepares its job, and trains. Never fails by itself: an error is in the outcome. The trained
+// values of a trial that came to its end, else null. The calling thread starts the workers and
+// waits; several trials may run in as many threads.
 std::unique_ptr<TrainedTrial> RunTrial(const TrialPlace& place, TrialOutcome& outcome);
 
 }  // namespace weft
