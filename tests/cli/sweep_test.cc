@@ -1,17 +1,23 @@
 // Sweeps of train: each trial is what its flags give alone, whatever runs beside it.
 //
 // WEFT_RUNNER: graph_runner, whose workers are processes.
+#include <signal.h>
 #include <stdlib.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -209,6 +215,39 @@ TEST_F(Sweep, AShareHasExactlyTheWorkersOfAGivenPlan) {
                                 HasSubstr("1 worker of 3 will have no trial")));
 }
 
+// Two trials run, and the third has not begun.
+TEST_F(Sweep, ASignalEndsAllTrialsAndTheTableIsPrinted) {
+  const Arguments flags = {"--epochs", "1000000", "--batch", "8",
+                           "--local",  "2",       "--sweep", "lr=0.01,0.02,0.03"};
+  ProcessOptions options;
+  options.arguments = {"/bin/sh", "-c",
+                       absl::StrCat("exec ", std::getenv("WEFT_RUNNER"), " '",
+                                    absl::StrJoin(Job() + flags, "' '"), "' 2>&1")};
+  options.standard_output = {ProcessOutput::Kind::kPipe};
+  const auto sweep = RealProcessLauncher().Start(options);
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  std::string text;
+  const auto read_line = [&] {
+    const auto line = (*sweep)->ReadLine(deadline);
+    if (line.ok()) absl::StrAppend(&text, *line, "\n");
+    return line.ok();
+  };
+  while (!absl::StrContains(text, "trial 1: lr 0.01") ||
+         !absl::StrContains(text, "trial 2: lr 0.02")) {
+    ASSERT_TRUE(read_line()) << text;
+  }
+  ASSERT_TRUE((*sweep)->Signal(SIGTERM).ok());
+  while (read_line()) {
+  }
+  const std::optional<ExitStatus> end = (*sweep)->WaitUntil(deadline);
+  ASSERT_TRUE(end.has_value()) << text;
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kStopped)) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("trial 1: interrupted"), HasSubstr("trial 2: interrupted"),
+                          HasSubstr("stopped by SIGTERM")));
+  EXPECT_THAT(text, ::testing::ContainsRegex("3 +0\\.03 .* not started"));
+}
+
 // Workers that were started before the sweep, in a cluster file of two hosts.
 class SweepOnCluster : public Sweep {
  protected:
@@ -257,7 +296,7 @@ class SweepOnCluster : public Sweep {
   }
 
  private:
-  std::string folder_ = "/tmp/weft-sweep-XXXXXX";
+  std::string folder_ = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
   std::vector<std::unique_ptr<Process>> workers_;
 };
 

@@ -1,6 +1,7 @@
 #include "tools/flags/cluster_share.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <set>
