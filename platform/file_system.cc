@@ -170,7 +170,7 @@ class BufferedFile final : public WritableFile {
 
 class SystemFileSystem final : public FileSystem {
  public:
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override;
+  absl::StatusOr<std::string> ReadFileUpTo(const std::string& path, int64_t maximum_bytes) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;
@@ -184,16 +184,12 @@ class SystemFileSystem final : public FileSystem {
   absl::Status RemoveFile(const std::string& path) override;
 };
 
-absl::StatusOr<std::string> SystemFileSystem::ReadFile(const std::string& path) {
+absl::StatusOr<std::string> SystemFileSystem::ReadFileUpTo(const std::string& path,
+                                                           int64_t maximum_bytes) {
   // O_NONBLOCK: opening a pipe must not wait for its writer; regular files ignore it.
   WEFT_ASSIGN_OR_RETURN(const FileDescriptor file, Open(path, O_RDONLY | O_NONBLOCK, "open"));
   WEFT_ASSIGN_OR_RETURN(const int64_t size, RegularFileSize(file, path));
-  const auto too_large = [&path](int64_t bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "\"", absl::Utf8SafeCEscape(path), "\" holds ", bytes, " bytes, more than the ",
-        FileSystem::kMaximumReadBytes, " that are read at once; split it, or map it"));
-  };
-  if (size > kMaximumReadBytes) return too_large(size);
+  if (size > maximum_bytes) return TooManyBytesError(size, maximum_bytes, path);
   // Reads to the end, whatever the size said: files under /proc say 0, and a file can grow.
   std::string contents;
   contents.resize(static_cast<size_t>(size) + 1);
@@ -206,8 +202,11 @@ absl::StatusOr<std::string> SystemFileSystem::ReadFile(const std::string& path) 
     }
     if (got == 0) break;
     filled += static_cast<size_t>(got);
-    if (static_cast<int64_t>(filled) > kMaximumReadBytes) return too_large(filled);
-    if (filled == contents.size()) contents.resize(contents.size() + (64 << 10));
+    const auto read_bytes = static_cast<int64_t>(filled);
+    if (read_bytes > maximum_bytes) return TooManyBytesError(read_bytes, maximum_bytes, path);
+    if (filled < contents.size()) continue;
+    // Room for one byte beyond the largest file tells a larger one.
+    contents.resize(std::min(filled + (64 << 10), static_cast<size_t>(maximum_bytes) + 1));
   }
   contents.resize(filled);
   return contents;

@@ -64,7 +64,14 @@ class FileSystem {
   static constexpr int64_t kMaximumReadBytes = int64_t{1} << 31;
 
   // A regular file, whole.
-  virtual absl::StatusOr<std::string> ReadFile(const std::string& path) = 0;
+  absl::StatusOr<std::string> ReadFile(const std::string& path) {
+    return ReadFileUpTo(path, kMaximumReadBytes);
+  }
+
+  // The same for a file that should be small and that nobody needs to trust: where it holds more
+  // than `maximum_bytes`, it is not read, and the error is ResourceExhausted with both numbers.
+  virtual absl::StatusOr<std::string> ReadFileUpTo(const std::string& path,
+                                                   int64_t maximum_bytes) = 0;
 
   // A regular file as memory.
   virtual absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) = 0;

@@ -292,6 +292,28 @@ TEST_F(RealFiles, RefusesToReadAHugeFile) {
   EXPECT_EQ(files_.ReadFile(Path("huge")).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+// A file of the size is read, one of a byte more is not: 4 GiB of holes would fill the memory.
+TEST_F(RealFiles, ReadsUpToABound) {
+  ASSERT_TRUE(files_.WriteFileAtomically(Path("five"), "12345").ok());
+  EXPECT_EQ(*files_.ReadFileUpTo(Path("five"), 5), "12345");
+  const absl::Status longer = files_.ReadFileUpTo(Path("five"), 4).status();
+  EXPECT_EQ(longer.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(longer.message()),
+              HasSubstr("five\" holds 5 bytes, more than the 4 that are read of such a file"));
+  ASSERT_EQ(truncate(Path("five").c_str(), int64_t{4} << 30), 0);
+  EXPECT_EQ(files_.ReadFileUpTo(Path("five"), 1 << 20).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+// The system says that it has no bytes.
+TEST_F(RealFiles, TheBoundHoldsForAFileOfUnknownSize) {
+  const absl::StatusOr<std::string> whole = files_.ReadFileUpTo("/proc/self/status", 1 << 20);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_THAT(*whole, HasSubstr("VmSize"));
+  EXPECT_EQ(files_.ReadFileUpTo("/proc/self/status", 10).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(RealFiles, RefusesPathsWithAZeroByteOrNothing) {
   const std::string hidden("/etc/passwd\0.bin", 16);
   EXPECT_THAT(std::string(files_.ReadFile(hidden).status().message()), HasSubstr("zero byte"));
@@ -355,6 +377,13 @@ TEST(FakeFiles, EachStepOfAWriteCanFailAndKeepsTheOldFile) {
     EXPECT_EQ(*files.ReadFile("/file"), "old");
   }
   EXPECT_TRUE(files.WriteFileAtomically("/file", "new").ok());
+}
+
+TEST(FakeFiles, ReadsUpToABound) {
+  testing::FakeFileSystem files;
+  ASSERT_TRUE(files.WriteFileAtomically("/five", "12345").ok());
+  EXPECT_EQ(*files.ReadFileUpTo("/five", 5), "12345");
+  EXPECT_EQ(files.ReadFileUpTo("/five", 4).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(FakeFiles, InjectedErrorWaitsForItsTurn) {

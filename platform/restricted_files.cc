@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 #include "platform/write_beneath.h"
 
 namespace weft {
@@ -51,13 +52,11 @@ absl::StatusOr<RestrictedFiles::Place> RestrictedFiles::Find(const std::string& 
                    "FOLDER to add one"));
 }
 
-absl::StatusOr<std::string> RestrictedFiles::ReadFile(const std::string& path) {
+absl::StatusOr<std::string> RestrictedFiles::ReadFileUpTo(const std::string& path,
+                                                          int64_t maximum_bytes) {
   WEFT_ASSIGN_OR_RETURN(const auto file, MapFile(path));
-  if (static_cast<int64_t>(file->size()) > kMaximumReadBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("'", path, "' holds ", file->size(),
-                                                     " bytes, more than the ", kMaximumReadBytes,
-                                                     " that are read at once; map it"));
-  }
+  const auto size = static_cast<int64_t>(file->size());
+  if (size > maximum_bytes) return TooManyBytesError(size, maximum_bytes, path);
   return std::string(reinterpret_cast<const char*>(file->data()), file->size());
 }
 

@@ -2,6 +2,7 @@
 #ifndef WEFT_PLATFORM_RESTRICTED_FILES_H_
 #define WEFT_PLATFORM_RESTRICTED_FILES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ class RestrictedFiles final : public FileSystem {
   // `folders` need not exist; "/" allows all.
   RestrictedFiles(FileSystem& files, const std::vector<std::string>& folders);
 
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override;
+  absl::StatusOr<std::string> ReadFileUpTo(const std::string& path, int64_t maximum_bytes) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;

@@ -75,14 +75,21 @@ TEST_F(RestrictedFilesTest, NothingIsMadeEmptiedOrRemoved) {
   EXPECT_EQ(*files_.ReadFile(data), "d");
 }
 
+TEST_F(RestrictedFilesTest, ReadsUpToABound) {
+  const std::string data = absl::StrCat(root_, "/allowed/data");
+  EXPECT_EQ(*files_.ReadFileUpTo(data, 1), "d");
+  EXPECT_EQ(files_.ReadFileUpTo(data, 0).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 // Between the look at a path and its use, somebody makes a part of it a link to elsewhere.
 class LinkingFiles final : public FileSystem {
  public:
   LinkingFiles(std::string path, std::string target)
       : path_(std::move(path)), target_(std::move(target)) {}
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override {
+  absl::StatusOr<std::string> ReadFileUpTo(const std::string& path,
+                                           int64_t maximum_bytes) override {
     Link();
-    return RealFileSystem().ReadFile(path);
+    return RealFileSystem().ReadFileUpTo(path, maximum_bytes);
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override {
     Link();

@@ -73,4 +73,11 @@ absl::Status ClosedFileError(std::string_view path) {
                    "\" is closed; open it again to write"));
 }
 
+absl::Status TooManyBytesError(int64_t bytes, int64_t maximum_bytes, std::string_view path) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("\"", absl::Utf8SafeCEscape(absl::string_view(path.data(), path.size())),
+                   "\" holds ", bytes, " bytes, more than the ", maximum_bytes,
+                   " that are read of such a file; give a smaller one"));
+}
+
 }  // namespace weft

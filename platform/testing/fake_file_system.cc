@@ -122,9 +122,13 @@ absl::StatusOr<std::string> FakeFileSystem::Read(const std::string& path) {
   return file->second;
 }
 
-absl::StatusOr<std::string> FakeFileSystem::ReadFile(const std::string& path) {
+absl::StatusOr<std::string> FakeFileSystem::ReadFileUpTo(const std::string& path,
+                                                         int64_t maximum_bytes) {
   MutexLock lock(mutex_);
-  return Read(path);
+  WEFT_ASSIGN_OR_RETURN(std::string contents, Read(path));
+  const auto size = static_cast<int64_t>(contents.size());
+  if (size > maximum_bytes) return TooManyBytesError(size, maximum_bytes, path);
+  return contents;
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> FakeFileSystem::MapFile(const std::string& path) {

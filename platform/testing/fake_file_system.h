@@ -27,7 +27,7 @@ class FakeFileSystem final : public FileSystem {
   // The steps of the real calls that can fail.
   enum class Operation { kOpen, kRead, kWrite, kSync, kRename, kCreateDirectory, kList, kRemove };
 
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override;
+  absl::StatusOr<std::string> ReadFileUpTo(const std::string& path, int64_t maximum_bytes) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFileBeneath(
       const std::string& directory, const std::string& relative_path) override;

@@ -53,8 +53,9 @@ class FaultyDisk::Files final : public FileSystem {
  public:
   explicit Files(State& state) : state_(state) {}
 
-  absl::StatusOr<std::string> ReadFile(const std::string& path) override {
-    return RealFileSystem().ReadFile(path);
+  absl::StatusOr<std::string> ReadFileUpTo(const std::string& path,
+                                           int64_t maximum_bytes) override {
+    return RealFileSystem().ReadFileUpTo(path, maximum_bytes);
   }
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override {
     return RealFileSystem().MapFile(path);

@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr int kMaxConfigDepth = 16;
 constexpr int64_t kMaxConfigRank = 65536;
 constexpr double kMaxAlpha = 1e9;
@@ -186,8 +185,9 @@ absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text, const std::s
   const auto bad = [&path](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\" ", what));
   };
-  if (text.size() > kMaxConfigBytes) {
-    return bad(absl::StrCat("has ", text.size(), " bytes, of ", kMaxConfigBytes, " that are read"));
+  if (static_cast<int64_t>(text.size()) > kMaxPeftConfigBytes) {
+    return bad(
+        absl::StrCat("has ", text.size(), " bytes, of ", kMaxPeftConfigBytes, " that are read"));
   }
   bool too_deep = false;
   const auto watch = [&too_deep](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {

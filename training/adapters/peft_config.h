@@ -77,6 +77,9 @@ struct PeftConfig {
   std::string path = "";
 };
 
+// A longer configuration is refused.
+inline constexpr int64_t kMaxPeftConfigBytes = int64_t{1} << 20;
+
 // Reads a configuration that nobody needs to trust. InvalidArgument naming the path, the key and
 // what is wrong; Unimplemented for a method other than LoRA, for DoRA and for patterns that are
 // regular expressions.

@@ -187,7 +187,7 @@ absl::StatusOr<PeftAdapters> ReadPeft(FileSystem& files, const std::string& path
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, files.ReadFile(path));
   std::optional<std::string> config;
   if (files.Exists(PeftConfigPath(path))) {
-    WEFT_ASSIGN_OR_RETURN(config, files.ReadFile(PeftConfigPath(path)));
+    WEFT_ASSIGN_OR_RETURN(config, files.ReadFileUpTo(PeftConfigPath(path), kMaxPeftConfigBytes));
   }
   return ParsePeft(std::as_bytes(std::span(bytes)), config, path);
 }

@@ -41,8 +41,6 @@ struct PeftAdapters {
 
 // The file name that PEFT gives to the configuration.
 inline constexpr char kPeftConfig[] = "adapter_config.json";
-// A longer configuration is refused.
-inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 
 // Reads and checks both files; nobody needs to trust them. `config` is the text of
 // adapter_config.json, if there is one. DataLoss for damaged safetensors, InvalidArgument for a
@@ -52,7 +50,8 @@ inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 absl::StatusOr<PeftAdapters> ParsePeft(std::span<const std::byte> tensors,
                                        const std::optional<std::string>& config,
                                        const std::string& path);
-// The same of `path` and the configuration in its folder. Errors of the file system too.
+// The same of `path` and the configuration in its folder. Errors of the file system too:
+// ResourceExhausted for a configuration of more than kMaxPeftConfigBytes, which is not read.
 absl::StatusOr<PeftAdapters> ReadPeft(FileSystem& files, const std::string& path);
 
 // For AddAdapters: the weights that the modules name (LoraSpec::given). A module is found by any

@@ -1,12 +1,15 @@
 // Files as PEFT writes them, put together by hand, in and out.
 #include "training/adapters/peft_file.h"
 
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "executor/variables/safetensors.h"
 #include "gmock/gmock.h"
@@ -14,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "ops/testing/test_tensors.h"
+#include "platform/file_system.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/adapters/adapter_options.h"
 #include "training/adapters/testing/safetensors_text.h"
@@ -247,6 +251,23 @@ TEST_F(PeftFileTest, LoraBesideAFileMaySayWhatItDoesNot) {
             "rank; leave it out");
   ASSERT_TRUE(disk.WriteFileAtomically("/d/adapter_config.json", kConfig).ok());
   EXPECT_THAT(error("alpha=6"), HasSubstr("of which rank and alpha; leave it out"));
+}
+
+// It was read whole, and refused by what parses it.
+TEST(ReadPeftTest, AConfigurationThatIsTooLongIsNotRead) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/long_configuration");
+  FileSystem& files = RealFileSystem();
+  ASSERT_TRUE(files.CreateDirectories(folder).ok());
+  const std::string adapters = absl::StrCat(folder, "/a.safetensors");
+  ASSERT_TRUE(files.WriteFileAtomically(adapters, OneModule("m")).ok());
+  ASSERT_TRUE(files.WriteFileAtomically(PeftConfigPath(adapters), kConfig).ok());
+  EXPECT_TRUE(ReadPeft(files, adapters).ok());
+  std::filesystem::resize_file(PeftConfigPath(adapters), uintmax_t{64} << 20);
+  const absl::Status status = ReadPeft(files, adapters).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("adapter_config.json\" holds 67108864 bytes, more than the 1048576 "));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ParsePeftTest, WhatIsNoAdapterIsSaid) {
