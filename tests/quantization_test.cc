@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx_import/graph_wire.h"
@@ -269,6 +270,22 @@ TEST_F(QuantizedFile, ResumesToTheSameFile) {
   // Of five products. Ranges are no weights.
   EXPECT_THAT(result.out, HasSubstr("10 weights of step 5"));
   EXPECT_EQ(ReadTestFile(exported), ReadTestFile(through));
+}
+
+// The record had the patterns joined by commas: the second half, "*", left no product.
+TEST_F(QuantizedFile, APatternMayHaveAComma) {
+  WriteTestFile(model_, absl::StrReplaceAll(ReadTestFile(model_), {{"fc3.weight", "fc3,weight"}}));
+  const std::string folder = TestPath("checkpoints");
+  const std::string trained = TestPath("trained.onnx"), exported = TestPath("exported.onnx");
+  const CommandResult result =
+      Train({"--qat", "int8", "--qat-skip", "fc3,*", "--qat-skip", "conv1*", "--steps", "2",
+             "--checkpoint", folder, "-o", trained});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult written = RunCommand({"ckpt", "export", folder, model_, "-o", exported});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_EQ(ReadTestFile(exported), ReadTestFile(trained));
+  EXPECT_THAT(ReadTestFile(exported), Not(HasSubstr("fc3,weight_quantized")));
+  EXPECT_THAT(ReadTestFile(exported), HasSubstr("fc2.weight_quantized"));
 }
 
 // Every step overflows and is skipped, so that no range is known: nothing was written, and what had

@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/parameters/trainable.h"
 #include "placement/files/plan_file.h"
@@ -330,16 +329,13 @@ class CkptCommand final : public Command {
   // How the job has quantized the model, whose graph then has its ranges too.
   static absl::StatusOr<Quantization> QuantizationOf(const Checkpoint& checkpoint,
                                                      ImportedModel& model) {
-    const std::map<std::string, std::string>& flags = checkpoint.index().job.flags;
-    const auto flag = [&flags](const char* name) {
-      const auto found = flags.find(name);
-      return found == flags.end() ? std::string() : found->second;
-    };
-    if (flag("--qat").empty()) return Quantization();
-    std::vector<std::string> skip = absl::StrSplit(flag("--qat-skip"), ',', absl::SkipEmpty());
+    const FlagRecord& flags = checkpoint.index().job.flags;
+    const std::string kind = TextOfFlag(flags, "--qat");
+    if (kind.empty()) return Quantization();
+    const std::string block_text = TextOfFlag(flags, "--qat-block");
     int64_t block = QuantizationSpec().block;
-    const bool reads = flag("--qat-block").empty() || absl::SimpleAtoi(flag("--qat-block"), &block);
-    auto spec = ParseQuantization(flag("--qat"), reads ? block : 0, std::move(skip));
+    const bool reads = block_text.empty() || absl::SimpleAtoi(block_text, &block);
+    auto spec = ParseQuantization(kind, reads ? block : 0, ValuesOfFlag(flags, "--qat-skip"));
     if (!spec.ok()) return WithExitCode(spec.status(), ExitCode::kDisk);
     // It also finds the names that patterns fit.
     WEFT_RETURN_IF_ERROR(WithExitCode(MarkTrainable(model).status(), ExitCode::kModel));

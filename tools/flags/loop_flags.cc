@@ -5,7 +5,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tools/console/exit_code.h"
 #include "tools/flags/data_flags.h"
 #include "tools/flags/named_files.h"
@@ -178,20 +177,20 @@ bool LoopFlags::Decides(const CLI::Option& option) {
   return !is_free || decides->contains(name);
 }
 
-std::map<std::string, std::string> LoopFlags::GivenFlags(const CLI::App& app) {
-  std::map<std::string, std::string> given;
+FlagRecord LoopFlags::GivenFlags(const CLI::App& app) {
+  FlagRecord given;
   bool strict = false;
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_lnames().empty()) continue;
     const std::string name = option->get_lnames().front();
     strict = strict || name == "strict";
     if (!Decides(*option)) continue;
-    given["--" + name] = absl::StrJoin(option->results(), ",");
+    given["--" + name] = option->results();
   }
   // Of a strict job the bits depend on it.
   const CLI::Option* const micro_batches = app.get_option_no_throw("--micro-batches");
   if (strict && micro_batches != nullptr && micro_batches->count() > 0) {
-    given["--micro-batches"] = absl::StrJoin(micro_batches->results(), ",");
+    given["--micro-batches"] = micro_batches->results();
   }
   return given;
 }

@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_FLAGS_LOOP_FLAGS_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/checkpoint/checkpointer.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/periodic_evaluation.h"
@@ -64,7 +64,7 @@ class LoopFlags {
   static bool Decides(const CLI::Option& option);
   // The flags that were given and that change what is computed, with their values: what a resumed
   // run must have, too.
-  static std::map<std::string, std::string> GivenFlags(const CLI::App& app);
+  static FlagRecord GivenFlags(const CLI::App& app);
 
  private:
   std::string folder_;

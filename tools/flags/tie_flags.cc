@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
@@ -18,15 +17,6 @@ constexpr char kUntie[] = "--untie";
 constexpr char kTie[] = "--tie";
 constexpr char kInferenceMode[] = "inference";
 constexpr char kAsImported[] = "as-imported";
-
-// The values of a flag that may have several, joined by commas.
-void ReadGiven(const std::map<std::string, std::string>& given, const char* name,
-               std::vector<std::string>& values) {
-  const auto found = given.find(name);
-  if (found == given.end()) return;
-  const std::vector<std::string> texts = absl::StrSplit(found->second, ',');
-  values = texts;
-}
 
 }  // namespace
 
@@ -54,19 +44,18 @@ TieFlags TieFlags::BesideAdapters(const AdapterTexts& adapters) const {
   return flags;
 }
 
-TieFlags TieFlags::FromGiven(const std::map<std::string, std::string>& given) {
+TieFlags TieFlags::FromGiven(const FlagRecord& given) {
   TieFlags flags;
-  ReadGiven(given, kUntie, flags.options_.untie);
-  ReadGiven(given, kTie, flags.options_.tie);
+  flags.options_.untie = ValuesOfFlag(given, kUntie);
+  flags.options_.tie = ValuesOfFlag(given, kTie);
   return flags.BesideAdapters(AdapterTextsOfGiven(given));
 }
 
-AdapterTexts AdapterTextsOfGiven(const std::map<std::string, std::string>& given) {
+AdapterTexts AdapterTextsOfGiven(const FlagRecord& given) {
   AdapterTexts texts;
-  ReadGiven(given, "--lora", texts.lora);
-  ReadGiven(given, "--qlora", texts.quantized);
-  const auto file = given.find("--adapters-in");
-  if (file != given.end()) texts.file = file->second;
+  texts.lora = ValuesOfFlag(given, "--lora");
+  texts.quantized = ValuesOfFlag(given, "--qlora");
+  texts.file = TextOfFlag(given, "--adapters-in");
   return texts;
 }
 

@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_FLAGS_TIE_FLAGS_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "onnx_import/importer.h"
 #include "tools/flags/repair_flags.h"
 #include "training/adapters/adapter_options.h"
+#include "training/checkpoint/flag_record.h"
 
 namespace weft {
 
@@ -33,7 +33,7 @@ class TieFlags {
   // it had.
   TieFlags BesideAdapters(const AdapterTexts& adapters) const;
   // As a checkpoint has recorded them (LoopFlags::GivenFlags).
-  static TieFlags FromGiven(const std::map<std::string, std::string>& given);
+  static TieFlags FromGiven(const FlagRecord& given);
 
   // Reads the file, settles what is tied, and imports it to train. `report`, if it is not null,
   // gets what was done. With `keep_payloads` the file that the model is exported from holds all its
@@ -48,7 +48,7 @@ class TieFlags {
 };
 
 // The texts of --lora, --qlora and --adapters-in, as a checkpoint has recorded them.
-AdapterTexts AdapterTextsOfGiven(const std::map<std::string, std::string>& given);
+AdapterTexts AdapterTextsOfGiven(const FlagRecord& given);
 
 // --export-mode, into a text that ExportModeOf understands.
 void AddExportMode(CLI::App& app, std::string& mode, const std::string& group);

@@ -146,18 +146,16 @@ std::string ChoiceText(const BatchChoice& choice, const TrainingSpec& training) 
   return text;
 }
 
-double NumberOf(const std::map<std::string, std::string>& flags, const char* name) {
-  const auto found = flags.find(name);
+double NumberOf(const FlagRecord& flags, const char* name) {
   double number = 0;
-  return found != flags.end() && absl::SimpleAtod(found->second, &number) ? number : 0;
+  return absl::SimpleAtod(TextOfFlag(flags, name), &number) ? number : 0;
 }
 
 }  // namespace
 
 absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const UnplannedJob& job,
                                         const std::shared_ptr<const DataSet>& data,
-                                        const std::map<std::string, std::string>& saved_flags,
-                                        Console& console) {
+                                        const FlagRecord& saved_flags, Console& console) {
   if (const auto saved = RecordedChoice(saved_flags)) {
     *console.err << "batch  " << ChoiceText(*saved, job.training) << ", as the checkpoint has it\n";
     return *saved;
@@ -204,14 +202,14 @@ void ApplyChoice(const BatchChoice& choice, TrainingSpec& training) {
   schedule.warmup = std::min(choice.warmup, room);
 }
 
-void RecordChoice(const BatchChoice& choice, std::map<std::string, std::string>& flags) {
+void RecordChoice(const BatchChoice& choice, FlagRecord& flags) {
   flags[kChosenBatch] = absl::StrCat(choice.batch);
   flags[kChosenFactor] = absl::StrFormat("%.17g", choice.rate_factor);
   flags[kChosenWarmup] = absl::StrCat(choice.warmup);
   flags[kChosenFrom] = absl::StrFormat("%.17g", choice.noise_scale);
 }
 
-std::optional<BatchChoice> RecordedChoice(const std::map<std::string, std::string>& flags) {
+std::optional<BatchChoice> RecordedChoice(const FlagRecord& flags) {
   BatchChoice choice;
   choice.batch = static_cast<int64_t>(NumberOf(flags, kChosenBatch));
   choice.rate_factor = NumberOf(flags, kChosenFactor);

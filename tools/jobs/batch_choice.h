@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_JOBS_BATCH_CHOICE_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "graph/graph.h"
 #include "tools/console/console.h"
 #include "tools/flags/train_flags.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/data/data_set.h"
 #include "training/graph/training_spec.h"
 #include "training/job/job_spec.h"
@@ -48,15 +48,14 @@ inline constexpr int kMeasuringMicroBatches = 8;
 // their exit code.
 absl::StatusOr<BatchChoice> ChooseBatch(const TrainFlags& flags, const UnplannedJob& job,
                                         const std::shared_ptr<const DataSet>& data,
-                                        const std::map<std::string, std::string>& saved_flags,
-                                        Console& console);
+                                        const FlagRecord& saved_flags, Console& console);
 
 // Gives a job the rates and the warm-up; a warm-up that was given stays.
 void ApplyChoice(const BatchChoice& choice, TrainingSpec& training);
 
 // To the flags of a job's record, and from them: nullopt where there is no choice.
-void RecordChoice(const BatchChoice& choice, std::map<std::string, std::string>& flags);
-std::optional<BatchChoice> RecordedChoice(const std::map<std::string, std::string>& flags);
+void RecordChoice(const BatchChoice& choice, FlagRecord& flags);
+std::optional<BatchChoice> RecordedChoice(const FlagRecord& flags);
 
 }  // namespace weft
 

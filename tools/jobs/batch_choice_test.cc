@@ -1,6 +1,5 @@
 #include "tools/jobs/batch_choice.h"
 
-#include <map>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -11,7 +10,7 @@ namespace {
 
 TEST(BatchChoiceTest, TheRecordKeepsItToTheBit) {
   const BatchChoice choice = {512, 2.0 / 3, 17, 489.123456789};
-  std::map<std::string, std::string> flags = {{"--batch", "auto"}};
+  FlagRecord flags = {{"--batch", "auto"}};
   RecordChoice(choice, flags);
   const auto read = RecordedChoice(flags);
   ASSERT_TRUE(read.has_value());

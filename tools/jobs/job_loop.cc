@@ -174,7 +174,7 @@ absl::Status JobLoop::PrepareEvaluation(const ImportedModel& model, const LossSp
 
 absl::Status JobLoop::CheckSame(const ImportedModel& model, const PreparedJob& job,
                                 const std::vector<ParameterDecision>& decisions,
-                                std::map<std::string, std::string> given_flags) {
+                                FlagRecord given_flags) {
   RecordParameters(model.graph, decisions, job_);
   if (!flags_.saves()) return absl::OkStatus();
   const std::string_view bytes = model.file.bytes();

@@ -22,6 +22,7 @@
 #include "training/adaptation/rebalancer.h"
 #include "training/checkpoint/checkpoint_store.h"
 #include "training/checkpoint/checkpointer.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/job/job.h"
 #include "training/job/periodic_evaluation.h"
 #include "training/job/trainer.h"
@@ -49,8 +50,7 @@ class JobLoop {
   // Compares the job with the checkpoint's: FailedPrecondition listing what differs. `decisions` go
   // into the job's record.
   absl::Status CheckSame(const ImportedModel& model, const PreparedJob& job,
-                         const std::vector<ParameterDecision>& decisions,
-                         std::map<std::string, std::string> given_flags);
+                         const std::vector<ParameterDecision>& decisions, FlagRecord given_flags);
   const PreparedJob* evaluation() const {
     return evaluation_.has_value() ? &*evaluation_ : nullptr;
   }
@@ -76,9 +76,8 @@ class JobLoop {
   std::map<std::string, double> saved_state() const {
     return checkpoint_.has_value() ? checkpoint_->index().loop : std::map<std::string, double>();
   }
-  std::map<std::string, std::string> saved_flags() const {
-    return checkpoint_.has_value() ? checkpoint_->index().job.flags
-                                   : std::map<std::string, std::string>();
+  FlagRecord saved_flags() const {
+    return checkpoint_.has_value() ? checkpoint_->index().job.flags : FlagRecord();
   }
   // Steps that were done before.
   int64_t first_step() const;

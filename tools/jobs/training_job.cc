@@ -99,9 +99,9 @@ absl::StatusOr<PreparedJob> PrepareInTurn(const TrainingJob& job,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
-    const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
-    Console& console) {
+absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags& flags,
+                                                                FlagRecord given_flags,
+                                                                JobLoop& loop, Console& console) {
   auto job = std::make_unique<TrainingJob>();
   WEFT_ASSIGN_OR_RETURN(job->training, flags.Training());
   LoggedPhase reading("import");

@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_JOBS_TRAINING_JOB_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,7 @@
 #include "tools/jobs/unfolding.h"
 #include "tools/jobs/worker_group.h"
 #include "training/adapters/lora.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/graph/training_spec.h"
 #include "training/job/alternation.h"
 #include "training/job/job.h"
@@ -57,9 +57,9 @@ struct TrainingJob {
 // programs; `loop` looks for the checkpoint to resume from, and prepares evaluations. Writes no
 // file. `given_flags` are LoopFlags::GivenFlags. Says on `console` what people should know before.
 // All errors carry their exit code.
-absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(
-    const TrainFlags& flags, std::map<std::string, std::string> given_flags, JobLoop& loop,
-    Console& console);
+absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags& flags,
+                                                                FlagRecord given_flags,
+                                                                JobLoop& loop, Console& console);
 
 // Says on `console` what the job is: model, data, loss, plan, notes.
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console);

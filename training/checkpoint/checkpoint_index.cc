@@ -206,6 +206,48 @@ void ReadParameters(Reader& reader, const Json& json, CheckpointJob& job) {
   }
 }
 
+// Texts, from which lists tell where one value ends. Older programs wrote no lists.
+FlagRecord ReadFlags(Reader& reader, const Json& json) {
+  FlagRecord flags;
+  const Json texts = reader.Object(json, "flags");
+  for (const auto& [flag, value] : texts.items()) {
+    if (!value.is_string()) reader.Fail(absl::StrCat("flag '", flag, "' is no text"));
+    flags[flag] =
+        FlagValues::OfJoined(value.is_string() ? value.get<std::string>() : std::string());
+  }
+  if (!json.is_object() || !json.contains("flag_lists")) return flags;
+  const Json lists = reader.Object(json, "flag_lists");
+  for (const auto& [flag, list] : lists.items()) {
+    std::vector<std::string> values;
+    for (const Json& value : list) {
+      if (value.is_string()) values.push_back(value.get<std::string>());
+    }
+    const FlagValues exact(std::move(values));
+    const bool fits = list.is_array() && list.size() == exact.values.size() &&
+                      flags.contains(flag) && exact.Text() == flags[flag].Text();
+    if (!fits) reader.Fail(absl::StrCat("the list of flag '", flag, "' is not what its text has"));
+    flags[flag] = exact;
+  }
+  return flags;
+}
+
+// A text each, which older programs read too.
+Json FlagTexts(const FlagRecord& flags) {
+  Json texts = Json::object();
+  for (const auto& [flag, values] : flags) texts[flag] = values.Text();
+  return texts;
+}
+
+// The values of flags whose text does not tell them.
+Json FlagLists(const FlagRecord& flags) {
+  Json lists = Json::object();
+  for (const auto& [flag, values] : flags) {
+    const bool tells = values.is_joined || values.Text().find(',') == std::string::npos;
+    if (!tells) lists[flag] = values.values;
+  }
+  return lists;
+}
+
 CheckpointJob ReadJob(Reader& reader, const Json& json) {
   CheckpointJob job;
   const Json model = reader.Object(json, "model");
@@ -214,11 +256,7 @@ CheckpointJob ReadJob(Reader& reader, const Json& json) {
   job.data = Text(reader.Object(json, "data"));
   job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch");
   job.seed = reader.Unsigned(reader.Object(json, "random"), "seed");
-  const Json flags = reader.Object(json, "flags");
-  for (const auto& [flag, value] : flags.items()) {
-    if (!value.is_string()) reader.Fail(absl::StrCat("flag '", flag, "' is no text"));
-    job.flags[flag] = value.is_string() ? value.get<std::string>() : std::string();
-  }
+  job.flags = ReadFlags(reader, json);
   job.workers = static_cast<int>(reader.Int(json, "workers", kMaxShards));
   job.plan = reader.String(json, "plan");
   ReadParameters(reader, json, job);
@@ -280,7 +318,8 @@ std::string CheckpointIndex::ToJson() const {
   add("model", Text({{"file_checksum", Hex(job.model_checksum)},
                      {"weights_checksum", Hex(job.weights_checksum)}}));
   add("data", job.data.empty() ? "{}" : job.data);
-  add("flags", Text(job.flags.empty() ? Json::object() : Json(job.flags)));
+  add("flags", Text(FlagTexts(job.flags)));
+  if (const Json lists = FlagLists(job.flags); !lists.empty()) add("flag_lists", Text(lists));
   add("workers", absl::StrCat(job.workers));
   add("plan", Text(job.plan));
   add("parameters",

@@ -12,6 +12,7 @@
 #include "graph/sharding.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
+#include "training/checkpoint/flag_record.h"
 
 namespace weft {
 
@@ -26,7 +27,7 @@ struct CheckpointJob {
   std::string data;
   int64_t steps_per_epoch = 1;
   uint64_t seed = 0;
-  std::map<std::string, std::string> flags;  // "--lr" -> "0.1": all that change what is computed
+  FlagRecord flags;  // all that change what is computed
   int workers = 1;
   std::string plan;  // YAML
   // Who trains: variables by name, in the graph's order; and of the model's other parameters, why

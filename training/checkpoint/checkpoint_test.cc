@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "executor/variables/safetensors.h"
 #include "executor/variables/variable_store.h"
 #include "gmock/gmock.h"
@@ -150,7 +152,7 @@ TEST_F(CheckpointTest, TensorsArePutTogetherFromTheirParts) {
   const auto checkpoint = Checkpoint::Open(RealFileSystem(), PathOf(100));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_EQ(checkpoint->index().files.size(), 4u);
-  EXPECT_EQ(checkpoint->index().job.flags.at("--lr"), "0.1");
+  EXPECT_EQ(checkpoint->index().job.flags.at("--lr").Text(), "0.1");
   EXPECT_EQ(checkpoint->index().loop.at("best"), 0.5);
   EXPECT_EQ(checkpoint->index().job.trained, (std::vector<std::string>{"w", "b"}));
   EXPECT_EQ(checkpoint->index().job.untrained.at("mask"), "holds -inf");
@@ -166,6 +168,44 @@ TEST_F(CheckpointTest, TheIndexIsWhatItWas) {
   const std::string text = *RealFileSystem().ReadFile(PathOf(7) + "/index.json");
   EXPECT_EQ(checkpoint->index().ToJson(), text);
   EXPECT_THAT(text, HasSubstr(R"("slice":{"axis":1,"blocks":3,"shards":2,"shard":1)"));
+}
+
+// The text with this instead, and with the checksum that goes with it.
+std::string Changed(std::string text, const std::string& from, const std::string& to) {
+  text.resize(text.rfind(",\n\"checksum\": "));
+  EXPECT_NE(text.find(from), std::string::npos) << text;
+  text = absl::StrReplaceAll(text, {{from, to}});
+  return absl::StrFormat("%s,\n\"checksum\": \"%016x\"\n}\n", text, ChecksumOf(text));
+}
+
+TEST(CheckpointIndexTest, ValuesOfFlagsMayHaveCommas) {
+  CheckpointIndex index;
+  index.job.flags = {{"--lr", "0.1"},
+                     {"--qat-skip", std::vector<std::string>{"fc,3*", "conv1"}},
+                     {"--tie", std::vector<std::string>{"a=b"}}};
+  const std::string text = index.ToJson();
+  const auto read = CheckpointIndex::FromJson(text, "index.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ToJson(), text);
+  EXPECT_THAT(read->job.flags.at("--qat-skip").values, ElementsAre("fc,3*", "conv1"));
+  EXPECT_FALSE(read->job.flags.at("--qat-skip").is_joined);
+  EXPECT_THAT(text, HasSubstr(R"("flag_lists": {"--qat-skip":["fc,3*","conv1"]})"));
+
+  // Of an earlier program, which wrote the text alone.
+  const std::string list = R"("flag_lists": {"--qat-skip":["fc,3*","conv1"]},)";
+  const auto older = CheckpointIndex::FromJson(Changed(text, list + "\n", ""), "index.json");
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_THAT(older->job.flags.at("--qat-skip").values, ElementsAre("fc", "3*", "conv1"));
+  EXPECT_TRUE(older->job.flags.at("--qat-skip").is_joined);
+  EXPECT_THAT(older->job.flags.at("--lr").values, ElementsAre("0.1"));
+
+  for (const char* const bad : {R"({"--qat-skip":["fc,3*"]})", R"({"--qat-skip":"fc,3*,conv1"})",
+                                R"({"--qat-skip":["fc,3*",1]})", R"({"--lora":["rank=2"]})"}) {
+    const std::string good = R"({"--qat-skip":["fc,3*","conv1"]})";
+    const auto refused = CheckpointIndex::FromJson(Changed(text, good, bad), "index.json");
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss) << bad;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("is not what its text has"));
+  }
 }
 
 TEST_F(CheckpointTest, OldOnesArePruned) {

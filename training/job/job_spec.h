@@ -16,6 +16,7 @@
 #include "ops/defs/optimizer/rate_schedule.h"
 #include "placement/cost/cost_model.h"
 #include "placement/cost/run_history.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/data/data_set.h"
 #include "training/job/compiled_memory.h"
 
@@ -75,7 +76,7 @@ struct JobSpec {
   // Plan and programs that the job takes instead of making its own; null: it makes them.
   std::shared_ptr<const StoredPrograms> stored = nullptr;
   // The flags that were given and change what is computed: to say why `stored` does not fit.
-  std::map<std::string, std::string> given_flags = {};
+  FlagRecord given_flags = {};
 };
 
 // One kind of step and what every rank runs in it.

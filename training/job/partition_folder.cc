@@ -42,7 +42,8 @@ std::string IndexText(const StoredPrograms& stored) {
   if (stored.evaluation_digest != 0) {
     json["evaluation_digest"] = absl::StrFormat("%016x", stored.evaluation_digest);
   }
-  json["flags"] = stored.flags;
+  json["flags"] = OrderedJson::object();
+  for (const auto& [flag, values] : stored.flags) json["flags"][flag] = values.Text();
   json["programs"] = OrderedJson::array();
   for (const JobProgram& program : stored.programs) json["programs"].push_back(program.name);
   return absl::StrCat(json.dump(2, ' ', false, OrderedJson::error_handler_t::replace), "\n");
@@ -95,12 +96,12 @@ class IndexReader {
     return Bad("'evaluation_digest' is no text of 16 hexadecimal digits");
   }
 
-  absl::Status ReadFlags(const OrderedJson& json, std::map<std::string, std::string>& flags) const {
+  absl::Status ReadFlags(const OrderedJson& json, FlagRecord& flags) const {
     if (!json.contains("flags")) return absl::OkStatus();
     if (!json["flags"].is_object()) return Bad("'flags' is no object of texts");
     for (const auto& [name, value] : json["flags"].items()) {
       if (!value.is_string()) return Bad(absl::StrCat("flag '", name, "' is no text"));
-      flags[name] = value.get<std::string>();
+      flags[name] = FlagValues::OfJoined(value.get<std::string>());
     }
     return absl::OkStatus();
   }

@@ -96,19 +96,8 @@ std::vector<std::string> JobDifferences(const CheckpointJob& saved, const Checkp
     lines.push_back("the model's weights have changed");
   }
   AddDataDifferences(saved, now, lines);
-  std::set<std::string> flags;
-  for (const auto& [flag, value] : saved.flags) flags.insert(flag);
-  for (const auto& [flag, value] : now.flags) flags.insert(flag);
-  for (const std::string& flag : flags) {
-    const auto was = saved.flags.find(flag), is = now.flags.find(flag);
-    if (is == now.flags.end()) {
-      lines.push_back(absl::StrCat(flag, " was ", was->second, ", is not given"));
-    } else if (was == saved.flags.end()) {
-      lines.push_back(absl::StrCat(flag, " was not given, is ", is->second));
-    } else if (was->second != is->second) {
-      lines.push_back(absl::StrCat(flag, " was ", was->second, ", is ", is->second));
-    }
-  }
+  const std::vector<std::string> flags = FlagDifferences(saved.flags, now.flags);
+  lines.insert(lines.end(), flags.begin(), flags.end());
   AddParameterDifference(saved, now, lines);
   return lines;
 }

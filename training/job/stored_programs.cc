@@ -1,5 +1,6 @@
 #include "training/job/stored_programs.h"
 
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -21,26 +22,6 @@ absl::Status Misfit(const StoredPrograms& stored, const std::string& what) {
       absl::StrCat("the partitions in '", stored.folder, "' ", what));
 }
 
-// "--optimizer was adam, is sgd", of all flags that differ.
-std::string FlagDifferences(const std::map<std::string, std::string>& saved,
-                            const std::map<std::string, std::string>& now) {
-  std::set<std::string> names;
-  for (const auto* const flags : {&saved, &now}) {
-    for (const auto& [name, value] : *flags) names.insert(name);
-  }
-  std::vector<std::string> lines;
-  for (const std::string& name : names) {
-    const auto was = saved.find(name);
-    const auto is = now.find(name);
-    if (was != saved.end() && is != now.end() && was->second == is->second) continue;
-    lines.push_back(absl::StrCat(name, was == saved.end() ? " was not given" : " was ",
-                                 was == saved.end() ? "" : was->second,
-                                 is == now.end() ? ", is not given" : ", is ",
-                                 is == now.end() ? "" : is->second));
-  }
-  return absl::StrJoin(lines, "; ");
-}
-
 absl::Status CheckGraph(const JobSpec& spec, const std::string& kind, const Graph& graph) {
   const StoredPrograms& stored = *spec.stored;
   const bool trains = kind == kTrainingSteps;
@@ -52,7 +33,7 @@ absl::Status CheckGraph(const JobSpec& spec, const std::string& kind, const Grap
   }
   const uint64_t digest = GraphDigest(graph);
   if (digest == expected) return absl::OkStatus();
-  std::string reason = FlagDifferences(stored.flags, spec.given_flags);
+  std::string reason = absl::StrJoin(FlagDifferences(stored.flags, spec.given_flags), "; ");
   if (reason.empty()) {
     reason = trains ? "the flags are the same: the model or the shapes of the data differ"
                     : "the flags of training are the same: the model, --eval-metric, --eval-ema or "

@@ -4,13 +4,13 @@
 #define WEFT_TRAINING_JOB_STORED_PROGRAMS_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/plan.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/data/data_set.h"
 #include "training/job/job_spec.h"
 
@@ -41,7 +41,7 @@ struct StoredPrograms {
   // GraphDigest of the evaluation's graph; 0 = there are no programs of an evaluation.
   uint64_t evaluation_digest = 0;
   // The flags that were given and change what is computed, with their values.
-  std::map<std::string, std::string> flags;
+  FlagRecord flags;
   std::vector<JobProgram> programs;  // of training, then of evaluation
 };
 

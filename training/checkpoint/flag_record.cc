@@ -1,0 +1,61 @@
+#include "training/checkpoint/flag_record.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace weft {
+namespace {
+
+bool AreSame(const FlagValues& was, const FlagValues& is) {
+  return was.is_joined || is.is_joined ? was.Text() == is.Text() : was.values == is.values;
+}
+
+// Several values whose texts say the same are told apart by quotes.
+std::string Shown(const FlagValues& values, bool quoted) {
+  return quoted ? absl::StrCat("'", absl::StrJoin(values.values, "', '"), "'") : values.Text();
+}
+
+}  // namespace
+
+FlagValues FlagValues::OfJoined(const std::string& text) {
+  FlagValues values(std::vector<std::string>(absl::StrSplit(text, ',')));
+  values.is_joined = values.values.size() > 1;
+  return values;
+}
+
+std::string FlagValues::Text() const { return absl::StrJoin(values, ","); }
+
+std::vector<std::string> ValuesOfFlag(const FlagRecord& record, const std::string& flag) {
+  const auto found = record.find(flag);
+  return found == record.end() ? std::vector<std::string>() : found->second.values;
+}
+
+std::string TextOfFlag(const FlagRecord& record, const std::string& flag) {
+  return absl::StrJoin(ValuesOfFlag(record, flag), ",");
+}
+
+std::vector<std::string> FlagDifferences(const FlagRecord& saved, const FlagRecord& now) {
+  std::set<std::string> flags;
+  for (const FlagRecord* record : {&saved, &now}) {
+    for (const auto& [flag, values] : *record) flags.insert(flag);
+  }
+  std::vector<std::string> lines;
+  for (const std::string& flag : flags) {
+    const auto was = saved.find(flag), is = now.find(flag);
+    if (is == now.end()) {
+      lines.push_back(absl::StrCat(flag, " was ", was->second.Text(), ", is not given"));
+    } else if (was == saved.end()) {
+      lines.push_back(absl::StrCat(flag, " was not given, is ", is->second.Text()));
+    } else if (!AreSame(was->second, is->second)) {
+      const bool quoted = was->second.Text() == is->second.Text();
+      lines.push_back(absl::StrCat(flag, " was ", Shown(was->second, quoted), ", is ",
+                                   Shown(is->second, quoted)));
+    }
+  }
+  return lines;
+}
+
+}  // namespace weft
