@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -241,6 +242,47 @@ TEST_F(Qlora, AdaptersOutAndInContinueToTheBit) {
     Train(with({"--lora", "rank=3,alpha=7", "--steps", "3", "--adapters-out", file}));
     EXPECT_EQ(Train(with({"--adapters-in", file, "--steps", "3"})), whole);
   }
+}
+
+// The path was compared, and what the file holds was not.
+TEST_F(Qlora, AResumedRunMayHaveMovedTheAdaptersItBeganWith) {
+  const std::string first = TestPath("first"), second = TestPath("second");
+  const std::string saved = TestPath("saved");
+  for (const std::string& folder : {first, second, saved}) std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(first);
+  const auto file_in = [](const std::string& folder) { return folder + "/a.safetensors"; };
+  Train({"--lora", "rank=2,alpha=4", "--steps", "2", "--adapters-out", file_in(first)});
+  const std::string whole = Train({"--adapters-in", file_in(first), "--steps", "4"});
+  Train({"--adapters-in", file_in(first), "--steps", "2", "--checkpoint", saved});
+  std::filesystem::copy(first, second);
+  EXPECT_EQ(
+      Train({"--adapters-in", file_in(second), "--steps", "4", "--checkpoint", saved, "--resume"}),
+      whole);
+
+  const auto resumed_with = [&](const std::string& folder) {
+    const CommandResult result =
+        Run("train", model_,
+            {"--adapters-in", file_in(folder), "--steps", "6", "--checkpoint", saved, "--resume",
+             "--no-shuffle", "--lr", "0.1"});
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << result.err;
+    return result.err;
+  };
+  for (const std::string& folder : {first, second}) {
+    const std::string config = folder + "/adapter_config.json";
+    const std::string text = ReadTestFile(config);
+    ASSERT_THAT(text, HasSubstr("\"lora_alpha\": 4"));
+    WriteTestFile(config, absl::StrReplaceAll(text, {{"\"lora_alpha\": 4", "\"lora_alpha\": 8"}}));
+  }
+  EXPECT_THAT(resumed_with(second),
+              HasSubstr(absl::StrCat("--adapters-in ", file_in(second), " has changed")));
+  EXPECT_THAT(resumed_with(first),
+              HasSubstr(absl::StrCat("--adapters-in was ", file_in(second), ", is ", file_in(first),
+                                     ", which differs")));
+  // An export goes on, and says so.
+  const CommandResult exported =
+      RunCommand({"ckpt", "export", saved, model_, "-o", TestPath("exported.onnx")});
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.err, HasSubstr("is not the file that training began with"));
 }
 
 TEST_F(Qlora, MistakesAreUsageErrors) {

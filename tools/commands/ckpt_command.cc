@@ -263,7 +263,7 @@ class CkptCommand final : public Command {
       *console.err << "note: " << Printable(paths_[1])
                    << " is not the file that was trained from; its names and shapes decide\n";
     }
-    WEFT_ASSIGN_OR_RETURN(const auto adapters, AdaptersOf(checkpoint, *model));
+    WEFT_ASSIGN_OR_RETURN(const auto adapters, AdaptersOf(checkpoint, *model, console));
     WEFT_ASSIGN_OR_RETURN(const Quantization quantization, QuantizationOf(checkpoint, *model));
     WEFT_ASSIGN_OR_RETURN(auto values, ValuesOf(checkpoint, *model));
     if (values.empty()) {
@@ -303,8 +303,10 @@ class CkptCommand final : public Command {
 
   // The adapters that the job has trained, added to the model's graph.
   static absl::StatusOr<std::vector<LoraAdapter>> AdaptersOf(const Checkpoint& checkpoint,
-                                                             ImportedModel& model) {
-    const AdapterTexts texts = AdapterTextsOfGiven(checkpoint.index().job.flags);
+                                                             ImportedModel& model,
+                                                             Console& console) {
+    const FlagRecord& flags = checkpoint.index().job.flags;
+    const AdapterTexts texts = AdapterTextsOfGiven(flags);
     if (!texts.any()) return std::vector<LoraAdapter>();
     // It also finds the names by which patterns and files of adapters call weights. Constants
     // apart, all could have trained: what the job could not train has no adapter in the checkpoint.
@@ -314,6 +316,14 @@ class CkptCommand final : public Command {
     for (Variable& variable : model.graph.mutable_variables()) variable.trainable = true;
     auto options = ReadAdapterOptions(RealFileSystem(), texts);
     if (!options.ok()) return WithExitCode(options.status(), ExitCode::kDisk);
+    const auto begun = flags.find("--adapters-in");
+    const bool has_changed = options->start.has_value() && begun != flags.end() &&
+                             begun->second.content.has_value() &&
+                             *begun->second.content != options->start->checksum;
+    if (has_changed) {
+      *console.err << "note: " << Printable(texts.file)
+                   << " is not the file that training began with; its ranks and scales decide\n";
+    }
     const auto quantized = std::exchange(options->quantized, std::nullopt);
     auto adapters = AdaptModel(model.graph, *options, /*seed=*/0);
     if (!adapters.ok()) return WithExitCode(adapters.status(), ExitCode::kModel);

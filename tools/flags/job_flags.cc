@@ -243,6 +243,7 @@ absl::StatusOr<ImportedModel> JobFlags::LoadModel(ModelChanges* changes,
   auto added = AdaptModel(model->graph, *options, data_.seed());
   if (!added.ok()) return WithExitCode(added.status(), ExitCode::kUsage);
   made.adapters = *std::move(added);
+  if (options->start.has_value()) made.adapters_in = options->start->checksum;
   return model;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct ModelChanges {
   TieReport ties;
   std::vector<ParameterDecision> decisions;  // on every parameter: who trains, and why
   std::vector<LoraAdapter> adapters;
+  std::optional<uint64_t> adapters_in;  // PeftAdapters::checksum of --adapters-in
   Quantization quantization;
 };
 

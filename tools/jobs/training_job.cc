@@ -42,6 +42,12 @@ absl::Status TakeExportMode(ExportMode mode, TrainingJob& job) {
                       ExitCode::kModel);
 }
 
+// The job begins with what is in the file, wherever it lies.
+void RecordAdaptersIn(const ModelChanges& changes, FlagRecord& given_flags) {
+  const auto file = given_flags.find("--adapters-in");
+  if (file != given_flags.end()) file->second.content = changes.adapters_in;
+}
+
 absl::StatusOr<PreparedJob> PreparePrograms(const TrainingJob& job,
                                             const std::shared_ptr<const DataSet>& data) {
   WEFT_RETURN_IF_ERROR(CheckModelAndData(job.model.graph, job.training, *data));
@@ -108,6 +114,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   ModelChanges changes;
   WEFT_ASSIGN_OR_RETURN(job->model,
                         flags.job().LoadModel(&changes, RepairOnData(flags, job->repair)));
+  RecordAdaptersIn(changes, given_flags);
   job->ties = std::move(changes.ties);
   job->decisions = std::move(changes.decisions);
   job->adapters = std::move(changes.adapters);

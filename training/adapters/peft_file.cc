@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "executor/variables/safetensors.h"
+#include "platform/checksum.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tensor/special_values.h"
@@ -25,6 +26,12 @@ constexpr int64_t kMaxPeftRank = 65536;
 
 std::string QuotedName(const std::string& name) {
   return absl::StrCat("'", absl::Utf8SafeCEscape(name), "'");
+}
+
+uint64_t ChecksumOf(std::span<const std::byte> tensors, const std::optional<std::string>& config) {
+  std::string text = absl::StrCat(Checksum(tensors));
+  if (config.has_value()) absl::StrAppend(&text, ";", *config);
+  return Checksum(std::as_bytes(std::span(text)));
 }
 
 // Reads one file.
@@ -106,6 +113,7 @@ absl::StatusOr<PeftAdapters> PeftReader::Read(const std::optional<std::string>& 
   }
   PeftAdapters result;
   result.path = path_;
+  result.checksum = ChecksumOf(file_, config);
   for (auto& [module, adapter] : modules_) {
     WEFT_RETURN_IF_ERROR(Check(adapter));
     if (read.has_value()) {

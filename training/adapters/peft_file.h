@@ -10,6 +10,7 @@
 #define WEFT_TRAINING_ADAPTERS_PEFT_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,6 +38,7 @@ struct PeftAdapter {
 struct PeftAdapters {
   std::string path;                   // of the safetensors, for messages
   std::vector<PeftAdapter> adapters;  // by module
+  uint64_t checksum = 0;              // XXH3-64 of all that both files hold
 };
 
 // The file name that PEFT gives to the configuration.

@@ -270,6 +270,16 @@ TEST(ReadPeftTest, AConfigurationThatIsTooLongIsNotRead) {
   std::filesystem::remove_all(folder);
 }
 
+// What tells a resumed job that it begins with the same adapters.
+TEST(ParsePeftTest, TheChecksumIsOfBothFiles) {
+  const uint64_t checksum = Parse(OneModule("m"))->checksum;
+  EXPECT_EQ(Parse(OneModule("m"))->checksum, checksum);
+  EXPECT_NE(Parse(OneModule("n"))->checksum, checksum);
+  EXPECT_NE(Parse(OneModule("m"), std::nullopt)->checksum, checksum);
+  const std::string other = absl::StrReplaceAll(kConfig, {{"6", "7"}});
+  EXPECT_NE(Parse(OneModule("m"), other)->checksum, checksum);
+}
+
 TEST(ParsePeftTest, WhatIsNoAdapterIsSaid) {
   const std::string good = OneModule("m");
   ASSERT_TRUE(Parse(good).ok());

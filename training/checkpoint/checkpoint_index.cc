@@ -206,6 +206,16 @@ void ReadParameters(Reader& reader, const Json& json, CheckpointJob& job) {
   }
 }
 
+// Older programs wrote none.
+void ReadFlagFiles(Reader& reader, const Json& json, FlagRecord& flags) {
+  if (!json.is_object() || !json.contains("flag_files")) return;
+  const Json files = reader.Object(json, "flag_files");
+  for (const auto& [flag, content] : files.items()) {
+    if (!flags.contains(flag)) reader.Fail(absl::StrCat("flag '", flag, "' has a file alone"));
+    flags[flag].content = reader.Hash(files, flag.c_str());
+  }
+}
+
 // Texts, from which lists tell where one value ends. Older programs wrote no lists.
 FlagRecord ReadFlags(Reader& reader, const Json& json) {
   FlagRecord flags;
@@ -248,6 +258,15 @@ Json FlagLists(const FlagRecord& flags) {
   return lists;
 }
 
+// What is in the files that flags name.
+Json FlagFiles(const FlagRecord& flags) {
+  Json files = Json::object();
+  for (const auto& [flag, values] : flags) {
+    if (values.content.has_value()) files[flag] = Hex(*values.content);
+  }
+  return files;
+}
+
 CheckpointJob ReadJob(Reader& reader, const Json& json) {
   CheckpointJob job;
   const Json model = reader.Object(json, "model");
@@ -257,6 +276,7 @@ CheckpointJob ReadJob(Reader& reader, const Json& json) {
   job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch");
   job.seed = reader.Unsigned(reader.Object(json, "random"), "seed");
   job.flags = ReadFlags(reader, json);
+  ReadFlagFiles(reader, json, job.flags);
   job.workers = static_cast<int>(reader.Int(json, "workers", kMaxShards));
   job.plan = reader.String(json, "plan");
   ReadParameters(reader, json, job);
@@ -320,6 +340,7 @@ std::string CheckpointIndex::ToJson() const {
   add("data", job.data.empty() ? "{}" : job.data);
   add("flags", Text(FlagTexts(job.flags)));
   if (const Json lists = FlagLists(job.flags); !lists.empty()) add("flag_lists", Text(lists));
+  if (const Json in = FlagFiles(job.flags); !in.empty()) add("flag_files", Text(in));
   add("workers", absl::StrCat(job.workers));
   add("plan", Text(job.plan));
   add("parameters",

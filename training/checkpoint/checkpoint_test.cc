@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -205,6 +206,29 @@ TEST(CheckpointIndexTest, ValuesOfFlagsMayHaveCommas) {
     const auto refused = CheckpointIndex::FromJson(Changed(text, good, bad), "index.json");
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss) << bad;
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("is not what its text has"));
+  }
+}
+
+TEST(CheckpointIndexTest, KnowsWhatFilesOfFlagsHold) {
+  CheckpointIndex index;
+  index.job.flags = {{"--adapters-in", "a.safetensors"}, {"--lr", "0.1"}};
+  index.job.flags["--adapters-in"].content = 0xabc;
+  const std::string text = index.ToJson();
+  const auto read = CheckpointIndex::FromJson(text, "index.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ToJson(), text);
+  EXPECT_EQ(read->job.flags.at("--adapters-in").content, 0xabcu);
+  EXPECT_EQ(read->job.flags.at("--lr").content, std::nullopt);
+  const std::string files = R"("flag_files": {"--adapters-in":"0000000000000abc"})";
+  EXPECT_THAT(text, HasSubstr(files));
+  const auto older = CheckpointIndex::FromJson(Changed(text, files + ",\n", ""), "index.json");
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_EQ(older->job.flags.at("--adapters-in").content, std::nullopt);
+  for (const char* const bad : {R"({"--adapters-in":"abc"})", R"({"--lora":"0000000000000abc"})"}) {
+    const std::string good = R"({"--adapters-in":"0000000000000abc"})";
+    EXPECT_EQ(CheckpointIndex::FromJson(Changed(text, good, bad), "index.json").status().code(),
+              absl::StatusCode::kDataLoss)
+        << bad;
   }
 }
 

@@ -9,13 +9,26 @@
 namespace weft {
 namespace {
 
+bool AreFiles(const FlagValues& was, const FlagValues& is) {
+  return was.content.has_value() && is.content.has_value();
+}
+
 bool AreSame(const FlagValues& was, const FlagValues& is) {
+  if (AreFiles(was, is)) return was.content == is.content;
   return was.is_joined || is.is_joined ? was.Text() == is.Text() : was.values == is.values;
 }
 
-// Several values whose texts say the same are told apart by quotes.
-std::string Shown(const FlagValues& values, bool quoted) {
-  return quoted ? absl::StrCat("'", absl::StrJoin(values.values, "', '"), "'") : values.Text();
+// Of two that differ.
+std::string DifferenceOf(const std::string& flag, const FlagValues& was, const FlagValues& is) {
+  const std::string before = was.Text(), now = is.Text();
+  if (AreFiles(was, is)) {
+    return before == now ? absl::StrCat(flag, " ", now, " has changed")
+                         : absl::StrCat(flag, " was ", before, ", is ", now, ", which differs");
+  }
+  if (before != now) return absl::StrCat(flag, " was ", before, ", is ", now);
+  // Values whose texts say the same.
+  return absl::StrCat(flag, " was '", absl::StrJoin(was.values, "', '"), "', is '",
+                      absl::StrJoin(is.values, "', '"), "'");
 }
 
 }  // namespace
@@ -50,9 +63,7 @@ std::vector<std::string> FlagDifferences(const FlagRecord& saved, const FlagReco
     } else if (was == saved.end()) {
       lines.push_back(absl::StrCat(flag, " was not given, is ", is->second.Text()));
     } else if (!AreSame(was->second, is->second)) {
-      const bool quoted = was->second.Text() == is->second.Text();
-      lines.push_back(absl::StrCat(flag, " was ", Shown(was->second, quoted), ", is ",
-                                   Shown(is->second, quoted)));
+      lines.push_back(DifferenceOf(flag, was->second, is->second));
     }
   }
   return lines;

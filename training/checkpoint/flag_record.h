@@ -2,7 +2,9 @@
 #ifndef WEFT_TRAINING_CHECKPOINT_FLAG_RECORD_H_
 #define WEFT_TRAINING_CHECKPOINT_FLAG_RECORD_H_
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@ struct FlagValues {
 
   std::vector<std::string> values;
   bool is_joined = false;  // whether they come from a joined text that has a comma
+  // Of a flag that names a file: XXH3-64 of what is read there. Unset: not known.
+  std::optional<uint64_t> content;
 };
 
 // By flag: "--lr" -> "0.1".
@@ -34,7 +38,7 @@ std::vector<std::string> ValuesOfFlag(const FlagRecord& record, const std::strin
 std::string TextOfFlag(const FlagRecord& record, const std::string& flag);
 
 // A line for each flag that differs: "--lr was 0.1, is 0.01". Of values that a joined text has, the
-// texts are compared.
+// texts are compared; of files whose contents both records know, the contents and not the paths.
 std::vector<std::string> FlagDifferences(const FlagRecord& saved, const FlagRecord& now);
 
 }  // namespace weft

@@ -1,5 +1,7 @@
 #include "training/checkpoint/flag_record.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,23 @@ TEST(FlagRecordTest, OlderRecordsHaveTextsAlone) {
   // Without a comma it is one value.
   EXPECT_THAT(FlagDifferences({{"--lr", FlagValues::OfJoined("0.1")}}, {{"--lr", "0.1"}}),
               IsEmpty());
+}
+
+TEST(FlagRecordTest, FilesAreWhatTheyHold) {
+  const auto record = [](const char* path, std::optional<uint64_t> content) {
+    FlagRecord flags = {{"--adapters-in", path}};
+    flags["--adapters-in"].content = content;
+    return flags;
+  };
+  EXPECT_THAT(FlagDifferences(record("a", 1), record("b/a", 1)), IsEmpty());
+  EXPECT_THAT(FlagDifferences(record("a", 1), record("a", 2)),
+              ElementsAre("--adapters-in a has changed"));
+  EXPECT_THAT(FlagDifferences(record("a", 1), record("b", 2)),
+              ElementsAre("--adapters-in was a, is b, which differs"));
+  // Older records have the path alone.
+  EXPECT_THAT(FlagDifferences(record("a", std::nullopt), record("a", 2)), IsEmpty());
+  EXPECT_THAT(FlagDifferences(record("a", std::nullopt), record("b", 2)),
+              ElementsAre("--adapters-in was a, is b"));
 }
 
 TEST(FlagRecordTest, WhatOneSideAloneHasIsADifference) {

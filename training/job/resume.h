@@ -13,7 +13,7 @@
 namespace weft {
 
 // What the job that goes on with a checkpoint has otherwise, a line each: "--lr was 0.1, is 0.01".
-// Workers, plan, the paths of data files, and how they are read ahead may differ.
+// Workers, plan, the paths of files, and how they are read ahead may differ.
 std::vector<std::string> JobDifferences(const CheckpointJob& saved, const CheckpointJob& now);
 
 // XXH3-64 over the names and contents of the graph's variables that begin with given values.
