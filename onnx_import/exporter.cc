@@ -369,6 +369,19 @@ size_t ExternalBytes(const onnx::GraphProto& graph) {
   return bytes;
 }
 
+// Of the whole file.
+size_t ExternalBytes(const ModelFile& file) {
+  size_t bytes = ExternalBytes(file.proto()->graph());
+  for (const onnx::TrainingInfoProto& info : file.proto()->training_info()) {
+    bytes += ExternalBytes(info.initialization()) + ExternalBytes(info.algorithm());
+  }
+  return bytes;
+}
+
+bool FitsOneFile(const ModelFile& file, const ExportOptions& options) {
+  return file.bytes().size() + ExternalBytes(file) <= options.max_file_bytes;
+}
+
 // What lies in a mapped file does not stay in memory.
 absl::Status AppendWindows(std::string_view bytes, WritableFile& file) {
   absl::Status status;
@@ -407,11 +420,7 @@ absl::StatusOr<ExportedModel> Export(const ImportedModel& model,
                                      const std::map<std::string, Tensor>& trained,
                                      const ExportOptions& options, ByteRope& bytes) {
   WEFT_ASSIGN_OR_RETURN(const ModelReplacements replacements, Locate(model, trained));
-  size_t external_bytes = ExternalBytes(model.file.proto()->graph());
-  for (const onnx::TrainingInfoProto& info : model.file.proto()->training_info()) {
-    external_bytes += ExternalBytes(info.initialization()) + ExternalBytes(info.algorithm());
-  }
-  const bool fits = model.file.bytes().size() + external_bytes <= options.max_file_bytes;
+  const bool fits = FitsOneFile(model.file, options);
   Rewriter rewriter(model, replacements, /*inline_external=*/fits);
   rewriter.set_external_name(options.external_name);
   WEFT_RETURN_IF_ERROR(rewriter.Model(model.file.bytes(), bytes));
@@ -426,6 +435,10 @@ absl::StatusOr<ExportedModel> Export(const ImportedModel& model,
 }
 
 }  // namespace
+
+bool HasDataBeside(const ModelFile& file, const ExportOptions& options) {
+  return ExternalBytes(file) > 0 && !FitsOneFile(file, options);
+}
 
 absl::StatusOr<ExportedModel> ExportTrained(const ImportedModel& model,
                                             const std::map<std::string, Tensor>& trained,

@@ -27,6 +27,9 @@ struct ExportOptions {
   std::string external_name = "weights.data";
 };
 
+// Whether an export of the file has one beside it. Reads no payload.
+bool HasDataBeside(const ModelFile& file, const ExportOptions& options = {});
+
 // An exported model as bytes, ready to be written.
 struct ExportedModel {
   // The ONNX file.

@@ -35,11 +35,26 @@ absl::Status DecodeModel(std::string_view bytes, onnx::ModelProto& model) {
   return absl::InvalidArgumentError("the model cannot be read");
 }
 
-onnx::OperatorSetIdProto* OwnOpset(onnx::ModelProto& model) {
-  for (onnx::OperatorSetIdProto& opset : *model.mutable_opset_import()) {
-    if (NormalizedDomain(opset.domain()).empty()) return &opset;
+// An ONNX file ends there.
+constexpr size_t kMaxModelBytes = size_t{1} << 31;
+
+// Of ONNX's own operators; 0 where the model imports none.
+int64_t OwnOpset(const onnx::ModelProto& model) {
+  for (const onnx::OperatorSetIdProto& opset : model.opset_import()) {
+    if (NormalizedDomain(opset.domain()).empty()) return opset.version();
   }
-  return nullptr;
+  return 0;
+}
+
+absl::Status EarlierWithDataBeside(int64_t opset) {
+  return absl::UnimplementedError(absl::StrCat(
+      "the model is of an operator set before ", opset,
+      " and has data in files beside it; convert it to operator set ", opset, " first"));
+}
+
+absl::Status TooLargeWhenQuantized() {
+  return absl::ResourceExhaustedError(
+      "the quantized model takes more than 2 GiB; quantize fewer weights");
 }
 
 bool HasExternalData(const onnx::ModelProto& model) {
@@ -51,11 +66,7 @@ bool HasExternalData(const onnx::ModelProto& model) {
 
 // The model in a later operator set, with all its nodes in their newest form.
 absl::Status Upgrade(int64_t opset, onnx::ModelProto& model) {
-  if (HasExternalData(model)) {
-    return absl::UnimplementedError(absl::StrCat(
-        "the model is of an operator set before ", opset,
-        " and has data in files beside it; convert it to operator set ", opset, " first"));
-  }
+  if (HasExternalData(model)) return EarlierWithDataBeside(opset);
   WEFT_ASSIGN_OR_RETURN(const ModelFile file,
                         ModelFile::Parse(model.SerializeAsString(), "the trained model"));
   WEFT_ASSIGN_OR_RETURN(const ImportedModel imported, ImportModel(file));
@@ -239,8 +250,7 @@ std::set<std::string> MainGraphProducts(const ModelFile& file) {
 absl::StatusOr<std::string> WriteQuantized(std::string_view bytes, const QuantizedForm& form) {
   onnx::ModelProto model;
   WEFT_RETURN_IF_ERROR(DecodeModel(bytes, model));
-  const onnx::OperatorSetIdProto* const own = OwnOpset(model);
-  if (own == nullptr || own->version() < form.opset) {
+  if (OwnOpset(model) < form.opset) {
     WEFT_RETURN_IF_ERROR(Annotate(Upgrade(std::max(form.opset, kOpsetOfNewestForms), model),
                                   "writing the model for a later operator set"));
   }
@@ -256,8 +266,21 @@ absl::StatusOr<std::string> WriteQuantized(std::string_view bytes, const Quantiz
   }
   writer.Finish();
   std::string written;
-  if (model.ByteSizeLong() < (size_t{1} << 31) && model.SerializeToString(&written)) return written;
-  return absl::ResourceExhaustedError("the quantized model takes more than 2 GiB");
+  if (model.ByteSizeLong() < kMaxModelBytes && model.SerializeToString(&written)) return written;
+  return TooLargeWhenQuantized();
+}
+
+absl::Status CheckQuantizedForm(const ModelFile& file, int64_t opset, int64_t code_bytes,
+                                const ExportOptions& options) {
+  // Else all is in the one file, of which codes are a part that was larger.
+  if (!HasDataBeside(file, options)) return absl::OkStatus();
+  if (OwnOpset(*file.proto()) < opset) {
+    return Annotate(EarlierWithDataBeside(std::max(opset, kOpsetOfNewestForms)), file.Label());
+  }
+  if (file.bytes().size() + static_cast<size_t>(code_bytes) < kMaxModelBytes) {
+    return absl::OkStatus();
+  }
+  return Annotate(TooLargeWhenQuantized(), file.Label());
 }
 
 }  // namespace weft

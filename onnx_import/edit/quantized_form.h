@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "onnx_import/exporter.h"
 #include "onnx_import/model_file.h"
 #include "tensor/tensor.h"
 
@@ -56,6 +58,13 @@ std::set<std::string> MainGraphProducts(const ModelFile& file);
 // InvalidArgument for bytes that are no model, and naming a weight or reader that is not there;
 // Unimplemented for an earlier model that has data beside it.
 absl::StatusOr<std::string> WriteQuantized(std::string_view bytes, const QuantizedForm& form);
+
+// Whether WriteQuantized can write the export of this file, as far as sizes tell: its form needs
+// the operator set `opset`, and its codes and scales take `code_bytes`. Reads no payload.
+// Unimplemented for an earlier model whose export has data beside it (ExportOptions),
+// ResourceExhausted where the ONNX file would have more than 2 GiB; both say what to do.
+absl::Status CheckQuantizedForm(const ModelFile& file, int64_t opset, int64_t code_bytes,
+                                const ExportOptions& options = {});
 
 }  // namespace weft
 

@@ -8,8 +8,10 @@
 #include "gtest/gtest.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/wire.pb.h"
+#include "onnx_import/exporter.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/testing/test_models.h"
+#include "platform/testing/fake_file_system.h"
 
 namespace weft::testing {
 namespace {
@@ -205,6 +207,51 @@ TEST(WriteQuantized, RefusesWhatIsNotThere) {
   EXPECT_THAT(RefusalOf(TwoProducts(17), form).message(),
               HasSubstr("has no product 'y' that reads 'x' first"));
   EXPECT_EQ(WriteQuantized("no model", form).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// w of TwoProducts lies beside the file.
+absl::StatusOr<ModelFile> WithDataBeside(int opset) {
+  onnx::ModelProto model = TwoProducts(opset);
+  onnx::TensorProto& tensor = *model.mutable_graph()->mutable_initializer(0);
+  tensor.clear_float_data();
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  onnx::StringStringEntryProto& entry = *tensor.add_external_data();
+  entry.set_key("location");
+  entry.set_value("w.bin");
+  FakeFileSystem files;
+  EXPECT_TRUE(files.WriteFileAtomically("/m.onnx", model.SerializeAsString()).ok());
+  EXPECT_TRUE(files.WriteFileAtomically("/w.bin", std::string(24, '\0')).ok());
+  return ModelFile::Load(files, "/m.onnx");
+}
+
+// A file of 2 GiB, as far as the export can tell.
+TEST(CheckQuantizedFormTest, RefusesBeforeTheTrainingWhatTheWriterRefuses) {
+  const ExportOptions small = {.max_file_bytes = 10};
+  const auto earlier = WithDataBeside(17), later = WithDataBeside(21);
+  ASSERT_TRUE(earlier.ok()) << earlier.status();
+  ASSERT_TRUE(later.ok()) << later.status();
+  const absl::Status refused = CheckQuantizedForm(*earlier, 21, 100, small);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("of an operator set before 21 and has data in files beside it; convert"));
+  // int8 needs 13 alone; and a smaller model becomes one file.
+  EXPECT_TRUE(CheckQuantizedForm(*earlier, 13, 100, small).ok());
+  EXPECT_TRUE(CheckQuantizedForm(*earlier, 21, 100).ok());
+  EXPECT_TRUE(CheckQuantizedForm(*later, 21, 100, small).ok());
+  const absl::Status large = CheckQuantizedForm(*later, 21, int64_t{1} << 31, small);
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(large.message()), HasSubstr("takes more than 2 GiB"));
+  EXPECT_TRUE(CheckQuantizedForm(*later, 21, int64_t{1} << 31).ok());
+
+  // The writer says the same of what is exported so.
+  const auto model = ImportModel(*earlier);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto exported = ExportTrained(*model, {}, small);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  QuantizedForm form = SomeForm();
+  form.opset = 21;
+  EXPECT_EQ(WriteQuantized(exported->bytes, form).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(MainGraphProductsTest, AreNamedByTheirOutputs) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "onnx_import/edit/inference_form.h"
+#include "onnx_import/edit/quantized_form.h"
 #include "onnx_import/training_info.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
@@ -40,6 +41,15 @@ absl::Status TakeExportMode(ExportMode mode, TrainingJob& job) {
   if (mode != ExportMode::kInference) return absl::OkStatus();
   return WithExitCode(Annotate(CheckInferenceForm(job.model.file), "--export-mode inference"),
                       ExitCode::kModel);
+}
+
+// So is one that cannot be written with codes in it.
+absl::Status CheckQuantizedExport(const TrainingJob& job) {
+  if (job.quantization.empty()) return absl::OkStatus();
+  const int64_t code_bytes = job.quantization.CodeBytes(job.model.graph);
+  return WithExitCode(
+      Annotate(CheckQuantizedForm(job.model.file, job.quantization.opset(), code_bytes), "--qat"),
+      ExitCode::kModel);
 }
 
 // The job begins with what is in the file, wherever it lies.
@@ -125,6 +135,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   WEFT_RETURN_IF_ERROR(flags.CheckAdapters(!job->adapters.empty()));
   NoteTrainingInfo(*job, flags.job(), console);
   WEFT_RETURN_IF_ERROR(TakeExportMode(flags.export_mode(), *job));
+  WEFT_RETURN_IF_ERROR(CheckQuantizedExport(*job));
   LoggedPhase open("data");
   const bool alternates = flags.job().alternates();
   std::vector<std::shared_ptr<const DataSet>> data(1);

@@ -100,7 +100,7 @@ absl::StatusOr<QuantizedForm> FreezeQuantization(const Graph& graph,
     WEFT_ASSIGN_OR_RETURN(QuantizedRead frozen, FrozenInput(input, range));
     form.inputs.push_back(std::move(frozen));
   }
-  form.opset = quantization.spec.kind == QuantizationKind::kInt8 ? 13 : 21;
+  form.opset = quantization.opset();
   return form;
 }
 

@@ -22,9 +22,21 @@ struct WeightProduct {
   std::vector<std::string> names;  // of the node, and all of the weight's
 };
 
-// All of the graph, in topological order. Of the file's main graph alone: other nodes cannot be
-// written.
-absl::StatusOr<std::vector<WeightProduct>> WeightProductsOf(const ImportedModel& model);
+// A trainable weight that stays float.
+struct FloatWeight {
+  std::string name;
+  std::string reason;  // "first operand"
+};
+
+struct WeightProducts {
+  std::vector<WeightProduct> products;
+  // What products read that cannot be quantized; none that a product above has.
+  std::vector<FloatWeight> unfit;
+};
+
+// All of the graph, in topological order. Products are of the file's main graph alone: other nodes
+// cannot be written.
+absl::StatusOr<WeightProducts> WeightProductsOf(const ImportedModel& model);
 
 }  // namespace weft
 

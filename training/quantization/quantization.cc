@@ -18,7 +18,7 @@ namespace {
 // Of the ranges: an average over about the last 20 steps.
 constexpr float kRangeDecay = 0.95f;
 constexpr int64_t kRangeSize = 3;
-// So many products are told.
+// So many weights are told of each reason.
 constexpr size_t kMaxTold = 4;
 
 struct KindEntry {
@@ -184,6 +184,37 @@ std::string Counted(int64_t count, const char* what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
+// "'a', 'b' (--qat-skip), 'c' (first operand)": reasons in the order in which they come up.
+std::string FloatText(const std::vector<FloatWeight>& weights) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+  for (const FloatWeight& weight : weights) {
+    auto entry = std::find_if(by_reason.begin(), by_reason.end(),
+                              [&weight](const auto& one) { return one.first == weight.reason; });
+    if (entry == by_reason.end()) entry = by_reason.insert(entry, {weight.reason, {}});
+    entry->second.push_back(absl::StrCat("'", weight.name, "'"));
+  }
+  std::vector<std::string> parts;
+  for (auto& [reason, names] : by_reason) {
+    const size_t untold = names.size() - std::min(names.size(), kMaxTold);
+    names.resize(names.size() - untold);
+    parts.push_back(absl::StrCat(absl::StrJoin(names, ", "),
+                                 untold > 0 ? absl::StrCat(" and ", untold, " more") : "", " (",
+                                 reason, ")"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+absl::Status NothingToQuantize(bool skips, const std::vector<FloatWeight>& unfit) {
+  if (skips) {
+    return absl::InvalidArgumentError(
+        "--qat: there is nothing to quantize: --qat-skip names all products");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--qat: there is nothing to quantize: the model has no Conv, Gemm or MatMul whose second "
+      "operand is a float32 weight",
+      unfit.empty() ? "" : absl::StrCat("; there are ", FloatText(unfit))));
+}
+
 }  // namespace
 
 std::vector<std::string> QuantizationKinds() {
@@ -206,6 +237,25 @@ absl::StatusOr<QuantizationSpec> ParseQuantization(const std::string& kind, int6
                    "; there are: ", absl::StrJoin(QuantizationKinds(), ", ")));
 }
 
+int64_t Quantization::CodeBytes(const Graph& graph) const {
+  int64_t bytes = 0;
+  for (const Weight& weight : weights) {
+    const Variable* const variable = graph.FindVariable(weight.name);
+    if (variable == nullptr) continue;
+    const auto shape = graph.value(variable->value).type.shape.ToConcrete();
+    if (!shape.has_value()) continue;
+    int64_t scales = weight.has_axis ? shape->dim(static_cast<int>(weight.axis)) : 1;
+    if (weight.block > 0) {
+      const int64_t blocks = (scales + weight.block - 1) / weight.block;
+      scales = scales > 0 ? shape->num_elements() / scales * blocks : 0;
+    }
+    // A zero point is as large as a code.
+    bytes += DTypeBytes(weight.codes, shape->num_elements()) +
+             scales * (DTypeBytes(DType::kFloat32, 1) + 1);
+  }
+  return bytes;
+}
+
 std::string Quantization::ToString() const {
   if (empty()) return "";
   std::string text =
@@ -215,11 +265,8 @@ std::string Quantization::ToString() const {
     absl::StrAppend(&text, ", ", Counted(static_cast<int64_t>(inputs.size()), "input"));
   }
   if (!left_float.empty()) {
-    const size_t told = std::min(left_float.size(), kMaxTold);
-    absl::StrAppend(&text, "; ", Counted(static_cast<int64_t>(left_float.size()), "product"),
-                    left_float.size() == 1 ? " stays" : " stay",
-                    " float: ", absl::StrJoin(left_float.begin(), left_float.begin() + told, ", "),
-                    told < left_float.size() ? ", ..." : "");
+    absl::StrAppend(&text, "; ", Counted(static_cast<int64_t>(left_float.size()), "weight"),
+                    left_float.size() == 1 ? " stays" : " stay", " float: ", FloatText(left_float));
   }
   return text + "\n";
 }
@@ -227,25 +274,21 @@ std::string Quantization::ToString() const {
 absl::StatusOr<Quantization> AddQuantization(ImportedModel& model, const QuantizationSpec& spec) {
   Graph& graph = model.graph;
   WEFT_RETURN_IF_ERROR(CheckIsFloat(graph));
-  WEFT_ASSIGN_OR_RETURN(std::vector<WeightProduct> products, WeightProductsOf(model));
-  WEFT_ASSIGN_OR_RETURN(const std::set<NodeId> skipped, SkippedOf(products, spec.skip));
+  WEFT_ASSIGN_OR_RETURN(WeightProducts found, WeightProductsOf(model));
+  WEFT_ASSIGN_OR_RETURN(const std::set<NodeId> skipped, SkippedOf(found.products, spec.skip));
   Quantization result;
   result.spec = spec;
   std::vector<WeightProduct> quantized;
-  for (WeightProduct& product : products) {
-    if (skipped.contains(product.node)) {
-      result.left_float.push_back(absl::StrCat("'", product.names.front(), "' (--qat-skip)"));
-    } else {
+  std::set<ValueId> told;
+  for (WeightProduct& product : found.products) {
+    if (!skipped.contains(product.node)) {
       quantized.push_back(std::move(product));
+    } else if (told.insert(product.weight).second) {
+      result.left_float.push_back({graph.VariableOf(product.weight)->name, "--qat-skip"});
     }
   }
-  if (quantized.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--qat: there is nothing to quantize: ",
-        skipped.empty() ? "the model has no Conv, Gemm or MatMul whose second operand is a float32 "
-                          "weight"
-                        : "--qat-skip names all products"));
-  }
+  if (quantized.empty()) return NothingToQuantize(!skipped.empty(), found.unfit);
+  result.left_float.insert(result.left_float.end(), found.unfit.begin(), found.unfit.end());
   result.products = static_cast<int64_t>(quantized.size());
   WEFT_RETURN_IF_ERROR(QuantizeProducts(graph, quantized, result));
   return result;

@@ -19,6 +19,7 @@
 #include "onnx_import/edit/quantized_form.h"
 #include "onnx_import/importer.h"
 #include "tensor/tensor.h"
+#include "training/quantization/products.h"
 
 namespace weft {
 
@@ -62,20 +63,25 @@ struct Quantization {
   std::vector<Weight> weights;
   std::vector<Input> inputs;
   int64_t products = 0;
-  // Products with a weight that stay float, each with its reason, in the order of the graph.
-  std::vector<std::string> left_float;
+  // Weights of products that stay float, those of --qat-skip first, else in the order of the graph.
+  std::vector<FloatWeight> left_float;
 
   bool empty() const { return weights.empty(); }
-  // "qat    int8: 5 products, 5 weights, 4 inputs; 1 product stays float: 'fc' (--qat-skip)" and a
-  // line break; "" where there is none.
+  // The operator set that the exported form needs.
+  int64_t opset() const { return spec.kind == QuantizationKind::kInt8 ? 13 : 21; }
+  // What codes, scales and zero points of the weights take in the file. Bytes.
+  int64_t CodeBytes(const Graph& graph) const;
+  // "qat    int8: 5 products, 5 weights, 4 inputs; 2 weights stay float: 'fc' (--qat-skip), 'head'
+  // (first operand)" and a line break; "" where there is none. Of each reason a few are named.
   std::string ToString() const;
 };
 
 // Changes model.graph, whose parameters are variables. Products are Conv, Gemm and MatMul nodes of
 // the file's main graph whose second operand is a float32 weight, or one behind Transpose nodes; of
 // MatMul one with two axes. A quantized weight is so for all its readers. A weight of which one
-// product is skipped stays float. InvalidArgument where there is no such product, for a pattern
-// that fits none, and for a model that has quantized values already.
+// product is skipped stays float. InvalidArgument where there is no such product, with the weights
+// of others and why they are none, for a pattern that fits none, and for a model that has quantized
+// values already.
 absl::StatusOr<Quantization> AddQuantization(ImportedModel& model, const QuantizationSpec& spec);
 
 // For a training step, before it is differentiated: each range becomes 0.95 times itself plus 0.05

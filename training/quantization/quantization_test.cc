@@ -144,8 +144,79 @@ TEST_F(QuantizationTest, PatternsLeaveWeightsFloatWithAllTheirProducts) {
   const auto result = AddQuantization(model, SpecOf(QuantizationKind::kFp8, {"down*", "kernel"}));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(NamesOf(result->weights), ElementsAre("up.weight"));
-  EXPECT_EQ(result->left_float.size(), 3u);
-  EXPECT_THAT(result->ToString(), HasSubstr("1 product, 1 weight, 1 input; 3 products stay float"));
+  EXPECT_EQ(result->ToString(),
+            "qat    fp8: 1 product, 1 weight, 1 input; 2 weights stay float: 'kernel', "
+            "'down.weight' (--qat-skip)\n");
+}
+
+// They stayed float without a word.
+TEST_F(QuantizationTest, SaysWhichWeightsStayFloatAndWhy) {
+  GraphBuilder b(graph_);
+  const ValueId columns =
+      b.Op("Transpose", {graph_.outputs()[0]}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const ValueId first = b.Op("MatMul", {Weight("left", {6, 6}), columns});
+  const ValueId turned = b.Op("Transpose", {Weight("turned", {6, 6})});
+  const ValueId second = b.Op("MatMul", {turned, first});
+  const ValueId rows = b.Op("Transpose", {second}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const ValueId batch = b.Op("MatMul", {rows, Weight("experts", {2, 6, 6})});
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  graph_.SetOutputs({graph_.outputs()[0], batch});
+  ImportedModel model = Model();
+  const auto result = AddQuantization(model, SpecOf(QuantizationKind::kInt8, {"kernel"}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(NamesOf(result->weights), ElementsAre("up.weight", "down.weight"));
+  EXPECT_THAT(result->ToString(),
+              HasSubstr("; 4 weights stay float: 'kernel' (--qat-skip), 'left', 'turned' (first "
+                        "operand), 'experts' (3 axes)\n"));
+}
+
+// What does not train is no weight: a table that a product reads first.
+TEST_F(QuantizationTest, ManyNamesAreCountedAndConstantsAreNoWeights) {
+  GraphBuilder b(graph_);
+  const ValueId scores = graph_.outputs()[0];
+  ValueId value = b.Op("Transpose", {scores}, {{"perm", std::vector<int64_t>{1, 0}}});
+  for (int i = 0; i < 7; ++i) {
+    value = b.Op("MatMul", {Weight("w" + std::to_string(i), {6, 6}), value});
+  }
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  graph_.SetOutputs({value});
+  ImportedModel model = Model();
+  for (Variable& variable : model.graph.mutable_variables()) {
+    if (variable.name == "w6") variable.trainable = false;
+  }
+  const auto result = AddQuantization(model, SpecOf(QuantizationKind::kInt8));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->ToString(), HasSubstr("; 6 weights stay float: 'w0', 'w1', 'w2', 'w3' and 2 "
+                                            "more (first operand)\n"));
+}
+
+// A weight that both kinds of products read is quantized for all of them.
+TEST_F(QuantizationTest, AWeightThatIsASecondOperandElsewhereIsQuantized) {
+  GraphBuilder b(graph_);
+  const ValueId scores = graph_.outputs()[0];
+  const ValueId both = Weight("both", {6, 6});
+  const ValueId columns =
+      b.Op("Transpose", {b.Op("MatMul", {scores, both})}, {{"perm", std::vector<int64_t>{1, 0}}});
+  graph_.SetOutputs({b.Op("MatMul", {both, columns})});
+  ASSERT_TRUE(b.status().ok()) << b.status();
+  ImportedModel model = Model();
+  const auto result = AddQuantization(model, SpecOf(QuantizationKind::kInt8));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->left_float, IsEmpty());
+  EXPECT_EQ(result->weights.back().name, "both");
+}
+
+// Codes of half a byte or one, a scale for each block or channel, and zero points.
+TEST_F(QuantizationTest, CountsTheBytesOfCodes) {
+  for (const auto& [kind, weights] :
+       {std::pair(QuantizationKind::kInt8, 54 + 3 * 5 + 27 * 48 + 48 * 5 + 6 * 48 + 6 * 5),
+        std::pair(QuantizationKind::kInt4, 27 + 3 * 5 + 27 * 24 + 48 * 5 + 6 * 24 + 12 * 5)}) {
+    ImportedModel model = Model();
+    const auto result = AddQuantization(model, SpecOf(kind));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->CodeBytes(model.graph), weights);
+    EXPECT_EQ(result->opset(), kind == QuantizationKind::kInt8 ? 13 : 21);
+  }
 }
 
 TEST_F(QuantizationTest, RefusesWhatItCannotDo) {
@@ -166,6 +237,10 @@ TEST_F(QuantizationTest, RefusesWhatItCannotDo) {
       small.Op("Relu", {graph_.AddInput("x", {ValueKind::kTensor, DType::kFloat32,
                                               SymbolicShape({Dim::Symbol("N"), 2})})}));
   EXPECT_THAT(Refusal(Model(), spec).message(), HasSubstr("the model has no Conv, Gemm or MatMul"));
+  const ValueId x = small.Op("Transpose", {graph_.outputs()[0]});
+  graph_.SetOutputs({small.Op("MatMul", {Weight("left", {4, 2}), x})});
+  EXPECT_THAT(Refusal(Model(), spec).message(),
+              HasSubstr("is a float32 weight; there are 'left' (first operand)"));
 }
 
 TEST(ParseQuantizationTest, NamesTheKinds) {
