@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
+#include "onnx_import/graph_wire.h"
+#include "ops/testing/test_tensors.h"
 #include "tools/command_line/command_line.h"
+#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -38,12 +44,30 @@ std::string ValueInfo(const std::string& name) {
 
 }  // namespace
 
-CommandResult RunCommand(const std::vector<std::string>& arguments) {
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+CommandResult RunCommand(const Arguments& arguments) {
   std::ostringstream out;
   std::ostringstream err;
   Console console{&out, &err, /*animated=*/false};
   const int exit_code = RunCommandLine(arguments, console);
   return {exit_code, out.str(), err.str()};
+}
+
+CommandResult RunProgram(const Arguments& arguments) {
+  const char* const runner = std::getenv("WEFT_RUNNER");
+  EXPECT_NE(runner, nullptr) << "WEFT_RUNNER is not set";
+  if (runner == nullptr) return {-1, "", ""};
+  std::string command = runner;
+  for (const std::string& word : arguments) {
+    absl::StrAppend(&command, " '", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+  }
+  const std::string out = TestPath("stdout"), err = TestPath("stderr");
+  const int status = std::system(absl::StrCat(command, " > ", out, " 2> ", err).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
 }
 
 std::string TestPath(const std::string& name) {
@@ -61,6 +85,31 @@ std::string ReadTestFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file.good()) << path;
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string WriteTestTensor(const std::string& name, const Tensor& tensor) {
+  const std::string path = TestPath(name);
+  WriteTestFile(path, ToNpy(tensor).value());
+  return path;
+}
+
+std::string WriteTestModel(const std::string& name, const Graph& graph) {
+  const auto bytes = GraphToOnnx(graph, {.annotations = false, .opset = 17});
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  const std::string path = TestPath(name);
+  WriteTestFile(path, bytes.value_or(""));
+  return path;
+}
+
+MlpJob::MlpJob(int64_t samples) {
+  const CommandResult made = RunCommand({"example", "mlp", "-o", model});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  WriteTestTensor("x.npy", RandomTensor({samples, 1, 28, 28}, 1));
+  WriteTestTensor("y.npy", RandomTensor({samples}, 2, 0, 10, DType::kInt64));
+}
+
+Arguments MlpJob::files() const {
+  return {model, "--data", absl::StrCat("x=", images), "--labels", labels};
 }
 
 std::string WireModel(int opset, const std::vector<WireNode>& nodes, const std::string& input,

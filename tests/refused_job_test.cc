@@ -6,14 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -102,15 +100,12 @@ class RefusedJob : public ::testing::Test {
 
   // What `graph_runner COMMAND` does with the job, and all that it says.
   CommandResult Run(const std::string& command, const std::string& parallel,
-                    const std::vector<std::string>& more) const {
-    const std::string out = TestPath("out");
-    const std::string err = TestPath("err");
-    const std::string line = absl::StrCat(
-        std::getenv("WEFT_RUNNER"), " ", command, " ", model_, " --data x=", inputs_, " --labels ",
-        labels_, " --optimizer adam --lr 0.0001 --local 2 --batch ", kBatch, " --parallel '",
-        parallel, "' --output json ", absl::StrJoin(more, " "), " > ", out, " 2> ", err);
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
+                    const Arguments& more) const {
+    return RunProgram(Arguments{command, model_, "--data", absl::StrCat("x=", inputs_), "--labels",
+                                labels_, "--optimizer", "adam", "--lr", "0.0001", "--local", "2",
+                                "--batch", absl::StrCat(kBatch), "--parallel", parallel, "--output",
+                                "json"} +
+                      more);
   }
 
   // What the fullest rank of a plan makes and keeps, by `graph_runner plan`.
@@ -128,10 +123,9 @@ class RefusedJob : public ::testing::Test {
 
   // Two steps of the job with what `train` was given beside `parallel`.
   CommandResult Train(const std::string& parallel, int64_t limit) const {
-    std::vector<std::string> flags = more_;
-    flags.insert(flags.end(), {"--steps 2", absl::StrCat("--memory-per-worker ", limit, "B"),
-                               "-o " + trained_, "--metrics " + metrics_});
-    return Run("train", parallel, flags);
+    return Run("train", parallel,
+               more_ + Arguments{"--steps", "2", "--memory-per-worker", absl::StrCat(limit, "B"),
+                                 "-o", trained_, "--metrics", metrics_});
   }
 
   // Refused without a process, a model or metrics; the alternatives that are named.
@@ -175,7 +169,7 @@ class RefusedJob : public ::testing::Test {
   const std::string trained_ = TestPath("trained.onnx");
   const std::string saved_ = TestPath("saved");
   const std::string metrics_ = TestPath("metrics.csv");
-  std::vector<std::string> more_;
+  Arguments more_;
 };
 
 TEST_F(RefusedJob, NamesThreeKindsOfPlansThatRun) {
@@ -190,7 +184,7 @@ TEST_F(RefusedJob, NamesThreeKindsOfPlansThatRun) {
 // A strict job's micro-batches are its own. Half of the model on each worker fits.
 TEST_F(RefusedJob, NamesAnotherSplitWhereMicroBatchesAreFixed) {
   Build(/*layers=*/80);
-  more_ = {"--strict", "--micro-batches 4"};
+  more_ = {"--strict", "--micro-batches", "4"};
   const std::string parallel = "dp=2";
   const int64_t limit = PlannedBytes("pp=2,schedule=1f1b") + 100 * kMebibyte;
   const std::vector<Named> alternatives = ExpectRefused(parallel, limit);
@@ -207,7 +201,7 @@ TEST_F(RefusedJob, CountsWhatCheckpointsTake) {
   ExpectRuns({parallel, "without checkpoints"}, limit);
   std::filesystem::remove(trained_);
   std::filesystem::remove(metrics_);
-  more_ = {"--checkpoint " + saved_};
+  more_ = {"--checkpoint", saved_};
   const std::vector<Named> alternatives = ExpectRefused(parallel, limit);
   EXPECT_FALSE(std::filesystem::exists(saved_));
   EXPECT_THAT(Kinds(alternatives), Not(IsEmpty()));
@@ -226,7 +220,7 @@ TEST_F(RefusedJob, LeavesNothingBehindWhereItsWorkersRefuse) {
   const std::string curves = TestPath("curves");
   const std::string earlier = "step,loss\n0,2.5\n";
   WriteTestFile(metrics_, earlier);
-  more_ = {"--tensorboard " + curves};
+  more_ = {"--tensorboard", curves};
   const CommandResult refused = Train(parallel, limit);
   EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::kMemory)) << refused.err;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("starting 2 worker processes"),

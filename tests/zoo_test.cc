@@ -36,7 +36,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Arguments = std::vector<std::string>;
 using Json = nlohmann::json;
 
 constexpr char kFolder[] = "tests/zoo";
@@ -150,20 +149,6 @@ class Zoo : public ::testing::TestWithParam<std::string> {
   CommandResult TrainOnTwo(const std::string& out, const std::string& plan) const {
     return RunProgram(TrainCommand(out, {"--local", "2", "--parallel", plan}));
   }
-  // As a process of its own.
-  CommandResult RunProgram(const Arguments& arguments) const {
-    const char* const runner = std::getenv("WEFT_RUNNER");
-    EXPECT_NE(runner, nullptr) << "WEFT_RUNNER is not set";
-    std::string command = runner == nullptr ? "false" : runner;
-    for (const std::string& word : arguments) {
-      absl::StrAppend(&command, " '", word, "'");
-    }
-    const int status = std::system(
-        absl::StrCat(command, " > ", TestPath("stdout"), " 2> ", TestPath("stderr")).c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(TestPath("stdout")),
-            ReadTestFile(TestPath("stderr"))};
-  }
-
   // The trained rows of `inspect`, by name; a tensor that follows another one is not a row of its
   // own.
   std::map<std::string, Json> TrainedRows() const {

@@ -8,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "onnx_import/graph_wire.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
 #include "training/data/data_file.h"
@@ -70,12 +69,7 @@ class AlternateTest : public ::testing::Test {
     graph.AddOutput(loss_d);
     graph.AddOutput(loss_g);
     EXPECT_TRUE(b.status().ok()) << b.status();
-    GraphToOnnxOptions options;
-    options.annotations = false;
-    options.opset = 17;
-    const auto bytes = GraphToOnnx(graph, options);
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
-    WriteTestFile(TestPath("gan.onnx"), *bytes);
+    WriteTestModel("gan.onnx", graph);
   }
 
   static std::vector<std::string> Common() {

@@ -1,20 +1,15 @@
 // graph_runner calibrate, and what plan and train make of its profile. What is measured differs
 // from run to run; what is asked here is where it goes.
-#include <cstdlib>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -26,30 +21,17 @@ using ::testing::SizeIs;
 
 class Calibrate : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
-    WriteTestFile(images_, ToNpy(RandomTensor({64, 1, 28, 28}, 1)).value());
-    WriteTestFile(labels_, ToNpy(RandomTensor({64}, 2, 0, 10, DType::kInt64)).value());
+  Arguments Job(const std::string& command, const Arguments& more) const {
+    return Arguments{command} + job_.files() + Arguments{"--batch", "16"} + more;
   }
-
-  std::vector<std::string> Arguments(const std::string& command,
-                                     const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {command,    model_,  "--data",  "x=" + images_,
-                                          "--labels", labels_, "--batch", "16"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+  CommandResult Run(const std::string& command, const Arguments& more) const {
+    return RunCommand(Job(command, more));
   }
-  CommandResult Run(const std::string& command, const std::vector<std::string>& more) const {
-    return RunCommand(Arguments(command, more));
-  }
-  // The program itself, for jobs of several processes: workers are processes of what runs.
-  std::string RunProgram(const std::string& command, const std::vector<std::string>& more) const {
-    const std::string log = TestPath("log");
-    const std::string line =
-        absl::StrCat(std::getenv("WEFT_RUNNER"), " ", absl::StrJoin(Arguments(command, more), " "),
-                     " > ", log, " 2>&1");
-    EXPECT_EQ(std::system(line.c_str()), 0) << ReadTestFile(log);
-    return ReadTestFile(log);
+  // With worker processes; what it says of its work.
+  std::string RunOnWorkers(const std::string& command, const Arguments& more) const {
+    const CommandResult result = RunProgram(Job(command, more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out + result.err;
   }
   nlohmann::json PredictedStep(const std::vector<std::string>& more) const {
     std::vector<std::string> flags = {"--calibration", profile_, "--output", "json"};
@@ -67,9 +49,7 @@ class Calibrate : public ::testing::Test {
     return entries;
   }
 
-  const std::string model_ = TestPath("mlp.onnx");
-  const std::string images_ = TestPath("x.npy");
-  const std::string labels_ = TestPath("y.npy");
+  const MlpJob job_{64};
   const std::string profile_ = TestPath("profile.yaml");
   const std::string history_ = TestPath("profile.history.jsonl");  // of that profile
 };
@@ -98,18 +78,18 @@ TEST_F(Calibrate, RunsGoIntoTheHistoryAndCorrectPredictions) {
 
 TEST_F(Calibrate, APlanOfTwoProcessesIsPredictedFromItsPartsAlone) {
   const std::string log =
-      RunProgram("calibrate", {"--local", "2", "--parallel", "pp=2", "-o", profile_});
+      RunOnWorkers("calibrate", {"--local", "2", "--parallel", "pp=2", "-o", profile_});
   EXPECT_THAT(log, AllOf(HasSubstr("measuring the nodes of dp=1 x tp=1 x pp=2"),
                          HasSubstr("within host 0: "), Not(HasSubstr("dp=2"))));
-  RunProgram("train",
-             {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "20"});
+  RunOnWorkers("train",
+               {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "20"});
   const std::vector<nlohmann::json> history = RunHistory();
   ASSERT_THAT(history, SizeIs(1));
   EXPECT_EQ(history[0]["predicted"]["bytes_sent"], history[0]["measured"]["bytes_sent"]);
   EXPECT_THAT(history[0]["plan"].get<std::string>(), HasSubstr("dp=1,tp=1,pp=2,"));
   // Two steps are too few to learn from, and are written all the same.
-  RunProgram("train",
-             {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "2"});
+  RunOnWorkers("train",
+               {"--local", "2", "--parallel", "pp=2", "--calibration", profile_, "--steps", "2"});
   EXPECT_THAT(RunHistory(), SizeIs(2));
 }
 
@@ -146,7 +126,7 @@ TEST_F(Calibrate, AProfileThatWasNotMeasuredMakesNoCalibratedPrediction) {
 }
 
 TEST_F(Calibrate, ErrorsSayWhatToDo) {
-  const CommandResult no_data = RunCommand({"calibrate", model_, "-o", profile_});
+  const CommandResult no_data = RunCommand({"calibrate", job_.model, "-o", profile_});
   EXPECT_EQ(no_data.exit_code, static_cast<int>(ExitCode::kUsage));
   EXPECT_THAT(no_data.err, HasSubstr("give --data and --labels"));
   WriteTestFile(profile_, "version: 1\ndevice: []\n");

@@ -9,7 +9,6 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/graph_wire.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
 #include "training/data/data_file.h"
@@ -58,14 +57,7 @@ class Model {
     builder_.Name(top_, "y");
     graph_.AddOutput(top_);
     EXPECT_TRUE(builder_.status().ok()) << builder_.status();
-    GraphToOnnxOptions options;
-    options.annotations = false;
-    options.opset = 17;
-    const auto bytes = GraphToOnnx(graph_, options);
-    EXPECT_TRUE(bytes.ok()) << bytes.status();
-    const std::string path = TestPath(name);
-    WriteTestFile(path, *bytes);
-    return path;
+    return WriteTestModel(name, graph_);
   }
 
  private:
@@ -185,14 +177,7 @@ std::string SmallModel(const std::string& name,
   builder.Name(y, "y");
   graph.AddOutput(y);
   EXPECT_TRUE(builder.status().ok()) << builder.status();
-  GraphToOnnxOptions options;
-  options.annotations = false;
-  options.opset = 17;
-  const auto bytes = GraphToOnnx(graph, options);
-  EXPECT_TRUE(bytes.ok()) << bytes.status();
-  const std::string path = TestPath(name);
-  WriteTestFile(path, *bytes);
-  return path;
+  return WriteTestModel(name, graph);
 }
 
 ValueId Scalar(GraphBuilder& b, int64_t value) {
@@ -293,13 +278,7 @@ TEST(Check, SaysInJsonTooThatNothingWasTried) {
   const ValueId y = builder.Op("Mul", {x, w});
   builder.Name(y, "y");
   graph.AddOutput(y);
-  GraphToOnnxOptions options;
-  options.annotations = false;
-  options.opset = 17;
-  const auto bytes = GraphToOnnx(graph, options);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  const std::string path = TestPath("one_number.onnx");
-  WriteTestFile(path, *bytes);
+  const std::string path = WriteTestModel("one_number.onnx", graph);
   EXPECT_THAT(RunCommand({"check", path, "--trainable"}).out,
               HasSubstr("it runs; whether it trains was not tried: input 'x' has no shape with an "
                         "axis for samples; give --data and --labels\n"));

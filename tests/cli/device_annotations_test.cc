@@ -1,12 +1,9 @@
 // Plans that travel with a model: ONNX's multi-device annotations, on the command line.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,14 +44,13 @@ class DeviceAnnotations : public ::testing::Test {
 
   // "STEP,LOSS" of each of three steps, to six digits.
   std::vector<std::string> Losses(const std::string& model, const std::vector<std::string>& flags) {
-    // The program itself: workers are processes of what runs, which must not be this test.
-    const std::string log = TestPath("log");
-    const std::string command =
-        absl::StrCat(std::getenv("WEFT_RUNNER"), " train ", model, " --data x=", TestPath("x.npy"),
-                     " --labels ", TestPath("y.npy"), " --loss mse --batch 4 --steps 3 --metrics ",
-                     TestPath("metrics.csv"), " ", absl::StrJoin(flags, " "), " > ", log, " 2>&1");
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    err_ = ReadTestFile(log);
+    const CommandResult train =
+        RunProgram(Arguments{"train", model, "--data", "x=" + TestPath("x.npy"), "--labels",
+                             TestPath("y.npy"), "--loss", "mse", "--batch", "4", "--steps", "3",
+                             "--metrics", TestPath("metrics.csv")} +
+                   flags);
+    EXPECT_EQ(train.exit_code, 0) << train.err;
+    err_ = train.out + train.err;
     std::vector<std::string> losses;
     for (const std::string& line :
          std::vector<std::string>(absl::StrSplit(ReadTestFile(TestPath("metrics.csv")), '\n'))) {

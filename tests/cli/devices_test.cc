@@ -11,19 +11,12 @@
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string WriteTensor(const std::string& name, const Tensor& tensor) {
-  const std::string path = TestPath(name);
-  WriteTestFile(path, ToNpy(tensor).value());
-  return path;
-}
 
 class MissingDevice : public ::testing::Test {
  protected:
@@ -59,8 +52,9 @@ class MissingDevice : public ::testing::Test {
   const std::string cluster_ = TestPath("cluster.yaml");
   const std::string output_ = TestPath("output");
   const std::string images_ =
-      WriteTensor("images.npy", Tensor::Zeros(DType::kFloat32, {16, 28, 28}).value());
-  const std::string labels_ = WriteTensor("labels.npy", Tensor::Zeros(DType::kInt64, {16}).value());
+      WriteTestTensor("images.npy", Tensor::Zeros(DType::kFloat32, {16, 28, 28}).value());
+  const std::string labels_ =
+      WriteTestTensor("labels.npy", Tensor::Zeros(DType::kInt64, {16}).value());
 };
 
 TEST_F(MissingDevice, IsRefusedByTrain) {

@@ -3,7 +3,6 @@
 // WEFT_RUNNER: graph_runner, whose workers are processes.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -13,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "executor/lowering/lowering.h"
@@ -37,13 +35,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // What lies in a folder, sorted.
 Arguments Names(const std::string& folder) {
@@ -80,19 +71,9 @@ int64_t CountBuffers(const std::string& program) {
 
 class Dump : public ::testing::Test {
  protected:
-  Dump() {
-    std::filesystem::remove_all(folder_);
-    EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
-    // The third batch is short.
-    WriteTestFile(images_, ToNpy(RandomTensor({40, 1, 28, 28}, 1)).value());
-    WriteTestFile(labels_, ToNpy(RandomTensor({40}, 2, 0, 10, DType::kInt64)).value());
-  }
+  Dump() { std::filesystem::remove_all(folder_); }
 
-  Arguments Job() const {
-    return {model_,     "--data",      absl::StrCat("x=", images_),
-            "--labels", labels_,       "--batch",
-            "16",       "--optimizer", "adam"};
-  }
+  Arguments Job() const { return job_.files() + Arguments{"--batch", "16", "--optimizer", "adam"}; }
   // In this process, with one worker.
   CommandResult Plan(const Arguments& more) const {
     return RunCommand(Arguments{"plan"} + Job() + more);
@@ -100,15 +81,9 @@ class Dump : public ::testing::Test {
   CommandResult Train(const Arguments& more) const {
     return RunCommand(Arguments{"train"} + Job() + Arguments{"--steps", "5"} + more);
   }
-  // By the program, with worker processes.
+  // With worker processes.
   CommandResult Run(const std::string& command, const Arguments& more) const {
-    const std::string out = TestPath("out");
-    const std::string err = TestPath("err");
-    const int status =
-        std::system(absl::StrCat(std::getenv("WEFT_RUNNER"), " ", command, " ",
-                                 absl::StrJoin(Job() + more, " "), " > ", out, " 2> ", err)
-                        .c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
+    return RunProgram(Arguments{command} + Job() + more);
   }
   std::string Trained(const std::string& name, const Arguments& more) const {
     const std::string path = TestPath(name);
@@ -141,9 +116,7 @@ class Dump : public ::testing::Test {
     }
   }
 
-  const std::string model_ = TestPath("mlp.onnx");
-  const std::string images_ = TestPath("x.npy");
-  const std::string labels_ = TestPath("y.npy");
+  const MlpJob job_{40};  // the third batch is short
   const std::string folder_ = TestPath("dump");
   const std::string partitions_ = TestPath("dump/06-partition");
 };
@@ -265,8 +238,8 @@ TEST_F(Dump, AnotherJobIsRefusedWithWhatDiffers) {
   EXPECT_THAT(refusal({"--weight-decay", "0.2"}), HasSubstr("--weight-decay was 0.1, is 0.2"));
   EXPECT_THAT(refusal({"--weight-decay", "0.1", "--local", "3"}),
               HasSubstr("for a cluster of 1 workers, this one has 3"));
-  WriteTestFile(images_, ToNpy(RandomTensor({21, 1, 28, 28}, 1)).value());
-  WriteTestFile(labels_, ToNpy(RandomTensor({21}, 2, 0, 10, DType::kInt64)).value());
+  WriteTestFile(job_.images, ToNpy(RandomTensor({21, 1, 28, 28}, 1)).value());
+  WriteTestFile(job_.labels, ToNpy(RandomTensor({21}, 2, 0, 10, DType::kInt64)).value());
   EXPECT_THAT(refusal({"--weight-decay", "0.1"}),
               HasSubstr("lack the program train/5 that the data needs (they have train/16, "
                         "train/8)"));
@@ -423,7 +396,7 @@ TEST_F(Dump, EachLoweringPassWritesWhatItChanges) {
 TEST_F(Dump, PassesOverTheShapesOfDataNeedData) {
   for (const char* const pass : {"infer_shapes", "fold_constants"}) {
     const CommandResult plan =
-        RunCommand({"plan", model_, "--batch", "16", "--dump-after", pass, "--dump", folder_});
+        RunCommand({"plan", job_.model, "--batch", "16", "--dump-after", pass, "--dump", folder_});
     EXPECT_EQ(plan.exit_code, static_cast<int>(ExitCode::kUsage)) << plan.err;
     EXPECT_THAT(plan.err, AllOf(HasSubstr(absl::StrCat("--dump-after ", pass, ": ")),
                                 HasSubstr("give --data")));

@@ -10,7 +10,6 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "onnx_import/graph_wire.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
@@ -199,10 +198,7 @@ std::string PairsOfAllSamples() {
   b.Name(scores, "scores");
   graph.AddOutput(scores);
   EXPECT_TRUE(b.status().ok()) << b.status();
-  GraphToOnnxOptions options;
-  options.annotations = false;
-  options.opset = 17;
-  return WriteModel(GraphToOnnx(graph, options).value());
+  return WriteTestModel("model.onnx", graph);
 }
 
 TEST(BadPlan, CuttingABatchWhoseSamplesAreMixed) {

@@ -9,7 +9,6 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/graph_wire.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
 #include "training/data/data_file.h"
@@ -73,14 +72,7 @@ class LossByNameTest : public ::testing::Test {
       graph.AddOutput(other);
     }
     EXPECT_TRUE(b.status().ok()) << b.status();
-    GraphToOnnxOptions options;
-    options.annotations = false;
-    options.opset = 17;
-    const auto bytes = GraphToOnnx(graph, options);
-    EXPECT_TRUE(bytes.ok()) << bytes.status();
-    const std::string path = TestPath(absl::StrCat(loss, second, ".onnx"));
-    WriteTestFile(path, *bytes);
-    return path;
+    return WriteTestModel(absl::StrCat(loss, second, ".onnx"), graph);
   }
 
   // A command on the model, with data for both inputs.

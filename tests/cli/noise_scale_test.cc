@@ -8,7 +8,6 @@
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -19,12 +18,6 @@ using ::testing::Not;
 
 constexpr int64_t kSamples = 512;
 constexpr int64_t kPixels = 28 * 28;
-
-std::string WriteTensor(const std::string& name, const Tensor& tensor) {
-  const std::string path = TestPath(name);
-  WriteTestFile(path, ToNpy(tensor).value());
-  return path;
-}
 
 // Images whose class is the brightest of ten stripes, with noise from a fixed sequence.
 class NoiseScale : public ::testing::Test {
@@ -42,8 +35,8 @@ class NoiseScale : public ::testing::Test {
         images.mutable_data<float>()[n * kPixels + i] = noise * (is_bright ? 1 : 0.7f);
       }
     }
-    images_ = WriteTensor("images.npy", images);
-    labels_ = WriteTensor("labels.npy", Tensor::Of<int64_t>({kSamples}, labels));
+    images_ = WriteTestTensor("images.npy", images);
+    labels_ = WriteTestTensor("labels.npy", Tensor::Of<int64_t>({kSamples}, labels));
     EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
   }
 

@@ -7,13 +7,11 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -22,12 +20,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSamples = 32;
-
-std::string WriteTensor(const std::string& name, const Tensor& tensor) {
-  const std::string path = TestPath(name);
-  WriteTestFile(path, ToNpy(tensor).value());
-  return path;
-}
 
 // Inputs of 3e17: the loss is about 1e35 and a gradient 1e34, which floats can hold; a step of 9e5
 // times that, near the longest that is allowed, they cannot.
@@ -54,7 +46,7 @@ class Overflow : public ::testing::Test {
   static constexpr char kBefore[] = "what was there before";
   const std::string model_ = TestPath("mlp.onnx");
   const std::string output_ = TestPath("trained.onnx");
-  const std::string images_ = WriteTensor("images.npy", [] {
+  const std::string images_ = WriteTestTensor("images.npy", [] {
     Tensor images = Tensor::Zeros(DType::kFloat32, {kSamples, 28, 28}).value();
     for (int64_t i = 0; i < images.num_elements(); ++i) {
       images.mutable_data<float>()[i] = 3e17f * static_cast<float>(i * 7 % 23) / 23;
@@ -62,7 +54,7 @@ class Overflow : public ::testing::Test {
     return images;
   }());
   const std::string labels_ =
-      WriteTensor("labels.npy", Tensor::Zeros(DType::kFloat32, {kSamples, 10}).value());
+      WriteTestTensor("labels.npy", Tensor::Zeros(DType::kFloat32, {kSamples, 10}).value());
 };
 
 TEST_F(Overflow, OfTheLastStepEndsWithItsExitCodeAndWritesNoModel) {
@@ -113,14 +105,7 @@ std::string MaskedModel(const Tensor& mask) {
   builder.Name(y, "y");
   graph.AddOutput(y);
   EXPECT_TRUE(builder.status().ok()) << builder.status();
-  GraphToOnnxOptions options;
-  options.annotations = false;
-  options.opset = 17;
-  const auto bytes = GraphToOnnx(graph, options);
-  EXPECT_TRUE(bytes.ok()) << bytes.status();
-  const std::string path = TestPath("masked.onnx");
-  WriteTestFile(path, *bytes);
-  return path;
+  return WriteTestModel("masked.onnx", graph);
 }
 
 // An update would add 0 times minus infinity to the mask: the file held NaN after one step.
@@ -134,7 +119,7 @@ TEST(Mask, OfMinusInfinityStaysWhatItIs) {
   for (int64_t i = 0; i < samples.num_elements(); ++i) {
     samples.mutable_data<float>()[i] = static_cast<float>(i * 7 % 23) / 23;
   }
-  const std::string x = WriteTensor("scores.npy", samples);
+  const std::string x = WriteTestTensor("scores.npy", samples);
   const CommandResult result = RunCommand(
       {"train",       model,   "--data",         "x=" + x, "--labels", x,      "--loss",  "mse",
        "--optimizer", "adamw", "--weight-decay", "0.1",    "--lr",     "0.01", "--batch", "16",

@@ -2,7 +2,6 @@
 //
 // WEFT_RUNNER: graph_runner, whose workers are processes.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,10 +17,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
 #include "tools/command_line/command_line.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -32,13 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 // The heading of such flags in --help=all.
 constexpr char kWithoutEffect[] = "without effect here, taken as train has them";
-
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // The groups of a command's options, by their long names.
 std::map<std::string, std::string> GroupsOf(const std::string& name) {
@@ -114,29 +104,9 @@ TEST(PlannedFlags, SimulateVerifyAndCheckTakeThemToo) {
 
 class PlannedJob : public ::testing::Test {
  protected:
-  PlannedJob() {
-    std::filesystem::remove_all(folder_);
-    EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
-    // The third batch is short.
-    WriteTestFile(images_, ToNpy(RandomTensor({40, 1, 28, 28}, 1)).value());
-    WriteTestFile(labels_, ToNpy(RandomTensor({40}, 2, 0, 10, DType::kInt64)).value());
-  }
+  PlannedJob() { std::filesystem::remove_all(folder_); }
 
-  Arguments Job() const {
-    return {model_,     "--data",      absl::StrCat("x=", images_),
-            "--labels", labels_,       "--batch",
-            "16",       "--optimizer", "adam"};
-  }
-  // By the program, with worker processes.
-  CommandResult Run(const std::string& command, const Arguments& arguments) const {
-    const std::string out = TestPath("out");
-    const std::string err = TestPath("err");
-    const int status =
-        std::system(absl::StrCat(std::getenv("WEFT_RUNNER"), " ", command, " '",
-                                 absl::StrJoin(arguments, "' '"), "' > ", out, " 2> ", err)
-                        .c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
-  }
+  Arguments Job() const { return job_.files() + Arguments{"--batch", "16", "--optimizer", "adam"}; }
   // The instructions of each worker of `train` are those that `plan` dumps with the very same
   // arguments; and so is the memory.
   void ExpectPlanned(const Arguments& flags) const {
@@ -144,7 +114,7 @@ class PlannedJob : public ::testing::Test {
     std::filesystem::remove_all(folder_);
     const Arguments arguments =
         Job() + Arguments{"--output", "json", "--save-programs", programs_} + flags;
-    const CommandResult train = Run("train", arguments);
+    const CommandResult train = RunProgram(Arguments{"train"} + arguments);
     ASSERT_EQ(train.exit_code, 0) << train.err;
     const CommandResult plan =
         RunCommand(Arguments{"plan", "--dump", folder_, "--dump-after", "lowering"} + arguments);
@@ -186,9 +156,7 @@ class PlannedJob : public ::testing::Test {
     return ReadTestFile(path);
   }
 
-  const std::string model_ = TestPath("m.onnx");
-  const std::string images_ = TestPath("x.npy");
-  const std::string labels_ = TestPath("y.npy");
+  const MlpJob job_{40};  // the third batch is short
   const std::string folder_ = TestPath("dump");
   const std::string programs_ = TestPath("programs");
 };
@@ -219,13 +187,13 @@ TEST_F(PlannedJob, IsWhatTrainRunsOnWorkers) {
 TEST_F(PlannedJob, TakesAJobFileOfTrainAndSaysWhichKeysDoNotMatter) {
   const std::string file = TestPath("job.yaml");
   const std::string trained = TestPath("trained.onnx");
-  WriteTestFile(
-      file,
-      absl::StrCat("model: ", model_, "\ndata: {x: ", images_, "}\nlabels: ", labels_,
-                   "\nbatch: 16\noptimizer: adam\nlora: rank=4\nepochs: 2\n"
-                   "schedule: cosine\nuntil: loss<=0.01\neval-every: 1e\n"
-                   "eval-data: {x: ",
-                   images_, "}\neval-labels: ", labels_, "\nmetrics: m.csv\nout: ", trained, "\n"));
+  WriteTestFile(file, absl::StrCat("model: ", job_.model, "\ndata: {x: ", job_.images,
+                                   "}\nlabels: ", job_.labels,
+                                   "\nbatch: 16\noptimizer: adam\nlora: rank=4\nepochs: 2\n"
+                                   "schedule: cosine\nuntil: loss<=0.01\neval-every: 1e\n"
+                                   "eval-data: {x: ",
+                                   job_.images, "}\neval-labels: ", job_.labels,
+                                   "\nmetrics: m.csv\nout: ", trained, "\n"));
   const CommandResult plan = RunCommand({"plan", "--config", file, "--output", "json"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(
@@ -273,7 +241,7 @@ TEST_F(PlannedJob, WhatTrainRefusesPlanRefuses) {
       RunCommand(Arguments{"plan"} + Job() + Arguments{"--ema-out", "a.onnx"});
   EXPECT_EQ(plan.exit_code, 2);
   EXPECT_THAT(plan.err, HasSubstr("--ema-out needs --ema DECAY"));
-  EXPECT_THAT(RunCommand({"plan", model_, "--partitions", "x"}).err,
+  EXPECT_THAT(RunCommand({"plan", job_.model, "--partitions", "x"}).err,
               HasSubstr("unknown option '--partitions'"));
 }
 

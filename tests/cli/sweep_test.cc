@@ -21,11 +21,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "ops/testing/test_tensors.h"
 #include "platform/process.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -34,37 +32,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using Arguments = std::vector<std::string>;
 using Json = nlohmann::ordered_json;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 class Sweep : public ::testing::Test {
  protected:
-  Sweep() {
-    EXPECT_EQ(RunCommand({"example", "mlp", "-o", model_}).exit_code, 0);
-    // With a batch of 16 the fourth batch is short.
-    WriteTestFile(images_, ToNpy(RandomTensor({56, 1, 28, 28}, 1)).value());
-    WriteTestFile(labels_, ToNpy(RandomTensor({56}, 2, 0, 10, DType::kInt64)).value());
-  }
-
-  Arguments Job() const {
-    return {"train", model_, "--data", absl::StrCat("x=", images_), "--labels", labels_};
-  }
+  Arguments Job() const { return Arguments{"train"} + job_.files(); }
   // In this process, with one worker.
   CommandResult Train(const Arguments& more) const { return RunCommand(Job() + more); }
-  // By the program, with worker processes.
-  CommandResult Run(const Arguments& more) const {
-    const std::string out = TestPath("out");
-    const std::string err = TestPath("err");
-    const std::string command = absl::StrCat("'", absl::StrJoin(Job() + more, "' '"), "'");
-    const int status = std::system(
-        absl::StrCat(std::getenv("WEFT_RUNNER"), " ", command, " > ", out, " 2> ", err).c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(out), ReadTestFile(err)};
-  }
+  // With worker processes.
+  CommandResult Run(const Arguments& more) const { return RunProgram(Job() + more); }
   static Json Report(const CommandResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     Json report = Json::parse(result.out, nullptr, false);
@@ -77,9 +53,7 @@ class Sweep : public ::testing::Test {
     return report;
   }
 
-  const std::string model_ = TestPath("model.onnx");
-  const std::string images_ = TestPath("x.npy");
-  const std::string labels_ = TestPath("y.npy");
+  const MlpJob job_{56};  // with a batch of 16 the fourth is short
   const std::string out_ = TestPath("out.onnx");
 };
 
@@ -132,8 +106,8 @@ TEST_F(Sweep, ATrialIsWhatItsFlagsGiveAlone) {
 // The evaluations at rungs disturb nothing, and the score is that of the model that was written.
 TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
   const Arguments evaluation = {
-      "--eval-every",  "3",     "--eval-data",   absl::StrCat("x=", images_),
-      "--eval-labels", labels_, "--eval-metric", "loss"};
+      "--eval-every",  "3",         "--eval-data",   absl::StrCat("x=", job_.images),
+      "--eval-labels", job_.labels, "--eval-metric", "loss"};
   const Arguments fixed = {"--epochs", "3", "--optimizer", "adam", "--batch", "16"};
   const Json report = Report(Train(
       fixed + evaluation +
@@ -144,7 +118,7 @@ TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
   EXPECT_EQ(Train(fixed + Arguments{"--lr", "0.001", "-o", alone}).exit_code, 0);
   EXPECT_TRUE(ReadTestFile(out_) == ReadTestFile(alone));
   const CommandResult measured =
-      RunCommand({"eval", out_, "--data", absl::StrCat("x=", images_), "--labels", labels_,
+      RunCommand({"eval", out_, "--data", absl::StrCat("x=", job_.images), "--labels", job_.labels,
                   "--metric", "loss", "--output", "json"});
   const double loss = Report(measured)["loss"];
   EXPECT_NEAR(report["trials"][0]["score"].get<double>(), loss, 1e-6 * loss);
@@ -154,8 +128,8 @@ TEST_F(Sweep, IsComparedByTheMetricOfEvaluations) {
 TEST_F(Sweep, ATrialThatHasSeenAllDataDoesNotEndEarly) {
   const Json report =
       Report(Train({"--steps", "1", "--batch", "56", "--eval-every", "1", "--eval-data",
-                    absl::StrCat("x=", images_), "--eval-labels", labels_, "--eval-metric", "loss",
-                    "--sweep", "lr=0.01,0.02,0.03,0.000000001", "--output", "json"}));
+                    absl::StrCat("x=", job_.images), "--eval-labels", job_.labels, "--eval-metric",
+                    "loss", "--sweep", "lr=0.01,0.02,0.03,0.000000001", "--output", "json"}));
   ASSERT_EQ(report["trials"].size(), 4u);
   EXPECT_GT(report["trials"][3]["score"], report["trials"][1]["score"]);
   EXPECT_EQ(report["trials"][3]["end"], "trained");
@@ -184,8 +158,8 @@ TEST_F(Sweep, WhereNoTrialComesToItsEndTheErrorIsThatOfTheFirst) {
 
 TEST_F(Sweep, AnErrorOfAllTrialsIsToldOnce) {
   const CommandResult result =
-      RunCommand({"train", "none.onnx", "--data", absl::StrCat("x=", images_), "--labels", labels_,
-                  "--epochs", "1", "--sweep", "lr=0.1,0.2"});
+      RunCommand({"train", "none.onnx", "--data", absl::StrCat("x=", job_.images), "--labels",
+                  job_.labels, "--epochs", "1", "--sweep", "lr=0.1,0.2"});
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel));
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, HasSubstr("none.onnx"));

@@ -12,7 +12,6 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "onnx_import/graph_wire.h"
 #include "onnx_import/importer.h"
 #include "platform/file_system.h"
 #include "tests/command_run.h"
@@ -24,17 +23,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Arguments = std::vector<std::string>;
 
 constexpr char kFolded[] = "tests/exported/folded.onnx";
 constexpr char kImages[] = "tests/exported/images.npy";
 constexpr char kLabels[] = "tests/exported/labels.npy";
 constexpr int64_t kAllSamples = 64;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 Arguments Data() {
   return {"--data", absl::StrCat("x=", kImages), "--labels", kLabels, "--batch", "24"};
@@ -189,12 +182,7 @@ TEST_F(Unfolding, WhatIsMeasuredIsTheLossOfTheJob) {
   b.Name(loss, "loss");
   graph.AddOutput(loss);
   ASSERT_TRUE(b.status().ok()) << b.status();
-  GraphToOnnxOptions options;
-  options.annotations = false;
-  options.opset = 17;
-  const auto bytes = GraphToOnnx(graph, options);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  WriteTestFile(TestPath("own_loss.onnx"), *bytes);
+  WriteTestModel("own_loss.onnx", graph);
   std::vector<float> numbers;
   for (int i = 0; i < 32; ++i) numbers.push_back(static_cast<float>(i * 7 % 11) - 5);
   WriteTestFile(TestPath("x.npy"), ToNpy(Tensor::Of<float>({8, 1, 2, 2}, numbers)).value());

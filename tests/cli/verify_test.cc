@@ -5,10 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
-#include "training/data/data_file.h"
 
 namespace weft::testing {
 namespace {
@@ -17,17 +15,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // `verify` of the example MLP on random images, with more arguments.
-CommandResult Verify(const std::vector<std::string>& more) {
-  const std::string model = TestPath("mlp.onnx");
-  EXPECT_EQ(RunCommand({"example", "mlp", "-o", model}).exit_code, 0);
-  const std::string images = TestPath("x.npy");
-  const std::string labels = TestPath("y.npy");
-  WriteTestFile(images, ToNpy(RandomTensor({16, 1, 28, 28}, 1)).value());
-  WriteTestFile(labels, ToNpy(RandomTensor({16}, 2, 0, 10, DType::kInt64)).value());
-  std::vector<std::string> arguments = {"verify",   model,  "--data",  "x=" + images,
-                                        "--labels", labels, "--batch", "16"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunCommand(arguments);
+CommandResult Verify(const Arguments& more) {
+  return RunCommand(Arguments{"verify"} + MlpJob(16).files() + Arguments{"--batch", "16"} + more);
 }
 
 TEST(VerifyCommand, EqualPlansEndWithZero) {
