@@ -117,8 +117,8 @@ def arrays(module: nn.Module, names: set[str]) -> dict[str, np.ndarray]:
     return {name: p.detach().numpy() for name, p in truth.parameters_of(module).items() if name in names}
 
 
-def folded_module(example: Example, tensors: dict[str, np.ndarray]) -> tuple[nn.Module, list[str]]:
-    """The module with what the exporter folded, and the names of what was folded into others."""
+def folded_module(example: Example, tensors: dict[str, np.ndarray]) -> tuple[nn.Module, dict[str, str]]:
+    """The module with what the exporter folded, and the names of what was folded, each with the layer that has it."""
     values = [matching.sorted_values(t) for t in tensors.values()]
     exact = {v.tobytes() for v in values}
 
@@ -129,21 +129,22 @@ def folded_module(example: Example, tensors: dict[str, np.ndarray]) -> tuple[nn.
     def is_exactly_there(parameter: torch.Tensor) -> bool:
         return matching.sorted_values(parameter.detach().numpy()).tobytes() in exact
 
-    module, folded = copy.deepcopy(example.module), []
+    module, folded = copy.deepcopy(example.module), {}
     norms = [name for name, _ in module.named_parameters() if ".parametrizations." in name]
     if norms and not any(is_exactly_there(module.get_parameter(name)) for name in norms):
-        module, folded = truth.without_parametrizations(module), norms
+        module = truth.without_parametrizations(module)
+        folded = {name: name.partition(".parametrizations.")[0] for name in norms}
     for linear, norm in truth.normalized_layers(example):
         candidate = copy.deepcopy(module)
         truth.fold(candidate, linear, norm)
         if not is_exactly_there(module.get_submodule(linear).weight) and \
                 is_there(candidate.get_submodule(linear).weight):
             module = candidate
-            folded.append(norm)
+            folded[norm] = linear
     return module, folded
 
 
-def uses_batch_statistics(path: str, form: Form, folded: list[str]) -> bool:
+def uses_batch_statistics(path: str, form: Form, folded: dict[str, str]) -> bool:
     """What the file computes, with --train-mode where the form wants it: dynamo folds even in training mode."""
     if form.mode == "PRESERVE":
         return True
@@ -162,6 +163,11 @@ def take_buffers(module: nn.Module, tensors: dict[str, np.ndarray]) -> None:
 
 
 # ---- the truth
+
+# Axis 0 of NAME.after.npy: the trainings after which it has the module's output. With the parameters that the file's
+# tensors hold, in two types; also with the zeros that can come back; with all parameters.
+AFTER = ("float64", "float32", "restored", "with_missing")
+
 
 def summary(name: str, tensor: torch.Tensor) -> dict:
     values = matching.sorted_values(tensor.detach().double().numpy())
@@ -218,28 +224,27 @@ def statement(example: Example, form: Form, path: str) -> dict:
     take_buffers(module, tensors)
     training = truth.has_batch_norm(module) and uses_batch_statistics(path, form, folded)
     used = truth.used_parameters(example, module.train(training))
-    author = truth.train(example, module, torch.float64, training).losses
+    trainings = {"with_missing": truth.train(example, module, torch.float64, training)}
     own = {name for name, _ in example.module.named_parameters()}
     expected = expectation(module, used, path, tensors, own)
     for name in set(expected["missing"]) - set(expected["left_out"]):  # the file cannot train them
         module.get_parameter(name).requires_grad_(False)
-    restored = truth.train(example, module, torch.float64, training).losses
+    trainings["restored"] = truth.train(example, module, torch.float64, training)
     for name in expected["left_out"]:
         module.get_parameter(name).requires_grad_(False)
-    curves = {str(dtype)[6:]: truth.train(example, module, dtype, training)
-              for dtype in (torch.float64, torch.float32)}
-    np.save(path[:-5] + ".after.npy", curves["float64"].output.float().numpy())
+    for dtype in (torch.float64, torch.float32):
+        trainings[str(dtype)[6:]] = truth.train(example, module, dtype, training)
+    np.save(path[:-5] + ".after.npy", np.stack([trainings[name].output.float().numpy() for name in AFTER]))
     parameters = truth.parameters_of(module)
     model = onnx.load(path, load_external_data=False)
     return {
         "parameters": [{**summary(name, p), "used": name in used} for name, p in parameters.items()],
         "buffers": [{**summary(name, b), "least": finite(float(b.min())), "greatest": finite(float(b.max()))}
                     for name, b in module.named_buffers() if b.is_floating_point() and b.numel()],
-        "ties": truth.ties_of(module), "folded": folded,
+        "ties": truth.ties_of(module), "folded": list(folded), "folded_into": folded,
         "batch_norm": truth.has_batch_norm(module), "training": training,
         "expected": expected,
-        "curve": {**{dtype: curve.losses for dtype, curve in curves.items()}, "with_missing": author,
-                  "restored": restored},
+        "curve": {name: training.losses for name, training in trainings.items()},
         "after": os.path.basename(path)[:-5] + ".after.npy",
         "opset": max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")),
         "external": any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer),
