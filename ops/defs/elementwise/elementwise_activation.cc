@@ -210,7 +210,10 @@ absl::Status InferClip(InferenceContext& context) {
   return InferLikeFirstInput(context);
 }
 
-// Only one bound decides an element: the upper one where they cross.
+// Only one bound decides an element: the upper one where they cross. An element at a bound is the
+// bound's, so nothing arrives at x, as with Relu at 0. The derivative has no value there. PyTorch's
+// relu6, hardtanh and clamp with constant bounds take this one, and exporters make Clip of them.
+// Values at a bound are not rare: a depthwise convolution of zeros gives zeros.
 absl::Status ClipGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid()) return absl::OkStatus();
@@ -220,14 +223,14 @@ absl::Status ClipGradient(GradientContext& context) {
   const ValueId zero = a.Number(0);
   ValueId dx = dy;
   if (const ValueId low = context.Input(1); low.valid()) {
-    const ValueId below = b.Op("Less", {x, low});
+    const ValueId below = b.Op("LessOrEqual", {x, low});
     dx = a.Where(below, zero, dx);
     if (context.NeedsInputGradient(1)) {
       context.SetInputGradient(1, SumToLike(b, a.Where(below, dy, zero), low));
     }
   }
   if (const ValueId high = context.Input(2); high.valid()) {
-    const ValueId above = b.Op("Greater", {x, high});
+    const ValueId above = b.Op("GreaterOrEqual", {x, high});
     dx = a.Where(above, zero, dx);
     if (context.NeedsInputGradient(2)) {
       context.SetInputGradient(2, SumToLike(b, a.Where(above, dy, zero), high));

@@ -1,9 +1,12 @@
 // Functions of one operand beyond the basic ones, and activations.
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "gtest/gtest.h"
 #include "ops/testing/gradient_checker.h"
+#include "ops/testing/gradient_rule.h"
+#include "ops/testing/graph_evaluator.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/sharding_checker.h"
 #include "ops/testing/test_tensors.h"
@@ -271,6 +274,25 @@ TEST(Clip, Gradients) {
   EXPECT_TRUE(CheckGradient(ClipCase(RandomDistinct({30}, 1), Tensor::Scalar<float>(-0.33f),
                                      Tensor::Scalar<float>(1.21f)),
                             {.inputs = {0, 1, 2}, .step = 1e-4}));
+}
+
+// torch.nn.functional.relu6 and hardtanh: no gradient where x is 0 or 6.
+TEST(Clip, AnElementAtABoundGivesItsGradientToTheBound) {
+  const Tensor x = Floats({-1, 0, 2, 6, 7});
+  const Tensor low = Tensor::Scalar<float>(0);
+  const Tensor high = Tensor::Scalar<float>(6);
+  const auto built = BuildGradientGraph(ClipCase(x, low, high), {0, 1, 2});
+  ASSERT_TRUE(built.ok()) << built.status();
+  const std::map<ValueId, Tensor> feeds = {
+      {built->inputs[0], x},
+      {built->inputs[1], low},
+      {built->inputs[2], high},
+      {built->output_gradients[0], Floats({1, 10, 100, 1000, 10000})}};
+  const auto gradients = EvaluateGraph(*built->graph, feeds, built->input_gradients);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_TRUE(BitwiseEqual((*gradients)[0], Floats({0, 0, 100, 0, 0})));
+  EXPECT_TRUE(BitwiseEqual((*gradients)[1], Tensor::Scalar<float>(11)));
+  EXPECT_TRUE(BitwiseEqual((*gradients)[2], Tensor::Scalar<float>(11000)));
 }
 
 TEST(Clip, Shardings) {
