@@ -31,6 +31,12 @@ class Algebra {
   ValueId Div(ValueId a, ValueId b) const { return builder_.Op("Div", {a, b}); }
   ValueId Less(ValueId a, double b) const { return builder_.Op("Less", {a, Number(b)}); }
   ValueId Greater(ValueId a, double b) const { return builder_.Op("Greater", {a, Number(b)}); }
+  ValueId LessOrEqual(ValueId a, double b) const {
+    return builder_.Op("LessOrEqual", {a, Number(b)});
+  }
+  ValueId GreaterOrEqual(ValueId a, double b) const {
+    return builder_.Op("GreaterOrEqual", {a, Number(b)});
+  }
   ValueId Where(ValueId condition, ValueId a, ValueId b) const {
     return builder_.Op("Where", {condition, a, b});
   }

@@ -24,12 +24,16 @@ GradientFn GradientBySlope(SlopeFn slope) {
   };
 }
 
+// At a kink the derivative has no value. The slopes there are PyTorch's, as the files are its own:
+// a Relu's is 0, a HardSwish's that outside of [-3, 3], and else the one on the left. Values at a
+// kink are not rare: a convolution of zeros gives zeros.
+
 WEFT_REGISTER_OP(FloatFunction("LeakyRelu", 2)
                      .Attr("alpha", AttributeType::kFloat)
                      .Gradient(GradientBySlope([](const Algebra& a, const Attributes& attributes,
                                                   ValueId x, ValueId) {
                        const double alpha = attributes.Float("alpha", 0.01f);
-                       return a.Where(a.Less(x, 0), a.Number(alpha), a.Number(1));
+                       return a.Where(a.LessOrEqual(x, 0), a.Number(alpha), a.Number(1));
                      })));
 
 WEFT_REGISTER_OP(FloatFunction("Elu", 12)
@@ -37,7 +41,8 @@ WEFT_REGISTER_OP(FloatFunction("Elu", 12)
                      .Gradient(GradientBySlope([](const Algebra& a, const Attributes& attributes,
                                                   ValueId x, ValueId) {
                        const double alpha = attributes.Float("alpha", 1);
-                       return a.Where(a.Less(x, 0), a.Mul(alpha, a.Of("Exp", x)), a.Number(1));
+                       return a.Where(a.LessOrEqual(x, 0), a.Mul(alpha, a.Of("Exp", x)),
+                                      a.Number(1));
                      })));
 
 WEFT_REGISTER_OP(FloatFunction("Celu", 12)
@@ -69,12 +74,13 @@ WEFT_REGISTER_OP(FloatFunction("HardSigmoid", 4)
                        return a.Where(a.Greater(y, 0), a.Where(a.Less(y, 1), slope, zero), zero);
                      })));
 
-WEFT_REGISTER_OP(
-    FloatFunction("HardSwish", 5)
-        .Gradient(GradientBySlope([](const Algebra& a, const Attributes&, ValueId x, ValueId) {
-          const ValueId middle = a.Add(0.5, a.Mul(1.0 / 3, x));
-          return a.Where(a.Greater(x, 3), a.Number(1), a.Where(a.Less(x, -3), a.Number(0), middle));
-        })));
+WEFT_REGISTER_OP(FloatFunction("HardSwish", 5)
+                     .Gradient(GradientBySlope([](const Algebra& a, const Attributes&, ValueId x,
+                                                  ValueId) {
+                       const ValueId middle = a.Add(0.5, a.Mul(1.0 / 3, x));
+                       return a.Where(a.GreaterOrEqual(x, 3), a.Number(1),
+                                      a.Where(a.LessOrEqual(x, -3), a.Number(0), middle));
+                     })));
 
 WEFT_REGISTER_OP(FloatFunction("Softplus", 20)
                      .Gradient(GradientBySlope([](const Algebra& a, const Attributes&, ValueId x,
@@ -185,7 +191,7 @@ WEFT_REGISTER_OP(OpSchema::Onnx("PRelu")
                      .Gradient(BinaryGradient(
                          [](GraphBuilder& b, const BinaryOperands& o) {
                            const Algebra a(b, o.dy);
-                           return a.Where(a.Less(o.a, 0), a.Mul(o.dy, o.b), o.dy);
+                           return a.Where(a.LessOrEqual(o.a, 0), a.Mul(o.dy, o.b), o.dy);
                          },
                          [](GraphBuilder& b, const BinaryOperands& o) {
                            const Algebra a(b, o.dy);
@@ -211,9 +217,7 @@ absl::Status InferClip(InferenceContext& context) {
 }
 
 // Only one bound decides an element: the upper one where they cross. An element at a bound is the
-// bound's, so nothing arrives at x, as with Relu at 0. The derivative has no value there. PyTorch's
-// relu6, hardtanh and clamp with constant bounds take this one, and exporters make Clip of them.
-// Values at a bound are not rare: a depthwise convolution of zeros gives zeros.
+// bound's, so nothing arrives at x: as in PyTorch's relu6, hardtanh, and clamp between numbers.
 absl::Status ClipGradient(GradientContext& context) {
   const ValueId dy = context.OutputGradient(0);
   if (!dy.valid()) return absl::OkStatus();

@@ -2,6 +2,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "ops/testing/gradient_checker.h"
@@ -119,6 +122,57 @@ INSTANTIATE_TEST_SUITE_P(
         FunctionCase{"Gelu", -9, 9, -3, 3},
         FunctionCase{"Gelu", -9, 9, -3, 3, {{"approximate", std::string("tanh")}}, "Tanh"}),
     NameOf);
+
+// ---- Kinks.
+
+// Of all inputs of the case, when `dy` arrives at its output.
+absl::StatusOr<std::vector<Tensor>> GradientsOf(const OpCase& op_case, const Tensor& dy) {
+  std::vector<int> inputs(op_case.inputs.size());
+  std::iota(inputs.begin(), inputs.end(), 0);
+  absl::StatusOr<GradientGraph> built = BuildGradientGraph(op_case, inputs);
+  if (!built.ok()) return built.status();
+  std::map<ValueId, Tensor> feeds = {{built->output_gradients[0], dy}};
+  for (const int i : inputs) feeds.emplace(built->inputs[i], op_case.inputs[i]);
+  return EvaluateGraph(*built->graph, feeds, built->input_gradients);
+}
+
+struct KinkCase {
+  std::string op;
+  std::vector<float> kinks;
+  std::vector<float> slopes;  // by the autograd of PyTorch 2.15
+  Attributes attributes = {};
+};
+
+void PrintTo(const KinkCase& kink, std::ostream* out) { *out << kink.op; }
+
+class KinkTest : public ::testing::TestWithParam<KinkCase> {};
+
+TEST_P(KinkTest, TheSlopeIsPyTorchs) {
+  const OpCase op_case{.op = GetParam().op,
+                       .attributes = GetParam().attributes,
+                       .inputs = {Floats(GetParam().kinks)}};
+  const Tensor dy = Floats(std::vector<float>(GetParam().kinks.size(), 1));
+  const auto gradients = GradientsOf(op_case, dy);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_TRUE(TensorsNear((*gradients)[0], Floats(GetParam().slopes), {.of_magnitude = 1e-6}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Activations, KinkTest,
+    ::testing::Values(
+        KinkCase{"Relu", {0}, {0}}, KinkCase{"LeakyRelu", {0}, {0.2f}, {{"alpha", 0.2f}}},
+        KinkCase{"Elu", {0}, {1.5f}, {{"alpha", 1.5f}}}, KinkCase{"Selu", {0}, {1.7580993f}},
+        KinkCase{"HardSwish", {-3, 3}, {0, 1}},
+        KinkCase{"HardSigmoid", {-3, 3}, {0, 0}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}}},
+        KinkCase{"ThresholdedRelu", {1}, {0}}, KinkCase{"Shrink", {-0.5, 0.5}, {0, 0}}),
+    [](const ::testing::TestParamInfo<KinkCase>& info) { return info.param.op; });
+
+TEST(PRelu, TheSlopeAtZeroIsTheOperand) {
+  const OpCase op_case{.op = "PRelu", .inputs = {Floats({-1, 0, 1}), Floats({0.25f})}};
+  const auto gradients = GradientsOf(op_case, Floats({1, 1, 1}));
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_TRUE(BitwiseEqual((*gradients)[0], Floats({0.25f, 0.25f, 1})));
+}
 
 TEST(Round, HalvesGoToTheEvenNeighbour) {
   EXPECT_TRUE(ExpectOutputs({.op = "Round", .inputs = {Floats({0.5, 1.5, -2.5, 2.4, kInfinity})}},
@@ -276,19 +330,10 @@ TEST(Clip, Gradients) {
                             {.inputs = {0, 1, 2}, .step = 1e-4}));
 }
 
-// torch.nn.functional.relu6 and hardtanh: no gradient where x is 0 or 6.
 TEST(Clip, AnElementAtABoundGivesItsGradientToTheBound) {
   const Tensor x = Floats({-1, 0, 2, 6, 7});
-  const Tensor low = Tensor::Scalar<float>(0);
-  const Tensor high = Tensor::Scalar<float>(6);
-  const auto built = BuildGradientGraph(ClipCase(x, low, high), {0, 1, 2});
-  ASSERT_TRUE(built.ok()) << built.status();
-  const std::map<ValueId, Tensor> feeds = {
-      {built->inputs[0], x},
-      {built->inputs[1], low},
-      {built->inputs[2], high},
-      {built->output_gradients[0], Floats({1, 10, 100, 1000, 10000})}};
-  const auto gradients = EvaluateGraph(*built->graph, feeds, built->input_gradients);
+  const OpCase op_case = ClipCase(x, Tensor::Scalar<float>(0), Tensor::Scalar<float>(6));
+  const auto gradients = GradientsOf(op_case, Floats({1, 10, 100, 1000, 10000}));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_TRUE(BitwiseEqual((*gradients)[0], Floats({0, 0, 100, 0, 0})));
   EXPECT_TRUE(BitwiseEqual((*gradients)[1], Tensor::Scalar<float>(11)));
