@@ -131,7 +131,8 @@ def folded_module(example: Example, tensors: dict[str, np.ndarray]) -> tuple[nn.
 
     module, folded = copy.deepcopy(example.module), {}
     norms = [name for name, _ in module.named_parameters() if ".parametrizations." in name]
-    if norms and not any(is_exactly_there(module.get_parameter(name)) for name in norms):
+    # A fresh weight is that of a normalized one, too: where a part is missing, the file has the product.
+    if not all(is_exactly_there(module.get_parameter(name)) for name in norms):
         module = truth.without_parametrizations(module)
         folded = {name: name.partition(".parametrizations.")[0] for name in norms}
     for linear, norm in truth.normalized_layers(example):

@@ -138,6 +138,9 @@ def without_parametrizations(module: nn.Module) -> nn.Module:
     """A copy whose normalized weights are plain parameters with the same values."""
     module = copy.deepcopy(module)
     for layer in list(module.modules()):
+        if parametrize.is_parametrized(layer):  # copies share the class that the removal changes
+            shared = type(layer)
+            layer.__class__ = type(shared.__name__, shared.__bases__, dict(shared.__dict__))
         for name in list(getattr(layer, "parametrizations", {})):
             parametrize.remove_parametrizations(layer, name, leave_parametrized=True)
             getattr(layer, name).requires_grad_(True)
