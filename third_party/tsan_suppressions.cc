@@ -8,6 +8,7 @@ const char* __tsan_default_suppressions() {
          "race:libgrpc.so\n"
          "race:libgpr.so\n"
          "race:libdnnl.so\n"
+         "race:libabsl_status.so\n"
          "race:libabsl_graphcycles_internal.so\n"
          "race:libabsl_random_internal_pool_urbg.so\n";
 }
