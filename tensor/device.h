@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tensor/buffer.h"
+#include "tensor/device_fault.h"
 
 namespace weft {
 
@@ -48,6 +49,10 @@ class Stream {
   virtual absl::Status Synchronize(absl::Duration timeout) = 0;
   // cudaStream_t and the like; null on the CPU.
   virtual void* native_handle() const { return nullptr; }
+  // Memory of the device in which kernels of this stream report bad data, and which the stream
+  // reads when the host waits for it: the report is then the stream's error. Null where kernels
+  // return their errors.
+  virtual DeviceFault* fault() const { return nullptr; }
 };
 
 // The kinds of devices; kFake is the asynchronous device of the tests.

@@ -1,0 +1,60 @@
+// Launches bodies. In a .cu file alone, which nvcc compiles for GPUs and g++ for the emulator.
+#ifndef WEFT_OPS_KERNELS_CUDA_LANGUAGE_LAUNCH_H_
+#define WEFT_OPS_KERNELS_CUDA_LANGUAGE_LAUNCH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/kernels/cuda/language/gpu.h"
+#include "ops/kernels/cuda/language/launch_grid.h"
+
+#ifndef __CUDACC__
+// Defined by ops/testing/emulator/emulated_launch.h, which emulated builds include first.
+namespace weft::testing {
+template <typename Body>
+int EmulateLaunch(void* stream, const cuda::LaunchGrid& grid, int max_threads, const Body& body);
+}  // namespace weft::testing
+#endif
+
+namespace weft::cuda {
+
+#ifdef __CUDACC__
+
+template <int kMaxThreads, typename Body>
+__global__ __launch_bounds__(kMaxThreads) void RunBody(const __grid_constant__ Body body) {
+  CudaGpu gpu;
+  body(gpu);
+}
+
+// Runs `body` on the grid, after what is on the queue; does not wait. A grid without blocks does
+// nothing. 0, or CUDA's error number. REQUIRES: grid.threads <= kMaxThreads; a body is at most 4
+// KiB of values that can be copied byte by byte.
+template <int kMaxThreads, typename Body>
+int Launch(LaunchQueue queue, const LaunchGrid& grid, const Body& body) {
+  static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= 4096);
+  if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return 0;
+  if (grid.shared_bytes > kSharedWithoutAsking) {
+    const cudaError_t code = cudaFuncSetAttribute(RunBody<kMaxThreads, Body>,
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  static_cast<int>(grid.shared_bytes));
+    if (code != cudaSuccess) return static_cast<int>(code);
+  }
+  const dim3 blocks(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.blocks_y),
+                    static_cast<unsigned>(grid.blocks_z));
+  RunBody<kMaxThreads, Body><<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes,
+                               static_cast<cudaStream_t>(queue.stream)>>>(body);
+  return static_cast<int>(cudaGetLastError());
+}
+
+#else
+
+template <int kMaxThreads, typename Body>
+int Launch(LaunchQueue queue, const LaunchGrid& grid, const Body& body) {
+  return weft::testing::EmulateLaunch(queue.stream, grid, kMaxThreads, body);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_LANGUAGE_LAUNCH_H_
