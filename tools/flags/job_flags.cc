@@ -19,6 +19,7 @@
 #include "platform/status_macros.h"
 #include "platform/text/units.h"
 #include "tools/console/exit_code.h"
+#include "tools/flags/local_devices.h"
 #include "tools/flags/loop_flags.h"
 #include "tools/flags/options.h"
 #include "training/graph/model_initialization.h"
@@ -80,6 +81,12 @@ void JobFlags::AddPlacement(CLI::App& app) {
   app.add_option("--cluster", cluster_file_, "use the workers of a cluster file")
       ->type_name("FILE.yaml")
       ->excludes(local);
+  app.add_option("--device", devices_,
+                 "devices of the workers on this machine, one for all or one for each: cpu, cuda, "
+                 "cuda:NUMBER (default cpu)")
+      ->type_name("DEVICE[,DEVICE]")
+      ->excludes("--cluster")
+      ->group(kPlacementOptions);
   CLI::Option* const parallel =
       app.add_option(
              "--parallel", parallel_,
@@ -274,7 +281,10 @@ absl::Status JobFlags::Initialize(ImportedModel& model) const {
 absl::StatusOr<ClusterSpec> JobFlags::AllWorkers() const {
   if (cluster_file_.empty()) {
     const int workers = local_workers_ > 0 ? local_workers_ : 1;
-    return ClusterSpec::Local(workers, ThreadBudget(AvailableCores(RealFileSystem()), workers));
+    ClusterSpec cluster =
+        ClusterSpec::Local(workers, ThreadBudget(AvailableCores(RealFileSystem()), workers));
+    WEFT_RETURN_IF_ERROR(SetLocalDevices(devices_, cluster));
+    return cluster;
   }
   WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(cluster_file_));
   return ParseClusterFile(text, cluster_file_);

@@ -157,6 +157,7 @@ class JobFlags {
   DataFlags data_;
   int local_workers_ = 0;
   std::string cluster_file_;
+  std::string devices_;
   WorkerShare share_;
   std::string plan_file_;
   std::string parallel_;
