@@ -16,11 +16,11 @@ constexpr size_t kMinCapacity = size_t{64} << 20;
 
 DeviceInfo InfoOf(const FakeDeviceOptions& options) {
   DeviceInfo info;
-  info.kind = DeviceKind::kFake;
+  info.kind = options.kind;
   info.index = options.index;
   info.memory_limit = options.memory_limit;
   info.host_accessible = false;
-  info.name = absl::StrCat("fake:", options.index);
+  info.name = absl::StrCat(options.kind == DeviceKind::kCuda ? "cuda:" : "fake:", options.index);
   return info;
 }
 
@@ -59,6 +59,12 @@ FakeDevice::~FakeDevice() {
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> FakeDevice::Allocate(size_t bytes) {
+  WEFT_ASSIGN_OR_RETURN(void* const data, TakeMemory(bytes));
+  OnAllocate(data, bytes);
+  return std::make_shared<FakeBuffer>(*this, data, bytes);
+}
+
+absl::StatusOr<void*> FakeDevice::TakeMemory(size_t bytes) {
   MutexLock lock(mutex_);
   if (failing_allocation_ > 0 && --failing_allocation_ == 0) {
     return Exhausted(bytes, "the test made this allocation fail");
@@ -72,7 +78,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> FakeDevice::Allocate(size_t bytes) {
   bytes_in_use_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes_in_use_);
   ++buffers_;
-  return std::make_shared<FakeBuffer>(*this, data, bytes);
+  return data;
 }
 
 absl::Status FakeDevice::Exhausted(size_t bytes, const std::string& reason) const {
@@ -82,6 +88,7 @@ absl::Status FakeDevice::Exhausted(size_t bytes, const std::string& reason) cons
 }
 
 void FakeDevice::Release(void* data, size_t bytes) {
+  OnFree(data);
   MutexLock lock(mutex_);
   memory_.Free(data);
   bytes_in_use_ -= bytes;
@@ -95,6 +102,8 @@ absl::StatusOr<std::unique_ptr<Stream>> FakeDevice::NewStream(const std::string&
   options.capacity = options_.stream_capacity;
   options.enqueue_timeout = options_.enqueue_timeout;
   options.clock = options_.clock != nullptr ? options_.clock : &RealClock();
+  options.runs_host_work = options_.runs_host_work;
+  WEFT_ASSIGN_OR_RETURN(options.hooks, NewHooks(name));
   return std::make_unique<FakeStream>(std::move(options), scheduler_, memory_);
 }
 

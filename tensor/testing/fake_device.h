@@ -19,6 +19,8 @@
 namespace weft::testing {
 
 struct FakeDeviceOptions {
+  // What the device says that it is; its name begins with "fake:" or "cuda:".
+  DeviceKind kind = DeviceKind::kFake;
   int index = 0;
   // Bytes that may be allocated; 0 = as much as 8 GiB of address space hold.
   size_t memory_limit = 0;
@@ -31,6 +33,9 @@ struct FakeDeviceOptions {
   // Items per stream; a full stream makes the host wait, at most so long.
   size_t stream_capacity = 1024;
   absl::Duration enqueue_timeout = absl::Seconds(60);
+  // False: Stream::Enqueue calls the work at once, in the calling thread and without access to the
+  // device's memory, as a device does whose work launches kernels.
+  bool runs_host_work = true;
   // For the timeouts of Synchronize and of full streams. Null: the real one.
   Clock* clock = nullptr;
 };
@@ -43,7 +48,9 @@ struct FakeDeviceOptions {
 //   FakeDevice device({.scheduling = {.seed = 7}});
 //   ... run the code under test on it ...
 //   EXPECT_TRUE(device.Verify().ok());
-class FakeDevice final : public Device {
+//
+// A device built on it (a derived class) sees allocations and frees, and gives its streams hooks.
+class FakeDevice : public Device {
  public:
   explicit FakeDevice(const FakeDeviceOptions& options = {});
   ~FakeDevice() override;
@@ -62,16 +69,27 @@ class FakeDevice final : public Device {
   size_t peak_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Internal with the first damage done to memory: writes out of bounds, or after a free.
-  absl::Status Verify() { return memory_.Verify(); }
+  virtual absl::Status Verify() { return memory_.Verify(); }
   // True for every address of the device's memory, allocated or not.
   bool IsDevicePointer(const void* address) const { return memory_.Contains(address); }
   // Makes the k-th allocation from now fail (1 = the next). 0 takes it back.
   void FailAllocation(int64_t k) ABSL_LOCKS_EXCLUDED(mutex_);
   FakeScheduler& scheduler() { return *scheduler_; }
 
+ protected:
+  // Called without a lock: after memory was allocated, and before it is freed.
+  virtual void OnAllocate(void* /*data*/, size_t /*bytes*/) {}
+  virtual void OnFree(void* /*data*/) {}
+  // For a new stream, which owns them; null: it needs none.
+  virtual absl::StatusOr<std::unique_ptr<FakeStreamHooks>> NewHooks(const std::string& /*name*/) {
+    return nullptr;
+  }
+  FakeMemory& memory() { return memory_; }
+
  private:
   friend class FakeBuffer;
 
+  absl::StatusOr<void*> TakeMemory(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Exhausted(size_t bytes, const std::string& reason) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(void* data, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "tensor/fault_status.h"
 
 namespace weft::testing {
 
@@ -75,7 +76,9 @@ FakeEvent::FakeEvent(std::shared_ptr<FakeScheduler> scheduler)
 
 bool FakeEvent::Done() const {
   MutexLock lock(scheduler_->mutex_);
-  return state_->done == state_->recorded;
+  const bool done = state_->done == state_->recorded;
+  if (done && state_->past != nullptr) state_->past->SeenByHost();
+  return done;
 }
 
 FakeStream::FakeStream(FakeStreamOptions options, std::shared_ptr<FakeScheduler> scheduler,
@@ -84,6 +87,7 @@ FakeStream::FakeStream(FakeStreamOptions options, std::shared_ptr<FakeScheduler>
       scheduler_(std::move(scheduler)),
       memory_(memory),
       ring_(options_.capacity) {
+  if (options_.hooks != nullptr) options_.hooks->Attach(*this);
   {
     MutexLock lock(scheduler_->mutex_);
     scheduler_->streams_.push_back(this);
@@ -102,7 +106,27 @@ FakeStream::~FakeStream() {
   std::erase(scheduler_->streams_, this);
 }
 
+void* FakeStream::native_handle() const {
+  return options_.hooks == nullptr ? nullptr : options_.hooks->native_handle();
+}
+
+DeviceFault* FakeStream::fault() const {
+  return options_.hooks == nullptr ? nullptr : options_.hooks->fault();
+}
+
 absl::Status FakeStream::Enqueue(Work work) {
+  if (options_.runs_host_work) return EnqueueLater(work);
+  {
+    MutexLock lock(scheduler_->mutex_);
+    WEFT_RETURN_IF_ERROR(status_);
+  }
+  absl::Status status = work.run(work.argument, *this);
+  MutexLock lock(scheduler_->mutex_);
+  if (status_.ok()) status_ = status;
+  return status;
+}
+
+absl::Status FakeStream::EnqueueLater(Work work) {
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
   Append(Item{.kind = ItemKind::kWork, .work = work});
@@ -159,6 +183,18 @@ absl::Status FakeStream::Synchronize(absl::Duration timeout) {
           " items are left, the first of them ", granted_ ? "is running" : "has not started"));
     }
   }
+  return StatusOfFinished();
+}
+
+absl::Status FakeStream::StatusOfFinished() {
+  if (options_.hooks == nullptr) return status_;
+  const std::shared_ptr<const FakePast> past = options_.hooks->PastOfStream();
+  if (past != nullptr) past->SeenByHost();
+  const DeviceFault* const fault = options_.hooks->fault();
+  if (fault != nullptr && status_.ok()) {
+    const FakeMemoryAccess access(memory_);
+    status_ = FaultStatus(*fault);
+  }
   return status_;
 }
 
@@ -177,6 +213,7 @@ absl::Status FakeStream::AwaitSpace() {
 }
 
 void FakeStream::Append(Item item) {
+  if (options_.hooks != nullptr) item.past = options_.hooks->PastOfHost();
   ring_[(first_ + size_) % ring_.size()] = std::move(item);
   ++size_;
   scheduler_->Dispatch();
@@ -201,6 +238,8 @@ void FakeStream::RunItems() {
 
 void FakeStream::RunFirstItem() {
   Item& item = ring_[first_];
+  FakeStreamHooks* const hooks = options_.hooks.get();
+  if (hooks != nullptr) hooks->ComesAfter(item.past);
   const bool runs = item.kind == ItemKind::kWork || item.kind == ItemKind::kCopy;
   if (runs && status_.ok()) {
     const uint64_t choices = static_cast<uint64_t>(scheduler_->options_.max_yields) + 1;
@@ -212,6 +251,9 @@ void FakeStream::RunFirstItem() {
     status_ = std::move(status);
   } else if (item.kind == ItemKind::kRecord) {
     item.event->done = std::max(item.event->done, item.recording);
+    if (hooks != nullptr) item.event->past = hooks->PastOfStream();
+  } else if (item.kind == ItemKind::kWait && hooks != nullptr) {
+    hooks->ComesAfter(item.event->past);
   }
   item = Item{};
   first_ = (first_ + 1) % ring_.size();
@@ -223,7 +265,12 @@ void FakeStream::RunFirstItem() {
 
 absl::Status FakeStream::Execute(const Item& item) {
   const FakeMemoryAccess access(memory_);
-  if (item.kind == ItemKind::kWork) return item.work.run(item.work.argument, *this);
+  FakeStreamHooks* const hooks = options_.hooks.get();
+  if (item.kind == ItemKind::kWork) {
+    if (hooks != nullptr) return hooks->RunWork(item.work, *this);
+    return item.work.run(item.work.argument, *this);
+  }
+  if (hooks != nullptr) hooks->OnCopy(item.from, item.to, item.bytes);
   if (item.bytes > 0) std::memmove(item.to, item.from, item.bytes);
   return absl::OkStatus();
 }

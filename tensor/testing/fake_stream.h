@@ -70,6 +70,39 @@ class FakeScheduler {
   absl::Time turn_end_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 
+// What had happened at some point of a stream or of the host: for devices that check the order of
+// what their streams do.
+class FakePast {
+ public:
+  virtual ~FakePast() = default;
+  // The host knows that it has happened.
+  virtual void SeenByHost() const = 0;
+};
+
+// What a device built on the fake one adds to a stream. A method with "any thread" may be called
+// with the scheduler's lock held: it calls nothing of streams and events.
+class FakeStreamHooks {
+ public:
+  virtual ~FakeStreamHooks() = default;
+  // Called once, before anything else; the stream outlives its hooks.
+  virtual void Attach(FakeStream& /*stream*/) {}
+  virtual void* native_handle() { return nullptr; }
+  virtual DeviceFault* fault() const { return nullptr; }
+  // Runs a work item, on the stream's thread.
+  virtual absl::Status RunWork(const Work& work, Stream& stream) {
+    return work.run(work.argument, stream);
+  }
+  // Bytes are about to be copied, on the stream's thread. One side, or both, is device memory.
+  virtual void OnCopy(const void* /*from*/, void* /*to*/, size_t /*bytes*/) {}
+  // What the host has seen now, which enqueues an item; and, when the item runs, that it comes
+  // after that. Any thread.
+  virtual std::shared_ptr<const FakePast> PastOfHost() { return nullptr; }
+  // What this stream has done and seen. Any thread.
+  virtual std::shared_ptr<const FakePast> PastOfStream() { return nullptr; }
+  // What comes now in this stream, comes after `past` (null: nothing). Any thread.
+  virtual void ComesAfter(const std::shared_ptr<const FakePast>& /*past*/) {}
+};
+
 class FakeEvent final : public Event {
  public:
   explicit FakeEvent(std::shared_ptr<FakeScheduler> scheduler);
@@ -84,6 +117,7 @@ class FakeEvent final : public Event {
   struct State {
     uint64_t recorded = 0;  // Recordings enqueued so far; each is known by its number.
     uint64_t done = 0;      // The last of them that was reached.
+    std::shared_ptr<const FakePast> past = nullptr;  // What had happened then.
   };
 
   const std::shared_ptr<FakeScheduler> scheduler_;
@@ -96,6 +130,8 @@ struct FakeStreamOptions {
   size_t capacity = 1024;
   absl::Duration enqueue_timeout = absl::Seconds(60);
   Clock* clock = nullptr;
+  bool runs_host_work = true;                        // as in FakeDeviceOptions
+  std::unique_ptr<FakeStreamHooks> hooks = nullptr;  // may be null
 };
 
 // A bounded queue of items and a thread that runs them in order; enqueueing allocates nothing. A
@@ -110,6 +146,11 @@ class FakeStream final : public Stream {
   absl::Status Record(Event& event) override;
   absl::Status Wait(Event& event) override;
   absl::Status Synchronize(absl::Duration timeout) override;
+  void* native_handle() const override;
+  DeviceFault* fault() const override;
+  // Enqueue for what runs on the device: on the stream's thread in its turn, whatever
+  // runs_host_work says.
+  absl::Status EnqueueLater(Work work);
   absl::Status EnqueueCopy(const void* from, void* to, size_t bytes);
 
   // The memory of its device.
@@ -128,6 +169,7 @@ class FakeStream final : public Stream {
     size_t bytes = 0;
     std::shared_ptr<FakeEvent::State> event = nullptr;
     uint64_t recording = 0;
+    std::shared_ptr<const FakePast> past = nullptr;  // of the host, when it was enqueued
   };
 
   // The error of the stream, or room for one more item.
@@ -137,6 +179,8 @@ class FakeStream final : public Stream {
   void RunItems();
   void RunFirstItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   absl::Status Execute(const Item& item);
+  // The stream's error; where it has none and its kernels reported bad data, that.
+  absl::Status StatusOfFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   std::string Describe() const;
 
   const FakeStreamOptions options_;

@@ -1,0 +1,330 @@
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ops/testing/emulator/grid_run.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr uint16_t kSharedPattern = 0x7FF4;  // NaN in each floating type
+constexpr size_t kSharedAlignment = 128;
+constexpr size_t kMaxStaticShared = 48 << 10;
+constexpr size_t kMaxShared = 227 << 10;  // of a block, on an H100
+
+const char* VerbOf(AccessKind kind) {
+  switch (kind) {
+    case AccessKind::kRead:
+      return "reads";
+    case AccessKind::kWrite:
+      return "writes";
+    default:
+      return "changes atomically";
+  }
+}
+
+bool Reads(AccessKind kind) { return kind == AccessKind::kRead || kind == AccessKind::kAtomic; }
+
+}  // namespace
+
+MemoryRegion& EmulatedThread::FindGlobal(const void* pointer) { return run->FindGlobal(pointer); }
+MemoryRegion& EmulatedThread::Shared(const void* tag, size_t size) {
+  return run->Shared(*this, tag, size);
+}
+MemoryRegion& EmulatedThread::DynamicShared() {
+  return run->Shared(*this, nullptr, run->grid_.shared_bytes);
+}
+bool EmulatedThread::Access(MemoryRegion& region, uintptr_t address, size_t size, size_t alignment,
+                            AccessKind kind) {
+  return run->Access(*this, region, address, size, alignment, kind);
+}
+void EmulatedThread::OrderByAtomic(const MemoryRegion& region, uintptr_t address) {
+  if (!region.is_shared) run->OrderByAtomic(*this, address);
+}
+void EmulatedThread::Fence() {
+  run->Step(*this);
+  has_fenced = true;
+  is_dirty = false;
+  // What came to it by a barrier is covered, too.
+  block->is_dirty = false;
+}
+
+MemoryRegion& GridRun::FindGlobal(const void* pointer) {
+  const auto* const byte = static_cast<const uint8_t*>(pointer);
+  for (const std::shared_ptr<MemoryRegion>& region : used_) {
+    if (byte >= region->data && byte < region->data + region->bytes) return *region;
+  }
+  if (pointer == nullptr) return nowhere_;
+  std::shared_ptr<MemoryRegion> region = surroundings_.memory.Find(pointer);
+  if (region == nullptr) return nowhere_;
+  used_.push_back(std::move(region));
+  return *used_.back();
+}
+
+MemoryRegion& GridRun::Shared(EmulatedThread& thread, const void* tag, size_t bytes) {
+  EmulatedBlock& block = *thread.block;
+  size_t total = tag == nullptr ? 0 : bytes;
+  for (const std::unique_ptr<SharedArray>& array : block.shared) {
+    if (array->tag == tag) return *array->region;
+    total += array->tag == nullptr ? 0 : array->region->bytes;
+  }
+  if (!has_reported_static_shared_ &&
+      (total > kMaxStaticShared || total + grid_.shared_bytes > kMaxShared)) {
+    has_reported_static_shared_ = true;
+    Report(thread, absl::StrCat("the block has ", total, " bytes of shared memory and ",
+                                grid_.shared_bytes, " of dynamic shared memory; a GPU has ",
+                                kMaxStaticShared, ", and ", kMaxShared, " with both"));
+  }
+  auto array = std::make_unique<SharedArray>();
+  array->tag = tag;
+  array->bytes.resize(bytes + kSharedAlignment);
+  auto* data = array->bytes.data();
+  data += kSharedAlignment - reinterpret_cast<uintptr_t>(data) % kSharedAlignment;
+  for (size_t i = 0; i + 1 < bytes; i += 2) std::memcpy(data + i, &kSharedPattern, 2);
+  array->region = std::make_unique<MemoryRegion>(
+      tag == nullptr ? "dynamic shared memory" : absl::StrCat("shared memory of ", bytes, " bytes"),
+      data, bytes);
+  array->region->is_shared = true;
+  block.shared.push_back(std::move(array));
+  return *block.shared.back()->region;
+}
+
+std::string GridRun::Place(const MemoryRegion& region, uintptr_t address) const {
+  const auto begin = reinterpret_cast<uintptr_t>(region.data);
+  if (region.data == nullptr) return absl::StrCat("address ", absl::Hex(address));
+  if (address < begin) return absl::StrCat(region.name, " - ", begin - address);
+  return absl::StrCat(region.name, " + ", address - begin);
+}
+
+bool GridRun::IsInside(EmulatedThread& thread, const MemoryRegion& region, uintptr_t address,
+                       size_t bytes, size_t alignment, AccessKind kind) {
+  const size_t offset = address - reinterpret_cast<uintptr_t>(region.data);
+  if (bytes > region.bytes || offset > region.bytes - bytes) {
+    std::string what = absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
+                                    ", outside of ");
+    if (region.data == nullptr) {
+      what += "the device's allocations";
+    } else {
+      absl::StrAppend(&what, "its ", region.bytes, " bytes");
+    }
+    if (!region.is_shared) {
+      const auto other = surroundings_.memory.Find(reinterpret_cast<const void*>(address));
+      if (other != nullptr && other.get() != &region) {
+        absl::StrAppend(&what, "; that is ", Place(*other, address));
+      }
+    }
+    Report(thread, what);
+    return false;
+  }
+  if (region.is_freed) {
+    Report(thread, absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
+                                ", which was freed"));
+    return false;
+  }
+  if (address % alignment != 0) {
+    Report(thread, absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
+                                ", which is not a multiple of ", alignment));
+    return false;
+  }
+  if (kind != AccessKind::kRead && region.is_read_only) {
+    Report(thread, absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
+                                ", which may only be read"));
+    return false;
+  }
+  return true;
+}
+
+bool GridRun::Access(EmulatedThread& thread, MemoryRegion& region, uintptr_t address, size_t bytes,
+                     size_t alignment, AccessKind kind) {
+  Step(thread);
+  const bool is_atomic = kind == AccessKind::kAtomic || kind == AccessKind::kAtomicWrite;
+  if (is_atomic && order_ == Order::kRandom && Random(4) == 0) Yield(thread);
+  if (!IsInside(thread, region, address, bytes, alignment, kind)) return false;
+  if (!region.is_shared) {
+    if (kind != AccessKind::kWrite) bytes_read_ += static_cast<int64_t>(bytes);
+    if (kind != AccessKind::kRead) bytes_written_ += static_cast<int64_t>(bytes);
+    if (kind == AccessKind::kWrite) thread.is_dirty = true;
+  }
+  CheckOrder(thread, region, address - reinterpret_cast<uintptr_t>(region.data), bytes, kind);
+  return true;
+}
+
+void GridRun::CheckOrder(EmulatedThread& thread, MemoryRegion& region, size_t offset, size_t bytes,
+                         AccessKind kind) {
+  const bool is_atomic = kind == AccessKind::kAtomic || kind == AccessKind::kAtomicWrite;
+  const uint32_t own = NumberOf(thread, is_atomic);
+  const auto address = reinterpret_cast<uintptr_t>(region.data) + offset;
+  ByteShadow* const shadow = region.shadow + offset;
+  bool is_unwritten = false;
+  uint32_t raced = 0;
+  bool raced_with_write = false;
+  // The last ones that were looked at: bytes of an element mostly have the same.
+  uint32_t good_write = own;
+  uint32_t good_read = own;
+  uint32_t former_readers = 0;
+  uint32_t new_readers = own;
+  for (size_t i = 0; i < bytes; ++i) {
+    ByteShadow& byte = shadow[i];
+    if (byte.write == kNeverWritten) {
+      is_unwritten = true;
+    } else if (byte.write != good_write) {
+      if (!(is_atomic && IsAtomic(byte.write)) && !IsBefore(byte.write, thread)) {
+        raced = byte.write;
+        raced_with_write = true;
+      }
+      good_write = byte.write;
+    }
+    if (kind == AccessKind::kRead) {
+      if (byte.read != own) {
+        if (byte.read != former_readers) {
+          former_readers = byte.read;
+          new_readers = ReadersWith(byte.read, own, thread);
+        } else if (byte.read == 0) {
+          new_readers = own;
+        }
+        byte.read = new_readers;
+      }
+      continue;
+    }
+    if (byte.read != 0 && byte.read != good_read) {
+      if (!IsBefore(byte.read, thread)) {
+        raced = byte.read;
+        raced_with_write = false;
+      }
+      good_read = byte.read;
+    }
+    byte = ByteShadow{own, 0};
+  }
+  if (is_unwritten && Reads(kind)) {
+    Report(thread, absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
+                                ", which nobody has written"));
+  }
+  if (raced != 0) {
+    Report(thread,
+           absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address), ", which ",
+                        Who(raced, thread), raced_with_write ? " writes" : " reads",
+                        ": a race, nothing orders the two"));
+  }
+}
+
+uint32_t GridRun::NewStretch(const EmulatedThread& thread, Stretch::Of of, bool is_atomic) {
+  const EmulatedBlock& block = *thread.block;
+  stretches_.push_back({block.number, static_cast<int16_t>(thread.index), of, is_atomic,
+                        block.epoch, thread.warp->epoch, block.stamp});
+  return surroundings_.first_access + static_cast<uint32_t>(stretches_.size()) - 1;
+}
+
+uint32_t GridRun::NumberOf(EmulatedThread& thread, bool is_atomic) {
+  const uint64_t version = thread.block->version << 32 | thread.warp->epoch;
+  const int i = is_atomic ? 1 : 0;
+  if (thread.access_version[i] != version) {
+    thread.access_version[i] = version;
+    thread.access[i] = NewStretch(thread, Stretch::Of::kThread, is_atomic);
+  }
+  return thread.access[i];
+}
+
+bool GridRun::IsAtomic(uint32_t access) const {
+  return access >= surroundings_.first_access &&
+         stretches_[access - surroundings_.first_access].is_atomic;
+}
+
+bool GridRun::IsBefore(uint32_t access, const EmulatedThread& thread) {
+  if (access <= kWrittenByHost) return true;
+  if (access < surroundings_.first_access) {
+    if (access == last_earlier_) return last_is_before_;
+    const auto [entry, is_new] = earlier_.try_emplace(access, true);
+    if (is_new) entry->second = surroundings_.is_before(access);
+    last_earlier_ = access;
+    last_is_before_ = entry->second;
+    return last_is_before_;
+  }
+  const Stretch& former = stretches_[access - surroundings_.first_access];
+  const EmulatedBlock& block = *thread.block;
+  if (former.of == Stretch::Of::kGrid) return block.seen.size() + 1 >= total_blocks_;
+  if (former.block != block.number) {
+    const auto seen = block.seen.find(former.block);
+    return seen != block.seen.end() && former.stamp <= seen->second;
+  }
+  if (former.block_epoch != block.epoch) return true;
+  if (former.of == Stretch::Of::kThread && former.thread == thread.index) return true;
+  if (former.of == Stretch::Of::kBlock) return false;
+  return former.thread / cuda::kWarp == thread.warp->index &&
+         former.warp_epoch != thread.warp->epoch;
+}
+
+uint32_t GridRun::ReadersWith(uint32_t former, uint32_t own, EmulatedThread& thread) {
+  if (former < surroundings_.first_access || IsBefore(former, thread)) return own;
+  const Stretch other = stretches_[former - surroundings_.first_access];
+  EmulatedBlock& block = *thread.block;
+  EmulatedWarp& warp = *thread.warp;
+  if (other.of == Stretch::Of::kGrid) return former;
+  if (other.block != block.number) {
+    if (grid_readers_ == 0) grid_readers_ = NewStretch(thread, Stretch::Of::kGrid, false);
+    return grid_readers_;
+  }
+  const bool same_warp =
+      other.of != Stretch::Of::kBlock && other.thread / cuda::kWarp == warp.index;
+  const uint64_t version = block.version << 32 | (same_warp ? warp.epoch : 0);
+  uint32_t& readers = same_warp ? warp.readers : block.readers;
+  uint64_t& readers_version = same_warp ? warp.readers_version : block.readers_version;
+  if (readers_version != version) {
+    readers_version = version;
+    readers =
+        NewStretch(thread, same_warp ? Stretch::Of::kWarp : Stretch::Of::kBlock, false);
+  }
+  return readers;
+}
+
+// A thread whose writes, and those that a barrier brought to it, are fenced releases them at the
+// place; it acquires what others released there.
+void GridRun::OrderByAtomic(EmulatedThread& thread, uintptr_t address) {
+  EmulatedBlock& block = *thread.block;
+  const bool releases = (thread.has_fenced || block.has_fenced) && !thread.is_dirty &&
+                        !block.is_dirty;
+  const auto found = released_.find(address);
+  if (found != released_.end()) {
+    for (const auto& [other, stamp] : found->second) {
+      if (other == block.number) continue;
+      uint32_t& seen = block.seen[other];
+      seen = std::max(seen, stamp);
+    }
+  }
+  if (!releases) return;
+  SeenReleases& place = released_[address];
+  for (const auto& [other, stamp] : block.seen) {
+    uint32_t& released = place[other];
+    released = std::max(released, stamp);
+  }
+  place[block.number] = block.stamp++;
+  ++block.version;
+}
+
+void GridRun::Report(const EmulatedThread& thread, const std::string& what) {
+  const EmulatedBlock& block = *thread.block;
+  std::string where = absl::StrCat("block ", block.x);
+  if (grid_.blocks_y > 1 || grid_.blocks_z > 1) absl::StrAppend(&where, ",", block.y);
+  if (grid_.blocks_z > 1) absl::StrAppend(&where, ",", block.z);
+  surroundings_.report(absl::StrCat(where, ", thread ", thread.index), what);
+}
+
+std::string GridRun::Who(uint32_t access, const EmulatedThread& thread) const {
+  if (access < surroundings_.first_access) return surroundings_.describe(access);
+  const Stretch& other = stretches_[access - surroundings_.first_access];
+  const std::string block = other.block == thread.block->number
+                                ? "its block"
+                                : absl::StrCat("block number ", other.block);
+  switch (other.of) {
+    case Stretch::Of::kThread:
+      return absl::StrCat("thread ", other.thread, " of ", block, other.is_atomic ? ", with an atomic," : "");
+    case Stretch::Of::kWarp:
+      return absl::StrCat("warp ", other.thread / cuda::kWarp, " of ", block);
+    case Stretch::Of::kBlock:
+      return block;
+    case Stretch::Of::kGrid:
+      return "more than one block";
+  }
+  return "";
+}
+
+}  // namespace weft::testing
