@@ -60,7 +60,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"platform/", "platform/text/"},
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
-       "ops/testing/", "ops/custom/", "ops/rewrites/"},
+       "ops/testing/", "ops/testing/emulator/", "ops/custom/", "ops/rewrites/"},
       {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/", "onnx_import/parameters/",
        "onnx_import/edit/", "onnx_import/unfolding/"},
       {"placement/conversions/", "placement/graph_views/", "placement/rules/", "placement/files/",

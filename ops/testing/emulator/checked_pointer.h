@@ -27,8 +27,8 @@ class CheckedPointer {
       : thread_(&thread), region_(&region), address_(address) {}
   // T* to const T*.
   template <typename Other>
-    requires(std::is_same_v<const Other, T> && !std::is_same_v<Other, T>)
-  CheckedPointer(const CheckedPointer<Other>& other)  // NOLINT: as of plain pointers
+  requires(std::is_same_v<const Other, T> && !std::is_same_v<Other, T>)
+      CheckedPointer(const CheckedPointer<Other>& other)  // NOLINT: as of plain pointers
       : thread_(&other.thread()), region_(&other.region()), address_(other.address()) {}
 
   CheckedElement<T> operator[](int64_t i) const;

@@ -129,7 +129,8 @@ class EmulatedGpu {
   }
   template <typename T>
   T AtomicExchange(CheckedPointer<T> memory, int64_t i, T value) const {
-    return Atomic(memory, i, [value](T) { return value; }, AccessKind::kAtomicWrite);
+    return Atomic(
+        memory, i, [value](T) { return value; }, AccessKind::kAtomicWrite);
   }
   template <typename T>
   T AtomicOr(CheckedPointer<T> memory, int64_t i, T value) const {

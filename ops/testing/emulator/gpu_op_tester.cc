@@ -96,8 +96,7 @@ absl::Status RunNode(EmulatedDevice& device, const ConcreteNode& node, int runs,
   return absl::OkStatus();
 }
 
-::testing::AssertionResult FailedOn(const OpCase& op_case, uint64_t seed,
-                                    const std::string& what) {
+::testing::AssertionResult FailedOn(const OpCase& op_case, uint64_t seed, const std::string& what) {
   return ::testing::AssertionFailure()
          << op_case.ToString() << " on the emulated GPU with seed " << seed << ": " << what;
 }
@@ -132,7 +131,7 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
 }
 
 ::testing::AssertionResult CheckOnEmulatedGpu(const OpCase& op_case, const Tolerance& tolerance,
-                                              int seeds) {
+                                              int seeds, const KernelRegistry& registry) {
   const absl::StatusOr<std::vector<Tensor>> reference =
       RunOp(InFloat64(op_case), Kernels::kReference);
   if (!reference.ok()) {
@@ -142,6 +141,7 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
   std::vector<Tensor> first;
   for (uint64_t seed = 1; seed <= static_cast<uint64_t>(seeds); ++seed) {
     EmulatedRunOptions options;
+    options.registry = &registry;
     options.seed = seed;
     options.runs = seed == static_cast<uint64_t>(seeds) ? 2 : 1;
     const absl::StatusOr<std::vector<Tensor>> outputs = RunOnEmulatedGpu(op_case, options);
@@ -163,8 +163,11 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
 }
 
 ::testing::AssertionResult ExpectErrorOnEmulatedGpu(const OpCase& op_case, absl::StatusCode code,
-                                                    const std::vector<std::string>& texts) {
-  const absl::Status status = RunOnEmulatedGpu(op_case).status();
+                                                    const std::vector<std::string>& texts,
+                                                    const KernelRegistry& registry) {
+  EmulatedRunOptions options;
+  options.registry = &registry;
+  const absl::Status status = RunOnEmulatedGpu(op_case, options).status();
   if (status.ok()) return ::testing::AssertionFailure() << op_case.ToString() << " did not fail";
   if (status.code() != code) {
     return ::testing::AssertionFailure()

@@ -44,13 +44,15 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(
 // float64 copies of the floating inputs, as CheckKernelAgainstReference says; all orders give the
 // same bits, a second run of a prepared kernel too; and the emulator reports nothing. Fails where
 // there is no such kernel.
-::testing::AssertionResult CheckOnEmulatedGpu(const OpCase& op_case,
-                                              const Tolerance& tolerance = {}, int seeds = 2);
+::testing::AssertionResult CheckOnEmulatedGpu(
+    const OpCase& op_case, const Tolerance& tolerance = {}, int seeds = 2,
+    const KernelRegistry& registry = KernelRegistry::Global());
 
 // Preparing or running the kernel for kCuda fails with this code, and the message contains each of
 // the texts; no launch does anything that the emulator reports.
-::testing::AssertionResult ExpectErrorOnEmulatedGpu(const OpCase& op_case, absl::StatusCode code,
-                                                    const std::vector<std::string>& texts);
+::testing::AssertionResult ExpectErrorOnEmulatedGpu(
+    const OpCase& op_case, absl::StatusCode code, const std::vector<std::string>& texts,
+    const KernelRegistry& registry = KernelRegistry::Global());
 
 }  // namespace weft::testing
 

@@ -270,8 +270,7 @@ uint32_t GridRun::ReadersWith(uint32_t former, uint32_t own, EmulatedThread& thr
   uint64_t& readers_version = same_warp ? warp.readers_version : block.readers_version;
   if (readers_version != version) {
     readers_version = version;
-    readers =
-        NewStretch(thread, same_warp ? Stretch::Of::kWarp : Stretch::Of::kBlock, false);
+    readers = NewStretch(thread, same_warp ? Stretch::Of::kWarp : Stretch::Of::kBlock, false);
   }
   return readers;
 }
@@ -280,8 +279,8 @@ uint32_t GridRun::ReadersWith(uint32_t former, uint32_t own, EmulatedThread& thr
 // place; it acquires what others released there.
 void GridRun::OrderByAtomic(EmulatedThread& thread, uintptr_t address) {
   EmulatedBlock& block = *thread.block;
-  const bool releases = (thread.has_fenced || block.has_fenced) && !thread.is_dirty &&
-                        !block.is_dirty;
+  const bool releases =
+      (thread.has_fenced || block.has_fenced) && !thread.is_dirty && !block.is_dirty;
   const auto found = released_.find(address);
   if (found != released_.end()) {
     for (const auto& [other, stamp] : found->second) {
@@ -316,7 +315,8 @@ std::string GridRun::Who(uint32_t access, const EmulatedThread& thread) const {
                                 : absl::StrCat("block number ", other.block);
   switch (other.of) {
     case Stretch::Of::kThread:
-      return absl::StrCat("thread ", other.thread, " of ", block, other.is_atomic ? ", with an atomic," : "");
+      return absl::StrCat("thread ", other.thread, " of ", block,
+                          other.is_atomic ? ", with an atomic," : "");
     case Stretch::Of::kWarp:
       return absl::StrCat("warp ", other.thread / cuda::kWarp, " of ", block);
     case Stretch::Of::kBlock:

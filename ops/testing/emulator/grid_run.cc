@@ -210,8 +210,8 @@ void GridRun::RunThread(void* argument) {
   EmulatedThread& thread = *static_cast<EmulatedThread*>(argument);
   const GridRun& run = *thread.run;
   const EmulatedBlock& block = *thread.block;
-  EmulatedGpu gpu(thread, {thread.index, run.grid_.threads, block.x, block.y, block.z,
-                           run.grid_.blocks});
+  EmulatedGpu gpu(thread,
+                  {thread.index, run.grid_.threads, block.x, block.y, block.z, run.grid_.blocks});
   run.body_.run(run.body_.data, gpu);
 }
 
@@ -334,8 +334,8 @@ uint64_t EmulatedThread::MeetWarp(Meeting meeting, uint64_t own_bits, int own_ar
     run->Report(*this, absl::StrCat(MeetingOf(*this), " in a warp of fewer than 32 threads"));
   }
   if (IsShuffle(meeting) && (own_argument < 0 || own_argument >= cuda::kWarp)) {
-    run->Report(*this, absl::StrCat(MeetingOf(*this), " by ", own_argument,
-                                    ", which is not in [0, 32)"));
+    run->Report(*this,
+                absl::StrCat(MeetingOf(*this), " by ", own_argument, ", which is not in [0, 32)"));
   }
   const uint32_t lane = 1U << (index % cuda::kWarp);
   warp->arrived |= lane;
@@ -351,8 +351,8 @@ void GridRun::ReportStuck(const EmulatedBlock& block) {
   for (const EmulatedThread& thread : block.threads) {
     if (thread.has_ended) continue;
     // What a warp waits for says more than where its block does.
-    if (waiting == nullptr || (waiting->waits_at == Meeting::kBarrier &&
-                               thread.waits_at != Meeting::kBarrier)) {
+    if (waiting == nullptr ||
+        (waiting->waits_at == Meeting::kBarrier && thread.waits_at != Meeting::kBarrier)) {
       waiting = &thread;
     }
   }
@@ -361,9 +361,9 @@ void GridRun::ReportStuck(const EmulatedBlock& block) {
     if (!of_block && thread.warp != waiting->warp) continue;
     if (!thread.has_ended && MeetAtOnePlace(*waiting, thread)) continue;
     Report(*waiting,
-           absl::StrCat("waits for ever at ", MeetingOf(*waiting), ": thread ", thread.index,
-                        thread.has_ended ? " has ended"
-                                         : absl::StrCat(" waits at ", MeetingOf(thread))));
+           absl::StrCat(
+               "waits for ever at ", MeetingOf(*waiting), ": thread ", thread.index,
+               thread.has_ended ? " has ended" : absl::StrCat(" waits at ", MeetingOf(thread))));
     return;
   }
   Report(*waiting, absl::StrCat("waits for ever at ", MeetingOf(*waiting)));

@@ -21,13 +21,12 @@ void EmulatedMemory::Add(void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   // Where memory is used again, what lay there before is gone.
   auto old = freed_.upper_bound(begin);
-  if (old != freed_.begin() &&
-      std::prev(old)->first + std::prev(old)->second->bytes >= begin) {
+  if (old != freed_.begin() && std::prev(old)->first + std::prev(old)->second->bytes >= begin) {
     --old;
   }
   while (old != freed_.end() && old->first <= begin + bytes) old = freed_.erase(old);
-  regions_[begin] = std::make_shared<MemoryRegion>(absl::StrCat("allocation ", ++allocations_),
-                                                   data, bytes);
+  regions_[begin] =
+      std::make_shared<MemoryRegion>(absl::StrCat("allocation ", ++allocations_), data, bytes);
 }
 
 void EmulatedMemory::Remove(void* data) {
