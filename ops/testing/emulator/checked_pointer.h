@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/testing/emulator/emulated_thread.h"
@@ -101,28 +102,28 @@ class CheckedElement {
   void operator=(const Value& value) && { place_.Write(value); }
   void operator=(CheckedElement&& other) && { place_.Write(other.place_.Read()); }
   template <typename V>
-  void operator+=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() + value));
+  void operator+=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() + std::forward<V>(value)));
   }
   template <typename V>
-  void operator-=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() - value));
+  void operator-=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() - std::forward<V>(value)));
   }
   template <typename V>
-  void operator*=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() * value));
+  void operator*=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() * std::forward<V>(value)));
   }
   template <typename V>
-  void operator/=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() / value));
+  void operator/=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() / std::forward<V>(value)));
   }
   template <typename V>
-  void operator|=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() | value));
+  void operator|=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() | std::forward<V>(value)));
   }
   template <typename V>
-  void operator&=(const V& value) && {
-    place_.Write(static_cast<Value>(place_.Read() & value));
+  void operator&=(V&& value) && {
+    place_.Write(static_cast<Value>(place_.Read() & std::forward<V>(value)));
   }
 
  private:
