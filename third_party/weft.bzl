@@ -1,5 +1,7 @@
 """Compiler options and macros that every BUILD file of Weft loads."""
 
+load("//third_party/cuda:nvcc.bzl", "gpu_objects", "including_sources")
+
 # Every library, binary and test of ours: copts = WEFT_COPTS.
 WEFT_COPTS = [
     "-Wall",
@@ -110,6 +112,102 @@ def weft_library(name, srcs = [], copts = [], deps = [], testonly = None, openmp
         **kwargs
     )
 
+def _twin(label, suffix):
+    """The label of what weft_cuda_library makes beside `label`: "//a/b", "_x" to "//a/b:b_x"."""
+    return label + suffix if ":" in label else "%s:%s%s" % (label, label.split("/")[-1], suffix)
+
+def weft_cuda_library(
+        name,
+        srcs = [],
+        hdrs = [],
+        gpu_srcs = [],
+        deps = [],
+        cuda_deps = [],
+        emulated_deps = [],
+        **kwargs):
+    """Kernels for GPUs: with --config=cuda a library of them, without it an empty one, and a twin for tests.
+
+    `<name>` has srcs, and gpu_srcs compiled by nvcc. `<name>_ptxas` has, for each x.cu, x.ptxas.txt: registers,
+    stack and spills of its kernels. `<name>_emulated` has srcs, and gpu_srcs compiled as C++ for the emulator
+    (//ops/testing/emulator); tests alone may use it, with any configuration. `<name>_factories` has srcs and hdrs
+    alone, which are the same for both.
+
+    Args:
+      name: the library.
+      srcs: C++ sources with the factories of kernels, and headers that nobody else includes; no CUDA in them.
+      hdrs: headers of bodies and launches.
+      gpu_srcs: .cu files. They may include hdrs, those of cuda_deps and //ops/kernels/cuda/language, and
+        tensor/dtype.h and tensor/device_fault.h.
+      deps: what srcs and hdrs include, but for cuda_deps.
+      cuda_deps: other libraries of this kind.
+      emulated_deps: more that only `<name>_emulated` needs.
+      **kwargs: as for cc_library, for all of them.
+    """
+    factories = name + "_factories"
+    weft_library(
+        name = factories,
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps + [_twin(dep, "_factories") for dep in cuda_deps],
+        alwayslink = True,
+        **kwargs
+    )
+    objects = []
+    if gpu_srcs:
+        gpu_objects(
+            name = name + "_gpu",
+            srcs = gpu_srcs,
+            tags = ["manual"],
+            visibility = ["//visibility:private"],
+            deps = [":" + factories],
+        )
+        objects = [":%s_gpu" % name]
+    native.filegroup(
+        name = name + "_ptxas",
+        srcs = objects,
+        output_group = "ptxas",
+        tags = ["manual"],
+        visibility = ["//ops:__subpackages__"],
+    )
+    native.cc_library(
+        name = name,
+        srcs = select({
+            "//third_party:cuda_enabled": objects,
+            "//conditions:default": [],
+        }),
+        deps = select({
+            "//third_party:cuda_enabled": [":" + factories, "//third_party:cuda"] + cuda_deps,
+            "//conditions:default": [],
+        }),
+        alwayslink = True,
+        **kwargs
+    )
+    emulated = []
+    if gpu_srcs:
+        including_sources(
+            name = name + "_as_cpp",
+            srcs = gpu_srcs,
+            visibility = ["//visibility:private"],
+        )
+        emulated = [":%s_as_cpp" % name]
+    native.cc_library(
+        name = name + "_emulated",
+        testonly = True,
+        srcs = emulated,
+        textual_hdrs = gpu_srcs,
+        # Bodies are many templates and run little: -O1. GCC takes an included source for a header, whose types must
+        # not use its unnamed namespace.
+        copts = WEFT_COPTS + _begin_with("for_tests") +
+                ["-include", "ops/testing/emulator/emulated_launch.h", "-O1"] +
+                select({
+                    "//third_party:clang": [],
+                    "//conditions:default": ["-Wno-subobject-linkage"],
+                }),
+        deps = [":" + factories, "//ops/testing/emulator"] + [_twin(dep, "_emulated") for dep in cuda_deps] +
+               emulated_deps + _precompiled("for_tests"),
+        alwayslink = True,
+        **kwargs
+    )
 def _uninstrumented():
     """What ThreadSanitizer is told of libraries that were not compiled for it."""
     return select({
