@@ -61,6 +61,7 @@ std::vector<BuildRule> ReadBuildRules(std::string_view text) {
     if (attribute == "name" && parts.size() == 3) rule.name = std::string(parts[1]);
     if (attribute == "srcs") ReadFiles(line, rule.sources, rule, excludes);
     if (attribute == "hdrs") ReadFiles(line, rule.headers, rule, excludes);
+    if (attribute == "gpu_srcs") ReadFiles(line, rule.gpu_sources, rule, excludes);
     if (attribute == "grouped") rule.grouped = !absl::StrContains(line, "False");
   }
   return rules;
@@ -140,7 +141,9 @@ std::vector<std::string> FindTooVisibleRooms(
 
 std::vector<std::string> FindMissingTwins(const std::string& path, std::string_view text) {
   std::vector<std::string> violations;
-  if (!absl::StartsWith(path, "ops/")) return violations;
+  if (!absl::StartsWith(path, "ops/") || absl::StartsWith(path, "ops/kernels/cuda/")) {
+    return violations;
+  }
   const std::vector<std::string> lines = absl::StrSplit(ViewOf(text), '\n');
   bool is_explained = false;  // by the comment above
   for (size_t i = 0; i < lines.size(); ++i) {

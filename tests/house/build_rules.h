@@ -13,12 +13,13 @@ namespace weft::testing {
 
 // A rule of a BUILD.bazel file, as far as tests look at it.
 struct BuildRule {
-  std::string kind;                   // "weft_library"
-  std::string name;                   // "" where a loop gives it.
-  std::vector<std::string> sources;   // Of srcs: files and patterns.
-  std::vector<std::string> headers;   // Of hdrs.
-  std::vector<std::string> excluded;  // From patterns of either.
-  bool grouped = true;                // Its sources are compiled in groups where its kind does so.
+  std::string kind;                      // "weft_library"
+  std::string name;                      // "" where a loop gives it.
+  std::vector<std::string> sources;      // Of srcs: files and patterns.
+  std::vector<std::string> headers;      // Of hdrs.
+  std::vector<std::string> gpu_sources;  // Of gpu_srcs.
+  std::vector<std::string> excluded;     // From patterns of either.
+  bool grouped = true;  // Its sources are compiled in groups where its kind does so.
 };
 
 std::vector<BuildRule> ReadBuildRules(std::string_view text);
@@ -41,7 +42,8 @@ std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_
 std::vector<std::string> FindTooVisibleRooms(const std::map<std::string, std::string>& build_files);
 
 // The tests of kernels that run with the machine's instruction set alone: each weft_tests below
-// ops/ that has no also_avx2 and no comment above it that names also_avx2 and says why.
+// ops/ that has no also_avx2 and no comment above it that names also_avx2 and says why. Kernels for
+// GPUs (ops/kernels/cuda/) run on none of them.
 std::vector<std::string> FindMissingTwins(const std::string& path, std::string_view text);
 
 }  // namespace weft::testing

@@ -79,9 +79,10 @@ bool MatchesOneOf(const std::vector<std::string>& patterns, const std::string& f
                      [&file](const std::string& pattern) { return Matches(pattern, file); });
 }
 
-// As weft_library of third_party/weft.bzl has it.
+// As weft_library and weft_cuda_library of third_party/weft.bzl have it.
 bool IsGrouped(const BuildRule& rule, const std::string& path) {
-  return rule.kind == "weft_library" && rule.grouped && !absl::StartsWith(path, "ops/kernels/cpu");
+  const bool is_library = rule.kind == "weft_library" || rule.kind == "weft_cuda_library";
+  return is_library && rule.grouped && !absl::StartsWith(path, "ops/kernels/cpu");
 }
 
 }  // namespace

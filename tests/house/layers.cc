@@ -60,6 +60,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"platform/", "platform/text/"},
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
+       "ops/kernels/cuda/language/", "ops/kernels/cuda/blocks/", "ops/kernels/cuda/",
        "ops/testing/", "ops/testing/emulator/", "ops/custom/", "ops/rewrites/"},
       {"onnx_import/codec/", "onnx_import/", "onnx_import/ops/", "onnx_import/parameters/",
        "onnx_import/edit/", "onnx_import/unfolding/"},
@@ -98,7 +99,8 @@ const std::vector<Fence>& Fences() {
       {"ONNX's protobuf classes", {"onnx/"}, "onnx", {"onnx_import/"}},
       {"oneDNN", {"oneapi/", "dnnl"}, "onednn", {"ops/kernels/cpu/"}},
       {"CUDA",
-       {"cuda", "cublas", "cudnn", "nccl", "curand", "cusparse"},
+       {"cuda", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "cupti", "curand", "cusparse",
+        "cooperative_groups", "mma.h", "cub/", "thrust/"},
        "cuda",
        {"tensor/cuda_", "ops/kernels/cuda/", "distributed/nccl_"}},
       {"the solver of integer programs",
@@ -319,8 +321,9 @@ RuleContext ReadContext(const std::string& path, const std::vector<std::string>&
               absl::StrContains(lines[first], "_tests(") || absl::StrContains(path, "/testing/");
   for (size_t i = first + 1; i < lines.size() && !absl::StartsWith(lines[i], ")"); ++i) {
     rule.test |= absl::StrContains(lines[i], "testonly = True");
-    rule.has_code |=
-        absl::StartsWith(lines[i], "    srcs = ") || absl::StartsWith(lines[i], "    hdrs = ");
+    rule.has_code |= absl::StartsWith(lines[i], "    srcs = ") ||
+                     absl::StartsWith(lines[i], "    hdrs = ") ||
+                     absl::StartsWith(lines[i], "    gpu_srcs = ");
   }
   return rule;
 }
@@ -429,10 +432,16 @@ std::vector<std::string> CheckBuildFile(const std::string& path, std::string_vie
 
 namespace {
 
-// "graph/pass" of "graph/pass.h" and "graph/pass.cc".
+// "graph/pass" of "graph/pass.h" and "graph/pass.cc"; "ops/kernels/cuda/linear/add" of its add.cc,
+// add.cu, add_body.h and add_launch.h.
 std::string SubjectOf(const std::string& path) {
   absl::string_view subject = path;
-  for (const char* const ending : {".h", ".cc", "-inl"}) absl::ConsumeSuffix(&subject, ending);
+  for (const char* const ending : {".h", ".cc", ".cu", "-inl"}) {
+    absl::ConsumeSuffix(&subject, ending);
+  }
+  if (absl::StartsWith(path, "ops/kernels/cuda/") && absl::EndsWith(path, ".h")) {
+    for (const char* const ending : {"_body", "_launch"}) absl::ConsumeSuffix(&subject, ending);
+  }
   return std::string(subject);
 }
 
@@ -496,7 +505,10 @@ std::vector<std::string> NamedFiles(absl::string_view text) {
     const bool is_pattern = begin > 0 && (text[begin - 1] == '*' || text[begin - 1] == '>');
     while (absl::ConsumeSuffix(&word, ".")) {
     }
-    const bool is_file = absl::EndsWith(word, ".h") || absl::EndsWith(word, ".cc");
+    // ".cu" alone speaks of all such files.
+    const bool is_file =
+        word.rfind('.') > 0 &&
+        (absl::EndsWith(word, ".h") || absl::EndsWith(word, ".cc") || absl::EndsWith(word, ".cu"));
     // "defs/FAMILY/GROUP.cc" stands for others.
     const bool is_placeholder =
         std::any_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
@@ -529,7 +541,9 @@ std::vector<std::string> FindMissingFiles(const std::string& path, std::string_v
                                           const std::set<std::string>& files) {
   // Examples, and what is not ours.
   static const auto* const kOthers = new std::set<std::string>{
-      "x_test.cc", "x_benchmark.cc", "square.cc", "foreach_target.h", "a.cc"};
+      "x_test.cc",  "x_benchmark.cc", "square.cc", "foreach_target.h", "a.cc",
+      "x.cc",       "x.cu",           "x_body.h",  "x_launch.h",       "cuda_runtime.h",
+      "cublasLt.h", "cudnn.h",        "nccl.h",    "nvrtc.h"};
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   const bool is_code = !absl::EndsWith(path, ".md");
   std::vector<std::string> violations;
@@ -551,7 +565,8 @@ std::vector<std::string> FindMissingFiles(const std::string& path, std::string_v
 std::map<std::string, int> CountSubjects(const std::vector<std::string>& paths) {
   std::map<std::string, std::set<std::string>> subjects;
   for (const std::string& path : paths) {
-    const bool is_ours = absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cc");
+    const bool is_ours =
+        absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu");
     const bool is_beside =
         !absl::StartsWith(path, "tests/") &&
         (absl::EndsWith(path, "_test.cc") || absl::EndsWith(path, "_benchmark.cc"));

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
 #include "tests/house/build_rules.h"
+#include "tests/house/gpu_sources.h"
 #include "tests/house/grouped_names.h"
 #include "tests/house/room_pages.h"
 
@@ -67,6 +68,9 @@ TEST(CheckSource, KeepsLibrariesInsideTheirFences) {
   EXPECT_TRUE(check("ops/kernels/cpu/conv/conv.cc", "oneapi/dnnl/dnnl.hpp"));
   EXPECT_FALSE(check("executor/x.cc", "cuda_runtime.h"));
   EXPECT_TRUE(check("tensor/cuda_device.cc", "cuda_runtime.h"));
+  EXPECT_FALSE(check("executor/program/x.cc", "nvrtc.h"));
+  EXPECT_FALSE(check("ops/kernels/cpu/conv/conv.cc", "cooperative_groups/reduce.h"));
+  EXPECT_TRUE(check("ops/kernels/cuda/linear/matmul.cu", "cuda_fp16.h"));
   EXPECT_FALSE(check("training/x.cc", "onnx/onnx_pb.h"));
   EXPECT_TRUE(check("onnx_import/x.cc", "onnx/onnx_pb.h"));
   EXPECT_FALSE(check("placement/x.cc", "google/protobuf/message.h"));
@@ -244,6 +248,7 @@ TEST(FindMissingTwins, WantsTestsOfKernelsWithAvx2Too) {
       FindMissingTwins("ops/x/BUILD.bazel", "# No also_avx2: runs no kernel.\n" + rule + ")\n"),
       IsEmpty());
   EXPECT_THAT(FindMissingTwins("graph/BUILD.bazel", rule + ")\n"), IsEmpty());
+  EXPECT_THAT(FindMissingTwins("ops/kernels/cuda/linear/BUILD.bazel", rule + ")\n"), IsEmpty());
 }
 
 TEST(CheckPage, AnEmptyPageSaysNothing) {
@@ -313,6 +318,15 @@ TEST(CountSubjects, CountsHeaderAndSourceOnceAndNoTests) {
   EXPECT_EQ(counts.at("tests"), 1);
 }
 
+TEST(CountSubjects, AKernelForGpusIsOneInFourFiles) {
+  const std::string folder = "ops/kernels/cuda/linear";
+  const std::map<std::string, int> counts = CountSubjects(
+      {folder + "/add.cc", folder + "/add.cu", folder + "/add_body.h", folder + "/add_launch.h",
+       folder + "/mul.cu", "graph/add_body.h", "graph/add.cc"});
+  EXPECT_EQ(counts.at(folder), 2);
+  EXPECT_EQ(counts.at("graph"), 2);
+}
+
 TEST(CheckSource, KeepsTheOrderOfRooms) {
   const std::string include = "#include \"placement/search/plan_search.h\"\n";
   EXPECT_THAT(
@@ -325,6 +339,61 @@ TEST(CheckSource, KeepsTheOrderOfRooms) {
   EXPECT_THAT(CheckSource("placement/sharding/x_test.cc", include), ElementsAre());
   EXPECT_THAT(CheckSource("ops/defs/conv/x.cc", "#include \"ops/defs/movement/y.h\"\n"),
               ElementsAre());
+}
+
+TEST(CheckSource, KeepsTheOrderOfRoomsOfKernelsForGpus) {
+  const auto check = [](const std::string& path, const std::string& header) {
+    return CheckSource(path, "#include \"ops/kernels/" + header + "\"").empty();
+  };
+  EXPECT_TRUE(check("ops/kernels/cuda/linear/x.cu", "cuda/blocks/y.h"));
+  EXPECT_TRUE(check("ops/kernels/cuda/blocks/x.h", "cuda/language/gpu.h"));
+  EXPECT_FALSE(check("ops/kernels/cuda/language/x.h", "cuda/blocks/y.h"));
+  EXPECT_FALSE(check("ops/kernels/cuda/blocks/x.cu", "cuda/linear/y.h"));
+  EXPECT_FALSE(check("ops/kernels/cpu/conv/x.cc", "cuda/language/gpu.h"));
+  EXPECT_TRUE(
+      CheckSource("ops/testing/x.h", "#include \"ops/kernels/cuda/language/gpu.h\"").empty());
+}
+
+TEST(FindForeignIncludes, WalksFromSourcesOfGpus) {
+  const std::string folder = "ops/kernels/cuda/linear/";
+  const auto sources = [&folder](const std::string& body) {
+    return std::map<std::string, std::string>{
+        {folder + "x.cc", "#include \"absl/status/status.h\"\n#include \"ops/kernel.h\"\n"},
+        {folder + "x.cu", "// Why.\n#include \"" + folder + "x_body.h\"\n"},
+        {folder + "x_body.h", body},
+        {"tensor/dtype.h", ""},
+        {"ops/kernel.h", ""}};
+  };
+  EXPECT_THAT(FindForeignIncludes(sources("#include \"tensor/dtype.h\"\n#include <cmath>\n")),
+              IsEmpty());
+  EXPECT_THAT(
+      FindForeignIncludes(sources("#include <cmath>\n#include \"ops/kernel.h\"\n"
+                                  "#include \"absl/strings/str_cat.h\"\n")),
+      ElementsAre("ops/kernels/cuda/linear/x_body.h: is compiled by nvcc and includes "
+                  "ops/kernel.h: give it only ops/kernels/cuda/, tensor/dtype.h and "
+                  "tensor/device_fault.h",
+                  HasSubstr("x_body.h: is compiled by nvcc and includes absl/strings/str_cat.h")));
+}
+
+TEST(FindKernelsLeftOut, WantsEachFamilyGatheredAndEachSourceListed) {
+  const std::string family = "ops/kernels/cuda/linear/";
+  const std::string library =
+      "weft_cuda_library(\n    name = \"linear\",\n    gpu_srcs = glob([\"*.cu\"]),\n)\n";
+  const std::string all =
+      "weft_cuda_library(\n    name = \"cuda\",\n    cuda_deps = [\n"
+      "        \"//ops/kernels/cuda/linear\",\n    ],\n)\n";
+  const std::string top = "ops/kernels/cuda/BUILD.bazel";
+  EXPECT_THAT(
+      FindKernelsLeftOut({{top, all}, {family + "BUILD.bazel", library}}, {family + "x.cu"}),
+      IsEmpty());
+  EXPECT_THAT(FindKernelsLeftOut({{top, ""}, {family + "BUILD.bazel", library}}, {}),
+              ElementsAre("ops/kernels/cuda/linear/BUILD.bazel: no program has the kernels of "
+                          "//ops/kernels/cuda/linear:linear: add it to cuda_deps in "
+                          "ops/kernels/cuda/BUILD.bazel"));
+  EXPECT_THAT(FindKernelsLeftOut({{top, all}, {family + "BUILD.bazel", library}},
+                                 {family + "x.cc", family + "x.cu", family + "deeper/y.cu"}),
+              ElementsAre("ops/kernels/cuda/linear/deeper/y.cu: is in no gpu_srcs of a "
+                          "weft_cuda_library: nobody compiles it"));
 }
 
 TEST(CheckSource, WantsARoomForEveryFolderInsideAFolder) {
@@ -483,6 +552,7 @@ TEST(FindClashingNames, LooksOnlyAtSourcesOfOneGroupedTarget) {
   EXPECT_TRUE(is_clean("graph", "weft_library", all + "    grouped = False,\n"));
   EXPECT_TRUE(is_clean("graph", "weft_tests", all));
   EXPECT_TRUE(is_clean("ops/kernels/cpu/conv", "weft_library", all));
+  EXPECT_FALSE(is_clean("ops/kernels/cuda/conv", "weft_cuda_library", all));
   EXPECT_TRUE(is_clean("graph", "weft_library", "    srcs = [\"a.cc\", \"x.h\"],\n"));
   EXPECT_TRUE(is_clean("graph", "weft_library",
                        "    srcs = glob(\n        [\"*.cc\"],\n        exclude = [\n"
@@ -498,6 +568,8 @@ TEST(FindMissingFiles, NamesWhatIsNotThere) {
               ElementsAre("docs/x.md:2: names graph/gone.h, which is not there"));
   EXPECT_THAT(FindMissingFiles("graph/a.h", "#include <gone.h>\nint x;  // as in gone.h\n", files),
               ElementsAre("graph/a.h:2: names gone.h, which is not there"));
+  EXPECT_THAT(FindMissingFiles("docs/x.md", "`graph/gone.cu`, `x.cu`, .cu files", files),
+              ElementsAre("docs/x.md:1: names graph/gone.cu, which is not there"));
 }
 
 // The tree itself. The test's own files lead to it: they are links into the repository.
@@ -611,6 +683,23 @@ TEST_F(Tree, EveryFolderHasAPageThatSaysWhatItIs) {
     const auto [other, is_new] = purposes.emplace(PurposeOf(text), path);
     EXPECT_TRUE(is_new) << path << " says what " << other->second << " says";
   }
+}
+
+TEST_F(Tree, KernelsForGpusIncludeOnlyWhatNvccMaySee) {
+  std::map<std::string, std::string> sources;
+  for (const std::string& path : Files()) {
+    if (IsSource(path)) sources[path] = Read(path);
+  }
+  EXPECT_THAT(FindForeignIncludes(sources), IsEmpty());
+}
+
+TEST_F(Tree, NoKernelForGpusIsLeftOut) {
+  std::map<std::string, std::string> build_files;
+  const std::vector<std::string> files = Files();
+  for (const std::string& path : files) {
+    if (std::filesystem::path(path).filename() == "BUILD.bazel") build_files[path] = Read(path);
+  }
+  EXPECT_THAT(FindKernelsLeftOut(build_files, files), IsEmpty());
 }
 
 // Comments and documents that name a file of ours name one that is there.

@@ -209,7 +209,7 @@ TEST_F(Tree, LawsThatAreCitedNameTheirList) {
   const std::regex citation("//[^\n]*\\b[Ll]aw [0-9]+([^0-9]{0,20})");
   int seen = 0;
   for (const std::string& path : files_) {
-    if (!path.ends_with(".cc") && !path.ends_with(".h")) continue;
+    if (!path.ends_with(".cc") && !path.ends_with(".h") && !path.ends_with(".cu")) continue;
     if (path.ends_with("_test.cc")) continue;
     const std::string text = Read(path);
     if (text.find("aw ") == std::string::npos) continue;
@@ -228,8 +228,8 @@ TEST_F(Tree, ReplacedNamesAreGone) {
   int scripts = 0;  // without an extension: tools/demo, tools/test
   for (const std::string& path : files_) {
     const std::string extension = std::filesystem::path(path).extension().string();
-    static const std::set<std::string> kinds = {".cc",    ".h",     ".md", ".sh",
-                                                ".proto", ".bazel", ".py", ".yaml"};
+    static const std::set<std::string> kinds = {".cc", ".h",     ".cu",    ".cuh", ".md",
+                                                ".sh", ".proto", ".bazel", ".py",  ".yaml"};
     if (path.starts_with("third_party/")) continue;
     const bool is_script = extension.empty() && Read(path).starts_with("#!");
     scripts += is_script;

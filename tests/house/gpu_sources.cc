@@ -1,0 +1,113 @@
+#include "tests/house/gpu_sources.h"
+
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "tests/house/build_rules.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr char kKernels[] = "ops/kernels/cuda/";
+
+bool IsForGpus(const std::string& header) {
+  return absl::StartsWith(header, kKernels) || header == "tensor/dtype.h" ||
+         header == "tensor/device_fault.h";
+}
+
+// Walks from .cu files to what they include.
+class IncludeWalk {
+ public:
+  explicit IncludeWalk(const std::map<std::string, std::string>& sources) : sources_(sources) {}
+
+  void Visit(const std::string& path) {
+    if (!seen_.insert(path).second) return;
+    static const RE2 kInclude("(?m)^#include (?:\"([^\"]+)\"|<([^>]+)>)");
+    re2::StringPiece rest(sources_.at(path));
+    std::string quoted, angled;
+    while (RE2::FindAndConsume(&rest, kInclude, &quoted, &angled)) {
+      const std::string& header = quoted.empty() ? angled : quoted;
+      const bool is_ours = sources_.contains(header);
+      if (absl::StartsWith(header, "absl/") || (is_ours && !IsForGpus(header))) {
+        violations_.push_back(absl::StrCat(
+            path, ": is compiled by nvcc and includes ", header,
+            ": give it only ops/kernels/cuda/, tensor/dtype.h and tensor/device_fault.h"));
+      } else if (is_ours) {
+        Visit(header);
+      }
+    }
+  }
+
+  const std::vector<std::string>& violations() const { return violations_; }
+
+ private:
+  const std::map<std::string, std::string>& sources_;
+  std::set<std::string> seen_;
+  std::vector<std::string> violations_;
+};
+
+// Whether a name of gpu_srcs, where "*" is any part of one folder, is that of a file.
+bool NamesFile(const std::string& name, absl::string_view file) {
+  const std::string pattern = absl::StrJoin(absl::StrSplit(name, '*'), "[^/]*");
+  return RE2::FullMatch(re2::StringPiece(file.data(), file.size()), pattern);
+}
+
+}  // namespace
+
+std::vector<std::string> FindForeignIncludes(const std::map<std::string, std::string>& sources) {
+  IncludeWalk walk(sources);
+  for (const auto& [path, text] : sources) {
+    if (absl::EndsWith(path, ".cu")) walk.Visit(path);
+  }
+  return walk.violations();
+}
+
+std::vector<std::string> FindKernelsLeftOut(const std::map<std::string, std::string>& build_files,
+                                            const std::vector<std::string>& sources) {
+  const std::string top = absl::StrCat(kKernels, "BUILD.bazel");
+  std::set<std::string> gathered;
+  if (const auto file = build_files.find(top); file != build_files.end()) {
+    for (const BuildLabel& label : ReadLabels(file->second)) gathered.insert(label.name);
+  }
+  std::vector<std::pair<std::string, std::string>> listed;  // folder, name in it
+  std::vector<std::string> violations;
+  for (const auto& [path, text] : build_files) {
+    if (!absl::StartsWith(path, kKernels)) continue;
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    for (const BuildRule& rule : ReadBuildRules(text)) {
+      if (rule.kind != "weft_cuda_library") continue;
+      for (const std::string& name : rule.gpu_sources) listed.emplace_back(folder, name);
+      if (path == top) continue;
+      const std::string package = absl::StrCat("//", folder.substr(0, folder.size() - 1));
+      const std::string label = absl::StrCat(package, ":", rule.name);
+      if (gathered.contains(label) || (absl::EndsWith(folder, absl::StrCat("/", rule.name, "/")) &&
+                                       gathered.contains(package))) {
+        continue;
+      }
+      violations.push_back(absl::StrCat(path, ": no program has the kernels of ", label,
+                                        ": add it to cuda_deps in ", top));
+    }
+  }
+  for (const std::string& source : sources) {
+    if (!absl::StartsWith(source, kKernels) || !absl::EndsWith(source, ".cu")) continue;
+    const bool is_listed = std::any_of(listed.begin(), listed.end(), [&source](const auto& entry) {
+      const auto& [folder, name] = entry;
+      return absl::StartsWith(source, folder) &&
+             NamesFile(name, absl::string_view(source).substr(folder.size()));
+    });
+    if (is_listed) continue;
+    violations.push_back(
+        absl::StrCat(source, ": is in no gpu_srcs of a weft_cuda_library: nobody compiles it"));
+  }
+  return violations;
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,25 @@
+// What sources of kernels for GPUs keep to, for tests of the house.
+#ifndef WEFT_TESTS_HOUSE_GPU_SOURCES_H_
+#define WEFT_TESTS_HOUSE_GPU_SOURCES_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::testing {
+
+// What the .cu files among `sources` (texts by path from the root) include, themselves or through
+// headers of ours, that nvcc must not see: Abseil, and headers outside ops/kernels/cuda/ but for
+// the plain ones. One text for each. third_party/cuda/nvcc.bzl has the same list.
+std::vector<std::string> FindForeignIncludes(const std::map<std::string, std::string>& sources);
+
+// Of ops/kernels/cuda/: the .cu files that no gpu_srcs of `build_files` (texts by path) lists, and
+// the libraries that its own BUILD.bazel does not gather, so that no program would have them. One
+// text for each. `sources`: paths of files.
+std::vector<std::string> FindKernelsLeftOut(const std::map<std::string, std::string>& build_files,
+                                            const std::vector<std::string>& sources);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TESTS_HOUSE_GPU_SOURCES_H_
