@@ -127,8 +127,8 @@ def weft_cuda_library(
         **kwargs):
     """Kernels for GPUs: with --config=cuda a library of them, without it an empty one, and a twin for tests.
 
-    `<name>` has srcs, and gpu_srcs compiled by nvcc. `<name>_ptxas` has, for each x.cu, x.ptxas.txt: registers,
-    stack and spills of its kernels. `<name>_emulated` has srcs, and gpu_srcs compiled as C++ for the emulator
+    `<name>` has srcs, and gpu_srcs compiled by nvcc. `<name>_ptxas` has, for each x.cu and those of
+    cuda_deps, x.ptxas.txt: registers, stack and spills of its kernels. `<name>_emulated` has srcs, and gpu_srcs compiled as C++ for the emulator
     (//ops/testing/emulator); tests alone may use it, with any configuration. `<name>_factories` has srcs and hdrs
     alone, which are the same for both.
 
@@ -163,9 +163,15 @@ def weft_cuda_library(
         )
         objects = [":%s_gpu" % name]
     native.filegroup(
-        name = name + "_ptxas",
+        name = name + "_own_ptxas",
         srcs = objects,
         output_group = "ptxas",
+        tags = ["manual"],
+        visibility = ["//visibility:private"],
+    )
+    native.filegroup(
+        name = name + "_ptxas",
+        srcs = [":%s_own_ptxas" % name] + [_twin(dep, "_ptxas") for dep in cuda_deps],
         tags = ["manual"],
         visibility = ["//ops:__subpackages__"],
     )
