@@ -19,7 +19,8 @@ namespace weft {
 class Stream;
 
 // A unit of work without an allocation: `run(argument, stream)`. What `argument` points to must
-// stay until the work has run (the owner of the stream synchronizes before it frees).
+// stay until the work has run (the owner of the stream synchronizes before it frees), and as long
+// as a recording that it is part of. DeviceInfo::runs_host_work says what `run` may do.
 struct Work {
   absl::Status (*run)(void* argument, Stream& stream);
   void* argument;
@@ -33,6 +34,17 @@ class Event {
   virtual bool Done() const = 0;
 };
 
+// What a stream was given between BeginRecording and EndRecording, to be run again as a whole at
+// little cost for the host. What it uses (buffers, arguments of work, events, pinned host memory)
+// must stay as long as it does. One thread at a time. Ends after its runs have, and before its
+// device.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Runs it after all that was enqueued on `stream` before: a stream of its device.
+  virtual absl::Status Run(Stream& stream) = 0;
+};
+
 // An in-order queue of work on one device. One thread enqueues; events tie streams together.
 // The first error of a work item is kept: later items are skipped, and the error is returned by
 // every later call. Destroying a stream waits for its work.
@@ -40,7 +52,9 @@ class Stream {
  public:
   virtual ~Stream() = default;
   // Runs `work` after all that was enqueued before. The CPU stream runs it now, in the calling
-  // thread; asynchronous devices return at once.
+  // thread; asynchronous devices that run host work return at once and run it later, in another
+  // thread. Launching devices (DeviceInfo::runs_host_work is false) call `run` now, in the calling
+  // thread: it launches kernels on native_handle(), and these run later.
   virtual absl::Status Enqueue(Work work) = 0;
   virtual absl::Status Record(Event& event) = 0;
   // Later work of this stream waits until `event`'s last recording is done.
@@ -53,6 +67,19 @@ class Stream {
   // reads when the host waits for it: the report is then the stream's error. Null where kernels
   // return their errors.
   virtual DeviceFault* fault() const { return nullptr; }
+
+  // From here on, what is enqueued, recorded, waited for and copied on this stream does not run: it
+  // is kept for EndRecording. A stream that waits for an event recorded meanwhile is recorded too,
+  // from there on; before the end, this stream waits for an event of it. Until then: no Synchronize
+  // of these streams, no Allocate, and copies use pinned host memory alone (FailedPrecondition).
+  // Work with an error is recorded as far as it came, and EndRecording returns the error.
+  // Unimplemented where the device cannot record.
+  virtual absl::Status BeginRecording();
+  // Gives what was recorded, and lets the stream run again. `former` is null, or what an earlier
+  // EndRecording gave: where both have the same form it is brought up to date and returned, which
+  // costs less than a new one. No run of `former` is then under way.
+  virtual absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
+      std::unique_ptr<RecordedWork> former);
 };
 
 // The kinds of devices; kFake is the asynchronous device of the tests.
@@ -66,6 +93,10 @@ struct DeviceInfo {
   size_t memory_limit = 0;
   // The host may read and write the device's buffers through their pointers.
   bool host_accessible = true;
+  // Work may compute on the device's buffers in C++: their stream runs it in its turn. False on
+  // devices whose work launches kernels (CUDA): it is run by Enqueue itself, before what was
+  // enqueued earlier has run, and must not touch the bytes of a buffer.
+  bool runs_host_work = true;
   std::string name;  // "cpu:0", "cuda:1"
 };
 
@@ -78,11 +109,20 @@ class Device {
   virtual absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(const std::string& name) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
-  // Ordered on `stream`. The host memory must stay until the stream has passed this point.
+  // Memory of the host that copies from and to this device need not stage: they then run beside the
+  // host, and can be recorded. 64-byte aligned, uninitialised. Plain memory of the CPU device where
+  // that makes no difference. ResourceExhausted with need and device name.
+  virtual absl::StatusOr<std::shared_ptr<Buffer>> AllocateHostMemory(size_t bytes);
+  // Ordered on `stream`. The host memory must stay until the stream has passed this point. What
+  // CopyFromHost reads may be read at any time between the call and that point, so nothing writes
+  // it meanwhile, no earlier copy of the stream either.
   virtual absl::Status CopyFromHost(Stream& stream, const void* host, void* device,
                                     size_t bytes) = 0;
   virtual absl::Status CopyToHost(Stream& stream, const void* device, void* host, size_t bytes) = 0;
   virtual absl::Status CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) = 0;
+  // To memory of another device: Unimplemented where there is no way between the two but the host.
+  virtual absl::Status CopyToPeer(Stream& stream, const void* from, Device& peer, void* to,
+                                  size_t bytes);
   // Bytes allocated now and at most so far.
   virtual size_t bytes_in_use() const = 0;
   virtual size_t peak_bytes() const = 0;

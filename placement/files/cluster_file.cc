@@ -10,7 +10,7 @@
 #include "placement/files/yaml_reader.h"
 #include "platform/status_macros.h"
 #include "platform/text/units.h"
-#include "tensor/device_lookup.h"
+#include "tensor/device_id.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "tensor/device_lookup.h"
+#include "tensor/lookup/device_lookup.h"
 
 namespace weft {
 
