@@ -148,6 +148,8 @@ class CudaRuntime {
   // cudaStreamBeginCapture for the calling thread alone, cudaStreamEndCapture.
   virtual CudaCode BeginCapture(CudaStreamHandle stream) = 0;
   virtual CudaCode EndCapture(CudaStreamHandle stream, CudaGraphHandle* graph) = 0;
+  // cudaStreamIsCapturing: also of a stream that waited for an event of one.
+  virtual CudaCode IsCapturing(CudaStreamHandle stream, bool* is_capturing) = 0;
   virtual CudaCode DestroyGraph(CudaGraphHandle graph) = 0;
   virtual CudaCode Instantiate(CudaGraphHandle graph, CudaExecutableHandle* executable) = 0;
   // cudaGraphExecUpdate. kGraphUpdateFailure where the two differ in more than values.

@@ -148,6 +148,12 @@ class RealCudaRuntime final : public CudaRuntime {
     return Make<cudaGraph_t>(
         graph, [&](cudaGraph_t* made) { return cudaStreamEndCapture(StreamOf(stream), made); });
   }
+  CudaCode IsCapturing(CudaStreamHandle stream, bool* is_capturing) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t error = cudaStreamIsCapturing(StreamOf(stream), &status);
+    *is_capturing = status != cudaStreamCaptureStatusNone;
+    return Code(error);
+  }
   CudaCode DestroyGraph(CudaGraphHandle graph) override {
     return Code(cudaGraphDestroy(GraphOf(graph)));
   }

@@ -22,16 +22,23 @@ using ::testing::HasSubstr;
 // How long a test waits for what will come; reached only by a broken device.
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
+// Runs code in its turn on the stream, as work of the device under test does.
+absl::Status InTurn(Stream& stream, std::function<void()> code) {
+  const auto& launch = DeviceConformanceTest::GetParam().launch;
+  if (launch != nullptr) return launch(stream, std::move(code));
+  code();
+  return absl::OkStatus();
+}
+
 // Work that appends a number to a list.
 struct Append {
   std::vector<int>* list;
   int value;
 
   Work AsWork() { return Work{&Run, this}; }
-  static absl::Status Run(void* argument, Stream&) {
+  static absl::Status Run(void* argument, Stream& stream) {
     const Append& append = *static_cast<Append*>(argument);
-    append.list->push_back(append.value);
-    return absl::OkStatus();
+    return InTurn(stream, [&append] { append.list->push_back(append.value); });
   }
 };
 
@@ -57,11 +64,14 @@ class Gate {
   }
 
  private:
-  static absl::Status Run(void* argument, Stream&) {
+  static absl::Status Run(void* argument, Stream& stream) {
     Gate& gate = *static_cast<Gate*>(argument);
-    MutexLock lock(gate.mutex_);
-    while (!gate.open_) gate.changed_.Wait(gate.mutex_);
-    return absl::OkStatus();
+    return InTurn(stream, [&gate] { gate.Await(); });
+  }
+
+  void Await() {
+    MutexLock lock(mutex_);
+    while (!open_) changed_.Wait(mutex_);
   }
 
   Mutex mutex_;
@@ -76,10 +86,11 @@ struct Add {
   int32_t delta;
 
   Work AsWork() { return Work{&Run, this}; }
-  static absl::Status Run(void* argument, Stream&) {
+  static absl::Status Run(void* argument, Stream& stream) {
     const Add& add = *static_cast<Add*>(argument);
-    for (size_t i = 0; i < add.count; ++i) add.data[i] += add.delta;
-    return absl::OkStatus();
+    return InTurn(stream, [&add] {
+      for (size_t i = 0; i < add.count; ++i) add.data[i] += add.delta;
+    });
   }
 };
 
@@ -348,6 +359,146 @@ TEST_P(DeviceConformanceTest, AnEventIsDoneWhenTheWorkBeforeItHasRun) {
   gate.Open();
   ASSERT_TRUE(stream->Synchronize(kPatience).ok());
   EXPECT_TRUE(event->Done());
+}
+
+TEST_P(DeviceConformanceTest, HostMemoryIsTheHosts) {
+  auto stream = NewStream();
+  const auto host = device_->AllocateHostMemory(4097).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(host->data()) % kAlignment, 0u);
+  EXPECT_TRUE(host->device().info().host_accessible);
+  EXPECT_EQ(device_->bytes_in_use(), 0u);
+  std::memset(host->data(), 7, 4097);
+  const auto buffer = NewBuffer(4097);
+  std::vector<uint8_t> received(4097);
+  ASSERT_TRUE(device_->CopyFromHost(*stream, host->data(), buffer->data(), 4097).ok());
+  ASSERT_TRUE(device_->CopyToHost(*stream, buffer->data(), received.data(), 4097).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_EQ(received, std::vector<uint8_t>(4097, 7));
+}
+
+TEST_P(DeviceConformanceTest, StreamsThatCannotRecordSaySo) {
+  if (GetParam().records) GTEST_SKIP() << "its streams record";
+  auto stream = NewStream();
+  EXPECT_EQ(stream->BeginRecording().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(stream->EndRecording(nullptr).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(stream->Synchronize(kPatience).ok());
+}
+
+TEST_P(DeviceConformanceTest, WhatIsRecordedRunsAsOftenAsAsked) {
+  if (!GetParam().records) GTEST_SKIP() << "its streams do not record";
+  auto stream = NewStream();
+  const auto buffer = NewBuffer(16);
+  const auto host = device_->AllocateHostMemory(32).value();
+  auto* const numbers = static_cast<int32_t*>(host->data());
+  std::iota(numbers, numbers + 8, 1);
+  Add add{static_cast<int32_t*>(buffer->data()), 4, 10};
+  ASSERT_TRUE(stream->BeginRecording().ok());
+  ASSERT_TRUE(device_->CopyFromHost(*stream, numbers, buffer->data(), 16).ok());
+  ASSERT_TRUE(stream->Enqueue(add.AsWork()).ok());
+  ASSERT_TRUE(device_->CopyToHost(*stream, buffer->data(), numbers + 4, 16).ok());
+  auto recorded = stream->EndRecording(nullptr);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_EQ(numbers[4], 5) << "what was recorded has run";
+  for (int run = 0; run < 3; ++run) {
+    numbers[0] = 100 * run;
+    ASSERT_TRUE((*recorded)->Run(*stream).ok());
+    ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+    EXPECT_EQ(numbers[4], 100 * run + 10);
+    EXPECT_EQ(numbers[7], 14);
+  }
+}
+
+// Two streams that only events tie together, in a recording that runs many times.
+TEST_P(DeviceConformanceTest, EventsOrderWhatIsRecordedOfTwoStreams) {
+  if (!GetParam().records) GTEST_SKIP() << "its streams do not record";
+  constexpr int kRounds = 8;
+  std::vector<int> list;
+  std::vector<Append> appends;
+  for (int i = 0; i < 2 * kRounds; ++i) appends.push_back({&list, i});
+  auto first = NewStream("first");
+  auto second = NewStream("second");
+  std::vector<std::unique_ptr<Event>> events;
+  ASSERT_TRUE(first->BeginRecording().ok());
+  for (int i = 0; i < 2 * kRounds; i += 2) {
+    ASSERT_TRUE(first->Enqueue(appends[i].AsWork()).ok());
+    events.push_back(NewEvent());
+    ASSERT_TRUE(first->Record(*events.back()).ok());
+    ASSERT_TRUE(second->Wait(*events.back()).ok());
+    ASSERT_TRUE(second->Enqueue(appends[i + 1].AsWork()).ok());
+    events.push_back(NewEvent());
+    ASSERT_TRUE(second->Record(*events.back()).ok());
+    ASSERT_TRUE(first->Wait(*events.back()).ok());
+  }
+  auto recorded = first->EndRecording(nullptr);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  std::vector<int> expected(2 * kRounds);
+  std::iota(expected.begin(), expected.end(), 0);
+  for (int run = 0; run < 10; ++run) {
+    list.clear();
+    ASSERT_TRUE((*recorded)->Run(*first).ok());
+    ASSERT_TRUE(first->Synchronize(kPatience).ok());
+    EXPECT_EQ(list, expected);
+  }
+  // The streams are themselves again.
+  ASSERT_TRUE(second->Enqueue(appends[0].AsWork()).ok());
+  ASSERT_TRUE(second->Synchronize(kPatience).ok());
+  EXPECT_EQ(list.size(), expected.size() + 1);
+}
+
+TEST_P(DeviceConformanceTest, ARecordingIsBroughtUpToDate) {
+  if (!GetParam().records) GTEST_SKIP() << "its streams do not record";
+  std::vector<int> list;
+  Append one{&list, 1};
+  Append two{&list, 2};
+  auto stream = NewStream();
+  const auto record = [&](std::vector<Append*> appends, std::unique_ptr<RecordedWork> former) {
+    EXPECT_TRUE(stream->BeginRecording().ok());
+    for (Append* append : appends) EXPECT_TRUE(stream->Enqueue(append->AsWork()).ok());
+    return stream->EndRecording(std::move(former)).value();
+  };
+  auto recorded = record({&one}, nullptr);
+  ASSERT_TRUE(recorded->Run(*stream).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  recorded = record({&two}, std::move(recorded));
+  ASSERT_TRUE(recorded->Run(*stream).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  recorded = record({&two, &one}, std::move(recorded));
+  ASSERT_TRUE(recorded->Run(*stream).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_THAT(list, ::testing::ElementsAre(1, 2, 2, 1));
+}
+
+TEST_P(DeviceConformanceTest, AnErrorEndsARecording) {
+  if (!GetParam().records) GTEST_SKIP() << "its streams do not record";
+  Failure failure{"a failure"};
+  auto stream = NewStream();
+  ASSERT_TRUE(stream->BeginRecording().ok());
+  (void)stream->Enqueue(failure.AsWork());
+  EXPECT_EQ(stream->EndRecording(nullptr).status().message(), "a failure");
+  EXPECT_EQ(stream->Synchronize(kPatience).message(), "a failure");
+}
+
+TEST_P(DeviceConformanceTest, RecordingRefusesWhatCannotBeRecorded) {
+  if (!GetParam().records) GTEST_SKIP() << "its streams do not record";
+  std::vector<int> list;
+  Append append{&list, 1};
+  int32_t number = 0;
+  auto stream = NewStream();
+  const auto buffer = NewBuffer(4);
+  ASSERT_TRUE(stream->BeginRecording().ok());
+  EXPECT_EQ(stream->BeginRecording().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(stream->Synchronize(kPatience).code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status pageable = device_->CopyFromHost(*stream, &number, buffer->data(), 4);
+  EXPECT_EQ(pageable.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(pageable.message(), HasSubstr("AllocateHostMemory"));
+  // None of them has spoiled it.
+  ASSERT_TRUE(stream->Enqueue(append.AsWork()).ok());
+  auto recorded = stream->EndRecording(nullptr);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  ASSERT_TRUE((*recorded)->Run(*stream).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_THAT(list, ::testing::ElementsAre(1));
 }
 
 // A stream that waits keeps others from nothing.

@@ -26,6 +26,11 @@ struct ConformingDevice {
   // Enqueue returns before the work has run. Tests of work that waits need it: a stream that runs
   // its work in the calling thread cannot return from them.
   bool asynchronous = false;
+  // For devices whose work launches (DeviceInfo::runs_host_work is false): stands for a kernel,
+  // code that may touch the device's memory in its turn on the stream. Unset: the work itself does.
+  std::function<absl::Status(Stream& stream, std::function<void()> code)> launch = nullptr;
+  // Its streams can record.
+  bool records = false;
 };
 
 void PrintTo(const ConformingDevice& device, std::ostream* out);
