@@ -69,15 +69,15 @@ class Stream {
   virtual DeviceFault* fault() const { return nullptr; }
 
   // From here on, what is enqueued, recorded, waited for and copied on this stream does not run: it
-  // is kept for EndRecording. A stream that waits for an event recorded meanwhile is recorded too,
-  // from there on; before the end, this stream waits for an event of it. Until then: no Synchronize
-  // of these streams, no Allocate, and copies use pinned host memory alone (FailedPrecondition).
-  // Work with an error is recorded as far as it came, and EndRecording returns the error.
-  // Unimplemented where the device cannot record.
+  // is kept for EndRecording (a launching device calls work as ever, and keeps what that launches).
+  // A stream that waits for an event recorded meanwhile is recorded too, from there on; before the
+  // end, this stream waits for an event of it. Until then: no Synchronize of these streams, no
+  // Allocate, no wait for an event from before, and copies use memory of Device::AllocateHostMemory
+  // alone (FailedPrecondition). Unimplemented where the device cannot record.
   virtual absl::Status BeginRecording();
-  // Gives what was recorded, and lets the stream run again. `former` is null, or what an earlier
-  // EndRecording gave: where both have the same form it is brought up to date and returned, which
-  // costs less than a new one. No run of `former` is then under way.
+  // Gives what was recorded, or the stream's error, and lets the stream run again. `former` is
+  // null, or what an earlier EndRecording gave: where both have the same form it is brought up to
+  // date and returned, which costs less than a new one. No run of `former` is then under way.
   virtual absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
       std::unique_ptr<RecordedWork> former);
 };

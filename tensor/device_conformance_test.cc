@@ -28,7 +28,8 @@ ConformingDevice Fake(const std::string& name, const FakeSchedulerOptions& sched
                 return std::make_unique<FakeDevice>(
                     FakeDeviceOptions{.memory_limit = memory_limit, .scheduling = scheduling});
               },
-          .asynchronous = true};
+          .asynchronous = true,
+          .records = true};
 }
 
 std::vector<ConformingDevice> Fakes() {

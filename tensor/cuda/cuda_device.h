@@ -30,7 +30,7 @@ struct CudaDeviceOptions {
   // What is freed stays with the process up to so many bytes.
   uint64_t keep_bytes = uint64_t{256} << 20;
   // What CUDA_VISIBLE_DEVICES says, for errors.
-  std::optional<std::string> visible_devices;
+  std::optional<std::string> visible_devices = {};
   // Of waits that have no deadline of their own: for allocations, staging, the end of a stream.
   absl::Duration patience = absl::Seconds(60);
   CudaStagingOptions staging = {};  // its clock and timeout are those of the device
@@ -97,7 +97,7 @@ class CudaDevice final : public Device {
   mutable Mutex mutex_;
   size_t bytes_in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t buffers_ ABSL_GUARDED_BY(mutex_) = 0;  // also of the host
+  int64_t buffers_ ABSL_GUARDED_BY(mutex_) = 0;        // also of the host
   std::set<int> met_devices_ ABSL_GUARDED_BY(mutex_);  // Their indices.
 };
 

@@ -80,7 +80,7 @@ using CudaPoolHandle = void*;
 using CudaGraphHandle = void*;
 using CudaExecutableHandle = void*;
 
-// Each call is the one of cuda_runtime_api.h that its comment names, with the same meaning of
+// Each call is the one of CUDA's runtime API that its comment names, with the same meaning of
 // arguments and codes; results are valid after kSuccess. "The current device" is that of the
 // calling thread, which SetDevice chooses. Thread-safe as CUDA is: a stream that is captured
 // belongs to one thread. Lives for ever, or as long as whoever made it says.

@@ -19,7 +19,7 @@ struct CudaCard {
   int number = 0;      // CUDA's, from 0, among those that the process may see
   std::string device;  // named in errors: "cuda:0"
   // What the environment's CUDA_VISIBLE_DEVICES says, if it is there.
-  std::optional<std::string> visible_devices;
+  std::optional<std::string> visible_devices = {};
 };
 
 // "13.0" of 13000.

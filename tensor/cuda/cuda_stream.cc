@@ -150,7 +150,7 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording(
         absl::StrCat(subject_, " has no recording to end; begin one"));
   }
   began_recording_ = false;
-  WEFT_RETURN_IF_ERROR(Keep(context_.MakeCurrent()));
+  (void)Keep(context_.MakeCurrent());
   CudaRuntime& runtime = *context_.runtime;
   CudaGraphHandle graph = nullptr;
   const CudaCode code = runtime.EndCapture(handle_, &graph);

@@ -75,6 +75,7 @@ struct FakeCudaRuntime::Capture {
   FakeCudaStream* origin = nullptr;
   Graph graph;
   bool is_invalid = false;
+  bool has_ended = false;
 };
 
 struct FakeCudaRuntime::FakeCudaStream {
@@ -295,6 +296,7 @@ CudaCode FakeCudaRuntime::WaitForEvent(CudaStreamHandle stream, CudaEventHandle 
   if (what.capture == nullptr && own.capture == nullptr) {
     return own.queue->Wait(*what.event).ok() ? CudaCode::kSuccess : CudaCode::kInvalidValue;
   }
+  if (what.capture != nullptr && what.capture->has_ended) return CudaCode::kCapturedEvent;
   if (what.capture == nullptr || (own.capture != nullptr && own.capture != what.capture)) {
     own.capture->is_invalid = true;
     return CudaCode::kCaptureIsolation;
@@ -525,6 +527,7 @@ CudaCode FakeCudaRuntime::EndCapture(CudaStreamHandle stream, CudaGraphHandle* g
     other->capture = nullptr;
     other->last.clear();
   }
+  capture->has_ended = true;
   if (capture->is_invalid) return CudaCode::kCaptureInvalidated;
   if (!is_joined) return CudaCode::kCaptureUnjoined;
   auto made = std::make_unique<Graph>(capture->graph);

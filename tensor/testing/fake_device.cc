@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,6 +41,20 @@ class FakeBuffer final : public Buffer {
 
  private:
   FakeDevice& device_;
+};
+
+// Memory of the CPU device that the fake one knows.
+class FakeHostBuffer final : public Buffer {
+ public:
+  FakeHostBuffer(FakeDevice& owner, std::shared_ptr<Buffer> memory)
+      : Buffer(memory->device(), memory->data(), memory->size()),
+        owner_(owner),
+        memory_(std::move(memory)) {}
+  ~FakeHostBuffer() override { owner_.ReleaseHost(data()); }
+
+ private:
+  FakeDevice& owner_;
+  const std::shared_ptr<Buffer> memory_;
 };
 
 FakeDevice::FakeDevice(const FakeDeviceOptions& options)
@@ -115,7 +130,7 @@ absl::Status FakeDevice::CopyFromHost(Stream& stream, const void* host, void* de
                                       size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(FakeStream* const own, Own(stream));
   if (bytes > 0) {
-    WEFT_RETURN_IF_ERROR(CheckHostSide(host));
+    WEFT_RETURN_IF_ERROR(CheckHostSide(*own, host, bytes));
     WEFT_RETURN_IF_ERROR(CheckDeviceSide(device, bytes));
   }
   return own->EnqueueCopy(host, device, bytes);
@@ -124,7 +139,7 @@ absl::Status FakeDevice::CopyFromHost(Stream& stream, const void* host, void* de
 absl::Status FakeDevice::CopyToHost(Stream& stream, const void* device, void* host, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(FakeStream* const own, Own(stream));
   if (bytes > 0) {
-    WEFT_RETURN_IF_ERROR(CheckHostSide(host));
+    WEFT_RETURN_IF_ERROR(CheckHostSide(*own, host, bytes));
     WEFT_RETURN_IF_ERROR(CheckDeviceSide(device, bytes));
   }
   return own->EnqueueCopy(device, host, bytes);
@@ -154,10 +169,37 @@ absl::Status FakeDevice::CheckDeviceSide(const void* data, size_t bytes) const {
                                                  "one buffer of ", info_.name));
 }
 
-absl::Status FakeDevice::CheckHostSide(const void* data) const {
-  if (!memory_.Contains(data)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the host side of a copy is memory of ", info_.name));
+absl::Status FakeDevice::CheckHostSide(const FakeStream& stream, const void* data,
+                                       size_t bytes) const {
+  if (memory_.Contains(data)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the host side of a copy is memory of ", info_.name));
+  }
+  if (!stream.IsRecording()) return absl::OkStatus();
+  const char* const begin = static_cast<const char*>(data);
+  MutexLock lock(mutex_);
+  auto next = host_memory_.upper_bound(begin);
+  if (next != host_memory_.begin()) {
+    const auto& [memory, size] = *std::prev(next);
+    if (begin + bytes <= memory + size) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("a stream of ", info_.name, " records, and a recorded copy needs memory of ",
+                   "Device::AllocateHostMemory on the host's side"));
+}
+
+absl::StatusOr<std::shared_ptr<Buffer>> FakeDevice::AllocateHostMemory(size_t bytes) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory, CpuDevice().Allocate(bytes));
+  MutexLock lock(mutex_);
+  host_memory_[static_cast<const char*>(memory->data())] = bytes;
+  ++buffers_;
+  return std::make_shared<FakeHostBuffer>(*this, std::move(memory));
+}
+
+void FakeDevice::ReleaseHost(const void* data) {
+  MutexLock lock(mutex_);
+  host_memory_.erase(static_cast<const char*>(data));
+  --buffers_;
 }
 
 size_t FakeDevice::bytes_in_use() const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -60,6 +61,9 @@ class FakeDevice : public Device {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const std::string& name) override;
   absl::StatusOr<std::unique_ptr<Event>> NewEvent() override;
+  // Memory of the CPU device; what a recording copies has to be of it.
+  absl::StatusOr<std::shared_ptr<Buffer>> AllocateHostMemory(size_t bytes) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // InvalidArgument when the device's side is not inside one buffer of this device, the host's side
   // is device memory, or the stream belongs to another device.
   absl::Status CopyFromHost(Stream& stream, const void* host, void* device, size_t bytes) override;
@@ -88,6 +92,7 @@ class FakeDevice : public Device {
 
  private:
   friend class FakeBuffer;
+  friend class FakeHostBuffer;
 
   absl::StatusOr<void*> TakeMemory(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Exhausted(size_t bytes, const std::string& reason) const
@@ -96,7 +101,10 @@ class FakeDevice : public Device {
   // The stream as one of ours, or an error.
   absl::StatusOr<FakeStream*> Own(Stream& stream) const;
   absl::Status CheckDeviceSide(const void* data, size_t bytes) const;
-  absl::Status CheckHostSide(const void* data) const;
+  // `stream`: the copy's.
+  absl::Status CheckHostSide(const FakeStream& stream, const void* data, size_t bytes) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleaseHost(const void* data) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const FakeDeviceOptions options_;
   const DeviceInfo info_;
@@ -107,6 +115,7 @@ class FakeDevice : public Device {
   size_t bytes_in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t buffers_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<const char*, size_t> host_memory_ ABSL_GUARDED_BY(mutex_);  // Address to bytes.
   int64_t failing_allocation_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -129,6 +129,10 @@ absl::Status FakeStream::Enqueue(Work work) {
 absl::Status FakeStream::EnqueueLater(Work work) {
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
+  if (capture_ != nullptr) {
+    Capture({.work = work});
+    return absl::OkStatus();
+  }
   Append(Item{.kind = ItemKind::kWork, .work = work});
   return absl::OkStatus();
 }
@@ -136,6 +140,10 @@ absl::Status FakeStream::EnqueueLater(Work work) {
 absl::Status FakeStream::EnqueueCopy(const void* from, void* to, size_t bytes) {
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
+  if (capture_ != nullptr) {
+    Capture({.from = from, .to = to, .bytes = bytes});
+    return absl::OkStatus();
+  }
   Append(Item{.kind = ItemKind::kCopy, .from = from, .to = to, .bytes = bytes});
   return absl::OkStatus();
 }
@@ -148,6 +156,9 @@ absl::Status FakeStream::Record(Event& event) {
   }
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
+  own->state_->capture = capture_;
+  own->state_->last = last_;
+  if (capture_ != nullptr) return absl::OkStatus();
   const uint64_t recording = ++own->state_->recorded;
   Append(Item{.kind = ItemKind::kRecord, .event = own->state_, .recording = recording});
   return absl::OkStatus();
@@ -166,6 +177,7 @@ absl::Status FakeStream::Wait(Event& event) {
   }
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
+  if (capture_ != nullptr || own->state_->capture != nullptr) return Join(*own->state_);
   const uint64_t recording = own->state_->recorded;
   Append(Item{.kind = ItemKind::kWait, .event = own->state_, .recording = recording});
   return absl::OkStatus();
@@ -174,6 +186,10 @@ absl::Status FakeStream::Wait(Event& event) {
 absl::Status FakeStream::Synchronize(absl::Duration timeout) {
   const absl::Time deadline = options_.clock->Now() + timeout;
   MutexLock lock(scheduler_->mutex_);
+  if (capture_ != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(), " records, so that there is nothing to wait for"));
+  }
   while (size_ > 0) {
     const bool in_time =
         options_.clock->WaitUntil(scheduler_->changed_, scheduler_->mutex_, deadline);
@@ -240,7 +256,8 @@ void FakeStream::RunFirstItem() {
   Item& item = ring_[first_];
   FakeStreamHooks* const hooks = options_.hooks.get();
   if (hooks != nullptr) hooks->ComesAfter(item.past);
-  const bool runs = item.kind == ItemKind::kWork || item.kind == ItemKind::kCopy;
+  const bool runs = item.kind == ItemKind::kWork || item.kind == ItemKind::kCopy ||
+                    item.kind == ItemKind::kRecording;
   if (runs && status_.ok()) {
     const uint64_t choices = static_cast<uint64_t>(scheduler_->options_.max_yields) + 1;
     const uint64_t yields = scheduler_->random_() % choices;
@@ -265,14 +282,156 @@ void FakeStream::RunFirstItem() {
 
 absl::Status FakeStream::Execute(const Item& item) {
   const FakeMemoryAccess access(memory_);
-  FakeStreamHooks* const hooks = options_.hooks.get();
-  if (item.kind == ItemKind::kWork) {
-    if (hooks != nullptr) return hooks->RunWork(item.work, *this);
-    return item.work.run(item.work.argument, *this);
-  }
-  if (hooks != nullptr) hooks->OnCopy(item.from, item.to, item.bytes);
-  if (item.bytes > 0) std::memmove(item.to, item.from, item.bytes);
+  if (item.kind == ItemKind::kRecording) return ExecuteRecording(item);
+  if (item.kind == ItemKind::kWork) return ExecuteWork(item.work);
+  return ExecuteCopy(item.from, item.to, item.bytes);
+}
+
+absl::Status FakeStream::ExecuteWork(const Work& work) {
+  if (options_.hooks != nullptr) return options_.hooks->RunWork(work, *this);
+  return work.run(work.argument, *this);
+}
+
+absl::Status FakeStream::ExecuteCopy(const void* from, void* to, size_t bytes) {
+  if (options_.hooks != nullptr) options_.hooks->OnCopy(from, to, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);
   return absl::OkStatus();
+}
+
+absl::Status FakeStream::ExecuteRecording(const Item& item) {
+  const std::vector<FakeRecordedItem>& items = *item.recorded;
+  std::mt19937_64 random(item.seed);
+  std::vector<bool> done(items.size());
+  for (size_t count = 0; count < items.size(); ++count) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const bool may = std::all_of(items[i].after.begin(), items[i].after.end(),
+                                   [&](int before) { return done[static_cast<size_t>(before)]; });
+      if (!done[i] && may) ready.push_back(i);
+    }
+    const size_t chosen = ready[random() % ready.size()];
+    const FakeRecordedItem& next = items[chosen];
+    WEFT_RETURN_IF_ERROR(next.work.run != nullptr ? ExecuteWork(next.work)
+                                                  : ExecuteCopy(next.from, next.to, next.bytes));
+    done[chosen] = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeStream::BeginRecording() {
+  MutexLock lock(scheduler_->mutex_);
+  WEFT_RETURN_IF_ERROR(AwaitSpace());
+  if (capture_ != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(), " records already"));
+  }
+  capture_ = std::make_shared<FakeCapture>();
+  capture_->origin = this;
+  last_.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording(
+    std::unique_ptr<RecordedWork> former) {
+  MutexLock lock(scheduler_->mutex_);
+  const std::shared_ptr<FakeCapture> capture = capture_;
+  if (capture == nullptr || capture->origin != this) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(), " has no recording to end; begin one"));
+  }
+  // All that the end of this stream comes after.
+  std::set<int> reached;
+  std::vector<int> open(last_.begin(), last_.end());
+  while (!open.empty()) {
+    const int item = open.back();
+    open.pop_back();
+    if (!reached.insert(item).second) continue;
+    const std::set<int>& after = capture->items[static_cast<size_t>(item)].after;
+    open.insert(open.end(), after.begin(), after.end());
+  }
+  for (FakeStream* const stream : scheduler_->streams_) {
+    stream->scheduler_->mutex_.AssertHeld();
+    if (stream->capture_ != capture) continue;
+    const bool is_joined = std::all_of(stream->last_.begin(), stream->last_.end(),
+                                       [&](int item) { return reached.contains(item); });
+    if (!is_joined && capture->status.ok()) {
+      capture->status = absl::FailedPreconditionError(
+          absl::StrCat(Describe(), " ends a recording that ", stream->Describe(),
+                       " has joined, without a wait for an event of it"));
+    }
+    stream->capture_ = nullptr;
+    stream->last_.clear();
+  }
+  capture->has_ended = true;
+  WEFT_RETURN_IF_ERROR(status_);
+  WEFT_RETURN_IF_ERROR(capture->status);
+  auto items = std::make_shared<const std::vector<FakeRecordedItem>>(std::move(capture->items));
+  if (auto* const own = dynamic_cast<FakeRecording*>(former.get()); own != nullptr) {
+    if (own->TakeOver(items)) return former;
+  }
+  return std::make_unique<FakeRecording>(scheduler_, std::move(items));
+}
+
+bool FakeStream::IsRecording() const {
+  MutexLock lock(scheduler_->mutex_);
+  return capture_ != nullptr;
+}
+
+void FakeStream::Capture(FakeRecordedItem item) {
+  item.after = last_;
+  capture_->items.push_back(std::move(item));
+  last_ = {static_cast<int>(capture_->items.size()) - 1};
+}
+
+absl::Status FakeStream::Join(const FakeEvent::State& event) {
+  if (event.capture != nullptr && event.capture->has_ended) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Describe(), " waits for an event of a recording that has ended; record the event again"));
+  }
+  const bool fits = event.capture != nullptr && (capture_ == nullptr || capture_ == event.capture);
+  if (!fits) {
+    const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+        Describe(), " records, and waits for an event that is not part of the recording"));
+    if (capture_->status.ok()) capture_->status = status;
+    return status;
+  }
+  capture_ = event.capture;
+  last_.insert(event.last.begin(), event.last.end());
+  return absl::OkStatus();
+}
+
+absl::Status FakeStream::EnqueueRecording(
+    std::shared_ptr<const std::vector<FakeRecordedItem>> recorded) {
+  MutexLock lock(scheduler_->mutex_);
+  WEFT_RETURN_IF_ERROR(AwaitSpace());
+  if (capture_ != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(), " records, and cannot run a recording"));
+  }
+  Item item;
+  item.kind = ItemKind::kRecording;
+  item.recorded = std::move(recorded);
+  item.seed = scheduler_->random_();
+  Append(std::move(item));
+  return absl::OkStatus();
+}
+
+bool FakeRecording::TakeOver(std::shared_ptr<const std::vector<FakeRecordedItem>> items) {
+  const bool same_form =
+      items->size() == items_->size() &&
+      std::equal(items->begin(), items->end(), items_->begin(),
+                 [](const FakeRecordedItem& a, const FakeRecordedItem& b) {
+                   return a.after == b.after && (a.work.run == nullptr) == (b.work.run == nullptr);
+                 });
+  if (same_form) items_ = std::move(items);
+  return same_form;
+}
+
+absl::Status FakeRecording::Run(Stream& stream) {
+  auto* const own = dynamic_cast<FakeStream*>(&stream);
+  if (own == nullptr || own->scheduler_ != scheduler_) {
+    return absl::InvalidArgumentError("a recording of a fake device needs a stream of that device");
+  }
+  return own->EnqueueRecording(items_);
 }
 
 std::string FakeStream::Describe() const {

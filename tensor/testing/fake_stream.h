@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -103,6 +105,23 @@ class FakeStreamHooks {
   virtual void ComesAfter(const std::shared_ptr<const FakePast>& /*past*/) {}
 };
 
+// One thing that a recording does, after some of those before it.
+struct FakeRecordedItem {
+  Work work = {};  // without `run`: a copy
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t bytes = 0;
+  std::set<int> after = {};
+};
+
+// What several streams record together.
+struct FakeCapture {
+  FakeStream* origin = nullptr;  // the one that began
+  std::vector<FakeRecordedItem> items;
+  absl::Status status;  // why it cannot be a recording
+  bool has_ended = false;
+};
+
 class FakeEvent final : public Event {
  public:
   explicit FakeEvent(std::shared_ptr<FakeScheduler> scheduler);
@@ -118,6 +137,9 @@ class FakeEvent final : public Event {
     uint64_t recorded = 0;  // Recordings enqueued so far; each is known by its number.
     uint64_t done = 0;      // The last of them that was reached.
     std::shared_ptr<const FakePast> past = nullptr;  // What had happened then.
+    // Of the last recording, where that is part of what streams record.
+    std::shared_ptr<FakeCapture> capture = nullptr;
+    std::set<int> last = {};
   };
 
   const std::shared_ptr<FakeScheduler> scheduler_;
@@ -135,7 +157,9 @@ struct FakeStreamOptions {
 };
 
 // A bounded queue of items and a thread that runs them in order; enqueueing allocates nothing. A
-// full queue makes Enqueue and its like wait, at most `enqueue_timeout`: then DeadlineExceeded.
+// full queue makes Enqueue and its like wait, at most `enqueue_timeout`: then DeadlineExceeded. A
+// recording knows what events put in order, and nothing else: each run takes another order that
+// keeps to that.
 class FakeStream final : public Stream {
  public:
   FakeStream(FakeStreamOptions options, std::shared_ptr<FakeScheduler> scheduler,
@@ -152,6 +176,10 @@ class FakeStream final : public Stream {
   // runs_host_work says.
   absl::Status EnqueueLater(Work work);
   absl::Status EnqueueCopy(const void* from, void* to, size_t bytes);
+  absl::Status BeginRecording() override;
+  absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
+      std::unique_ptr<RecordedWork> former) override;
+  bool IsRecording() const;
 
   // The memory of its device.
   const FakeMemory& memory() const { return memory_; }
@@ -159,7 +187,9 @@ class FakeStream final : public Stream {
  private:
   friend class FakeScheduler;
 
-  enum class ItemKind : uint8_t { kWork, kCopy, kRecord, kWait };
+  friend class FakeRecording;
+
+  enum class ItemKind : uint8_t { kWork, kCopy, kRecord, kWait, kRecording };
 
   struct Item {
     ItemKind kind = ItemKind::kWork;
@@ -170,6 +200,8 @@ class FakeStream final : public Stream {
     std::shared_ptr<FakeEvent::State> event = nullptr;
     uint64_t recording = 0;
     std::shared_ptr<const FakePast> past = nullptr;  // of the host, when it was enqueued
+    std::shared_ptr<const std::vector<FakeRecordedItem>> recorded = nullptr;
+    uint64_t seed = 0;
   };
 
   // The error of the stream, or room for one more item.
@@ -179,8 +211,17 @@ class FakeStream final : public Stream {
   void RunItems();
   void RunFirstItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   absl::Status Execute(const Item& item);
+  absl::Status ExecuteWork(const Work& work);
+  absl::Status ExecuteCopy(const void* from, void* to, size_t bytes);
   // The stream's error; where it has none and its kernels reported bad data, that.
   absl::Status StatusOfFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  absl::Status ExecuteRecording(const Item& item);
+  absl::Status EnqueueRecording(std::shared_ptr<const std::vector<FakeRecordedItem>> recorded);
+  // What comes next is after the event, in its recording.
+  absl::Status Join(const FakeEvent::State& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  // Puts the item into what is recorded.
+  void Capture(FakeRecordedItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   std::string Describe() const;
 
   const FakeStreamOptions options_;
@@ -195,10 +236,28 @@ class FakeStream final : public Stream {
   // May run its first item, or is running it.
   bool granted_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
+  // Null: it runs what it is given. `last_`: what comes next is after these items.
+  std::shared_ptr<FakeCapture> capture_ ABSL_GUARDED_BY(scheduler_->mutex_);
+  std::set<int> last_ ABSL_GUARDED_BY(scheduler_->mutex_);
   // The first error of an item.
   absl::Status status_ ABSL_GUARDED_BY(scheduler_->mutex_);
 
   std::thread thread_;  // Last: it uses all of the above.
+};
+
+class FakeRecording final : public RecordedWork {
+ public:
+  FakeRecording(std::shared_ptr<FakeScheduler> scheduler,
+                std::shared_ptr<const std::vector<FakeRecordedItem>> items)
+      : scheduler_(std::move(scheduler)), items_(std::move(items)) {}
+
+  absl::Status Run(Stream& stream) override;
+  // Does `items` from now on, if they are of the same form as those so far.
+  bool TakeOver(std::shared_ptr<const std::vector<FakeRecordedItem>> items);
+
+ private:
+  const std::shared_ptr<FakeScheduler> scheduler_;
+  std::shared_ptr<const std::vector<FakeRecordedItem>> items_;
 };
 
 }  // namespace weft::testing

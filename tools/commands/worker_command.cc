@@ -10,6 +10,7 @@
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
 #include "tools/commands/command.h"
 #include "tools/console/stop_signals.h"

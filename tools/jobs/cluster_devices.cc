@@ -1,6 +1,7 @@
 #include "tools/jobs/cluster_devices.h"
 
 #include "absl/strings/str_cat.h"
+#include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
 #include "tools/console/exit_code.h"
 

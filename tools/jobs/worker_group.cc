@@ -11,6 +11,7 @@
 #include "platform/log.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
 #include "tools/console/exit_code.h"
 #include "tools/console/version.h"
