@@ -35,6 +35,11 @@ size_t Padded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kCudaAlignment - 1) / kCudaAlignment * kCudaAlignment;
 }
 
+std::optional<std::string> VisibleDevices() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible == nullptr ? std::optional<std::string>() : visible;
+}
+
 }  // namespace
 
 class CudaBuffer final : public Buffer {
@@ -68,7 +73,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(CudaRuntime& runt
   context.patience = options.patience;
   WEFT_ASSIGN_OR_RETURN(
       const CudaProperties properties,
-      CheckCudaCard(runtime, {options.card, context.device, options.visible_devices}));
+      SetUpCudaCard(runtime, {options.card, context.device, options.visible_devices}));
   size_t limit = options.memory_limit;
   if (limit == 0) {
     size_t total = 0;
@@ -279,6 +284,11 @@ size_t CudaDevice::peak_bytes() const {
   return peak_bytes_;
 }
 
+absl::Status CheckCudaDevice(int index) {
+  WEFT_ASSIGN_OR_RETURN(CudaRuntime* const runtime, SystemCudaRuntime());
+  return CheckCudaCard(*runtime, {index, absl::StrCat("cuda:", index), VisibleDevices()}).status();
+}
+
 absl::StatusOr<Device*> FindCudaDevice(int index) {
   static Mutex* const mutex = new Mutex;
   static auto* const devices = new std::map<int, std::unique_ptr<CudaDevice>>;
@@ -289,9 +299,7 @@ absl::StatusOr<Device*> FindCudaDevice(int index) {
   CudaDeviceOptions options;
   options.index = index;
   options.card = index;
-  if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    options.visible_devices = visible;
-  }
+  options.visible_devices = VisibleDevices();
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Create(*runtime, options));
   return devices->emplace(index, std::move(device)).first->second.get();
 }

@@ -44,7 +44,7 @@ struct CudaDeviceOptions {
 // Thread-safe. Borrows the runtime. REQUIRES at its end: no buffer and no stream of it is alive.
 class CudaDevice final : public Device {
  public:
-  // The errors of CheckCudaCard.
+  // The errors of SetUpCudaCard.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(CudaRuntime& runtime,
                                                             const CudaDeviceOptions& options);
   ~CudaDevice() override;
@@ -101,8 +101,12 @@ class CudaDevice final : public Device {
   std::set<int> met_devices_ ABSL_GUARDED_BY(mutex_);  // Their indices.
 };
 
+// Whether FindCudaDevice would give the device, as far as can be told without using the card:
+// Unimplemented in a build without CUDA, else the errors of CheckCudaCard. Thread-safe.
+absl::Status CheckCudaDevice(int index);
+
 // The process's device on card `index`, with as much memory as is free when it is first asked for.
-// Lives for ever. Unimplemented in a build without CUDA; the errors of CheckCudaCard, which the
+// Lives for ever. Unimplemented in a build without CUDA; the errors of SetUpCudaCard, which the
 // next call looks for anew. Thread-safe.
 absl::StatusOr<Device*> FindCudaDevice(int index);
 

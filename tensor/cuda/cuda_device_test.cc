@@ -47,19 +47,21 @@ TEST(CudaDeviceTest, SaysWhatItIs) {
 }
 
 TEST(CudaDeviceTest, TooMuchIsRefusedWithWhatIsFree) {
-  FakeCudaRuntime runtime;
+  FakeCudaOptions options;
+  options.cards[0].properties.total_bytes = 1 << 20;
+  FakeCudaRuntime runtime(options);
   const auto device = Make(runtime);
   // Somebody else takes what was free.
   const auto other = Make(runtime, {.index = 1});
-  const auto theirs = other->Allocate(size_t{900} << 20).value();
+  const auto theirs = other->Allocate(900 << 10).value();
   const auto kept = device->Allocate(1024).value();
-  const absl::Status status = device->Allocate(size_t{200} << 20).status();
+  const absl::Status status = device->Allocate(200 << 10).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(
-      std::string(status.message()),
-      AllOf(HasSubstr("cuda:0 cannot allocate 209715200 bytes"), HasSubstr("1024 bytes are in use"),
-            HasSubstr("130022400 of the 1073741824 bytes of the card (Fake GPU) are free"),
-            HasSubstr("smaller batch")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cuda:0 cannot allocate 204800 bytes"),
+                    HasSubstr("1024 bytes are in use"),
+                    HasSubstr("125952 of the 1048576 bytes of the card (Fake GPU) are free"),
+                    HasSubstr("smaller batch")));
   EXPECT_EQ(device->bytes_in_use(), 1024u);
 }
 
@@ -87,6 +89,7 @@ TEST(CudaDeviceTest, EverythingIsGivenBack) {
     const auto host = device->AllocateHostMemory(100).value();
     std::vector<char> bytes(1 << 20);
     ASSERT_TRUE(device->CopyFromHost(*stream, bytes.data(), buffer->data(), bytes.size()).ok());
+    ASSERT_TRUE(stream->Synchronize(kPatience).ok());
     ASSERT_TRUE(stream->BeginRecording().ok());
     const auto recorded = stream->EndRecording(nullptr).value();
     ASSERT_TRUE(stream->BeginRecording().ok());  // and never ended

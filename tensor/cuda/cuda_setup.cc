@@ -129,6 +129,11 @@ absl::StatusOr<CudaProperties> CheckCudaCard(CudaRuntime& runtime, const CudaCar
                      ") is in the compute mode 'prohibited'; allow it with 'nvidia-smi -i ",
                      card.number, " -c 0'"));
   }
+  return properties;
+}
+
+absl::StatusOr<CudaProperties> SetUpCudaCard(CudaRuntime& runtime, const CudaCard& card) {
+  WEFT_ASSIGN_OR_RETURN(const CudaProperties properties, CheckCudaCard(runtime, card));
   const CudaCode code = runtime.SetDevice(card.number);
   if (code == CudaCode::kMemoryAllocation) return NoRoom(runtime, card, properties);
   if (code != CudaCode::kSuccess) return Busy(runtime, card, properties, code);

@@ -33,12 +33,16 @@ absl::Status CheckCudaDriver(CudaRuntime& runtime, const std::string& device);
 // one that is too old, and where there is no card; with CUDA_VISIBLE_DEVICES where it is set.
 absl::StatusOr<int> CountCudaCards(CudaRuntime& runtime, const CudaCard& card);
 
-// What the card is, when it can be used, and makes it the current device of this thread. Besides
-// the errors of CountCudaCards: InvalidArgument where there are not so many cards, Unimplemented
-// where its architecture is too old, FailedPrecondition where its compute mode forbids it,
+// What the card is, when it can be used as far as can be told without using it: no context is made.
+// Besides the errors of CountCudaCards: InvalidArgument where there are not so many cards,
+// Unimplemented where its architecture is too old, FailedPrecondition where its compute mode
+// forbids it.
+absl::StatusOr<CudaProperties> CheckCudaCard(CudaRuntime& runtime, const CudaCard& card);
+
+// The same, and makes the card the current device of this thread, with a context of CUDA. Besides:
 // Unavailable where it failed or another process holds it, ResourceExhausted where its memory does
 // not hold CUDA's own data (with what is free).
-absl::StatusOr<CudaProperties> CheckCudaCard(CudaRuntime& runtime, const CudaCard& card);
+absl::StatusOr<CudaProperties> SetUpCudaCard(CudaRuntime& runtime, const CudaCard& card);
 
 }  // namespace weft
 

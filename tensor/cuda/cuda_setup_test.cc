@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::Status StatusOf(CudaRuntime& runtime, CudaCard card = {0, "cuda:0", {}}) {
-  return CheckCudaCard(runtime, card).status();
+  return SetUpCudaCard(runtime, card).status();
 }
 
 // The error of cuda:0, which has the code.
@@ -32,6 +32,15 @@ TEST(CudaSetup, AGoodOneIsTaken) {
   const auto properties = CheckCudaCard(runtime, {0, "cuda:0", {}});
   ASSERT_TRUE(properties.ok()) << properties.status();
   EXPECT_EQ(properties->name, "Fake GPU");
+}
+
+// Whoever only prices a plan takes no memory of the card.
+TEST(CudaSetup, LookingAtACardDoesNotUseIt) {
+  FakeCudaRuntime runtime;
+  EXPECT_TRUE(CheckCudaCard(runtime, {0, "cuda:0", {}}).ok());
+  EXPECT_EQ(runtime.Calls("SetDevice"), 0);
+  EXPECT_TRUE(StatusOf(runtime).ok());
+  EXPECT_EQ(runtime.Calls("SetDevice"), 1);
 }
 
 TEST(CudaSetup, WithoutADriverItsLibraryIsNamed) {

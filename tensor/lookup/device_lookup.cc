@@ -1,48 +1,46 @@
-#include "tensor/device_lookup.h"
+#include "tensor/lookup/device_lookup.h"
 
-#include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "tensor/cuda/cuda_device.h"
+#include "tensor/device_id.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kMaxDeviceIndex = 1023;
+absl::Status Refused(DeviceKind kind, int index, const absl::Status& reason) {
+  return Annotate(reason, absl::StrCat("this process cannot run on ", DeviceName(kind, index)));
+}
 
 }  // namespace
 
-absl::StatusOr<DeviceId> ParseDevice(absl::string_view text) {
-  const absl::string_view kind = text.substr(0, text.find(':'));
-  int64_t index = 0;
-  if (kind.size() < text.size() && (!absl::SimpleAtoi(text.substr(kind.size() + 1), &index) ||
-                                    index < 0 || index > kMaxDeviceIndex)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is not a device; after the colon goes its number, as in cuda:1"));
-  }
-  if (kind != "cpu" && kind != "cuda") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a device; expected cpu, cuda or cuda:NUMBER"));
-  }
-  return DeviceId{kind == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda, static_cast<int>(index)};
-}
-
-std::string DeviceName(DeviceKind kind, int index) {
-  const char* const name = kind == DeviceKind::kCpu    ? "cpu"
-                           : kind == DeviceKind::kCuda ? "cuda"
-                                                       : "fake";
-  return absl::StrCat(name, ":", index);
-}
-
 absl::StatusOr<Device*> FindDevice(DeviceKind kind, int index) {
-  if (kind == DeviceKind::kCpu && index == 0) return &CpuDevice();
-  if (kind == DeviceKind::kCpu) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no device ", DeviceName(kind, index),
-                                                   "; a process has cpu:0 alone"));
+  if (kind != DeviceKind::kCuda) {
+    WEFT_RETURN_IF_ERROR(CheckDevice(kind, index));
+    return &CpuDevice();
   }
-  return absl::UnimplementedError(absl::StrCat("this build cannot run on ", DeviceName(kind, index),
-                                               ": it has the CPU device alone"));
+  absl::StatusOr<Device*> device = FindCudaDevice(index);
+  if (!device.ok()) return Refused(kind, index, device.status());
+  return device;
+}
+
+absl::Status CheckDevice(DeviceKind kind, int index) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return index == 0
+                 ? absl::OkStatus()
+                 : Refused(kind, index, absl::InvalidArgumentError("a process has cpu:0 alone"));
+    case DeviceKind::kCuda:
+      return Refused(kind, index, CheckCudaDevice(index));
+    case DeviceKind::kFake:
+      break;
+  }
+  return Refused(kind, index,
+                 absl::UnimplementedError("it is a device of tests, which make it themselves"));
 }
 
 }  // namespace weft

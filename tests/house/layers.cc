@@ -58,6 +58,7 @@ const std::vector<Layer>& Layers() {
 const std::vector<std::vector<std::string>>& Rooms() {
   static const auto* const rooms = new std::vector<std::vector<std::string>>{
       {"platform/", "platform/text/"},
+      {"tensor/", "tensor/cuda/", "tensor/lookup/"},
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/kernels/cpu/blocks/", "ops/kernels/",
        "ops/kernels/cuda/language/", "ops/kernels/cuda/blocks/", "ops/kernels/cuda/",
@@ -102,7 +103,7 @@ const std::vector<Fence>& Fences() {
        {"cuda", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "cupti", "curand", "cusparse",
         "cooperative_groups", "mma.h", "cub/", "thrust/"},
        "cuda",
-       {"tensor/cuda_", "ops/kernels/cuda/", "distributed/nccl_"}},
+       {"tensor/cuda/", "ops/kernels/cuda/", "distributed/nccl_"}},
       {"the solver of integer programs",
        {"coin/"},
        "cbc",

@@ -67,7 +67,7 @@ TEST(CheckSource, KeepsLibrariesInsideTheirFences) {
   EXPECT_FALSE(check("ops/defs/conv/conv.cc", "oneapi/dnnl/dnnl.hpp"));
   EXPECT_TRUE(check("ops/kernels/cpu/conv/conv.cc", "oneapi/dnnl/dnnl.hpp"));
   EXPECT_FALSE(check("executor/x.cc", "cuda_runtime.h"));
-  EXPECT_TRUE(check("tensor/cuda_device.cc", "cuda_runtime.h"));
+  EXPECT_TRUE(check("tensor/cuda/cuda_runtime_real.cc", "cuda_runtime_api.h"));
   EXPECT_FALSE(check("executor/program/x.cc", "nvrtc.h"));
   EXPECT_FALSE(check("ops/kernels/cpu/conv/conv.cc", "cooperative_groups/reduce.h"));
   EXPECT_TRUE(check("ops/kernels/cuda/linear/matmul.cu", "cuda_fp16.h"));

@@ -9,15 +9,15 @@ namespace weft {
 
 absl::Status CheckClusterDevices(const ClusterSpec& cluster) {
   for (const WorkerSpec& worker : cluster.workers) {
-    const auto device = FindDevice(worker.device, worker.device_index);
+    const absl::Status device = CheckDevice(worker.device, worker.device_index);
     if (device.ok()) continue;
     return WithExitCode(
         absl::Status(
-            device.status().code(),
+            device.code(),
             absl::StrCat("worker '", worker.name, "' on host '", worker.host,
-                         "': ", std::string(device.status().message()),
-                         "; say 'device: cpu' in the cluster file, or use a build with that "
-                         "device (plan and simulate can price it)")),
+                         "': ", std::string(device.message()),
+                         "; or say 'device: cpu' in the cluster file (plan and simulate can price ",
+                         DeviceName(worker.device, worker.device_index), " nevertheless)")),
         ExitCode::kPlan);
   }
   return absl::OkStatus();
@@ -27,7 +27,7 @@ std::string NoteOnClusterDevices(const ClusterSpec& cluster) {
   int missing = 0;
   const WorkerSpec* first = nullptr;
   for (const WorkerSpec& worker : cluster.workers) {
-    if (FindDevice(worker.device, worker.device_index).ok()) continue;
+    if (CheckDevice(worker.device, worker.device_index).ok()) continue;
     if (missing++ == 0) first = &worker;
   }
   if (missing == 0) return "";
