@@ -44,8 +44,11 @@
 
 #ifdef __CUDACC__
 #define WEFT_GPU __host__ __device__ __forceinline__
+// Before a loop whose steps nvcc writes out, so that what it indexes lies in registers.
+#define WEFT_UNROLL _Pragma("unroll")
 #else
 #define WEFT_GPU inline
+#define WEFT_UNROLL
 #endif
 
 namespace weft::cuda {
