@@ -44,10 +44,14 @@
 
 #ifdef __CUDACC__
 #define WEFT_GPU __host__ __device__ __forceinline__
-// Before a loop whose steps nvcc writes out, so that what it indexes lies in registers.
-#define WEFT_UNROLL _Pragma("unroll")
 #else
 #define WEFT_GPU inline
+#endif
+
+// Before a loop whose steps nvcc writes out for a GPU, so that what it indexes lies in registers.
+#ifdef __CUDA_ARCH__
+#define WEFT_UNROLL _Pragma("unroll")
+#else
 #define WEFT_UNROLL
 #endif
 
