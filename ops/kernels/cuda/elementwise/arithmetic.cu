@@ -23,7 +23,7 @@ BinaryLaunch DivisionByType(DType dtype) {
   return ByType<BinaryLaunch>(dtype, Numbers(), [](auto type) -> BinaryLaunch {
     using T = decltype(type);
     if constexpr (std::is_integral_v<T>) {
-      return {LaunchDivision<WholeOp, T>, kPacketWidth<T>};
+      return {LaunchDivision<WholeOp, T>, kWidthOfTwo<WholeOp, T>};
     } else {
       return BinaryOf<Op, T>();
     }

@@ -191,14 +191,14 @@ struct SumFold {
   }
 };
 struct MeanFold {
-  int operands = 1;
+  double share = 1;  // 1 / operands
   template <typename C>
   WEFT_GPU C operator()(C a, C b) const {
     return a + b;
   }
   template <typename C>
   WEFT_GPU C Last(C total) const {
-    return total / static_cast<C>(operands);
+    return total * static_cast<C>(share);
   }
 };
 // NaN wins, as in every reduction.

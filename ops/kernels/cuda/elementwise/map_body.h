@@ -87,12 +87,19 @@ struct UnaryBody {
   }
 };
 
+// Functors with kReports divide whole numbers, in many registers: four elements at most.
+template <typename Op, typename... Ts>
+inline constexpr int kWidthOfTwo = requires {
+  Op::kReports;
+}
+? std::min(4, kPacketWidth<Ts...>) : kPacketWidth<Ts...>;
+
 // y[i] = op(a at i, b at i): `op` takes compute types and returns that of R. y may be an operand of
 // its shape. Functors with kReports get (gpu, a, b, place of b) and report what they cannot
 // compute.
 template <typename Op, typename A, typename B, typename R>
 struct BinaryBody {
-  static constexpr int kWidth = kPacketWidth<A, B, R>;
+  static constexpr int kWidth = kWidthOfTwo<Op, A, B, R>;
   static constexpr int kAtOnce = 2;  // elements without packets
 
   const A* a;

@@ -48,7 +48,7 @@ int LaunchVariadic(const VariadicCall& call) {
   body.count = call.count;
   body.packets = has_packets ? call.count / kWidth : 0;
   body.map = call.map;
-  if constexpr (!std::is_empty_v<Op>) body.op = Op{call.operands};
+  if constexpr (!std::is_empty_v<Op>) body.op = Op{1.0 / call.operands};
   return Launch<kMapThreads>(call.queue, MapGrid(body.packets > 0 ? body.packets : call.count),
                              body);
 }
