@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ops/defs/rules/rules.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/broadcast_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"

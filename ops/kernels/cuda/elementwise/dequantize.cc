@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ops/defs/rules/rules.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/elementwise/elementwise_launch.h"
