@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
-#include "tensor/device_lookup.h"
+#include "tensor/device_id.h"
 
 namespace weft {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "tensor/device_lookup.h"
+#include "tensor/device_id.h"
 
 namespace weft {
 namespace {
