@@ -1,23 +1,38 @@
 #include "ops/testing/emulator/gpu_op_tester.h"
 
+#include <cstddef>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "ops/testing/op_tester.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
+#include "tensor/lookup/device_lookup.h"
 
 namespace weft::testing {
 namespace {
 
 constexpr absl::Duration kRunDeadline = absl::Minutes(2);
 
+// The device that WEFT_TEST_DEVICE names, "cuda:0": then these tests hold the kernels of a build
+// with CUDA on a real GPU. Null where the variable is not set.
+absl::StatusOr<Device*> RealDevice() {
+  const char* const name = std::getenv("WEFT_TEST_DEVICE");
+  if (name == nullptr) return nullptr;
+  WEFT_ASSIGN_OR_RETURN(const DeviceId id, ParseDevice(name));
+  return FindDevice(id.kind, id.index);
+}
+
 // The device's side of one case.
 class CaseOnGpu {
  public:
-  CaseOnGpu(EmulatedDevice& device, const ConcreteNode& node, Kernel& kernel)
-      : device_(device), node_(node), kernel_(kernel) {}
+  // `emulated` is the device, or null where it is a real one.
+  CaseOnGpu(Device& device, EmulatedDevice* emulated, const ConcreteNode& node, Kernel& kernel)
+      : device_(device), emulated_(emulated), node_(node), kernel_(kernel) {}
 
   absl::Status Prepare() {
     WEFT_ASSIGN_OR_RETURN(stream_, device_.NewStream("node"));
@@ -71,25 +86,34 @@ class CaseOnGpu {
 
   absl::StatusOr<void*> Allocate(size_t bytes, const std::string& name, bool read_only) {
     WEFT_ASSIGN_OR_RETURN(buffers_.emplace_back(), device_.Allocate(bytes));
-    device_.Describe(buffers_.back()->data(), name, read_only);
+    if (emulated_ == nullptr) {
+      // NaN and other nonsense, where a kernel writes nothing.
+      const std::vector<std::byte>& poison =
+          *poisons_.emplace_back(std::make_unique<std::vector<std::byte>>(bytes, std::byte{0xff}));
+      WEFT_RETURN_IF_ERROR(
+          device_.CopyFromHost(*stream_, poison.data(), buffers_.back()->data(), bytes));
+    }
+    if (emulated_ != nullptr) emulated_->Describe(buffers_.back()->data(), name, read_only);
     return buffers_.back()->data();
   }
 
-  EmulatedDevice& device_;
+  Device& device_;
+  EmulatedDevice* const emulated_;
   const ConcreteNode& node_;
   Kernel& kernel_;
   KernelContext context_;
   std::vector<const void*> input_data_;
   std::vector<Tensor> outputs_;
   std::vector<std::shared_ptr<Buffer>> buffers_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> poisons_;
   // Last: ending it waits for work that uses the above.
   std::unique_ptr<Stream> stream_;
 };
 
-absl::Status RunNode(EmulatedDevice& device, const ConcreteNode& node, int runs,
+absl::Status RunNode(Device& device, EmulatedDevice* emulated, const ConcreteNode& node, int runs,
                      std::vector<Tensor>& outputs) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, node.Prepare());
-  CaseOnGpu run(device, node, *kernel);
+  CaseOnGpu run(device, emulated, node, *kernel);
   WEFT_RETURN_IF_ERROR(run.Prepare());
   for (int i = 0; i < runs; ++i) WEFT_RETURN_IF_ERROR(run.Run(/*at_once=*/i % 2 != 0));
   outputs = run.TakeOutputs();
@@ -110,7 +134,10 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
     return absl::NotFoundError(
         absl::StrCat("no kernel of ", op_case.ToString(), " is registered for CUDA"));
   }
-  EmulatedDevice device({.seed = options.seed});
+  WEFT_ASSIGN_OR_RETURN(Device* const real, RealDevice());
+  std::optional<EmulatedDevice> emulated;
+  if (real == nullptr) emulated.emplace(EmulatedDeviceOptions{.seed = options.seed});
+  Device& device = real == nullptr ? *emulated : *real;
   const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
   NodeRunOptions node_options;
   node_options.registry = options.registry;
@@ -122,10 +149,11 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
       const ConcreteNode node,
       ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, node_options));
   std::vector<Tensor> outputs;
-  const absl::Status status = RunNode(device, node, options.runs, outputs);
-  if (launches != nullptr) *launches = device.launches();
+  const absl::Status status =
+      RunNode(device, emulated ? &*emulated : nullptr, node, options.runs, outputs);
+  if (launches != nullptr && emulated) *launches = emulated->launches();
   // A report tells more than what came of it.
-  WEFT_RETURN_IF_ERROR(device.Verify());
+  if (emulated) WEFT_RETURN_IF_ERROR(emulated->Verify());
   WEFT_RETURN_IF_ERROR(status);
   return outputs;
 }
