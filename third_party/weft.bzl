@@ -83,7 +83,8 @@ def weft_library(name, srcs = [], copts = [], deps = [], testonly = None, openmp
       testonly: only tests may depend on it.
       openmp: its loops are parallel by OpenMP's directives.
       grouped: compile several sources as one: names in their unnamed namespaces must differ. By default all but
-        CPU kernels, where code costs more than headers, and Highway compiles a file several times.
+        CPU kernels, where code costs more than headers, and Highway compiles a file several times; and srcs of a
+        select.
       **kwargs: as for cc_library.
     """
     header = "for_tests" if testonly else ("for_openmp" if openmp else _header_of_package())
@@ -92,7 +93,7 @@ def weft_library(name, srcs = [], copts = [], deps = [], testonly = None, openmp
         deps = deps + ["//third_party:openmp"]
     textual = kwargs.pop("textual_hdrs", [])
     if grouped == None:
-        grouped = not native.package_name().startswith("ops/kernels/cpu")
+        grouped = type(srcs) == "list" and not native.package_name().startswith("ops/kernels/cpu")
     if grouped:
         srcs, members = _grouped(name, srcs)
         textual = textual + members

@@ -8,11 +8,14 @@ _ARCHITECTURES = [
     "--generate-code=arch=compute_90,code=[sm_90,compute_90]",
 ]
 
+# Profilers show source lines (-lineinfo). The driver unpacks machine code when it loads it: a tenth of the size, for
+# which nvcc 12.8 or later takes 10 % longer.
 _OPTIONS = [
     "-std=c++20",
     "-O3",
     "-DNDEBUG",
     "-lineinfo",
+    "--compress-mode=size",
     "-Xptxas=-v",
     "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror",
     "-Werror=all-warnings",

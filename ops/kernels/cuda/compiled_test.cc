@@ -105,9 +105,8 @@ TEST_F(Compiled, NoKernelKeepsArraysInMemory) {
     for (const CompiledKernel& kernel : kernels) {
       EXPECT_LE(kernel.stack_bytes, LimitsOf(kernel).max_stack_bytes)
           << source << ", sm_" << kernel.architecture << ": " << kernel.name
-          << " has an array with an index that is known at run time alone, or a function of "
-             "<cmath> "
-             "that has";
+          << " has an array with an index that is known at run time alone, or calls a function "
+             "that has; where it must, say so in Exceptions()";
     }
   }
 }
