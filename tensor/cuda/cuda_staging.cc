@@ -69,7 +69,7 @@ absl::Status CudaStaging::MakeSlots() {
   for (Slot& slot : slots_) {
     if (slot.memory == nullptr) {
       WEFT_RETURN_IF_ERROR(Check(runtime_.AllocateHost(options_.slot_bytes, &slot.memory),
-                                 "get pinned memory of the host (see 'ulimit -l')"));
+                                 "get pinned memory of the host"));
     }
     if (slot.is_free == nullptr) {
       WEFT_RETURN_IF_ERROR(

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(const CudaContext
   CudaRuntime& runtime = *context.runtime;
   void* memory = nullptr;
   WEFT_RETURN_IF_ERROR(context.Check(runtime.AllocateHost(sizeof(DeviceFault), &memory),
-                                     "get pinned memory of the host (see 'ulimit -l')"));
+                                     "get pinned memory of the host"));
   CudaStreamHandle handle = nullptr;
   const CudaCode code = runtime.CreateStream(/*priority=*/0, &handle);
   if (code != CudaCode::kSuccess) {

@@ -75,7 +75,8 @@ const std::vector<std::vector<std::string>>& Rooms() {
        "training/scaling/", "training/graph/", "training/checkpoint/", "training/job/",
        "training/adaptation/", "training/calibration/", "training/verification/"},
       {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
-       "tools/sweep/", "tools/bench/", "tools/commands/", "tools/command_line/", "tools/"},
+       "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/commands/", "tools/command_line/",
+       "tools/"},
       {"tests/", "tests/cli/", "tests/fuzz/", "tests/house/"},
   };
   return *rooms;

@@ -39,6 +39,7 @@ std::unique_ptr<Command> NewCalibrateCommand();
 std::unique_ptr<Command> NewCheckCommand();
 std::unique_ptr<Command> NewCkptCommand();
 std::unique_ptr<Command> NewConformanceCommand();
+std::unique_ptr<Command> NewDoctorCommand();
 std::unique_ptr<Command> NewEvalCommand();
 std::unique_ptr<Command> NewExampleCommand();
 std::unique_ptr<Command> NewInspectCommand();

@@ -11,8 +11,8 @@ namespace weft {
 // Exit codes are a contract: scripts depend on them.
 enum class ExitCode : int {
   kOk = 0,
-  kInternal =
-      1,  // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value differs
+  kInternal = 1,  // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value
+                  // differs; of `doctor --need`: the device is not there
   kUsage = 2,       // flags and arguments
   kModel = 3,       // model rejected
   kPlan = 4,        // cluster, plan or configuration rejected
