@@ -31,6 +31,10 @@ class RandomKey {
   // Four words, by number.
   std::array<uint32_t, 4> Block(uint64_t index) const;
 
+  // The key of Philox4x32, for who computes blocks elsewhere: Block(i) is of the counter
+  // {low half of i, high half, 0, 0}.
+  const std::array<uint32_t, 2>& words() const { return words_; }
+
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 
  private:

@@ -1,4 +1,4 @@
-// RandomDraws: the random numbers of a node, by the place of an element in the whole tensor.
+// The random numbers of a node, by the place of an element in the whole tensor.
 #ifndef WEFT_OPS_KERNELS_CPU_RANDOM_RANDOM_DRAWS_H_
 #define WEFT_OPS_KERNELS_CPU_RANDOM_RANDOM_DRAWS_H_
 
@@ -7,21 +7,9 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/kernel.h"
-#include "platform/random.h"
+#include "ops/random_draws.h"
 
 namespace weft::cpu {
-
-// The key of a node's numbers in a step: of its seed (0 without one) and its name in the model.
-RandomKey KeyOfNode(const PrepareContext& context);
-
-// Where the numbers of a micro-batch begin: each sample of the step's batch has its share of a
-// tensor of this global shape, so that no two micro-batches share numbers and, where axis 0 are the
-// samples, a sample's numbers do not depend on how the batch is cut.
-inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
-  if (run.samples == 0) return 0;
-  return run.first_sample * ((global_shape.num_elements() + run.samples - 1) / run.samples);
-}
 
 // Calls fn(first element of the output at hand, its place in the step, count) for runs of at most
 // `max_run` elements that lie side by side in both, in order.

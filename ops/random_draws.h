@@ -1,0 +1,26 @@
+// The random numbers of a node: key, and places of elements, for the kernels of all devices.
+#ifndef WEFT_OPS_RANDOM_DRAWS_H_
+#define WEFT_OPS_RANDOM_DRAWS_H_
+
+#include <cstdint>
+
+#include "ops/kernel.h"
+#include "platform/random.h"
+
+namespace weft {
+
+// The key of a node's numbers; a step folds its number in. Of the node's seed (0 without one) and its
+// name in the model.
+RandomKey KeyOfNode(const PrepareContext& context);
+
+// Where the numbers of a micro-batch begin: each sample of the step's batch has its share of a
+// tensor of this global shape, so that no two micro-batches share numbers and, where axis 0 are the
+// samples, a sample's numbers do not depend on how the batch is cut.
+inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
+  if (run.samples == 0) return 0;
+  return run.first_sample * ((global_shape.num_elements() + run.samples - 1) / run.samples);
+}
+
+}  // namespace weft
+
+#endif  // WEFT_OPS_RANDOM_DRAWS_H_
