@@ -242,7 +242,7 @@ TEST(VariadicOnGpu, ManyOperands) {
   for (const char* op : {"Sum", "Mean", "Max", "Min"}) {
     OpCase one{.op = op, .inputs = {RandomTensor({41}, 1)}};
     EXPECT_TRUE(CheckOnEmulatedGpu(one)) << op;
-    OpCase many{.op = op};
+    OpCase many{.op = op, .inputs = {}};
     for (uint64_t k = 0; k < 9; ++k) {
       many.inputs.push_back(RandomTensor(k % 3 == 0   ? Shape{5, 12}
                                          : k % 3 == 1 ? Shape{12}
@@ -250,7 +250,7 @@ TEST(VariadicOnGpu, ManyOperands) {
                                          k + 1));
     }
     EXPECT_TRUE(CheckOnEmulatedGpu(many)) << op;
-    OpCase too_many{.op = op};
+    OpCase too_many{.op = op, .inputs = {}};
     for (uint64_t k = 0; k < 65; ++k) too_many.inputs.push_back(RandomTensor({3}, k + 1));
     EXPECT_TRUE(ExpectErrorOnEmulatedGpu(too_many, absl::StatusCode::kUnimplemented, {"65", "64"}));
   }

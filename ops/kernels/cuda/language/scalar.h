@@ -81,6 +81,33 @@ WEFT_GPU Bfloat16 Narrow<Bfloat16>(float value) {
 }
 #endif
 
+// Products and sums that are rounded one by one: nvcc would fuse a * b + c into one rounding. What
+// must have the bits of the CPU is made of these.
+template <typename T>
+WEFT_GPU T RoundedProduct(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return __fmul_rn(a, b);
+  } else {
+    return __dmul_rn(a, b);
+  }
+#else
+  return a * b;
+#endif
+}
+template <typename T>
+WEFT_GPU T RoundedSum(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return __fadd_rn(a, b);
+  } else {
+    return __dadd_rn(a, b);
+  }
+#else
+  return a + b;
+#endif
+}
+
 }  // namespace weft::cuda
 
 #endif  // WEFT_OPS_KERNELS_CUDA_LANGUAGE_SCALAR_H_
