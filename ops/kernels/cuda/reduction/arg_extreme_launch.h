@@ -1,0 +1,32 @@
+// Launches ArgMax, ArgMin and Hardmax.
+#ifndef WEFT_OPS_KERNELS_CUDA_REDUCTION_ARG_EXTREME_LAUNCH_H_
+#define WEFT_OPS_KERNELS_CUDA_REDUCTION_ARG_EXTREME_LAUNCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/kernels/cuda/blocks/fold_layout.h"
+#include "ops/kernels/cuda/blocks/line_layout.h"
+
+namespace weft::cuda {
+
+// Elements of a packet of ArgMax and ArgMin: their totals take too many registers for more.
+template <typename T>
+inline constexpr int kArgWidth = std::is_integral_v<T> ? 1 : (sizeof(T) == 8 ? 2 : 4);
+
+// Bytes of a Total.
+inline constexpr size_t kArgTotalBytes = 16;
+
+// Positions of the largest or smallest elements. T: any number type. 0, or CUDA's error number.
+template <typename T>
+int LaunchArgExtreme(LaunchQueue queue, const FoldLaunch& fold, bool smallest, bool last,
+                     const T* x, int64_t* y, void* workspace);
+
+// T: a floating type. REQUIRES: !line.in_registers.
+template <typename T>
+int LaunchHardmax(LaunchQueue queue, const LineLaunch& line, const T* x, T* y);
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_REDUCTION_ARG_EXTREME_LAUNCH_H_
