@@ -101,13 +101,6 @@ struct LogSumFold {
   }
 };
 
-// The best element of a line and its position.
-template <typename Wide>
-struct Best {
-  Wide value;
-  int64_t position;  // -1: none
-};
-
 }  // namespace weft::cuda
 
 #endif  // WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_FOLD_H_

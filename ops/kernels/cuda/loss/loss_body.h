@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/kernels/cuda/blocks/best.h"
 #include "ops/kernels/cuda/blocks/fold_body.h"
 #include "ops/kernels/cuda/blocks/line_fold.h"
 #include "ops/kernels/cuda/blocks/number_item.h"
 #include "ops/kernels/cuda/loss/loss_labels.h"
-#include "ops/kernels/cuda/reduction/best.h"
 
 namespace weft::cuda {
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/kernels/cuda/blocks/best.h"
 #include "ops/kernels/cuda/blocks/fold_body.h"
 #include "ops/kernels/cuda/blocks/line_body.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/kernels/cuda/reduction/arg_extreme_launch.h"
-#include "ops/kernels/cuda/reduction/best.h"
 
 namespace weft::cuda {
 

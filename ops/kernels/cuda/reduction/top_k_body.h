@@ -5,9 +5,8 @@
 
 #include <cstdint>
 
-#include "ops/kernels/cuda/blocks/block_reduce.h"
+#include "ops/kernels/cuda/blocks/best.h"
 #include "ops/kernels/cuda/language/scalar.h"
-#include "ops/kernels/cuda/reduction/best.h"
 #include "ops/kernels/cuda/reduction/top_k_launch.h"
 
 namespace weft::cuda {

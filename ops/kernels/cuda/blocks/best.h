@@ -1,11 +1,10 @@
 // The order of ArgMax, TopK and their like: of elements with positions, which is the better one.
-#ifndef WEFT_OPS_KERNELS_CUDA_REDUCTION_BEST_H_
-#define WEFT_OPS_KERNELS_CUDA_REDUCTION_BEST_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_BEST_H_
+#define WEFT_OPS_KERNELS_CUDA_BLOCKS_BEST_H_
 
 #include <cstdint>
 #include <type_traits>
 
-#include "ops/kernels/cuda/blocks/line_fold.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "tensor/dtype.h"
 
@@ -19,6 +18,13 @@ struct WideType {
 };
 template <typename T>
 using WideOf = typename WideType<T>::Type;
+
+// An element of a line and its position.
+template <typename Wide>
+struct Best {
+  Wide value;
+  int64_t position;  // -1: none
+};
 
 // Larger than any position.
 inline constexpr int64_t kFromBehind = int64_t{1} << 62;
@@ -60,4 +66,4 @@ struct BestFold {
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_REDUCTION_BEST_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_BLOCKS_BEST_H_
