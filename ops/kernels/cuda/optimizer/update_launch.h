@@ -1,0 +1,109 @@
+// Launches of update_body.h and of the small operators around updates. Each returns CUDA's error
+// number.
+#ifndef WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
+#define WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
+
+#include <cstdint>
+
+#include "ops/kernels/cuda/blocks/fault.h"
+#include "ops/kernels/cuda/blocks/real_operand.h"
+#include "ops/kernels/cuda/language/launch_grid.h"
+#include "tensor/dtype.h"
+
+namespace weft::cuda {
+
+enum class UpdateKind : uint8_t {
+  kSgd,
+  kAdam,
+  kLion,
+  kRmsprop,
+  kAdadelta,
+  kAdagrad,
+  kRadam,
+  kLamb,  // LambDirection
+  kEma,
+};
+
+inline constexpr int kMaxStates = 4;
+
+// The attributes of all kinds.
+struct UpdateAttributes {
+  double weight_decay = 0;
+  double beta1 = 0;  // rho, alpha and decay of those that have one
+  double beta2 = 0;
+  double epsilon = 0;
+  double momentum = 0;
+  double dampening = 0;
+  double rate_decay = 0;
+  bool nesterov = false;
+  bool decoupled = false;
+};
+
+// One update of one parameter. Outputs may be the memory of the inputs that they replace.
+struct UpdateCall {
+  UpdateKind kind = UpdateKind::kSgd;
+  DType dtype = DType::kFloat32;  // or float64
+  UpdateAttributes attributes;
+  int64_t count = 0;
+  const void* w = nullptr;
+  const void* g = nullptr;
+  void* new_w = nullptr;
+  // In the order of the op's inputs; null where a state is absent.
+  const void* state[kMaxStates] = {};
+  void* new_state[kMaxStates] = {};
+  RealInput rate;                 // one number; null: none
+  RealInput scale;                // null: 1
+  const int64_t* step = nullptr;  // 1 in the first update; null: the op does not read it
+  FaultReport report;             // of the step
+};
+int LaunchUpdate(LaunchQueue queue, const UpdateCall& call);
+
+// y = x s, s one element. Floats.
+int LaunchScale(LaunchQueue queue, DType dtype, const void* x, const void* s, void* y,
+                int64_t count);
+
+// y = ((x0 + x1) + x2) + ...; y may be one of them. Floats may be of different types, and 16-bit
+// ones are added in float32; whole numbers are of one type.
+inline constexpr int kMaxAddends = 256;
+struct AddCall {
+  int addends = 0;
+  const void* x[kMaxAddends] = {};
+  DType dtypes[kMaxAddends] = {};
+  void* y = nullptr;
+  DType dtype = DType::kFloat32;
+  bool is_mixed = false;  // types differ
+  int64_t count = 0;
+};
+int LaunchAdd(LaunchQueue queue, const AddCall& call);
+
+// Of the norms' squares; float32 or float64.
+int LaunchTrustRatio(LaunchQueue queue, DType dtype, const void* w, const void* u, void* ratio,
+                     int64_t count, double coefficient, double weight_decay, double epsilon);
+
+// A RateSchedule (ops/defs/optimizer/rate_schedule.h) in numbers.
+enum class RateCurve : uint8_t {
+  kConstant,
+  kStep,
+  kExponential,
+  kLinear,
+  kCosine,
+  kPolynomial,
+  kOneCycle,
+};
+struct RateCall {
+  RateCurve curve = RateCurve::kConstant;
+  int64_t warmup = 0;
+  int64_t total = 0;
+  int64_t every = 1;
+  double gamma = 1;
+  double power = 1;
+  double end = 0;
+  const int64_t* step = nullptr;  // 1 in the first
+  float* factor = nullptr;
+  int64_t count = 0;
+};
+int LaunchRateFactor(LaunchQueue queue, const RateCall& call);
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
