@@ -1,0 +1,92 @@
+// BlasLt: what our kernels ask of cuBLASLt. The library itself is in cublaslt.h; tests have one
+// that computes on the emulated GPU (testing/).
+#ifndef WEFT_OPS_KERNELS_CUDA_LINEAR_BLAS_LT_H_
+#define WEFT_OPS_KERNELS_CUDA_LINEAR_BLAS_LT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ops/kernels/cuda/language/launch_grid.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace weft::cuda {
+
+// Y[i] = alpha op(A[i]) op(B[i]) + beta C[i] (+ bias, in each row) for `batches` matrices, all
+// row-major. C lies as Y does, and may be Y. Strides are in elements.
+struct MatrixProductSpec {
+  DType dtype = DType::kFloat32;    // of A, B and bias: float32, float64, float16, bfloat16
+  DType y_dtype = DType::kFloat32;  // that of A, or float32 for the 16-bit ones
+  // float32 operands may be rounded to TF32 (10 bits of mantissa).
+  bool tf32 = false;
+  int64_t m = 0, n = 0, k = 0;  // at least 1
+  bool trans_a = false;         // A is stored [k, m]
+  bool trans_b = false;         // B is stored [n, k]
+  // From row to row as stored.
+  int64_t a_row = 0, b_row = 0, y_row = 0;
+  int64_t batches = 1;
+  // From matrix to matrix; 0 for a matrix that all share (not Y).
+  int64_t a_batch = 0, b_batch = 0, y_batch = 0;
+  double alpha = 1;
+  double beta = 0;  // 0: C is not read
+  bool has_bias = false;
+  // Bytes that the addresses of A, B, Y and bias are multiples of: a power of two.
+  int a_alignment = 64, b_alignment = 64, y_alignment = 64;
+
+  std::string ToString() const;  // "float16 [8x 128,64] x [64,32]^T"
+};
+
+// Internal with the field that no product can have.
+absl::Status CheckProduct(const MatrixProductSpec& spec);
+
+// Addresses on the device.
+struct ProductOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;  // null: Y itself
+  void* y = nullptr;
+  const void* bias = nullptr;  // n elements; null without has_bias
+};
+
+// A product whose algorithm is chosen. Used by one thread at a time.
+class PreparedProduct {
+ public:
+  virtual ~PreparedProduct() = default;
+  // Memory of the device that Multiply wants, aligned to 64 bytes.
+  virtual size_t workspace_bytes() const = 0;
+  // Puts the product behind what is on the queue; does not wait. The same operands give the same
+  // bits. Internal with the library's code.
+  virtual absl::Status Multiply(const ProductOperands& operands, void* workspace,
+                                LaunchQueue queue) = 0;
+};
+
+// The library on one device. Thread-safe. Outlives its products.
+class BlasLt {
+ public:
+  virtual ~BlasLt() = default;
+  // Unimplemented when the library has no algorithm for it.
+  virtual absl::StatusOr<std::unique_ptr<PreparedProduct>> Prepare(
+      const MatrixProductSpec& spec) = 0;
+};
+
+// Gives the library of a device, or why there is none.
+using BlasLtProvider = absl::StatusOr<BlasLt*> (*)(Device& device);
+
+// Where factories find it. FailedPrecondition when this program has no cuBLASLt; else the
+// provider's error.
+absl::StatusOr<BlasLt*> BlasLtOf(Device& device);
+// cublaslt.cc and the one of the tests say it before main. The last one counts.
+bool SetBlasLtProvider(BlasLtProvider provider);
+
+// Whether float32 products may use TF32 where the job is not strict: a choice of the process, made
+// before kernels are prepared. False at first. Thread-safe.
+void AllowTf32(bool allowed);
+bool Tf32IsAllowed();
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_LINEAR_BLAS_LT_H_
