@@ -56,15 +56,6 @@ bool FoldIntoRows(MatrixProductSpec& matrix, std::vector<BatchAxis>& axes) {
   return true;
 }
 
-// The largest power of two, of at most an arena's alignment, that divides all steps.
-int AlignmentOf(const std::vector<int64_t>& steps) {
-  int64_t alignment = kArenaAlignment;
-  for (const int64_t step : steps) {
-    while (step % alignment != 0) alignment /= 2;
-  }
-  return static_cast<int>(alignment);
-}
-
 int64_t WidthOf(DType dtype) { return DTypeBytes(dtype, 1); }
 
 void SetAlignments(const std::vector<BatchAxis>& loops_in_bytes, MatrixProductSpec& matrix) {
@@ -74,9 +65,9 @@ void SetAlignments(const std::vector<BatchAxis>& loops_in_bytes, MatrixProductSp
     b.push_back(loop.b);
     y.push_back(loop.y);
   }
-  matrix.a_alignment = AlignmentOf(a);
-  matrix.b_alignment = AlignmentOf(b);
-  matrix.y_alignment = AlignmentOf(y);
+  matrix.a_alignment = std::min(matrix.a_alignment, AlignmentOf(a));
+  matrix.b_alignment = std::min(matrix.b_alignment, AlignmentOf(b));
+  matrix.y_alignment = std::min(matrix.y_alignment, AlignmentOf(y));
 }
 
 // Takes the axis with the largest size out of the loops: the library's own batch.
@@ -99,6 +90,14 @@ const void* Offset(const void* address, int64_t bytes) {
 }
 
 }  // namespace
+
+int AlignmentOf(const std::vector<int64_t>& steps) {
+  int64_t alignment = kArenaAlignment;
+  for (const int64_t step : steps) {
+    while (step % alignment != 0) alignment /= 2;
+  }
+  return static_cast<int>(alignment);
+}
 
 BatchedProductSpec Simplified(BatchedProductSpec spec) {
   StoreVectorsAsRows(spec.matrix);

@@ -23,7 +23,8 @@ struct BatchAxis {
 };
 
 // One matrix of the batch, and the axes, outermost first. `matrix.batches` and its batch strides
-// and alignments are not looked at. REQUIRES: all sizes are at least 1.
+// are not looked at; its alignments are those of the operands of Run. REQUIRES: all sizes are at
+// least 1.
 struct BatchedProductSpec {
   MatrixProductSpec matrix;
   std::vector<BatchAxis> axes;
@@ -33,6 +34,10 @@ struct BatchedProductSpec {
 // merged, an axis that A and Y have and B does not becomes rows of A, and a vector is stored the
 // way that the library reads best. For tests.
 BatchedProductSpec Simplified(BatchedProductSpec spec);
+
+// The largest power of two of at most 64 that divides all the steps, which are in bytes: how far
+// what lies at these steps from the begin of an operand is aligned.
+int AlignmentOf(const std::vector<int64_t>& steps);
 
 // The largest axis is a strided batch of the library; the others are loops of calls. Owned by a
 // kernel; used by one thread at a time.

@@ -1,0 +1,196 @@
+// Bodies of convolutions by their definition, for groups with few channels.
+#ifndef WEFT_OPS_KERNELS_CUDA_CONV_CONV_DIRECT_BODY_H_
+#define WEFT_OPS_KERNELS_CUDA_CONV_CONV_DIRECT_BODY_H_
+
+#include <cstdint>
+
+#include "ops/kernels/cuda/blocks/block_reduce.h"
+#include "ops/kernels/cuda/conv/conv_body.h"
+#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/language/gpu.h"
+#include "ops/kernels/cuda/language/scalar.h"
+
+namespace weft::cuda {
+
+// A thread computes one element of the small image. Lines of the window are summed in the type of
+// the computation, and those in float64.
+template <typename T, typename Index>
+struct DirectSmallBody {
+  DirectConv of;
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const int64_t size = of.window.small_size();
+    const auto count = static_cast<Index>(of.samples * of.groups * of.small_channels * size);
+    const auto narrow_size = static_cast<Index>(size);
+    const auto image = gpu.Global(static_cast<T*>(of.small_image));
+    for (Index i = static_cast<Index>(gpu.index()); i < count;
+         i += static_cast<Index>(gpu.stride())) {
+      const Index plane = i / narrow_size;
+      const double sum = Sum(gpu, plane, static_cast<int64_t>(i - plane * narrow_size));
+      image[static_cast<int64_t>(i)] = Narrow<T>(static_cast<Compute<T>>(sum));
+    }
+  }
+
+ private:
+  template <class Gpu>
+  WEFT_GPU double Sum(Gpu& gpu, Index plane, int64_t position) const {
+    const ConvWindow& w = of.window;
+    const Index group = plane / static_cast<Index>(of.small_channels);
+    const int64_t first = static_cast<int64_t>(group) * of.large_channels;
+    const Index channels = static_cast<Index>(of.groups * of.small_channels);
+    const auto channel = static_cast<int64_t>(plane % channels);
+    const auto large = gpu.Global(static_cast<const T*>(of.large_image)) + first * w.large_size();
+    auto weight =
+        gpu.Global(static_cast<const T*>(of.weights)) + channel * of.large_channels * w.taps();
+    const ImagePlace place = PlaceOf(position, w.small);
+    double sum = 0;
+    if (of.bias != nullptr) {
+      const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
+      sum = static_cast<double>(Widen(bias));
+    }
+    for (int64_t c = 0; c < of.large_channels; ++c) {
+      for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
+        const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + t0 * w.dilation[0];
+        for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1, weight = weight + w.kernel[2]) {
+          const int32_t i1 = place.at[1] * w.stride[1] - w.pad[1] + t1 * w.dilation[1];
+          if (!IsInside(w, 0, i0) || !IsInside(w, 1, i1)) continue;
+          const int64_t line = c * w.large_size() + (int64_t{i0} * w.large[1] + i1) * w.large[2];
+          Compute<T> run = 0;
+          for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
+            const int32_t i2 = place.at[2] * w.stride[2] - w.pad[2] + t2 * w.dilation[2];
+            if (!IsInside(w, 2, i2)) continue;
+            const T value = large[line + i2];
+            const T factor = weight[t2];
+            run += Widen(value) * Widen(factor);
+          }
+          sum += static_cast<double>(run);
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+// A thread computes one element of the large image, from the positions whose windows hold it.
+template <typename T, typename Index>
+struct DirectLargeBody {
+  DirectConv of;
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const int64_t size = of.window.large_size();
+    const auto count = static_cast<Index>(of.samples * of.groups * of.large_channels * size);
+    const auto narrow_size = static_cast<Index>(size);
+    const auto image = gpu.Global(static_cast<T*>(of.large_image));
+    for (Index i = static_cast<Index>(gpu.index()); i < count;
+         i += static_cast<Index>(gpu.stride())) {
+      const Index plane = i / narrow_size;
+      const double sum = Sum(gpu, plane, static_cast<int64_t>(i - plane * narrow_size));
+      image[static_cast<int64_t>(i)] = Narrow<T>(static_cast<Compute<T>>(sum));
+    }
+  }
+
+ private:
+  template <class Gpu>
+  WEFT_GPU double Sum(Gpu& gpu, Index plane, int64_t element) const {
+    const ConvWindow& w = of.window;
+    const Index sample_group = plane / static_cast<Index>(of.large_channels);
+    const auto of_group =
+        static_cast<int64_t>(plane) - static_cast<int64_t>(sample_group) * of.large_channels;
+    const auto group = static_cast<int64_t>(sample_group % static_cast<Index>(of.groups));
+    const int64_t first = static_cast<int64_t>(sample_group) * of.small_channels;
+    const int64_t channel = group * of.large_channels + of_group;
+    const auto small = gpu.Global(static_cast<const T*>(of.small_image)) + first * w.small_size();
+    const auto weights = gpu.Global(static_cast<const T*>(of.weights));
+    const ImagePlace place = PlaceOf(element, w.large);
+    double sum = 0;
+    if (of.bias != nullptr) {
+      const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
+      sum = static_cast<double>(Widen(bias));
+    }
+    for (int64_t m = 0; m < of.small_channels; ++m) {
+      const int64_t filter =
+          ((group * of.small_channels + m) * of.large_channels + of_group) * w.taps();
+      for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
+        const int32_t p0 = PositionOf(w, 0, place.at[0], t0);
+        if (p0 < 0) continue;
+        for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1) {
+          const int32_t p1 = PositionOf(w, 1, place.at[1], t1);
+          if (p1 < 0) continue;
+          const int64_t line = m * w.small_size() + (int64_t{p0} * w.small[1] + p1) * w.small[2];
+          const int64_t taps = filter + (int64_t{t0} * w.kernel[1] + t1) * w.kernel[2];
+          Compute<T> run = 0;
+          for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
+            const int32_t p2 = PositionOf(w, 2, place.at[2], t2);
+            if (p2 < 0) continue;
+            const T value = small[line + p2];
+            const T factor = weights[taps + t2];
+            run += Widen(value) * Widen(factor);
+          }
+          sum += static_cast<double>(run);
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+// A block computes one weight after another: its threads share samples and positions.
+template <typename T, typename Index>
+struct DirectWeightsBody {
+  DirectConv of;
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const int64_t taps = of.window.taps();
+    const int64_t count = of.groups * of.small_channels * of.large_channels * taps;
+    for (int64_t weight = gpu.block(); weight < count; weight += gpu.blocks()) {
+      const double sum = BlockReduce<0>(gpu, OfThread(gpu, weight), 0.0, Plus());
+      if (gpu.thread() == 0) {
+        gpu.Global(static_cast<T*>(of.weights))[weight] = Narrow<T>(static_cast<Compute<T>>(sum));
+      }
+    }
+  }
+
+ private:
+  template <class Gpu>
+  WEFT_GPU double OfThread(Gpu& gpu, int64_t weight) const {
+    const ConvWindow& w = of.window;
+    const int64_t filter = weight / w.taps();
+    const ImagePlace tap = PlaceOf(weight - filter * w.taps(), w.kernel);
+    const int64_t m = filter / of.large_channels;
+    const int64_t c = m / of.small_channels * of.large_channels + filter % of.large_channels;
+    const int64_t size = w.small_size();
+    const auto small = gpu.Global(static_cast<const T*>(of.small_image)) + m * size;
+    const auto large = gpu.Global(static_cast<const T*>(of.large_image)) + c * w.large_size();
+    const int64_t small_step = of.groups * of.small_channels * size;
+    const int64_t large_step = of.groups * of.large_channels * w.large_size();
+    const auto count = static_cast<Index>(of.samples * size);
+    const auto narrow_size = static_cast<Index>(size);
+    double sum = 0;
+    auto i = static_cast<Index>(gpu.thread());
+    while (i < count) {
+      Compute<T> run = 0;
+      for (int n = 0; n < kShortRun && i < count; ++n, i += static_cast<Index>(gpu.threads())) {
+        const Index sample = i / narrow_size;
+        const auto position = static_cast<int64_t>(i - sample * narrow_size);
+        const ImagePlace place = PlaceOf(position, w.small);
+        const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + tap.at[0] * w.dilation[0];
+        const int32_t i1 = place.at[1] * w.stride[1] - w.pad[1] + tap.at[1] * w.dilation[1];
+        const int32_t i2 = place.at[2] * w.stride[2] - w.pad[2] + tap.at[2] * w.dilation[2];
+        if (!IsInside(w, 0, i0) || !IsInside(w, 1, i1) || !IsInside(w, 2, i2)) continue;
+        const T gradient = small[static_cast<int64_t>(sample) * small_step + position];
+        const T value = large[static_cast<int64_t>(sample) * large_step +
+                              (int64_t{i0} * w.large[1] + i1) * w.large[2] + i2];
+        run += Widen(gradient) * Widen(value);
+      }
+      sum += static_cast<double>(run);
+    }
+    return sum;
+  }
+};
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_CONV_CONV_DIRECT_BODY_H_
