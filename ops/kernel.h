@@ -47,6 +47,9 @@ class Kernel {
   virtual size_t workspace_bytes() const { return 0; }
   // Memory of its own that it keeps from run to run, such as packed weights.
   virtual size_t retained_bytes() const { return 0; }
+  // True if what Run launches depends on KernelContext::step. On devices whose work launches
+  // kernels, runs of other kernels are recorded once and repeated, with the step of then.
+  virtual bool depends_on_step() const { return false; }
 };
 
 // Where an operand lies in its global tensor: equal to the local shape and zeros when not sharded.

@@ -73,7 +73,9 @@ class NodeBinder {
   absl::Status BindSend(int scope, const Node& node);
   absl::Status BindReceive(int scope, const Node& node);
   absl::Status BindCollective(int scope, const Node& node);
-  absl::Status BindOnValues(int scope, const Node& node);
+  // `reason`: why it has no kernel; OK where its values have no fixed size.
+  absl::Status BindOnValues(int scope, const Node& node, const absl::Status& reason);
+  absl::Status CheckRunsOnHost(const absl::Status& reason) const;
   absl::Status BindKernel(int scope, const Node& node);
   absl::StatusOr<Kernel*> KernelFor(const Graph& graph, const Node& node);
   bool NeedsValues(const Graph& graph, const Node& node) const;
@@ -203,7 +205,7 @@ absl::Status NodeBinder::BindOp(int scope, const Node& node) {
     default:
       return BindCollective(scope, node);
   }
-  if (NeedsValues(GraphOf(scope), node)) return BindOnValues(scope, node);
+  if (NeedsValues(GraphOf(scope), node)) return BindOnValues(scope, node, absl::OkStatus());
   if (!node.schema->aliases().empty()) return BindAlias(scope, node);
   return BindKernel(scope, node);
 }
@@ -226,7 +228,7 @@ absl::Status NodeBinder::BindKernel(int scope, const Node& node) {
   const absl::StatusOr<Kernel*> kernel = KernelFor(GraphOf(scope), node);
   // A dtype that no kernel does may be moved all the same.
   if (absl::IsUnimplemented(kernel.status()) && RunsOnValues(node)) {
-    return BindOnValues(scope, node);
+    return BindOnValues(scope, node, kernel.status());
   }
   WEFT_RETURN_IF_ERROR(kernel.status());
   lowered::KernelRun run;
@@ -274,7 +276,18 @@ bool NodeBinder::NeedsValues(const Graph& graph, const Node& node) const {
   return kernels_.Find(node.domain, node.op, device) == nullptr && RunsOnValues(node);
 }
 
-absl::Status NodeBinder::BindOnValues(int scope, const Node& node) {
+// Never in silence: copies to the host and back cost more than most nodes.
+absl::Status NodeBinder::CheckRunsOnHost(const absl::Status& reason) const {
+  const DeviceInfo& device = environment_.device->info();
+  if (device.runs_host_work || environment_.runs_nodes_on_host) return absl::OkStatus();
+  if (!reason.ok()) return reason;
+  return absl::UnimplementedError(
+      absl::StrCat(device.name, " has no kernel for it as it is: it works on values whose kind or ",
+                   "size only a run shows, or only on the host; give it to a CPU worker"));
+}
+
+absl::Status NodeBinder::BindOnValues(int scope, const Node& node, const absl::Status& reason) {
+  WEFT_RETURN_IF_ERROR(CheckRunsOnHost(reason));
   lowered::ValueRun run;
   for (const ValueId input : node.inputs) {
     WEFT_ASSIGN_OR_RETURN(run.operands.emplace_back(), values_.OperandOf(scope, input, run.inputs));

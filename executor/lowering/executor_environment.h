@@ -36,6 +36,9 @@ struct ExecutorEnvironment {
   BodyRunner* bodies = nullptr;
   // CompileStep is ResourceExhausted, before it lays out an arena, where more is alive at one time.
   int64_t max_arena_bytes = std::numeric_limits<int64_t>::max();
+  // Where the device does not run host work, a node without a kernel for it is refused. True: it
+  // runs on the host then, with copies on both sides.
+  bool runs_nodes_on_host = false;
   // Told of each pass of the lowering; null = nobody looks, and no text is made.
   const LoweringObserver* observe_lowering = nullptr;
 };

@@ -13,6 +13,7 @@
 #include "executor/lowering/buffer_table.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
+#include "ops/memory_work.h"
 #include "ops/value_node.h"
 
 namespace weft {
@@ -28,16 +29,6 @@ struct ValueOperand {
   int input = -1;  // index into lowered::ValueRun::inputs
   DType dtype = DType::kInvalid;
   Shape shape;
-};
-
-// `rows` runs of `bytes` bytes, from source to target with these strides (all in bytes).
-struct CopyRegion {
-  int64_t rows = 0;
-  int64_t bytes = 0;
-  int64_t source_stride = 0;
-  int64_t target_stride = 0;
-  int64_t source_offset = 0;
-  int64_t target_offset = 0;
 };
 
 namespace lowered {

@@ -22,16 +22,18 @@ absl::Status ResidentBuffers::AddScalar(const FeedInput& feed) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> ResidentBuffers::OnDevice(const Tensor& tensor) const {
+absl::StatusOr<Tensor> ResidentBuffers::OnDevice(const Tensor& tensor) {
   Device& device = *environment_.device;
   const bool is_aligned = reinterpret_cast<uintptr_t>(tensor.raw_data()) % kAlignment == 0;
   if (device.info().host_accessible && is_aligned) return tensor;
   const auto bytes = static_cast<int64_t>(tensor.bytes());
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
                         device.Allocate(std::max<int64_t>(bytes, 1)));
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream("constants"));
-  WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream, tensor.raw_data(), memory->data(), bytes));
-  WEFT_RETURN_IF_ERROR(stream->Synchronize(absl::Minutes(1)));
+  if (stream_ == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(stream_, device.NewStream("constants"));
+  }
+  WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream_, tensor.raw_data(), memory->data(), bytes));
+  WEFT_RETURN_IF_ERROR(stream_->Synchronize(absl::Minutes(1)));
   return Tensor(tensor.dtype(), tensor.shape(), std::move(memory));
 }
 

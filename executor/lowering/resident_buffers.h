@@ -4,6 +4,7 @@
 #define WEFT_EXECUTOR_LOWERING_RESIDENT_BUFFERS_H_
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "executor/lowering/executor_environment.h"
 #include "executor/lowering/lowered_step.h"
 #include "graph/graph.h"
+#include "tensor/device.h"
 
 namespace weft {
 
@@ -32,10 +34,11 @@ class ResidentBuffers {
   absl::StatusOr<BufferIndex> OfVariable(const Graph& graph, const ValueDef& value);
 
  private:
-  absl::StatusOr<Tensor> OnDevice(const Tensor& tensor) const;
+  absl::StatusOr<Tensor> OnDevice(const Tensor& tensor);
 
   const ExecutorEnvironment& environment_;
   LoweredStep& step_;
+  std::unique_ptr<Stream> stream_;  // from the first copy on
   std::map<std::string, BufferIndex> scalars_;
   std::map<std::string, BufferIndex> variables_;
   std::map<const void*, BufferIndex> constants_;

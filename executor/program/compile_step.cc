@@ -10,7 +10,8 @@ namespace weft {
 absl::StatusOr<std::unique_ptr<StepProgram>> CompileStep(const Partition& partition,
                                                          const ExecutorEnvironment& environment) {
   if (environment.bodies != nullptr) return CompileWithBodies(partition, environment, nullptr);
-  std::unique_ptr<BodyRunner> bodies = NewBodyRunner(*environment.device, partition.threads);
+  std::unique_ptr<BodyRunner> bodies = NewBodyRunner(*environment.device, partition.threads,
+                                                     /*depth=*/0, environment.runs_nodes_on_host);
   ExecutorEnvironment complete = environment;
   complete.bodies = bodies.get();
   return CompileWithBodies(partition, complete, std::move(bodies));

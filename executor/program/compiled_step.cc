@@ -1,6 +1,6 @@
 #include "executor/program/compiled_step.h"
 
-#include <cstring>
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -9,12 +9,15 @@
 #include "executor/lowering/lowering.h"
 #include "executor/lowering/step_description.h"
 #include "executor/program/communication_thread.h"
+#include "executor/program/deferred_sends.h"
 #include "executor/program/device_timeout.h"
 #include "executor/program/external_buffers.h"
+#include "executor/program/feed_staging.h"
 #include "executor/program/host_staging.h"
 #include "executor/program/instruction.h"
 #include "executor/program/memory_operations.h"
 #include "executor/program/numerics_check.h"
+#include "executor/program/step_scalars.h"
 #include "executor/program/value_slots.h"
 #include "platform/mapped_pages.h"
 #include "platform/status.h"
@@ -32,6 +35,7 @@ class CompiledStep final : public StepProgram {
         total_micro_batches_(partition.total_micro_batches),
         own_bodies_(std::move(own_bodies)),
         slots_(environment),
+        scalars_(step_.scalars),
         external_buffers_(step_),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
@@ -57,9 +61,11 @@ class CompiledStep final : public StepProgram {
   template <typename Visit>
   absl::Status ForEach(const Visit& visit);
   absl::Status AddStaging(const LoweredInstruction& lowered, Instruction& instruction) const;
-  absl::Status WriteScalars(const StepOptions& options);
+  absl::Status PrepareTransfers(size_t sends);
+  absl::Status RunPrepared(const StepOptions& options, StepResult& result);
   absl::Status RunActions(const StepOptions& options);
   absl::Status RunPart(size_t first, size_t last, const StepOptions& options);
+  absl::Status RunOnDevice(size_t first, size_t last);
   absl::Status RunTimed(size_t first, size_t last, const StepOptions& options);
   absl::Status Execute(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
@@ -73,6 +79,9 @@ class CompiledStep final : public StepProgram {
   template <typename Wait>
   absl::Status Timed(const Wait& wait);
   absl::Status Fill(const lowered::Fill& fill, void* target);
+  absl::Status FillDevice(const bound::Fill& fill, Stream& stream);
+  absl::Status Send(Instruction& instruction, const void* data);
+  absl::Status SendWhatIsThere(bool wait);
   absl::Status Guard(const lowered::Guard& guard, const void* data);
   MessageKey KeyOf(const Instruction& instruction) const {
     const auto* const collective = instruction.As<bound::Collective>();
@@ -83,6 +92,7 @@ class CompiledStep final : public StepProgram {
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
   absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
+  void Drain();
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
@@ -90,6 +100,11 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<BodyRunner> own_bodies_;  // unless the environment has one
   LoweredStep step_;
   ValueSlots slots_;
+  StepScalars scalars_;
+  const MemoryWork* memory_work_ = nullptr;
+  // Where the host cannot reach the device's memory:
+  std::vector<FeedStaging> feed_staging_;  // by feed
+  DeferredSends sends_;
   ExternalBuffers external_buffers_;  // none where the host cannot reach the device's memory
   Arena own_arena_;                   // unless the environment has one
   Arena& arena_;
@@ -97,7 +112,8 @@ class CompiledStep final : public StepProgram {
   bool prepared_ = false;
   std::vector<Instruction> compute_;
   std::vector<Instruction> communication_list_;
-  std::vector<std::unique_ptr<Event>> signal_events_;
+  std::vector<std::unique_ptr<Event>> signal_events_;  // compute has come to the signal
+  std::vector<std::unique_ptr<Event>> done_events_;    // communication is over, by instruction
   std::unique_ptr<Stream> compute_stream_;
   std::unique_ptr<Stream> communication_stream_;
   bool host_accessible_ = true;
@@ -132,7 +148,7 @@ absl::Status CompiledStep::AddStaging(const LoweredInstruction& lowered,
   const std::vector<int64_t> bytes = HostOperandBytes(lowered, step_.buffers);
   if (host_accessible_ || bytes.empty()) return absl::OkStatus();
   instruction.staging = std::make_unique<HostStaging>();
-  return instruction.staging->Allocate(bytes);
+  return instruction.staging->Allocate(*environment_.device, bytes);
 }
 
 // Each comes twice: as the graph has it, and as kernels read it.
@@ -159,19 +175,25 @@ void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
     memory_.packed_bytes += static_cast<int64_t>(kernel->retained_bytes());
   }
   if (host_accessible_) return;
+  memory_.staging_bytes = scalars_.staging_bytes(*environment_.device);
+  feed_staging_.resize(step_.feeds.size());
   for (const auto* list : {&step_.compute, &step_.communication}) {
     for (const LoweredInstruction& lowered : *list) {
+      const auto* const fill = lowered.As<lowered::Fill>();
+      if (fill != nullptr) feed_staging_[fill->feed].Add(step_.buffers.bytes(fill->into));
       for (const int64_t bytes : HostOperandBytes(lowered, step_.buffers)) {
         memory_.staging_bytes += bytes;
       }
     }
   }
+  for (const FeedStaging& feed : feed_staging_) memory_.staging_bytes += feed.bytes();
 }
 
 absl::Status CompiledStep::Build(LoweredStep step) {
   step_ = std::move(step);
   slots_.Reset(step_.slots);
   host_accessible_ = environment_.device->info().host_accessible;
+  WEFT_ASSIGN_OR_RETURN(memory_work_, MemoryWorkOf(*environment_.device));
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                         step_.buffers.PlanArena(environment_.max_arena_bytes));
   MeasureMemory(plan);
@@ -215,11 +237,21 @@ absl::Status CompiledStep::BuildStreams() {
   }
   if (communication_list_.empty()) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
+  for (size_t i = 0; i < communication_list_.size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(done_events_.emplace_back(), device.NewEvent());
+  }
   communication_ = std::make_unique<CommunicationThread>(
       static_cast<int>(communication_list_.size()),
       [this](int i) { return communication_list_[i].As<bound::Collective>()->what->wait_signals; },
       [this](int i) { return RunCommunication(i); });
   return absl::OkStatus();
+}
+
+absl::Status CompiledStep::PrepareTransfers(size_t sends) {
+  Device& device = *environment_.device;
+  WEFT_RETURN_IF_ERROR(scalars_.Prepare(device));
+  for (FeedStaging& feed : feed_staging_) WEFT_RETURN_IF_ERROR(feed.Allocate(device));
+  return host_accessible_ ? absl::OkStatus() : sends_.Prepare(device, sends);
 }
 
 absl::Status CompiledStep::Prepare() {
@@ -237,9 +269,12 @@ absl::Status CompiledStep::Prepare() {
       WEFT_ASSIGN_OR_RETURN(void* const address, environment_.variables->DevicePointer(name));
       step_.buffers.SetAddress(buffer, address);
     }
-    WEFT_RETURN_IF_ERROR(ForEach([this](const auto& lowered, auto& instruction) {
+    size_t sends = 0;
+    WEFT_RETURN_IF_ERROR(ForEach([&](const auto& lowered, auto& instruction) {
+      sends += instruction.template As<bound::Send>() != nullptr ? 1 : 0;
       return AddStaging(lowered, instruction);
     }));
+    WEFT_RETURN_IF_ERROR(PrepareTransfers(sends));
   }
   const auto address = [&](BufferIndex buffer) { return step_.buffers.AddressIn(buffer, arena); };
   WEFT_RETURN_IF_ERROR(ForEach([&](const auto& lowered, auto& instruction) {
@@ -260,17 +295,6 @@ absl::Status RunKernel(void* argument, Stream&) {
   return run->kernel->Run(run->context);
 }
 
-absl::Status RunAdd(void* argument, Stream&) {
-  const auto* const add = static_cast<const bound::Add*>(argument);
-  return AddInto(add->what->dtype, add->what->elements, add->from, add->into);
-}
-
-absl::Status RunPack(void* argument, Stream&) {
-  const auto* const pack = static_cast<const bound::Pack*>(argument);
-  CopyRows(pack->what->region, pack->from, pack->into);
-  return absl::OkStatus();
-}
-
 inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stream) {
   if (auto* const run = instruction.As<bound::KernelRun>()) [[likely]] {
     run->context.step = current_step_;
@@ -281,8 +305,12 @@ inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stre
 }
 
 absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream) {
-  if (auto* const add = instruction.As<bound::Add>()) return stream.Enqueue({RunAdd, add});
-  if (auto* const pack = instruction.As<bound::Pack>()) return stream.Enqueue({RunPack, pack});
+  if (auto* const add = instruction.As<bound::Add>()) {
+    return stream.Enqueue({memory_work_->sum, &add->arguments});
+  }
+  if (auto* const pack = instruction.As<bound::Pack>()) {
+    return stream.Enqueue({memory_work_->copy_rows, &pack->arguments});
+  }
   if (const auto* const copy = instruction.As<bound::Copy>()) {
     if (copy->from == copy->into) return absl::OkStatus();
     return environment_.device->CopyOnDevice(stream, copy->from, copy->into,
@@ -298,7 +326,8 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
     return absl::OkStatus();
   }
   if (const auto* const await = instruction.As<bound::Await>()) {
-    return Timed([&] { return communication_->Await(await->what->count); });
+    WEFT_RETURN_IF_ERROR(Timed([&] { return communication_->Await(await->what->count); }));
+    return host_accessible_ ? absl::OkStatus() : stream.Wait(*done_events_[await->what->count - 1]);
   }
   if (const auto* const run = instruction.As<bound::ValueRun>()) return slots_.Run(*run, stream);
   if (const auto* const take = instruction.As<bound::TakeValue>()) {
@@ -329,13 +358,11 @@ absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& strea
   Communicator& communicator = *environment_.communicator;
   const MessageKey key = KeyOf(instruction);
   if (const auto* const fill = instruction.As<bound::Fill>()) {
-    return OnHost(instruction, stream,
-                  [&](void* const* buffers) { return Fill(*fill->what, buffers[0]); });
+    return host_accessible_ ? Fill(*fill->what, fill->into) : FillDevice(*fill, stream);
   }
   if (const auto* const send = instruction.As<bound::Send>()) {
-    return TimedOnHost(instruction, stream, [&](void* const* buffers) {
-      return communicator.Send(send->what->channel, key, buffers[0]);
-    });
+    if (host_accessible_) return Send(instruction, send->from);
+    return sends_.Add(instruction, *environment_.device, stream);
   }
   if (const auto* const receive = instruction.As<bound::Receive>()) {
     return TimedOnHost(instruction, stream, [&](void* const* buffers) {
@@ -380,6 +407,28 @@ absl::Status CompiledStep::Fill(const lowered::Fill& fill, void* target) {
   return source.Fill(current_step_, feed, fill.first_sample, fill.samples, target);
 }
 
+// While the device copies these rows, the next ones are filled.
+absl::Status CompiledStep::FillDevice(const bound::Fill& fill, Stream& stream) {
+  FeedStaging& staging = feed_staging_[fill.what->feed];
+  WEFT_ASSIGN_OR_RETURN(void* const rows, staging.Next());
+  WEFT_RETURN_IF_ERROR(Fill(*fill.what, rows));
+  return staging.Copy(*environment_.device, stream, fill.into,
+                      step_.buffers.bytes(fill.what->into));
+}
+
+absl::Status CompiledStep::Send(Instruction& instruction, const void* data) {
+  const Communicator::ChannelHandle channel = instruction.As<bound::Send>()->what->channel;
+  return Timed([&] { return environment_.communicator->Send(channel, KeyOf(instruction), data); });
+}
+
+// What has come to the host by now, or all that is to be sent.
+absl::Status CompiledStep::SendWhatIsThere(bool wait) {
+  return sends_.Flush(wait, [this](Instruction& instruction) {
+    absl::Status status = Send(instruction, instruction.staging->address(0));
+    return status.ok() ? status : Fail(instruction, status);
+  });
+}
+
 absl::Status CompiledStep::Guard(const lowered::Guard& guard, const void* data) {
   if (FindNonFinite(guard.dtype, 1, data) < 0) return absl::OkStatus();
   double value = 0;
@@ -406,6 +455,7 @@ absl::Status CompiledStep::RunCommunication(int i) {
   absl::Status status = OnHost(instruction, *communication_stream_, [&](void* const* buffers) {
     return environment_.communicator->RunCollective(collective.handle, KeyOf(instruction), buffers);
   });
+  if (status.ok() && !host_accessible_) status = communication_stream_->Record(*done_events_[i]);
   return status.ok() ? status : Fail(instruction, status);
 }
 
@@ -433,35 +483,6 @@ absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Stat
   return Annotate(WithWaitPlace(status, place), where);
 }
 
-absl::Status CompiledStep::WriteScalars(const StepOptions& options) {
-  for (StepScalar& scalar : step_.scalars) {
-    const auto value = options.scalars.find(scalar.name);
-    if (value == options.scalars.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("step input '", scalar.name, "' was not given a value"));
-    }
-    double bits = 0;  // holds any scalar's bytes
-    bool known = false;
-    DispatchDType(scalar.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (std::is_arithmetic_v<T>) {
-        const T typed = static_cast<T>(value->second);
-        std::memcpy(&bits, &typed, sizeof(T));
-        known = true;
-      }
-    });
-    if (!known || scalar.device_value.num_elements() != 1) {
-      return absl::InvalidArgumentError(absl::StrCat("step input '", scalar.name,
-                                                     "' must be a number, not ",
-                                                     scalar.device_value.shape().ToString()));
-    }
-    WEFT_RETURN_IF_ERROR(environment_.device->CopyFromHost(
-        *compute_stream_, &bits, scalar.device_value.raw_data(), scalar.device_value.bytes()));
-    if (!host_accessible_) WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CompiledStep::RunActions(const StepOptions& options) {
   WEFT_RETURN_IF_ERROR(RunPart(0, first_update_, options));
   const int64_t begin = environment_.clock->MonotonicNanos();
@@ -475,12 +496,32 @@ absl::Status CompiledStep::RunActions(const StepOptions& options) {
 
 absl::Status CompiledStep::RunPart(size_t first, size_t last, const StepOptions& options) {
   if (statistics_enabled_ || options.check_numerics) return RunTimed(first, last, options);
+  if (!host_accessible_) return RunOnDevice(first, last);
   Stream& stream = *compute_stream_;
   for (size_t i = first; i < last; ++i) {
     Instruction& instruction = compute_[i];
     if (absl::Status status = Execute(instruction, stream); !status.ok()) [[unlikely]] {
       return Fail(instruction, status);
     }
+  }
+  return absl::OkStatus();
+}
+
+// True if the instruction may wait for a peer, who may wait for what is to be sent.
+bool AwaitsPeers(const Instruction& instruction) {
+  return instruction.As<bound::Receive>() != nullptr ||
+         instruction.As<bound::WaitSent>() != nullptr ||
+         instruction.As<bound::Collective>() != nullptr ||
+         instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;
+}
+
+// Launches ahead of the device: waits only where the host needs a value.
+absl::Status CompiledStep::RunOnDevice(size_t first, size_t last) {
+  for (size_t i = first; i < last; ++i) {
+    Instruction& instruction = compute_[i];
+    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(AwaitsPeers(instruction)));
+    absl::Status status = Execute(instruction, *compute_stream_);
+    if (!status.ok()) return Fail(instruction, status);
   }
   return absl::OkStatus();
 }
@@ -493,11 +534,12 @@ absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions
     absl::Status status = Execute(instruction, *compute_stream_);
     if (status.ok() && !host_accessible_ && instruction.As<bound::Await>() == nullptr) {
       status = compute_stream_->Synchronize(kDeviceTimeout);
+      if (status.ok()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(/*wait=*/true));
     }
     const auto* const run = instruction.As<bound::KernelRun>();
     if (status.ok() && options.check_numerics && instruction.info >= 0 && run != nullptr) {
-      status = CheckOutputsFinite(*run, step_.infos[instruction.info], *environment_.device,
-                                  *compute_stream_, kDeviceTimeout);
+      status = CheckOutputsFinite(*run, step_.infos[instruction.info], *memory_work_,
+                                  *environment_.device, *compute_stream_);
     }
     if (!status.ok()) return Fail(instruction, status);
     if (statistics_enabled_ && instruction.info >= 0) {
@@ -541,16 +583,34 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
   return compute_stream_->Synchronize(kDeviceTimeout);
 }
 
+// After an error: nothing of the step is under way any more, so its memory may serve again.
+void CompiledStep::Drain() {
+  if (host_accessible_) return;
+  // Their errors are the step's, or come after it.
+  (void)compute_stream_->Synchronize(kDeviceTimeout);
+  if (communication_stream_ != nullptr) {
+    (void)communication_stream_->Synchronize(kDeviceTimeout);
+  }
+}
+
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
   WEFT_RETURN_IF_ERROR(Prepare());
   current_step_ = options.step;
+  absl::Status status = scalars_.Write(options.scalars, *environment_.device, *compute_stream_);
+  if (status.ok()) status = PlaceReports(result);
+  if (status.ok()) status = RunPrepared(options, result);
+  if (!status.ok()) Drain();
+  slots_.Reset(step_.slots);  // lets go of what the step made
+  return status;
+}
+
+absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& result) {
   guard_failed_ = false;
   waited_nanos_ = update_nanos_ = 0;
-  WEFT_RETURN_IF_ERROR(WriteScalars(options));
-  WEFT_RETURN_IF_ERROR(PlaceReports(result));
+  sends_.Clear();
   if (communication_ != nullptr) communication_->StartStep();
   absl::Status status = RunActions(options);
-  if (status.ok()) status = compute_stream_->Synchronize(kDeviceTimeout);
+  if (status.ok() && host_accessible_) status = compute_stream_->Synchronize(kDeviceTimeout);
   // After a failed guard every rank stops at the same place and has signalled the same collectives,
   // so they are left to end; any other error ends them on all ranks.
   if (!status.ok() && !guard_failed_) {
@@ -561,10 +621,12 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
     absl::Status communicated = Timed([this] { return communication_->FinishStep(); });
     if (status.ok()) status = communicated;
   }
-  if (status.ok()) status = ReadReports(result);
+  if (status.ok()) {
+    status = ReadReports(result);  // where a device ends a step, with its errors
+    if (!status.ok()) environment_.communicator->Abort(status);
+  }
   result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;
   result.update_seconds = static_cast<double>(update_nanos_) * 1e-9;
-  slots_.Reset(step_.slots);  // lets go of what the step made
   return status;
 }
 

@@ -71,6 +71,7 @@ class ForwardRunner::Impl {
     settings.device = options.device;
     settings.threads = options.threads;
     settings.statistics = options.statistics;
+    settings.runs_nodes_on_host = options.runs_nodes_on_host;
     return settings;
   }
 

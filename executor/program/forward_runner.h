@@ -25,6 +25,8 @@ class ForwardRunner {
     int threads = 1;
     // Times every node: two clock reads each. See statistics().
     bool statistics = false;
+    // As in ExecutorEnvironment.
+    bool runs_nodes_on_host = false;
   };
   ForwardRunner(Graph graph, Options options);
   ~ForwardRunner();

@@ -268,10 +268,12 @@ class GraphPrograms::Impl {
     for (const std::string& name : output_names_) partition->reports.push_back(name);
     WEFT_RETURN_IF_ERROR(AddVariables(*partition));
     partition->actions = {{Action::Kind::kUpdate, 0}};
-    auto bodies = NewBodyRunner(device_, settings_.threads, settings_.depth + 1);
-    const ExecutorEnvironment environment{&device_, &variables_,  communicator_.get(),
-                                          &inputs_, &RealClock(), nullptr,
-                                          &arena_,  bodies.get()};
+    auto bodies = NewBodyRunner(device_, settings_.threads, settings_.depth + 1,
+                                settings_.runs_nodes_on_host);
+    ExecutorEnvironment environment{&device_, &variables_,  communicator_.get(),
+                                    &inputs_, &RealClock(), nullptr,
+                                    &arena_,  bodies.get()};
+    environment.runs_nodes_on_host = settings_.runs_nodes_on_host;
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StepProgram> program,
                           CompileWithBodies(*partition, environment, nullptr));
     program->EnableStatistics(settings_.statistics);
@@ -342,12 +344,14 @@ class BodyPrograms final : public BodyRunner {
 
 }  // namespace
 
-std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth) {
+std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth,
+                                          bool runs_nodes_on_host) {
   GraphPrograms::Settings settings;
   settings.device = &device;
   settings.threads = threads;
   settings.is_body = true;
   settings.depth = depth;
+  settings.runs_nodes_on_host = runs_nodes_on_host;
   return std::make_unique<BodyPrograms>(settings);
 }
 

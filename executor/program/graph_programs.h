@@ -25,8 +25,9 @@ class GraphPrograms {
     // Types come from the values alone (what a file declares for a body's inputs is often wrong),
     // and a program is never made for one value.
     bool is_body = false;
-    int depth = 0;            // bodies around this one
-    bool statistics = false;  // times the nodes
+    int depth = 0;                    // bodies around this one
+    bool runs_nodes_on_host = false;  // as in ExecutorEnvironment
+    bool statistics = false;          // times the nodes
   };
   GraphPrograms(Graph graph, const Settings& settings);
   ~GraphPrograms();
@@ -43,7 +44,9 @@ class GraphPrograms {
 };
 
 // Runs bodies by programs of their own. ResourceExhausted when bodies lie too deep in bodies.
-std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth = 0);
+// `runs_nodes_on_host` as in ExecutorEnvironment.
+std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth = 0,
+                                          bool runs_nodes_on_host = false);
 
 }  // namespace weft
 

@@ -8,11 +8,10 @@
 
 namespace weft {
 
-absl::Status HostStaging::Allocate(const std::vector<int64_t>& bytes) {
+absl::Status HostStaging::Allocate(Device& device, const std::vector<int64_t>& bytes) {
   for (const int64_t operand : bytes) {
     const auto size = static_cast<size_t>(std::max<int64_t>(operand, 1));
-    // The one place where the program means the host's memory, whatever its device.
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory, CpuDevice().Allocate(size));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory, device.AllocateHostMemory(size));
     addresses_.push_back(memory->data());
     memory_.push_back(std::move(memory));
     bytes_.push_back(static_cast<size_t>(operand));
@@ -20,18 +19,24 @@ absl::Status HostStaging::Allocate(const std::vector<int64_t>& bytes) {
   return absl::OkStatus();
 }
 
-absl::Status HostStaging::Run(const HostOperands& operands, Device& device, Stream& stream,
-                              Operation operation) const {
-  for (size_t i = 0; operands.reads && i < operands.count; ++i) {
+absl::Status HostStaging::CopyToHost(const HostOperands& operands, Device& device,
+                                     Stream& stream) const {
+  for (size_t i = 0; i < operands.count; ++i) {
     WEFT_RETURN_IF_ERROR(
         device.CopyToHost(stream, operands.addresses[i], addresses_[i], bytes_[i]));
   }
-  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  return absl::OkStatus();
+}
+
+absl::Status HostStaging::Run(const HostOperands& operands, Device& device, Stream& stream,
+                              Operation operation) const {
+  if (operands.reads) {
+    WEFT_RETURN_IF_ERROR(CopyToHost(operands, device, stream));
+    WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  }
   WEFT_RETURN_IF_ERROR(operation(addresses_.data()));
   if (!operands.writes) return absl::OkStatus();
-  WEFT_RETURN_IF_ERROR(
-      device.CopyFromHost(stream, addresses_[0], operands.addresses[0], bytes_[0]));
-  return stream.Synchronize(kDeviceTimeout);
+  return device.CopyFromHost(stream, addresses_[0], operands.addresses[0], bytes_[0]);
 }
 
 }  // namespace weft

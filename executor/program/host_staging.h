@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// What the communicator or the input source touches of an instruction, from the host.
+// What the communicator or the guard touches of an instruction, from the host.
 struct HostOperands {
   void* const* addresses = nullptr;  // on the device
   size_t count = 0;
@@ -22,17 +22,21 @@ struct HostOperands {
   bool writes = false;  // the first one
 };
 
-// Of one instruction. Empty where the host reaches the device's memory.
+// Of one instruction, which runs at most once a step. Steps end when their streams are drained: so
+// the memory is free whenever the instruction runs. Empty where the host reaches the device's
+// memory.
 class HostStaging {
  public:
-  // In memory of the host: it is its own device.
-  absl::Status Allocate(const std::vector<int64_t>& bytes);
+  absl::Status Allocate(Device& device, const std::vector<int64_t>& bytes);
 
-  // Runs `operation` on the host's memory, with the stream drained on both sides: what it reads is
-  // copied there before, what it writes is copied back.
+  // Puts the copies of what the host reads into the stream.
+  absl::Status CopyToHost(const HostOperands& operands, Device& device, Stream& stream) const;
+  // Runs `operation` on the host's memory. The stream is waited for where the host reads what it
+  // made, and nowhere else: what the host writes is copied back in the stream.
   using Operation = absl::FunctionRef<absl::Status(void* const*)>;
   absl::Status Run(const HostOperands& operands, Device& device, Stream& stream,
                    Operation operation) const;
+  void* address(size_t operand) const { return addresses_[operand]; }
 
  private:
   std::vector<std::shared_ptr<Buffer>> memory_;

@@ -28,9 +28,11 @@ bound::Fill Bind(const lowered::Fill& fill) { return {&fill, nullptr}; }
 bound::Send Bind(const lowered::Send& send) { return {&send, nullptr}; }
 bound::WaitSent Bind(const lowered::WaitSent& wait) { return {&wait}; }
 bound::Receive Bind(const lowered::Receive& receive) { return {&receive, nullptr}; }
-bound::Add Bind(const lowered::Add& add) { return {&add, nullptr, nullptr}; }
+bound::Add Bind(const lowered::Add& add) {
+  return {&add, {add.dtype, add.elements, nullptr, nullptr}};
+}
 bound::Copy Bind(const lowered::Copy& copy) { return {&copy, nullptr, nullptr}; }
-bound::Pack Bind(const lowered::Pack& pack) { return {&pack, nullptr, nullptr}; }
+bound::Pack Bind(const lowered::Pack& pack) { return {&pack, {pack.region, nullptr, nullptr}}; }
 bound::Guard Bind(const lowered::Guard& guard) { return {&guard, nullptr}; }
 bound::Signal Bind(const lowered::Signal& signal) { return {&signal, false}; }
 bound::Await Bind(const lowered::Await& await) { return {&await}; }
@@ -87,6 +89,9 @@ void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction,
           for (size_t i = 0; i < buffers.size(); ++i) write(buffers[i], bound.buffers[i]);
         } else if constexpr (std::is_same_v<Bound, bound::Guard>) {
           read(bound.what->value, bound.value);
+        } else if constexpr (requires { bound.arguments; }) {
+          read(bound.what->from, bound.arguments.from);
+          write(bound.what->into, bound.arguments.into);
         } else {
           if constexpr (requires { bound.from; }) read(bound.what->from, bound.from);
           if constexpr (requires { bound.into; }) write(bound.what->into, bound.into);
@@ -96,7 +101,6 @@ void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction,
 }
 
 HostOperands HostOperandsOf(Instruction& instruction) {
-  if (auto* const fill = instruction.As<bound::Fill>()) return {&fill->into, 1, false, true};
   if (auto* const receive = instruction.As<bound::Receive>()) {
     return {&receive->into, 1, false, true};
   }
@@ -115,7 +119,6 @@ HostOperands HostOperandsOf(Instruction& instruction) {
 
 std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
                                       const BufferTable& buffers) {
-  if (const auto* const fill = lowered.As<lowered::Fill>()) return {buffers.bytes(fill->into)};
   if (const auto* const receive = lowered.As<lowered::Receive>()) {
     return {buffers.bytes(receive->into)};
   }

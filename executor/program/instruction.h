@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "executor/lowering/lowered_step.h"
 #include "executor/program/host_staging.h"
+#include "ops/memory_work.h"
 
 namespace weft {
 
@@ -51,8 +52,7 @@ struct Collective {
 
 struct Add {
   const lowered::Add* what = nullptr;
-  const void* from = nullptr;
-  void* into = nullptr;
+  SumArguments arguments;
 };
 
 struct Copy {
@@ -63,8 +63,7 @@ struct Copy {
 
 struct Pack {
   const lowered::Pack* what = nullptr;
-  const void* from = nullptr;
-  void* into = nullptr;
+  RowsArguments arguments;
 };
 
 struct Guard {
@@ -128,7 +127,8 @@ using WriteVisitor = absl::FunctionRef<void(BufferIndex, void*&)>;
 void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction, ReadVisitor read,
                     WriteVisitor write);
 
-// What the host touches of an instruction; nothing (count 0) of one that works on the device alone.
+// What the host touches of an instruction; nothing (count 0) of one that works on the device alone,
+// and of a Fill, which has the staging of its feed (feed_staging.h).
 HostOperands HostOperandsOf(Instruction& instruction);
 // The bytes of each, in the same order.
 std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,

@@ -11,6 +11,26 @@
 namespace weft {
 namespace {
 
+absl::Status SumOnHost(void* argument, Stream&) {
+  const auto& sum = *static_cast<const SumArguments*>(argument);
+  return AddInto(sum.dtype, sum.elements, sum.from, sum.into);
+}
+
+absl::Status CopyRowsOnHost(void* argument, Stream&) {
+  const auto& copy = *static_cast<const RowsArguments*>(argument);
+  CopyRows(copy.region, copy.from, copy.into);
+  return absl::OkStatus();
+}
+
+absl::Status FindNonFiniteOnHost(void* argument, Stream&) {
+  const auto& search = *static_cast<const FiniteArguments*>(argument);
+  const int64_t found = FindNonFinite(search.dtype, search.elements, search.data);
+  *search.first = found < 0 ? FiniteArguments::kAllFinite : found;
+  return absl::OkStatus();
+}
+
+constexpr MemoryWork kHostMemoryWork = {SumOnHost, CopyRowsOnHost, FindNonFiniteOnHost};
+
 template <typename T>
 void AddLoop(int64_t elements, const void* source, void* target) {
   const T* __restrict from = static_cast<const T*>(source);
@@ -78,6 +98,15 @@ int64_t FindNonFinite(DType dtype, int64_t elements, const void* data) {
     }
   });
   return found;
+}
+
+absl::StatusOr<const MemoryWork*> MemoryWorkOf(const Device& device) {
+  if (device.info().runs_host_work) return &kHostMemoryWork;
+  const MemoryWork* const work = FindMemoryWork(device.info().kind);
+  if (work != nullptr) return work;
+  return absl::UnimplementedError(absl::StrCat(
+      "this build has no kernels for ", device.info().name,
+      ": nothing could be summed or copied there; use one that was made with --config=cuda"));
 }
 
 }  // namespace weft

@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "executor/lowering/lowered_instruction.h"
+#include "absl/status/statusor.h"
+#include "ops/memory_work.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace weft {
@@ -17,6 +19,11 @@ absl::Status AddInto(DType dtype, int64_t elements, const void* source, void* ta
 void CopyRows(const CopyRegion& region, const void* source, void* target);
 // First element of a floating tensor that is not finite, or -1.
 int64_t FindNonFinite(DType dtype, int64_t elements, const void* data);
+
+// The same as work of a device: that of the functions above where it runs host work, else what its
+// kernels registered. Unimplemented, naming the device, where this build has no such kernels. Valid
+// for ever.
+absl::StatusOr<const MemoryWork*> MemoryWorkOf(const Device& device);
 
 }  // namespace weft
 

@@ -1,34 +1,46 @@
 #include "executor/program/numerics_check.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "executor/program/memory_operations.h"
+#include "executor/program/device_timeout.h"
 #include "platform/status_macros.h"
 
 namespace weft {
+namespace {
+
+// FiniteArguments::kAllFinite, or the first element of the output that is not finite.
+absl::StatusOr<int64_t> FirstNonFinite(FiniteArguments search, const MemoryWork& work,
+                                       Device& device, Stream& stream) {
+  int64_t first = FiniteArguments::kAllFinite;
+  std::shared_ptr<Buffer> memory;
+  search.first = &first;
+  if (!device.info().host_accessible) {
+    WEFT_ASSIGN_OR_RETURN(memory, device.Allocate(sizeof(first)));
+    search.first = static_cast<int64_t*>(memory->data());
+  }
+  WEFT_RETURN_IF_ERROR(stream.Enqueue({work.find_non_finite, &search}));
+  if (memory != nullptr) {
+    WEFT_RETURN_IF_ERROR(device.CopyToHost(stream, memory->data(), &first, sizeof(first)));
+  }
+  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  return first;
+}
+
+}  // namespace
 
 absl::Status CheckOutputsFinite(const bound::KernelRun& run, const InstructionInfo& info,
-                                Device& device, Stream& stream, absl::Duration timeout) {
-  WEFT_RETURN_IF_ERROR(stream.Synchronize(timeout));
+                                const MemoryWork& work, Device& device, Stream& stream) {
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     if (run.outputs[i] == nullptr || !IsFloatingPoint(info.output_dtypes[i])) continue;
-    const void* data = run.outputs[i];
-    std::shared_ptr<Buffer> copy;
-    if (!device.info().host_accessible) {
-      const auto bytes =
-          static_cast<size_t>(DTypeBytes(info.output_dtypes[i], info.output_elements[i]));
-      // Host memory, to look at what the host cannot reach.
-      WEFT_ASSIGN_OR_RETURN(copy, CpuDevice().Allocate(std::max<size_t>(bytes, 1)));
-      WEFT_RETURN_IF_ERROR(device.CopyToHost(stream, data, copy->data(), bytes));
-      WEFT_RETURN_IF_ERROR(stream.Synchronize(timeout));
-      data = copy->data();
-    }
-    const int64_t at = FindNonFinite(info.output_dtypes[i], info.output_elements[i], data);
-    if (at < 0) continue;
+    WEFT_ASSIGN_OR_RETURN(
+        const int64_t first,
+        FirstNonFinite({info.output_dtypes[i], info.output_elements[i], run.outputs[i], nullptr},
+                       work, device, stream));
+    if (first == FiniteArguments::kAllFinite) continue;
     return absl::OutOfRangeError(
-        absl::StrCat("output ", i, " has a NaN or infinity at element ", at,
+        absl::StrCat("output ", i, " has a NaN or infinity at element ", first,
                      "; this is the first node that made one; try a smaller learning rate, or "
                      "look at its inputs"));
   }

@@ -5,14 +5,15 @@
 #include "absl/status/status.h"
 #include "executor/lowering/lowered_step.h"
 #include "executor/program/instruction.h"
+#include "ops/memory_work.h"
 #include "tensor/device.h"
 
 namespace weft {
 
-// After a kernel has been put into `stream`: waits for it and looks at the floating-point outputs.
-// OutOfRange naming output and element.
+// After a kernel has been put into `stream`: looks at the floating-point outputs, where they are,
+// and waits for that. `work` is the device's. OutOfRange naming output and element.
 absl::Status CheckOutputsFinite(const bound::KernelRun& run, const InstructionInfo& info,
-                                Device& device, Stream& stream, absl::Duration timeout);
+                                const MemoryWork& work, Device& device, Stream& stream);
 
 }  // namespace weft
 

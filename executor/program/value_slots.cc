@@ -45,6 +45,7 @@ absl::StatusOr<Value> Owned(Value value, const std::vector<const Buffer*>& borro
 
 void ValueSlots::Reset(const std::vector<Value>& initial) {
   if (!initial.empty() || !slots_.empty()) slots_ = initial;
+  loaded_.clear();
 }
 
 void ValueSlots::Release(const std::vector<SlotIndex>& slots) {
@@ -71,7 +72,7 @@ absl::Status ValueSlots::Load(const bound::Load& load, Stream& stream) {
   if (tensor.bytes() > 0) {
     WEFT_RETURN_IF_ERROR(
         device_.CopyFromHost(stream, tensor.raw_data(), load.into, tensor.bytes()));
-    if (!device_.info().host_accessible) WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+    if (!device_.info().host_accessible) loaded_.push_back(tensor);
   }
   Release(what.releases);
   return absl::OkStatus();

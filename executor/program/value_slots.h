@@ -21,7 +21,7 @@ class ValueSlots {
   explicit ValueSlots(const ExecutorEnvironment& environment)
       : device_(*environment.device), input_(environment.input) {}
 
-  // As a step begins.
+  // When a step has ended, and its stream is drained.
   void Reset(const std::vector<Value>& initial);
   absl::Status Run(const bound::ValueRun& run, Stream& stream);
   // REQUIRES: there is an input source.
@@ -37,6 +37,7 @@ class ValueSlots {
   Device& device_;
   InputSource* const input_;
   std::vector<Value> slots_;
+  std::vector<Tensor> loaded_;  // in this step; the stream may still read them
 };
 
 }  // namespace weft

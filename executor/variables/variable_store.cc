@@ -148,7 +148,7 @@ absl::Status VariableStore::Allocate(Entry& entry) {
   if (device_.info().host_accessible) {
     std::memset(memory->data(), 0, bytes);
   } else {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+    WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
     const std::vector<std::byte> zeros(std::min(bytes, kZeroBytes));
     for (size_t offset = 0; offset < bytes; offset += kZeroBytes) {
       WEFT_RETURN_IF_ERROR(device_.CopyFromHost(*stream, zeros.data(),
@@ -159,6 +159,13 @@ absl::Status VariableStore::Allocate(Entry& entry) {
   }
   entry.tensor = Tensor(shard.dtype, shard.local_shape, std::move(memory));
   return absl::OkStatus();
+}
+
+absl::StatusOr<Stream*> VariableStore::CopyStream() {
+  if (stream_ == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(stream_, device_.NewStream("variables"));
+  }
+  return stream_.get();
 }
 
 absl::StatusOr<VariableStore::Entry*> VariableStore::Use(const std::string& name) {
@@ -194,7 +201,7 @@ absl::Status VariableStore::WritePart(const std::string& name, int64_t offset,
                                       std::span<const std::byte> part) {
   WEFT_ASSIGN_OR_RETURN(Entry * entry, Use(name));
   WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+  WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
   WEFT_RETURN_IF_ERROR(device_.CopyFromHost(
       *stream, part.data(), static_cast<std::byte*>(entry->tensor.raw_data()) + offset,
       part.size()));
@@ -210,7 +217,7 @@ absl::Status VariableStore::ReadPart(const std::string& name, int64_t offset,
     std::copy_n(source, part.size(), part.data());
     return absl::OkStatus();
   }
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream("variables"));
+  WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
   WEFT_RETURN_IF_ERROR(
       device_.CopyToHost(*stream, static_cast<const std::byte*>(entry->tensor.raw_data()) + offset,
                          part.data(), part.size()));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,8 +51,11 @@ class VariableStore {
   // The entry, with memory. NotFound for an unknown name.
   absl::StatusOr<Entry*> Use(const std::string& name);
   absl::Status Allocate(Entry& entry);
+  // Of all copies, each of which is waited for: a stream costs more than a copy.
+  absl::StatusOr<Stream*> CopyStream();
 
   Device& device_;
+  std::unique_ptr<Stream> stream_;  // from the first copy on
   std::map<std::string, Entry> entries_;
 };
 

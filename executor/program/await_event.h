@@ -1,0 +1,17 @@
+// A wait of the host for a point in a stream's work. Internal to executor/.
+#ifndef WEFT_EXECUTOR_PROGRAM_AWAIT_EVENT_H_
+#define WEFT_EXECUTOR_PROGRAM_AWAIT_EVENT_H_
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Returns when the event is done, or DeadlineExceeded after `timeout`. Asks without a pause at
+// first, then up to a thousand times a second: later work of the stream is not waited for.
+absl::Status AwaitEvent(const Event& event, absl::Duration timeout);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_PROGRAM_AWAIT_EVENT_H_

@@ -1,0 +1,133 @@
+#include "tensor/testing/watched_device.h"
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "platform/status_macros.h"
+
+namespace weft::testing {
+namespace {
+
+class WatchedStream;
+
+// What a stream was given, to be given to the stream behind one again.
+using RecordedItems = std::vector<std::function<absl::Status(Stream&)>>;
+
+class WatchedRecording final : public RecordedWork {
+ public:
+  WatchedRecording(RecordedItems items, WatchedCalls& calls)
+      : items_(std::move(items)), calls_(calls) {}
+  absl::Status Run(Stream& stream) override;
+
+ private:
+  const RecordedItems items_;
+  WatchedCalls& calls_;
+};
+
+class WatchedStream final : public Stream {
+ public:
+  WatchedStream(std::unique_ptr<Stream> stream, bool waits, bool records, WatchedCalls& calls)
+      : stream_(std::move(stream)), waits_(waits), records_(records), calls_(calls) {}
+
+  absl::Status Enqueue(Work work) override {
+    ++calls_.works;
+    return Do([work](Stream& stream) { return stream.Enqueue(work); });
+  }
+  absl::Status Record(Event& event) override {
+    return Do([&event](Stream& stream) { return stream.Record(event); });
+  }
+  absl::Status Wait(Event& event) override {
+    ++calls_.waits;
+    if (!waits_) return absl::OkStatus();
+    return Do([&event](Stream& stream) { return stream.Wait(event); });
+  }
+  absl::Status Synchronize(absl::Duration timeout) override {
+    if (is_recording_) return absl::FailedPreconditionError("the stream records");
+    ++calls_.synchronizations;
+    return stream_->Synchronize(timeout);
+  }
+  void* native_handle() const override { return stream_->native_handle(); }
+  DeviceFault* fault() const override { return stream_->fault(); }
+
+  absl::Status BeginRecording() override {
+    if (!records_) return stream_->BeginRecording();
+    if (is_recording_) return absl::FailedPreconditionError("the stream records already");
+    is_recording_ = true;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
+      std::unique_ptr<RecordedWork> former) override {
+    if (!records_) return stream_->EndRecording(std::move(former));
+    if (!is_recording_) return absl::FailedPreconditionError("the stream does not record");
+    is_recording_ = false;
+    ++calls_.recordings;
+    return std::make_unique<WatchedRecording>(std::exchange(items_, {}), calls_);
+  }
+
+  // Now, or in the runs of what is being recorded.
+  absl::Status Do(std::function<absl::Status(Stream&)> item) {
+    if (!is_recording_) return item(*stream_);
+    items_.push_back(std::move(item));
+    return absl::OkStatus();
+  }
+  Stream& stream() { return *stream_; }
+
+ private:
+  const std::unique_ptr<Stream> stream_;
+  const bool waits_;
+  const bool records_;
+  WatchedCalls& calls_;
+  bool is_recording_ = false;
+  RecordedItems items_;
+};
+
+absl::Status WatchedRecording::Run(Stream& stream) {
+  ++calls_.recorded_runs;
+  for (const auto& item : items_) {
+    WEFT_RETURN_IF_ERROR(item(dynamic_cast<WatchedStream&>(stream).stream()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+WatchedDevice::WatchedDevice(Device& device, const WatchedDeviceOptions& options)
+    : device_(device),
+      options_(options),
+      info_(options.info != nullptr ? *options.info : device.info()) {}
+
+absl::StatusOr<std::shared_ptr<Buffer>> WatchedDevice::Allocate(size_t bytes) {
+  return device_.Allocate(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> WatchedDevice::NewStream(const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream(name));
+  return std::make_unique<WatchedStream>(std::move(stream), name != options_.stream_without_waits,
+                                         options_.records, calls_);
+}
+
+absl::StatusOr<std::unique_ptr<Event>> WatchedDevice::NewEvent() { return device_.NewEvent(); }
+
+absl::StatusOr<std::shared_ptr<Buffer>> WatchedDevice::AllocateHostMemory(size_t bytes) {
+  return device_.AllocateHostMemory(bytes);
+}
+
+absl::Status WatchedDevice::CopyFromHost(Stream& stream, const void* host, void* device,
+                                         size_t bytes) {
+  return dynamic_cast<WatchedStream&>(stream).Do(
+      [=, this](Stream& own) { return device_.CopyFromHost(own, host, device, bytes); });
+}
+
+absl::Status WatchedDevice::CopyToHost(Stream& stream, const void* device, void* host,
+                                       size_t bytes) {
+  return dynamic_cast<WatchedStream&>(stream).Do(
+      [=, this](Stream& own) { return device_.CopyToHost(own, device, host, bytes); });
+}
+
+absl::Status WatchedDevice::CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) {
+  return dynamic_cast<WatchedStream&>(stream).Do(
+      [=, this](Stream& own) { return device_.CopyOnDevice(own, from, to, bytes); });
+}
+
+}  // namespace weft::testing
