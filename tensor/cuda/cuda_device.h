@@ -67,6 +67,8 @@ class CudaDevice final : public Device {
   size_t peak_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
   const CudaProperties& properties() const { return properties_; }
+  // Makes the card the current one of the calling thread: before a library of NVIDIA's is called.
+  absl::Status MakeCurrent() const { return context_.MakeCurrent(); }
 
  private:
   friend class CudaBuffer;
