@@ -1,0 +1,14 @@
+// Runs the tests of the families on the GPU that WEFT_TEST_DEVICE names (default cuda:0).
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "ops/kernels/cuda/linear/blas_lt.h"
+#include "ops/kernels/cuda/linear/cublaslt_provider.h"
+
+int main(int argc, char** argv) {
+  setenv("WEFT_TEST_DEVICE", "cuda:0", /*overwrite=*/0);
+  // The tests link a library for the emulator, too.
+  weft::cuda::SetBlasLtProvider(weft::cuda::CublasLtOf);
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}
