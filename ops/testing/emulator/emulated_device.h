@@ -56,8 +56,8 @@ struct EmulatedLaunchRecord {
 // threads of a launch, and between launches and copies that no stream or event orders; barriers,
 // shuffles and votes that not all threads reach; launches that do not end.
 //
-// A launch goes on after a report: a wrong read gives zeros and a wrong write does nothing. One
-// launch runs at a time. Thread-safe; ends as FakeDevice does.
+// A launch goes on after a report (until there are 10,000): a wrong read gives zeros and a wrong
+// write does nothing. One launch runs at a time. Thread-safe; ends as FakeDevice does.
 class EmulatedDevice final : public FakeDevice {
  public:
   explicit EmulatedDevice(const EmulatedDeviceOptions& options = {});
@@ -66,7 +66,7 @@ class EmulatedDevice final : public FakeDevice {
   // Internal with the first report: kernel, block, thread, place, what happened and how many more
   // reports there are; else what FakeDevice has noticed.
   absl::Status Verify() override;
-  // The first reports, up to 20, in order.
+  // The first reports, up to 20, in order; of those that differ in numbers alone, three.
   std::vector<std::string> reports() const;
   int64_t report_count() const;
   void ClearReports();

@@ -31,11 +31,11 @@ ConformingDevice Emulated(const std::string& name, uint64_t seed,
           .asynchronous = true};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Emulated, DeviceConformanceTest,
-    ::testing::Values(Emulated("Seed1", 1, {}), Emulated("Seed2", 2, {}),
-                      Emulated("Concurrent", 3, {.turn = absl::ZeroDuration()})),
-    ConformanceName);
+INSTANTIATE_TEST_SUITE_P(Emulated, DeviceConformanceTest,
+                         ::testing::Values(Emulated("Seed1", 1, {}), Emulated("Seed2", 2, {}),
+                                           Emulated("Concurrent", 3,
+                                                    {.turn = absl::ZeroDuration()})),
+                         ConformanceName);
 
 TEST(EmulatedDeviceTest, IsAGpuOfItsIndex) {
   const EmulatedDevice device({.index = 3});
@@ -133,7 +133,7 @@ TEST(EmulatedDeviceTest, KeepsTheFirstReportsAndCountsAll) {
   EXPECT_EQ(runner.Launch({.threads = 100}, [y](auto& gpu) { gpu.Global(y)[1] = 1.0F; }), 0);
   EXPECT_THAT(std::string(runner.Finish().message()), HasSubstr("(and 99 more reports)"));
   EXPECT_EQ(runner.device().report_count(), 100);
-  EXPECT_EQ(runner.device().reports().size(), 20U);
+  EXPECT_EQ(runner.device().reports().size(), 3U);
 }
 
 TEST(EmulatedDeviceTest, RecordsLaunchesAndTheirBytes) {

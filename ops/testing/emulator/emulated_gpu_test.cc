@@ -258,9 +258,8 @@ TEST_P(EmulatedGpuTest, EachThreadRunsOnce) {
 TEST_P(EmulatedGpuTest, ReadersOfOneElementAreNoRace) {
   const int32_t* const x = runner_.Input(std::vector<int32_t>{3});
   int32_t* const y = runner_.Memory<int32_t>(256);
-  runner_.Launch({.blocks = 4, .threads = 64}, [=](auto& gpu) {
-    gpu.Global(y)[gpu.index()] = gpu.Global(x)[0];
-  });
+  runner_.Launch({.blocks = 4, .threads = 64},
+                 [=](auto& gpu) { gpu.Global(y)[gpu.index()] = gpu.Global(x)[0]; });
   ASSERT_EQ(runner_.Finish(), absl::OkStatus());
   EXPECT_THAT(runner_.Read(y, 256), Each(3));
 }

@@ -70,6 +70,7 @@ class Emulator {
   std::map<uint32_t, Past> pasts_ ABSL_GUARDED_BY(mutex_);  // by their first access
   uint32_t next_access_ ABSL_GUARDED_BY(mutex_) = kFirstAccess;
   std::vector<std::string> reports_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> alike_ ABSL_GUARDED_BY(mutex_);  // reports without their numbers
   int64_t report_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<EmulatedLaunchRecord> launches_ ABSL_GUARDED_BY(mutex_);
 };

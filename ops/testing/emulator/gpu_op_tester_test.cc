@@ -138,8 +138,7 @@ TEST(GpuOpTesterTest, FindsAKernelThatRunsOnce) {
 }
 
 TEST(GpuOpTesterTest, AKernelHasToBeRegistered) {
-  const ::testing::AssertionResult result =
-      CheckOnEmulatedGpu(ReluCase(), {}, 2, KernelRegistry());
+  const ::testing::AssertionResult result = CheckOnEmulatedGpu(ReluCase(), {}, 2, KernelRegistry());
   EXPECT_FALSE(result);
   EXPECT_THAT(std::string(result.message()),
               HasSubstr("no kernel of Relu(float32[7,19]) is registered for CUDA"));

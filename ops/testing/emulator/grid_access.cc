@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint16_t kSharedPattern = 0x7FF4;  // NaN in each floating type
 constexpr size_t kSharedAlignment = 128;
+constexpr int64_t kMaxReportsOfLaunch = 10'000;
 constexpr size_t kMaxStaticShared = 48 << 10;
 constexpr size_t kMaxShared = 227 << 10;  // of a block, on an H100
 
@@ -300,6 +301,7 @@ void GridRun::OrderByAtomic(EmulatedThread& thread, uintptr_t address) {
 }
 
 void GridRun::Report(const EmulatedThread& thread, const std::string& what) {
+  if (++reports_ >= kMaxReportsOfLaunch) has_given_up_ = true;
   const EmulatedBlock& block = *thread.block;
   std::string where = absl::StrCat("block ", block.x);
   if (grid_.blocks_y > 1 || grid_.blocks_z > 1) absl::StrAppend(&where, ",", block.y);

@@ -216,6 +216,7 @@ void GridRun::RunThread(void* argument) {
 }
 
 void GridRun::Step(EmulatedThread& thread) {
+  if (has_given_up_) GiveUp(thread);
   if (++steps_ > options_.max_steps) {
     Report(thread, absl::StrCat("the launch has not ended after ", options_.max_steps,
                                 " steps: does it run for ever?"));

@@ -177,6 +177,7 @@ class GridRun {
   int64_t steps_ = 0;
   int64_t until_yield_ = 0;
   bool has_given_up_ = false;
+  int64_t reports_ = 0;
 
   std::vector<Stretch> stretches_;
   uint32_t grid_readers_ = 0;
