@@ -57,11 +57,11 @@ TEST(CudaDeviceTest, TooMuchIsRefusedWithWhatIsFree) {
   const auto kept = device->Allocate(1024).value();
   const absl::Status status = device->Allocate(200 << 10).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("cuda:0 cannot allocate 204800 bytes"),
-                    HasSubstr("1024 bytes are in use"),
-                    HasSubstr("125952 of the 1048576 bytes of the card (Fake GPU) are free"),
-                    HasSubstr("smaller batch")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("cuda:0 cannot allocate 204800 bytes"), HasSubstr("1024 bytes are in use"),
+            HasSubstr("125952 of the 1048576 bytes of the card (Fake GPU) are free"),
+            HasSubstr("smaller batch")));
   EXPECT_EQ(device->bytes_in_use(), 1024u);
 }
 

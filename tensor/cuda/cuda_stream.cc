@@ -100,10 +100,10 @@ absl::Status CudaStream::Record(Event& event) {
         absl::StrCat(subject_, " can only record events of its device"));
   }
   // Also behind an error, so that nobody waits for ever.
-  WEFT_RETURN_IF_ERROR(Keep(context_.MakeCurrent()));
-  WEFT_RETURN_IF_ERROR(
-      KeepCode(context_.runtime->RecordEvent(own->handle(), handle_), "record an event"));
-  return status_;
+  const absl::Status current = context_.MakeCurrent();
+  const CudaCode code = context_.runtime->RecordEvent(own->handle(), handle_);
+  (void)Keep(current);
+  return KeepCode(code, "record an event");
 }
 
 absl::Status CudaStream::Wait(Event& event) {

@@ -110,6 +110,30 @@ TEST_F(CudaStreamTest, AnErrorOfTheCardIsKept) {
   EXPECT_EQ(stream_->BeginRecording(), status);
 }
 
+// Others wait for what ran before the error, and no longer.
+TEST_F(CudaStreamTest, AnEventBehindAnErrorIsStillRecorded) {
+  Mutex mutex;
+  CondVar changed;
+  bool open = false;
+  Kernel gate{&runtime_, [&] {
+                MutexLock lock(mutex);
+                while (!open) changed.Wait(mutex);
+              }};
+  const Work failure{[](void*, Stream&) { return absl::AbortedError("a failure"); }, nullptr};
+  auto event = device_->NewEvent().value();
+  ASSERT_TRUE(stream_->Enqueue(gate.AsWork()).ok());
+  EXPECT_EQ(stream_->Enqueue(failure), absl::AbortedError("a failure"));
+  EXPECT_EQ(stream_->Record(*event), absl::AbortedError("a failure"));
+  EXPECT_FALSE(event->Done());
+  {
+    MutexLock lock(mutex);
+    open = true;
+    changed.NotifyAll();
+  }
+  EXPECT_EQ(stream_->Synchronize(kPatience), absl::AbortedError("a failure"));
+  EXPECT_TRUE(event->Done());
+}
+
 // The deadline is the clock's: a card that hangs ends no test by its own time.
 TEST_F(CudaStreamTest, SynchronizeGivesUpAtItsDeadline) {
   FakeClock clock;

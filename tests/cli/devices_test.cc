@@ -27,7 +27,7 @@ class MissingDevice : public ::testing::Test {
                   "  - name: big-box\n"
                   "    workers:\n"
                   "      - {name: plain, device: cpu}\n"
-                  "      - {name: fast, device: 'cuda:0', model: A100-80GB}\n");
+                  "      - {name: fast, device: 'cuda:1000', model: A100-80GB}\n");
   }
 
   CommandResult Run(const std::string& command, std::vector<std::string> more) const {
@@ -45,7 +45,7 @@ class MissingDevice : public ::testing::Test {
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, AllOf(HasSubstr("worker 'fast' on host 'big-box'"),
-                                  HasSubstr("cannot run on cuda:0")));
+                                  HasSubstr("cannot run on cuda:1000")));
   }
 
   const std::string model_ = TestPath("mlp.onnx");
@@ -81,10 +81,38 @@ TEST_F(MissingDevice, IsRefusedByCalibrate) {
 TEST_F(MissingDevice, IsRefusedByAWorkerBeforeItListens) {
   const std::string socket = TestPath("socket");
   const CommandResult result =
-      RunCommand({"worker", "--listen", "unix:" + socket, "--device", "cuda:1"});
+      RunCommand({"worker", "--listen", "unix:" + socket, "--device", "cuda:1001"});
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("cannot run on cuda:1"));
+  EXPECT_THAT(result.err, HasSubstr("cannot run on cuda:1001"));
   EXPECT_FALSE(RealFileSystem().Exists(socket));
+}
+
+TEST(Doctor, SaysWhatThisMachineHas) {
+  const CommandResult text = RunCommand({"doctor"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.err, "");
+  for (const char* part : {"build", "processor", "memory", "limits", "driver", "cpu:0"}) {
+    EXPECT_THAT(text.out, HasSubstr(part));
+  }
+  const CommandResult json = RunCommand({"doctor", "--output", "json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_GT(report["memory"]["total_bytes"], 0);
+  EXPECT_GT(report["processor"]["cores"], 0);
+  EXPECT_GT(report["kernels"]["cpu"], 100);
+  EXPECT_EQ(report["devices"][0]["device"], "cpu:0");
+}
+
+TEST(Doctor, EndsWithOneWhereWhatIsNeededIsMissing) {
+  EXPECT_EQ(RunCommand({"doctor", "--need", "cpu"}).exit_code, 0);
+  const CommandResult missing = RunCommand({"doctor", "--need", "cpu", "--need", "cuda:1000"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.out, HasSubstr("processor"));
+  EXPECT_THAT(missing.err, HasSubstr("needed, and cannot be used: cuda:1000"));
+  const CommandResult unknown = RunCommand({"doctor", "--need", "tpu"});
+  EXPECT_EQ(unknown.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_EQ(unknown.out, "");
+  EXPECT_THAT(unknown.err, HasSubstr("--need: 'tpu' is not a device"));
 }
 
 TEST_F(MissingDevice, IsPricedByPlanAndSimulateWhichSayThatItCannotRun) {
@@ -94,7 +122,7 @@ TEST_F(MissingDevice, IsPricedByPlanAndSimulateWhichSayThatItCannotRun) {
     ASSERT_EQ(result.exit_code, 0) << command << result.err;
     EXPECT_TRUE(nlohmann::json::parse(result.out).is_object());
     EXPECT_THAT(result.err, HasSubstr("can price but not run 1 of 2 workers: 'fast' on host "
-                                      "'big-box' has cuda:0"))
+                                      "'big-box' has cuda:1000"))
         << command;
   }
 }

@@ -73,6 +73,24 @@ std::string MachineCudaText(const MachineReport& report) {
   return text;
 }
 
+DoctorJson CardJson(const CardReport& card) {
+  const CudaProperties& is = card.properties;
+  return {{"device", card.device},
+          {"name", is.name},
+          {"compute_capability", absl::StrCat(is.major, ".", is.minor)},
+          {"multiprocessors", is.multiprocessors},
+          {"clock_khz", is.clock_khz},
+          {"memory_clock_khz", is.memory_clock_khz},
+          {"memory_bytes_per_second", MemoryBandwidth(is)},
+          {"memory_bytes", is.total_bytes},
+          {"free_bytes", card.free_bytes},
+          {"pci_bus", is.pci_bus},
+          {"numa_node", is.numa_node},
+          {"ecc", is.has_ecc},
+          {"reaches", card.reaches},
+          {"problem", card.problem}};
+}
+
 }  // namespace
 
 std::string MachineText(const MachineReport& report) {
@@ -125,21 +143,7 @@ std::string MachineJson(const MachineReport& report) {
   DoctorJson devices = DoctorJson::array();
   devices.push_back({{"device", "cpu:0"}, {"name", report.processor.model}, {"problem", ""}});
   for (const CardReport& card : report.cards) {
-    const CudaProperties& is = card.properties;
-    devices.push_back({{"device", card.device},
-                       {"name", is.name},
-                       {"compute_capability", absl::StrCat(is.major, ".", is.minor)},
-                       {"multiprocessors", is.multiprocessors},
-                       {"clock_khz", is.clock_khz},
-                       {"memory_clock_khz", is.memory_clock_khz},
-                       {"memory_bytes_per_second", MemoryBandwidth(is)},
-                       {"memory_bytes", is.total_bytes},
-                       {"free_bytes", card.free_bytes},
-                       {"pci_bus", is.pci_bus},
-                       {"numa_node", is.numa_node},
-                       {"ecc", is.has_ecc},
-                       {"reaches", card.reaches},
-                       {"problem", card.problem}});
+    devices.push_back(CardJson(card));
   }
   DoctorJson folders = DoctorJson::array();
   for (const FolderReport& folder : report.folders) {

@@ -31,7 +31,7 @@ std::string NoteOnClusterDevices(const ClusterSpec& cluster) {
     if (missing++ == 0) first = &worker;
   }
   if (missing == 0) return "";
-  return absl::StrCat("note: this build can price but not run ", missing, " of ",
+  return absl::StrCat("note: this process can price but not run ", missing, " of ",
                       cluster.workers.size(), " workers: '", first->name, "' on host '",
                       first->host, "' has ", DeviceName(first->device, first->device_index));
 }

@@ -14,6 +14,7 @@ ClusterSpec WithGpu() {
   cluster.workers[1].name = "gpu-worker";
   cluster.workers[1].host = "big-box";
   cluster.workers[1].device = DeviceKind::kCuda;
+  cluster.workers[1].device_index = 1000;  // No machine has it.
   return cluster;
 }
 
@@ -27,7 +28,7 @@ TEST(ClusterDevicesTest, AMissingDeviceIsNamedWithHostAndWorker) {
   const absl::Status status = CheckClusterDevices(WithGpu());
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kPlan);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 'gpu-worker' on host 'big-box'"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:1000"));
   EXPECT_THAT(NoteOnClusterDevices(WithGpu()), HasSubstr("not run 1 of 2 workers"));
 }
 

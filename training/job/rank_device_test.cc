@@ -12,7 +12,7 @@ class RankDeviceTest : public ::testing::Test {
  protected:
   RankDeviceTest() {
     cluster_.workers[1].device = DeviceKind::kCuda;
-    cluster_.workers[1].device_index = 2;
+    cluster_.workers[1].device_index = 1002;  // No machine has it.
     plan_.mesh.data = 2;
     plan_.workers = {1, 0};
   }
@@ -25,8 +25,8 @@ class RankDeviceTest : public ::testing::Test {
 TEST_F(RankDeviceTest, IsThatOfTheRanksWorker) {
   EXPECT_EQ(DeviceOfRank(cluster_, plan_, RankId(1)).value(), &CpuDevice());
   const auto cuda = DeviceOfRank(cluster_, plan_, RankId(0));
-  EXPECT_EQ(cuda.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(cuda.status().message()), HasSubstr("cuda:2"));
+  ASSERT_FALSE(cuda.ok());
+  EXPECT_THAT(std::string(cuda.status().message()), HasSubstr("cuda:1002"));
 }
 
 TEST_F(RankDeviceTest, RanksAndWorkersThatAreNotThereAreErrors) {
