@@ -1,6 +1,7 @@
 #include "ops/kernels/cuda/blocks/broadcast_plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,8 @@ namespace weft::cuda {
 namespace {
 
 using PlanAxis = BroadcastPlan::Axis;
+
+std::atomic<int64_t> factory_limit = kPieceLimit - 1;
 
 // Cuts of long axes keep addresses aligned.
 constexpr int64_t kCutGrain = 64;
@@ -103,6 +106,11 @@ std::vector<BroadcastPiece> Pieces(const BroadcastPlan& plan, int64_t limit) {
   return pieces;
 }
 
+int64_t PieceLimitOfFactories() { return factory_limit.load(std::memory_order_relaxed); }
+void SetPieceLimitForTesting(int64_t limit) {
+  factory_limit.store(limit, std::memory_order_relaxed);
+}
+
 absl::StatusOr<std::vector<BroadcastPiece>> PiecesOfInputs(const PrepareContext& context) {
   std::vector<Shape> shapes;
   for (int i = 0; i < context.num_inputs(); ++i) shapes.push_back(context.InputShape(i));
@@ -112,7 +120,7 @@ absl::StatusOr<std::vector<BroadcastPiece>> PiecesOfInputs(const PrepareContext&
                                               " axes in turn, the kernel walks ",
                                               kMaxBroadcastAxes));
   }
-  return Pieces(plan);
+  return Pieces(plan, PieceLimitOfFactories());
 }
 
 }  // namespace weft::cuda

@@ -66,6 +66,10 @@ inline constexpr int64_t kPieceLimit = int64_t{1} << 31;
 // they can.
 std::vector<BroadcastPiece> Pieces(const BroadcastPlan& plan, int64_t limit = kPieceLimit - 1);
 
+// What factories take for the limit: kPieceLimit - 1, but in tests of small tensors in many pieces.
+int64_t PieceLimitOfFactories();
+void SetPieceLimitForTesting(int64_t limit);
+
 // The pieces of a node whose inputs broadcast to its output 0. Unimplemented if the plan has more
 // than kMaxBroadcastAxes axes.
 absl::StatusOr<std::vector<BroadcastPiece>> PiecesOfInputs(const PrepareContext& context);

@@ -1,9 +1,11 @@
 // Operators of several operands on the emulated GPU.
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "ops/kernels/cuda/blocks/broadcast_plan.h"
 #include "ops/testing/emulator/gpu_op_tester.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -212,6 +214,28 @@ TEST(PowOnGpu, EveryPairOfTypes) {
 TEST(PowOnGpu, SquaresByAScalar) {
   EXPECT_TRUE(CheckOnEmulatedGpu(
       {.op = "Pow", .inputs = {RandomTensor({1031}, 1, -9, 9), Tensor::Scalar<float>(2)}}));
+}
+
+// Tensors too large for int32 indices are computed in pieces: so are these.
+TEST(BinaryOnGpu, Pieces) {
+  const int64_t limit = cuda::PieceLimitOfFactories();
+  cuda::SetPieceLimitForTesting(100);
+  for (const ShapePair& shapes : BroadcastPairs()) {
+    const Tensor a = RandomTensor(shapes.first, 1);
+    const Tensor b = RandomTensor(shapes.second, 2);
+    for (const char* op : {"Sub", "Greater", "Max"}) {
+      EXPECT_TRUE(CheckOnEmulatedGpu({.op = op, .inputs = {a, b}}));
+    }
+    EXPECT_TRUE(CheckOnEmulatedGpu(
+        {.op = "Where", .inputs = {RandomTensor(shapes.second, 3, 0, 1, DType::kBool), a, b}}));
+  }
+  std::vector<int32_t> divisors(300, 3);
+  divisors[257] = 0;
+  EXPECT_TRUE(ExpectErrorOnEmulatedGpu({.op = "Div",
+                                        .inputs = {RandomTensor({300}, 1, 0, 9, DType::kInt32),
+                                                   Tensor::Of<int32_t>({300}, divisors)}},
+                                       absl::StatusCode::kInvalidArgument, {"257"}));
+  cuda::SetPieceLimitForTesting(limit);
 }
 
 // ---- Where.

@@ -16,9 +16,9 @@ namespace weft::cuda {
 
 // Attributes of a function, by the meaning that its functor gives them.
 struct FunctionParameters {
-  float a = 0;
-  float b = 0;
-  float c = 0;
+  double a = 0;
+  double b = 0;
+  double c = 0;
 };
 
 // ---- One operand.

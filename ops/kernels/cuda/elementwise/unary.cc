@@ -52,8 +52,8 @@ WEFT_REGISTER_KERNEL("", "IsNaN", DeviceKind::kCuda, Number(UnaryFunction::kIsNa
 WEFT_REGISTER_KERNEL("", "IsInf", DeviceKind::kCuda,
                      Number(UnaryFunction::kIsInf, [](const Attributes& attributes) {
                        return FunctionParameters{
-                           attributes.Int("detect_negative", 1) != 0 ? 1.0f : 0.0f,
-                           attributes.Int("detect_positive", 1) != 0 ? 1.0f : 0.0f};
+                           attributes.Int("detect_negative", 1) != 0 ? 1.0 : 0.0,
+                           attributes.Int("detect_positive", 1) != 0 ? 1.0 : 0.0};
                      }));
 WEFT_REGISTER_KERNEL(
     "", "Shrink", DeviceKind::kCuda,
@@ -93,12 +93,12 @@ FunctionParameters EluParametersOf(const Attributes& attributes) {
   return {attributes.Float("alpha", 1), 1, 1};
 }
 FunctionParameters CeluParametersOf(const Attributes& attributes) {
-  const float alpha = attributes.Float("alpha", 1);
+  const double alpha = attributes.Float("alpha", 1);
   return {alpha, 1 / alpha, 1};
 }
 FunctionParameters SeluParametersOf(const Attributes& attributes) {
-  const float alpha = attributes.Float("alpha", 1.67326319217681884765625f);
-  const float gamma = attributes.Float("gamma", 1.05070102214813232421875f);
+  const double alpha = attributes.Float("alpha", 1.67326319217681884765625f);
+  const double gamma = attributes.Float("gamma", 1.05070102214813232421875f);
   return {alpha * gamma, 1, gamma};
 }
 FunctionParameters HardSigmoidParametersOf(const Attributes& attributes) {
