@@ -20,7 +20,8 @@ namespace weft::cuda {
 
 #ifdef __CUDACC__
 
-// One block per multiprocessor is enough: else ptxas spills to reach an occupancy of its own choice.
+// One block per multiprocessor is enough: else ptxas spills to reach an occupancy of its own
+// choice.
 template <int kMaxThreads, typename Body>
 __global__ __launch_bounds__(kMaxThreads, 1) void RunBody(const __grid_constant__ Body body) {
   CudaGpu gpu;

@@ -275,18 +275,17 @@ struct NormalizeColumnsSource {
   template <int V, int K, class Gpu>
   WEFT_GPU void Add(Gpu& gpu, const Stateless&, const int64_t (&at)[K], int64_t unit, int step,
                     Total (&totals)[V]) const {
-    NumberItem<T, V> dy[K];
-    NumberItem<T, V> n[K];
+    NumberItem<T, V> slopes[K];
+    NumberItem<T, V> items[K];
+    C means[K];
+    C inverses[K];
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) {
       const int64_t row = unit + static_cast<int64_t>(k) * step;
-      dy[k] = LoadNumbers<V>(gpu, operands.dy, at[k]);
-      n[k] = LoadNumbers<V>(gpu, operands.x, at[k]);
-      const C inverse = gpu.Global(operands.inverse)[row];
-      C mean = 0;
-      if (operands.mean != nullptr) mean = gpu.Global(operands.mean)[row];
-      WEFT_UNROLL
-      for (int v = 0; v < V; ++v) n[k].values[v] = (n[k].values[v] - mean) * inverse;
+      slopes[k] = LoadNumbers<V>(gpu, operands.dy, at[k]);
+      items[k] = LoadNumbers<V>(gpu, operands.x, at[k]);
+      means[k] = operands.mean == nullptr ? C(0) : At(gpu, operands.mean, row);
+      inverses[k] = At(gpu, operands.inverse, row);
     }
     WEFT_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -294,8 +293,9 @@ struct NormalizeColumnsSource {
       C bias = 0;
       WEFT_UNROLL
       for (int k = 0; k < K; ++k) {
-        scale += dy[k].values[v] * n[k].values[v];
-        bias += dy[k].values[v];
+        const C slope = slopes[k].values[v];
+        scale += slope * ((items[k].values[v] - means[k]) * inverses[k]);
+        bias += slope;
       }
       totals[v].a += static_cast<double>(scale);
       totals[v].b += static_cast<double>(bias);
@@ -309,6 +309,12 @@ struct NormalizeColumnsSource {
     if (operands.dbias != nullptr) {
       gpu.Global(operands.dbias)[column] = Narrow<T>(static_cast<C>(total.b));
     }
+  }
+
+ private:
+  template <class Gpu>
+  static WEFT_GPU C At(Gpu& gpu, const C* from, int64_t row) {
+    return gpu.Global(from)[row];
   }
 };
 

@@ -110,13 +110,19 @@ TEST(CudaCumulative, EveryAxisAndDirection) {
       }
     }
     EXPECT_TRUE(CheckOnEmulatedGpu(Cumulative(op, {2, 131}, 1, 0, 0)));
-    EXPECT_TRUE(CheckOnEmulatedGpu(Cumulative(op, {}, 0, 0, 0)));
     EXPECT_TRUE(CheckOnEmulatedGpu(Cumulative(op, {0, 3}, 0, 0, 0)));
     for (const DType dtype : kNumbers) {
       EXPECT_TRUE(
           CheckOnEmulatedGpu(Cumulative(op, {2, 5}, 1, 0, 0, dtype), {.of_magnitude = 8e-3}, 1));
     }
   }
+}
+
+TEST(CudaCumulative, AScalarIsOneLine) {
+  const OpCase op_case = Cumulative("CumSum", {}, -1, 0, 0);
+  const auto outputs = RunOnEmulatedGpu(op_case);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_TRUE(TensorsNear(outputs->at(0), op_case.inputs[0]));
 }
 
 TEST(CudaCumulative, AnAxisThatThereIsNotIsAFault) {
