@@ -34,17 +34,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareAddN(const PrepareContext& contex
   call.addends = context.num_inputs();
   call.dtype = context.OutputDType(0);
   call.count = context.OutputShape(0).num_elements();
-  for (int i = 0; i < std::min(call.addends, kMaxAddends); ++i) {
-    call.dtypes[i] = context.InputDType(i);
-    call.is_mixed = call.is_mixed || call.dtypes[i] != call.dtype;
-    if (call.is_mixed && !IsFloat(call.dtypes[i])) {
-      return context.Unimplemented("the addends must have one type");
-    }
-  }
-  const int limit = call.is_mixed ? kMaxAddends / 2 : kMaxAddends;
-  if (call.addends > limit) {
+  if (call.addends > kMaxAddends) {
     return context.Unimplemented(absl::StrCat("no kernel for CUDA devices adds ", call.addends,
-                                              " tensors at once; the limit is ", limit));
+                                              " tensors at once; the limit is ", kMaxAddends));
   }
   return PrepareByElement(context, call.dtype, NumberElements(),
                           [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {

@@ -19,15 +19,6 @@ int LaunchScale(LaunchQueue queue, DType dtype, const void* x, const void* s, vo
 }
 
 int LaunchAdd(LaunchQueue queue, const AddCall& call) {
-  if (call.is_mixed) {
-    MixedAddBody body{};
-    if (call.addends > kMaxAddends / 2) return kNoSuchBody;
-    for (int n = 0; n < call.addends; ++n) body.x[n] = {call.x[n], call.dtypes[n]};
-    body.addends = call.addends;
-    body.y = {call.y, call.dtype};
-    body.count = call.count;
-    return Launch<kUpdateThreads>(queue, UpdateGrid(call.count, 0, 1), body);
-  }
   return LaunchByType(call.dtype, NumberLaunches(), [&](auto zero) {
     using T = decltype(zero);
     using Body = AddBody<T>;

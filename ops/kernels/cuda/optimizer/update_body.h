@@ -127,7 +127,7 @@ struct ScaleBody {
   }
 };
 
-// Addends of one type.
+// 16-bit floats are added in float32.
 template <typename T>
 struct AddBody {
   static constexpr int kWidth = kWidest<T>;
@@ -161,23 +161,6 @@ struct AddBody {
     WEFT_UNROLL
     for (int k = 0; k < kCount; ++k) packet.values[k] = Narrow<T>(sums[k]);
     gpu.template Store<kCount>(gpu.Global(y), i, packet);
-  }
-};
-
-// Floating addends of different types: in double, rounded once.
-struct MixedAddBody {
-  RealInput x[kMaxAddends / 2];
-  int addends;
-  RealOutput y;
-  int64_t count;
-
-  template <class Gpu>
-  WEFT_GPU void operator()(Gpu& gpu) const {
-    for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
-      double sum = ReadReal(gpu, x[0], i);
-      for (int n = 1; n < addends; ++n) sum += ReadReal(gpu, x[n], i);
-      WriteReal(gpu, y, i, sum);
-    }
   }
 };
 

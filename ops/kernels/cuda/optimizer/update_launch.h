@@ -62,16 +62,13 @@ int LaunchUpdate(LaunchQueue queue, const UpdateCall& call);
 int LaunchScale(LaunchQueue queue, DType dtype, const void* x, const void* s, void* y,
                 int64_t count);
 
-// y = ((x0 + x1) + x2) + ...; y may be one of them. Floats may be of different types, and 16-bit
-// ones are added in float32; whole numbers are of one type.
+// y = ((x0 + x1) + x2) + ..., any number; y may be one of them. 16-bit floats are added in float32.
 inline constexpr int kMaxAddends = 256;
 struct AddCall {
   int addends = 0;
   const void* x[kMaxAddends] = {};
-  DType dtypes[kMaxAddends] = {};
   void* y = nullptr;
   DType dtype = DType::kFloat32;
-  bool is_mixed = false;  // types differ
   int64_t count = 0;
 };
 int LaunchAdd(LaunchQueue queue, const AddCall& call);
