@@ -241,10 +241,14 @@ struct RateBody {
     const double share = length > 0 ? u / length : 1;
     return share < 1 ? share : 1;
   }
-  // Of the way along half a cosine.
+  // Of the way along half a cosine; share 0 to 1. (CUDA's cos of any double needs a stack.)
   WEFT_GPU static double CosineBetween(double from, double to, double share) {
-    constexpr double kPi = 3.14159265358979323846;
-    return to + (from - to) * (1 + std::cos(kPi * share)) / 2;
+#ifdef __CUDA_ARCH__
+    const double cosine = cospi(share);
+#else
+    const double cosine = std::cos(3.14159265358979323846 * share);
+#endif
+    return to + (from - to) * (1 + cosine) / 2;
   }
 };
 
