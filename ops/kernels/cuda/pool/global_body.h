@@ -20,7 +20,7 @@ struct AverageFold {
   WEFT_GPU double Result(double sum, int64_t size) const { return sum / static_cast<double>(size); }
 };
 struct MaxPlaneFold {
-  WEFT_GPU static double First() { return -std::numeric_limits<double>::infinity(); }
+  WEFT_GPU static double First() { return kLowest<double>; }
   WEFT_GPU double operator()(double a, double b) const { return a != a || a > b ? a : b; }
   WEFT_GPU double Of(double x) const { return x; }
   WEFT_GPU double Result(double largest, int64_t /*size*/) const { return largest; }

@@ -108,14 +108,11 @@ WEFT_GPU int32_t PlaneOutput(const PoolGeometry& pool) {
   return pool.axis[0].output * pool.axis[1].output * pool.axis[2].output;
 }
 
+// Below all numbers. (A constant: GPU code may not call what numeric_limits has.)
 template <typename T>
-WEFT_GPU Compute<T> LowestOf() {
-  if constexpr (std::is_integral_v<Compute<T>>) {
-    return std::numeric_limits<Compute<T>>::lowest();
-  } else {
-    return -std::numeric_limits<Compute<T>>::infinity();
-  }
-}
+inline constexpr Compute<T> kLowest = std::is_integral_v<Compute<T>>
+                                          ? std::numeric_limits<Compute<T>>::lowest()
+                                          : -std::numeric_limits<Compute<T>>::infinity();
 
 template <typename T, typename Index>
 struct MaxPoolBody {
@@ -132,7 +129,7 @@ struct MaxPoolBody {
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const PoolPlace place = output.At(static_cast<Index>(i));
       const auto plane = gpu.Global(x) + place.plane * plane_input;
-      Compute<T> best = LowestOf<T>();
+      Compute<T> best = kLowest<T>;
       int32_t where = -1;
       ForEachTap(pool, place, [&](int32_t position) {
         const T element = plane[position];
