@@ -70,20 +70,22 @@ struct UnfoldBody {
     const int64_t channel = static_cast<int64_t>(group) * (of.group_channels - of.channels) +
                             of.first_channel + static_cast<int64_t>(plane);
     const auto image = gpu.Global(static_cast<const T*>(of.image)) + channel * w.large_size();
-    const auto columns = gpu.Global(static_cast<T*>(of.columns));
+    auto column = gpu.Global(static_cast<T*>(of.columns)) +
+                  (static_cast<int64_t>(plane) * w.taps() * of.positions + position);
     const ImagePlace place = PlaceOf(of.first_position + position, w.small);
-    int64_t to = static_cast<int64_t>(plane) * w.taps() * of.positions + position;
     for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
       const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + t0 * w.dilation[0];
       for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1) {
         const int32_t i1 = place.at[1] * w.stride[1] - w.pad[1] + t1 * w.dilation[1];
         const bool has_line = IsInside(w, 0, i0) && IsInside(w, 1, i1);
-        const int64_t line = (int64_t{i0} * w.large[1] + i1) * w.large[2];
+        // Below 2^31 where the line exists.
+        const int32_t line = has_line ? (i0 * w.large[1] + i1) * w.large[2] : 0;
         int32_t i2 = place.at[2] * w.stride[2] - w.pad[2];
-        for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2, i2 += w.dilation[2], to += of.positions) {
+        for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2, i2 += w.dilation[2]) {
           T value = Narrow<T>(Compute<T>{0});
           if (has_line && IsInside(w, 2, i2)) value = image[line + i2];
-          columns[to] = value;
+          *column = value;
+          column += of.positions;
         }
       }
     }
@@ -128,9 +130,10 @@ struct FoldBody {
         for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
           const int32_t p2 = PositionOf(w, 2, place.at[2], t2);
           if (p2 < 0) continue;
-          const int64_t tap = (int64_t{t0} * w.kernel[1] + t1) * w.kernel[2] + t2;
-          const int64_t position = (int64_t{p0} * w.small[1] + p1) * w.small[2] + p2;
-          sum += columns[tap * positions + position];
+          const int32_t tap = (t0 * w.kernel[1] + t1) * w.kernel[2] + t2;
+          const int32_t position = (p0 * w.small[1] + p1) * w.small[2] + p2;
+          const ColumnOf<T> value = columns[tap * positions + position];
+          sum += value;
         }
       }
     }

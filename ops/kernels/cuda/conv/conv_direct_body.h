@@ -40,7 +40,7 @@ struct DirectSmallBody {
     const int64_t first = static_cast<int64_t>(group) * of.large_channels;
     const Index channels = static_cast<Index>(of.groups * of.small_channels);
     const auto channel = static_cast<int64_t>(plane % channels);
-    const auto large = gpu.Global(static_cast<const T*>(of.large_image)) + first * w.large_size();
+    auto large = gpu.Global(static_cast<const T*>(of.large_image)) + first * w.large_size();
     auto weight =
         gpu.Global(static_cast<const T*>(of.weights)) + channel * of.large_channels * w.taps();
     const ImagePlace place = PlaceOf(position, w.small);
@@ -49,13 +49,13 @@ struct DirectSmallBody {
       const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
       sum = static_cast<double>(Widen(bias));
     }
-    for (int64_t c = 0; c < of.large_channels; ++c) {
+    for (int64_t c = 0; c < of.large_channels; ++c, large += w.large_size()) {
       for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
         const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + t0 * w.dilation[0];
         for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1, weight = weight + w.kernel[2]) {
           const int32_t i1 = place.at[1] * w.stride[1] - w.pad[1] + t1 * w.dilation[1];
           if (!IsInside(w, 0, i0) || !IsInside(w, 1, i1)) continue;
-          const int64_t line = c * w.large_size() + (int64_t{i0} * w.large[1] + i1) * w.large[2];
+          const int32_t line = (i0 * w.large[1] + i1) * w.large[2];
           Compute<T> run = 0;
           for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
             const int32_t i2 = place.at[2] * w.stride[2] - w.pad[2] + t2 * w.dilation[2];
@@ -101,25 +101,24 @@ struct DirectLargeBody {
     const auto group = static_cast<int64_t>(sample_group % static_cast<Index>(of.groups));
     const int64_t first = static_cast<int64_t>(sample_group) * of.small_channels;
     const int64_t channel = group * of.large_channels + of_group;
-    const auto small = gpu.Global(static_cast<const T*>(of.small_image)) + first * w.small_size();
-    const auto weights = gpu.Global(static_cast<const T*>(of.weights));
+    auto small = gpu.Global(static_cast<const T*>(of.small_image)) + first * w.small_size();
+    auto weights = gpu.Global(static_cast<const T*>(of.weights)) +
+                   (group * of.small_channels * of.large_channels + of_group) * w.taps();
     const ImagePlace place = PlaceOf(element, w.large);
     double sum = 0;
     if (of.bias != nullptr) {
       const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
       sum = static_cast<double>(Widen(bias));
     }
-    for (int64_t m = 0; m < of.small_channels; ++m) {
-      const int64_t filter =
-          ((group * of.small_channels + m) * of.large_channels + of_group) * w.taps();
+    for (int64_t m = 0; m < of.small_channels; ++m, small += w.small_size()) {
       for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
         const int32_t p0 = PositionOf(w, 0, place.at[0], t0);
         if (p0 < 0) continue;
         for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1) {
           const int32_t p1 = PositionOf(w, 1, place.at[1], t1);
           if (p1 < 0) continue;
-          const int64_t line = m * w.small_size() + (int64_t{p0} * w.small[1] + p1) * w.small[2];
-          const int64_t taps = filter + (int64_t{t0} * w.kernel[1] + t1) * w.kernel[2];
+          const int32_t line = (p0 * w.small[1] + p1) * w.small[2];
+          const int32_t taps = (t0 * w.kernel[1] + t1) * w.kernel[2];
           Compute<T> run = 0;
           for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
             const int32_t p2 = PositionOf(w, 2, place.at[2], t2);
@@ -131,6 +130,7 @@ struct DirectLargeBody {
           sum += static_cast<double>(run);
         }
       }
+      weights += of.large_channels * w.taps();
     }
     return sum;
   }
@@ -182,7 +182,7 @@ struct DirectWeightsBody {
         if (!IsInside(w, 0, i0) || !IsInside(w, 1, i1) || !IsInside(w, 2, i2)) continue;
         const T gradient = small[static_cast<int64_t>(sample) * small_step + position];
         const T value = large[static_cast<int64_t>(sample) * large_step +
-                              (int64_t{i0} * w.large[1] + i1) * w.large[2] + i2];
+                              ((i0 * w.large[1] + i1) * w.large[2] + i2)];
         run += Widen(gradient) * Widen(value);
       }
       sum += static_cast<double>(run);
