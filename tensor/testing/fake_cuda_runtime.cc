@@ -245,7 +245,8 @@ CudaCode FakeCudaRuntime::CreateStream(int /*priority*/, CudaStreamHandle* strea
   options.device = absl::StrCat("card ", current_card);
   options.capacity = kStreamCapacity;
   options.clock = &RealClock();
-  made->queue = std::make_unique<FakeStream>(options, scheduler_, MemoryOf(current_card));
+  made->queue =
+      std::make_unique<FakeStream>(std::move(options), scheduler_, MemoryOf(current_card));
   *stream = made.get();
   streams_[made.get()] = std::move(made);
   return CudaCode::kSuccess;
