@@ -359,5 +359,32 @@ TEST(FakeDeviceTest, AStreamThatEndsRunsItsWorkEvenWhenPaused) {
   EXPECT_TRUE(event->Done());
 }
 
+TEST(FakeDeviceTest, CanBeOfTheKindOfAGpu) {
+  const FakeDevice device({.kind = DeviceKind::kCuda, .index = 2});
+  EXPECT_EQ(device.info().kind, DeviceKind::kCuda);
+  EXPECT_EQ(device.info().name, "cuda:2");
+}
+
+// As on a device whose work launches kernels: Enqueue calls it, in the caller's thread.
+TEST(FakeDeviceTest, WorkThatLaunchesRunsAtOnce) {
+  FakeDevice device({.runs_host_work = false});
+  device.scheduler().Pause();
+  const auto stream = device.NewStream("test").value();
+  std::thread::id thread;
+  const Work work{[](void* argument, Stream&) {
+                    *static_cast<std::thread::id*>(argument) = std::this_thread::get_id();
+                    return absl::OkStatus();
+                  },
+                  &thread};
+  EXPECT_EQ(stream->Enqueue(work), absl::OkStatus());
+  EXPECT_EQ(thread, std::this_thread::get_id());
+  device.scheduler().Resume();
+  const absl::Status error = absl::AbortedError("no more");
+  const Work failing{[](void*, Stream&) { return absl::AbortedError("no more"); }, nullptr};
+  EXPECT_EQ(stream->Enqueue(failing), error);
+  EXPECT_EQ(stream->Enqueue(work), error);
+  EXPECT_EQ(stream->Synchronize(kPatience), error);
+}
+
 }  // namespace
 }  // namespace weft::testing

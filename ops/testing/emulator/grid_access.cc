@@ -24,6 +24,10 @@ const char* VerbOf(AccessKind kind) {
   }
 }
 
+bool IsAtomicKind(AccessKind kind) {
+  return kind == AccessKind::kAtomic || kind == AccessKind::kAtomicWrite;
+}
+
 bool Reads(AccessKind kind) { return kind == AccessKind::kRead || kind == AccessKind::kAtomic; }
 
 }  // namespace
@@ -138,8 +142,7 @@ bool GridRun::IsInside(EmulatedThread& thread, const MemoryRegion& region, uintp
 bool GridRun::Access(EmulatedThread& thread, MemoryRegion& region, uintptr_t address, size_t bytes,
                      size_t alignment, AccessKind kind) {
   Step(thread);
-  const bool is_atomic = kind == AccessKind::kAtomic || kind == AccessKind::kAtomicWrite;
-  if (is_atomic && order_ == Order::kRandom && Random(4) == 0) Yield(thread);
+  if (IsAtomicKind(kind) && order_ == Order::kRandom && Random(4) == 0) Yield(thread);
   if (!IsInside(thread, region, address, bytes, alignment, kind)) return false;
   if (!region.is_shared) {
     if (kind != AccessKind::kWrite) bytes_read_ += static_cast<int64_t>(bytes);
@@ -152,60 +155,57 @@ bool GridRun::Access(EmulatedThread& thread, MemoryRegion& region, uintptr_t add
 
 void GridRun::CheckOrder(EmulatedThread& thread, MemoryRegion& region, size_t offset, size_t bytes,
                          AccessKind kind) {
-  const bool is_atomic = kind == AccessKind::kAtomic || kind == AccessKind::kAtomicWrite;
-  const uint32_t own = NumberOf(thread, is_atomic);
-  const auto address = reinterpret_cast<uintptr_t>(region.data) + offset;
-  ByteShadow* const shadow = region.shadow + offset;
-  bool is_unwritten = false;
-  uint32_t raced = 0;
-  bool raced_with_write = false;
-  // The last ones that were looked at: bytes of an element mostly have the same.
-  uint32_t good_write = own;
-  uint32_t good_read = own;
-  uint32_t former_readers = 0;
-  uint32_t new_readers = own;
-  for (size_t i = 0; i < bytes; ++i) {
-    ByteShadow& byte = shadow[i];
-    if (byte.write == kNeverWritten) {
-      is_unwritten = true;
-    } else if (byte.write != good_write) {
-      if (!(is_atomic && IsAtomic(byte.write)) && !IsBefore(byte.write, thread)) {
-        raced = byte.write;
-        raced_with_write = true;
-      }
-      good_write = byte.write;
-    }
+  const uint32_t own = NumberOf(thread, IsAtomicKind(kind));
+  // Bytes of an element mostly have the same past: what was looked at last is not looked at again.
+  OrderCheck check{own, own, own, 0, own};
+  for (size_t i = offset; i < offset + bytes; ++i) {
+    CheckWriter(thread, region.shadow[i], kind, check);
     if (kind == AccessKind::kRead) {
-      if (byte.read != own) {
-        if (byte.read != former_readers) {
-          former_readers = byte.read;
-          new_readers = ReadersWith(byte.read, own, thread);
-        } else if (byte.read == 0) {
-          new_readers = own;
-        }
-        byte.read = new_readers;
-      }
-      continue;
+      AddReader(thread, region.shadow[i], check);
+    } else {
+      CheckReaders(thread, region.shadow[i], check);
+      region.shadow[i] = ByteShadow{own, 0};
     }
-    if (byte.read != 0 && byte.read != good_read) {
-      if (!IsBefore(byte.read, thread)) {
-        raced = byte.read;
-        raced_with_write = false;
-      }
-      good_read = byte.read;
-    }
-    byte = ByteShadow{own, 0};
   }
-  if (is_unwritten && Reads(kind)) {
-    Report(thread, absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address),
-                                ", which nobody has written"));
+  if (!check.is_unwritten && check.raced == 0) return;
+  const std::string access =
+      absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ",
+                   Place(region, reinterpret_cast<uintptr_t>(region.data) + offset), ", which ");
+  if (check.is_unwritten) Report(thread, access + "nobody has written");
+  if (check.raced == 0) return;
+  Report(thread, absl::StrCat(access, Who(check.raced, thread),
+                              check.raced_with_write ? " writes" : " reads",
+                              ": a race, nothing orders the two"));
+}
+
+void GridRun::CheckWriter(EmulatedThread& thread, const ByteShadow& byte, AccessKind kind,
+                          OrderCheck& check) {
+  if (byte.write == check.good_write) return;
+  if (byte.write == kNeverWritten) {
+    check.is_unwritten |= Reads(kind);
+    return;
   }
-  if (raced != 0) {
-    Report(thread,
-           absl::StrCat(VerbOf(kind), " ", bytes, " bytes at ", Place(region, address), ", which ",
-                        Who(raced, thread), raced_with_write ? " writes" : " reads",
-                        ": a race, nothing orders the two"));
+  check.good_write = byte.write;
+  if ((IsAtomicKind(kind) && IsAtomic(byte.write)) || IsBefore(byte.write, thread)) return;
+  check.raced = byte.write;
+  check.raced_with_write = true;
+}
+
+void GridRun::CheckReaders(EmulatedThread& thread, const ByteShadow& byte, OrderCheck& check) {
+  if (byte.read == 0 || byte.read == check.good_read) return;
+  check.good_read = byte.read;
+  if (IsBefore(byte.read, thread)) return;
+  check.raced = byte.read;
+  check.raced_with_write = false;
+}
+
+void GridRun::AddReader(EmulatedThread& thread, ByteShadow& byte, OrderCheck& check) {
+  if (byte.read == check.own) return;
+  if (byte.read != check.former_readers) {
+    check.former_readers = byte.read;
+    check.new_readers = ReadersWith(byte.read, check.own, thread);
   }
+  byte.read = check.new_readers;
 }
 
 uint32_t GridRun::NewStretch(const EmulatedThread& thread, Stretch::Of of, bool is_atomic) {

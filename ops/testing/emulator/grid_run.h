@@ -145,8 +145,23 @@ class GridRun {
               size_t alignment, AccessKind kind);
   bool IsInside(EmulatedThread& thread, const MemoryRegion& region, uintptr_t address, size_t bytes,
                 size_t alignment, AccessKind kind);
+  // What CheckOrder has found in the bytes of an access, and whose accesses it looked at last.
+  struct OrderCheck {
+    uint32_t own;
+    uint32_t good_write;
+    uint32_t good_read;
+    uint32_t former_readers;
+    uint32_t new_readers;
+    bool is_unwritten = false;
+    uint32_t raced = 0;
+    bool raced_with_write = false;
+  };
   void CheckOrder(EmulatedThread& thread, MemoryRegion& region, size_t offset, size_t bytes,
                   AccessKind kind);
+  void CheckWriter(EmulatedThread& thread, const ByteShadow& byte, AccessKind kind,
+                   OrderCheck& check);
+  void CheckReaders(EmulatedThread& thread, const ByteShadow& byte, OrderCheck& check);
+  void AddReader(EmulatedThread& thread, ByteShadow& byte, OrderCheck& check);
   uint32_t NumberOf(EmulatedThread& thread, bool is_atomic);
   uint32_t NewStretch(const EmulatedThread& thread, Stretch::Of of, bool is_atomic);
   bool IsBefore(uint32_t access, const EmulatedThread& thread);
