@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kMaxReports = 20;
 constexpr int kMaxAlike = 3;
 constexpr size_t kMaxLaunchRecords = 100'000;
+// With more, the emulator forgets who touched what so far.
+constexpr size_t kMaxPasts = 100'000;
 constexpr uint32_t kMaxAccesses = uint32_t{1} << 31;
 
 std::string TypeText(const std::type_info& type) {
@@ -57,7 +59,7 @@ void Emulator::MarkWritten(const void* data, size_t bytes) {
 }
 
 uint32_t Emulator::Begin(uint32_t stream, const std::string& what) {
-  if (next_access_ > kMaxAccesses) {
+  if (next_access_ > kMaxAccesses || pasts_.size() >= kMaxPasts) {
     memory_.ForgetAccesses();
     pasts_.clear();
     next_access_ = kFirstAccess;

@@ -68,6 +68,8 @@ class CaseOnGpu {
     } else {
       WEFT_RETURN_IF_ERROR(stream_->Enqueue(Work{&RunKernel, this}));
     }
+    // Where kernels report bad data, outputs may be unwritten.
+    WEFT_RETURN_IF_ERROR(stream_->Synchronize(kRunDeadline));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (!outputs_[i].valid()) continue;
       WEFT_RETURN_IF_ERROR(device_.CopyToHost(*stream_, output_data[i], outputs_[i].raw_data(),

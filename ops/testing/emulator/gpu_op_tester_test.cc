@@ -48,7 +48,10 @@ struct ReluOfTest {
       if (mistake == Mistake::kOrder && gpu.AtomicAdd(gpu.Global(counter), 0, 1) == 3) {
         value += 1e-7F;
       }
-      if (mistake == Mistake::kFault && i == 5) gpu.Global(&fault->value)[0] = 99;
+      if (mistake == Mistake::kFault && i == 5) {
+        gpu.Global(&fault->value)[0] = 99;
+        continue;
+      }
       gpu.Global(y)[i] = value;
     }
     if (gpu.index() != 0) return;
