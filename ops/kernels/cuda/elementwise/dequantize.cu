@@ -29,7 +29,8 @@ int LaunchBits(const DequantizeBlocksCall& call) {
             .block_divisor = FastDivisor<int32_t>(static_cast<int32_t>(call.block)),
             .packed_zeros = call.packed_zeros,
             .report = call.report};
-  const bool has_packets = call.columns % Body::kWidth == 0 && call.block % Body::kWidth == 0;
+  const bool has_packets =
+      call.groups == nullptr && call.columns % Body::kWidth == 0 && call.block % Body::kWidth == 0;
   const int64_t step = kLimit / call.columns;
   for (int64_t row = 0; row < call.rows; row += step) {
     const int64_t rows = std::min(step, call.rows - row);

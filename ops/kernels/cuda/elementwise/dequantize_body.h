@@ -26,7 +26,7 @@ struct DequantizeBlocksBody {
   const int32_t* groups;  // null: none
   T* y;
   int32_t count;    // of y
-  int32_t packets;  // 0 where columns and blocks are no multiples of kWidth
+  int32_t packets;  // 0 with groups, or where columns and blocks are no multiples of kWidth
   int64_t columns;
   int64_t blocks;                      // of a row
   int64_t block_bytes;                 // of q
@@ -62,7 +62,7 @@ struct DequantizeBlocksBody {
     const int64_t row = at.quotient;
     float scale = 0;
     float zero = 0;
-    if (groups == nullptr) {
+    if (kCount > 1 || groups == nullptr) {
       scale = static_cast<float>(Widen<T>(scale_of[row * blocks + in.quotient]));
       zero = ZeroOf(gpu, row, in.quotient);
     }
@@ -70,7 +70,7 @@ struct DequantizeBlocksBody {
     Packet<T, kCount> out;
     WEFT_UNROLL
     for (int v = 0; v < kCount; ++v) {
-      if (groups != nullptr) {
+      if (kCount == 1 && groups != nullptr) {
         const int32_t group = gpu.Global(groups)[at.rest + v];
         const bool is_block = InRange(gpu, report, group, at.rest + v);
         scale = is_block ? static_cast<float>(Widen<T>(scale_of[row * blocks + group])) : 0.0f;

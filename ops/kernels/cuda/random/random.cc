@@ -107,6 +107,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMultinomial(const PrepareContext&
   if (call.classes == 0 && call.count > 0) {
     return context.InvalidArgument("there are no classes to draw from");
   }
+  if (call.samples > kDrawLimit) {
+    return context.Unimplemented(
+        absl::StrCat("the kernel draws ", kDrawLimit, " samples of a row"));
+  }
   return MakeKernel([=, key = KeyOfNode(context)](const KernelContext& run) {
     MultinomialCall now = call;
     now.queue = QueueOf(run);

@@ -1,5 +1,5 @@
 // Random tensors, Bernoulli and Multinomial.
-#include <type_traits>
+#include <algorithm>
 
 #include "ops/kernels/cuda/language/launch.h"
 #include "ops/kernels/cuda/random/random_body.h"
@@ -70,12 +70,23 @@ BernoulliLaunch BernoulliBySize(int bits) {
   }
 }
 
+// Some rows at a time, so that indices are int32_t.
 template <typename T, typename R>
 int LaunchMultinomial(const MultinomialCall& call) {
-  return Launch<kRandomThreads>(
-      call.queue, RandomGrid(call.count),
-      MultinomialBody<T, R>{static_cast<const T*>(call.logits), static_cast<R*>(call.y), call.count,
-                            call.samples, call.classes, call.first_place, call.key});
+  if (call.samples == 0) return 0;
+  const int64_t step = kDrawLimit / call.samples * call.samples;
+  for (int64_t first = 0; first < call.count; first += step) {
+    const int64_t count = std::min(step, call.count - first);
+    const int code = Launch<kRandomThreads>(
+        call.queue, RandomGrid(count),
+        MultinomialBody<T, R>{
+            static_cast<const T*>(call.logits) + first / call.samples * call.classes,
+            static_cast<R*>(call.y) + first, static_cast<int32_t>(count),
+            FastDivisor<int32_t>(static_cast<int32_t>(call.samples)), call.classes,
+            call.first_place + first, call.key});
+    if (code != 0) return code;
+  }
+  return 0;
 }
 
 template <typename T>

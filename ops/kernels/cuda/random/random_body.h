@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/kernels/cuda/blocks/divisor.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/kernels/cuda/random/normal_quantile.h"
@@ -129,8 +130,8 @@ template <typename T, typename R>
 struct MultinomialBody {
   const T* logits;
   R* y;
-  int64_t count;
-  int64_t samples;
+  int32_t count;
+  FastDivisor<int32_t> samples;
   int64_t classes;
   int64_t first_place;
   PhiloxKey key;
@@ -140,7 +141,7 @@ struct MultinomialBody {
     const auto all = gpu.Global(logits);
     const auto to = gpu.Global(y);
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
-      const auto row = all + i / samples * classes;
+      const auto row = all + samples.Divide(static_cast<int32_t>(i)).quotient * classes;
       double largest = -HUGE_VAL;
       for (int64_t c = 0; c < classes; ++c) {
         const auto logit = static_cast<double>(Widen<T>(row[c]));

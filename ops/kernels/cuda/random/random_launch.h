@@ -52,6 +52,9 @@ struct BernoulliCall {
 using BernoulliLaunch = int (*)(const BernoulliCall& call);
 BernoulliLaunch FindBernoulli(DType probabilities, int output_bits);
 
+// Draws of a row.
+inline constexpr int64_t kDrawLimit = (int64_t{1} << 31) - 1;
+
 // y[i] = a class of row i / samples of the logits, drawn in proportion to e^logit.
 struct MultinomialCall {
   LaunchQueue queue;
@@ -60,7 +63,7 @@ struct MultinomialCall {
   const void* logits = nullptr;  // [rows, classes]
   void* y = nullptr;             // [rows, samples]
   int64_t count = 0;             // rows * samples
-  int64_t samples = 1;
+  int64_t samples = 1;           // at most kDrawLimit
   int64_t classes = 1;
 };
 using MultinomialLaunch = int (*)(const MultinomialCall& call);
