@@ -76,7 +76,7 @@ void ShareThreads(FoldLayout& layout) {
   layout.log_lanes = log_threads - layout.log_parts;
 }
 
-FoldLaunch LaunchOf(FoldAxes axes, int width) {
+FoldLaunch FoldLaunchOf(FoldAxes axes, int width) {
   FoldLaunch launch;
   launch.width = width;
   launch.outputs = SizeOf(axes.kept);
@@ -93,8 +93,9 @@ FoldLaunch LaunchOf(FoldAxes axes, int width) {
   layout.reduced = IndexOf(axes.reduced);
   ShareThreads(layout);
   const int64_t tiles = CeilDivide(layout.groups, layout.lanes());
-  const int64_t most = std::max<int64_t>(layout.units / (layout.parts() * kMinUnitsPerThread), 1);
-  const int64_t chunks = std::clamp<int64_t>(kWantedBlocks / tiles, 1, most);
+  const int64_t fitting =
+      std::max<int64_t>(layout.units / (layout.parts() * kMinUnitsPerThread), 1);
+  const int64_t chunks = std::clamp<int64_t>(kWantedBlocks / tiles, 1, fitting);
   layout.chunk = std::max<int64_t>(CeilDivide(layout.units, chunks), 1);
   launch.chunks = std::max<int64_t>(CeilDivide(layout.units, layout.chunk), 1);
   launch.grid = {.blocks = tiles, .threads = kFoldThreads, .blocks_y = launch.chunks};
@@ -124,7 +125,7 @@ AxisIndex IndexOf(const std::vector<StridedAxis>& axes) {
 
 FoldPlan FoldPlan::Make(const Shape& shape, const std::vector<bool>& reduced, int width) {
   const FoldAxes axes = FoldAxes::Of(shape, reduced);
-  return {LaunchOf(axes, 1), LaunchOf(axes, axes.CanPack(width) ? width : 1)};
+  return {FoldLaunchOf(axes, 1), FoldLaunchOf(axes, axes.CanPack(width) ? width : 1)};
 }
 
 FoldPlan FoldPlan::OfRows(int64_t rows, int64_t columns, int width) {
@@ -132,7 +133,8 @@ FoldPlan FoldPlan::OfRows(int64_t rows, int64_t columns, int width) {
 }
 
 FoldPlan FoldPlan::OfColumns(int64_t rows, int64_t columns, int width) {
-  return Make(Shape{rows, columns}, {true, false}, width);
+  // Packets of one column would be of several rows.
+  return Make(Shape{rows, columns}, {true, false}, columns == 1 ? 1 : width);
 }
 
 const FoldLaunch& FoldPlan::For(std::initializer_list<const void*> operands, size_t bytes) const {

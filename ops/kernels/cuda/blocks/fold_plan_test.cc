@@ -70,6 +70,7 @@ TEST(FoldPlanTest, PacketsLieAlongTheLastAxis) {
   EXPECT_EQ(FoldPlan::OfRows(3, 8, 4).wide.layout.columns, 0);
   EXPECT_EQ(FoldPlan::OfColumns(3, 8, 4).wide.width, 4);
   EXPECT_EQ(FoldPlan::OfColumns(3, 8, 4).wide.layout.columns, 1);
+  EXPECT_EQ(FoldPlan::OfColumns(8, 1, 4).wide.width, 1);
 }
 
 TEST(FoldPlanTest, LongFoldsWithFewOutputsAreCut) {

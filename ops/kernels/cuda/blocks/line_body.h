@@ -58,11 +58,11 @@ struct LineBody {
     if constexpr (Source::kPasses > 1) Pass<1>(gpu, place, state);
     if (!place.exists) return;
     const int64_t packets = layout.size / V;
-    for (int64_t i = place.part; i < packets; i += parts) {
-      const int64_t at = place.start + i * V * layout.stride;
-      const auto item = source.template Load<V>(gpu, state, at, i * V);
-      source.template Write<V>(gpu, state, item, at, i * V);
+    int64_t i = place.part;
+    for (; i + (kAhead - 1) * parts < packets; i += kAhead * parts) {
+      WriteItems<kAhead>(gpu, place, state, i, parts);
     }
+    for (; i < packets; i += parts) WriteItems<1>(gpu, place, state, i, parts);
     if (place.part == 0) source.Leave(gpu, state, line);
   }
 
@@ -75,6 +75,43 @@ struct LineBody {
     bool exists = false;
   };
 
+  static constexpr int kAhead = 4;  // items that are on their way at a time
+
+  WEFT_GPU int64_t At(const Place& place, int64_t i) const {
+    return place.start + i * V * layout.stride;
+  }
+
+  // Items i, i + step, ... of the line.
+  template <int K, class Gpu>
+  WEFT_GPU void WriteItems(Gpu& gpu, const Place& place, const typename Source::State& state,
+                           int64_t i, int step) const {
+    typename Source::template Item<V> items[K];
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const int64_t j = i + k * step;
+      items[k] = source.template Load<V>(gpu, state, At(place, j), j * V);
+    }
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const int64_t j = i + k * step;
+      source.template Write<V>(gpu, state, items[k], At(place, j), j * V);
+    }
+  }
+  template <int kPass, int K, class Gpu, typename Total>
+  WEFT_GPU void AddItems(Gpu& gpu, const Place& place, const typename Source::State& state,
+                         int64_t i, int step, Total& total) const {
+    typename Source::template Item<V> items[K];
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const int64_t j = i + k * step;
+      items[k] = source.template Load<V>(gpu, state, At(place, j), j * V);
+    }
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) {
+      source.template Add<kPass, V>(state, items[k], (i + k * step) * V, total);
+    }
+  }
+
   template <int kPass, class Gpu>
   WEFT_GPU void Pass(Gpu& gpu, const Place& place, typename Source::State& state) const {
     using Fold = typename Source::template Fold<kPass>;
@@ -83,10 +120,11 @@ struct LineBody {
     Total total = Fold::Initial();
     if (place.exists) {
       const int64_t packets = layout.size / V;
-      for (int64_t i = place.part; i < packets; i += parts) {
-        auto item = source.template Load<V>(gpu, state, place.start + i * V * layout.stride, i * V);
-        source.template Add<kPass, V>(state, item, i * V, total);
+      int64_t i = place.part;
+      for (; i + (kAhead - 1) * parts < packets; i += kAhead * parts) {
+        AddItems<kPass, kAhead>(gpu, place, state, i, parts, total);
       }
+      for (; i < packets; i += parts) AddItems<kPass, 1>(gpu, place, state, i, parts, total);
     }
     const auto shared = gpu.template Shared<kPass, Total, kLineThreads>();
     const int thread = gpu.thread();

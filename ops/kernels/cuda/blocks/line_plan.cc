@@ -12,7 +12,7 @@ constexpr int kLogMinRowThreads = 3;
 constexpr int kLogMaxRowThreads = 9;
 static_assert(kLineThreads == 1 << kLogLineThreads && kMaxRowThreads == 1 << kLogMaxRowThreads);
 
-int LogOf(int64_t value) {  // the smallest n with 2^n >= value
+int LogOfCeiling(int64_t value) {  // the smallest n with 2^n >= value
   int log = 0;
   while ((int64_t{1} << log) < value) ++log;
   return log;
@@ -22,14 +22,14 @@ LineLaunch RowLaunch(LineLaunch launch, int64_t packets) {
   LineLayout& layout = launch.layout;
   launch.in_registers = true;
   layout.log_threads =
-      std::max(LogOf((packets + kRowPackets - 1) / kRowPackets), kLogMinRowThreads);
+      std::max(LogOfCeiling((packets + kRowPackets - 1) / kRowPackets), kLogMinRowThreads);
   const int log_block = std::max(layout.log_threads, kLogLineThreads);
   const int64_t rows = int64_t{1} << (log_block - layout.log_threads);
   launch.grid = {.blocks = (layout.lines + rows - 1) / rows, .threads = 1 << log_block};
   return launch;
 }
 
-LineLaunch LaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool registers) {
+LineLaunch LineLaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool registers) {
   LineLaunch launch;
   launch.width = width;
   LineLayout& layout = launch.layout;
@@ -44,11 +44,11 @@ LineLaunch LaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool
   if (registers && stride == 1 && packets <= kMaxRowThreads * kRowPackets) {
     return RowLaunch(launch, packets);
   }
-  const int log_packets = LogOf(packets);
+  const int log_packets = LogOfCeiling(packets);
   if (stride == 1) {
     layout.log_parts = std::clamp(log_packets - 2, std::min(log_packets, 3), kLogLineThreads);
   } else {
-    const int log_lanes = std::min(5, LogOf(lines));
+    const int log_lanes = std::min(5, LogOfCeiling(lines));
     layout.log_parts = std::min(kLogLineThreads - log_lanes, log_packets);
   }
   layout.log_lanes = kLogLineThreads - layout.log_parts;
@@ -61,8 +61,8 @@ LineLaunch LaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool
 
 LinePlan LinePlan::Make(int64_t lines, int64_t size, int64_t stride, int width, bool registers) {
   const bool packs = stride == 1 && size % width == 0;
-  return {LaunchOf(lines, size, stride, 1, registers),
-          LaunchOf(lines, size, stride, packs ? width : 1, registers)};
+  return {LineLaunchOf(lines, size, stride, 1, registers),
+          LineLaunchOf(lines, size, stride, packs ? width : 1, registers)};
 }
 
 LinePlan LinePlan::Along(const Shape& shape, int axis, int width, bool registers) {

@@ -85,8 +85,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGroups(const PrepareContext& cont
   const Shape& x = context.InputShape(0);
   const int64_t plane = x.ProductOf(2, x.rank());
   const int64_t channels = x.dim(1) / std::max<int64_t>(groups, 1);
-  constexpr int64_t kMost = int64_t{1} << 31;
-  if (channels * plane >= kMost) {
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  if (channels * plane >= kLimit) {
     return context.Unimplemented(
         absl::StrCat("no kernel on CUDA devices for groups of ", channels * plane, " elements"));
   }

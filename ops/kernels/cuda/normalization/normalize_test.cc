@@ -80,6 +80,7 @@ TEST(CudaLayerNormalizationGrad, RowsAndColumns) {
     EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({9, 64}, -1, outputs)));
   }
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({3, 5, 7}, 1, {true, true, true})));
+  EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({8, 1}, -1, {true, true, true})));
   // More rows than one chunk, a row that is not kept in registers.
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({301, 8}, -1, {true, true, true})));
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({1, 8196}, -1, {true, true, true}), {}, 1));

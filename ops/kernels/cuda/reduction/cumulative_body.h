@@ -16,11 +16,11 @@ struct CumulativeLines {
   int64_t size = 0;
   int64_t stride = 1;
 
-  // None if there is no such axis, which is reported.
+  // Those of axis 0 if there is no such axis, which is reported: outputs are written all the same.
   template <class Gpu>
   static WEFT_GPU CumulativeLines Of(Gpu& gpu, const CumulativePlan& plan) {
     int64_t axis = ReadIndex(gpu, plan.axis, 0);
-    if (!InRange(gpu, plan.report, axis, 0)) return {};
+    if (!InRange(gpu, plan.report, axis, 0)) axis = 0;
     if (axis < 0) axis += plan.rank;
     CumulativeLines found;
     found.size = plan.sizes[axis];
