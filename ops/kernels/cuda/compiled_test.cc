@@ -62,7 +62,7 @@ double OccupancyOf(const CompiledKernel& kernel) {
   return Occupancy(*multiprocessor, kernel.max_threads, kernel.registers, kernel.shared_bytes);
 }
 
-// Kernels by the source that they come from: "elementwise/math.cu".
+// Kernels by the source that they come from, as FAMILY/NAME.cu.
 using Kernels = std::map<std::string, std::vector<CompiledKernel>>;
 
 class Compiled : public ::testing::Test {
