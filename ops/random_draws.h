@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// The key of a node's numbers; a step folds its number in. Of the node's seed (0 without one) and its
-// name in the model.
+// The key of a node's numbers; a step folds its number in. Of the node's seed (0 without one) and
+// its name in the model.
 RandomKey KeyOfNode(const PrepareContext& context);
 
 // Where the numbers of a micro-batch begin: each sample of the step's batch has its share of a

@@ -13,17 +13,17 @@
 namespace weft::cuda {
 
 template <typename T>
-inline constexpr T kLeastOf = std::numeric_limits<T>::min();
+inline constexpr T kLowestOf = std::numeric_limits<T>::min();
 template <typename T>
-inline constexpr T kLargestOf = std::numeric_limits<T>::max();
+inline constexpr T kHighestOf = std::numeric_limits<T>::max();
 
 // `value` towards zero, NaN to 0, cut to the range of To.
 template <typename To, typename From>
 WEFT_GPU To Saturated(From value) {
   if (value != value) return 0;
   // The largest may round up to the next power of two; numbers below that are in the range.
-  if (value <= static_cast<From>(kLeastOf<To>)) return kLeastOf<To>;
-  if (value >= static_cast<From>(kLargestOf<To>)) return kLargestOf<To>;
+  if (value <= static_cast<From>(kLowestOf<To>)) return kLowestOf<To>;
+  if (value >= static_cast<From>(kHighestOf<To>)) return kHighestOf<To>;
   return static_cast<To>(value);
 }
 

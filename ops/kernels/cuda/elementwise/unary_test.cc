@@ -109,11 +109,11 @@ TEST(ClipOnGpu, CutsAtEachBound) {
                             DType::kInt8, DType::kInt64, DType::kUint8, DType::kUint32}) {
     const double low = IsFloatingPoint(dtype) ? -1 : 3;
     const Tensor x = RandomTensor({1031}, 5, IsFloatingPoint(dtype) ? -9 : 0, 9, dtype);
-    const Tensor least = Cast(Tensor::Scalar<double>(low), dtype);
+    const Tensor lowest = Cast(Tensor::Scalar<double>(low), dtype);
     const Tensor largest = Cast(Tensor::Scalar<double>(6), dtype);
-    EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x, least, largest}}));
+    EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x, lowest, largest}}));
     EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x, Tensor(), largest}}));
-    EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x, least}}));
+    EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x, lowest}}));
     EXPECT_TRUE(UnaryBitsOfCpu({.op = "Clip", .inputs = {x}}));
   }
   EXPECT_TRUE(UnaryBitsOfCpu(
