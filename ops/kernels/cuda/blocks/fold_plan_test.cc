@@ -41,7 +41,10 @@ void ExpectEachElementOnce(const FoldLaunch& launch, const Shape& shape,
     }
   }
   EXPECT_EQ(static_cast<int64_t>(seen.size()), shape.num_elements());
-  if (layout.groups == 0) return EXPECT_EQ(launch.grid.blocks, 0);
+  if (layout.groups == 0) {
+    EXPECT_EQ(launch.grid.blocks, 0);
+    return;
+  }
   EXPECT_EQ(layout.lanes() * layout.parts(), kFoldThreads);
   EXPECT_GE(launch.grid.blocks * layout.lanes(), layout.groups);
   EXPECT_GE(launch.chunks * layout.chunk, layout.units);
