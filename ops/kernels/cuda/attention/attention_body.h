@@ -154,6 +154,8 @@ struct AttentionSoftmaxBody {
 // MaskToBias: of M to B.
 template <typename M, typename B>
 struct MaskToBiasBody {
+  static constexpr B kNever = -std::numeric_limits<B>::infinity();
+
   MaskToBias of;
 
   template <class Gpu>
@@ -163,7 +165,7 @@ struct MaskToBiasBody {
     for (int64_t i = gpu.index(); i < of.count; i += gpu.stride()) {
       const M value = mask[i];
       if constexpr (std::is_same_v<M, bool>) {
-        bias[i] = value ? B{0} : -std::numeric_limits<B>::infinity();
+        bias[i] = value ? B{0} : kNever;
       } else {
         bias[i] = static_cast<B>(Widen(value));
       }

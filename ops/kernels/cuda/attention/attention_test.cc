@@ -126,7 +126,7 @@ TEST(CudaAttentionTest, AQueryWithoutKeysGivesZerosAndNanOfAMaskPasses) {
       Tensor::Of<float>({3, 2}, std::vector<float>{kNever, kNever, kNan, 0, 0, kNever});
   const auto outputs = RunOnEmulatedGpu(With(Heads(s), 3, mask));
   ASSERT_TRUE(outputs.ok()) << outputs.status();
-  const float* y = (*outputs)[0].data<float>();
+  const auto y = (*outputs)[0].data<float>();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(y[i], 0);
   for (int i = 4; i < 8; ++i) EXPECT_TRUE(std::isnan(y[i]));
   const Tensor values = RandomTensor({8}, 3, -2, 2);

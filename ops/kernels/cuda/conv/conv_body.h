@@ -32,13 +32,31 @@ WEFT_GPU ImagePlace PlaceOf(int64_t i, const int32_t (&sizes)[kImageAxes]) {
 template <typename T>
 using ColumnOf = Compute<T>;
 
-// The position along an axis of which large element `i` is tap `tap`; -1 if there is none.
-WEFT_GPU int32_t PositionOf(const ConvWindow& window, int axis, int32_t i, int32_t tap) {
-  const int32_t from = i + window.pad[axis] - tap * window.dilation[axis];
-  if (from < 0) return -1;
-  const int32_t position = from / window.stride[axis];
-  const bool hits = position * window.stride[axis] == from && position < window.small[axis];
-  return hits ? position : -1;
+// A tap, and the position whose window has a given element there: it may lie outside of the image.
+struct TapHit {
+  int32_t tap;
+  int32_t position;
+};
+
+// The first tap along an axis that hits large element `i`; the window's size if there is none. The
+// next ones are tap_step taps on, and position_step positions back.
+WEFT_GPU TapHit FirstHit(const ConvWindow& window, int axis, int32_t i) {
+  int32_t from = i + window.pad[axis];
+  for (int32_t tap = 0; tap < window.tap_step[axis] && tap < window.kernel[axis]; ++tap) {
+    const int32_t position = from / window.stride[axis];
+    if (position * window.stride[axis] == from) return {tap, position};
+    from -= window.dilation[axis];
+  }
+  return {window.kernel[axis], 0};
+}
+
+WEFT_GPU void NextHit(const ConvWindow& window, int axis, TapHit& hit) {
+  hit.tap += window.tap_step[axis];
+  hit.position -= window.position_step[axis];
+}
+
+WEFT_GPU bool IsPosition(const ConvWindow& window, int axis, const TapHit& hit) {
+  return static_cast<uint32_t>(hit.position) < static_cast<uint32_t>(window.small[axis]);
 }
 
 WEFT_GPU bool IsInside(const ConvWindow& window, int axis, int32_t i) {
@@ -121,18 +139,17 @@ struct FoldBody {
                          static_cast<int64_t>(plane) * w.taps() * positions;
     const ImagePlace place = PlaceOf(element, w.large);
     ColumnOf<T> sum = 0;
-    for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
-      const int32_t p0 = PositionOf(w, 0, place.at[0], t0);
-      if (p0 < 0) continue;
-      for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1) {
-        const int32_t p1 = PositionOf(w, 1, place.at[1], t1);
-        if (p1 < 0) continue;
-        for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
-          const int32_t p2 = PositionOf(w, 2, place.at[2], t2);
-          if (p2 < 0) continue;
-          const int32_t tap = (t0 * w.kernel[1] + t1) * w.kernel[2] + t2;
-          const int32_t position = (p0 * w.small[1] + p1) * w.small[2] + p2;
-          const ColumnOf<T> value = columns[tap * positions + position];
+    const TapHit first2 = FirstHit(w, 2, place.at[2]);
+    const TapHit first1 = FirstHit(w, 1, place.at[1]);
+    for (TapHit h0 = FirstHit(w, 0, place.at[0]); h0.tap < w.kernel[0]; NextHit(w, 0, h0)) {
+      if (!IsPosition(w, 0, h0)) continue;
+      for (TapHit h1 = first1; h1.tap < w.kernel[1]; NextHit(w, 1, h1)) {
+        if (!IsPosition(w, 1, h1)) continue;
+        const int32_t taps = (h0.tap * w.kernel[1] + h1.tap) * w.kernel[2];
+        const int32_t line = (h0.position * w.small[1] + h1.position) * w.small[2];
+        for (TapHit h2 = first2; h2.tap < w.kernel[2]; NextHit(w, 2, h2)) {
+          if (!IsPosition(w, 2, h2)) continue;
+          const ColumnOf<T> value = columns[(taps + h2.tap) * positions + line + h2.position];
           sum += value;
         }
       }

@@ -110,21 +110,21 @@ struct DirectLargeBody {
       const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
       sum = static_cast<double>(Widen(bias));
     }
+    const TapHit first0 = FirstHit(w, 0, place.at[0]);
+    const TapHit first1 = FirstHit(w, 1, place.at[1]);
+    const TapHit first2 = FirstHit(w, 2, place.at[2]);
     for (int64_t m = 0; m < of.small_channels; ++m, small += w.small_size()) {
-      for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
-        const int32_t p0 = PositionOf(w, 0, place.at[0], t0);
-        if (p0 < 0) continue;
-        for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1) {
-          const int32_t p1 = PositionOf(w, 1, place.at[1], t1);
-          if (p1 < 0) continue;
-          const int32_t line = (p0 * w.small[1] + p1) * w.small[2];
-          const int32_t taps = (t0 * w.kernel[1] + t1) * w.kernel[2];
+      for (TapHit h0 = first0; h0.tap < w.kernel[0]; NextHit(w, 0, h0)) {
+        if (!IsPosition(w, 0, h0)) continue;
+        for (TapHit h1 = first1; h1.tap < w.kernel[1]; NextHit(w, 1, h1)) {
+          if (!IsPosition(w, 1, h1)) continue;
+          const int32_t line = (h0.position * w.small[1] + h1.position) * w.small[2];
+          const int32_t taps = (h0.tap * w.kernel[1] + h1.tap) * w.kernel[2];
           Compute<T> run = 0;
-          for (int32_t t2 = 0; t2 < w.kernel[2]; ++t2) {
-            const int32_t p2 = PositionOf(w, 2, place.at[2], t2);
-            if (p2 < 0) continue;
-            const T value = small[line + p2];
-            const T factor = weights[taps + t2];
+          for (TapHit h2 = first2; h2.tap < w.kernel[2]; NextHit(w, 2, h2)) {
+            if (!IsPosition(w, 2, h2)) continue;
+            const T value = small[line + h2.position];
+            const T factor = weights[taps + h2.tap];
             run += Widen(value) * Widen(factor);
           }
           sum += static_cast<double>(run);

@@ -27,6 +27,10 @@ struct ConvWindow {
   int32_t stride[kImageAxes] = {1, 1, 1};
   int32_t dilation[kImageAxes] = {1, 1, 1};
   int32_t pad[kImageAxes] = {0, 0, 0};
+  // The taps that hit an element of the large image are tap_step apart, and the positions that they
+  // hit it from position_step: stride / gcd(stride, dilation), dilation / gcd(stride, dilation).
+  int32_t tap_step[kImageAxes] = {1, 1, 1};
+  int32_t position_step[kImageAxes] = {1, 1, 1};
 
   WEFT_GPU int64_t large_size() const { return int64_t{large[0]} * large[1] * large[2]; }
   WEFT_GPU int64_t small_size() const { return int64_t{small[0]} * small[1] * small[2]; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,9 @@ absl::Status SetWindow(const PrepareContext& context, const std::vector<WindowAx
     window.stride[to] = static_cast<int32_t>(axis.stride);
     window.dilation[to] = static_cast<int32_t>(axis.dilation);
     window.pad[to] = static_cast<int32_t>(axis.pad_begin);
+    const int64_t divisor = std::gcd(axis.stride, axis.dilation);
+    window.tap_step[to] = static_cast<int32_t>(axis.stride / divisor);
+    window.position_step[to] = static_cast<int32_t>(axis.dilation / divisor);
   }
   const auto fits = [](const int32_t(&sizes)[kImageAxes]) {
     return int64_t{sizes[0]} * sizes[1] <= kMaxAxis &&
