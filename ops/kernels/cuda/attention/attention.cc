@@ -2,6 +2,7 @@
 // the values; in pieces whose scores fit the workspace.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -170,6 +171,9 @@ class AttentionKernel final : public Kernel {
 
   absl::Status Prepare(const PrepareContext& context) {
     const AttentionSizes& s = sizes_;
+    if (s.total() > std::numeric_limits<int32_t>::max()) {
+      return context.Unimplemented("attention on GPUs has less than 2^31 keys");
+    }
     joins_[0] = Joins(wants_present_[0], s.key_size, joined_offsets_[0]);
     joins_[1] = Joins(wants_present_[1], s.value_size, joined_offsets_[1]);
     q_layout_ = LayoutOf(s.packed, s.q_heads, s.queries, s.key_size);

@@ -61,7 +61,8 @@ struct AttentionSoftmaxBody {
     int64_t scores;  // its first element of the scores of this launch
     int64_t output;  // and of the stage output
     int64_t mask;
-    KeySpan span;
+    uint32_t begin;  // keys that are attended: [begin, end)
+    uint32_t end;
   };
 
   template <class Gpu>
@@ -82,8 +83,19 @@ struct AttentionSoftmaxBody {
     found.output = ((sample * of.all_heads + head) * of.keys.queries + query) * of.keys.total;
     found.mask =
         sample * of.mask_strides[0] + head * of.mask_strides[1] + query * of.mask_strides[2];
-    found.span = SpanOf(of.keys, valid, query);
+    const KeySpan span = SpanOf(of.keys, valid, query);
+    found.begin = static_cast<uint32_t>(span.begin);
+    found.end = static_cast<uint32_t>(span.end);
     return found;
+  }
+
+  template <class Gpu>
+  WEFT_GPU static uint32_t Thread(Gpu& gpu) {
+    return static_cast<uint32_t>(gpu.thread());
+  }
+  template <class Gpu>
+  WEFT_GPU static uint32_t Threads(Gpu& gpu) {
+    return static_cast<uint32_t>(gpu.threads());
   }
 
   WEFT_GPU Score Capped(Score score) const {
@@ -93,7 +105,7 @@ struct AttentionSoftmaxBody {
 
   // The score of key `j` with all that is added to it.
   template <class Gpu>
-  WEFT_GPU Score Biased(Gpu& gpu, const Row& row, int64_t j) const {
+  WEFT_GPU Score Biased(Gpu& gpu, const Row& row, uint32_t j) const {
     const Score score = gpu.Global(static_cast<const Score*>(of.scores))[row.scores + j];
     if (of.mask == nullptr) return Capped(score);
     const Score bias =
@@ -105,13 +117,14 @@ struct AttentionSoftmaxBody {
   WEFT_GPU void RunRow(Gpu& gpu, int64_t number) const {
     const Row row = Find(gpu, number);
     Score largest = kNever;
-    for (int64_t j = row.span.begin + gpu.thread(); j < row.span.end; j += gpu.threads()) {
+    for (uint32_t j = row.begin + Thread(gpu); j < row.end; j += Threads(gpu)) {
       largest = Larger()(Biased(gpu, row, j), largest);
     }
     largest = BlockReduce<0>(gpu, largest, kNever, Larger());
     const double sum = BlockReduce<1>(gpu, SumOfThread(gpu, row, largest), 0.0, Plus());
     const double factor = sum == 0 ? 0 : 1 / sum;
-    for (int64_t j = gpu.thread(); j < of.keys.total; j += gpu.threads()) {
+    const auto total = static_cast<uint32_t>(of.keys.total);
+    for (uint32_t j = Thread(gpu); j < total; j += Threads(gpu)) {
       Finish(gpu, row, j, largest, static_cast<Score>(factor));
     }
   }
@@ -120,10 +133,10 @@ struct AttentionSoftmaxBody {
   WEFT_GPU double SumOfThread(Gpu& gpu, const Row& row, Score largest) const {
     if (largest == kNever) return 0;
     double sum = 0;
-    int64_t j = row.span.begin + gpu.thread();
-    while (j < row.span.end) {
+    uint32_t j = row.begin + Thread(gpu);
+    while (j < row.end) {
       Score run = 0;
-      for (int n = 0; n < kRun && j < row.span.end; ++n, j += gpu.threads()) {
+      for (int n = 0; n < kRun && j < row.end; ++n, j += Threads(gpu)) {
         run += std::exp(Biased(gpu, row, j) - largest);
       }
       sum += static_cast<double>(run);
@@ -133,8 +146,8 @@ struct AttentionSoftmaxBody {
 
   // Writes the probability of key `j`, and what else is wanted of it.
   template <class Gpu>
-  WEFT_GPU void Finish(Gpu& gpu, const Row& row, int64_t j, Score largest, Score factor) const {
-    const bool attended = j >= row.span.begin && j < row.span.end;
+  WEFT_GPU void Finish(Gpu& gpu, const Row& row, uint32_t j, Score largest, Score factor) const {
+    const bool attended = j >= row.begin && j < row.end;
     const Score biased = attended ? Biased(gpu, row, j) : kNever;
     Score probability = 0;
     if (attended && largest != kNever) probability = std::exp(biased - largest) * factor;

@@ -12,7 +12,7 @@ namespace weft::cuda {
 
 // Which keys a query may attend but for the mask, and how queries are numbered.
 struct AttendedKeys {
-  int64_t total = 0;    // keys, with the past
+  int64_t total = 0;    // keys, with the past; below 2^31
   int64_t queries = 0;  // of a sample
   int64_t past = 0;
   bool has_past = false;

@@ -49,7 +49,7 @@ struct DirectSmallBody {
       const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
       sum = static_cast<double>(Widen(bias));
     }
-    for (int64_t c = 0; c < of.large_channels; ++c, large += w.large_size()) {
+    for (auto c = static_cast<int32_t>(of.large_channels); c > 0; --c, large += w.large_size()) {
       for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
         const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + t0 * w.dilation[0];
         for (int32_t t1 = 0; t1 < w.kernel[1]; ++t1, weight = weight + w.kernel[2]) {
@@ -113,7 +113,7 @@ struct DirectLargeBody {
     const TapHit first0 = FirstHit(w, 0, place.at[0]);
     const TapHit first1 = FirstHit(w, 1, place.at[1]);
     const TapHit first2 = FirstHit(w, 2, place.at[2]);
-    for (int64_t m = 0; m < of.small_channels; ++m, small += w.small_size()) {
+    for (auto m = static_cast<int32_t>(of.small_channels); m > 0; --m, small += w.small_size()) {
       for (TapHit h0 = first0; h0.tap < w.kernel[0]; NextHit(w, 0, h0)) {
         if (!IsPosition(w, 0, h0)) continue;
         for (TapHit h1 = first1; h1.tap < w.kernel[1]; NextHit(w, 1, h1)) {

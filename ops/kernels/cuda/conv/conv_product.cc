@@ -143,12 +143,12 @@ std::vector<ConvStep> StepsOf(const std::vector<ConvPiece>& pieces) {
 }
 
 // The largest piece.
-int64_t MostSamples(const std::vector<ConvPiece>& pieces) {
+int64_t MaxSamples(const std::vector<ConvPiece>& pieces) {
   int64_t samples = 0;
   for (const ConvPiece& piece : pieces) samples = std::max(samples, piece.samples);
   return samples;
 }
-int64_t MostElements(const std::vector<ConvPiece>& pieces) {
+int64_t MaxElements(const std::vector<ConvPiece>& pieces) {
   int64_t elements = 0;
   for (const ConvPiece& piece : pieces) elements = std::max(elements, piece.samples * piece.count);
   return elements;
@@ -169,7 +169,7 @@ class SmallProduct final : public ConvProductKernel {
     pieces_ = is_plain_
                   ? std::vector<ConvPiece>{{0, plan_.samples, 0, positions}}
                   : CutPieces(plan_.samples, positions, bytes, limits.column_bytes, plan_.samples);
-    if (!is_plain_) columns_offset_ = layout_.Add(MostElements(pieces_) * bytes);
+    if (!is_plain_) columns_offset_ = layout_.Add(MaxElements(pieces_) * bytes);
     return PrepareSteps(context, StepsOf(pieces_));
   }
 
@@ -239,7 +239,7 @@ class LargeProduct final : public ConvProductKernel {
     pieces_ = is_plain_ ? std::vector<ConvPiece>{{0, plan_.samples, 0, plan_.large_channels}}
                         : CutPieces(plan_.samples, plan_.large_channels, bytes, limits.column_bytes,
                                     plan_.samples);
-    if (!is_plain_) columns_offset_ = layout_.Add(MostElements(pieces_) * bytes);
+    if (!is_plain_) columns_offset_ = layout_.Add(MaxElements(pieces_) * bytes);
     return PrepareSteps(context, StepsOf(pieces_));
   }
 
@@ -326,8 +326,8 @@ class WeightsProduct final : public ConvProductKernel {
     const int64_t max_samples = std::max<int64_t>(limits.partial_bytes / partial_bytes, 1);
     pieces_ =
         CutPieces(plan_.samples, plan_.large_channels, bytes, limits.column_bytes, max_samples);
-    if (!is_plain_) columns_offset_ = layout_.Add(MostElements(pieces_) * bytes);
-    parts_ = MostSamples(pieces_);
+    if (!is_plain_) columns_offset_ = layout_.Add(MaxElements(pieces_) * bytes);
+    parts_ = MaxSamples(pieces_);
     has_partials_ = parts_ > 1 || plan_.dtype != plan_.sum_dtype();
     if (has_partials_) partials_offset_ = layout_.Add(parts_ * partial_bytes);
     std::vector<ConvStep> steps = StepsOf(pieces_);
@@ -396,8 +396,8 @@ class WeightsProduct final : public ConvProductKernel {
     const int64_t channels = plan_.groups * plan_.small_channels;
     if (!has_bias_ || channels == 0) return;
     const int64_t elements = plan_.samples * plan_.window.small_size();
-    const int64_t most = std::max<int64_t>(kSumBlocks / channels, 1);
-    bias_parts_ = std::clamp<int64_t>(elements / kSumElements, 1, most);
+    const int64_t max_parts = std::max<int64_t>(kSumBlocks / channels, 1);
+    bias_parts_ = std::clamp<int64_t>(elements / kSumElements, 1, max_parts);
     bias_offset_ = layout_.Add(channels * bias_parts_ * sizeof(double));
   }
 
