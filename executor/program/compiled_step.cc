@@ -17,6 +17,7 @@
 #include "executor/program/instruction.h"
 #include "executor/program/memory_operations.h"
 #include "executor/program/numerics_check.h"
+#include "executor/program/recorded_segments.h"
 #include "executor/program/step_scalars.h"
 #include "executor/program/value_slots.h"
 #include "platform/mapped_pages.h"
@@ -105,6 +106,7 @@ class CompiledStep final : public StepProgram {
   // Where the host cannot reach the device's memory:
   std::vector<FeedStaging> feed_staging_;  // by feed
   DeferredSends sends_;
+  RecordedSegments segments_;
   ExternalBuffers external_buffers_;  // none where the host cannot reach the device's memory
   Arena own_arena_;                   // unless the environment has one
   Arena& arena_;
@@ -217,7 +219,11 @@ absl::Status CompiledStep::Build(LoweredStep step) {
     }
   }
   timings_.resize(step_.infos.size());
-  if (host_accessible_) external_buffers_.Find(compute_, communication_list_);
+  if (host_accessible_) {
+    external_buffers_.Find(compute_, communication_list_);
+  } else {
+    segments_.Find(compute_, first_update_);
+  }
   return BuildStreams();
 }
 
@@ -285,6 +291,7 @@ absl::Status CompiledStep::Prepare() {
     return absl::OkStatus();
   }));
   external_buffers_.Reset(arena);
+  segments_.Reset();
   arena_memory_ = arena;
   prepared_ = true;
   return absl::OkStatus();
@@ -517,11 +524,15 @@ bool AwaitsPeers(const Instruction& instruction) {
 
 // Launches ahead of the device: waits only where the host needs a value.
 absl::Status CompiledStep::RunOnDevice(size_t first, size_t last) {
-  for (size_t i = first; i < last; ++i) {
-    Instruction& instruction = compute_[i];
-    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(AwaitsPeers(instruction)));
-    absl::Status status = Execute(instruction, *compute_stream_);
-    if (!status.ok()) return Fail(instruction, status);
+  const auto enqueue = [this](size_t i) { return Execute(compute_[i], *compute_stream_); };
+  for (size_t i = first; i < last;) {
+    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(AwaitsPeers(compute_[i])));
+    const size_t end = segments_.EndOf(i);
+    size_t failed = i;
+    absl::Status status =
+        end > i ? segments_.Run(i, *compute_stream_, enqueue, failed) : enqueue(i);
+    if (!status.ok()) return Fail(compute_[failed], status);
+    i = std::max(end, i + 1);
   }
   return absl::OkStatus();
 }

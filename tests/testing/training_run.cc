@@ -28,6 +28,11 @@ class Workers {
  public:
   static absl::StatusOr<std::unique_ptr<Workers>> Start(const TrainingRun& run) {
     auto workers = std::make_unique<Workers>();
+    if (!run.devices.empty()) {
+      workers->threads_ = std::make_unique<InProcessCluster>(
+          run.devices, NewDataSetFactory(RealFileSystem()), kVersion);
+      return workers;
+    }
     if (run.worker_command.empty()) {
       workers->threads_ = std::make_unique<InProcessCluster>(
           run.workers, NewDataSetFactory(RealFileSystem()), kVersion);

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "platform/process.h"
+#include "tensor/device.h"
 #include "tensor/tensor.h"
 #include "tests/corpora.h"
 #include "training/graph/training_graph.h"
@@ -36,6 +37,8 @@ struct TrainingRun {
   bool gradients = false;
   // Empty: the workers are threads. Else a program and its arguments, one process per worker.
   std::vector<std::string> worker_command = {};
+  // Of threads, one for each worker, borrowed; empty: CPUs.
+  std::vector<Device*> devices = {};
   ProcessLauncher* launcher = nullptr;  // of the processes; null = the real one
   double stall_timeout_seconds = 60;
   std::function<void(const TrainProgress&)> progress = nullptr;  // after each step

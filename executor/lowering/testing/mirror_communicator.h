@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ class MirrorCommunicator final : public Communicator {
       data[i] *= static_cast<float>(spec.group.size());
     }
     ++collectives_run;
+    if (after_collective != nullptr) after_collective();
     return absl::OkStatus();
   }
   void Abort(const absl::Status& reason) override { aborted = reason; }
@@ -57,6 +59,7 @@ class MirrorCommunicator final : public Communicator {
   std::vector<std::string> calls;
   FakeClock* clock = nullptr;  // turned by ten seconds in every send
   std::atomic<int> collectives_run{0};
+  std::function<void()> after_collective;  // in the thread that ran it
   absl::Status aborted;
 
  private:

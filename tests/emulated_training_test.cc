@@ -1,0 +1,114 @@
+// Models train on emulated GPUs as on the CPU: each kernel and each order of their launches, copies
+// and events, in several orders of threads and streams, with nothing for the emulator to report.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "ops/testing/emulator/emulated_device.h"
+#include "tensor/testing/watched_device.h"
+#include "tests/testing/equivalence_models.h"
+#include "tests/testing/training_run.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr int64_t kSamples = 6;  // the emulator is slow
+constexpr int64_t kSteps = 4;
+
+TrainingRun RunOf(const EquivalenceModel& model, const std::string& optimizer, int workers) {
+  TrainingRun run;
+  run.data = WriteDataFiles(model, ::testing::TempDir());
+  run.optimizer.kind = optimizer;
+  run.batch = kSamples;
+  run.steps = kSteps;
+  run.workers = workers;
+  run.plan.micro_batches = 2;
+  return run;
+}
+
+class EmulatedTrainingTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto model = BuildEquivalenceModel(GetParam(), kSamples);
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+  std::vector<double> LossesOf(const TrainingRun& run) const {
+    const auto outcome = RunGraph(model_.graph, run);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return outcome.ok() ? outcome->losses : std::vector<double>();
+  }
+
+  EquivalenceModel model_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, EmulatedTrainingTest, ::testing::Values("mlp", "lenet", "gpt"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(EmulatedTrainingTest, HasTheLossesOfTheCpu) {
+  for (const std::string optimizer : {"sgd", "adamw"}) {
+    const std::vector<double> expected = LossesOf(RunOf(model_, optimizer, 1));
+    ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+    for (const uint64_t seed : {1, 2, 3}) {
+      SCOPED_TRACE(absl::StrCat(optimizer, ", seed ", seed));
+      EmulatedDevice device({.seed = seed});
+      TrainingRun run = RunOf(model_, optimizer, 1);
+      run.devices = {&device};
+      EXPECT_LE(LargestRelativeGap(LossesOf(run), expected), 1e-5);
+      EXPECT_TRUE(device.Verify().ok()) << device.Verify();
+    }
+  }
+}
+
+// Two ranks that sum their gradients beside the micro-batches, with recordings.
+class EmulatedRanksTest : public EmulatedTrainingTest {
+ protected:
+  struct Outcome {
+    double gap = 0;  // to the CPU's losses
+    absl::Status verified;
+  };
+  Outcome Train(uint64_t seed, const std::string& stream_without_waits,
+                const std::vector<double>& expected) {
+    std::vector<std::unique_ptr<EmulatedDevice>> emulated;
+    std::vector<std::unique_ptr<WatchedDevice>> watched;
+    TrainingRun run = RunOf(model_, "sgd", 2);
+    run.stall_timeout_seconds = 20;
+    for (uint64_t rank = 0; rank < 2; ++rank) {
+      emulated.push_back(std::make_unique<EmulatedDevice>(
+          EmulatedDeviceOptions{.index = static_cast<int>(rank), .seed = 10 * seed + rank}));
+      WatchedDeviceOptions options;
+      options.stream_without_waits = stream_without_waits;
+      options.records = true;
+      watched.push_back(std::make_unique<WatchedDevice>(*emulated.back(), options));
+      run.devices.push_back(watched.back().get());
+    }
+    const auto trained = RunGraph(model_.graph, run);
+    Outcome outcome;
+    outcome.gap = trained.ok() ? LargestRelativeGap(trained->losses, expected) : 1;
+    for (const auto& device : emulated) outcome.verified.Update(device->Verify());
+    return outcome;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, EmulatedRanksTest, ::testing::Values("mlp"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(EmulatedRanksTest, HaveTheLossesOfTheCpuAndAMissingWaitIsSeen) {
+  const std::vector<double> expected = LossesOf(RunOf(model_, "sgd", 1));
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const Outcome right = Train(seed, "", expected);
+    EXPECT_LE(right.gap, 1e-5);
+    EXPECT_TRUE(right.verified.ok()) << right.verified;
+  }
+  for (const std::string stream : {"compute", "communication"}) {
+    const Outcome faulty = Train(1, stream, expected);
+    EXPECT_TRUE(!faulty.verified.ok() || faulty.gap > 1e-5) << stream;
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
