@@ -5,7 +5,8 @@
 namespace weft {
 
 absl::Status Stream::BeginRecording() {
-  return absl::UnimplementedError("streams of this device cannot record their work; run it instead");
+  return absl::UnimplementedError(
+      "streams of this device cannot record their work; run it instead");
 }
 
 absl::StatusOr<std::unique_ptr<RecordedWork>> Stream::EndRecording(
@@ -19,8 +20,8 @@ absl::StatusOr<std::shared_ptr<Buffer>> Device::AllocateHostMemory(size_t bytes)
 
 absl::Status Device::CopyToPeer(Stream& /*stream*/, const void* /*from*/, Device& peer,
                                 void* /*to*/, size_t /*bytes*/) {
-  return absl::UnimplementedError(absl::StrCat(info().name, " cannot copy to ", peer.info().name,
-                                               "; copy through the host"));
+  return absl::UnimplementedError(
+      absl::StrCat(info().name, " cannot copy to ", peer.info().name, "; copy through the host"));
 }
 
 }  // namespace weft

@@ -123,7 +123,7 @@ TEST(CudaDeviceTest, CopiesToAPeer) {
     FakeCudaRuntime runtime(TwoCards(peers));
     const auto first = Make(runtime, {.index = 0, .card = 0});
     const auto second = Make(runtime, {.index = 1, .card = 1});
-    auto there = first->NewStream("there").value();
+    auto outward = first->NewStream("outward").value();
     auto back = second->NewStream("back").value();
     auto arrived = first->NewEvent().value();
     std::vector<int32_t> sent(1000);
@@ -131,16 +131,16 @@ TEST(CudaDeviceTest, CopiesToAPeer) {
     std::vector<int32_t> received(1000);
     const auto from = first->Allocate(4000).value();
     const auto to = second->Allocate(4000).value();
-    ASSERT_TRUE(first->CopyFromHost(*there, sent.data(), from->data(), 4000).ok());
-    ASSERT_TRUE(first->CopyToPeer(*there, from->data(), *second, to->data(), 4000).ok());
-    ASSERT_TRUE(there->Record(*arrived).ok());
+    ASSERT_TRUE(first->CopyFromHost(*outward, sent.data(), from->data(), 4000).ok());
+    ASSERT_TRUE(first->CopyToPeer(*outward, from->data(), *second, to->data(), 4000).ok());
+    ASSERT_TRUE(outward->Record(*arrived).ok());
     ASSERT_TRUE(back->Wait(*arrived).ok());
     ASSERT_TRUE(second->CopyToHost(*back, to->data(), received.data(), 4000).ok());
     ASSERT_TRUE(back->Synchronize(kPatience).ok());
     EXPECT_EQ(received, sent);
-    ASSERT_TRUE(first->CopyToPeer(*there, from->data(), *second, to->data(), 4000).ok());
+    ASSERT_TRUE(first->CopyToPeer(*outward, from->data(), *second, to->data(), 4000).ok());
     EXPECT_EQ(runtime.Calls("EnablePeerAccess"), peers ? 1 : 0) << "once, where they can";
-    ASSERT_TRUE(there->Synchronize(kPatience).ok());
+    ASSERT_TRUE(outward->Synchronize(kPatience).ok());
     EXPECT_TRUE(runtime.Verify().ok());
   }
 }
