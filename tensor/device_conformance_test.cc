@@ -1,8 +1,11 @@
 // The CPU and the fake device under the suite that every device shares.
 #include "tensor/testing/device_conformance.h"
 
+#include <functional>
+#include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,12 +35,39 @@ ConformingDevice Fake(const std::string& name, const FakeSchedulerOptions& sched
           .records = true};
 }
 
+// As CUDA does, it calls work at once; what stands for kernels runs later.
+ConformingDevice LaunchingFake() {
+  ConformingDevice device;
+  device.name = "Launching";
+  device.make = [](size_t memory_limit) -> std::unique_ptr<Device> {
+    FakeDeviceOptions options;
+    options.memory_limit = memory_limit;
+    options.runs_host_work = false;
+    return std::make_unique<FakeDevice>(options);
+  };
+  device.asynchronous = true;
+  device.launch = [](Stream& stream, std::function<void()> code) {
+    // Recordings run it again and again, so it stays.
+    static auto* const codes = new std::list<std::function<void()>>;
+    codes->push_back(std::move(code));
+    return dynamic_cast<FakeStream&>(stream).EnqueueLater(
+        Work{[](void* argument, Stream&) {
+               (*static_cast<std::function<void()>*>(argument))();
+               return absl::OkStatus();
+             },
+             &codes->back()});
+  };
+  device.records = true;
+  return device;
+}
+
 std::vector<ConformingDevice> Fakes() {
   std::vector<ConformingDevice> devices;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     devices.push_back(Fake(absl::StrCat("Seed", seed), {.seed = seed}));
   }
   devices.push_back(Fake("Concurrent", {.turn = absl::ZeroDuration()}));
+  devices.push_back(LaunchingFake());
   return devices;
 }
 

@@ -469,13 +469,11 @@ CudaCode FakeCudaRuntime::Copy(void* to, const void* from, size_t bytes, CudaCop
   WEFT_FAKE_CUDA_CALL("Copy");
   FakeCudaStream& own = *streams_.at(stream);
   const FakeMemory& memory = MemoryOf(own.card);
-  const auto fits = [&](const void* data, bool is_host) {
-    return is_host ? IsPinned(data, bytes) : memory.IsAllocated(data, bytes);
-  };
-  if (!fits(to, kind == CudaCopyKind::kDeviceToHost) ||
-      !fits(from, kind == CudaCopyKind::kHostToDevice)) {
-    return CudaCode::kInvalidValue;
-  }
+  const bool to_fits =
+      kind == CudaCopyKind::kDeviceToHost ? IsPinned(to, bytes) : memory.IsAllocated(to, bytes);
+  const bool from_fits =
+      kind == CudaCopyKind::kHostToDevice ? IsPinned(from, bytes) : memory.IsAllocated(from, bytes);
+  if (!to_fits || !from_fits) return CudaCode::kInvalidValue;
   return Add(own, [to, from, bytes] { std::memmove(to, from, bytes); });
 }
 
