@@ -118,12 +118,12 @@ absl::Status FakeStream::Enqueue(Work work) {
   if (options_.runs_host_work) return EnqueueLater(work);
   {
     MutexLock lock(scheduler_->mutex_);
-    WEFT_RETURN_IF_ERROR(status_);
+    WEFT_RETURN_IF_ERROR(Error());
   }
   absl::Status status = work.run(work.argument, *this);
   MutexLock lock(scheduler_->mutex_);
-  if (status_.ok()) status_ = status;
-  return status;
+  if (Error().ok()) refused_ = std::move(status);
+  return Error();
 }
 
 absl::Status FakeStream::EnqueueLater(Work work) {
@@ -173,7 +173,7 @@ absl::Status FakeStream::Wait(Event& event) {
           "share its scheduler; synchronize the stream that recorded it first"));
     }
     MutexLock lock(scheduler_->mutex_);
-    return status_;
+    return Error();
   }
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
@@ -203,7 +203,7 @@ absl::Status FakeStream::Synchronize(absl::Duration timeout) {
 }
 
 absl::Status FakeStream::StatusOfFinished() {
-  if (options_.hooks == nullptr) return status_;
+  if (options_.hooks == nullptr) return Error();
   const std::shared_ptr<const FakePast> past = options_.hooks->PastOfStream();
   if (past != nullptr) past->SeenByHost();
   const DeviceFault* const fault = options_.hooks->fault();
@@ -211,12 +211,12 @@ absl::Status FakeStream::StatusOfFinished() {
     const FakeMemoryAccess access(memory_);
     status_ = FaultStatus(*fault);
   }
-  return status_;
+  return Error();
 }
 
 absl::Status FakeStream::AwaitSpace() {
   const absl::Time deadline = options_.clock->Now() + options_.enqueue_timeout;
-  while (status_.ok() && size_ == ring_.size()) {
+  while (Error().ok() && size_ == ring_.size()) {
     const bool in_time =
         options_.clock->WaitUntil(scheduler_->changed_, scheduler_->mutex_, deadline);
     if (!in_time && size_ == ring_.size()) {
@@ -225,7 +225,7 @@ absl::Status FakeStream::AwaitSpace() {
                        absl::FormatDuration(options_.enqueue_timeout)));
     }
   }
-  return status_;
+  return Error();
 }
 
 void FakeStream::Append(Item item) {
@@ -362,7 +362,7 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording(
     stream->last_.clear();
   }
   capture->has_ended = true;
-  WEFT_RETURN_IF_ERROR(status_);
+  WEFT_RETURN_IF_ERROR(Error());
   WEFT_RETURN_IF_ERROR(capture->status);
   auto items = std::make_shared<const std::vector<FakeRecordedItem>>(std::move(capture->items));
   if (auto* const own = dynamic_cast<FakeRecording*>(former.get()); own != nullptr) {

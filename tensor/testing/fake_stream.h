@@ -222,6 +222,9 @@ class FakeStream final : public Stream {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   // Puts the item into what is recorded.
   void Capture(FakeRecordedItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  const absl::Status& Error() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_) {
+    return refused_.ok() ? status_ : refused_;
+  }
   std::string Describe() const;
 
   const FakeStreamOptions options_;
@@ -239,6 +242,8 @@ class FakeStream final : public Stream {
   // Null: it runs what it is given. `last_`: what comes next is after these items.
   std::shared_ptr<FakeCapture> capture_ ABSL_GUARDED_BY(scheduler_->mutex_);
   std::set<int> last_ ABSL_GUARDED_BY(scheduler_->mutex_);
+  // The error of work that Enqueue called itself. What was enqueued before runs nevertheless.
+  absl::Status refused_ ABSL_GUARDED_BY(scheduler_->mutex_);
   // The first error of an item.
   absl::Status status_ ABSL_GUARDED_BY(scheduler_->mutex_);
 
