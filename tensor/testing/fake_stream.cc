@@ -283,18 +283,13 @@ void FakeStream::RunFirstItem() {
 absl::Status FakeStream::Execute(const Item& item) {
   const FakeMemoryAccess access(memory_);
   if (item.kind == ItemKind::kRecording) return ExecuteRecording(item);
-  if (item.kind == ItemKind::kWork) return ExecuteWork(item.work);
-  return ExecuteCopy(item.from, item.to, item.bytes);
-}
-
-absl::Status FakeStream::ExecuteWork(const Work& work) {
-  if (options_.hooks != nullptr) return options_.hooks->RunWork(work, *this);
-  return work.run(work.argument, *this);
-}
-
-absl::Status FakeStream::ExecuteCopy(const void* from, void* to, size_t bytes) {
-  if (options_.hooks != nullptr) options_.hooks->OnCopy(from, to, bytes);
-  if (bytes > 0) std::memmove(to, from, bytes);
+  FakeStreamHooks* const hooks = options_.hooks.get();
+  if (item.kind == ItemKind::kWork) {
+    if (hooks != nullptr) return hooks->RunWork(item.work, *this);
+    return item.work.run(item.work.argument, *this);
+  }
+  if (hooks != nullptr) hooks->OnCopy(item.from, item.to, item.bytes);
+  if (item.bytes > 0) std::memmove(item.to, item.from, item.bytes);
   return absl::OkStatus();
 }
 
@@ -311,14 +306,18 @@ absl::Status FakeStream::ExecuteRecording(const Item& item) {
     }
     const size_t chosen = ready[random() % ready.size()];
     const FakeRecordedItem& next = items[chosen];
-    WEFT_RETURN_IF_ERROR(next.work.run != nullptr ? ExecuteWork(next.work)
-                                                  : ExecuteCopy(next.from, next.to, next.bytes));
+    if (next.work.run != nullptr) {
+      WEFT_RETURN_IF_ERROR(next.work.run(next.work.argument, *this));
+    } else if (next.bytes > 0) {
+      std::memmove(next.to, next.from, next.bytes);
+    }
     done[chosen] = true;
   }
   return absl::OkStatus();
 }
 
 absl::Status FakeStream::BeginRecording() {
+  if (options_.hooks != nullptr) return Stream::BeginRecording();  // They see single runs.
   MutexLock lock(scheduler_->mutex_);
   WEFT_RETURN_IF_ERROR(AwaitSpace());
   if (capture_ != nullptr) {

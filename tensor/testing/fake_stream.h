@@ -72,6 +72,23 @@ class FakeScheduler {
   absl::Time turn_end_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 
+// One thing that a recording does, after some of those before it.
+struct FakeRecordedItem {
+  Work work = {};  // without `run`: a copy
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t bytes = 0;
+  std::set<int> after = {};
+};
+
+// What several streams record together.
+struct FakeCapture {
+  FakeStream* origin = nullptr;  // the one that began
+  std::vector<FakeRecordedItem> items;
+  absl::Status status;  // why it cannot be a recording
+  bool has_ended = false;
+};
+
 // What had happened at some point of a stream or of the host: for devices that check the order of
 // what their streams do.
 class FakePast {
@@ -105,23 +122,6 @@ class FakeStreamHooks {
   virtual void ComesAfter(const std::shared_ptr<const FakePast>& /*past*/) {}
 };
 
-// One thing that a recording does, after some of those before it.
-struct FakeRecordedItem {
-  Work work = {};  // without `run`: a copy
-  const void* from = nullptr;
-  void* to = nullptr;
-  size_t bytes = 0;
-  std::set<int> after = {};
-};
-
-// What several streams record together.
-struct FakeCapture {
-  FakeStream* origin = nullptr;  // the one that began
-  std::vector<FakeRecordedItem> items;
-  absl::Status status;  // why it cannot be a recording
-  bool has_ended = false;
-};
-
 class FakeEvent final : public Event {
  public:
   explicit FakeEvent(std::shared_ptr<FakeScheduler> scheduler);
@@ -136,10 +136,10 @@ class FakeEvent final : public Event {
   struct State {
     uint64_t recorded = 0;  // Recordings enqueued so far; each is known by its number.
     uint64_t done = 0;      // The last of them that was reached.
-    std::shared_ptr<const FakePast> past = nullptr;  // What had happened then.
     // Of the last recording, where that is part of what streams record.
     std::shared_ptr<FakeCapture> capture = nullptr;
     std::set<int> last = {};
+    std::shared_ptr<const FakePast> past = nullptr;  // What had happened then.
   };
 
   const std::shared_ptr<FakeScheduler> scheduler_;
@@ -199,9 +199,9 @@ class FakeStream final : public Stream {
     size_t bytes = 0;
     std::shared_ptr<FakeEvent::State> event = nullptr;
     uint64_t recording = 0;
-    std::shared_ptr<const FakePast> past = nullptr;  // of the host, when it was enqueued
     std::shared_ptr<const std::vector<FakeRecordedItem>> recorded = nullptr;
     uint64_t seed = 0;
+    std::shared_ptr<const FakePast> past = nullptr;  // of the host, when it was enqueued
   };
 
   // The error of the stream, or room for one more item.
@@ -211,10 +211,6 @@ class FakeStream final : public Stream {
   void RunItems();
   void RunFirstItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   absl::Status Execute(const Item& item);
-  absl::Status ExecuteWork(const Work& work);
-  absl::Status ExecuteCopy(const void* from, void* to, size_t bytes);
-  // The stream's error; where it has none and its kernels reported bad data, that.
-  absl::Status StatusOfFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   absl::Status ExecuteRecording(const Item& item);
   absl::Status EnqueueRecording(std::shared_ptr<const std::vector<FakeRecordedItem>> recorded);
   // What comes next is after the event, in its recording.
@@ -222,6 +218,8 @@ class FakeStream final : public Stream {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   // Puts the item into what is recorded.
   void Capture(FakeRecordedItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  // The stream's error; where it has none and its kernels reported bad data, that.
+  absl::Status StatusOfFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   const absl::Status& Error() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_) {
     return refused_.ok() ? status_ : refused_;
   }
