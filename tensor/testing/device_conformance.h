@@ -29,6 +29,9 @@ struct ConformingDevice {
   // For devices whose work launches (DeviceInfo::runs_host_work is false): stands for a kernel,
   // code that may touch the device's memory in its turn on the stream. Unset: the work itself does.
   std::function<absl::Status(Stream& stream, std::function<void()> code)> launch = nullptr;
+  // `launch` calls the host: such code touches no memory of the device, and may keep the code of
+  // other streams waiting. What needs more is skipped.
+  bool launch_is_host_call = false;
   // Its streams can record.
   bool records = false;
 };
