@@ -21,6 +21,7 @@ DeviceInfo InfoOf(const FakeDeviceOptions& options) {
   info.index = options.index;
   info.memory_limit = options.memory_limit;
   info.host_accessible = false;
+  info.runs_host_work = options.runs_host_work;
   info.name = absl::StrCat(options.kind == DeviceKind::kCuda ? "cuda:" : "fake:", options.index);
   return info;
 }
