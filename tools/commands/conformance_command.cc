@@ -2,9 +2,12 @@
 #include <ostream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
+#include "tensor/lookup/device_lookup.h"
 #include "tools/commands/command.h"
 #include "tools/flags/options.h"
 #include "tools/models/conformance_suite.h"
@@ -40,17 +43,28 @@ class ConformanceCommand final : public Command {
         ->type_name("X");
     app.add_option("--atol", tolerance_.absolute, "absolute tolerance (default 1e-7)")
         ->type_name("Y");
+    app.add_option("--device", device_,
+                   "where the cases run: cpu, cuda or cuda:NUMBER (default cpu). Cases that need "
+                   "what a GPU has no kernel for are skipped")
+        ->type_name("DEVICE");
     app.add_option("--json", json_file_, "write each case with its result and message to this file")
         ->type_name("FILE");
     AddOutputFormat(app, format_);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    const absl::StatusOr<DeviceId> id = ParseDevice(device_);
+    if (!id.ok()) {
+      return UsageError(absl::StrCat("--device: ", std::string(id.status().message())));
+    }
     WEFT_ASSIGN_OR_RETURN(const std::vector<ConformanceCase> cases, Cases());
+    const absl::StatusOr<Device*> device = FindDevice(id->kind, id->index);
+    if (!device.ok()) return WithExitCode(device.status(), ExitCode::kPlan);
     std::map<Outcome, int> counts;
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const ConformanceCase& one : cases) {
-      const ConformanceResult result = RunConformanceCase(RealFileSystem(), one, tolerance_);
+      const ConformanceResult result =
+          RunConformanceCase(RealFileSystem(), one, tolerance_, **device);
       ++counts[result.outcome];
       if (result.outcome != Outcome::kPassed) Report(one, result, console);
       rows.push_back({{"case", one.name},
@@ -112,6 +126,7 @@ class ConformanceCommand final : public Command {
   std::vector<std::string> folders_;
   std::string table_;
   std::vector<std::string> ops_;
+  std::string device_ = "cpu";
   std::string json_file_;
   std::string format_ = "text";
   Tolerance tolerance_;

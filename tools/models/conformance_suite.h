@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
 #include "platform/file_system.h"
+#include "tensor/device.h"
 #include "tensor/value.h"
 #include "tools/reports/value_comparison.h"
 
@@ -48,10 +49,11 @@ absl::StatusOr<std::vector<ConformanceCase>> ReadConformanceTable(
 absl::StatusOr<std::map<std::string, Value>> ReadCaseInputs(FileSystem& files, const Graph& graph,
                                                             const std::string& folder);
 
-// Runs every data set of the case. What cannot be imported or run has failed; a case without data
-// is skipped.
+// Runs every data set of the case on the device, which it borrows. What cannot be imported or run
+// has failed. Skipped is a case without data, and on another device than the CPU one that needs
+// what is unimplemented there.
 ConformanceResult RunConformanceCase(FileSystem& files, const ConformanceCase& conformance_case,
-                                     const Tolerance& tolerance);
+                                     const Tolerance& tolerance, Device& device = CpuDevice());
 
 }  // namespace weft
 

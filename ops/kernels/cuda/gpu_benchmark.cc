@@ -1,0 +1,525 @@
+// How fast kernels are on a GPU: those that move memory, as a share of what a copy on the device
+// moves; products, against cuBLASLt called alone. A program of its own:
+//   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
+// The last line sums up. The exit code is 1 when a case could not be run.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "ops/concrete_node.h"
+#include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernels/cuda/linear/blas_lt.h"
+#include "ops/testing/op_case.h"
+#include "ops/testing/test_tensors.h"
+#include "platform/clock.h"
+#include "platform/status_macros.h"
+#include "tensor/device_id.h"
+#include "tensor/lookup/device_lookup.h"
+
+namespace weft::cuda {
+namespace {
+
+using testing::OpCase;
+using testing::RandomTensor;
+
+constexpr absl::Duration kDeadline = absl::Minutes(1);
+constexpr int64_t kPatternElements = int64_t{1} << 20;
+
+// What one case gave. `share` is of the bandwidth of a copy, or of the library's speed.
+struct Figure {
+  std::string name;
+  std::string type;
+  double seconds = 0;
+  double rate = 0;  // bytes or floating-point operations per second
+  double share = 0;
+  bool is_product = false;
+  std::string error = {};  // why there is none
+};
+
+// A stream, and how it is timed.
+class Timer {
+ public:
+  Timer(Stream& stream, int rounds) : stream_(stream), rounds_(rounds) {}
+
+  // Median seconds of one run of each work. They take turns, so that all see the same clocks; a
+  // measurement is ten launches or more, and one wait of the host.
+  absl::StatusOr<std::vector<double>> Seconds(const std::vector<Work>& works) {
+    std::vector<int> launches;
+    for (const Work& work : works) {
+      WEFT_RETURN_IF_ERROR(Measure(work, 1).status());  // not counted: libraries load code
+      WEFT_ASSIGN_OR_RETURN(const double once, Measure(work, 1));
+      launches.push_back(static_cast<int>(std::clamp(0.005 / once, 10.0, 1000.0)));
+    }
+    std::vector<std::vector<double>> measured(works.size());
+    for (int round = 0; round < rounds_; ++round) {
+      for (size_t i = 0; i < works.size(); ++i) {
+        WEFT_ASSIGN_OR_RETURN(const double seconds, Measure(works[i], launches[i]));
+        measured[i].push_back(seconds / launches[i]);
+      }
+    }
+    std::vector<double> medians;
+    for (std::vector<double>& seconds : measured) {
+      std::sort(seconds.begin(), seconds.end());
+      medians.push_back(seconds[seconds.size() / 2]);
+    }
+    return medians;
+  }
+
+ private:
+  absl::StatusOr<double> Measure(const Work& work, int launches) {
+    const int64_t begin = RealClock().MonotonicNanos();
+    for (int i = 0; i < launches; ++i) WEFT_RETURN_IF_ERROR(stream_.Enqueue(work));
+    WEFT_RETURN_IF_ERROR(stream_.Synchronize(kDeadline));
+    return static_cast<double>(RealClock().MonotonicNanos() - begin) * 1e-9;
+  }
+
+  Stream& stream_;
+  const int rounds_;
+};
+
+// A kernel with operands on the device. Borrows device and stream.
+class DeviceCase {
+ public:
+  // Inputs of floats get random values in [low, 1), whatever the case's hold; the others are copied
+  // from it.
+  static absl::StatusOr<std::unique_ptr<DeviceCase>> Create(OpCase op_case, double low,
+                                                            Device& device, Stream& stream) {
+    auto made = std::unique_ptr<DeviceCase>(new DeviceCase(std::move(op_case), device, stream));
+    WEFT_RETURN_IF_ERROR(made->Prepare(low));
+    return made;
+  }
+
+  Work work() { return Work{&RunKernel, this}; }
+  // Of all operands, each once.
+  int64_t bytes() const { return bytes_; }
+  const KernelContext& context() const { return context_; }
+
+ private:
+  DeviceCase(OpCase op_case, Device& device, Stream& stream)
+      : op_case_(std::move(op_case)), device_(device), stream_(stream) {}
+
+  absl::Status Prepare(double low) {
+    single_ = testing::MakeSingleNodeGraph(op_case_);
+    NodeRunOptions options;
+    options.device = &device_;
+    options.strict = false;
+    WEFT_ASSIGN_OR_RETURN(
+        const ConcreteNode node,
+        ConcreteNode::Create(single_.graph->node(single_.node), op_case_.inputs, options));
+    for (const Tensor& input : op_case_.inputs) {
+      WEFT_ASSIGN_OR_RETURN(void* const data, Allocate(input.bytes()));
+      inputs_.push_back(data);
+      bytes_ += static_cast<int64_t>(input.bytes());
+      if (IsFloatingPoint(input.dtype())) {
+        WEFT_RETURN_IF_ERROR(Fill(data, input, low));
+      } else {
+        WEFT_RETURN_IF_ERROR(device_.CopyFromHost(stream_, input.raw_data(), data, input.bytes()));
+      }
+    }
+    WEFT_ASSIGN_OR_RETURN(kernel_, node.Prepare());
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      outputs_.push_back(nullptr);
+      if (!node.HasOutput(i)) continue;
+      const int64_t size = DTypeBytes(node.OutputDType(i), node.OutputShape(i).num_elements());
+      WEFT_ASSIGN_OR_RETURN(outputs_.back(), Allocate(static_cast<size_t>(size)));
+      bytes_ += size;
+    }
+    WEFT_ASSIGN_OR_RETURN(context_.workspace, Allocate(kernel_->workspace_bytes()));
+    context_.inputs = inputs_.data();
+    context_.outputs = outputs_.data();
+    context_.stream = &stream_;
+    context_.step = 1;
+    return stream_.Synchronize(kDeadline);
+  }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) {
+    WEFT_ASSIGN_OR_RETURN(buffers_.emplace_back(), device_.Allocate(bytes));
+    return buffers_.back()->data();
+  }
+
+  // A random begin from the host, doubled on the device as often as it takes.
+  absl::Status Fill(void* data, const Tensor& like, double low) {
+    const int64_t elements = std::min(like.num_elements(), kPatternElements);
+    const Tensor pattern = RandomTensor(Shape{elements}, 1, low, 1, like.dtype());
+    char* const begin = static_cast<char*>(data);
+    WEFT_RETURN_IF_ERROR(device_.CopyFromHost(stream_, pattern.raw_data(), begin, pattern.bytes()));
+    for (size_t filled = pattern.bytes(); filled < like.bytes();) {
+      const size_t more = std::min(filled, like.bytes() - filled);
+      WEFT_RETURN_IF_ERROR(device_.CopyOnDevice(stream_, begin, begin + filled, more));
+      filled += more;
+    }
+    // The pattern is read until here.
+    return stream_.Synchronize(kDeadline);
+  }
+
+  static absl::Status RunKernel(void* argument, Stream& /*stream*/) {
+    auto& self = *static_cast<DeviceCase*>(argument);
+    return self.kernel_->Run(self.context_);
+  }
+
+  const OpCase op_case_;
+  Device& device_;
+  Stream& stream_;
+  testing::SingleNodeGraph single_;
+  std::unique_ptr<Kernel> kernel_;
+  std::vector<std::shared_ptr<Buffer>> buffers_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  KernelContext context_;
+  int64_t bytes_ = 0;
+};
+
+// ---- Copies on the device.
+
+struct CopyWork {
+  Device* device;
+  const void* from;
+  void* to;
+  size_t bytes;
+  static absl::Status Run(void* argument, Stream& stream) {
+    const CopyWork& copy = *static_cast<CopyWork*>(argument);
+    return copy.device->CopyOnDevice(stream, copy.from, copy.to, copy.bytes);
+  }
+};
+
+// Bytes read and written per second.
+absl::Status MeasureCopy(Device& device, Timer& timer, Figure& figure) {
+  const size_t bytes = size_t{512} << 20;
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> from, device.Allocate(bytes));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> to, device.Allocate(bytes));
+  CopyWork copy{&device, from->data(), to->data(), bytes};
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                        timer.Seconds({Work{&CopyWork::Run, &copy}}));
+  figure = {.name = "copy",
+            .type = "bytes",
+            .seconds = seconds[0],
+            .rate = 2 * static_cast<double>(bytes) / seconds[0],
+            .share = 1};
+  return absl::OkStatus();
+}
+
+// ---- Kernels that move memory.
+
+struct MemoryCase {
+  std::string name;
+  OpCase op_case;
+  double low = -1;  // of the inputs' values
+};
+
+// Its values do not matter: DeviceCase makes them.
+Tensor Floats(Shape shape, DType dtype) {
+  return Tensor::Allocate(dtype, std::move(shape)).value();
+}
+
+Tensor Indices(int64_t count, int64_t limit) {
+  return RandomTensor(Shape{count}, 2, 0, static_cast<double>(limit), DType::kInt64);
+}
+
+// At least 256 MB each.
+std::vector<MemoryCase> MemoryCases(DType dtype) {
+  const Shape plain{65536, 1024};
+  const Shape rows{98304, 768};
+  const auto floats = [dtype](Shape shape) { return Floats(std::move(shape), dtype); };
+  const auto statistics = [] { return Floats({98304, 1}, DType::kFloat32); };
+  const std::string weft("ai.weft");
+  const int64_t tokens = 4096, vocabulary = 50257;
+  std::vector<MemoryCase> cases;
+  const auto add = [&cases](std::string name, OpCase op_case, double low = -1) {
+    cases.push_back({std::move(name), std::move(op_case), low});
+  };
+  for (const char* op : {"Add", "Mul"}) {
+    add(op, {.op = op, .inputs = {floats(plain), floats(plain)}});
+  }
+  for (const char* op : {"Relu", "Gelu"}) add(op, {.op = op, .inputs = {floats(plain)}});
+  add("Softmax", {.op = "Softmax", .inputs = {floats(plain)}});
+  add("LayerNormalization", {.op = "LayerNormalization",
+                             .inputs = {floats(rows), floats({768}), floats({768})},
+                             .outputs = {true, true, true}});
+  add("LayerNormalizationGrad",
+      {.domain = weft,
+       .op = "LayerNormalizationGrad",
+       .inputs = {floats(rows), floats(rows), floats({768}), statistics(), statistics()},
+       .outputs = {true, true, true}});
+  add("Transpose of a matrix", {.op = "Transpose",
+                                .attributes = {{"perm", std::vector<int64_t>{1, 0}}},
+                                .inputs = {floats({8192, 8192})}});
+  add("Transpose of heads", {.op = "Transpose",
+                             .attributes = {{"perm", std::vector<int64_t>{0, 2, 1, 3}}},
+                             .inputs = {floats({64, 1024, 16, 64})}});
+  for (const int64_t axis : {0, 1}) {
+    add(absl::StrCat("ReduceSum over axis ", axis),
+        {.op = "ReduceSum", .inputs = {floats({32768, 4096}), testing::Int64s({axis})}});
+  }
+  add("Gather of rows", {.op = "Gather", .inputs = {floats(plain), Indices(65536, 65536)}});
+  add("GatherGrad of rows",
+      {.domain = weft,
+       .op = "GatherGrad",
+       .inputs = {floats(plain), Indices(65536, vocabulary), testing::Int64s({vocabulary, 1024})}});
+  add("SoftmaxCrossEntropyLoss",
+      {.op = "SoftmaxCrossEntropyLoss",
+       .inputs = {floats({tokens, vocabulary}), Indices(tokens, vocabulary)}});
+  add("SoftmaxCrossEntropyGrad",
+      {.domain = weft,
+       .op = "SoftmaxCrossEntropyGrad",
+       .inputs = {floats({}), floats({tokens, vocabulary}), Indices(tokens, vocabulary)}});
+  if (dtype != DType::kFloat32) return cases;  // weights are updated in float32
+  add("AdamUpdate",
+      {.domain = weft,
+       .op = "AdamUpdate",
+       .inputs = {floats(plain), floats(plain), floats({}), Tensor::Scalar<int64_t>(3),
+                  floats(plain), floats(plain)},
+       .outputs = {true, true, true}},
+      /*low=*/0.1);
+  return cases;
+}
+
+absl::Status MeasureMemory(const MemoryCase& memory_case, double copy_rate, Device& device,
+                           Stream& stream, Timer& timer, Figure& figure) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> on_device,
+                        DeviceCase::Create(memory_case.op_case, memory_case.low, device, stream));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Seconds({on_device->work()}));
+  figure.seconds = seconds[0];
+  figure.rate = static_cast<double>(on_device->bytes()) / figure.seconds;
+  figure.share = figure.rate / copy_rate;
+  return absl::OkStatus();
+}
+
+// ---- Products.
+
+struct ProductCase {
+  int64_t m, k, n;
+  DType dtype;
+  bool tf32 = false;
+};
+
+std::vector<ProductCase> ProductCases() {
+  std::vector<ProductCase> cases;
+  for (const auto& [dtype, tf32] : std::vector<std::pair<DType, bool>>{
+           {DType::kBfloat16, false}, {DType::kFloat32, true}, {DType::kFloat32, false}}) {
+    cases.push_back({8192, 8192, 8192, dtype, tf32});
+    cases.push_back({4096, 768, 3072, dtype, tf32});
+    cases.push_back({4096, 3072, 768, dtype, tf32});
+  }
+  return cases;
+}
+
+struct LibraryWork {
+  PreparedProduct* product;
+  ProductOperands operands;
+  void* workspace;
+  static absl::Status Run(void* argument, Stream& stream) {
+    const LibraryWork& work = *static_cast<LibraryWork*>(argument);
+    return work.product->Multiply(work.operands, work.workspace, {stream.native_handle()});
+  }
+};
+
+absl::StatusOr<std::unique_ptr<DeviceCase>> PrepareOurs(const ProductCase& product, Device& device,
+                                                        Stream& stream) {
+  AllowTf32(product.tf32);
+  auto ours = DeviceCase::Create({.op = "MatMul",
+                                  .inputs = {Floats({product.m, product.k}, product.dtype),
+                                             Floats({product.k, product.n}, product.dtype)}},
+                                 /*low=*/-1, device, stream);
+  AllowTf32(false);
+  return ours;
+}
+
+absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& stream,
+                            Timer& timer, Figure& figure) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> ours,
+                        PrepareOurs(product, device, stream));
+  WEFT_ASSIGN_OR_RETURN(BlasLt* const library, BlasLtOf(device));
+  MatrixProductSpec spec;
+  spec.dtype = spec.y_dtype = product.dtype;
+  spec.tf32 = product.tf32;
+  spec.m = product.m;
+  spec.n = product.n;
+  spec.k = product.k;
+  spec.a_row = product.k;
+  spec.b_row = spec.y_row = product.n;
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedProduct> prepared, library->Prepare(spec));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> workspace,
+                        device.Allocate(prepared->workspace_bytes()));
+  LibraryWork alone{prepared.get(), {}, workspace->data()};
+  alone.operands.a = ours->context().inputs[0];
+  alone.operands.b = ours->context().inputs[1];
+  alone.operands.y = ours->context().outputs[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                        timer.Seconds({ours->work(), Work{&LibraryWork::Run, &alone}}));
+  figure.seconds = seconds[0];
+  figure.rate = 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
+                static_cast<double>(product.k) / seconds[0];
+  figure.share = seconds[1] / seconds[0];
+  return absl::OkStatus();
+}
+
+// ---- What is printed.
+
+std::string TableRow(const Figure& figure) {
+  if (!figure.error.empty()) {
+    return absl::StrFormat("%-30s %-9s %s", figure.name, figure.type, figure.error);
+  }
+  const std::string rate = figure.is_product ? absl::StrFormat("%7.1f TFLOP/s", figure.rate * 1e-12)
+                                             : absl::StrFormat("%7.0f GB/s   ", figure.rate * 1e-9);
+  return absl::StrFormat("%-30s %-9s %10.1f us %s %6.3f of %s", figure.name, figure.type,
+                         figure.seconds * 1e6, rate, figure.share,
+                         figure.is_product ? "cuBLASLt" : "a copy");
+}
+
+std::string JsonText(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return quoted + "\"";
+}
+
+std::string Json(const std::vector<Figure>& figures, const std::string& device) {
+  std::string rows;
+  for (const Figure& figure : figures) {
+    absl::StrAppend(&rows, rows.empty() ? "" : ",", "\n    {\"case\": ", JsonText(figure.name),
+                    ", \"type\": ", JsonText(figure.type));
+    if (figure.error.empty()) {
+      absl::StrAppendFormat(
+          &rows, ", \"seconds\": %.6g, \"%s\": %.6g, \"share\": %.4g}", figure.seconds,
+          figure.is_product ? "flops_per_second" : "bytes_per_second", figure.rate, figure.share);
+    } else {
+      absl::StrAppend(&rows, ", \"error\": ", JsonText(figure.error), "}");
+    }
+  }
+  return absl::StrCat("{\n  \"device\": ", JsonText(device), ",\n  \"cases\": [", rows,
+                      "\n  ]\n}\n");
+}
+
+// "lowest share 0.81 (Transpose bfloat16)"; "" where there is no figure.
+std::string Lowest(const std::vector<Figure>& figures, bool of_products) {
+  const Figure* lowest = nullptr;
+  for (const Figure& figure : figures) {
+    if (!figure.error.empty() || figure.is_product != of_products) continue;
+    if (figure.name == "copy") continue;
+    if (lowest == nullptr || figure.share < lowest->share) lowest = &figure;
+  }
+  if (lowest == nullptr) return "";
+  return absl::StrFormat("; lowest share of %s %.3f (%s %s)", of_products ? "cuBLASLt" : "it",
+                         lowest->share, lowest->name, lowest->type);
+}
+
+// Prints each figure as it comes.
+class Report {
+ public:
+  void Add(Figure figure, const absl::Status& status) {
+    if (!status.ok()) figure.error = status.ToString();
+    std::cout << TableRow(figure) << std::endl;
+    if (!status.ok()) ++errors_;
+    figures_.push_back(std::move(figure));
+  }
+  int errors() const { return errors_; }
+  const std::vector<Figure>& figures() const { return figures_; }
+
+ private:
+  std::vector<Figure> figures_;
+  int errors_ = 0;
+};
+
+struct Arguments {
+  std::string device = "cuda:0";
+  std::string json_file;
+  bool quick = false;
+};
+
+// Measures one case on a stream of its own: the error of a stream stays with it.
+template <typename Measure>
+absl::Status OnStream(Device& device, int rounds, const Measure& measure) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream("benchmark"));
+  Timer timer(*stream, rounds);
+  return measure(*stream, timer);
+}
+
+absl::Status RunAll(const Arguments& arguments, Report& report) {
+  WEFT_ASSIGN_OR_RETURN(const DeviceId id, ParseDevice(arguments.device));
+  WEFT_ASSIGN_OR_RETURN(Device* const device, FindDevice(id.kind, id.index));
+  const int rounds = arguments.quick ? 5 : 20;
+  Figure copy;
+  WEFT_RETURN_IF_ERROR(OnStream(*device, rounds, [&](Stream& /*stream*/, Timer& timer) {
+    return MeasureCopy(*device, timer, copy);
+  }));
+  report.Add(copy, absl::OkStatus());
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    for (const MemoryCase& memory_case : MemoryCases(dtype)) {
+      Figure figure{.name = memory_case.name, .type = std::string(DTypeName(dtype))};
+      const absl::Status status = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
+        return MeasureMemory(memory_case, copy.rate, *device, stream, timer, figure);
+      });
+      report.Add(std::move(figure), status);
+    }
+  }
+  for (const ProductCase& product : ProductCases()) {
+    Figure figure{.name = absl::StrCat("MatMul ", product.m, "x", product.k, "x", product.n),
+                  .type = product.tf32 ? "tf32" : std::string(DTypeName(product.dtype)),
+                  .is_product = true};
+    const absl::Status status = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
+      return MeasureProduct(product, *device, stream, timer, figure);
+    });
+    report.Add(std::move(figure), status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadArguments(int argc, char** argv, Arguments& arguments) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--quick") {
+      arguments.quick = true;
+    } else if ((flag == "--device" || flag == "--json") && i + 1 < argc) {
+      (flag == "--device" ? arguments.device : arguments.json_file) = argv[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown or incomplete argument '", flag,
+                       "'; usage: gpu_benchmark [--device cuda:0] [--json FILE] [--quick]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  const absl::Status understood = ReadArguments(argc, argv, arguments);
+  if (!understood.ok()) {
+    std::cerr << "error: " << understood.message() << "\n";
+    return 2;
+  }
+  Report report;
+  const absl::Status ran = RunAll(arguments, report);
+  if (!ran.ok()) std::cerr << "error: " << ran.message() << "\n";
+  if (!arguments.json_file.empty()) {
+    std::ofstream file(arguments.json_file);
+    file << Json(report.figures(), arguments.device);
+    file.close();
+    if (!file) {
+      std::cerr << "error: '" << arguments.json_file << "' cannot be written\n";
+      return 1;
+    }
+  }
+  if (!ran.ok()) return 1;
+  std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
+            << Lowest(report.figures(), false) << Lowest(report.figures(), true);
+  if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
+  std::cout << std::endl;
+  return report.errors() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace weft::cuda
+
+int main(int argc, char** argv) { return weft::cuda::Main(argc, argv); }
