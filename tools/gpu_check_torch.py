@@ -1,11 +1,9 @@
 """Times training steps of PyTorch on this GPU, as a yardstick for tools/gpu_check.
-
 A GPT (12 layers, 768 wide, 12 heads, sequence 1,024, 50,257 tokens) with AdamW, batch 8, and ResNet-50 with SGD, batch
 128, where torchvision is there. Prints a line per model and way: samples per second, median of 10 steps.
 """
 import statistics
 import time
-
 import torch
 from torch import nn
 

@@ -115,6 +115,19 @@ TEST(Doctor, EndsWithOneWhereWhatIsNeededIsMissing) {
   EXPECT_THAT(unknown.err, HasSubstr("--need: 'tpu' is not a device"));
 }
 
+TEST(Conformance, RefusesADeviceThatIsMissing) {
+  const std::string folder = TestPath("cases");
+  ASSERT_TRUE(RealFileSystem().CreateDirectories(folder).ok());
+  EXPECT_EQ(RunCommand({"conformance", folder, "--device", "cpu"}).exit_code, 0);
+  const CommandResult missing = RunCommand({"conformance", folder, "--device", "cuda:1000"});
+  EXPECT_EQ(missing.exit_code, static_cast<int>(ExitCode::kPlan));
+  EXPECT_EQ(missing.out, "");
+  EXPECT_THAT(missing.err, HasSubstr("cuda:1000"));
+  const CommandResult unknown = RunCommand({"conformance", folder, "--device", "tpu"});
+  EXPECT_EQ(unknown.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(unknown.err, HasSubstr("--device: 'tpu' is not a device"));
+}
+
 TEST_F(MissingDevice, IsPricedByPlanAndSimulateWhichSayThatItCannotRun) {
   for (const char* command : {"plan", "simulate"}) {
     const CommandResult result =

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# The table, JSON, limits and exit codes of tools/gpu_check, with programs that stand in for the real ones.
+#   gpu_check_test.sh GPU_CHECK
+set -uo pipefail
+check=$(realpath "$1")
+cd "$(mktemp -d)" || exit 1
+trap 'rm -rf "$PWD"' EXIT
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+mkdir bin
+make_program() { # NAME: its text comes from the input
+  { printf '#!/usr/bin/env bash\n'; cat; } > "bin/$1"
+  chmod +x "bin/$1"
+}
+
+# Writes curves of 20 steps; those of a GPU are off by the factor $GPU_FACTOR. $GPU_FAILS names a flag that fails.
+make_program graph_runner << 'PROGRAM'
+command=$1 device=cpu
+arguments=" $* "
+[ -z "${GPU_FAILS:-}" ] || [[ "$arguments" != *" $GPU_FAILS "* ]] || { echo "error: no $GPU_FAILS" >&2; exit 1; }
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --device) device=$2 ;;
+    --metrics) metrics=$2 ;;
+    -o) result=$2 ;;
+  esac
+  shift
+done
+[ -z "${result:-}" ] || echo model > "$result"
+[ "$device" = cpu ] && factor=1 || factor=${GPU_FACTOR:-1.000002}
+[ "$command" = eval ] && echo "loss 0.5"
+[ "$command" = train ] || exit 0
+echo step,loss,learning_rate,samples_per_second > "$metrics"
+for ((i = 0; i < 20; i++)); do echo "$i,$(awk -v f="$factor" -v i=$i 'BEGIN { if (f == "nan") print f; else printf "%.9g\n", f * (2 - i / 20) }'),0.01,$((i + 100))"; done >> "$metrics"
+PROGRAM
+# Four tests: Second fails behind another test, Third ends the program.
+make_program on_gpu_test << 'PROGRAM'
+[ "$1" = --gtest_list_tests ] && printf 'Running main()\nSuite.\n  First\n  Second  # GetParam() = 1\nOther/Suite.\n  Third\n  Fourth/0\n' | tail -n +2 && exit
+filter=${1#--gtest_filter=}
+code=0 before=false
+for name in ${filter//:/ }; do
+  echo "[ RUN      ] $name"
+  case $name in
+    *Third) kill -KILL $$ ;;
+    *Second) $before && { echo "[  FAILED  ] $name, where GetParam() = 1 (1 ms)"; code=1; } || echo "[       OK ] $name (0 ms)" ;;
+    *) echo "[       OK ] $name (0 ms)" ;;
+  esac
+  before=true
+done
+exit $code
+PROGRAM
+make_program cuda_card_test << 'PROGRAM'
+[ "$1" = --gtest_list_tests ] && printf 'Card.\n  Only\n' && exit
+printf '[ RUN      ] Card.Only\nno card\n[  SKIPPED ] Card.Only (0 ms)\n'
+PROGRAM
+make_program gpu_benchmark << 'PROGRAM'
+[ -z "${SLEEPS:-}" ] || sleep "$SLEEPS"
+echo "a \"quoted\" back\\slash"
+PROGRAM
+
+# run EXIT_CODE ARGUMENT... : into the folder "out"; keeps the table.
+run() {
+  local expected=$1
+  shift
+  "$check" --programs bin --out out "$@" > table 2> errors
+  local code=$?
+  [ $code -eq "$expected" ] || fail "$*: exit code $code, expected $expected: $(cat table errors)"
+}
+row() { grep -E "^$1 +$2 +[0-9]+  $3\$" table > /dev/null || fail "no row '$1 $2 $3' in: $(cat table)"; }
+in_json() { grep -F "$1" out/gpu_check.json > /dev/null || fail "no $1 in: $(cat out/gpu_check.json)"; }
+valid_json() {
+  command -v python3 > /dev/null || return
+  python3 -m json.tool out/gpu_check.json > /dev/null || fail "this is no JSON: $(cat out/gpu_check.json)"
+}
+
+run 0 --parts mlp,lenet,lstm,eval,two_ranks,benchmark,device
+row mlp passed 'largest difference 2.00e-06; 112 samples/s, CPU 112'
+row lenet passed '.*'
+row lstm skipped 'no lstm_mnist.onnx in --data'
+row eval passed 'difference 0.00e\+00'
+row two_ranks passed 'dp=2 largest difference 2.00e-06; tp=2 .*; pp=2 .*'
+row device skipped '0 passed, 0 failed, 1 skipped'
+grep -q '^5 passed, 0 failed, 2 skipped' table || fail "the counts are wrong: $(tail -1 table)"
+in_json '"passed": 5,'
+in_json '"part": "benchmark", "outcome": "passed"'
+in_json '"figure": "a \"quoted\" back\\slash"'
+valid_json
+
+# A failure does not stop what comes behind it; what an earlier check left counts for nothing.
+GPU_FACTOR=1.01 run 1 --parts mlp,benchmark
+row mlp failed 'mlp.cuda: losses differ by 1.00e-02 from mlp.cpu, allowed 1e-3'
+row benchmark passed '.*'
+in_json '"failed": 1,'
+[ ! -e out/lenet.onnx ] || fail "files of the earlier check are left"
+GPU_FACTOR=nan run 1 --parts mlp
+row mlp failed 'mlp.cuda: the losses are not 20 numbers, see mlp.cuda.csv'
+GPU_FACTOR=1.01 run 0 --parts bf16
+GPU_FAILS=pp=2 run 1 --parts mixed,eval
+row mixed failed 'pp=2 failed: error: no pp=2'
+row eval passed '.*'
+
+# A test that ends its program does not hide those behind it; what fails alone, too, is named.
+run 1 --parts kernels
+row kernels failed '2 passed, 2 failed, 0 skipped; alone, too: Other/Suite.Third'
+
+# A part that hangs ends, and so does the check.
+begin=$SECONDS
+SLEEPS=100 run 1 --seconds 2 --parts benchmark,torch
+row benchmark failed 'did not end in [12] s'
+row torch skipped 'no time left of 2 s'
+[ $((SECONDS - begin)) -lt 30 ] || fail "a hanging part took $((SECONDS - begin)) s"
+valid_json
+
+# What is refused touches nothing.
+run 2 --parts nothing
+grep -q "there is no part 'nothing'" errors || fail "errors: $(cat errors)"
+run 2 --seconds 0
+mkdir mine && echo keep > mine/gpt.onnx
+"$check" --out mine > table 2> errors && fail "a folder with other files is taken"
+[ "$(cat mine/gpt.onnx)" = keep ] || fail "another's file is gone"
+"$check" --help | grep -q '^parts: doctor' || fail "--help names no parts"
+
+[ $failures -eq 0 ] && echo "passed"
+exit $((failures > 0))
