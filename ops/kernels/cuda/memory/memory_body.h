@@ -2,7 +2,6 @@
 #ifndef WEFT_OPS_KERNELS_CUDA_MEMORY_MEMORY_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_MEMORY_MEMORY_BODY_H_
 
-#include <cmath>
 #include <cstdint>
 
 #include "ops/kernels/cuda/blocks/block_reduce.h"

@@ -1,5 +1,5 @@
 // Sums, strided copies and the search for NaNs on the emulated GPU, against plain loops.
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/memory_work.h"
