@@ -97,6 +97,8 @@ class DropoutKernel final : public Kernel {
     return twists_ && !has_mask_ ? static_cast<size_t>(count_) : 0;
   }
 
+  bool depends_on_step() const override { return true; }
+
   absl::Status Run(const KernelContext& run) override {
     if (count_ == 0) return absl::OkStatus();
     DropoutCall call;

@@ -7,6 +7,7 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/random/places.h"
+#include "ops/kernels/cuda/random/step_kernel.h"
 #include "platform/status_macros.h"
 
 namespace weft::cuda {
@@ -26,8 +27,8 @@ KernelFactory RandomTensorOf(Distribution distribution, std::string first_name, 
     call.count = context.OutputShape(0).num_elements();
     call.a = context.attributes().Float(first_name, first_default);
     call.b = context.attributes().Float(second_name, second_default);
-    return MakeKernel([launch, call, key = KeyOfNode(context), shape = slice.global_shape,
-                       op = context.node().op](const KernelContext& run) {
+    return MakeStepKernel([launch, call, key = KeyOfNode(context), shape = slice.global_shape,
+                           op = context.node().op](const KernelContext& run) {
       RandomCall now = call;
       now.queue = QueueOf(run);
       now.key = KeyOfRun(key, run);
@@ -78,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& c
   WEFT_ASSIGN_OR_RETURN(call.places, PlacesOf(context, context.OutputShape(0), slice));
   call.count = context.OutputShape(0).num_elements();
   call.one = BitsOfOne(to);
-  return MakeKernel(
+  return MakeStepKernel(
       [=, key = KeyOfNode(context), shape = slice.global_shape](const KernelContext& run) {
         BernoulliCall now = call;
         now.queue = QueueOf(run);
@@ -111,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMultinomial(const PrepareContext&
     return context.Unimplemented(
         absl::StrCat("the kernel draws ", kDrawLimit, " samples of a row"));
   }
-  return MakeKernel([=, key = KeyOfNode(context)](const KernelContext& run) {
+  return MakeStepKernel([=, key = KeyOfNode(context)](const KernelContext& run) {
     MultinomialCall now = call;
     now.queue = QueueOf(run);
     now.key = KeyOfRun(key, run);

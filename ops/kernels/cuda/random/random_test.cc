@@ -195,5 +195,24 @@ TEST(DropoutGradOnGpu, ScalesWhatWasKept) {
   }
 }
 
+// Recordings of a step must not repeat what they draw.
+TEST(CudaRandomTest, KernelsThatDrawSayThatTheyDependOnTheStep) {
+  const Tensor x = RandomTensor({7}, 1, 0, 1);
+  for (const OpCase& op_case :
+       {OpCase{.op = "Dropout", .inputs = {x}}, OpCase{.op = "Bernoulli", .inputs = {x}},
+        OpCase{.op = "RandomNormalLike", .inputs = {x}}}) {
+    EmulatedDevice device(EmulatedDeviceOptions{});
+    const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
+    NodeRunOptions options;
+    options.device = &device;
+    const auto node =
+        ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, options);
+    ASSERT_TRUE(node.ok()) << node.status();
+    const auto kernel = node->Prepare();
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_TRUE((*kernel)->depends_on_step()) << op_case.op;
+  }
+}
+
 }  // namespace
 }  // namespace weft::testing
