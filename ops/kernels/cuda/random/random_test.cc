@@ -196,7 +196,7 @@ TEST(DropoutGradOnGpu, ScalesWhatWasKept) {
 }
 
 // Recordings of a step must not repeat what they draw.
-TEST(CudaRandomTest, KernelsThatDrawSayThatTheyDependOnTheStep) {
+TEST(RandomOnGpu, KernelsThatDrawSayThatTheyDependOnTheStep) {
   const Tensor x = RandomTensor({7}, 1, 0, 1);
   for (const OpCase& op_case :
        {OpCase{.op = "Dropout", .inputs = {x}}, OpCase{.op = "Bernoulli", .inputs = {x}},
