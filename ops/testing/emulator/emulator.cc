@@ -138,10 +138,14 @@ void Emulator::Copy(uint32_t stream, const std::string& stream_name, const void*
 void Emulator::CheckCopyRead(uint32_t stream, const std::string& what, uint32_t own,
                              MemoryRegion& region, size_t offset, size_t bytes, bool to_host) {
   uint32_t good = kWrittenByHost;
+  uint32_t good_read = 0;
   bool reported = false;
   for (size_t i = offset; i < offset + bytes; ++i) {
     ByteShadow& byte = region.shadow[i];
-    byte.read = own;
+    if (byte.read == good_read || IsBefore(byte.read, stream)) {
+      good_read = byte.read;
+      byte.read = own;
+    }
     if (byte.write == good || reported) continue;
     if (byte.write == kNeverWritten) {
       if (!to_host || !options_.checks_copies_to_host) continue;

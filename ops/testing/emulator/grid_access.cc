@@ -255,7 +255,9 @@ bool GridRun::IsBefore(uint32_t access, const EmulatedThread& thread) {
 }
 
 uint32_t GridRun::ReadersWith(uint32_t former, uint32_t own, EmulatedThread& thread) {
-  if (former < surroundings_.first_access || IsBefore(former, thread)) return own;
+  if (IsBefore(former, thread)) return own;
+  // Of earlier work that nothing orders: each write of this launch is a race with it.
+  if (former < surroundings_.first_access) return former;
   const Stretch other = stretches_[former - surroundings_.first_access];
   EmulatedBlock& block = *thread.block;
   EmulatedWarp& warp = *thread.warp;

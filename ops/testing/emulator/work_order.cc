@@ -34,10 +34,16 @@ uint32_t WorkOrder::AddStream() {
 
 void WorkOrder::RemoveStream(uint32_t stream) {
   MutexLock lock(mutex_);
-  clocks_.erase(stream);
-  for (auto& [other, clock] : clocks_) clock.erase(stream);
+  const auto removed = clocks_.find(stream);
   WorkClock host = host_->clock();
-  if (host.erase(stream) > 0) host_ = std::make_shared<const WorkPast>(std::move(host));
+  JoinClock(host, removed->second);
+  clocks_.erase(removed);
+  // Without streams, nothing runs that could come before what is enqueued from here on.
+  if (clocks_.empty()) {
+    host.clear();
+    forgotten_ = streams_;
+  }
+  host_ = std::make_shared<const WorkPast>(std::move(host));
 }
 
 uint64_t WorkOrder::Begin(uint32_t stream) {
@@ -47,7 +53,7 @@ uint64_t WorkOrder::Begin(uint32_t stream) {
 
 bool WorkOrder::IsBefore(uint32_t earlier, uint64_t number, uint32_t stream) {
   MutexLock lock(mutex_);
-  if (earlier == stream || clocks_.find(earlier) == clocks_.end()) return true;
+  if (earlier == stream || earlier <= forgotten_) return true;
   const WorkClock& clock = clocks_[stream];
   const auto seen = clock.find(earlier);
   return seen != clock.end() && seen->second >= number;
@@ -71,12 +77,7 @@ void WorkOrder::Join(uint32_t stream, const WorkClock& clock) {
 void WorkOrder::JoinHost(const WorkClock& clock) {
   MutexLock lock(mutex_);
   WorkClock host = host_->clock();
-  // What ended meanwhile is known to be over.
-  WorkClock alive;
-  for (const auto& [stream, number] : clock) {
-    if (clocks_.find(stream) != clocks_.end()) alive.emplace(stream, number);
-  }
-  if (JoinClock(host, alive)) host_ = std::make_shared<const WorkPast>(std::move(host));
+  if (JoinClock(host, clock)) host_ = std::make_shared<const WorkPast>(std::move(host));
 }
 
 }  // namespace weft::testing

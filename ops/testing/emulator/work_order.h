@@ -38,7 +38,7 @@ class WorkOrder {
   static WorkOrder& Global();
 
   uint32_t AddStream() ABSL_LOCKS_EXCLUDED(mutex_);
-  // All its work is over; what comes now comes after it.
+  // The host has waited for all its work.
   void RemoveStream(uint32_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // The number of work that begins on a stream: it comes after what the stream has seen.
   uint64_t Begin(uint32_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -53,7 +53,9 @@ class WorkOrder {
  private:
   Mutex mutex_;
   uint32_t streams_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<uint32_t, WorkClock> clocks_ ABSL_GUARDED_BY(mutex_);
+  // Streams up to this one had ended when there was no stream: they come before all that follows.
+  uint32_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint32_t, WorkClock> clocks_ ABSL_GUARDED_BY(mutex_);  // of streams that have not ended
   std::shared_ptr<const WorkPast> host_ ABSL_GUARDED_BY(mutex_) =
       std::make_shared<const WorkPast>(WorkClock{});
 };
