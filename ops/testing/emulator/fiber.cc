@@ -140,14 +140,14 @@ struct Fiber::Switching {
   static void Main(void* argument) {
     Switching& self = *static_cast<Switching*>(argument);
 #ifdef WEFT_FIBER_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &self.resumer_stack, &self.resumer_bytes);
+    __sanitizer_finish_switch_fiber(self.fake_stack, &self.resumer_stack, &self.resumer_bytes);
 #endif
     self.fiber.entry_(self.fiber.argument_);
     self.fiber.ended_ = true;
 #ifdef WEFT_FIBER_TSAN
     self.was_left_by_end = true;
 #endif
-    self.Leave(/*for_good=*/true);
+    self.Leave();
     std::abort();
   }
 #ifndef WEFT_FIBER_X86
@@ -158,8 +158,8 @@ struct Fiber::Switching {
 
   void Enter() {
 #ifdef WEFT_FIBER_ASAN
-    void* fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(&fake_stack, stack, kStackBytes);
+    void* resumer_fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&resumer_fake_stack, stack, kStackBytes);
 #endif
 #ifdef WEFT_FIBER_TSAN
     resumer_thread = __tsan_get_current_fiber();
@@ -167,14 +167,13 @@ struct Fiber::Switching {
 #endif
     Swap(resumer, own);
 #ifdef WEFT_FIBER_ASAN
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+    __sanitizer_finish_switch_fiber(resumer_fake_stack, nullptr, nullptr);
 #endif
   }
 
-  void Leave([[maybe_unused]] bool for_good) {
+  void Leave() {
 #ifdef WEFT_FIBER_ASAN
-    void* fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, resumer_stack, resumer_bytes);
+    __sanitizer_start_switch_fiber(&fake_stack, resumer_stack, resumer_bytes);
 #endif
 #ifdef WEFT_FIBER_TSAN
     __tsan_switch_to_fiber(resumer_thread, 0);
@@ -198,6 +197,7 @@ struct Fiber::Switching {
   Registers own = {};
   Registers resumer = {};
 #ifdef WEFT_FIBER_ASAN
+  void* fake_stack = nullptr;  // kept from function to function: a new one takes long
   const void* resumer_stack = nullptr;
   size_t resumer_bytes = 0;
 #endif
@@ -222,7 +222,7 @@ void Fiber::Begin(Entry entry, void* argument) {
 
 void Fiber::Resume() { switching_->Enter(); }
 
-void Fiber::Suspend() { switching_->Leave(/*for_good=*/false); }
+void Fiber::Suspend() { switching_->Leave(); }
 
 namespace {
 
