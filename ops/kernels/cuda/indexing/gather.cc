@@ -28,15 +28,6 @@ absl::StatusOr<GatherTable> TableOf(const PrepareContext& context, const Shape& 
                      shape.ProductOf(axis + 1, shape.rank())};
 }
 
-// The largest unit that rows of so many bytes at these addresses consist of.
-int UnitOf(int64_t row_bytes, const void* a, const void* b) {
-  const uint64_t places = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
-                          static_cast<uint64_t>(row_bytes);
-  int unit = 16;
-  while (places % static_cast<uint64_t>(unit) != 0) unit /= 2;
-  return unit;
-}
-
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareGather(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const int width, ElementBytes(context, context.InputDType(0)));
   WEFT_ASSIGN_OR_RETURN(const GatherTable table, TableOf(context, context.InputShape(0)));
@@ -45,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGather(const PrepareContext& cont
   const int64_t count = context.InputShape(1).num_elements();
   const int64_t row_bytes = table.inner * width;
   return MakeKernel([=, source = IndexSource(context)](const KernelContext& run) {
-    const int unit = UnitOf(row_bytes, run.inputs[0], run.outputs[0]);
+    const int unit = LargestUnit(row_bytes, run.inputs[0], run.outputs[0]);
     GatherCall call;
     call.table = run.inputs[0];
     call.indices = IndicesOf(run, 1, index_dtype);

@@ -34,6 +34,15 @@ inline absl::Status CheckIndexType(const PrepareContext& context, DType dtype) {
       absl::StrCat("indices of ", std::string(DTypeName(dtype)), " on CUDA devices"));
 }
 
+// The largest unit, in bytes, that rows of so many bytes at these addresses consist of: 1 to 16.
+inline int LargestUnit(int64_t row_bytes, const void* a, const void* b) {
+  const uint64_t places = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
+                          static_cast<uint64_t>(row_bytes);
+  int unit = 16;
+  while (places % static_cast<uint64_t>(unit) != 0) unit /= 2;
+  return unit;
+}
+
 }  // namespace weft::cuda
 
 #endif  // WEFT_OPS_KERNELS_CUDA_INDEXING_INDEX_OPERAND_H_

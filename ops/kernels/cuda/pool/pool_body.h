@@ -197,50 +197,71 @@ struct MaxPoolGradBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t plane_input = PlaneInput(pool);
-    const int64_t plane_output = PlaneOutput(pool);
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const PoolPlace at = input.At(static_cast<Index>(i));
-      const auto plane = gpu.Global(x) + at.plane * plane_input;
-      const auto largest = gpu.Global(y) + at.plane * plane_output;
-      const auto gradient = gpu.Global(dy) + at.plane * plane_output;
-      const int32_t own = static_cast<int32_t>(i - at.plane * plane_input);
-      const T element = plane[own];
+      const auto plane = gpu.Global(x) + at.plane * PlaneInput(pool);
+      const T element = gpu.Global(x)[i];
       const Compute<T> value = Widen(element);
+      const int64_t outputs = at.plane * PlaneOutput(pool);
       Compute<T> sum = 0;
-      ForEachWindow(pool, at, [&](const PoolPlace& window, const PoolPlace&) {
-        const int32_t output = OutputPosition(pool, window);
-        const T of_window = largest[output];
-        const Compute<T> best = Widen(of_window);
-        // Positions of a window ascend: what is first among the equal ones is before the others.
-        int32_t first = -1;
-        int32_t last = -1;
-        if (value == best || best != best || IsLast(window, at)) {
-          ForEachTap(pool, window, [&](int32_t position) {
-            last = position;
-            if (first >= 0 || position > own) return;
-            const T other = plane[position];
-            if (Widen(other) == best) first = position;
-          });
+      const PoolReach depth(pool.axis[0], at.d);
+      const PoolReach height(pool.axis[1], at.h);
+      const PoolReach width(pool.axis[2], at.w);
+      for (int32_t d = depth.first; d < depth.last; ++d) {
+        if (TapOf(pool.axis[0], d, at.d) < 0) continue;
+        for (int32_t h = height.first; h < height.last; ++h) {
+          if (TapOf(pool.axis[1], h, at.h) < 0) continue;
+          for (int32_t w = width.first; w < width.last; ++w) {
+            if (TapOf(pool.axis[2], w, at.w) < 0) continue;
+            const PoolPlace window{0, d, h, w};
+            const int64_t output = outputs + OutputPosition(pool, window);
+            const T largest = gpu.Global(y)[output];
+            if (!Takes(plane, window, at, value, Widen(largest))) continue;
+            const T share = gpu.Global(dy)[output];
+            sum += Widen(share);
+          }
         }
-        const bool is_own = first >= 0 ? first == own : last == own;
-        if (!is_own) return;
-        const T share = gradient[output];
-        sum += Widen(share);
-      });
+      }
       gpu.Global(dx)[i] = Narrow<T>(sum);
     }
   }
 
  private:
-  // Whether a position is the last one of a window in the image.
-  WEFT_GPU bool IsLast(const PoolPlace& window, const PoolPlace& at) const {
+  // Whether an element, which has a value, takes the gradient of a window. Positions of a window
+  // ascend: the first of the equal ones has none before it.
+  template <typename Memory>
+  WEFT_GPU bool Takes(const Memory& plane, const PoolPlace& window, const PoolPlace& at,
+                      Compute<T> value, Compute<T> largest) const {
+    const bool is_equal = value == largest;
+    if (!is_equal && !IsLast(window, at)) return false;
+    const int32_t own = (at.d * pool.axis[1].input + at.h) * pool.axis[2].input + at.w;
     const PoolSpan depth(pool.axis[0], window.d);
     const PoolSpan height(pool.axis[1], window.h);
     const PoolSpan width(pool.axis[2], window.w);
-    return depth.start + (depth.last - 1) * pool.axis[0].dilation == at.d &&
-           height.start + (height.last - 1) * pool.axis[1].dilation == at.h &&
-           width.start + (width.last - 1) * pool.axis[2].dilation == at.w;
+    for (int32_t d = depth.first; d < depth.last; ++d) {
+      const int32_t of_depth = (depth.start + d * pool.axis[0].dilation) * pool.axis[1].input;
+      for (int32_t h = height.first; h < height.last; ++h) {
+        const int32_t row =
+            (of_depth + height.start + h * pool.axis[1].dilation) * pool.axis[2].input +
+            width.start;
+        for (int32_t w = width.first; w < width.last; ++w) {
+          const int32_t position = row + w * pool.axis[2].dilation;
+          if (is_equal && position >= own) return true;
+          const T other = plane[position];
+          if (Widen(other) == largest) return false;
+        }
+      }
+    }
+    return true;
+  }
+  // Whether a position is the last one of a window in the image.
+  WEFT_GPU bool IsLast(const PoolPlace& window, const PoolPlace& at) const {
+    return LastOf(pool.axis[0], window.d) == at.d && LastOf(pool.axis[1], window.h) == at.h &&
+           LastOf(pool.axis[2], window.w) == at.w;
+  }
+  WEFT_GPU static int32_t LastOf(const PoolAxis& axis, int32_t output) {
+    const PoolSpan span(axis, output);
+    return span.start + (span.last - 1) * axis.dilation;
   }
 };
 
@@ -294,18 +315,36 @@ struct AveragePoolGradBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t plane_output = PlaneOutput(pool);
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const PoolPlace at = input.At(static_cast<Index>(i));
-      const auto gradient = gpu.Global(dy) + at.plane * plane_output;
+      const auto gradient = gpu.Global(dy) + at.plane * PlaneOutput(pool);
       Compute<T> sum = 0;
-      ForEachWindow(pool, at, [&](const PoolPlace& window, const PoolPlace&) {
-        const T share = gradient[OutputPosition(pool, window)];
-        const int64_t divisor = DivisorOfWindow(pool, window, count_padding);
-        sum += Widen(share) / static_cast<Compute<T>>(divisor);
-      });
+      const PoolReach depth(pool.axis[0], at.d);
+      const PoolReach height(pool.axis[1], at.h);
+      const PoolReach width(pool.axis[2], at.w);
+      for (int32_t d = depth.first; d < depth.last; ++d) {
+        if (TapOf(pool.axis[0], d, at.d) < 0) continue;
+        const int32_t of_depth = Counted(pool.axis[0], d);
+        for (int32_t h = height.first; h < height.last; ++h) {
+          if (TapOf(pool.axis[1], h, at.h) < 0) continue;
+          const int32_t of_height = of_depth * Counted(pool.axis[1], h);
+          const int32_t row = (d * pool.axis[1].output + h) * pool.axis[2].output;
+          for (int32_t w = width.first; w < width.last; ++w) {
+            if (TapOf(pool.axis[2], w, at.w) < 0) continue;
+            const T share = gradient[row + w];
+            const int32_t divisor = of_height * Counted(pool.axis[2], w);
+            sum += Widen(share) / static_cast<Compute<T>>(divisor);
+          }
+        }
+      }
       gpu.Global(dx)[i] = Narrow<T>(sum);
     }
+  }
+
+ private:
+  WEFT_GPU int32_t Counted(const PoolAxis& axis, int32_t output) const {
+    const PoolSpan span(axis, output);
+    return count_padding ? span.padded_count(axis) : span.count();
   }
 };
 
