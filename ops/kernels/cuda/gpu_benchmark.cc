@@ -3,9 +3,8 @@
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstdio>
+#include <cstddef>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -17,7 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "ops/concrete_node.h"
-#include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernel.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
@@ -422,13 +421,13 @@ class Report {
     if (!status.ok()) figure.error = status.ToString();
     std::cout << TableRow(figure) << std::endl;
     if (!status.ok()) ++errors_;
-    figures_.push_back(std::move(figure));
+    rows_.push_back(std::move(figure));
   }
   int errors() const { return errors_; }
-  const std::vector<Figure>& figures() const { return figures_; }
+  const std::vector<Figure>& figures() const { return rows_; }
 
  private:
-  std::vector<Figure> figures_;
+  std::vector<Figure> rows_;
   int errors_ = 0;
 };
 
