@@ -7,13 +7,18 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/file_system.h"
+#include "tensor/device.h"
+#include "tensor/testing/fake_device.h"
 #include "tests/corpora.h"
 #include "tools/models/conformance_suite.h"
 
 namespace weft::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Of the 3,394 cases of the shared data and of Debian's package, so many may differ.
 constexpr size_t kMaxDifferences = 20;
@@ -107,6 +112,25 @@ TEST(Conformance, EveryCaseOfDebiansPackagePasses) {
   ASSERT_TRUE(cases.ok()) << cases.status();
   EXPECT_GE(cases->size(), 1072u);
   ExpectAllToPass(*cases, "debian/");
+}
+
+// A device without a kernel skips the case and says so; on the CPU that would be a failure.
+TEST(Conformance, SkipsWhatADeviceHasNoKernelFor) {
+  const std::string folder = "/usr/share/libonnx-testdata/data/node/test_roialign_aligned_false";
+  if (!RealFileSystem().Exists(folder)) GTEST_SKIP() << "libonnx-testdata is not installed";
+  const auto cases = FindConformanceCases(folder);
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  ASSERT_EQ(cases->size(), 1u);
+  FakeDevice with_kernels({.scheduling = {.seed = 7}});
+  const ConformanceResult passed =
+      RunConformanceCase(RealFileSystem(), cases->front(), Tolerance{}, with_kernels);
+  EXPECT_EQ(passed.outcome, Outcome::kPassed) << passed.message;
+  EXPECT_GT(with_kernels.peak_bytes(), 0u);
+  FakeDevice without({.kind = DeviceKind::kCuda});
+  const ConformanceResult skipped =
+      RunConformanceCase(RealFileSystem(), cases->front(), Tolerance{}, without);
+  EXPECT_EQ(skipped.outcome, Outcome::kSkipped);
+  EXPECT_THAT(skipped.message, HasSubstr("no kernel"));
 }
 
 }  // namespace
