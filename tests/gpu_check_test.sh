@@ -5,6 +5,7 @@ set -uo pipefail
 check=$(realpath "$1")
 cd "$(mktemp -d)" || exit 1
 trap 'rm -rf "$PWD"' EXIT
+unset LD_LIBRARY_PATH
 failures=0
 fail() {
   echo "FAILED: $*"
@@ -32,6 +33,12 @@ done
 [ -z "${result:-}" ] || echo model > "$result"
 [ "$device" = cpu ] && factor=1 || factor=${GPU_FACTOR:-1.000002}
 [ "$command" = eval ] && echo "loss 0.5"
+if [ "$command" = conformance ]; then
+  echo "failed drawn: by chance"
+  [ "$device" = cuda ] && [ -n "${GPU_CASE:-}" ] && echo "failed $GPU_CASE: output 'y' differs"
+  echo "7 passed, 1 failed, 0 skipped"
+  exit 1
+fi
 [ "$command" = train ] || exit 0
 echo step,loss,learning_rate,samples_per_second > "$metrics"
 for ((i = 0; i < 20; i++)); do echo "$i,$(awk -v f="$factor" -v i=$i 'BEGIN { if (f == "nan") print f; else printf "%.9g\n", f * (2 - i / 20) }'),0.01,$((i + 100))"; done >> "$metrics"
@@ -58,6 +65,7 @@ printf '[ RUN      ] Card.Only\nno card\n[  SKIPPED ] Card.Only (0 ms)\n'
 PROGRAM
 make_program gpu_benchmark << 'PROGRAM'
 [ -z "${SLEEPS:-}" ] || sleep "$SLEEPS"
+echo "libraries ${LD_LIBRARY_PATH:-none}"
 echo "a \"quoted\" back\\slash"
 PROGRAM
 
@@ -101,6 +109,21 @@ GPU_FACTOR=1.01 run 0 --parts bf16
 GPU_FAILS=pp=2 run 1 --parts mixed,eval
 row mixed failed 'pp=2 failed: error: no pp=2'
 row eval passed '.*'
+
+# Cases that fail on the CPU, too, are not the GPU's.
+mkdir -p data/conformance
+run 0 --parts conformance --data data
+row conformance passed '7 passed, 1 failed, 0 skipped; CPU: 7 passed, 1 failed, 0 skipped'
+GPU_CASE=node/test_add run 1 --parts conformance --data data
+row conformance failed '7 passed, .*; failed on the GPU alone: node/test_add'
+
+# Libraries beside the programs are theirs.
+run 0 --parts benchmark
+grep -q '^libraries none$' out/benchmark.log || fail "libraries from nowhere: $(cat out/benchmark.log)"
+mkdir bin/lib
+run 0 --parts benchmark
+grep -q "^libraries $PWD/bin/lib\$" out/benchmark.log || fail "not these libraries: $(cat out/benchmark.log)"
+rmdir bin/lib
 
 # A test that ends its program does not hide those behind it; what fails alone, too, is named.
 run 1 --parts kernels
