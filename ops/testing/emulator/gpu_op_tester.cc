@@ -129,6 +129,8 @@ absl::Status RunNode(Device& device, EmulatedDevice* emulated, const ConcreteNod
 
 }  // namespace
 
+bool TestsOnARealGpu() { return std::getenv("WEFT_TEST_DEVICE") != nullptr; }
+
 absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
                                                      const EmulatedRunOptions& options,
                                                      std::vector<EmulatedLaunchRecord>* launches) {

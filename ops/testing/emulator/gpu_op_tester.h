@@ -40,6 +40,11 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(
     const OpCase& op_case, const EmulatedRunOptions& options = {},
     std::vector<EmulatedLaunchRecord>* launches = nullptr);
 
+// True where these functions use a real GPU instead: the one that the variable WEFT_TEST_DEVICE
+// names, "cuda:0", with the kernels of a build with CUDA. What asks the emulator more is then
+// skipped.
+bool TestsOnARealGpu();
+
 // The kernel for kCuda, in `seeds` orders of its threads, agrees with the reference kernel on
 // float64 copies of the floating inputs, as CheckKernelAgainstReference says; all orders give the
 // same bits, a second run of a prepared kernel too; and the emulator reports nothing. Fails where

@@ -111,6 +111,7 @@ TEST(CudaConvTest, AgreesWithWindowsOfOneElement) {
 }
 
 TEST(CudaConvTest, UnfoldsNoWindowsOfOneElement) {
+  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   std::vector<EmulatedLaunchRecord> launches;
   const auto y = RunOnEmulatedGpu(ConvCase({3, 5, 3, 4}, {7, 5, 1, 1}), {}, &launches);
   ASSERT_TRUE(y.ok()) << y.status();
@@ -229,7 +230,8 @@ void ExpectInPieces(const OpCase& op_case, const cuda::ConvLimits& limits, DType
   RecordingBlasLt::Get().TakeCalls();
   const auto actual = RunOnEmulatedGpu(op_case, options);
   ASSERT_TRUE(actual.ok()) << actual.status();
-  EXPECT_GE(RecordingBlasLt::Get().TakeCalls().size(), min_calls) << op_case.ToString();
+  const size_t calls = RecordingBlasLt::Get().TakeCalls().size();
+  EXPECT_TRUE(TestsOnARealGpu() || calls >= min_calls) << op_case.ToString();
   const auto expected = RunOp(InFloat64(op_case), Kernels::kReference);
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (size_t i = 0; i < actual->size(); ++i) {

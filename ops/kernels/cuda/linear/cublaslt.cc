@@ -192,6 +192,9 @@ absl::StatusOr<Preference> MakePreference(const Functions& f, const MatrixProduc
   return preference;
 }
 
+// cuBLASLt refuses a workspace that is not aligned so (cublasLtMatmul in NVIDIA's reference).
+constexpr size_t kWorkspaceAlignment = 256;
+
 class CublasLtProduct final : public PreparedProduct {
  public:
   CublasLtProduct(const Functions& functions, cublasLtHandle_t library,
@@ -227,10 +230,14 @@ class CublasLtProduct final : public PreparedProduct {
                                                  s.ToString(), s.has_bias ? " with a bias" : ""));
   }
 
-  size_t workspace_bytes() const override { return workspace_bytes_; }
+  size_t workspace_bytes() const override {
+    return workspace_bytes_ == 0 ? 0 : workspace_bytes_ + kWorkspaceAlignment - kAlignment;
+  }
 
   absl::Status Multiply(const ProductOperands& operands, void* workspace,
                         LaunchQueue queue) override {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(workspace) + kWorkspaceAlignment - 1;
+    workspace = reinterpret_cast<void*>(address / kWorkspaceAlignment * kWorkspaceAlignment);
     if (spec_.has_bias) {
       WEFT_RETURN_IF_ERROR(
           SetOperation(f_, operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias));

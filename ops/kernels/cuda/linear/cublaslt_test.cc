@@ -213,8 +213,10 @@ cublasStatus_t Matmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const vo
                       const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                       cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                       cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
-                      const cublasLtMatmulAlgo_t* algorithm, void*, size_t workspace_bytes,
-                      cudaStream_t stream) {
+                      const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                      size_t workspace_bytes, cudaStream_t stream) {
+  // So does the library, on an H200.
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (algorithm->data[0] != 1000 + static_cast<uint64_t>(fake->bad_results)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -287,7 +289,8 @@ class CublasLtTest : public ::testing::Test {
     const ProductOperands operands = {a.data(), b.data(), nullptr, y.data(),
                                       spec.has_bias ? bias.data() : nullptr};
     auto* const stream = reinterpret_cast<void*>(uintptr_t{0x51});
-    ASSERT_TRUE((*product)->Multiply(operands, nullptr, LaunchQueue{stream}).ok());
+    void* const workspace = reinterpret_cast<void*>(0x1040);  // as an arena aligns it
+    ASSERT_TRUE((*product)->Multiply(operands, workspace, LaunchQueue{stream}).ok());
     EXPECT_EQ(library_.stream, static_cast<cudaStream_t>(stream));
     for (int64_t batch = 0; batch < spec.batches; ++batch) {
       for (int64_t i = 0; i < spec.m; ++i) {

@@ -17,7 +17,7 @@ const DType kPoolTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, D
 Tolerance PoolRounding(DType dtype) {
   if (dtype == DType::kFloat16) return {.of_magnitude = 2e-3};
   if (dtype == DType::kBfloat16) return {.of_magnitude = 1.6e-2};
-  return {.of_magnitude = 1e-6};
+  return {.of_magnitude = 2e-6};
 }
 
 ::testing::AssertionResult PoolsAsCpu(const OpCase& op_case,
