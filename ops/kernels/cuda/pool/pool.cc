@@ -52,13 +52,18 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGrad(const PrepareContext&
   }
   WEFT_RETURN_IF_ERROR(CheckOneType(context, 3));
   const DType dtype = context.InputDType(0);
+  const size_t workspace =
+      sizeof(int32_t) * static_cast<size_t>(context.InputShape(1).num_elements());
   return PrepareByElement(
       context, dtype, FloatElements(), [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-        return MakeKernel([=](const KernelContext& run) {
-          return LaunchStatus(LaunchMaxPoolGrad(QueueOf(run), dtype, pool, run.inputs[0],
-                                                run.inputs[1], run.inputs[2], run.outputs[0]),
-                              "MaxPoolGrad");
-        });
+        return MakeKernel(
+            [=](const KernelContext& run) {
+              return LaunchStatus(LaunchMaxPoolGrad(QueueOf(run), dtype, pool, run.inputs[0],
+                                                    run.inputs[1], run.inputs[2], run.outputs[0],
+                                                    static_cast<int32_t*>(run.workspace)),
+                                  "MaxPoolGrad");
+            },
+            workspace);
       });
 }
 

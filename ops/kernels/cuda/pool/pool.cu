@@ -32,12 +32,13 @@ PoolDivisors<Index> InputDivisors(const PoolGeometry& pool) {
 int64_t OutputCount(const PoolGeometry& pool) { return pool.planes * PlaneOutput(pool); }
 int64_t InputCount(const PoolGeometry& pool) { return pool.planes * PlaneInput(pool); }
 
-// launch(T{}, Index{}) by the type and the number of elements.
+// launch(T{}, Index{}) by the type and the number of elements, `more` of another tensor.
 template <typename Types, typename Fn>
-int LaunchPool(DType dtype, Types types, int64_t count, Fn launch) {
+int LaunchPool(DType dtype, Types types, int64_t count, Fn launch, int64_t more = 0) {
   if (count == 0) return 0;
   return LaunchByType(dtype, types, [&](auto zero) {
-    return count < (int64_t{1} << 31) ? launch(zero, int32_t{}) : launch(zero, int64_t{});
+    return std::max(count, more) < (int64_t{1} << 31) ? launch(zero, int32_t{})
+                                                      : launch(zero, int64_t{});
   });
 }
 
@@ -59,17 +60,25 @@ int LaunchMaxPool(LaunchQueue queue, DType dtype, const PoolGeometry& pool, cons
 }
 
 int LaunchMaxPoolGrad(LaunchQueue queue, DType dtype, const PoolGeometry& pool, const void* x,
-                      const void* y, const void* dy, void* dx) {
+                      const void* y, const void* dy, void* dx, int32_t* places) {
+  const int64_t windows = OutputCount(pool);
   const int64_t count = InputCount(pool);
-  return LaunchPool(dtype, FloatLaunches(), count, [&](auto zero, auto index) {
-    using T = decltype(zero);
-    using Index = decltype(index);
-    return Launch<kPoolThreads>(
-        queue, PoolGrid(count),
-        MaxPoolGradBody<T, Index>{static_cast<const T*>(x), static_cast<const T*>(y),
-                                  static_cast<const T*>(dy), static_cast<T*>(dx),
-                                  static_cast<Index>(count), pool, InputDivisors<Index>(pool)});
-  });
+  return LaunchPool(
+      dtype, FloatLaunches(), count,
+      [&](auto zero, auto index) {
+        using T = decltype(zero);
+        using Index = decltype(index);
+        const int code = Launch<kPoolThreads>(
+            queue, PoolGrid(windows),
+            MaxPlaceBody<T, Index>{static_cast<const T*>(x), static_cast<const T*>(y), places,
+                                   static_cast<Index>(windows), pool, OutputDivisors<Index>(pool)});
+        if (code != 0) return code;
+        return Launch<kPoolThreads>(
+            queue, PoolGrid(count),
+            MaxPoolGradBody<T, Index>{places, static_cast<const T*>(dy), static_cast<T*>(dx),
+                                      static_cast<Index>(count), pool, InputDivisors<Index>(pool)});
+      },
+      windows);
 }
 
 int LaunchAveragePool(LaunchQueue queue, DType dtype, const PoolGeometry& pool, bool count_padding,

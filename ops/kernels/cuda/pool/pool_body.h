@@ -85,7 +85,7 @@ struct PoolDivisors {
   }
 };
 
-// fn(position in the plane) for the elements of a window in the image, in order.
+// fn(position in the plane) for the elements of a window in the image, in order, until it is false.
 template <typename Fn>
 WEFT_GPU void ForEachTap(const PoolGeometry& pool, const PoolPlace& output, Fn fn) {
   const PoolSpan depth(pool.axis[0], output.d);
@@ -96,7 +96,9 @@ WEFT_GPU void ForEachTap(const PoolGeometry& pool, const PoolPlace& output, Fn f
     for (int32_t h = height.first; h < height.last; ++h) {
       const int32_t row =
           (of_depth + height.start + h * pool.axis[1].dilation) * pool.axis[2].input + width.start;
-      for (int32_t w = width.first; w < width.last; ++w) fn(row + w * pool.axis[2].dilation);
+      for (int32_t w = width.first; w < width.last; ++w) {
+        if (!fn(row + w * pool.axis[2].dilation)) return;
+      }
     }
   }
 }
@@ -134,9 +136,10 @@ struct MaxPoolBody {
       ForEachTap(pool, place, [&](int32_t position) {
         const T element = plane[position];
         const Compute<T> value = Widen(element);
-        if (where >= 0 && !(value > best) && value == value) return;
+        if (where >= 0 && !(value > best) && value == value) return true;
         best = value;
         where = position;
+        return true;
       });
       gpu.Global(y)[i] = Narrow<T>(best);
       if (indices.to != nullptr) gpu.Global(indices.to)[i] = IndexOf(place.plane, where);
@@ -185,10 +188,40 @@ WEFT_GPU int32_t OutputPosition(const PoolGeometry& pool, const PoolPlace& outpu
   return (output.d * pool.axis[1].output + output.h) * pool.axis[2].output + output.w;
 }
 
+// The element of a window that takes its gradient, as a position in the plane: the first one that
+// equals y; the last one in the image where none does; -1 where there is none.
 template <typename T, typename Index>
-struct MaxPoolGradBody {
+struct MaxPlaceBody {
   const T* x;
   const T* y;
+  int32_t* places;
+  Index count;  // elements of y
+  PoolGeometry pool;
+  PoolDivisors<Index> output;
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const int64_t plane_input = PlaneInput(pool);
+    for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
+      const PoolPlace place = output.At(static_cast<Index>(i));
+      const auto plane = gpu.Global(x) + place.plane * plane_input;
+      const T element = gpu.Global(y)[i];
+      const Compute<T> largest = Widen(element);
+      int32_t where = -1;
+      ForEachTap(pool, place, [&](int32_t position) {
+        const T other = plane[position];
+        where = position;
+        return !(Widen(other) == largest);
+      });
+      gpu.Global(places)[i] = where;
+    }
+  }
+};
+
+// dx = the sum of dy of the windows whose place it is, in the order of the windows.
+template <typename T, typename Index>
+struct MaxPoolGradBody {
+  const int32_t* places;
   const T* dy;
   T* dx;
   Index count;  // elements of dx
@@ -199,69 +232,25 @@ struct MaxPoolGradBody {
   WEFT_GPU void operator()(Gpu& gpu) const {
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const PoolPlace at = input.At(static_cast<Index>(i));
-      const auto plane = gpu.Global(x) + at.plane * PlaneInput(pool);
-      const T element = gpu.Global(x)[i];
-      const Compute<T> value = Widen(element);
+      const int32_t own = (at.d * pool.axis[1].input + at.h) * pool.axis[2].input + at.w;
       const int64_t outputs = at.plane * PlaneOutput(pool);
       Compute<T> sum = 0;
       const PoolReach depth(pool.axis[0], at.d);
       const PoolReach height(pool.axis[1], at.h);
       const PoolReach width(pool.axis[2], at.w);
       for (int32_t d = depth.first; d < depth.last; ++d) {
-        if (TapOf(pool.axis[0], d, at.d) < 0) continue;
         for (int32_t h = height.first; h < height.last; ++h) {
-          if (TapOf(pool.axis[1], h, at.h) < 0) continue;
+          const int64_t row = outputs + (d * pool.axis[1].output + h) * pool.axis[2].output;
           for (int32_t w = width.first; w < width.last; ++w) {
-            if (TapOf(pool.axis[2], w, at.w) < 0) continue;
-            const PoolPlace window{0, d, h, w};
-            const int64_t output = outputs + OutputPosition(pool, window);
-            const T largest = gpu.Global(y)[output];
-            if (!Takes(plane, window, at, value, Widen(largest))) continue;
-            const T share = gpu.Global(dy)[output];
+            const int32_t place = gpu.Global(places)[row + w];
+            if (place != own) continue;
+            const T share = gpu.Global(dy)[row + w];
             sum += Widen(share);
           }
         }
       }
       gpu.Global(dx)[i] = Narrow<T>(sum);
     }
-  }
-
- private:
-  // Whether an element, which has a value, takes the gradient of a window. Positions of a window
-  // ascend: the first of the equal ones has none before it.
-  template <typename Memory>
-  WEFT_GPU bool Takes(const Memory& plane, const PoolPlace& window, const PoolPlace& at,
-                      Compute<T> value, Compute<T> largest) const {
-    const bool is_equal = value == largest;
-    if (!is_equal && !IsLast(window, at)) return false;
-    const int32_t own = (at.d * pool.axis[1].input + at.h) * pool.axis[2].input + at.w;
-    const PoolSpan depth(pool.axis[0], window.d);
-    const PoolSpan height(pool.axis[1], window.h);
-    const PoolSpan width(pool.axis[2], window.w);
-    for (int32_t d = depth.first; d < depth.last; ++d) {
-      const int32_t of_depth = (depth.start + d * pool.axis[0].dilation) * pool.axis[1].input;
-      for (int32_t h = height.first; h < height.last; ++h) {
-        const int32_t row =
-            (of_depth + height.start + h * pool.axis[1].dilation) * pool.axis[2].input +
-            width.start;
-        for (int32_t w = width.first; w < width.last; ++w) {
-          const int32_t position = row + w * pool.axis[2].dilation;
-          if (is_equal && position >= own) return true;
-          const T other = plane[position];
-          if (Widen(other) == largest) return false;
-        }
-      }
-    }
-    return true;
-  }
-  // Whether a position is the last one of a window in the image.
-  WEFT_GPU bool IsLast(const PoolPlace& window, const PoolPlace& at) const {
-    return LastOf(pool.axis[0], window.d) == at.d && LastOf(pool.axis[1], window.h) == at.h &&
-           LastOf(pool.axis[2], window.w) == at.w;
-  }
-  WEFT_GPU static int32_t LastOf(const PoolAxis& axis, int32_t output) {
-    const PoolSpan span(axis, output);
-    return span.start + (span.last - 1) * axis.dilation;
   }
 };
 
@@ -296,6 +285,7 @@ struct AveragePoolBody {
       ForEachTap(pool, place, [&](int32_t position) {
         const T element = plane[position];
         sum += static_cast<double>(Widen(element));
+        return true;
       });
       const int64_t divisor = DivisorOfWindow(pool, place, count_padding);
       const double mean = divisor == 0 ? 0 : sum / static_cast<double>(divisor);
@@ -381,6 +371,7 @@ struct LpPoolBody {
       ForEachTap(pool, place, [&](int32_t position) {
         const T element = plane[position];
         sum += norm.Raise(static_cast<double>(Widen(element)));
+        return true;
       });
       gpu.Global(y)[i] = Narrow<T>(static_cast<Compute<T>>(norm.Root(sum)));
     }

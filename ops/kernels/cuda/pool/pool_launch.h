@@ -40,9 +40,9 @@ struct PoolIndices {
 int LaunchMaxPool(LaunchQueue queue, DType dtype, const PoolGeometry& pool, const void* x, void* y,
                   const PoolIndices& indices);
 // dx = the sum of dy of the windows whose first element that equals y it is; the last one in the
-// image where none does. Floats.
+// image where none does. Floats. `places`: workspace, one for each element of y.
 int LaunchMaxPoolGrad(LaunchQueue queue, DType dtype, const PoolGeometry& pool, const void* x,
-                      const void* y, const void* dy, void* dx);
+                      const void* y, const void* dy, void* dx, int32_t* places);
 
 // Floats. `count_padding`: the divisor counts what lies in the padding.
 int LaunchAveragePool(LaunchQueue queue, DType dtype, const PoolGeometry& pool, bool count_padding,

@@ -161,7 +161,10 @@ TEST(GpuGlobalPoolTest, OverSmallAndLargeImages) {
     for (const DType dtype : kPoolTypes) {
       const Tensor x = Cast(RandomTensor(shape, 1), dtype);
       for (const std::string op : {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}) {
-        EXPECT_TRUE(PoolsAsCpu({.op = op, .inputs = {x}}, PoolRounding(dtype)));
+        // The CPU's float32 sums are rougher than the GPU's.
+        EXPECT_TRUE(op == "GlobalAveragePool"
+                        ? CheckOnEmulatedGpu({.op = op, .inputs = {x}}, PoolRounding(dtype))
+                        : PoolsAsCpu({.op = op, .inputs = {x}}, PoolRounding(dtype)));
       }
       Shape averages{shape.dim(0), shape.dim(1)};
       for (int d = 2; d < shape.rank(); ++d) averages.AddDim(1);
