@@ -28,7 +28,7 @@ struct CellTime {
 };
 
 template <class Gpu>
-WEFT_GPU CellPlace PlaceOf(Gpu& gpu, const RecurrentSteps& steps, int64_t index) {
+WEFT_GPU CellPlace CellPlaceOf(Gpu& gpu, const RecurrentSteps& steps, int64_t index) {
   const auto in_state = steps.by_hidden.Divide(static_cast<int32_t>(index));
   const auto in_batch = steps.by_batch.Divide(in_state.quotient);
   CellPlace place = {index,         in_state.quotient, in_batch.quotient,
@@ -68,7 +68,7 @@ template <class Gpu, class Fn>
 WEFT_GPU void ForEachPlace(Gpu& gpu, const RecurrentSteps& steps, Fn body) {
   const int64_t count = steps.elements();
   for (int64_t index = gpu.index(); index < count; index += gpu.stride()) {
-    body(PlaceOf(gpu, steps, index));
+    body(CellPlaceOf(gpu, steps, index));
   }
 }
 

@@ -92,8 +92,8 @@ absl::Status FinishPlan(const PrepareContext& context, RecurrentPlan& plan) {
   plan.tf32 = plan.dtype == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
   plan.lengths_source =
       absl::StrCat(context.node().op, " '", context.node().name, "': sequence_lens");
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (steps.batch > 0 && steps.directions * steps.hidden > kMost / steps.batch) {
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+  if (steps.batch > 0 && steps.directions * steps.hidden > kLargest / steps.batch) {
     return context.Unimplemented(absl::StrCat("the state has ", steps.directions, " x ",
                                               steps.batch, " x ", steps.hidden,
                                               " elements; CUDA kernels take less than 2^31"));
