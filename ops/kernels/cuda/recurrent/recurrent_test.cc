@@ -62,7 +62,9 @@ OpCase CaseOf(const Layer& layer) {
   const auto values = [&](const Shape& shape, uint64_t seed) {
     return RandomTensor(shape, seed, -size, size, layer.dtype);
   };
-  OpCase op_case{.op = layer.op, .attributes = AttributesOf(layer)};
+  OpCase op_case;
+  op_case.op = layer.op;
+  op_case.attributes = AttributesOf(layer);
   op_case.attributes.Set("hidden_size", layer.hidden);
   op_case.inputs = {values(layer.layout == 1 ? Shape{layer.batch, layer.time, layer.input}
                                              : Shape{layer.time, layer.batch, layer.input},
@@ -303,8 +305,8 @@ TEST(CudaLstmTest, MultipliesAllInputsAtOnceThenEachStepsStates) {
   }
 }
 
-// 1 - z and z weigh the states of a GRU: what 16 bits drop of it in each step would add up. With
-// gates of 1/1024, a state of 16 bits would stay where it is.
+// A state that moves by 1/1100 of what is left in each step: rounded to 16 bits after each, it
+// would stay where it is.
 TEST(CudaGruTest, AddsUpMoreFinelyThan16Bits) {
   const int64_t time = 64;
   const Tensor bias = Tensor::Of<float>({1, 6}, {7.0f, 0, 4.0f, 0, 0, 0});
