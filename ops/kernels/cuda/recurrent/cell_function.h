@@ -1,13 +1,37 @@
-// The activations of cells and their slopes, for bodies. The formulas are those of
-// ops/activation.h. S: float or double.
+// The activations of cells and their slopes. Bodies compute them, factories name them. The formulas
+// are those of ops/activation.h. S: float or double.
 #ifndef WEFT_OPS_KERNELS_CUDA_RECURRENT_CELL_FUNCTION_H_
 #define WEFT_OPS_KERNELS_CUDA_RECURRENT_CELL_FUNCTION_H_
 
 #include <cmath>
+#include <cstdint>
 
-#include "ops/kernels/cuda/recurrent/recurrent_launch.h"
+#include "ops/kernels/cuda/language/gpu.h"
 
 namespace weft::cuda {
+
+// What a cell may apply to the argument of a gate: ONNX's activations.
+enum class CellFunction : uint8_t {
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kAffine,
+  kLeakyRelu,
+  kThresholdedRelu,
+  kScaledTanh,
+  kHardSigmoid,
+  kElu,
+  kSoftsign,
+  kSoftplus,
+};
+
+// Value type. `keeps_value`: the gradient gets what a gate became, and not its argument.
+struct CellActivation {
+  CellFunction function = CellFunction::kTanh;
+  int32_t keeps_value = 0;
+  double alpha = 0;
+  double beta = 0;
+};
 
 // 1 / (1 + e^-x), without overflow of the exponential.
 template <typename S>

@@ -7,37 +7,37 @@ namespace weft::cuda {
 template <typename T>
 int LaunchRnnStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                   const RnnStep<T>& rnn) {
-  return LaunchCells(queue, steps, RnnStepBody<T>{steps, step, rnn});
+  return LaunchCells(queue, steps.elements(), RnnStepBody<T>{steps, step, rnn});
 }
 
 template <typename T>
 int LaunchRnnGradStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                       const RnnGradStep<T>& rnn) {
-  return LaunchCells(queue, steps, RnnGradStepBody<T>{steps, step, rnn});
+  return LaunchCells(queue, steps.elements(), RnnGradStepBody<T>{steps, step, rnn});
 }
 
 template <typename T>
 int LaunchGruReset(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                    const GruStep<T>& gru) {
-  return LaunchCells(queue, steps, GruResetBody<T>{steps, step, gru});
+  return LaunchCells(queue, steps.elements(), GruResetBody<T>{steps, step, gru});
 }
 
 template <typename T>
 int LaunchGruStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                   const GruStep<T>& gru) {
-  return LaunchCells(queue, steps, GruStepBody<T>{steps, step, gru});
+  return LaunchCells(queue, steps.elements(), GruStepBody<T>{steps, step, gru});
 }
 
 template <typename T>
 int LaunchGruGradStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                       const GruGradStep<T>& gru) {
-  return LaunchCells(queue, steps, GruGradStepBody<T>{steps, step, gru});
+  return LaunchCells(queue, steps.elements(), GruGradStepBody<T>{steps, step, gru});
 }
 
 template <typename T>
 int LaunchGruGradReset(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                        const GruGradStep<T>& gru) {
-  return LaunchCells(queue, steps, GruGradResetBody<T>{steps, step, gru});
+  return LaunchCells(queue, steps.elements(), GruGradResetBody<T>{steps, step, gru});
 }
 
 #define WEFT_GRU(T)                                                                            \

@@ -7,13 +7,13 @@ namespace weft::cuda {
 template <typename T>
 int LaunchLstmStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                    const LstmStep<T>& lstm) {
-  return LaunchCells(queue, steps, LstmStepBody<T>{steps, step, lstm});
+  return LaunchCells(queue, steps.elements(), LstmStepBody<T>{steps, step, lstm});
 }
 
 template <typename T>
 int LaunchLstmGradStep(LaunchQueue queue, const RecurrentSteps& steps, int64_t step,
                        const LstmGradStep<T>& lstm) {
-  return LaunchCells(queue, steps, LstmGradStepBody<T>{steps, step, lstm});
+  return LaunchCells(queue, steps.elements(), LstmGradStepBody<T>{steps, step, lstm});
 }
 
 #define WEFT_LSTM(T)                                                                            \

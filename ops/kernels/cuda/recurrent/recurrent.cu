@@ -12,17 +12,17 @@ int LaunchCheckLengths(LaunchQueue queue, const RecurrentSteps& steps, const Fau
 
 template <typename T>
 int LaunchStart(LaunchQueue queue, const RecurrentSteps& steps, const StartStates<T>& start) {
-  return LaunchCells(queue, steps, StartBody<T>{steps, start});
+  return LaunchCells(queue, steps.elements(), StartBody<T>{steps, start});
 }
 
 template <typename T>
 int LaunchEnd(LaunchQueue queue, const RecurrentSteps& steps, const EndStates<T>& end) {
-  return LaunchCells(queue, steps, EndBody<T>{steps, end});
+  return LaunchCells(queue, steps.elements(), EndBody<T>{steps, end});
 }
 
 template <typename T>
 int LaunchEndGradients(LaunchQueue queue, const RecurrentSteps& steps, const EndGradients<T>& end) {
-  return LaunchCells(queue, steps, EndGradientsBody<T>{steps, end});
+  return LaunchCells(queue, steps.elements(), EndGradientsBody<T>{steps, end});
 }
 
 #define WEFT_RECURRENT(T)                                                              \

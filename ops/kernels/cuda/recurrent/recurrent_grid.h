@@ -2,18 +2,20 @@
 #ifndef WEFT_OPS_KERNELS_CUDA_RECURRENT_RECURRENT_GRID_H_
 #define WEFT_OPS_KERNELS_CUDA_RECURRENT_RECURRENT_GRID_H_
 
+#include <cstdint>
+
 #include "ops/kernels/cuda/language/launch.h"
-#include "ops/kernels/cuda/recurrent/recurrent_launch.h"
 
 namespace weft::cuda {
 
-// Small blocks: a state is small, and its threads are to reach many multiprocessors.
+// A thread for each element. Small blocks: a state is small, and its threads are to reach many
+// multiprocessors.
 inline constexpr int kCellThreads = 128;
 
 template <class Body>
-int LaunchCells(LaunchQueue queue, const RecurrentSteps& steps, const Body& body) {
+int LaunchCells(LaunchQueue queue, int64_t elements, const Body& body) {
   return Launch<kCellThreads>(
-      queue, {.blocks = Blocks(steps.elements(), kCellThreads), .threads = kCellThreads}, body);
+      queue, {.blocks = Blocks(elements, kCellThreads), .threads = kCellThreads}, body);
 }
 
 }  // namespace weft::cuda

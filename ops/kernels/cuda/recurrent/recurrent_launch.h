@@ -13,31 +13,9 @@
 #include "ops/kernels/cuda/blocks/fault.h"
 #include "ops/kernels/cuda/language/launch_grid.h"
 #include "ops/kernels/cuda/language/scalar.h"
+#include "ops/kernels/cuda/recurrent/cell_function.h"
 
 namespace weft::cuda {
-
-// What a cell may apply to the argument of a gate: ONNX's activations.
-enum class CellFunction : uint8_t {
-  kRelu,
-  kTanh,
-  kSigmoid,
-  kAffine,
-  kLeakyRelu,
-  kThresholdedRelu,
-  kScaledTanh,
-  kHardSigmoid,
-  kElu,
-  kSoftsign,
-  kSoftplus,
-};
-
-// Value type. `keeps_value`: the gradient gets what a gate became, and not its argument.
-struct CellActivation {
-  CellFunction function = CellFunction::kTanh;
-  int32_t keeps_value = 0;
-  double alpha = 0;
-  double beta = 0;
-};
 
 inline constexpr int kMaxDirections = 2;
 
