@@ -30,13 +30,6 @@ int LaunchSoftmax(LaunchQueue queue, const AttentionSoftmax& softmax) {
                                    AttentionSoftmaxBody<T>{softmax});
 }
 
-template <typename M>
-int LaunchMask(LaunchQueue queue, bool wide, const MaskToBias& convert) {
-  const LaunchGrid grid = AttentionGrid(convert.count);
-  if (wide) return Launch<kAttentionThreads>(queue, grid, MaskToBiasBody<M, double>{convert});
-  return Launch<kAttentionThreads>(queue, grid, MaskToBiasBody<M, float>{convert});
-}
-
 template <typename T>
 int LaunchJoin(LaunchQueue queue, const JoinPast& join) {
   const int64_t count = join.batch * join.heads * (join.past + join.keys) * join.size;
@@ -67,34 +60,11 @@ int LaunchAttentionSoftmax(LaunchQueue queue, DType dtype, const AttentionSoftma
 }
 
 int LaunchMaskToBias(LaunchQueue queue, DType mask_dtype, bool wide, const MaskToBias& convert) {
-  switch (mask_dtype) {
-    case DType::kBool:
-      return LaunchMask<bool>(queue, wide, convert);
-    case DType::kFloat16:
-      return LaunchMask<Float16>(queue, wide, convert);
-    case DType::kBfloat16:
-      return LaunchMask<Bfloat16>(queue, wide, convert);
-    case DType::kFloat64:
-      return LaunchMask<double>(queue, wide, convert);
-    case DType::kInt8:
-      return LaunchMask<int8_t>(queue, wide, convert);
-    case DType::kInt16:
-      return LaunchMask<int16_t>(queue, wide, convert);
-    case DType::kInt32:
-      return LaunchMask<int32_t>(queue, wide, convert);
-    case DType::kInt64:
-      return LaunchMask<int64_t>(queue, wide, convert);
-    case DType::kUint8:
-      return LaunchMask<uint8_t>(queue, wide, convert);
-    case DType::kUint16:
-      return LaunchMask<uint16_t>(queue, wide, convert);
-    case DType::kUint32:
-      return LaunchMask<uint32_t>(queue, wide, convert);
-    case DType::kUint64:
-      return LaunchMask<uint64_t>(queue, wide, convert);
-    default:
-      return LaunchMask<float>(queue, wide, convert);
+  const LaunchGrid grid = AttentionGrid(convert.count);
+  if (wide) {
+    return Launch<kAttentionThreads>(queue, grid, MaskToBiasBody<double>{convert, mask_dtype});
   }
+  return Launch<kAttentionThreads>(queue, grid, MaskToBiasBody<float>{convert, mask_dtype});
 }
 
 int LaunchJoinPast(LaunchQueue queue, int width, const JoinPast& join) {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "ops/kernels/cuda/attention/attention_launch.h"
+#include "ops/kernels/cuda/blocks/any_number.h"
 #include "ops/kernels/cuda/blocks/block_reduce.h"
 #include "ops/kernels/cuda/blocks/fault.h"
 #include "ops/kernels/cuda/language/gpu.h"
@@ -164,23 +165,23 @@ struct AttentionSoftmaxBody {
   }
 };
 
-// MaskToBias: of M to B.
-template <typename M, typename B>
+// MaskToBias, to B: a mask is of any number type, or bool.
+template <typename B>
 struct MaskToBiasBody {
   static constexpr B kNever = -std::numeric_limits<B>::infinity();
 
   MaskToBias of;
+  DType mask_dtype;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const auto mask = gpu.Global(static_cast<const M*>(of.mask));
     const auto bias = gpu.Global(static_cast<B*>(of.bias));
     for (int64_t i = gpu.index(); i < of.count; i += gpu.stride()) {
-      const M value = mask[i];
-      if constexpr (std::is_same_v<M, bool>) {
-        bias[i] = value ? B{0} : kNever;
+      const double value = ToDouble(ReadAny(gpu, of.mask, mask_dtype, i));
+      if (mask_dtype == DType::kBool) {
+        bias[i] = value != 0 ? B{0} : kNever;
       } else {
-        bias[i] = static_cast<B>(Widen(value));
+        bias[i] = static_cast<B>(value);
       }
     }
   }

@@ -6,20 +6,11 @@
 #include <type_traits>
 
 #include "ops/kernels/cuda/language/gpu.h"
-#include "tensor/dtype.h"
 
 namespace weft::cuda {
 
-// A type of 8 bytes that holds each T exactly.
-template <typename T>
-struct WideType {
-  using Type = std::conditional_t<!std::is_integral_v<T>, double,
-                                  std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>;
-};
-template <typename T>
-using WideOf = typename WideType<T>::Type;
-
-// An element of a line and its position.
+// An element of a line and its position. Wide is of 8 bytes: double for floats, int64_t for whole
+// numbers.
 template <typename Wide>
 struct Best {
   Wide value;

@@ -12,18 +12,19 @@ BinaryLaunch BinaryByBits(DType dtype) {
                               [](auto type) { return BinaryOf<Op, BitsOf<decltype(type)>>(); });
 }
 
-template <typename Op, typename T>
-int LaunchDivision(const BinaryCall& call) {
-  return LaunchMapOfTwo<Op, T, T, T>(call, Op{{call.report, call.first_b}});
+template <WholeDivision kKind, typename T>
+int LaunchWholeDivision(const BinaryCall& call) {
+  return LaunchMapOfTwo<WholeDivisionOp, T, T, T>(
+      call, WholeDivisionOp{{call.report, call.first_b}, kKind});
 }
 
 // One operator for floats, and one for whole numbers, which reports divisors that are 0.
-template <typename Op, typename WholeOp>
+template <typename Op, WholeDivision kKind>
 BinaryLaunch DivisionByType(DType dtype) {
   return ByType<BinaryLaunch>(dtype, Numbers(), [](auto type) -> BinaryLaunch {
     using T = decltype(type);
     if constexpr (std::is_integral_v<T>) {
-      return {LaunchDivision<WholeOp, T>, kWidthOfTwo<WholeOp, T>};
+      return {LaunchWholeDivision<kKind, T>, kMapWidth<WholeDivisionOp, T>};
     } else {
       return BinaryOf<Op, T>();
     }
@@ -41,11 +42,11 @@ BinaryLaunch FindArithmetic(BinaryFunction function, DType dtype) {
     case BinaryFunction::kMul:
       return BinaryByBits<MulOp>(dtype);
     case BinaryFunction::kDiv:
-      return DivisionByType<DivOp, DivWholeOp>(dtype);
+      return DivisionByType<DivOp, WholeDivision::kQuotient>(dtype);
     case BinaryFunction::kMod:
-      return DivisionByType<ModOp<false>, ModWholeOp<false>>(dtype);
+      return DivisionByType<ModOp<false>, WholeDivision::kRest>(dtype);
     case BinaryFunction::kTruncatedMod:
-      return DivisionByType<ModOp<true>, ModWholeOp<true>>(dtype);
+      return DivisionByType<ModOp<true>, WholeDivision::kTruncatedRest>(dtype);
     case BinaryFunction::kPRelu:
       return BinaryByType<PReluOp>(dtype, Numbers());
     case BinaryFunction::kSwiGlu:

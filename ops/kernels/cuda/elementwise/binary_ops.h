@@ -59,34 +59,32 @@ struct Divisors {
   }
 };
 
-// Towards zero; the smallest by -1 wraps around.
-struct DivWholeOp {
-  static constexpr bool kReports = true;
-  Divisors divisors;
-  template <class Gpu, typename C>
-  WEFT_GPU C operator()(Gpu& gpu, C a, C b, int64_t place) const {
-    if (!divisors.CanDivide(gpu, b, place)) return 0;
-    if constexpr (std::is_signed_v<C>) {
-      if (b == -1) return static_cast<C>(uint64_t{0} - static_cast<uint64_t>(a));
-    }
-    return static_cast<C>(a / b);
-  }
-};
+enum class WholeDivision : uint8_t { kQuotient, kRest, kTruncatedRest };
 
-// The rest has the sign of the divisor, or of the dividend.
-template <bool kTruncated>
-struct ModWholeOp {
+// The quotient, towards zero: the smallest by -1 wraps around. Or the rest, which has the sign of
+// the divisor, or of the dividend.
+struct WholeDivisionOp {
   static constexpr bool kReports = true;
+  static constexpr bool kIsRare = true;
   Divisors divisors;
+  WholeDivision kind = WholeDivision::kQuotient;
+
   template <class Gpu, typename C>
   WEFT_GPU C operator()(Gpu& gpu, C a, C b, int64_t place) const {
     if (!divisors.CanDivide(gpu, b, place)) return 0;
     if constexpr (std::is_signed_v<C>) {
-      if (b == -1) return 0;  // the smallest by -1 overflows
+      if (b == -1) {  // the smallest by -1 overflows
+        return kind == WholeDivision::kQuotient
+                   ? static_cast<C>(uint64_t{0} - static_cast<uint64_t>(a))
+                   : C{0};
+      }
     }
-    const C rest = static_cast<C>(a % b);
-    return !kTruncated && rest != 0 && IsNegative(rest) != IsNegative(b) ? static_cast<C>(rest + b)
-                                                                         : rest;
+    const C quotient = static_cast<C>(a / b);
+    if (kind == WholeDivision::kQuotient) return quotient;
+    const C rest = static_cast<C>(a - quotient * b);
+    const bool moves =
+        kind == WholeDivision::kRest && rest != 0 && IsNegative(rest) != IsNegative(b);
+    return moves ? static_cast<C>(rest + b) : rest;
   }
 };
 
@@ -119,79 +117,48 @@ struct SwiGluOp {
 
 // ---- Bits. Truth values are 0 and 1.
 
-struct BitwiseAndOp {
+enum class BitLogic : uint8_t { kAnd, kOr, kXor };
+
+struct BitLogicOp {
+  BitLogic logic = BitLogic::kAnd;
   template <typename C>
   WEFT_GPU C operator()(C a, C b) const {
-    return static_cast<C>(a & b);
-  }
-};
-struct BitwiseOrOp {
-  template <typename C>
-  WEFT_GPU C operator()(C a, C b) const {
-    return static_cast<C>(a | b);
-  }
-};
-struct BitwiseXorOp {
-  template <typename C>
-  WEFT_GPU C operator()(C a, C b) const {
-    return static_cast<C>(a ^ b);
+    if (logic == BitLogic::kAnd) return static_cast<C>(a & b);
+    return static_cast<C>(logic == BitLogic::kOr ? a | b : a ^ b);
   }
 };
 
 // Bits shifted in from the right are 0, from the left copies of the sign. A count outside of the
 // width, such as a negative one, shifts all of them.
-struct ShiftLeftOp {
+struct ShiftOp {
+  static constexpr bool kIsRare = true;
+  bool left = true;
   template <typename C>
   WEFT_GPU C operator()(C value, C count) const {
-    if (IsNegative(count) || static_cast<uint64_t>(count) >= 8 * sizeof(C)) return 0;
-    return static_cast<C>(static_cast<uint64_t>(value) << count);
-  }
-};
-struct ShiftRightOp {
-  template <typename C>
-  WEFT_GPU C operator()(C value, C count) const {
-    if (IsNegative(count) || static_cast<uint64_t>(count) >= 8 * sizeof(C)) {
-      return IsNegative(value) ? static_cast<C>(-1) : C{0};
-    }
+    const bool all = IsNegative(count) || static_cast<uint64_t>(count) >= 8 * sizeof(C);
+    if (left) return all ? C{0} : static_cast<C>(static_cast<uint64_t>(value) << count);
+    if (all) return IsNegative(value) ? static_cast<C>(-1) : C{0};
     return static_cast<C>(value >> count);
   }
 };
 
-// ---- Comparisons. False for NaN.
+// ---- Comparisons.
 
-struct EqualOp {
+// a < b, a == b, or one of the two. False for NaN.
+struct ComparisonOp {
+  bool less = false;
+  bool equal = false;
   template <typename C>
   WEFT_GPU uint8_t operator()(C a, C b) const {
-    return a == b ? 1 : 0;
-  }
-};
-struct LessOp {
-  template <typename C>
-  WEFT_GPU uint8_t operator()(C a, C b) const {
-    return a < b ? 1 : 0;
-  }
-};
-struct LessOrEqualOp {
-  template <typename C>
-  WEFT_GPU uint8_t operator()(C a, C b) const {
-    return a <= b ? 1 : 0;
+    return (less && a < b) || (equal && a == b) ? 1 : 0;
   }
 };
 
 // ---- Folds of any number of operands.
 
+// The sum of all, times `share`: 1, or for a mean 1 / operands.
 struct SumFold {
-  template <typename C>
-  WEFT_GPU C operator()(C a, C b) const {
-    return a + b;
-  }
-  template <typename C>
-  WEFT_GPU C Last(C total) const {
-    return total;
-  }
-};
-struct MeanFold {
-  double share = 1;  // 1 / operands
+  double share = 1;
   template <typename C>
   WEFT_GPU C operator()(C a, C b) const {
     return a + b;
@@ -201,21 +168,12 @@ struct MeanFold {
     return total * static_cast<C>(share);
   }
 };
-// NaN wins, as in every reduction.
-struct MaxFold {
+// The largest, or the smallest. NaN wins, as in every reduction.
+struct ExtremeFold {
+  bool smallest = false;
   template <typename C>
   WEFT_GPU C operator()(C a, C b) const {
-    return b > a || b != b ? b : a;
-  }
-  template <typename C>
-  WEFT_GPU C Last(C total) const {
-    return total;
-  }
-};
-struct MinFold {
-  template <typename C>
-  WEFT_GPU C operator()(C a, C b) const {
-    return b < a || b != b ? b : a;
+    return (smallest ? b < a : b > a) || b != b ? b : a;
   }
   template <typename C>
   WEFT_GPU C Last(C total) const {

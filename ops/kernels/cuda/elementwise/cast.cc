@@ -23,14 +23,15 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCast(const PrepareContext& contex
   const int64_t count = context.OutputShape(0).num_elements();
   const bool cuts_off = to == DType::kBfloat16 && IsFloatingPoint(from) &&
                         context.attributes().String("round_mode", "") == "down";
-  const UnaryLaunch launch = cuts_off ? FindCutOffCast(from) : FindCast(from, to);
+  const CastLaunch launch = cuts_off ? FindCutOffCast(from) : FindCast(from, to);
   if (launch == nullptr) {
     return context.Unimplemented(absl::StrCat("no conversion from ", std::string(DTypeName(from)),
                                               " to ", std::string(DTypeName(to)), " on a GPU"));
   }
   if (from == to) return MakeCopy(DTypeBytes(to, count), "Cast");
   return MakeKernel([=](const KernelContext& run) {
-    return LaunchStatus(launch({QueueOf(run), run.inputs[0], run.outputs[0], count, {}}), "Cast");
+    return LaunchStatus(launch({QueueOf(run), run.inputs[0], run.outputs[0], count, from, to}),
+                        "Cast");
   });
 }
 WEFT_REGISTER_KERNEL("", "Cast", DeviceKind::kCuda, PrepareCast);

@@ -1,35 +1,67 @@
-// Cast.
+// Cast. What models cast much has a kernel of its own; one kernel does all other pairs.
+#include "ops/kernels/cuda/elementwise/cast_body.h"
 #include "ops/kernels/cuda/elementwise/cast_ops.h"
 #include "ops/kernels/cuda/elementwise/map_launch.h"
 
 namespace weft::cuda {
 namespace {
 
-template <typename From>
-UnaryLaunch FindCastFrom(DType to) {
-  if (to == DType::kBool) return LaunchUnary<TruthOp, From, uint8_t>;
-  return ByType<UnaryLaunch>(to, Numbers(), [](auto type) -> UnaryLaunch {
+template <typename Op, typename From, typename To>
+int LaunchOneCast(const CastCall& call) {
+  return LaunchMap<Op, From, To>(call.queue, call.x, call.y, call.count, Op{});
+}
+
+template <typename From, typename... Tos>
+CastLaunch FindCastTo(DType to, Types<Tos...> types) {
+  return ByType<CastLaunch>(to, types, [](auto type) -> CastLaunch {
     using To = decltype(type);
-    // Whole numbers of other widths: the bits that stay do not know the sign.
-    if constexpr (std::is_integral_v<From>) {
-      return LaunchUnary<CastOp<BitsOf<To>>, From, BitsOf<To>>;
-    } else {
-      return LaunchUnary<CastOp<To>, From, To>;
-    }
+    return LaunchOneCast<CastOp<To>, From, To>;
   });
+}
+
+CastLaunch FindFrequentCast(DType from, DType to) {
+  switch (from) {
+    case DType::kFloat32:
+      return FindCastTo<float>(to, Types<Float16, Bfloat16, double>());
+    case DType::kFloat16:
+      return FindCastTo<Float16>(to, Types<float>());
+    case DType::kBfloat16:
+      return FindCastTo<Bfloat16>(to, Types<float>());
+    case DType::kFloat64:
+      return FindCastTo<double>(to, Types<float>());
+    case DType::kInt32:
+      return FindCastTo<int32_t>(to, Types<float, int64_t>());
+    case DType::kInt64:
+      return FindCastTo<int64_t>(to, Types<float, int32_t>());
+    case DType::kBool:
+    case DType::kUint8:  // bool is 0 and 1
+      return FindCastTo<uint8_t>(to, Types<float, Float16, Bfloat16>());
+    default:
+      return nullptr;
+  }
+}
+
+int LaunchAnyCast(const CastCall& call) {
+  return Launch<kMapThreads>(call.queue, MapGrid(call.count),
+                             AnyCastBody{call.x, call.y, call.count, call.from, call.to});
+}
+
+bool IsNumberOrBool(DType dtype) {
+  return dtype == DType::kBool ||
+         ByType<bool>(dtype, Numbers(), [](auto /*type*/) { return true; });
 }
 
 }  // namespace
 
-UnaryLaunch FindCast(DType from, DType to) {
-  if (from == DType::kBool) from = DType::kUint8;  // 0 and 1
-  return ByType<UnaryLaunch>(from, Numbers(),
-                             [to](auto type) { return FindCastFrom<decltype(type)>(to); });
+CastLaunch FindCast(DType from, DType to) {
+  if (!IsNumberOrBool(from) || !IsNumberOrBool(to)) return nullptr;
+  const CastLaunch launch = FindFrequentCast(from, to);
+  return launch != nullptr ? launch : LaunchAnyCast;
 }
 
-UnaryLaunch FindCutOffCast(DType from) {
-  return ByType<UnaryLaunch>(from, Floats(), [](auto type) -> UnaryLaunch {
-    return LaunchUnary<CutOffOp, decltype(type), Bfloat16>;
+CastLaunch FindCutOffCast(DType from) {
+  return ByType<CastLaunch>(from, Floats(), [](auto type) -> CastLaunch {
+    return LaunchOneCast<CutOffOp, decltype(type), Bfloat16>;
   });
 }
 

@@ -5,25 +5,45 @@
 namespace weft::cuda {
 namespace {
 
-template <typename Op>
-BinaryLaunch ComparisonByType(DType dtype) {
-  return ByType<BinaryLaunch>(dtype, Numbers(),
-                              [](auto type) { return BinaryOf<Op, decltype(type), uint8_t>(); });
+template <bool kLess, bool kEqual, typename T>
+int LaunchComparison(const BinaryCall& call) {
+  return LaunchMapOfTwo<ComparisonOp, T, T, uint8_t>(call, ComparisonOp{kLess, kEqual});
 }
 
-// Whole numbers are equal where their bits are; floats are not (0 and -0, NaN).
-BinaryLaunch FindEqual(DType dtype) {
-  if (dtype == DType::kBool) return BinaryOf<EqualOp, uint8_t>();
-  return ByType<BinaryLaunch>(dtype, Numbers(), [](auto type) {
-    return BinaryOf<EqualOp, BitsOf<decltype(type)>, uint8_t>();
+template <bool kLess, bool kEqual>
+BinaryLaunch ComparisonByType(DType dtype) {
+  if (kEqual && !kLess && dtype == DType::kBool) dtype = DType::kUint8;  // 0 and 1
+  return ByType<BinaryLaunch>(dtype, Numbers(), [](auto type) -> BinaryLaunch {
+    using T = decltype(type);
+    return {LaunchComparison<kLess, kEqual, T>, kMapWidth<ComparisonOp, T, uint8_t>};
   });
 }
 
-template <typename Op>
-BinaryLaunch BitsByType(DType dtype) {
-  if (dtype == DType::kBool) return BinaryOf<Op, uint8_t>();
-  return ByType<BinaryLaunch>(dtype, Wholes(),
-                              [](auto type) { return BinaryOf<Op, BitsOf<decltype(type)>>(); });
+template <BitLogic kLogic, typename T>
+int LaunchLogic(const BinaryCall& call) {
+  return LaunchMapOfTwo<BitLogicOp, T, T, T>(call, BitLogicOp{kLogic});
+}
+
+template <BitLogic kLogic>
+BinaryLaunch LogicByType(DType dtype) {
+  if (dtype == DType::kBool) dtype = DType::kUint8;
+  return ByType<BinaryLaunch>(dtype, Wholes(), [](auto type) -> BinaryLaunch {
+    using T = BitsOf<decltype(type)>;
+    return {LaunchLogic<kLogic, T>, kMapWidth<BitLogicOp, T>};
+  });
+}
+
+template <bool kLeft, typename T>
+int LaunchShift(const BinaryCall& call) {
+  return LaunchMapOfTwo<ShiftOp, T, T, T>(call, ShiftOp{kLeft});
+}
+
+template <bool kLeft>
+BinaryLaunch ShiftByType(DType dtype) {
+  return ByType<BinaryLaunch>(dtype, Wholes(), [](auto type) -> BinaryLaunch {
+    using T = decltype(type);
+    return {LaunchShift<kLeft, T>, kMapWidth<ShiftOp, T>};
+  });
 }
 
 }  // namespace
@@ -31,11 +51,11 @@ BinaryLaunch BitsByType(DType dtype) {
 BinaryLaunch FindComparison(BinaryFunction function, DType dtype) {
   switch (function) {
     case BinaryFunction::kEqual:
-      return FindEqual(dtype);
+      return ComparisonByType<false, true>(dtype);
     case BinaryFunction::kLess:
-      return ComparisonByType<LessOp>(dtype);
+      return ComparisonByType<true, false>(dtype);
     case BinaryFunction::kLessOrEqual:
-      return ComparisonByType<LessOrEqualOp>(dtype);
+      return ComparisonByType<true, true>(dtype);
     default:
       return {};
   }
@@ -44,15 +64,15 @@ BinaryLaunch FindComparison(BinaryFunction function, DType dtype) {
 BinaryLaunch FindBits(BinaryFunction function, DType dtype) {
   switch (function) {
     case BinaryFunction::kBitwiseAnd:
-      return BitsByType<BitwiseAndOp>(dtype);
+      return LogicByType<BitLogic::kAnd>(dtype);
     case BinaryFunction::kBitwiseOr:
-      return BitsByType<BitwiseOrOp>(dtype);
+      return LogicByType<BitLogic::kOr>(dtype);
     case BinaryFunction::kBitwiseXor:
-      return BitsByType<BitwiseXorOp>(dtype);
+      return LogicByType<BitLogic::kXor>(dtype);
     case BinaryFunction::kShiftLeft:
-      return BinaryByType<ShiftLeftOp>(dtype, Wholes());
+      return ShiftByType<true>(dtype);
     case BinaryFunction::kShiftRight:
-      return BinaryByType<ShiftRightOp>(dtype, Wholes());
+      return ShiftByType<false>(dtype);
     default:
       return {};
   }

@@ -85,10 +85,19 @@ UnaryLaunch FindNumberFunction(UnaryFunction function, DType dtype);
 UnaryLaunch FindActivation(UnaryFunction function, DType dtype);
 UnaryLaunch FindMathFunction(UnaryFunction function, DType dtype);
 
-// Elements of type `from` as elements of type `to`, by the rules of CastTensor (tensor/tensor.h).
-UnaryLaunch FindCast(DType from, DType to);
+// y[i] = x[i], by the rules of CastTensor (tensor/tensor.h).
+struct CastCall {
+  LaunchQueue queue;
+  const void* x = nullptr;  // of type `from`
+  void* y = nullptr;        // of type `to`
+  int64_t count = 0;
+  DType from = DType::kInvalid;
+  DType to = DType::kInvalid;
+};
+using CastLaunch = int (*)(const CastCall& call);
+CastLaunch FindCast(DType from, DType to);
 // The same to bfloat16, towards zero.
-UnaryLaunch FindCutOffCast(DType from);
+CastLaunch FindCutOffCast(DType from);
 // Bytes as they are; `count` is their number.
 int LaunchCopy(const UnaryCall& call);
 

@@ -32,6 +32,19 @@ WEFT_GPU auto Bound(Gpu& gpu, const Op& op) {
 template <typename... Ts>
 inline constexpr int kPacketWidth = 16 / static_cast<int>(std::max({sizeof(Ts)...}));
 
+// A functor of which nvcc's time is worth more than a GPU's: its elements go one by one.
+template <typename Op>
+concept RareFunctor = requires {
+  Op::kIsRare;
+};
+
+// Elements of a packet of a functor. A packet's elements are computed in code of their own, which
+// nvcc takes long to make. Elements of eight bytes go alone: a warp reads 256 bytes at once then.
+template <typename Op, typename... Ts>
+inline constexpr int kMapWidth = RareFunctor<Op> || std::max({sizeof(Ts)...}) == 8
+                                     ? 1
+                                     : kPacketWidth<Ts...>;
+
 // Elements i to i + kWidth of an operand, or kWidth times element i.
 template <int kWidth, typename T, class Gpu, typename Memory>
 WEFT_GPU Packet<T, kWidth> LoadOrRepeat(Gpu& gpu, const Memory& memory, int64_t i, bool repeat) {
@@ -46,9 +59,9 @@ WEFT_GPU Packet<T, kWidth> LoadOrRepeat(Gpu& gpu, const Memory& memory, int64_t 
 // y[i] = op(x[i]): `op` takes the compute type of T and returns that of R. y may be x.
 template <typename Op, typename T, typename R>
 struct UnaryBody {
-  static constexpr int kWidth = kPacketWidth<T, R>;
+  static constexpr int kWidth = kMapWidth<Op, T, R>;
   // Loads that a thread has under way: one packet is too little to hide the memory's latency.
-  static constexpr int kAtOnce = sizeof(T) < 8 ? 2 : 1;
+  static constexpr int kAtOnce = 2;
 
   const T* x;
   R* y;
@@ -62,23 +75,25 @@ struct UnaryBody {
     const auto to = gpu.Global(y);
     const auto fn = Bound(gpu, op);
     const int64_t step = gpu.stride();
-    for (int64_t p = gpu.index(); p < packets; p += kAtOnce * step) {
-      Packet<T, kWidth> in[kAtOnce] = {};
-      WEFT_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) {
-        if (p + u * step < packets) {
-          in[u] = gpu.template Load<kWidth>(from, (p + u * step) * kWidth);
-        }
-      }
-      WEFT_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) {
-        if (p + u * step >= packets) break;
-        Packet<R, kWidth> out;
+    if constexpr (kWidth > 1) {
+      for (int64_t p = gpu.index(); p < packets; p += kAtOnce * step) {
+        Packet<T, kWidth> in[kAtOnce] = {};
         WEFT_UNROLL
-        for (int v = 0; v < kWidth; ++v) {
-          out.values[v] = Narrow<R>(fn(Widen<T>(in[u].values[v])));
+        for (int u = 0; u < kAtOnce; ++u) {
+          if (p + u * step < packets) {
+            in[u] = gpu.template Load<kWidth>(from, (p + u * step) * kWidth);
+          }
         }
-        gpu.Store(to, (p + u * step) * kWidth, out);
+        WEFT_UNROLL
+        for (int u = 0; u < kAtOnce; ++u) {
+          if (p + u * step >= packets) break;
+          Packet<R, kWidth> out;
+          WEFT_UNROLL
+          for (int v = 0; v < kWidth; ++v) {
+            out.values[v] = Narrow<R>(fn(Widen<T>(in[u].values[v])));
+          }
+          gpu.Store(to, (p + u * step) * kWidth, out);
+        }
       }
     }
     for (int64_t i = packets * kWidth + gpu.index(); i < count; i += step) {
@@ -87,19 +102,12 @@ struct UnaryBody {
   }
 };
 
-// Functors with kReports divide whole numbers, in many registers: four elements at most.
-template <typename Op, typename... Ts>
-inline constexpr int kWidthOfTwo = requires {
-  Op::kReports;
-}
-? std::min(4, kPacketWidth<Ts...>) : kPacketWidth<Ts...>;
-
 // y[i] = op(a at i, b at i): `op` takes compute types and returns that of R. y may be an operand of
 // its shape. Functors with kReports get (gpu, a, b, place of b) and report what they cannot
 // compute.
 template <typename Op, typename A, typename B, typename R>
 struct BinaryBody {
-  static constexpr int kWidth = kWidthOfTwo<Op, A, B, R>;
+  static constexpr int kWidth = kMapWidth<Op, A, B, R>;
   static constexpr int kAtOnce = 2;  // elements without packets
 
   const A* a;
@@ -128,16 +136,18 @@ struct BinaryBody {
     const int64_t step = gpu.stride();
     const bool repeat_a = map.strides[0][0] == 0;
     const bool repeat_b = map.strides[0][1] == 0;
-    for (int64_t p = gpu.index(); p < packets; p += step) {
-      const auto at = map.At(static_cast<int32_t>(p * kWidth));
-      const auto as = LoadOrRepeat<kWidth, A>(gpu, left, at.of[0], repeat_a);
-      const auto bs = LoadOrRepeat<kWidth, B>(gpu, right, at.of[1], repeat_b);
-      Packet<R, kWidth> out;
-      WEFT_UNROLL
-      for (int v = 0; v < kWidth; ++v) {
-        out.values[v] = Of(gpu, fn, as.values[v], bs.values[v], at.of[1] + (repeat_b ? 0 : v));
+    if constexpr (kWidth > 1) {
+      for (int64_t p = gpu.index(); p < packets; p += step) {
+        const auto at = map.At(static_cast<int32_t>(p * kWidth));
+        const auto as = LoadOrRepeat<kWidth, A>(gpu, left, at.of[0], repeat_a);
+        const auto bs = LoadOrRepeat<kWidth, B>(gpu, right, at.of[1], repeat_b);
+        Packet<R, kWidth> out;
+        WEFT_UNROLL
+        for (int v = 0; v < kWidth; ++v) {
+          out.values[v] = Of(gpu, fn, as.values[v], bs.values[v], at.of[1] + (repeat_b ? 0 : v));
+        }
+        gpu.Store(to, p * kWidth, out);
       }
-      gpu.Store(to, p * kWidth, out);
     }
     const int64_t first = static_cast<int64_t>(packets) * kWidth + gpu.index();
     for (int64_t i = first; i < count; i += kAtOnce * step) {
@@ -210,10 +220,16 @@ struct WhereBody {
 // KiB.
 inline constexpr int kMaxFolded = 64;
 
+// Elements of a packet of a fold. Their totals and an operand's are in registers: eight at most.
+template <typename T>
+inline constexpr int kVariadicWidth = sizeof(T) < 4    ? 8
+                                      : sizeof(T) == 4 ? 4
+                                                       : 1;
+
 // y[i] = op.Last(op(op(x0, x1), x2) ...) of the elements at i of `operands` operands.
 template <typename Op, typename T>
 struct VariadicBody {
-  static constexpr int kWidth = kPacketWidth<T>;
+  static constexpr int kWidth = kVariadicWidth<T>;
 
   const T* x[kMaxFolded];
   T* y;
@@ -227,22 +243,24 @@ struct VariadicBody {
   WEFT_GPU void operator()(Gpu& gpu) const {
     const auto to = gpu.Global(y);
     const int64_t step = gpu.stride();
-    for (int64_t p = gpu.index(); p < packets; p += step) {
-      const auto coordinates = map.CoordinatesOf(static_cast<int32_t>(p * kWidth));
-      Compute<T> totals[kWidth] = {};
-      for (int k = 0; k < operands; ++k) {
-        const auto xs = LoadOrRepeat<kWidth, T>(gpu, gpu.Global(x[k]), map.Offset(coordinates, k),
-                                                map.strides[0][k] == 0);
-        WEFT_UNROLL
-        for (int v = 0; v < kWidth; ++v) {
-          const Compute<T> value = Widen<T>(xs.values[v]);
-          totals[v] = k == 0 ? value : op(totals[v], value);
+    if constexpr (kWidth > 1) {
+      for (int64_t p = gpu.index(); p < packets; p += step) {
+        const auto coordinates = map.CoordinatesOf(static_cast<int32_t>(p * kWidth));
+        Compute<T> totals[kWidth] = {};
+        for (int k = 0; k < operands; ++k) {
+          const auto xs = LoadOrRepeat<kWidth, T>(gpu, gpu.Global(x[k]), map.Offset(coordinates, k),
+                                                  map.strides[0][k] == 0);
+          WEFT_UNROLL
+          for (int v = 0; v < kWidth; ++v) {
+            const Compute<T> value = Widen<T>(xs.values[v]);
+            totals[v] = k == 0 ? value : op(totals[v], value);
+          }
         }
+        Packet<T, kWidth> out;
+        WEFT_UNROLL
+        for (int v = 0; v < kWidth; ++v) out.values[v] = Narrow<T>(op.Last(totals[v]));
+        gpu.Store(to, p * kWidth, out);
       }
-      Packet<T, kWidth> out;
-      WEFT_UNROLL
-      for (int v = 0; v < kWidth; ++v) out.values[v] = Narrow<T>(op.Last(totals[v]));
-      gpu.Store(to, p * kWidth, out);
     }
     for (int64_t i = static_cast<int64_t>(packets) * kWidth + gpu.index(); i < count; i += step) {
       const auto coordinates = map.CoordinatesOf(static_cast<int32_t>(i));

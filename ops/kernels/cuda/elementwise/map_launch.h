@@ -71,8 +71,8 @@ Op OpOf(const Parameters& parameters) {
 template <typename Op, typename T, typename R>
 int LaunchMap(LaunchQueue queue, const void* x, void* y, int64_t count, const Op& op) {
   using Body = UnaryBody<Op, T, R>;
-  const bool has_packets =
-      IsAligned(x, sizeof(T) * Body::kWidth) && IsAligned(y, sizeof(R) * Body::kWidth);
+  const bool has_packets = Body::kWidth > 1 && IsAligned(x, sizeof(T) * Body::kWidth) &&
+                           IsAligned(y, sizeof(R) * Body::kWidth);
   const int64_t packets = has_packets ? count / Body::kWidth : 0;
   const int64_t threads = packets > 0 ? (packets + Body::kAtOnce - 1) / Body::kAtOnce : count;
   return Launch<kMapThreads>(
@@ -97,7 +97,7 @@ int LaunchMapOfTwo(const BinaryCall& call, const Op& op) {
   using Body = BinaryBody<Op, A, B, R>;
   constexpr int kWidth = Body::kWidth;
   // An operand that is repeated needs no aligned address: its elements are read alone.
-  const bool has_packets = call.has_packets &&
+  const bool has_packets = kWidth > 1 && call.has_packets &&
                            (call.map.strides[0][0] == 0 || IsAligned(call.a, sizeof(A) * kWidth)) &&
                            (call.map.strides[0][1] == 0 || IsAligned(call.b, sizeof(B) * kWidth)) &&
                            IsAligned(call.y, sizeof(R) * kWidth);
@@ -116,7 +116,7 @@ int LaunchBinary(const BinaryCall& call) {
 
 template <typename Op, typename T, typename R = T>
 BinaryLaunch BinaryOf() {
-  return {LaunchBinary<Op, T, R>, kPacketWidth<T, R>};
+  return {LaunchBinary<Op, T, R>, kMapWidth<Op, T, R>};
 }
 
 template <typename Op, typename List>

@@ -37,7 +37,7 @@ BinaryLaunch FindPowerOf(DType exponent) {
       return BinaryOf<PowOp, T>();
     } else {
       using Bits = typename BitsOfBytes<sizeof(E)>::Type;
-      return {LaunchMixedPow<T, Bits, DTypeOf<E>::value>, kPacketWidth<T, Bits>};
+      return {LaunchMixedPow<T, Bits, DTypeOf<E>::value>, kMapWidth<MixedPowOp<T>, T, Bits>};
     }
   });
 }

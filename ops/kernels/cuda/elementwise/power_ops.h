@@ -43,6 +43,7 @@ WEFT_GPU T WholePower(T base, int64_t exponent) {
 // bits.
 template <typename T>
 struct MixedPowOp {
+  static constexpr bool kIsRare = true;
   DType exponents;
 
   template <typename C, typename Bits>
@@ -87,7 +88,8 @@ struct MixedPowOp {
   // In double, rounded once; cut to the range of whole numbers.
   template <typename C>
   WEFT_GPU static Compute<T> Of(C base, double exponent) {
-    const double power = std::pow(static_cast<double>(base), exponent);
+    const auto wide = static_cast<double>(base);
+    const double power = exponent == 2 ? wide * wide : std::pow(wide, exponent);
     if constexpr (std::is_integral_v<T>) {
       return Saturated<T>(power);
     } else {

@@ -33,11 +33,11 @@ WhereLaunch WhereOf() {
 }
 
 template <typename Op, typename T>
-int LaunchVariadic(const VariadicCall& call) {
+int LaunchVariadic(const VariadicCall& call, const Op& op) {
   using Body = VariadicBody<Op, T>;
   constexpr int kWidth = Body::kWidth;
   Body body = {};
-  bool has_packets = call.has_packets && IsAligned(call.y, sizeof(T) * kWidth);
+  bool has_packets = kWidth > 1 && call.has_packets && IsAligned(call.y, sizeof(T) * kWidth);
   for (int k = 0; k < call.operands; ++k) {
     body.x[k] = static_cast<const T*>(call.x[k]);
     has_packets =
@@ -48,15 +48,30 @@ int LaunchVariadic(const VariadicCall& call) {
   body.count = call.count;
   body.packets = has_packets ? call.count / kWidth : 0;
   body.map = call.map;
-  if constexpr (!std::is_empty_v<Op>) body.op = Op{1.0 / call.operands};
+  body.op = op;
   return Launch<kMapThreads>(call.queue, MapGrid(body.packets > 0 ? body.packets : call.count),
                              body);
 }
 
-template <typename Op, typename List>
-VariadicLaunch VariadicByType(DType dtype, List list) {
-  return ByType<VariadicLaunch>(dtype, list, [](auto type) -> VariadicLaunch {
-    return {LaunchVariadic<Op, decltype(type)>, kPacketWidth<decltype(type)>};
+template <bool kMean, typename T>
+int LaunchSum(const VariadicCall& call) {
+  return LaunchVariadic<SumFold, T>(call, SumFold{kMean ? 1.0 / call.operands : 1.0});
+}
+template <bool kMean>
+VariadicLaunch SumByType(DType dtype) {
+  return ByType<VariadicLaunch>(dtype, Floats(), [](auto type) -> VariadicLaunch {
+    return {LaunchSum<kMean, decltype(type)>, kVariadicWidth<decltype(type)>};
+  });
+}
+
+template <bool kSmallest, typename T>
+int LaunchExtreme(const VariadicCall& call) {
+  return LaunchVariadic<ExtremeFold, T>(call, ExtremeFold{kSmallest});
+}
+template <bool kSmallest>
+VariadicLaunch ExtremeByType(DType dtype) {
+  return ByType<VariadicLaunch>(dtype, Numbers(), [](auto type) -> VariadicLaunch {
+    return {LaunchExtreme<kSmallest, decltype(type)>, kVariadicWidth<decltype(type)>};
   });
 }
 
@@ -82,13 +97,13 @@ WhereLaunch FindWhere(int bits) {
 VariadicLaunch FindVariadic(Folding folding, DType dtype) {
   switch (folding) {
     case Folding::kSum:
-      return VariadicByType<SumFold>(dtype, Floats());
+      return SumByType<false>(dtype);
     case Folding::kMean:
-      return VariadicByType<MeanFold>(dtype, Floats());
+      return SumByType<true>(dtype);
     case Folding::kMax:
-      return VariadicByType<MaxFold>(dtype, Numbers());
+      return ExtremeByType<false>(dtype);
     case Folding::kMin:
-      return VariadicByType<MinFold>(dtype, Numbers());
+      return ExtremeByType<true>(dtype);
   }
   return {};
 }

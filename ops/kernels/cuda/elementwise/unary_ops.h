@@ -33,6 +33,16 @@ WEFT_GPU bool IsNegative(C x) {
     }                                    \
   }
 
+// The same, of what models seldom ask for.
+#define WEFT_RARE_OP(name, expression)    \
+  struct name {                           \
+    static constexpr bool kIsRare = true; \
+    template <typename C>                 \
+    WEFT_GPU C operator()(C x) const {    \
+      return static_cast<C>(expression);  \
+    }                                     \
+  }
+
 WEFT_UNARY_OP(CopyOp, x);
 
 // ---- Numbers. Whole ones wrap around.
@@ -145,20 +155,21 @@ WEFT_UNARY_OP(ReciprocalOp, 1 / x);
 WEFT_UNARY_OP(ErfOp, std::erf(x));
 WEFT_UNARY_OP(SinOp, std::sin(x));
 WEFT_UNARY_OP(CosOp, std::cos(x));
-WEFT_UNARY_OP(TanOp, std::tan(x));
-WEFT_UNARY_OP(AsinOp, std::asin(x));
-WEFT_UNARY_OP(AcosOp, std::acos(x));
-WEFT_UNARY_OP(AtanOp, std::atan(x));
-WEFT_UNARY_OP(SinhOp, std::sinh(x));
-WEFT_UNARY_OP(CoshOp, std::cosh(x));
-WEFT_UNARY_OP(AsinhOp, std::asinh(x));
-WEFT_UNARY_OP(AcoshOp, std::acosh(x));
-WEFT_UNARY_OP(AtanhOp, std::atanh(x));
+WEFT_RARE_OP(TanOp, std::tan(x));
+WEFT_RARE_OP(AsinOp, std::asin(x));
+WEFT_RARE_OP(AcosOp, std::acos(x));
+WEFT_RARE_OP(AtanOp, std::atan(x));
+WEFT_RARE_OP(SinhOp, std::sinh(x));
+WEFT_RARE_OP(CoshOp, std::cosh(x));
+WEFT_RARE_OP(AsinhOp, std::asinh(x));
+WEFT_RARE_OP(AcoshOp, std::acosh(x));
+WEFT_RARE_OP(AtanhOp, std::atanh(x));
 WEFT_UNARY_OP(CeilOp, std::ceil(x));
 WEFT_UNARY_OP(FloorOp, std::floor(x));
 // Halves go to the even neighbour.
 WEFT_UNARY_OP(RoundOp, std::nearbyint(x));
 
+#undef WEFT_RARE_OP
 #undef WEFT_UNARY_OP
 
 }  // namespace weft::cuda

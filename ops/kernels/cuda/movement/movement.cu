@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "ops/kernels/cuda/blocks/launch_types.h"
 #include "ops/kernels/cuda/language/launch.h"
@@ -59,32 +60,42 @@ int LaunchTrilu(LaunchQueue queue, int bytes, const TriluCall& call) {
 }
 
 int LaunchEye(LaunchQueue queue, DType dtype, void* y, int64_t rows, int64_t columns, int64_t k) {
-  return LaunchByType(dtype, RealLaunches(), [&](auto zero) {
-    return ByCount(rows * columns, [&](auto index) {
-      using T = decltype(zero);
-      using Index = decltype(index);
-      return Launch<kThreads>(
-          queue, MovementGrid(rows * columns),
-          EyeBody<T, Index>{static_cast<T*>(y), static_cast<Index>(rows * columns),
-                            DivisorOf<Index>(columns), k});
-    });
+  uint64_t one = 0;  // its low bytes: those of an element
+  int bytes = 0;
+  const int code = LaunchByType(dtype, RealLaunches(), [&](auto zero) {
+    using T = decltype(zero);
+    const T value = Narrow<T>(static_cast<Compute<T>>(1));
+    bytes = sizeof(value);
+    memcpy(&one, &value, sizeof(value));
+    return 0;
+  });
+  if (code != 0) return code;
+  return LaunchByWidth(bytes, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) > 8) {
+      return kNoSuchBody;
+    } else {
+      return ByCount(rows * columns, [&](auto index) {
+        using Index = decltype(index);
+        return Launch<kThreads>(
+            queue, MovementGrid(rows * columns),
+            EyeBody<T, Index>{static_cast<T*>(y), static_cast<T>(one),
+                              static_cast<Index>(rows * columns), DivisorOf<Index>(columns), k});
+      });
+    }
   });
 }
 
 int LaunchOneHot(LaunchQueue queue, int bytes, const OneHotCall& call) {
   return LaunchByWidth(bytes, [&](auto element) {
-    return LaunchByType(call.index_dtype, NumberLaunches(), [&](auto label) {
-      return ByCount(call.count, [&](auto index) {
-        using T = decltype(element);
-        using L = decltype(label);
-        using Index = decltype(index);
-        return Launch<kThreads>(
-            queue, MovementGrid(call.count),
-            OneHotBody<T, L, Index>{static_cast<const L*>(call.indices),
-                                    static_cast<const T*>(call.values), static_cast<T*>(call.y),
-                                    static_cast<Index>(call.count), DivisorOf<Index>(call.depth),
-                                    DivisorOf<Index>(call.inner)});
-      });
+    return ByCount(call.count, [&](auto index) {
+      using T = decltype(element);
+      using Index = decltype(index);
+      return Launch<kThreads>(
+          queue, MovementGrid(call.count),
+          OneHotBody<T, Index>{call.indices, call.index_dtype, static_cast<const T*>(call.values),
+                               static_cast<T*>(call.y), static_cast<Index>(call.count),
+                               DivisorOf<Index>(call.depth), DivisorOf<Index>(call.inner)});
     });
   });
 }

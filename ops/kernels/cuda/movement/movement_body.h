@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/kernels/cuda/blocks/any_number.h"
 #include "ops/kernels/cuda/blocks/divisor.h"
 #include "ops/kernels/cuda/blocks/fault.h"
 #include "ops/kernels/cuda/language/gpu.h"
@@ -80,9 +81,11 @@ struct TriluBody {
   }
 };
 
+// T is of an element's size, and `one` has the bits of 1.
 template <typename T, typename Index>
 struct EyeBody {
   T* y;
+  T one;
   Index count;
   FastDivisor<Index> columns;
   int64_t k;
@@ -93,15 +96,16 @@ struct EyeBody {
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const Division<Index> place = columns.Divide(static_cast<Index>(i));
       const bool is_one = int64_t{place.rest} - place.quotient == k;
-      to[i] = Narrow<T>(static_cast<Compute<T>>(is_one ? 1 : 0));
+      to[i] = is_one ? one : T{0};
     }
   }
 };
 
-// L is the type of the indices: any number.
-template <typename T, typename L, typename Index>
+// Indices are of any number type.
+template <typename T, typename Index>
 struct OneHotBody {
-  const L* indices;
+  const void* indices;
+  DType index_dtype;
   const T* values;
   T* y;
   Index count;
@@ -110,7 +114,6 @@ struct OneHotBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const auto labels = gpu.Global(indices);
     const auto both = gpu.Global(values);
     const auto to = gpu.Global(y);
     const T off = both[0];
@@ -119,8 +122,8 @@ struct OneHotBody {
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const Division<Index> by_inner = inner.Divide(static_cast<Index>(i));
       const Division<Index> by_depth = depth.Divide(by_inner.quotient);
-      const L label = labels[int64_t{by_depth.quotient} * inner.divisor() + by_inner.rest];
-      const double given = static_cast<double>(Widen(label));
+      const int64_t place = int64_t{by_depth.quotient} * inner.divisor() + by_inner.rest;
+      const double given = ToDouble(ReadAny(gpu, indices, index_dtype, place));
       bool is_on = false;
       if (given > -size - 1 && given < size) {
         const int64_t whole = static_cast<int64_t>(given);

@@ -19,20 +19,19 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareArg(const PrepareContext& context
   std::vector<bool> reduced(shape.rank(), false);
   if (shape.rank() > 0) reduced[ConcreteAxis(context, "axis", 0, shape.rank())] = true;
   const bool last = context.attributes().Int("select_last_index", 0) != 0;
-  return PrepareByElement(context, context.InputDType(0), NumberElements(),
-                          [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                            using T = decltype(zero);
-                            const FoldPlan plan = FoldPlan::Make(shape, reduced, kArgWidth<T>);
-                            return MakeKernel(
-                                [plan, last](const KernelContext& run) {
-                                  const T* x = In<T>(run, 0);
-                                  return LaunchStatus(
-                                      LaunchArgExtreme(QueueOf(run), plan.For({x}), smallest, last,
-                                                       x, Out<int64_t>(run, 0), run.workspace),
-                                      smallest ? "ArgMin" : "ArgMax");
-                                },
-                                plan.workspace_bytes(kArgTotalBytes));
-                          });
+  const DType dtype = context.InputDType(0);
+  const FoldPlan plan = FoldPlan::Make(shape, reduced, ArgWidth(dtype));
+  return PrepareByElement(
+      context, dtype, NumberElements(), [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return MakeKernel(
+            [=](const KernelContext& run) {
+              const void* x = run.inputs[0];
+              return LaunchStatus(LaunchArgExtreme(QueueOf(run), plan.For({x}), smallest, last,
+                                                   dtype, x, Out<int64_t>(run, 0), run.workspace),
+                                  smallest ? "ArgMin" : "ArgMax");
+            },
+            plan.workspace_bytes(kArgTotalBytes));
+      });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareHardmax(const PrepareContext& context) {
@@ -71,15 +70,14 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareTopK(const PrepareContext& contex
   }
   const bool has_values = context.HasOutput(0);
   const bool has_positions = context.HasOutput(1);
+  const DType dtype = context.InputDType(0);
   return PrepareByElement(
-      context, context.InputDType(0), NumberElements(),
-      [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-        using T = decltype(zero);
+      context, dtype, NumberElements(), [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
         return MakeKernel([=](const KernelContext& run) {
-          return LaunchStatus(
-              LaunchTopK(QueueOf(run), plan, In<T>(run, 0), has_values ? Out<T>(run, 0) : nullptr,
-                         has_positions ? Out<int64_t>(run, 1) : nullptr),
-              "TopK");
+          return LaunchStatus(LaunchTopK(QueueOf(run), plan, dtype, run.inputs[0],
+                                         has_values ? run.outputs[0] : nullptr,
+                                         has_positions ? Out<int64_t>(run, 1) : nullptr),
+                              "TopK");
         });
       });
 }

@@ -1,4 +1,5 @@
 #include "ops/kernels/cuda/blocks/fold_launch.h"
+#include "ops/kernels/cuda/blocks/launch_types.h"
 #include "ops/kernels/cuda/blocks/line_launch.h"
 #include "ops/kernels/cuda/reduction/arg_extreme_body.h"
 #include "ops/kernels/cuda/reduction/arg_extreme_launch.h"
@@ -6,10 +7,18 @@
 
 namespace weft::cuda {
 
-template <typename T>
 int LaunchArgExtreme(LaunchQueue queue, const FoldLaunch& fold, bool smallest, bool last,
-                     const T* x, int64_t* y, void* workspace) {
-  return LaunchFold(queue, fold, ArgSource<T>{x, y, smallest ? 1 : 0, last ? 1 : 0}, workspace);
+                     DType dtype, const void* x, int64_t* y, void* workspace) {
+  const int32_t is_smallest = smallest ? 1 : 0;
+  const int32_t is_last = last ? 1 : 0;
+  if (!IsFloatingPoint(dtype)) {
+    return LaunchFold(queue, fold, WholeArgSource{x, dtype, y, is_smallest, is_last}, workspace);
+  }
+  return LaunchByType(dtype, FloatLaunches(), [&](auto zero) {
+    using T = decltype(zero);
+    return LaunchFold(queue, fold, ArgSource<T>{static_cast<const T*>(x), y, is_smallest, is_last},
+                      workspace);
+  });
 }
 
 template <typename T>
@@ -17,35 +26,22 @@ int LaunchHardmax(LaunchQueue queue, const LineLaunch& line, const T* x, T* y) {
   return LaunchLines(queue, line, HardmaxSource<T>{x, y});
 }
 
-template <typename T>
-int LaunchTopK(LaunchQueue queue, const TopKPlan& plan, const T* x, T* values, int64_t* positions) {
-  const TopKOperands<T> operands{x, values, positions, plan};
+int LaunchTopK(LaunchQueue queue, const TopKPlan& plan, DType dtype, const void* x, void* values,
+               int64_t* positions) {
+  const TopKOperands operands{x, dtype, values, positions, plan};
   const LaunchGrid grid = {.blocks = plan.lines, .threads = kTopKThreads};
-  if (plan.size > kTopKSorted) {
-    return Launch<kTopKThreads>(queue, grid, TopKSelectBody<T>{operands});
-  }
-  int padded = 2;
-  while (padded < plan.size) padded *= 2;
-  return Launch<kTopKThreads>(queue, grid, TopKSortBody<T>{operands, padded});
+  const auto launch = [&](auto rank) {
+    using Rank = decltype(rank);
+    if (plan.size > kTopKSorted) {
+      return Launch<kTopKThreads>(queue, grid, TopKSelectBody<Rank>{operands});
+    }
+    int log_padded = 1;
+    while ((int64_t{1} << log_padded) < plan.size) ++log_padded;
+    return Launch<kTopKThreads>(queue, grid, TopKSortBody<Rank>{operands, log_padded});
+  };
+  return IsFloatingPoint(dtype) ? launch(double{}) : launch(int64_t{});
 }
 
-#define WEFT_ARG_EXTREME(T)                                                                     \
-  template int LaunchArgExtreme(LaunchQueue, const FoldLaunch&, bool, bool, const T*, int64_t*, \
-                                void*);                                                         \
-  template int LaunchTopK(LaunchQueue, const TopKPlan&, const T*, T*, int64_t*)
-WEFT_ARG_EXTREME(float);
-WEFT_ARG_EXTREME(double);
-WEFT_ARG_EXTREME(Float16);
-WEFT_ARG_EXTREME(Bfloat16);
-WEFT_ARG_EXTREME(int8_t);
-WEFT_ARG_EXTREME(int16_t);
-WEFT_ARG_EXTREME(int32_t);
-WEFT_ARG_EXTREME(int64_t);
-WEFT_ARG_EXTREME(uint8_t);
-WEFT_ARG_EXTREME(uint16_t);
-WEFT_ARG_EXTREME(uint32_t);
-WEFT_ARG_EXTREME(uint64_t);
-#undef WEFT_ARG_EXTREME
 template int LaunchHardmax(LaunchQueue, const LineLaunch&, const float*, float*);
 template int LaunchHardmax(LaunchQueue, const LineLaunch&, const double*, double*);
 template int LaunchHardmax(LaunchQueue, const LineLaunch&, const Float16*, Float16*);

@@ -10,13 +10,14 @@
 #include "ops/kernels/cuda/blocks/line_body.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/kernels/cuda/reduction/arg_extreme_launch.h"
+#include "ops/kernels/cuda/reduction/ranked_number.h"
 
 namespace weft::cuda {
 
-// The position of the best element. Which elements beat others: see BestOrder.
+// The position of the best element, of floats. Which elements beat others: see BestOrder.
 template <typename T>
 struct ArgSource {
-  using Total = Best<WideOf<T>>;
+  using Total = Best<double>;
   static constexpr int kWidth = kArgWidth<T>;
   template <int V>
   using State = bool;  // whether a packet's elements are of several lines
@@ -27,7 +28,7 @@ struct ArgSource {
   int32_t last = 0;  // of equal ones, the last
 
   // Totals are of the order of `smallest`: values of the smallest are turned around when read.
-  static WEFT_GPU Total Initial() { return {WideOf<T>(0), -1}; }
+  static WEFT_GPU Total Initial() { return {0.0, -1}; }
   static WEFT_GPU Total Combine(Total a, Total b) { return Better(a, b); }
   template <int V, class Gpu>
   WEFT_GPU bool Open(Gpu&, int64_t, int64_t, bool columns) const {
@@ -44,10 +45,45 @@ struct ArgSource {
       WEFT_UNROLL
       for (int v = 0; v < V; ++v) {
         const int64_t position = columns ? first : first * V + v;
-        const WideOf<T> value = Ranked(WideOf<T>(Widen(packet.values[v])), smallest != 0);
+        const double value = Ranked(static_cast<double>(Widen(packet.values[v])), smallest != 0);
         // The last of equal ones is the first in a count from behind.
         totals[v] = Better(totals[v], {value, last != 0 ? kFromBehind - position : position});
       }
+    }
+  }
+  template <class Gpu>
+  WEFT_GPU void Finish(Gpu& gpu, int64_t output, Total total) const {
+    gpu.Global(y)[output] = last != 0 ? kFromBehind - total.position : total.position;
+  }
+};
+
+// The same of whole numbers of any type.
+struct WholeArgSource {
+  using Total = Best<int64_t>;
+  static constexpr int kWidth = 1;
+  template <int V>
+  using State = Stateless;
+
+  const void* x = nullptr;
+  DType dtype = DType::kInvalid;
+  int64_t* y = nullptr;
+  int32_t smallest = 0;
+  int32_t last = 0;
+
+  static WEFT_GPU Total Initial() { return {0, -1}; }
+  static WEFT_GPU Total Combine(Total a, Total b) { return Better(a, b); }
+  template <int V, class Gpu>
+  WEFT_GPU Stateless Open(Gpu&, int64_t, int64_t, bool) const {
+    return {};
+  }
+  template <int V, int K, class Gpu>
+  WEFT_GPU void Add(Gpu& gpu, const Stateless&, const int64_t (&at)[K], int64_t unit, int step,
+                    Total (&totals)[V]) const {
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const int64_t position = unit + static_cast<int64_t>(k) * step;
+      const auto value = ReadRanked<int64_t>(gpu, x, dtype, at[k], smallest != 0);
+      totals[0] = Better(totals[0], {value, last != 0 ? kFromBehind - position : position});
     }
   }
   template <class Gpu>
@@ -62,7 +98,7 @@ struct HardmaxSource {
   static constexpr int kPasses = 1;
   static constexpr int kWidth = kWidest<T>;
   template <int kPass>
-  using Fold = BestFold<WideOf<T>>;
+  using Fold = BestFold<double>;
   template <int V>
   struct Item {
     Compute<T> values[V];
@@ -87,14 +123,14 @@ struct HardmaxSource {
     return item;
   }
   template <int kPass, int V>
-  WEFT_GPU void Add(const State&, Item<V>& item, int64_t position, Best<WideOf<T>>& total) const {
+  WEFT_GPU void Add(const State&, Item<V>& item, int64_t position, Best<double>& total) const {
     WEFT_UNROLL
     for (int v = 0; v < V; ++v) {
-      total = Better(total, {WideOf<T>(item.values[v]), position + v});
+      total = Better(total, {static_cast<double>(item.values[v]), position + v});
     }
   }
   template <int kPass>
-  WEFT_GPU void Close(State& state, Best<WideOf<T>> total) const {
+  WEFT_GPU void Close(State& state, Best<double> total) const {
     state.best = total.position;
   }
   template <int V, class Gpu>

@@ -6,21 +6,25 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/blocks/best.h"
-#include "ops/kernels/cuda/language/scalar.h"
+#include "ops/kernels/cuda/reduction/ranked_number.h"
 #include "ops/kernels/cuda/reduction/top_k_launch.h"
 
 namespace weft::cuda {
 
 // What the two ways share.
-template <typename T>
 struct TopKOperands {
-  const T* x = nullptr;
-  T* values = nullptr;           // null: not wanted
+  const void* x = nullptr;
+  DType dtype = DType::kInvalid;
+  void* values = nullptr;        // null: not wanted
   int64_t* positions = nullptr;  // null: not wanted
   TopKPlan plan;
 
   WEFT_GPU int64_t Start(int64_t line, int64_t size) const {
     return line / plan.stride * plan.stride * size + line % plan.stride;
+  }
+  template <typename Rank, class Gpu>
+  WEFT_GPU Rank Read(Gpu& gpu, int64_t i) const {
+    return ReadRanked<Rank>(gpu, x, dtype, i, plan.smallest != 0);
   }
   // Result i of a line.
   template <class Gpu>
@@ -28,32 +32,54 @@ struct TopKOperands {
     const int64_t to = Start(line, plan.k) + i * plan.stride;
     if (positions != nullptr) gpu.Global(positions)[to] = position;
     if (values == nullptr) return;
-    const T value = gpu.Global(x)[Start(line, plan.size) + position * plan.stride];
-    gpu.Global(values)[to] = value;
+    const int64_t from = Start(line, plan.size) + position * plan.stride;
+    switch (dtype) {
+      case DType::kFloat64:
+      case DType::kInt64:
+      case DType::kUint64:
+        Copy<uint64_t>(gpu, from, to);
+        break;
+      case DType::kFloat16:
+      case DType::kBfloat16:
+      case DType::kInt16:
+      case DType::kUint16:
+        Copy<uint16_t>(gpu, from, to);
+        break;
+      case DType::kInt8:
+      case DType::kUint8:
+        Copy<uint8_t>(gpu, from, to);
+        break;
+      default:
+        Copy<uint32_t>(gpu, from, to);
+    }
+  }
+
+ private:
+  template <typename Bits, class Gpu>
+  WEFT_GPU void Copy(Gpu& gpu, int64_t from, int64_t to) const {
+    const Bits value = gpu.Global(static_cast<const Bits*>(x))[from];
+    gpu.Global(static_cast<Bits*>(values))[to] = value;
   }
 };
 
 // Bitonic sort of a line (Batcher, Sorting networks and their applications, 1968). A block per
-// line of at most kTopKSorted elements; `padded`, a power of two, of places.
-template <typename T>
+// line of at most kTopKSorted elements; 2^log_padded places.
+template <typename Rank>
 struct TopKSortBody {
-  TopKOperands<T> operands;
-  int32_t padded = 2;
+  TopKOperands operands;
+  int32_t log_padded = 1;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    using Wide = WideOf<T>;
-    const auto values = gpu.template Shared<0, Wide, kTopKSorted>();
+    const int padded = 1 << log_padded;
+    const auto values = gpu.template Shared<0, Rank, kTopKSorted>();
     const auto positions = gpu.template Shared<1, int32_t, kTopKSorted>();
     const TopKPlan& plan = operands.plan;
     const int64_t line = gpu.block();
-    const auto from = gpu.Global(operands.x) + operands.Start(line, plan.size);
+    const int64_t start = operands.Start(line, plan.size);
     for (int i = gpu.thread(); i < padded; i += gpu.threads()) {
-      Wide value = Wide(0);
-      if (i < plan.size) {
-        const T element = from[i * plan.stride];
-        value = Ranked(Wide(Widen(element)), plan.smallest != 0);
-      }
+      Rank value = Rank(0);
+      if (i < plan.size) value = operands.Read<Rank>(gpu, start + i * plan.stride);
       values[i] = value;
       positions[i] = i < plan.size ? i : -1;
     }
@@ -61,10 +87,11 @@ struct TopKSortBody {
     for (int run = 2; run <= padded; run *= 2) {
       for (int distance = run / 2; distance > 0; distance /= 2) {
         for (int pair = gpu.thread(); pair < padded / 2; pair += gpu.threads()) {
-          const int low = pair / distance * distance * 2 + pair % distance;
+          // A distance is a power of two.
+          const int low = 2 * pair - (pair & (distance - 1));
           const int high = low + distance;
-          const Best<Wide> a = {values[low], positions[low]};
-          const Best<Wide> b = {values[high], positions[high]};
+          const Best<Rank> a = {values[low], positions[low]};
+          const Best<Rank> b = {values[high], positions[high]};
           const bool descending = (low & run) == 0;
           if (ComesBefore(a, b) != descending) {
             values[low] = b.value;
@@ -84,24 +111,22 @@ struct TopKSortBody {
 };
 
 // A block per line of any size; k passes.
-template <typename T>
+template <typename Rank>
 struct TopKSelectBody {
-  TopKOperands<T> operands;
+  TopKOperands operands;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    using Wide = WideOf<T>;
     const TopKPlan& plan = operands.plan;
     const int64_t line = gpu.block();
-    const auto from = gpu.Global(operands.x) + operands.Start(line, plan.size);
-    const auto values = gpu.template Shared<0, Wide, kTopKThreads>();
+    const int64_t start = operands.Start(line, plan.size);
+    const auto values = gpu.template Shared<0, Rank, kTopKThreads>();
     const auto positions = gpu.template Shared<1, int64_t, kTopKThreads>();
-    Best<Wide> before = {Wide(0), -1};  // the result that was found last
+    Best<Rank> before = {Rank(0), -1};  // the result that was found last
     for (int64_t k = 0; k < plan.k; ++k) {
-      Best<Wide> best = {Wide(0), -1};
+      Best<Rank> best = {Rank(0), -1};
       for (int64_t i = gpu.thread(); i < plan.size; i += gpu.threads()) {
-        const T element = from[i * plan.stride];
-        const Best<Wide> next = {Ranked(Wide(Widen(element)), plan.smallest != 0), i};
+        const Best<Rank> next = {operands.Read<Rank>(gpu, start + i * plan.stride), i};
         if (before.position >= 0 && !ComesBefore(before, next)) continue;
         best = Better(best, next);
       }
@@ -110,7 +135,7 @@ struct TopKSelectBody {
       gpu.Barrier();
       for (int half = kTopKThreads / 2; half > 0; half /= 2) {
         if (gpu.thread() < half) {
-          const Best<Wide> other = {values[gpu.thread() + half], positions[gpu.thread() + half]};
+          const Best<Rank> other = {values[gpu.thread() + half], positions[gpu.thread() + half]};
           best = Better(best, other);
           values[gpu.thread()] = best.value;
           positions[gpu.thread()] = best.position;

@@ -1,10 +1,11 @@
-// Launches TopK. T: any number type.
+// Launches TopK.
 #ifndef WEFT_OPS_KERNELS_CUDA_REDUCTION_TOP_K_LAUNCH_H_
 #define WEFT_OPS_KERNELS_CUDA_REDUCTION_TOP_K_LAUNCH_H_
 
 #include <cstdint>
 
 #include "ops/kernels/cuda/language/launch_grid.h"
+#include "tensor/dtype.h"
 
 namespace weft::cuda {
 
@@ -21,9 +22,9 @@ struct TopKPlan {
 };
 
 // Values or positions may be null. REQUIRES: plan.size <= kTopKSorted or plan.k <= kTopKSelected.
-// 0, or CUDA's error number.
-template <typename T>
-int LaunchTopK(LaunchQueue queue, const TopKPlan& plan, const T* x, T* values, int64_t* positions);
+// x and values are of any number type. 0, or CUDA's error number.
+int LaunchTopK(LaunchQueue queue, const TopKPlan& plan, DType dtype, const void* x, void* values,
+               int64_t* positions);
 
 }  // namespace weft::cuda
 
