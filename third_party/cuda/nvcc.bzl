@@ -2,11 +2,9 @@
 
 load("@local_cuda//:defs.bzl", "CUDA_MISSING", "NVCC", "NVCC_VERSION")
 
-# Machine code for A100 and H100, and PTX, which a driver compiles for later GPUs.
-_ARCHITECTURES = [
-    "--generate-code=arch=compute_80,code=sm_80",
-    "--generate-code=arch=compute_90,code=[sm_90,compute_90]",
-]
+# Machine code for A100 and H100, and PTX, which a driver compiles for later GPUs. Bodies use nothing that compute_80
+# has not, so nvcc reads a source once for all of them: a fifth of its time less.
+_ARCHITECTURES = ["--generate-code=arch=compute_80,code=[sm_80,sm_90,compute_80]"]
 
 # Profilers show source lines (-lineinfo). The driver unpacks machine code when it loads it: a tenth of the size, for
 # which nvcc 12.8 or later takes 10 % longer.
