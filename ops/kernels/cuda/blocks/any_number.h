@@ -19,8 +19,6 @@ struct AnyNumber {
 };
 
 WEFT_GPU AnyNumber AnyOf(double value) { return {value, 0, true, false}; }
-WEFT_GPU AnyNumber AnyOf(int64_t value) { return {0, static_cast<uint64_t>(value), false, true}; }
-WEFT_GPU AnyNumber AnyOf(uint64_t value) { return {0, value, false, false}; }
 
 // fn(value), with `value` a double, int64_t or uint64_t.
 template <typename Fn>
@@ -37,10 +35,48 @@ WEFT_GPU double ToDouble(const AnyNumber& number) {
   return static_cast<double>(number.whole);
 }
 
+// Element i of `data`, of a whole type or bool, in two's complement of 64 bits.
+template <class Gpu>
+WEFT_GPU uint64_t ReadWhole(Gpu& gpu, const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kInt8: {
+      const int8_t value = gpu.Global(static_cast<const int8_t*>(data))[i];
+      return static_cast<uint64_t>(value);
+    }
+    case DType::kInt16: {
+      const int16_t value = gpu.Global(static_cast<const int16_t*>(data))[i];
+      return static_cast<uint64_t>(value);
+    }
+    case DType::kInt32: {
+      const int32_t value = gpu.Global(static_cast<const int32_t*>(data))[i];
+      return static_cast<uint64_t>(value);
+    }
+    case DType::kBool:
+    case DType::kUint8: {
+      const uint8_t value = gpu.Global(static_cast<const uint8_t*>(data))[i];
+      return value;
+    }
+    case DType::kUint16: {
+      const uint16_t value = gpu.Global(static_cast<const uint16_t*>(data))[i];
+      return value;
+    }
+    case DType::kUint32: {
+      const uint32_t value = gpu.Global(static_cast<const uint32_t*>(data))[i];
+      return value;
+    }
+    default:
+      return gpu.Global(static_cast<const uint64_t*>(data))[i];
+  }
+}
+
 // Element i of `data`, of a number type or bool.
 template <class Gpu>
 WEFT_GPU AnyNumber ReadAny(Gpu& gpu, const void* data, DType dtype, int64_t i) {
   switch (dtype) {
+    case DType::kFloat32: {
+      const float value = gpu.Global(static_cast<const float*>(data))[i];
+      return AnyOf(static_cast<double>(value));
+    }
     case DType::kFloat64: {
       const double value = gpu.Global(static_cast<const double*>(data))[i];
       return AnyOf(value);
@@ -53,42 +89,10 @@ WEFT_GPU AnyNumber ReadAny(Gpu& gpu, const void* data, DType dtype, int64_t i) {
       const Bfloat16 value = gpu.Global(static_cast<const Bfloat16*>(data))[i];
       return AnyOf(static_cast<double>(Widen(value)));
     }
-    case DType::kInt8: {
-      const int8_t value = gpu.Global(static_cast<const int8_t*>(data))[i];
-      return AnyOf(static_cast<int64_t>(value));
-    }
-    case DType::kInt16: {
-      const int16_t value = gpu.Global(static_cast<const int16_t*>(data))[i];
-      return AnyOf(static_cast<int64_t>(value));
-    }
-    case DType::kInt32: {
-      const int32_t value = gpu.Global(static_cast<const int32_t*>(data))[i];
-      return AnyOf(static_cast<int64_t>(value));
-    }
-    case DType::kInt64: {
-      const int64_t value = gpu.Global(static_cast<const int64_t*>(data))[i];
-      return AnyOf(value);
-    }
-    case DType::kBool:
-    case DType::kUint8: {
-      const uint8_t value = gpu.Global(static_cast<const uint8_t*>(data))[i];
-      return AnyOf(static_cast<uint64_t>(value));
-    }
-    case DType::kUint16: {
-      const uint16_t value = gpu.Global(static_cast<const uint16_t*>(data))[i];
-      return AnyOf(static_cast<uint64_t>(value));
-    }
-    case DType::kUint32: {
-      const uint32_t value = gpu.Global(static_cast<const uint32_t*>(data))[i];
-      return AnyOf(static_cast<uint64_t>(value));
-    }
-    case DType::kUint64: {
-      const uint64_t value = gpu.Global(static_cast<const uint64_t*>(data))[i];
-      return AnyOf(value);
-    }
     default: {
-      const float value = gpu.Global(static_cast<const float*>(data))[i];
-      return AnyOf(static_cast<double>(value));
+      const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 ||
+                             dtype == DType::kInt32 || dtype == DType::kInt64;
+      return {0, ReadWhole(gpu, data, dtype, i), false, is_signed};
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "ops/kernels/cuda/blocks/any_number.h"
 #include "ops/kernels/cuda/blocks/fold_body.h"
 #include "ops/kernels/cuda/blocks/line_fold.h"
 #include "ops/kernels/cuda/language/scalar.h"
@@ -49,7 +50,8 @@ WEFT_GPU T FinishTotal(Total total, const ReduceFinish& finish) {
   }
 }
 
-// ---- Reducers: a Fold over elements of T, with Add(total, K numbers) and Result.
+// ---- Reducers: a Fold over elements of T, with Add(total, K numbers) and Result, as a T or as
+// another type.
 
 struct Itself {
   template <typename S>
@@ -101,8 +103,9 @@ struct SumReducer {
       total += static_cast<Total>(sum);
     }
   }
-  static WEFT_GPU T Result(Total total, const ReduceFinish& finish) {
-    return FinishTotal<T>(total, finish);
+  template <typename R = T>
+  static WEFT_GPU R Result(Total total, const ReduceFinish& finish) {
+    return FinishTotal<R>(total, finish);
   }
 
  private:
@@ -122,8 +125,9 @@ struct ProductReducer {
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) total *= static_cast<Total>(x[k]);
   }
-  static WEFT_GPU T Result(Total total, const ReduceFinish& finish) {
-    return FinishTotal<T>(total, finish);
+  template <typename R = T>
+  static WEFT_GPU R Result(Total total, const ReduceFinish& finish) {
+    return FinishTotal<R>(total, finish);
   }
 };
 
@@ -145,7 +149,17 @@ struct ExtremeReducer {
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) total = Combine(total, x[k]);
   }
-  static WEFT_GPU T Result(Total total, const ReduceFinish&) { return Narrow<T>(total); }
+  template <typename R = T>
+  static WEFT_GPU R Result(Total total, const ReduceFinish&) {
+    if constexpr (std::is_integral_v<T>) {
+      // That of no elements is the end of R, not of T.
+      constexpr T kLow = static_cast<T>(std::numeric_limits<R>::lowest());
+      constexpr T kHigh = static_cast<T>(std::numeric_limits<R>::max());
+      return static_cast<R>(total < kLow ? kLow : total > kHigh ? kHigh : total);
+    } else {
+      return Narrow<R>(total);
+    }
+  }
 };
 
 template <typename T>
@@ -161,16 +175,17 @@ struct LogSumExpReducer : LogSumFold {
       LogSumFold::Add(total, x);
     }
   }
-  static WEFT_GPU T Result(Total total, const ReduceFinish&) {
-    return FromDouble<T>(total.largest + std::log(total.sum));
+  template <typename R = T>
+  static WEFT_GPU R Result(Total total, const ReduceFinish&) {
+    return FromDouble<R>(total.largest + std::log(total.sum));
   }
 };
 
-// The elements of one tensor.
+// The elements of one tensor of floats.
 template <typename T, class Reducer>
 struct ReduceSource {
   using Total = typename Reducer::Total;
-  static constexpr int kWidth = std::is_integral_v<T> ? 1 : kWidest<T>;
+  static constexpr int kWidth = kWidest<T>;
   template <int V>
   using State = Stateless;
 
@@ -202,6 +217,56 @@ struct ReduceSource {
   template <class Gpu>
   WEFT_GPU void Finish(Gpu& gpu, int64_t output, Total total) const {
     gpu.Global(y)[output] = Reducer::Result(total, finish);
+  }
+};
+
+// Those of a tensor of whole numbers, or bool: of any such type, as numbers of 64 bits. T: int64_t,
+// or uint64_t for types without a sign.
+template <typename T, class Reducer>
+struct WholeReduceSource {
+  using Total = typename Reducer::Total;
+  static constexpr int kWidth = 1;
+  template <int V>
+  using State = Stateless;
+
+  const void* x = nullptr;
+  void* y = nullptr;
+  DType dtype = DType::kInvalid;
+  ReduceFinish finish;
+
+  static WEFT_GPU Total Initial() { return Reducer::Initial(); }
+  static WEFT_GPU Total Combine(Total a, Total b) { return Reducer::Combine(a, b); }
+  template <int V, class Gpu>
+  WEFT_GPU Stateless Open(Gpu&, int64_t, int64_t, bool) const {
+    return {};
+  }
+  template <int V, int K, class Gpu>
+  WEFT_GPU void Add(Gpu& gpu, const Stateless&, const int64_t (&at)[K], int64_t, int,
+                    Total (&totals)[V]) const {
+    T numbers[K];
+    WEFT_UNROLL
+    for (int k = 0; k < K; ++k) numbers[k] = static_cast<T>(ReadWhole(gpu, x, dtype, at[k]));
+    Reducer::Add(totals[0], numbers);
+  }
+  template <class Gpu>
+  WEFT_GPU void Finish(Gpu& gpu, int64_t output, Total total) const {
+    if constexpr (std::is_signed_v<T>) {
+      if (dtype == DType::kInt8) return Put<int8_t>(gpu, output, total);
+      if (dtype == DType::kInt16) return Put<int16_t>(gpu, output, total);
+      if (dtype == DType::kInt32) return Put<int32_t>(gpu, output, total);
+    } else {
+      if (dtype == DType::kBool) return Put<bool>(gpu, output, total);
+      if (dtype == DType::kUint8) return Put<uint8_t>(gpu, output, total);
+      if (dtype == DType::kUint16) return Put<uint16_t>(gpu, output, total);
+      if (dtype == DType::kUint32) return Put<uint32_t>(gpu, output, total);
+    }
+    Put<T>(gpu, output, total);
+  }
+
+ private:
+  template <typename R, class Gpu>
+  WEFT_GPU void Put(Gpu& gpu, int64_t output, Total total) const {
+    gpu.Global(static_cast<R*>(y))[output] = Reducer::template Result<R>(total, finish);
   }
 };
 

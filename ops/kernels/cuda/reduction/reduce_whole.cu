@@ -8,27 +8,30 @@ namespace weft::cuda {
 template <typename T>
 int LaunchReduce(LaunchQueue queue, ReduceKind kind, const FoldLaunch& fold,
                  const ReduceFinish& finish, const T* x, T* y, void* workspace) {
+  // One kernel for all types with a sign, and one for all others.
+  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
   const auto launch = [&]<class Reducer>(Reducer) {
-    return LaunchFold(queue, fold, ReduceSource<T, Reducer>{x, y, finish}, workspace);
+    return LaunchFold(queue, fold,
+                      WholeReduceSource<Wide, Reducer>{x, y, DTypeOf<T>::value, finish}, workspace);
   };
-  if (kind == ReduceKind::kLargest) return launch(ExtremeReducer<T, false>{});
-  if (kind == ReduceKind::kSmallest) return launch(ExtremeReducer<T, true>{});
+  if (kind == ReduceKind::kLargest) return launch(ExtremeReducer<Wide, false>{});
+  if (kind == ReduceKind::kSmallest) return launch(ExtremeReducer<Wide, true>{});
   if constexpr (!std::is_same_v<T, bool>) {
     // Roots and logarithms are those of sums in double.
     const bool in_double = finish.kind != FinishKind::kDivide;
     switch (kind) {
       case ReduceKind::kSum:
-        return in_double ? launch(SumReducer<T, Itself, double>{})
-                         : launch(SumReducer<T, Itself>{});
+        return in_double ? launch(SumReducer<Wide, Itself, double>{})
+                         : launch(SumReducer<Wide, Itself>{});
       case ReduceKind::kMagnitudes:
-        return launch(SumReducer<T, Magnitude>{});
+        return launch(SumReducer<Wide, Magnitude>{});
       case ReduceKind::kSquares:
-        return in_double ? launch(SumReducer<T, Squared, double>{})
-                         : launch(SumReducer<T, Squared>{});
+        return in_double ? launch(SumReducer<Wide, Squared, double>{})
+                         : launch(SumReducer<Wide, Squared>{});
       case ReduceKind::kProduct:
-        return launch(ProductReducer<T>{});
+        return launch(ProductReducer<Wide>{});
       case ReduceKind::kLogSumExp:
-        return launch(LogSumExpReducer<T>{});
+        return launch(LogSumExpReducer<Wide>{});
       default:
         break;
     }
