@@ -12,7 +12,8 @@ namespace weft::testing {
 namespace {
 
 constexpr DType kNumbers[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16,
-                              DType::kInt8,    DType::kInt32,   DType::kInt64,   DType::kUint8};
+                              DType::kInt8,    DType::kInt16,   DType::kInt32,   DType::kInt64,
+                              DType::kUint8,   DType::kUint16,  DType::kUint32,  DType::kUint64};
 
 TEST(CudaArgExtreme, OfEveryAxis) {
   for (const char* op : {"ArgMax", "ArgMin"}) {
@@ -50,6 +51,33 @@ TEST(CudaArgExtreme, TheFirstNanBeatsAll) {
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     EXPECT_EQ(outputs->at(0).data<int64_t>()[0], 2);
   }
+}
+
+// Whole numbers that no double tells apart, and the ends of the types with and without a sign.
+template <typename T>
+void ExpectOrder(const std::vector<T>& numbers, const std::vector<int64_t>& descending) {
+  const auto count = static_cast<int64_t>(numbers.size());
+  const Tensor x = Tensor::Of<T>({count}, numbers);
+  const auto sorted =
+      RunOnEmulatedGpu({.op = "TopK", .inputs = {x, Int64s({count})}, .outputs = {true, true}});
+  const auto largest = RunOnEmulatedGpu({.op = "ArgMax", .inputs = {x}});
+  const auto smallest = RunOnEmulatedGpu({.op = "ArgMin", .inputs = {x}});
+  ASSERT_TRUE(sorted.ok() && largest.ok() && smallest.ok()) << sorted.status();
+  EXPECT_EQ(largest->at(0).template data<int64_t>()[0], descending.front());
+  EXPECT_EQ(smallest->at(0).template data<int64_t>()[0], descending.back());
+  for (int64_t i = 0; i < count; ++i) {
+    EXPECT_EQ(sorted->at(1).template data<int64_t>()[i], descending[i]);
+    EXPECT_EQ(sorted->at(0).template data<T>()[i], numbers[descending[i]]);
+  }
+}
+
+TEST(CudaArgExtreme, OrdersTheEndsOfWholeTypes) {
+  constexpr uint64_t kTop = uint64_t{1} << 63;
+  ExpectOrder<uint64_t>({kTop - 1, ~uint64_t{0}, 0, kTop, ~uint64_t{0} - 1}, {1, 4, 3, 0, 2});
+  constexpr int64_t kHigh = std::numeric_limits<int64_t>::max();
+  ExpectOrder<int64_t>({-1, kHigh - 1, -kHigh - 1, kHigh, 0}, {3, 1, 4, 0, 2});
+  ExpectOrder<int16_t>({-1, 32767, -32768, 0}, {1, 3, 0, 2});
+  ExpectOrder<uint16_t>({65535, 0, 32768, 32767}, {0, 2, 3, 1});
 }
 
 TEST(CudaHardmax, OneAtTheFirstLargest) {

@@ -97,6 +97,30 @@ TEST(CudaReduceSum, SignedNumbersAndTheirMagnitudes) {
   }
 }
 
+// Of 64 bits inside, of their own type outside.
+TEST(CudaReduceMax, OfNoElementsIsTheEndOfTheType) {
+  const auto ends = [](auto zero) {
+    using T = decltype(zero);
+    for (const char* op : {"ReduceMax", "ReduceMin"}) {
+      const auto outputs = RunOnEmulatedGpu(
+          {.op = op, .inputs = {Tensor::Of<T>({0, 2}, std::vector<T>{}), Int64s({0})}});
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      const T end = std::string(op) == "ReduceMax" ? std::numeric_limits<T>::lowest()
+                                                   : std::numeric_limits<T>::max();
+      EXPECT_EQ(outputs->at(0).template data<T>()[0], end) << op << " of " << sizeof(T) << " bytes";
+      EXPECT_EQ(outputs->at(0).template data<T>()[1], end) << op << " of " << sizeof(T) << " bytes";
+    }
+  };
+  ends(int8_t{});
+  ends(int16_t{});
+  ends(int32_t{});
+  ends(int64_t{});
+  ends(uint8_t{});
+  ends(uint16_t{});
+  ends(uint32_t{});
+  ends(uint64_t{});
+}
+
 TEST(CudaReduceMean, OfNothingIsNan) {
   const auto outputs =
       RunOnEmulatedGpu({.op = "ReduceMean", .inputs = {RandomTensor({0, 2}, 1), Int64s({0})}});
