@@ -51,14 +51,14 @@ class WatchedStream final : public Stream {
   DeviceFault* fault() const override { return stream_->fault(); }
 
   absl::Status BeginRecording() override {
-    if (!records_) return stream_->BeginRecording();
+    if (!records_) return Stream::BeginRecording();
     if (is_recording_) return absl::FailedPreconditionError("the stream records already");
     is_recording_ = true;
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
       std::unique_ptr<RecordedWork> former) override {
-    if (!records_) return stream_->EndRecording(std::move(former));
+    if (!records_) return Stream::EndRecording(std::move(former));
     if (!is_recording_) return absl::FailedPreconditionError("the stream does not record");
     is_recording_ = false;
     ++calls_.recordings;

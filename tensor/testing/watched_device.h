@@ -27,7 +27,8 @@ struct WatchedDeviceOptions {
   const DeviceInfo* info = nullptr;
   // Waits of streams of this name do nothing: a fault, for tests that must find it.
   std::string stream_without_waits = {};
-  // Streams record: work and copies are kept, and enqueued again by each run.
+  // Streams record: work and copies are kept, and enqueued again by each run. Else they cannot,
+  // whatever the device behind can.
   bool records = false;
 };
 
