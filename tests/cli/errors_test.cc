@@ -261,7 +261,7 @@ TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
   ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--device", "tpu"}),
               ExitCode::kUsage, {"--device", "'tpu' is not a device", "cuda:NUMBER"});
   ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--device", "cpu:1"}),
-              ExitCode::kPlan, {"there is no device cpu:1"});
+              ExitCode::kPlan, {"this process cannot run on cpu:1"});
 }
 
 }  // namespace
