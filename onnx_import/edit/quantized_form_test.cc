@@ -209,8 +209,8 @@ TEST(WriteQuantized, RefusesWhatIsNotThere) {
   EXPECT_EQ(WriteQuantized("no model", form).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// w of TwoProducts lies beside the file.
-absl::StatusOr<ModelFile> WithDataBeside(int opset) {
+// w of TwoProducts lies beside the file, which borrows `files`.
+absl::StatusOr<ModelFile> WithDataBeside(FakeFileSystem& files, int opset) {
   onnx::ModelProto model = TwoProducts(opset);
   onnx::TensorProto& tensor = *model.mutable_graph()->mutable_initializer(0);
   tensor.clear_float_data();
@@ -218,7 +218,6 @@ absl::StatusOr<ModelFile> WithDataBeside(int opset) {
   onnx::StringStringEntryProto& entry = *tensor.add_external_data();
   entry.set_key("location");
   entry.set_value("w.bin");
-  FakeFileSystem files;
   EXPECT_TRUE(files.WriteFileAtomically("/m.onnx", model.SerializeAsString()).ok());
   EXPECT_TRUE(files.WriteFileAtomically("/w.bin", std::string(24, '\0')).ok());
   return ModelFile::Load(files, "/m.onnx");
@@ -227,7 +226,8 @@ absl::StatusOr<ModelFile> WithDataBeside(int opset) {
 // A file of 2 GiB, as far as the export can tell.
 TEST(CheckQuantizedFormTest, RefusesBeforeTheTrainingWhatTheWriterRefuses) {
   const ExportOptions small = {.max_file_bytes = 10};
-  const auto earlier = WithDataBeside(17), later = WithDataBeside(21);
+  FakeFileSystem files;
+  const auto earlier = WithDataBeside(files, 17), later = WithDataBeside(files, 21);
   ASSERT_TRUE(earlier.ok()) << earlier.status();
   ASSERT_TRUE(later.ok()) << later.status();
   const absl::Status refused = CheckQuantizedForm(*earlier, 21, 100, small);
