@@ -1,5 +1,5 @@
 // BroadcastMap: where the elements of an output lie in operands that broadcast to it, or that are
-// walked with other strides. blocks/broadcast_plan.h makes it on the host.
+// walked with other strides. ops/kernels/cuda/blocks/broadcast_plan.h makes it on the host.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_BROADCAST_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_BROADCAST_H_
 

@@ -1,4 +1,4 @@
-// BroadcastPlan: the host's side of blocks/broadcast.h. For factories.
+// BroadcastPlan: the host's side of ops/kernels/cuda/blocks/broadcast.h. For factories.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_BROADCAST_PLAN_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_BROADCAST_PLAN_H_
 

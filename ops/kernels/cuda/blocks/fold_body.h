@@ -1,6 +1,6 @@
 // FoldBody: many elements become one, for each element of an output. The engine of reductions and
 // of sums inside other kernels. A Source says what is read, how it is added up and what is done
-// with a total; blocks/fold_plan.h lays out the threads.
+// with a total; ops/kernels/cuda/blocks/fold_plan.h lays out the threads.
 //
 //   struct Source {
 //     using Total = double;                    plain values without padding

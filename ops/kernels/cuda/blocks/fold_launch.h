@@ -1,4 +1,4 @@
-// Launches folds (blocks/fold_body.h). For .cu files.
+// Launches folds (ops/kernels/cuda/blocks/fold_body.h). For .cu files.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_LAUNCH_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_LAUNCH_H_
 

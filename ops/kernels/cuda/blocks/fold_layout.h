@@ -1,5 +1,5 @@
-// How a fold (blocks/fold_body.h) is launched, and how its threads share its elements. Plain
-// values.
+// How a fold (ops/kernels/cuda/blocks/fold_body.h) is launched, and how its threads share its
+// elements. Plain values.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_LAYOUT_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_LAYOUT_H_
 

@@ -1,4 +1,4 @@
-// FoldPlan: the host's side of blocks/fold_body.h. For factories.
+// FoldPlan: the host's side of ops/kernels/cuda/blocks/fold_body.h. For factories.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_PLAN_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_FOLD_PLAN_H_
 

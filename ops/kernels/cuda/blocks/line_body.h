@@ -5,9 +5,9 @@
 //   struct Source {
 //     static constexpr int kPasses = 2;
 //     static constexpr int kWidth = 4;          elements of a packet; 1: there are none
-//     template <int kPass> using Fold = SumFold<float>;   how a pass adds up (blocks/line_fold.h)
-//     template <int V> struct Item;             V neighbours of a line, as numbers
-//     struct State;                             of a line: what passes found
+//     template <int kPass> using Fold = SumFold<float>;   how a pass adds up
+//     (ops/kernels/cuda/blocks/line_fold.h) template <int V> struct Item;             V neighbours
+//     of a line, as numbers struct State;                             of a line: what passes found
 //     State Open(gpu, line) const;
 //     template <int V> Item<V> Load(gpu, state, at, position) const;
 //     template <int kPass, int V> void Add(state, item, position, total) const;

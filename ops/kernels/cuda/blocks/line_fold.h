@@ -1,5 +1,5 @@
-// How values of a line are added up (blocks/line_body.h): a Fold has a Total, what it begins with,
-// the total of two, and how threads of a warp exchange one.
+// How values of a line are added up (ops/kernels/cuda/blocks/line_body.h): a Fold has a Total, what
+// it begins with, the total of two, and how threads of a warp exchange one.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_FOLD_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_FOLD_H_
 

@@ -1,4 +1,4 @@
-// Launches kernels of lines (blocks/line_body.h). For .cu files.
+// Launches kernels of lines (ops/kernels/cuda/blocks/line_body.h). For .cu files.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_LAUNCH_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_LAUNCH_H_
 

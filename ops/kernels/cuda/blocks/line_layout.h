@@ -1,5 +1,5 @@
-// How kernels that work on whole lines of a tensor (blocks/line_body.h) are launched, and how their
-// threads share the lines. Plain values.
+// How kernels that work on whole lines of a tensor (ops/kernels/cuda/blocks/line_body.h) are
+// launched, and how their threads share the lines. Plain values.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_LAYOUT_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_LAYOUT_H_
 

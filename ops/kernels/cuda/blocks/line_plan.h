@@ -1,4 +1,4 @@
-// LinePlan: the host's side of blocks/line_body.h. For factories.
+// LinePlan: the host's side of ops/kernels/cuda/blocks/line_body.h. For factories.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_PLAN_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_LINE_PLAN_H_
 

@@ -1,4 +1,4 @@
-// Launches of strided_copy_body.h. Plans come from blocks/strided_copy.h.
+// Launches of strided_copy_body.h. Plans come from ops/kernels/cuda/blocks/strided_copy.h.
 #ifndef WEFT_OPS_KERNELS_CUDA_BLOCKS_STRIDED_COPY_LAUNCH_H_
 #define WEFT_OPS_KERNELS_CUDA_BLOCKS_STRIDED_COPY_LAUNCH_H_
 

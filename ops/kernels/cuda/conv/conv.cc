@@ -7,7 +7,7 @@
 #include "ops/defs/conv/transposed_window.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/kernels/cuda/conv/conv_plan.h"
 #include "ops/kernels/cuda/conv/conv_product.h"
 #include "ops/window.h"

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ops/kernels/cuda/conv/conv_body.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/kernels/cuda/language/launch.h"
 
 namespace weft::cuda {
@@ -51,7 +51,7 @@ int LaunchUnfold(LaunchQueue queue, DType dtype, const Unfold& unfold) {
 }
 
 int LaunchFold(LaunchQueue queue, DType dtype, const Fold& fold) {
-  return LaunchConvByType<FoldBody>(
+  return LaunchConvByType<FoldColumnsBody>(
       queue, dtype, fold.samples * fold.groups * fold.channels * fold.window.large_size(), fold);
 }
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "ops/kernels/cuda/blocks/block_reduce.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
 
@@ -112,7 +112,7 @@ struct UnfoldBody {
 
 // Fold. A thread computes one element of the image: no two write the same.
 template <typename T, typename Index>
-struct FoldBody {
+struct FoldColumnsBody {
   Fold of;
 
   template <class Gpu>

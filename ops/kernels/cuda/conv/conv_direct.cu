@@ -1,8 +1,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/kernels/cuda/conv/conv_direct_body.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
 #include "ops/kernels/cuda/language/launch.h"
 
 namespace weft::cuda {

@@ -6,7 +6,7 @@
 
 #include "ops/kernels/cuda/blocks/block_reduce.h"
 #include "ops/kernels/cuda/conv/conv_body.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/kernel.h"
-#include "ops/kernels/cuda/conv/conv_launch.h"
+#include "ops/kernels/cuda/conv/conv_calls.h"
 #include "ops/window.h"
 
 namespace weft::cuda {
@@ -19,7 +19,7 @@ inline constexpr int64_t kColumnBytes = int64_t{256} << 20;
 inline constexpr int64_t kPartialBytes = int64_t{64} << 20;
 
 // A convolution from the large image [samples, groups * large_channels, ...] to the small one, as
-// conv_launch.h says.
+// conv_calls.h says.
 struct ConvPlan {
   DType dtype = DType::kFloat32;
   ConvWindow window;

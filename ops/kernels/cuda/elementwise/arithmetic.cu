@@ -1,6 +1,6 @@
 // Add, Sub, Mul, Div, Mod, PRelu and SwiGLU.
 #include "ops/kernels/cuda/elementwise/binary_ops.h"
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 
 namespace weft::cuda {
 namespace {

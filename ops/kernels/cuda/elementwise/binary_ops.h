@@ -157,7 +157,7 @@ struct ComparisonOp {
 // ---- Folds of any number of operands.
 
 // The sum of all, times `share`: 1, or for a mean 1 / operands.
-struct SumFold {
+struct SumOfOperands {
   double share = 1;
   template <typename C>
   WEFT_GPU C operator()(C a, C b) const {

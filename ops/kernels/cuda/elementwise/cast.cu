@@ -1,7 +1,7 @@
 // Cast. What models cast much has a kernel of its own; one kernel does all other pairs.
 #include "ops/kernels/cuda/elementwise/cast_body.h"
 #include "ops/kernels/cuda/elementwise/cast_ops.h"
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 
 namespace weft::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda/elementwise/dequantize_body.h"
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 
 namespace weft::cuda {
 namespace {

@@ -125,7 +125,7 @@ enum class BinaryFunction : uint8_t {
   kTruncatedMod,  // the sign of the dividend
   kPRelu,
   kSwiGlu,  // a: alpha
-  // bits.cu
+  // comparison.cu
   kBitwiseAnd,
   kBitwiseOr,
   kBitwiseXor,

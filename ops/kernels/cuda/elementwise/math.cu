@@ -1,6 +1,6 @@
 // Functions of real numbers. sin, cos and tan reduce huge arguments in 32 bytes of local memory
 // (CUDA's library); arguments below 10^5 do not touch it.
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 #include "ops/kernels/cuda/elementwise/unary_ops.h"
 
 namespace weft::cuda {

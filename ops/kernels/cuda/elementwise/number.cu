@@ -1,5 +1,5 @@
 // Functions of one number: signs, bits, tests, cuts and copies.
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 #include "ops/kernels/cuda/elementwise/unary_ops.h"
 
 namespace weft::cuda {

@@ -1,5 +1,5 @@
 // Pow.
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 #include "ops/kernels/cuda/elementwise/power_ops.h"
 
 namespace weft::cuda {

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "ops/kernels/cuda/elementwise/binary_ops.h"
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 
 namespace weft::cuda {
 namespace {
@@ -55,7 +55,7 @@ int LaunchVariadic(const VariadicCall& call, const Op& op) {
 
 template <bool kMean, typename T>
 int LaunchSum(const VariadicCall& call) {
-  return LaunchVariadic<SumFold, T>(call, SumFold{kMean ? 1.0 / call.operands : 1.0});
+  return LaunchVariadic<SumOfOperands, T>(call, SumOfOperands{kMean ? 1.0 / call.operands : 1.0});
 }
 template <bool kMean>
 VariadicLaunch SumByType(DType dtype) {

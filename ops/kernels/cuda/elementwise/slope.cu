@@ -1,6 +1,6 @@
 // Gradients of functions of one element.
 #include "ops/kernels/cuda/elementwise/activation_ops.h"
-#include "ops/kernels/cuda/elementwise/map_launch.h"
+#include "ops/kernels/cuda/elementwise/map_grid.h"
 
 namespace weft::cuda {
 

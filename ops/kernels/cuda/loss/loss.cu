@@ -1,8 +1,8 @@
 #include "ops/kernels/cuda/blocks/fold_launch.h"
 #include "ops/kernels/cuda/blocks/line_launch.h"
 #include "ops/kernels/cuda/loss/loss_body.h"
+#include "ops/kernels/cuda/loss/loss_calls.h"
 #include "ops/kernels/cuda/loss/loss_grad_body.h"
-#include "ops/kernels/cuda/loss/loss_launch.h"
 
 namespace weft::cuda {
 namespace {

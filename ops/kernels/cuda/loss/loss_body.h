@@ -1,4 +1,4 @@
-// Sources (blocks/fold_body.h) and bodies of the losses of labels.
+// Sources (ops/kernels/cuda/blocks/fold_body.h) and bodies of the losses of labels.
 #ifndef WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_BODY_H_
 

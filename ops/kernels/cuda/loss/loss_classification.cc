@@ -9,7 +9,7 @@
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
-#include "ops/kernels/cuda/loss/loss_launch.h"
+#include "ops/kernels/cuda/loss/loss_calls.h"
 #include "ops/kernels/cuda/normalization/softmax_launch.h"
 #include "platform/status_macros.h"
 

@@ -1,4 +1,4 @@
-// Gradients of the losses of labels (blocks/line_body.h).
+// Gradients of the losses of labels (ops/kernels/cuda/blocks/line_body.h).
 #ifndef WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_GRAD_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_GRAD_BODY_H_
 

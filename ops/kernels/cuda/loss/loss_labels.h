@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/kernels/cuda/loss/loss_launch.h"
+#include "ops/kernels/cuda/loss/loss_calls.h"
 
 namespace weft::cuda {
 

@@ -1,4 +1,5 @@
-// Sources of the normalizations of rows (blocks/line_body.h). Sum: the type of sums over a row.
+// Sources of the normalizations of rows (ops/kernels/cuda/blocks/line_body.h). Sum: the type of
+// sums over a row.
 #ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_BODY_H_
 

@@ -1,5 +1,6 @@
-// Sources of the gradients of layer and RMS normalization: rows (blocks/line_body.h) for dx,
-// columns (blocks/fold_body.h) for the parameters. Sum: the type of sums over a row.
+// Sources of the gradients of layer and RMS normalization: rows
+// (ops/kernels/cuda/blocks/line_body.h) for dx, columns (ops/kernels/cuda/blocks/fold_body.h) for
+// the parameters. Sum: the type of sums over a row.
 #ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_GRAD_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_GRAD_BODY_H_
 

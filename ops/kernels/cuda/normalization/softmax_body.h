@@ -1,4 +1,4 @@
-// Sources (blocks/line_body.h) of Softmax, LogSoftmax and their gradients.
+// Sources (ops/kernels/cuda/blocks/line_body.h) of Softmax, LogSoftmax and their gradients.
 #ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_SOFTMAX_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_SOFTMAX_BODY_H_
 

@@ -8,7 +8,7 @@
 #include "ops/defs/optimizer/update_operands.h"
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
-#include "ops/kernels/cuda/optimizer/update_launch.h"
+#include "ops/kernels/cuda/optimizer/update_calls.h"
 
 namespace weft::cuda {
 namespace {

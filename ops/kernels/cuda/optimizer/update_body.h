@@ -9,7 +9,7 @@
 #include "ops/kernels/cuda/blocks/real_operand.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
-#include "ops/kernels/cuda/optimizer/update_launch.h"
+#include "ops/kernels/cuda/optimizer/update_calls.h"
 #include "ops/kernels/cuda/optimizer/update_rules.h"
 
 namespace weft::cuda {

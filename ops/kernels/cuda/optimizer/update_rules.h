@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/language/gpu.h"
-#include "ops/kernels/cuda/optimizer/update_launch.h"
+#include "ops/kernels/cuda/optimizer/update_calls.h"
 
 namespace weft::cuda {
 

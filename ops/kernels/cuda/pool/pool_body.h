@@ -12,7 +12,7 @@
 #include "ops/kernels/cuda/blocks/fault.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
-#include "ops/kernels/cuda/pool/pool_launch.h"
+#include "ops/kernels/cuda/pool/pool_calls.h"
 
 namespace weft::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/kernel.h"
-#include "ops/kernels/cuda/pool/pool_launch.h"
+#include "ops/kernels/cuda/pool/pool_calls.h"
 #include "ops/window.h"
 
 namespace weft::cuda {

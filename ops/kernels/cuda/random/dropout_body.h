@@ -8,7 +8,7 @@
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/kernels/cuda/random/random_body.h"
-#include "ops/kernels/cuda/random/random_launch.h"
+#include "ops/kernels/cuda/random/random_calls.h"
 
 namespace weft::cuda {
 

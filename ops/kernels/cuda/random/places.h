@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/kernel.h"
-#include "ops/kernels/cuda/random/random_launch.h"
+#include "ops/kernels/cuda/random/random_calls.h"
 #include "ops/random_draws.h"
 
 namespace weft::cuda {

@@ -9,7 +9,7 @@
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/kernels/cuda/random/normal_quantile.h"
-#include "ops/kernels/cuda/random/random_launch.h"
+#include "ops/kernels/cuda/random/random_calls.h"
 
 namespace weft::cuda {
 

@@ -1,5 +1,5 @@
-// Sources (blocks/fold_body.h) of the reductions: what is added up, and what is made of a total.
-// Floats are added in their own type over four elements, and in double over those.
+// Sources (ops/kernels/cuda/blocks/fold_body.h) of the reductions: what is added up, and what is
+// made of a total. Floats are added in their own type over four elements, and in double over those.
 #ifndef WEFT_OPS_KERNELS_CUDA_REDUCTION_REDUCE_BODY_H_
 #define WEFT_OPS_KERNELS_CUDA_REDUCTION_REDUCE_BODY_H_
 

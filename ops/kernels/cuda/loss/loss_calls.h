@@ -1,6 +1,6 @@
 // Launches the losses of labels, their gradients, and what training counts. T: a floating type.
-#ifndef WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_CALLS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -79,4 +79,4 @@ int LaunchCorrect(LaunchQueue queue, const FoldLaunch& fold, const IndexInput& l
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_LOSS_LOSS_CALLS_H_

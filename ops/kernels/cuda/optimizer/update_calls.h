@@ -1,7 +1,7 @@
 // Launches of update_body.h and of the small operators around updates. Each returns CUDA's error
 // number.
-#ifndef WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_CALLS_H_
 
 #include <cstdint>
 
@@ -103,4 +103,4 @@ int LaunchRateFactor(LaunchQueue queue, const RateCall& call);
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_OPTIMIZER_UPDATE_CALLS_H_

@@ -1,6 +1,6 @@
 // Launches of map_body.h, for the .cu files of this folder.
-#ifndef WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_GRID_H_
+#define WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_GRID_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -127,4 +127,4 @@ BinaryLaunch BinaryByType(DType dtype, List list) {
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_ELEMENTWISE_MAP_GRID_H_

@@ -4,8 +4,8 @@
 // [samples, groups * small channels, ...]; its weights are [groups * small channels, large
 // channels, taps...]. Columns are the windows unfolded: [samples, groups, large channels * taps,
 // positions].
-#ifndef WEFT_OPS_KERNELS_CUDA_CONV_CONV_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_CONV_CONV_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_CONV_CONV_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_CONV_CONV_CALLS_H_
 
 #include <cstdint>
 
@@ -121,4 +121,4 @@ int LaunchDirectWeights(LaunchQueue queue, DType dtype, const DirectConv& conv);
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_CONV_CONV_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_CONV_CONV_CALLS_H_

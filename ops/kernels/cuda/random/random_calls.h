@@ -1,7 +1,7 @@
 // What the .cu files of this folder launch. A Find function gives null where there is no launch for
 // a type; a launch returns 0 or CUDA's error number. Pointers are to memory of the queue's device.
-#ifndef WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_CALLS_H_
 
 #include <cstdint>
 
@@ -123,4 +123,4 @@ DropoutGradLaunch FindDropoutGrad(DType dtype);
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_RANDOM_RANDOM_CALLS_H_

@@ -1,6 +1,6 @@
 // Launches of pool_body.h and global_body.h. Each returns CUDA's error number.
-#ifndef WEFT_OPS_KERNELS_CUDA_POOL_POOL_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_POOL_POOL_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_POOL_POOL_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_POOL_POOL_CALLS_H_
 
 #include <cstdint>
 
@@ -84,4 +84,4 @@ int LaunchUnpool(LaunchQueue queue, int bytes, const UnpoolCall& call);
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_POOL_POOL_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_POOL_POOL_CALLS_H_
