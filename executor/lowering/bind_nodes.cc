@@ -281,9 +281,9 @@ absl::Status NodeBinder::CheckRunsOnHost(const absl::Status& reason) const {
   const DeviceInfo& device = environment_.device->info();
   if (device.runs_host_work || environment_.runs_nodes_on_host) return absl::OkStatus();
   if (!reason.ok()) return reason;
-  return absl::UnimplementedError(
-      absl::StrCat(device.name, " has no kernel for it, or none for values whose kind or size only ",
-                   "a run shows; give it to a CPU worker"));
+  return absl::UnimplementedError(absl::StrCat(
+      device.name, " has no kernel for it, or none for values whose kind or size only ",
+      "a run shows; give it to a CPU worker"));
 }
 
 absl::Status NodeBinder::BindOnValues(int scope, const Node& node, const absl::Status& reason) {

@@ -1,5 +1,5 @@
-// docs/operators.md is what `graph_runner ops` says of a build with CUDA, whose kernels this test has
-// on the emulator.
+// docs/operators.md is what `graph_runner ops` says of a build with CUDA, whose kernels this test
+// has on the emulator.
 #include <fstream>
 #include <sstream>
 #include <string>

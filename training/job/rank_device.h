@@ -12,8 +12,8 @@ namespace weft {
 
 // The device of this process of the kind that the plan's worker of the rank has, for compiling the
 // rank's programs ahead (what they need; nothing runs). It lives for ever. `plan` is complete.
-// The errors of FindDevice (tensor/lookup/device_lookup.h); OutOfRange where the plan has no such rank or
-// the cluster no such worker.
+// The errors of FindDevice (tensor/lookup/device_lookup.h); OutOfRange where the plan has no such
+// rank or the cluster no such worker.
 absl::StatusOr<Device*> DeviceOfRank(const ClusterSpec& cluster, const Plan& plan, RankId rank);
 
 // The same of a worker (an index into ClusterSpec::workers).
