@@ -16,6 +16,13 @@
 
 namespace weft::cuda {
 
+// The ends of a type: values, as nvcc calls no constexpr function of the standard library on a GPU.
+template <typename R>
+struct EndsOf {
+  static constexpr R kLowest = std::numeric_limits<R>::lowest();
+  static constexpr R kLargest = std::numeric_limits<R>::max();
+};
+
 // Whole numbers are added up in 64 bits, wrapping around.
 template <typename T>
 using WideTotal = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
@@ -153,9 +160,11 @@ struct ExtremeReducer {
   static WEFT_GPU R Result(Total total, const ReduceFinish&) {
     if constexpr (std::is_integral_v<T>) {
       // That of no elements is the end of R, not of T.
-      constexpr T kLow = static_cast<T>(std::numeric_limits<R>::lowest());
-      constexpr T kHigh = static_cast<T>(std::numeric_limits<R>::max());
-      return static_cast<R>(total < kLow ? kLow : total > kHigh ? kHigh : total);
+      if constexpr (std::is_signed_v<T>) {
+        if (total < static_cast<T>(EndsOf<R>::kLowest)) return EndsOf<R>::kLowest;
+      }
+      if (total > static_cast<T>(EndsOf<R>::kLargest)) return EndsOf<R>::kLargest;
+      return static_cast<R>(total);
     } else {
       return Narrow<R>(total);
     }
