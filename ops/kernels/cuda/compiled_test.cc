@@ -42,6 +42,9 @@ const std::vector<Exception>& Exceptions() {
       {"UnaryBody<SinOp,", 40, kMinOccupancy, kReduces},
       {"UnaryBody<CosOp,", 40, kMinOccupancy, kReduces},
       {"UnaryBody<TanOp,", 40, kMinOccupancy, kReduces},
+      {"TransposeBody<unsigned char, 4,", 0, 0.125,
+       "a thread has a square of 16 bytes in registers"},
+      {"BinaryBody<GeluGradOp, double,", 0, 0.125, "erf and exp in double; rare"},
   };
   return *exceptions;
 }
