@@ -159,6 +159,16 @@ TEST(BadFlag, TrainingNeedsAnEnd) {
               ExitCode::kUsage, {"--steps N or --epochs N"});
 }
 
+// So many epochs times the batches of one were a negative number of steps.
+TEST(BadFlag, MoreEpochsThanCanBeCounted) {
+  for (const std::string epochs : {"0", "9223372036854775807", "4000000000"}) {
+    ExpectError(RunCommand({"train", Lenet(), "--data", "x=x.npy", "--labels", "y.npy", "--epochs",
+                            epochs}),
+                ExitCode::kUsage,
+                {"--epochs", "'" + epochs + "' is not a whole number from 1 to 2147483647"});
+  }
+}
+
 TEST(BadFlag, PinWithoutWorker) {
   for (const std::string pin : {"*", "=worker:0", "*="}) {
     ExpectError(RunCommand({"plan", Lenet(), "--local", "2", "--pin", pin}), ExitCode::kUsage,

@@ -36,9 +36,9 @@ CLI::Option* AddLogLevel(CLI::App& app, std::string& level) {
 }
 
 std::string AtLeastOne(const std::string& text) {
-  int64_t number = 0;
+  int32_t number = 0;
   if (absl::SimpleAtoi(text, &number) && number >= 1) return "";
-  return absl::StrCat("'", text, "' is not a whole number of at least 1");
+  return absl::StrCat("'", text, "' is not a whole number from 1 to 2147483647");
 }
 
 }  // namespace weft

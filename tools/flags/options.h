@@ -21,7 +21,8 @@ CLI::Option* AddOutputFormat(CLI::App& app, std::string& format);
 // --log-level LEVEL, into the name of one (platform/log.h).
 CLI::Option* AddLogLevel(CLI::App& app, std::string& level);
 
-// A check of a whole number: "" for 1 and more, else what is wrong with it.
+// A check of a count: "" for 1 to 2^31 - 1, else what is wrong with it. So the product of two
+// counts, of epochs and of batches in one, does not overflow.
 std::string AtLeastOne(const std::string& text);
 
 }  // namespace weft
