@@ -336,6 +336,46 @@ TEST(AsynchronousDeviceTest, AKernelThatDependsOnTheStepIsNotRecorded) {
   }
 }
 
+// y = x + 100 (the first sample) + the micro-batch.
+absl::StatusOr<std::unique_ptr<Kernel>> NewAddPlace(const PrepareContext&) {
+  return MakeKernel([](const KernelContext& run) {
+    const auto* const x = static_cast<const float*>(run.inputs[0]);
+    auto* const y = static_cast<float*>(run.outputs[0]);
+    const auto place = static_cast<float>(100 * run.first_sample + run.micro_batch);
+    for (int i = 0; i < 2; ++i) y[i] = x[i] + place;
+    return absl::OkStatus();
+  });
+}
+
+// An instruction is of one micro-batch, and so is its recording: what a kernel reads of the
+// micro-batch on the host (RunningTerm, PlaceSamples) is the same in each step.
+TEST(AsynchronousDeviceTest, ARecordingHasTheMicroBatchOfItsInstructions) {
+  KernelRegistry kernels;
+  ASSERT_TRUE(kernels.Register(kWeftDomain, "Scale", DeviceKind::kCpu, NewAddPlace).ok());
+  Rank rank(1, {.records = true});
+  rank.kernels_ = &kernels;
+  Partition partition = NewPartition(3, [](GraphBuilder& b) {
+    Scaled(b, "a", "x", 1);
+    Scaled(b, "b", "a", 1);
+    Scaled(b, "c", "b", 1);
+    Scaled(b, "y", "c", 1);
+  });
+  AddSum(partition, "y", "sum", 0, 3);
+  GraphBuilder end(partition.end);
+  end.set_phase(Phase::kUpdate);
+  Scaled(end, "got", "sum", 1);
+  partition.end.AddOutput(Find(end, "got"));
+  partition.reports = {"got"};
+  rank.Compile(partition);
+  for (int step = 0; step < 4; ++step) {
+    const auto got = rank.Step(step);
+    ASSERT_TRUE(got.ok()) << got.status();
+    // Four nodes, micro-batches 0, 1 and 2 of one sample each.
+    EXPECT_THAT(*got, ElementsAre(6 + 4 * 303, 60 + 4 * 303));
+    EXPECT_GT(rank.device_.calls().recorded_runs, step == 0 ? -1 : 0);
+  }
+}
+
 // ---- Nodes without a kernel
 
 DeviceInfo LaunchingInfo() {

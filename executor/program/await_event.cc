@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "platform/clock.h"
 #include "platform/mutex.h"
 
 namespace weft {
@@ -17,12 +16,11 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 
 }  // namespace
 
-absl::Status AwaitEvent(const Event& event, absl::Duration timeout) {
+absl::Status AwaitEvent(const Event& event, absl::Duration timeout, Clock& clock) {
   for (int i = 0; i < kEagerQuestions; ++i) {
     if (event.Done()) return absl::OkStatus();
     std::this_thread::yield();
   }
-  Clock& clock = RealClock();  // a device knows no other
   const absl::Time deadline = clock.Now() + timeout;
   Mutex mutex;
   CondVar nobody_notifies;

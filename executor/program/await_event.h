@@ -4,13 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "platform/clock.h"
 #include "tensor/device.h"
 
 namespace weft {
 
-// Returns when the event is done, or DeadlineExceeded after `timeout`. Asks without a pause at
-// first, then up to a thousand times a second: later work of the stream is not waited for.
-absl::Status AwaitEvent(const Event& event, absl::Duration timeout);
+// Returns when the event is done, or DeadlineExceeded after `timeout` of the clock. Asks without a
+// pause at first, then up to a thousand times a second: later work of the stream is not waited for.
+absl::Status AwaitEvent(const Event& event, absl::Duration timeout, Clock& clock = RealClock());
 
 }  // namespace weft
 
