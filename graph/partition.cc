@@ -8,7 +8,9 @@ Partition Partition::Clone() const {
   copy.mesh = mesh;
   copy.training = training;
   copy.strict = strict;
+  copy.tf32 = tf32;
   copy.threads = threads;
+  copy.host_ops = host_ops;
   copy.global_batch = global_batch;
   copy.total_micro_batches = total_micro_batches;
   copy.variables = variables;

@@ -116,7 +116,7 @@ struct Partition {
   bool training = true;
   bool strict = false;
   int threads = 1;
-  int64_t global_batch = 0;  // samples in the step
+  int64_t global_batch = 0;           // samples in the step
   int total_micro_batches = 1;
 
   std::vector<VariableShard> variables;
@@ -131,6 +131,8 @@ struct Partition {
   // Output of `end` whose value must be finite before any variable changes ("loss"); empty = none.
   std::string guard;
   std::vector<std::string> reports;
+  std::vector<std::string> host_ops;  // Plan::host_ops
+  bool tf32 = false;  // Plan::tf32
 
   Partition() = default;
   Partition(Partition&&) = default;

@@ -54,4 +54,9 @@ std::vector<int64_t> Plan::HostsOf(const std::vector<RankId>& group) const {
   return shared ? std::vector<int64_t>() : result;
 }
 
+bool IsHostOp(const std::vector<std::string>& host_ops, std::string_view op) {
+  return std::any_of(host_ops.begin(), host_ops.end(),
+                     [op](const std::string& known) { return known == op || known == "*"; });
+}
+
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -114,6 +115,13 @@ struct Plan {
   int recompute_segments = 0;
 
   Prediction prediction;
+  // Operators, by their full names ("Relu", "ai.weft::Scale"), whose nodes run on the host of a
+  // worker whose device has no kernel for them, with copies on both sides; "*" is any operator.
+  // Without a word such a node ends the job before it starts.
+  std::vector<std::string> host_ops;
+  // Products of float32 on GPUs may round their operands to TF32 (10 bits of mantissa). Strict
+  // plans and other devices do not.
+  bool tf32 = false;
 
   int num_stages() const { return mesh.pipeline * chunks; }
   int ThreadsOf(RankId rank) const {
@@ -126,6 +134,9 @@ struct Plan {
   // The hosts of these ranks; empty when they share one.
   std::vector<int64_t> HostsOf(const std::vector<RankId>& group) const;
 };
+
+// Whether Plan::host_ops names the operator.
+bool IsHostOp(const std::vector<std::string>& host_ops, std::string_view op);
 
 }  // namespace weft
 

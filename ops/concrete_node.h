@@ -22,6 +22,7 @@ struct NodeRunOptions {
   Device* device = nullptr;
   int threads = 1;
   bool strict = true;
+  bool tf32 = false;  // PrepareContext::tf32
   // Where the operands lie in their global tensors; empty: nothing is sharded.
   std::vector<OperandSlice> input_slices;
   std::vector<OperandSlice> output_slices;
@@ -58,6 +59,7 @@ class ConcreteNode final : public PrepareContext {
   Device& device() const override;
   int threads() const override { return options_.threads; }
   bool strict() const override { return options_.strict; }
+  bool tf32() const override { return options_.tf32 && !options_.strict; }
   bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
 
   const std::vector<Tensor>& inputs() const { return inputs_; }

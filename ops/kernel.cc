@@ -1,5 +1,6 @@
 #include "ops/kernel.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -65,6 +66,12 @@ const KernelFactory* KernelRegistry::Find(std::string_view domain, std::string_v
   const auto entry =
       factories_.find({std::string(CanonicalDomain(domain)), std::string(op), device});
   return entry == factories_.end() ? nullptr : &entry->second;
+}
+
+int KernelRegistry::Count(DeviceKind device) const {
+  return static_cast<int>(std::count_if(
+      factories_.begin(), factories_.end(),
+      [device](const auto& factory) { return std::get<DeviceKind>(factory.first) == device; }));
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Prepare(

@@ -70,6 +70,9 @@ class PrepareContext : public NodeView {
   virtual bool strict() const = 0;
   // Input i never changes between runs (a constant or frozen weight): it may be packed once.
   virtual bool InputIsConstant(int i) const = 0;
+  // Products of float32 may round their operands to TF32, where the device has it. Never with
+  // strict().
+  virtual bool tf32() const { return false; }
   // InvalidArgument / Unimplemented with node name, op, dtypes and shapes in the text.
   absl::Status InvalidArgument(const std::string& message) const;
   absl::Status Unimplemented(const std::string& message) const;
@@ -86,6 +89,8 @@ class KernelRegistry {
                         KernelFactory factory);
   // Null when there is none. A fake device uses the CPU's kernels.
   const KernelFactory* Find(std::string_view domain, std::string_view op, DeviceKind device) const;
+  // Operators that have one for the device; 0: this program knows nothing of the device's kernels.
+  int Count(DeviceKind device) const;
   // Prepares, or says Unimplemented with op, dtypes, shapes, device, node.
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(const PrepareContext& context) const;
 

@@ -208,6 +208,8 @@ absl::Status DecodeSizes(const rpc::PartitionProto& proto, Partition& partition)
   }
   partition.training = proto.training();
   partition.strict = proto.strict();
+  partition.tf32 = proto.tf32();
+  partition.host_ops.assign(proto.host_ops().begin(), proto.host_ops().end());
   partition.threads = proto.threads();
   partition.global_batch = proto.global_batch();
   partition.total_micro_batches = proto.total_micro_batches();
@@ -223,6 +225,8 @@ void EncodePartitionFields(const Partition& partition, rpc::PartitionProto& prot
   proto.set_mesh_pipeline(partition.mesh.pipeline);
   proto.set_training(partition.training);
   proto.set_strict(partition.strict);
+  proto.set_tf32(partition.tf32);
+  for (const std::string& op : partition.host_ops) proto.add_host_ops(op);
   proto.set_threads(partition.threads);
   proto.set_global_batch(partition.global_batch);
   proto.set_total_micro_batches(partition.total_micro_batches);

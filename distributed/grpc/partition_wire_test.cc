@@ -16,6 +16,8 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   Partition partition = testing::PartitionWithEveryField();
   partition.channels[0].dtype = DType::kBfloat16;
   partition.channels[0].shape = Shape{4, 5};
+  partition.host_ops = {"Relu", "ai.weft::Scale"};
+  partition.tf32 = true;
   const auto bytes = EncodePartition(partition);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto decoded = DecodePartition(*bytes);
@@ -25,6 +27,8 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   EXPECT_EQ(decoded->mesh, partition.mesh);
   EXPECT_TRUE(decoded->strict);
   EXPECT_EQ(decoded->threads, 3);
+  EXPECT_EQ(decoded->host_ops, partition.host_ops);
+  EXPECT_TRUE(decoded->tf32);
   EXPECT_EQ(decoded->global_batch, partition.global_batch);
   ASSERT_EQ(decoded->variables.size(), 1u);
   EXPECT_EQ(decoded->variables[0].name, "w");

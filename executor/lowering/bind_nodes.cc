@@ -50,6 +50,15 @@ bool HasBodies(const Node& node) {
   });
 }
 
+// Whether all that it reads and makes has a type and a place in the arena.
+bool IsPlanned(const Graph& graph, const Node& node) {
+  const auto is_planned = [&graph](ValueId id) {
+    return !id.valid() || !IsUnplanned(graph.value(id).type);
+  };
+  return !HasBodies(node) && std::all_of(node.inputs.begin(), node.inputs.end(), is_planned) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), is_planned);
+}
+
 // Binds the entries of a schedule one after the other.
 class NodeBinder {
  public:
@@ -77,7 +86,13 @@ class NodeBinder {
   absl::Status BindOnValues(int scope, const Node& node, const absl::Status& reason);
   absl::Status CheckRunsOnHost(const absl::Status& reason) const;
   absl::Status BindKernel(int scope, const Node& node);
-  absl::StatusOr<Kernel*> KernelFor(const Graph& graph, const Node& node);
+  // On the host, with copies on both sides.
+  absl::Status BindHostKernel(int scope, const Node& node);
+  // The kernel of the device, or of the CPU.
+  absl::StatusOr<Kernel*> KernelFor(const Graph& graph, const Node& node, Device& device);
+  // Whether the partition has the node run on the host, where the device has no kernel for it.
+  bool MayRunOnHost(const Node& node) const;
+  bool LacksKernel(const Node& node) const;
   bool NeedsValues(const Graph& graph, const Node& node) const;
 
   // Leaves of sums over micro-batches.
@@ -205,6 +220,9 @@ absl::Status NodeBinder::BindOp(int scope, const Node& node) {
     default:
       return BindCollective(scope, node);
   }
+  if (MayRunOnHost(node) && LacksKernel(node) && IsPlanned(GraphOf(scope), node)) {
+    return BindHostKernel(scope, node);
+  }
   if (NeedsValues(GraphOf(scope), node)) return BindOnValues(scope, node, absl::OkStatus());
   if (!node.schema->aliases().empty()) return BindAlias(scope, node);
   return BindKernel(scope, node);
@@ -212,10 +230,12 @@ absl::Status NodeBinder::BindOp(int scope, const Node& node) {
 
 // ---- Kernels
 
-absl::StatusOr<Kernel*> NodeBinder::KernelFor(const Graph& graph, const Node& node) {
+absl::StatusOr<Kernel*> NodeBinder::KernelFor(const Graph& graph, const Node& node,
+                                              Device& device) {
   const auto known = kernel_of_.find({&graph, node.id});
   if (known != kernel_of_.end()) return known->second;
-  const NodeContext::Settings settings{environment_.device, partition_.threads, partition_.strict};
+  const NodeContext::Settings settings{&device, partition_.threads, partition_.strict,
+                                       partition_.tf32};
   WEFT_ASSIGN_OR_RETURN(const NodeContext context, NodeContext::Create(graph, node, settings));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> prepared, kernels_.Prepare(context));
   Kernel* const kernel = prepared.get();
@@ -224,8 +244,41 @@ absl::StatusOr<Kernel*> NodeBinder::KernelFor(const Graph& graph, const Node& no
   return kernel;
 }
 
+bool NodeBinder::MayRunOnHost(const Node& node) const {
+  const DeviceInfo& device = environment_.device->info();
+  return !device.host_accessible && IsHostOp(partition_.host_ops, node.schema->FullName());
+}
+
+bool NodeBinder::LacksKernel(const Node& node) const {
+  return node.schema->op_class() == OpClass::kCompute && node.schema->aliases().empty() &&
+         kernels_.Find(node.domain, node.op, environment_.device->info().kind) == nullptr;
+}
+
+absl::Status NodeBinder::BindHostKernel(int scope, const Node& node) {
+  const absl::StatusOr<Kernel*> kernel = KernelFor(GraphOf(scope), node, CpuDevice());
+  // What a CPU worker runs on values is run on values here, too.
+  if (absl::IsUnimplemented(kernel.status()) && RunsOnValues(node)) {
+    return BindOnValues(scope, node, kernel.status());
+  }
+  WEFT_RETURN_IF_ERROR(kernel.status());
+  lowered::HostRun run;
+  run.kernel = *kernel;
+  WEFT_ASSIGN_OR_RETURN(run.inputs, Inputs(scope, node));
+  WEFT_ASSIGN_OR_RETURN(run.outputs, Outputs(scope, node));
+  run.workspace_bytes = static_cast<int64_t>((*kernel)->workspace_bytes());
+  if (const MicroBatch* const rows = schedule_.scopes[scope].rows; rows != nullptr) {
+    run.first_sample = rows->first;
+    run.samples = rows->samples;
+  }
+  Emit(scope, &node, std::move(run));
+  return absl::OkStatus();
+}
+
 absl::Status NodeBinder::BindKernel(int scope, const Node& node) {
-  const absl::StatusOr<Kernel*> kernel = KernelFor(GraphOf(scope), node);
+  const absl::StatusOr<Kernel*> kernel = KernelFor(GraphOf(scope), node, *environment_.device);
+  if (absl::IsUnimplemented(kernel.status()) && MayRunOnHost(node)) {
+    return BindHostKernel(scope, node);
+  }
   // A dtype that no kernel does may be moved all the same.
   if (absl::IsUnimplemented(kernel.status()) && RunsOnValues(node)) {
     return BindOnValues(scope, node, kernel.status());
@@ -283,11 +336,13 @@ absl::Status NodeBinder::CheckRunsOnHost(const absl::Status& reason) const {
   if (!reason.ok()) return reason;
   return absl::UnimplementedError(absl::StrCat(
       device.name, " has no kernel for it, or none for values whose kind or size only ",
-      "a run shows; give it to a CPU worker"));
+      "a run shows; give it to a CPU worker, or let it run on the host of this one, with copies "
+      "on ",
+      "both sides: --cpu-fallback allow"));
 }
 
 absl::Status NodeBinder::BindOnValues(int scope, const Node& node, const absl::Status& reason) {
-  WEFT_RETURN_IF_ERROR(CheckRunsOnHost(reason));
+  if (!MayRunOnHost(node)) WEFT_RETURN_IF_ERROR(CheckRunsOnHost(reason));
   lowered::ValueRun run;
   for (const ValueId input : node.inputs) {
     WEFT_ASSIGN_OR_RETURN(run.operands.emplace_back(), values_.OperandOf(scope, input, run.inputs));

@@ -30,6 +30,7 @@ void VisitReads(LoweredInstruction& instruction, BufferVisitor visit) {
   };
   std::visit(Overloaded{
                  [&](lowered::KernelRun& run) { all(run.inputs); },
+                 [&](lowered::HostRun& run) { all(run.inputs); },
                  [&](lowered::Fill&) {},
                  [&](lowered::Send& send) { one(send.from); },
                  [&](lowered::WaitSent& wait) { one(wait.from); },
@@ -60,6 +61,7 @@ void VisitWrites(LoweredInstruction& instruction, BufferVisitor visit) {
                    all(run.outputs);
                    one(run.workspace);
                  },
+                 [&](lowered::HostRun& run) { all(run.outputs); },
                  [&](lowered::Fill& fill) { one(fill.into); },
                  [&](lowered::Send&) {},
                  [&](lowered::WaitSent&) {},
@@ -90,10 +92,10 @@ void VisitWrites(const LoweredInstruction& instruction, ConstBufferVisitor visit
 }
 
 const char* FamilyName(const LoweredInstruction& instruction) {
-  constexpr const char* kNames[] = {"kernel",          "fill",  "send",     "wait_sent", "receive",
-                                    "collective",      "add",   "copy",     "pack",      "guard",
-                                    "signal",          "await", "values",   "take",      "load",
-                                    "collective_node", "leaf",  "sum_ready"};
+  constexpr const char* kNames[] = {"kernel",  "host_kernel",     "fill",  "send",     "wait_sent",
+                                    "receive", "collective",      "add",   "copy",     "pack",
+                                    "guard",   "signal",          "await", "values",   "take",
+                                    "load",    "collective_node", "leaf",  "sum_ready"};
   static_assert(std::size(kNames) == std::variant_size_v<decltype(LoweredInstruction::work)>);
   return kNames[instruction.work.index()];
 }

@@ -45,6 +45,17 @@ struct KernelRun {
   const std::vector<std::pair<int, int>>* in_place = nullptr;
 };
 
+// Runs a kernel of the CPU for a device that has none, on copies in host memory: the inputs are
+// copied there before, and the outputs back.
+struct HostRun {
+  Kernel* kernel = nullptr;
+  std::vector<BufferIndex> inputs;  // kNoBuffer: omitted
+  std::vector<BufferIndex> outputs;
+  int64_t workspace_bytes = 0;  // in host memory
+  int64_t first_sample = 0;     // as in KernelRun
+  int64_t samples = 0;
+};
+
 // Rows of an input, into a buffer.
 struct Fill {
   int feed = -1;  // index into Partition::inputs
@@ -169,11 +180,11 @@ struct SumReady {
 }  // namespace lowered
 
 struct LoweredInstruction {
-  std::variant<lowered::KernelRun, lowered::Fill, lowered::Send, lowered::WaitSent,
-               lowered::Receive, lowered::Collective, lowered::Add, lowered::Copy, lowered::Pack,
-               lowered::Guard, lowered::Signal, lowered::Await, lowered::ValueRun,
-               lowered::TakeValue, lowered::Load, lowered::CollectiveNode, lowered::Leaf,
-               lowered::SumReady>
+  std::variant<lowered::KernelRun, lowered::HostRun, lowered::Fill, lowered::Send,
+               lowered::WaitSent, lowered::Receive, lowered::Collective, lowered::Add,
+               lowered::Copy, lowered::Pack, lowered::Guard, lowered::Signal, lowered::Await,
+               lowered::ValueRun, lowered::TakeValue, lowered::Load, lowered::CollectiveNode,
+               lowered::Leaf, lowered::SumReady>
       work;
   int info = -1;         // index into LoweredStep::infos; -1 = of no node
   int micro_batch = -1;  // job-wide index; -1 = once per step

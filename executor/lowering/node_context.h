@@ -18,6 +18,7 @@ class NodeContext final : public PrepareContext {
     Device* device = nullptr;
     int threads = 1;
     bool strict = false;
+    bool tf32 = false;
   };
   // InvalidArgument naming the value whose shape is not concrete.
   static absl::StatusOr<NodeContext> Create(const Graph& graph, const Node& node,
@@ -34,6 +35,7 @@ class NodeContext final : public PrepareContext {
   Device& device() const override { return *settings_.device; }
   int threads() const override { return settings_.threads; }
   bool strict() const override { return settings_.strict; }
+  bool tf32() const override { return settings_.tf32 && !settings_.strict; }
   bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
 
  private:

@@ -118,6 +118,7 @@ class CompiledStep final : public StepProgram {
   std::vector<std::unique_ptr<Event>> done_events_;    // communication is over, by instruction
   std::unique_ptr<Stream> compute_stream_;
   std::unique_ptr<Stream> communication_stream_;
+  std::unique_ptr<Stream> host_stream_;  // of kernels that run on the host (HostRun)
   bool host_accessible_ = true;
   ProgramMemory memory_;
   int64_t current_step_ = 0;
@@ -230,6 +231,9 @@ absl::Status CompiledStep::Build(LoweredStep step) {
 absl::Status CompiledStep::BuildStreams() {
   Device& device = *environment_.device;
   WEFT_ASSIGN_OR_RETURN(compute_stream_, device.NewStream("compute"));
+  if (!host_accessible_) {
+    WEFT_ASSIGN_OR_RETURN(host_stream_, CpuDevice().NewStream("host"));
+  }
   // The vectors no longer move: the contexts may point at their elements.
   for (Instruction& instruction : compute_) {
     if (auto* const run = instruction.As<bound::KernelRun>()) {
@@ -364,6 +368,14 @@ absl::Status CompiledStep::TimedOnHost(Instruction& instruction, Stream& stream,
 absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& stream) {
   Communicator& communicator = *environment_.communicator;
   const MessageKey key = KeyOf(instruction);
+  if (auto* const run = instruction.As<bound::HostRun>()) {
+    run->context.step = current_step_;
+    run->context.stream = host_stream_.get();
+    return OnHost(instruction, stream, [run](void* const* operands) {
+      PointAtHost(*run, operands);
+      return run->what->kernel->Run(run->context);
+    });
+  }
   if (const auto* const fill = instruction.As<bound::Fill>()) {
     return host_accessible_ ? Fill(*fill->what, fill->into) : FillDevice(*fill, stream);
   }
@@ -547,9 +559,9 @@ absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions
       status = compute_stream_->Synchronize(kDeviceTimeout);
       if (status.ok()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(/*wait=*/true));
     }
-    const auto* const run = instruction.As<bound::KernelRun>();
-    if (status.ok() && options.check_numerics && instruction.info >= 0 && run != nullptr) {
-      status = CheckOutputsFinite(*run, step_.infos[instruction.info], *memory_work_,
+    const std::span<void* const> outputs = DeviceOutputs(instruction);
+    if (status.ok() && options.check_numerics && instruction.info >= 0 && !outputs.empty()) {
+      status = CheckOutputsFinite(outputs, step_.infos[instruction.info], *memory_work_,
                                   *environment_.device, *compute_stream_);
     }
     if (!status.ok()) return Fail(instruction, status);

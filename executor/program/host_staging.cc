@@ -21,7 +21,7 @@ absl::Status HostStaging::Allocate(Device& device, const std::vector<int64_t>& b
 
 absl::Status HostStaging::CopyToHost(const HostOperands& operands, Device& device,
                                      Stream& stream) const {
-  for (size_t i = 0; i < operands.count; ++i) {
+  for (size_t i = 0; i < operands.read; ++i) {
     WEFT_RETURN_IF_ERROR(
         device.CopyToHost(stream, operands.addresses[i], addresses_[i], bytes_[i]));
   }
@@ -30,13 +30,17 @@ absl::Status HostStaging::CopyToHost(const HostOperands& operands, Device& devic
 
 absl::Status HostStaging::Run(const HostOperands& operands, Device& device, Stream& stream,
                               Operation operation) const {
-  if (operands.reads) {
+  if (operands.read > 0) {
     WEFT_RETURN_IF_ERROR(CopyToHost(operands, device, stream));
     WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
   }
   WEFT_RETURN_IF_ERROR(operation(addresses_.data()));
-  if (!operands.writes) return absl::OkStatus();
-  return device.CopyFromHost(stream, addresses_[0], operands.addresses[0], bytes_[0]);
+  for (size_t i = 0; i < operands.written; ++i) {
+    const size_t operand = operands.first_written + i;
+    WEFT_RETURN_IF_ERROR(device.CopyFromHost(stream, addresses_[operand],
+                                             operands.addresses[operand], bytes_[operand]));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft

@@ -14,12 +14,13 @@
 
 namespace weft {
 
-// What the communicator or the guard touches of an instruction, from the host.
+// What the communicator, the guard or a kernel of the CPU touches of an instruction, from the host.
 struct HostOperands {
   void* const* addresses = nullptr;  // on the device
   size_t count = 0;
-  bool reads = false;   // all of them
-  bool writes = false;  // the first one
+  size_t read = 0;           // so many of them, the first ones
+  size_t first_written = 0;  // `written` of them from there on
+  size_t written = 0;
 };
 
 // Of one instruction, which runs at most once a step. Steps end when their streams are drained: so

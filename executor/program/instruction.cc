@@ -16,6 +16,21 @@ bound::KernelRun Bind(const lowered::KernelRun& run) {
   return bound;
 }
 
+bound::HostRun Bind(const lowered::HostRun& run) {
+  bound::HostRun bound;
+  bound.what = &run;
+  size_t count = 0;
+  for (const auto* const operands : {&run.inputs, &run.outputs}) {
+    count += operands->size() -
+             static_cast<size_t>(std::count(operands->begin(), operands->end(), kNoBuffer));
+  }
+  bound.buffers.resize(count);
+  bound.inputs.resize(run.inputs.size());
+  bound.outputs.resize(run.outputs.size());
+  bound.device_outputs.resize(run.outputs.size());
+  return bound;
+}
+
 bound::Collective Bind(const lowered::Collective& collective) {
   return {&collective, std::vector<void*>(collective.buffers.size())};
 }
@@ -60,13 +75,17 @@ absl::StatusOr<Instruction> NewInstruction(const LoweredInstruction& lowered,
     return absl::InternalError(absl::StrCat("a lowered step holds a '", FamilyName(lowered),
                                             "', which a pass must have replaced"));
   }
-  const auto* const run = lowered.As<lowered::KernelRun>();
-  if (run != nullptr && lowered.micro_batch >= 0) {
-    KernelContext& context = instruction.As<bound::KernelRun>()->context;
+  const auto place = [&](KernelContext& context, const auto& run) {
+    if (lowered.micro_batch < 0) return;
     context.micro_batch = lowered.micro_batch;
     context.micro_batches = total_micro_batches;
-    context.first_sample = run->first_sample;
-    context.samples = run->samples;
+    context.first_sample = run.first_sample;
+    context.samples = run.samples;
+  };
+  if (auto* const run = instruction.As<bound::KernelRun>()) {
+    place(run->context, *lowered.As<lowered::KernelRun>());
+  } else if (auto* const host = instruction.As<bound::HostRun>()) {
+    place(host->context, *host->what);
   }
   return instruction;
 }
@@ -81,6 +100,17 @@ void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction,
           for (size_t i = 0; i < run.inputs.size(); ++i) read(run.inputs[i], bound.inputs[i]);
           for (size_t i = 0; i < run.outputs.size(); ++i) write(run.outputs[i], bound.outputs[i]);
           write(run.workspace, bound.context.workspace);
+        } else if constexpr (std::is_same_v<Bound, bound::HostRun>) {
+          size_t place = 0;
+          const lowered::HostRun& run = *bound.what;
+          for (const BufferIndex buffer : run.inputs) {
+            if (buffer != kNoBuffer) write(buffer, bound.buffers[place++]);
+          }
+          for (size_t i = 0; i < run.outputs.size(); ++i) {
+            if (run.outputs[i] == kNoBuffer) continue;
+            write(run.outputs[i], bound.buffers[place]);
+            bound.device_outputs[i] = bound.buffers[place++];
+          }
         } else if constexpr (std::is_same_v<Bound, bound::ValueRun>) {
           const std::vector<BufferIndex>& inputs = bound.what->inputs;
           for (size_t i = 0; i < inputs.size(); ++i) read(inputs[i], bound.inputs[i]);
@@ -100,19 +130,46 @@ void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction,
       instruction.work);
 }
 
+std::span<void* const> DeviceOutputs(Instruction& instruction) {
+  if (const auto* const run = instruction.As<bound::KernelRun>()) return run->outputs;
+  if (const auto* const host = instruction.As<bound::HostRun>()) return host->device_outputs;
+  return {};
+}
+
+void PointAtHost(bound::HostRun& run, void* const* operands) {
+  size_t place = 0;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    run.inputs[i] = run.what->inputs[i] == kNoBuffer ? nullptr : operands[place++];
+  }
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
+    run.outputs[i] = run.what->outputs[i] == kNoBuffer ? nullptr : operands[place++];
+  }
+  run.context.inputs = run.inputs.data();
+  run.context.outputs = run.outputs.data();
+  run.context.workspace = run.what->workspace_bytes > 0 ? operands[place] : nullptr;
+}
+
 HostOperands HostOperandsOf(Instruction& instruction) {
+  if (auto* const run = instruction.As<bound::HostRun>()) {
+    const std::vector<BufferIndex>& outputs = run->what->outputs;
+    const size_t count = run->buffers.size();
+    const size_t written =
+        outputs.size() - static_cast<size_t>(std::count(outputs.begin(), outputs.end(), kNoBuffer));
+    return {run->buffers.data(), count, count - written, count - written, written};
+  }
   if (auto* const receive = instruction.As<bound::Receive>()) {
-    return {&receive->into, 1, false, true};
+    return {&receive->into, 1, 0, 0, 1};
   }
   if (auto* const collective = instruction.As<bound::Collective>()) {
-    return {collective->buffers.data(), collective->buffers.size(), true, true};
+    const size_t count = collective->buffers.size();
+    return {collective->buffers.data(), count, count, 0, 1};
   }
   // Nobody writes to these.
   if (auto* const send = instruction.As<bound::Send>()) {
-    return {const_cast<void* const*>(&send->from), 1, true, false};
+    return {const_cast<void* const*>(&send->from), 1, 1, 0, 0};
   }
   if (auto* const guard = instruction.As<bound::Guard>()) {
-    return {const_cast<void* const*>(&guard->value), 1, true, false};
+    return {const_cast<void* const*>(&guard->value), 1, 1, 0, 0};
   }
   return {};
 }
@@ -128,6 +185,13 @@ std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
   if (const auto* const collective = lowered.As<lowered::Collective>()) {
     for (const BufferIndex buffer : collective->buffers) bytes.push_back(buffers.bytes(buffer));
     bytes.front() = std::max(bytes.front(), collective->region_bytes);
+  } else if (const auto* const run = lowered.As<lowered::HostRun>()) {
+    for (const auto* const operands : {&run->inputs, &run->outputs}) {
+      for (const BufferIndex buffer : *operands) {
+        if (buffer != kNoBuffer) bytes.push_back(buffers.bytes(buffer));
+      }
+    }
+    if (run->workspace_bytes > 0) bytes.push_back(run->workspace_bytes);
   }
   return bytes;
 }

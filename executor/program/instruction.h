@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,17 @@ namespace bound {
 struct KernelRun {
   Kernel* kernel = nullptr;
   KernelContext context;  // points into `inputs` and `outputs`
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+};
+
+struct HostRun {
+  const lowered::HostRun* what = nullptr;
+  KernelContext context;  // points into `inputs` and `outputs`
+  // On the device: of the inputs that are there, then of the outputs that are.
+  std::vector<void*> buffers;
+  std::vector<void*> device_outputs;  // by output of the node
+  // In host memory, by operand of the node.
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
 };
@@ -97,9 +109,10 @@ struct Load {
 }  // namespace bound
 
 struct Instruction {
-  std::variant<bound::KernelRun, bound::Fill, bound::Send, bound::WaitSent, bound::Receive,
-               bound::Collective, bound::Add, bound::Copy, bound::Pack, bound::Guard, bound::Signal,
-               bound::Await, bound::ValueRun, bound::TakeValue, bound::Load>
+  std::variant<bound::KernelRun, bound::HostRun, bound::Fill, bound::Send, bound::WaitSent,
+               bound::Receive, bound::Collective, bound::Add, bound::Copy, bound::Pack,
+               bound::Guard, bound::Signal, bound::Await, bound::ValueRun, bound::TakeValue,
+               bound::Load>
       work;
   int info = -1;
   int micro_batch = -1;
@@ -127,10 +140,18 @@ using WriteVisitor = absl::FunctionRef<void(BufferIndex, void*&)>;
 void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction, ReadVisitor read,
                     WriteVisitor write);
 
+// Where on the device a kernel's outputs lie, by output of its node, null where it is not wanted;
+// empty for what runs no kernel. Borrows the instruction.
+std::span<void* const> DeviceOutputs(Instruction& instruction);
+
+// Points the context of the run at its copies in host memory, which come as HostOperandsOf has
+// them, with the workspace behind.
+void PointAtHost(bound::HostRun& run, void* const* operands);
+
 // What the host touches of an instruction; nothing (count 0) of one that works on the device alone,
 // and of a Fill, which has the staging of its feed (feed_staging.h).
 HostOperands HostOperandsOf(Instruction& instruction);
-// The bytes of each, in the same order.
+// The bytes of each, in the same order; of a HostRun also of its workspace, behind them.
 std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
                                       const BufferTable& buffers);
 

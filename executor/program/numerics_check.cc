@@ -30,14 +30,14 @@ absl::StatusOr<int64_t> FirstNonFinite(FiniteArguments search, const MemoryWork&
 
 }  // namespace
 
-absl::Status CheckOutputsFinite(const bound::KernelRun& run, const InstructionInfo& info,
+absl::Status CheckOutputsFinite(std::span<void* const> outputs, const InstructionInfo& info,
                                 const MemoryWork& work, Device& device, Stream& stream) {
-  for (size_t i = 0; i < run.outputs.size(); ++i) {
-    if (run.outputs[i] == nullptr || !IsFloatingPoint(info.output_dtypes[i])) continue;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == nullptr || !IsFloatingPoint(info.output_dtypes[i])) continue;
     WEFT_ASSIGN_OR_RETURN(
         const int64_t first,
-        FirstNonFinite({info.output_dtypes[i], info.output_elements[i], run.outputs[i], nullptr},
-                       work, device, stream));
+        FirstNonFinite({info.output_dtypes[i], info.output_elements[i], outputs[i], nullptr}, work,
+                       device, stream));
     if (first == FiniteArguments::kAllFinite) continue;
     return absl::OutOfRangeError(
         absl::StrCat("output ", i, " has a NaN or infinity at element ", first,

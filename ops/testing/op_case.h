@@ -22,6 +22,7 @@ struct OpCase {
   std::vector<Tensor> inputs;  // an invalid tensor for an omitted one
   // Which outputs are wanted.
   std::vector<bool> outputs = {true};
+  bool tf32 = false;  // PrepareContext::tf32, on a GPU
 
   std::string ToString() const;  // "Add(float32[2,3], float32[3])"
 };

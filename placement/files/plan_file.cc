@@ -68,6 +68,8 @@ class PlanReader {
     if (plan_.strict && plan_.reduction != Reduction::kOrderedTree) {
       return map.KeyError("reduction", "a strict plan needs ordered_tree");
     }
+    WEFT_RETURN_IF_ERROR(map.Bool("tf32", plan_.tf32));
+    WEFT_RETURN_IF_ERROR(ReadHostOps(map));
     WEFT_RETURN_IF_ERROR(map.Int("zero", 0, 3, plan_.zero));
     WEFT_RETURN_IF_ERROR(map.Quantity("bucket", ParseBytes, plan_.bucket_bytes));
     WEFT_RETURN_IF_ERROR(ReadMesh(map));
@@ -85,11 +87,12 @@ class PlanReader {
 
  private:
   static std::vector<std::string> Keys() {
-    return {"version",       "model_digest",     "cluster_digest", "mesh",     "workers",
-            "micro_batches", "shares",           "whole_batch",    "schedule", "chunks",
-            "reduction",     "strict",           "bucket",         "threads",  "stages",
-            "pin",           "tensor_shardings", "recompute",      "zero",     "zero_replicated",
-            "prediction"};
+    return {"version",          "model_digest",  "cluster_digest", "mesh",
+            "workers",          "micro_batches", "shares",         "whole_batch",
+            "schedule",         "chunks",        "reduction",      "strict",
+            "bucket",           "threads",       "stages",         "pin",
+            "tensor_shardings", "recompute",     "zero",           "zero_replicated",
+            "prediction",       "tf32",          "host_ops"};
   }
 
   absl::Status ReadMesh(const YamlMap& map) {
@@ -158,6 +161,17 @@ class PlanReader {
     if (static_cast<int>(plan_.shares.size()) == plan_.mesh.data) return absl::OkStatus();
     return map.KeyError("shares", absl::StrCat("there are ", plan_.shares.size(), " shares for ",
                                                plan_.mesh.data, " data-parallel replicas"));
+  }
+
+  absl::Status ReadHostOps(const YamlMap& map) {
+    const YAML::Node* node = map.Find("host_ops");
+    if (node == nullptr) return absl::OkStatus();
+    if (!node->IsSequence()) return map.KeyError("host_ops", "expected a list of operators");
+    for (const YAML::Node& item : *node) {
+      WEFT_ASSIGN_OR_RETURN(plan_.host_ops.emplace_back(),
+                            ReadText(source_, item, "an operator of 'host_ops'"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadStages(const YamlMap& map) {
@@ -355,6 +369,12 @@ std::string PlanToYaml(const Plan& plan) {
   out << YAML::Key << "reduction" << YAML::Value
       << (plan.reduction == Reduction::kUnordered ? "unordered" : "ordered_tree");
   out << YAML::Key << "strict" << YAML::Value << plan.strict;
+  if (plan.tf32) out << YAML::Key << "tf32" << YAML::Value << true;
+  if (!plan.host_ops.empty()) {
+    out << YAML::Key << "host_ops" << YAML::Value << YAML::Flow << YAML::BeginSeq;
+    for (const std::string& op : plan.host_ops) out << YAML::DoubleQuoted << op;
+    out << YAML::EndSeq;
+  }
   out << YAML::Key << "bucket" << YAML::Value << BytesToString(plan.bucket_bytes);
   out << YAML::Key << "threads" << YAML::Value;
   if (plan.rank_threads.empty()) {

@@ -7,7 +7,9 @@
 namespace weft {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string ClusterError(const std::string& text) {
   const absl::Status status = ParseClusterFile(text, "c.yaml").status();
@@ -208,6 +210,18 @@ TEST(PlanFileTest, WholeBatchesComeBack) {
   Plan plan;
   plan.whole_batch = true;
   EXPECT_TRUE(ParsePlanFile(PlanToYaml(plan), "p.yaml")->whole_batch);
+}
+
+TEST(PlanFileTest, WhatRunsOnHostsAndTf32ComeBack) {
+  Plan plan;
+  plan.host_ops = {"NonMaxSuppression", "ai.weft::Scale"};
+  plan.tf32 = true;
+  const Plan read = *ParsePlanFile(PlanToYaml(plan), "p.yaml");
+  EXPECT_EQ(read.host_ops, plan.host_ops);
+  EXPECT_TRUE(read.tf32);
+  EXPECT_EQ(ParsePlanFile("host_ops: ['*']", "p.yaml")->host_ops, std::vector<std::string>{"*"});
+  EXPECT_THAT(PlanToYaml(Plan()), Not(AnyOf(HasSubstr("host_ops"), HasSubstr("tf32"))));
+  EXPECT_THAT(PlanError("host_ops: Relu"), HasSubstr("expected a list of operators"));
 }
 
 TEST(PlanFileTest, StrictPlansAddInTreeOrder) {

@@ -112,6 +112,7 @@ class DeviceCase {
     NodeRunOptions options;
     options.device = &device_;
     options.strict = false;
+    options.tf32 = op_case_.tf32;
     WEFT_ASSIGN_OR_RETURN(
         const ConcreteNode node,
         ConcreteNode::Create(single_.graph->node(single_.node), op_case_.inputs, options));
@@ -324,13 +325,11 @@ struct LibraryWork {
 
 absl::StatusOr<std::unique_ptr<DeviceCase>> PrepareOurs(const ProductCase& product, Device& device,
                                                         Stream& stream) {
-  AllowTf32(product.tf32);
-  auto ours = DeviceCase::Create({.op = "MatMul",
-                                  .inputs = {Floats({product.m, product.k}, product.dtype),
-                                             Floats({product.k, product.n}, product.dtype)}},
-                                 /*low=*/-1, device, stream);
-  AllowTf32(false);
-  return ours;
+  return DeviceCase::Create({.op = "MatMul",
+                             .inputs = {Floats({product.m, product.k}, product.dtype),
+                                        Floats({product.k, product.n}, product.dtype)},
+                             .tf32 = product.tf32},
+                            /*low=*/-1, device, stream);
 }
 
 absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& stream,

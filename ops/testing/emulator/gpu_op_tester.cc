@@ -147,6 +147,7 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
   node_options.registry = options.registry;
   node_options.device = &device;
   node_options.strict = false;
+  node_options.tf32 = op_case.tf32;
   node_options.input_slices = options.input_slices;
   node_options.output_slices = options.output_slices;
   WEFT_ASSIGN_OR_RETURN(

@@ -165,7 +165,7 @@ class AttentionKernel final : public Kernel {
     for (const int output : {kPresentKey, kPresentValue}) {
       wants_present_[output - kPresentKey] = context.HasOutput(output);
     }
-    tf32_ = sizes_.dtype == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
+    tf32_ = sizes_.dtype == DType::kFloat32 && context.tf32();
     if (has_mask_) ReadMask(context.InputShape(kMask));
   }
 

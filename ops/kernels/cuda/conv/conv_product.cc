@@ -32,7 +32,7 @@ class ConvProductKernel : public Kernel {
  public:
   ConvProductKernel(const PrepareContext& context, const ConvPlan& plan, bool has_bias)
       : plan_(plan), has_bias_(has_bias), is_plain_(plan.is_plain()) {
-    tf32_ = plan.dtype == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
+    tf32_ = plan.dtype == DType::kFloat32 && context.tf32();
   }
 
   size_t workspace_bytes() const override { return layout_.total(); }

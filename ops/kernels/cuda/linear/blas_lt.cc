@@ -10,7 +10,6 @@ namespace weft::cuda {
 namespace {
 
 std::atomic<BlasLtProvider> blas_lt_provider{nullptr};
-std::atomic<bool> tf32_is_allowed{false};
 
 bool IsProductType(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
@@ -73,8 +72,5 @@ bool SetBlasLtProvider(BlasLtProvider provider) {
   blas_lt_provider.store(provider);
   return true;
 }
-
-void AllowTf32(bool allowed) { tf32_is_allowed.store(allowed); }
-bool Tf32IsAllowed() { return tf32_is_allowed.load(); }
 
 }  // namespace weft::cuda

@@ -82,11 +82,6 @@ absl::StatusOr<BlasLt*> BlasLtOf(Device& device);
 // cublaslt.cc and the one of the tests say it before main. The last one counts.
 bool SetBlasLtProvider(BlasLtProvider provider);
 
-// Whether float32 products may use TF32 where the job is not strict: a choice of the process, made
-// before kernels are prepared. False at first. Thread-safe.
-void AllowTf32(bool allowed);
-bool Tf32IsAllowed();
-
 }  // namespace weft::cuda
 
 #endif  // WEFT_OPS_KERNELS_CUDA_LINEAR_BLAS_LT_H_

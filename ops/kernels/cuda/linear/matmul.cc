@@ -168,7 +168,7 @@ class RealProduct final : public Kernel {
     use_ = ChooseUse();
     BatchedProductSpec spec = node.product;
     spec.matrix.dtype = spec.matrix.y_dtype = dtype_;
-    spec.matrix.tf32 = dtype_ == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
+    spec.matrix.tf32 = dtype_ == DType::kFloat32 && context.tf32();
     if (use_ == AddendUse::kBias) {
       spec.matrix.has_bias = true;
       spec.matrix.beta = 0;

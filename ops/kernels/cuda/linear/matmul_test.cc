@@ -151,12 +151,10 @@ TEST(CudaMatMulTest, SaysHowOperandsOfALoopAreAligned) {
 TEST(CudaMatMulTest, UsesTf32OnlyWhereItIsAllowed) {
   if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   for (const auto& call : CallsOf(MatMulCase({5, 7}, {7, 3}))) EXPECT_FALSE(call.spec.tf32);
-  cuda::AllowTf32(true);
+  OpCase allowed = MatMulCase({5, 7}, {7, 3});
+  allowed.tf32 = true;
   RecordingBlasLt::Get().TakeCalls();
-  const bool agrees =
-      static_cast<bool>(CheckOnEmulatedGpu(MatMulCase({5, 7}, {7, 3}), {.of_magnitude = 2e-3}));
-  cuda::AllowTf32(false);
-  EXPECT_TRUE(agrees);
+  EXPECT_TRUE(CheckOnEmulatedGpu(allowed, {.of_magnitude = 2e-3}));
   const auto calls = RecordingBlasLt::Get().TakeCalls();
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) EXPECT_TRUE(call.spec.tf32);

@@ -89,7 +89,7 @@ absl::Status FinishPlan(const PrepareContext& context, RecurrentPlan& plan) {
   RecurrentSteps& steps = plan.steps;
   steps.reverse = context.attributes().String("direction", "forward") == "reverse" ? 1 : 0;
   plan.clip = context.attributes().Float("clip", 0.0f);
-  plan.tf32 = plan.dtype == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
+  plan.tf32 = plan.dtype == DType::kFloat32 && context.tf32();
   plan.lengths_source =
       absl::StrCat(context.node().op, " '", context.node().name, "': sequence_lens");
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();

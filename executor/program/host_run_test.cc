@@ -1,0 +1,178 @@
+// Nodes whose operator the device has no kernel for, on its host: with copies on both sides, in the
+// order of the stream, and only where the partition says so.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/lowering/testing/hand_made_partition.h"
+#include "executor/lowering/testing/lowering_fixture.h"
+#include "executor/program/compile_step.h"
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "tensor/testing/fake_device.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kMicroBatches = 3;
+constexpr char kScale[] = "ai.weft::Scale";
+
+// Sample i is (i + 1) x (1, 10), or infinite.
+class SampleSource final : public InputSource {
+ public:
+  absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                    void* target) override {
+    if (is_infinite) {
+      static_cast<float*>(target)[0] = std::numeric_limits<float>::infinity();
+      return absl::OkStatus();
+    }
+    return source_.Fill(step, input, first, count, target);
+  }
+  bool is_infinite = false;
+
+ private:
+  CountingSource source_;
+};
+
+// "got_sum" is the sum of y = 2 x + 4 x - 2 x over all micro-batches: 4 x 6 x (1, 10).
+Partition SumOfProducts(std::vector<std::string> host_ops) {
+  Partition partition = NewPartition(kMicroBatches, [](GraphBuilder& b) {
+    Scaled(b, "twice", "x", 2);
+    Scaled(b, "more", "twice", 2);
+    Scaled(b, "less", "x", -2);
+    b.Name(b.WeftOp("AddN", {Find(b, "twice"), Find(b, "more"), Find(b, "less")}), "y");
+  });
+  AddSum(partition, "y", "sum", 0, kMicroBatches);
+  ReportSums(partition);
+  partition.host_ops = std::move(host_ops);
+  return partition;
+}
+
+// A device that is no CPU, whose kernels are those of the CPU, for the operators it has.
+class HostRunTest : public ::testing::TestWithParam<int> {
+ protected:
+  HostRunTest()
+      : device_(
+            {.kind = DeviceKind::kCuda, .scheduling = {.seed = static_cast<uint64_t>(GetParam())}}),
+        variables_(device_) {}
+
+  void SetUp() override {
+    Add("AddN", DeviceKind::kCuda);
+    Add("Scale", DeviceKind::kCpu);
+  }
+  void Add(const std::string& op, DeviceKind device) {
+    const KernelFactory* const factory =
+        KernelRegistry::Global().Find(kWeftDomain, op, DeviceKind::kCpu);
+    ASSERT_NE(factory, nullptr);
+    ASSERT_TRUE(kernels_.Register(kWeftDomain, op, device, *factory).ok());
+  }
+  absl::Status Compile(const Partition& partition) {
+    auto program = CompileStep(
+        partition, {&device_, &variables_, communicator_.get(), &source_, &RealClock(), &kernels_});
+    if (program.ok()) program_ = *std::move(program);
+    return program.status();
+  }
+  absl::StatusOr<std::vector<float>> Step(bool check_numerics = false) {
+    StepOptions options;
+    options.check_numerics = check_numerics;
+    const auto result = program_->Run(options);
+    if (!result.ok()) return result.status();
+    const auto got = result->reports.at("got_sum").data<float>();
+    return std::vector<float>(got.begin(), got.end());
+  }
+
+  FakeDevice device_;
+  VariableStore variables_;
+  KernelRegistry kernels_;
+  std::unique_ptr<Communicator> communicator_ = NewSoloCommunicator();
+  SampleSource source_;
+  std::unique_ptr<StepProgram> program_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, HostRunTest, ::testing::Values(1, 2, 3));
+
+TEST_P(HostRunTest, HasTheResultOfTheCpu) {
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  for (int step = 0; step < 3; ++step) {
+    const auto got = Step();
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_THAT(*got, ElementsAre(24, 240));
+  }
+  EXPECT_TRUE(device_.Verify().ok()) << device_.Verify();
+  const std::string text = program_->DebugString();
+  EXPECT_THAT(text, AllOf(HasSubstr("  host_kernel Scale"), HasSubstr("  kernel AddN"),
+                          Not(HasSubstr("  kernel Scale"))));
+}
+
+TEST_P(HostRunTest, AnyOperatorIsMeantByAStar) {
+  ASSERT_TRUE(Compile(SumOfProducts({"*"})).ok());
+  const auto got = Step();
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_THAT(*got, ElementsAre(24, 240));
+  EXPECT_THAT(program_->DebugString(), HasSubstr("  kernel AddN"));  // where it has one
+}
+
+// Each operand has its own: x, factor and y of three nodes in three micro-batches and of one at the
+// end, 8 + 4 + 8 bytes.
+TEST_P(HostRunTest, ItsCopiesHaveMemoryOfTheHost) {
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  const int64_t with = program_->memory().staging_bytes;
+  Add("Scale", DeviceKind::kCuda);
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  EXPECT_EQ(with - program_->memory().staging_bytes, (3 * kMicroBatches + 1) * (8 + 4 + 8));
+}
+
+TEST_P(HostRunTest, WithoutAWordTheNodeIsRefused) {
+  const absl::Status status = Compile(SumOfProducts({"Relu"}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("node 'Scale"), HasSubstr(kScale), HasSubstr("cuda:0")));
+}
+
+TEST_P(HostRunTest, ItIsFoundWhenItMakesANumberInfinite) {
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  source_.is_infinite = true;
+  const auto got = Step(/*check_numerics=*/true);
+  EXPECT_EQ(got.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(got.status().message()),
+              AllOf(HasSubstr("node 'Scale"), HasSubstr("output 0 has a NaN or infinity")));
+}
+
+// Its kernel is told of step and micro-batch as one of the device is.
+TEST_P(HostRunTest, ItsKernelKnowsItsPlace) {
+  KernelRegistry own;
+  std::vector<std::pair<int64_t, int>> places;
+  ASSERT_TRUE(own.Register(kWeftDomain, "Scale", DeviceKind::kCpu,
+                           [&places](const PrepareContext&) {
+                             return MakeKernel([&places](const KernelContext& run) {
+                               places.emplace_back(run.first_sample, run.micro_batch);
+                               static_cast<float*>(run.outputs[0])[0] = 0;
+                               static_cast<float*>(run.outputs[0])[1] = 0;
+                               return absl::OkStatus();
+                             });
+                           })
+                  .ok());
+  ASSERT_TRUE(own.Register(kWeftDomain, "AddN", DeviceKind::kCuda,
+                           *KernelRegistry::Global().Find(kWeftDomain, "AddN", DeviceKind::kCpu))
+                  .ok());
+  kernels_ = own;
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  ASSERT_TRUE(Step().ok());
+  ASSERT_EQ(places.size(), 3 * kMicroBatches + 1u);
+  for (int micro_batch = 0; micro_batch < kMicroBatches; ++micro_batch) {
+    EXPECT_EQ(places[3 * micro_batch], std::pair(int64_t{micro_batch}, micro_batch));
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
