@@ -8,7 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "graph/node_description.h"
 #include "placement/cost/op_key.h"
+#include "placement/cost/published_specs.h"
+#include "tensor/dtype.h"
 
 namespace weft {
 namespace {
@@ -44,6 +47,28 @@ absl::Status CheckLink(const LinkProfile& link) {
   return absl::InvalidArgumentError("a link of the profile has no positive bandwidth or no rails");
 }
 
+double SecondsOn(const DeviceProfile& device, const Cost& cost, OpFamily family, DType dtype,
+                 int threads) {
+  // Arithmetic follows the threads; memory is shared by them.
+  const double more = static_cast<double>(std::max(threads, 1)) / device.threads;
+  switch (family) {
+    case OpFamily::kMovement:
+      return cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
+    case OpFamily::kElementwise: {
+      const double in_memory = cost.bytes > 0 ? cost.bytes / device.elementwise.At(cost.bytes) : 0;
+      const double in_arithmetic =
+          device.elementwise_flops > 0 ? cost.flops / (device.elementwise_flops * more) : 0;
+      return std::max(in_memory, in_arithmetic);
+    }
+    case OpFamily::kContraction:
+      break;
+  }
+  const double in_arithmetic = cost.flops / (device.ContractionRate(dtype).At(cost.flops) * more);
+  const double in_memory = cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
+  return std::max(in_arithmetic, in_memory) +
+         device.product_exposed * std::min(in_arithmetic, in_memory);
+}
+
 }  // namespace
 
 std::string PlanSignature(const Plan& plan) {
@@ -60,6 +85,10 @@ std::string PlanSignature(const Plan& plan) {
     absl::StrAppend(&text, ",workers=", absl::StrJoin(plan.workers, ":"));
   }
   if (plan.strict) text += ",strict";
+  if (plan.tf32) text += ",tf32";
+  if (!plan.host_ops.empty()) {
+    absl::StrAppend(&text, ",host_ops=", absl::StrJoin(plan.host_ops, ":"));
+  }
   if (!plan.recompute.empty()) absl::StrAppend(&text, ",recomputed=", plan.recompute.size());
   return text;
 }
@@ -109,6 +138,44 @@ CostModel CostModel::With(CostCorrections corrections) const {
   return model;
 }
 
+CostModel CostModel::WithHostOps(const std::vector<std::string>& host_ops) const {
+  CostModel model = *this;
+  model.host_ops_ = host_ops;
+  return model;
+}
+
+HostCopies HostCopiesOf(const NodeView& node) {
+  HostCopies copies;
+  const auto add = [&copies](DType dtype, const Shape& shape) {
+    copies.bytes += DTypeBytes(dtype, shape.num_elements());
+    ++copies.copies;
+  };
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    if (node.HasInput(i)) add(node.InputDType(i), node.InputShape(i));
+  }
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    if (node.HasOutput(i)) add(node.OutputDType(i), node.OutputShape(i));
+  }
+  return copies;
+}
+
+bool CostModel::RunsOnHost(const NodeView& node, int worker) const {
+  if (host_ops_.empty() || !(profile_->device(worker).host_bytes_per_second > 0)) return false;
+  const std::string op = FullOpName(node.node());
+  return std::find(host_ops_.begin(), host_ops_.end(), op) != host_ops_.end();
+}
+
+double CostModel::HostSeconds(const NodeView& node, int worker, int threads) const {
+  const DeviceProfile& device = profile_->device(worker);
+  const HostCopies copies = HostCopiesOf(node);
+  const DeviceProfile host = CommonCpu(std::max(threads, 1));
+  const Cost cost = CostOf(node);
+  const DType dtype = ComputedType(node);
+  return copies.copies * device.host_copy_seconds +
+         static_cast<double>(copies.bytes) / device.host_bytes_per_second + host.node_seconds +
+         SecondsOn(host, cost, FamilyOf(cost, dtype), dtype, threads);
+}
+
 double CostModel::NodeSeconds(const NodeView& node, int worker, int threads, int in_flight) const {
   const OfDevice& known = measured_->devices[profile_->device_of[worker]];
   if (!known.ops.empty()) {
@@ -124,6 +191,7 @@ double CostModel::NodeSeconds(const NodeView& node, int worker, int threads, int
   }
   const Cost cost = CostOf(node);
   if (!(cost.flops > 0) && !(cost.bytes > 0)) return 0;
+  if (RunsOnHost(node, worker)) return HostSeconds(node, worker, threads);
   const std::optional<double> of_kind = known.kinds.Seconds(node, cost, threads, in_flight);
   if (of_kind.has_value()) return *of_kind;
   return node_seconds(worker) + WorkSeconds(cost, ComputedType(node), worker, threads);
@@ -148,25 +216,7 @@ double CostModel::WorkSeconds(const Cost& cost, DType dtype, int worker, int thr
 
 double CostModel::WorkSeconds(const Cost& cost, OpFamily family, DType dtype, int worker,
                               int threads) const {
-  const DeviceProfile& device = profile_->device(worker);
-  // Arithmetic follows the threads; memory is shared by them.
-  const double more = static_cast<double>(std::max(threads, 1)) / device.threads;
-  switch (family) {
-    case OpFamily::kMovement:
-      return cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
-    case OpFamily::kElementwise: {
-      const double in_memory = cost.bytes > 0 ? cost.bytes / device.elementwise.At(cost.bytes) : 0;
-      const double in_arithmetic =
-          device.elementwise_flops > 0 ? cost.flops / (device.elementwise_flops * more) : 0;
-      return std::max(in_memory, in_arithmetic);
-    }
-    case OpFamily::kContraction:
-      break;
-  }
-  const double in_arithmetic = cost.flops / (device.ContractionRate(dtype).At(cost.flops) * more);
-  const double in_memory = cost.bytes > 0 ? cost.bytes / device.movement.At(cost.bytes) : 0;
-  return std::max(in_arithmetic, in_memory) +
-         device.product_exposed * std::min(in_arithmetic, in_memory);
+  return SecondsOn(profile_->device(worker), cost, family, dtype, threads);
 }
 
 LinkCost CostModel::Link(int from_worker, int to_worker) const {

@@ -48,6 +48,13 @@ struct CostCorrections {
 // plans that differ in nothing a step's time depends on but the graph.
 std::string PlanSignature(const Plan& plan);
 
+// What a node that runs on the host of a device has copied there and back.
+struct HostCopies {
+  int64_t bytes = 0;
+  int copies = 0;  // one for each operand
+};
+HostCopies HostCopiesOf(const NodeView& node);
+
 // Immutable and thread-safe.
 class CostModel {
  public:
@@ -55,6 +62,9 @@ class CostModel {
   static absl::StatusOr<CostModel> Create(ClusterProfile profile, CostCorrections corrections = {});
   // The same costs under other corrections; shares what it is made of.
   CostModel With(CostCorrections corrections) const;
+  // The same costs where nodes of these operators (Plan::host_ops) run on the host of a worker
+  // whose device has memory of its own. What "*" stands for is not known, and not priced.
+  CostModel WithHostOps(const std::vector<std::string>& host_ops) const;
   // Without measurements: ProfileOfSpec.
   static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);
 
@@ -66,6 +76,11 @@ class CostModel {
   // Of the numbers of micro-batches in flight with which any op was measured the nearest one; 1
   // without measurements. NodeSeconds says the same for both of an op that was measured with it.
   int MeasuredInFlight(int in_flight) const;
+  // Whether NodeSeconds takes the node for one that runs on the worker's host.
+  bool RunsOnHost(const NodeView& node, int worker) const;
+  // Such a node: its operands over the link to the host, each by a copy, and its work on `threads`
+  // threads of a common processor. Seconds = copies x latency + bytes / rate + work.
+  double HostSeconds(const NodeView& node, int worker, int threads) const;
   // Work of which only the amount is known; without the overhead of a node.
   double WorkSeconds(const Cost& cost, DType dtype, int worker, int threads) const;
   // The same where the family is known and does not follow from the amounts.
@@ -124,6 +139,7 @@ class CostModel {
     std::vector<int> in_flight;
   };
   std::shared_ptr<const Measurements> measured_;
+  std::vector<std::string> host_ops_;
 };
 
 }  // namespace weft

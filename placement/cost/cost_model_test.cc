@@ -50,6 +50,36 @@ TEST(NodeSecondsTest, ViewsAreFree) {
   EXPECT_EQ(model.NodeSeconds(NodeProbe("Identity", {Shape{1000}}).View(), 0, 1), 0);
 }
 
+// A GPU whose link to the host moves 10 MB/s, at 2 milliseconds a copy.
+CostModel WithHostLink(std::vector<std::string> host_ops) {
+  ClusterProfile profile = RoundProfile({0});
+  profile.devices[0].host_bytes_per_second = 1e7;
+  profile.devices[0].host_copy_seconds = 2e-3;
+  return ModelOf(profile).WithHostOps(host_ops);
+}
+
+// Two operands of 4,000 bytes, and a work on the host that is little beside them.
+TEST(NodeSecondsTest, ANodeOnTheHostTakesTwoCopiesAndTheHostsTime) {
+  const NodeProbe relu("Relu", {Shape{1000}});
+  const HostCopies copies = HostCopiesOf(relu.View());
+  EXPECT_EQ(copies.bytes, 8000);
+  EXPECT_EQ(copies.copies, 2);
+  const double copying = 2 * 2e-3 + 8000 / 1e7;
+  const CostModel model = WithHostLink({"Relu"});
+  EXPECT_TRUE(model.RunsOnHost(relu.View(), 0));
+  EXPECT_GT(model.NodeSeconds(relu.View(), 0, 1), copying);
+  EXPECT_NEAR(model.NodeSeconds(relu.View(), 0, 1), copying, 1e-5);
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1), model.HostSeconds(relu.View(), 0, 1));
+}
+
+TEST(NodeSecondsTest, OtherNodesAndDevicesInTheHostsMemoryStayWhereTheyAre) {
+  const NodeProbe relu("Relu", {Shape{1000}});
+  const double usual = ModelOf(RoundProfile({0})).NodeSeconds(relu.View(), 0, 1);
+  EXPECT_EQ(WithHostLink({"Gelu"}).NodeSeconds(relu.View(), 0, 1), usual);
+  EXPECT_EQ(WithHostLink({"*"}).NodeSeconds(relu.View(), 0, 1), usual);
+  EXPECT_EQ(ModelOf(RoundProfile({0})).WithHostOps({"Relu"}).NodeSeconds(relu.View(), 0, 1), usual);
+}
+
 TEST(NodeSecondsTest, AMeasurementGoesBefore) {
   const NodeProbe relu("Relu", {Shape{4, 8}});
   ClusterProfile profile = RoundProfile({0, 0});

@@ -89,6 +89,10 @@ struct DeviceProfile {
   int64_t memory_bytes = 0;  // 0 = not known
   // Exact measurements in a step's own surroundings.
   std::map<MeasuredOp, OpMeasurement> ops;
+  // Copies between its memory and the host's, one direction at a time: rate, and seconds of each
+  // besides. 0 = it computes in the host's memory.
+  double host_bytes_per_second = 0;
+  double host_copy_seconds = 0;
 
   // Of contractions of that type; that of float32 where it has none, no points where that has none.
   const RateCurve& ContractionRate(DType dtype) const;

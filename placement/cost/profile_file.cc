@@ -58,6 +58,8 @@ void AppendDevice(const DeviceProfile& device, std::string& text) {
                                    {"input", device.input_bytes_per_second},
                                    {"elementwise_flops", device.elementwise_flops},
                                    {"product_exposed", device.product_exposed},
+                                   {"host_rate", device.host_bytes_per_second},
+                                   {"host_copy", device.host_copy_seconds},
                                    {"memory", static_cast<double>(device.memory_bytes)}}) {
     if (value > 0) absl::StrAppend(&text, "    ", key, ": ", Number(value), "\n");
   }
@@ -177,11 +179,12 @@ class ProfileReader {
   }
 
   absl::Status ReadDevice(const YAML::Node& node) {
-    WEFT_ASSIGN_OR_RETURN(const YamlMap map,
-                          YamlMap::Read(source_, node, "a device",
-                                        {"name", "source", "threads", "node", "wake", "step",
-                                         "input", "elementwise_flops", "product_exposed", "memory",
-                                         "contraction", "elementwise", "movement", "ops"}));
+    WEFT_ASSIGN_OR_RETURN(
+        const YamlMap map,
+        YamlMap::Read(source_, node, "a device",
+                      {"name", "source", "threads", "node", "wake", "step", "input",
+                       "elementwise_flops", "product_exposed", "memory", "host_rate", "host_copy",
+                       "contraction", "elementwise", "movement", "ops"}));
     DeviceProfile device;
     WEFT_RETURN_IF_ERROR(map.Text("name", device.name));
     WEFT_RETURN_IF_ERROR(map.Text("source", device.source));
@@ -193,6 +196,8 @@ class ProfileReader {
                                      {"input", &device.input_bytes_per_second},
                                      {"elementwise_flops", &device.elementwise_flops},
                                      {"product_exposed", &device.product_exposed},
+                                     {"host_rate", &device.host_bytes_per_second},
+                                     {"host_copy", &device.host_copy_seconds},
                                      {"memory", &memory}}) {
       WEFT_RETURN_IF_ERROR(ReadPositive(map, key, *value));
     }

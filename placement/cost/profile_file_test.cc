@@ -21,6 +21,8 @@ ClusterProfile MeasuredProfile() {
   device.input_bytes_per_second = 4e9;
   device.elementwise_flops = 1.5e10;
   device.product_exposed = 0.5;
+  device.host_bytes_per_second = 2.5e10;
+  device.host_copy_seconds = 1e-5;
   device.memory_bytes = 1'000'000;
   device.contraction = {{DType::kFloat32, {{{1024, 1e9}, {1e8, 9.25e10}}}}};
   device.elementwise = {{{12, 4e7}, {1.2e6, 2e10}}};

@@ -1,6 +1,7 @@
 #include "placement/cost/published_specs.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -103,6 +104,20 @@ constexpr LinkDataSheet kLinks[] = {
     {"loopback", 2.5 * kGiga, 7e-5, 2e-5, "assumed: gRPC streams on a machine of its own"},
 };
 
+// The link of kLinks between a GPU's memory and its host, by how the names of its generation begin:
+// PCI Express with 16 lanes as in the data sheets of the table above, version 5 from Hopper on, 4
+// from Ampere on.
+constexpr std::pair<const char*, const char*> kHostLinks[] = {
+    {"B", "pcie5"}, {"H", "pcie5"}, {"A", "pcie4"}, {"L", "pcie4"}};
+constexpr char kOldestHostLink[] = "pcie3";
+
+std::string HostLinkOf(const std::string& gpu) {
+  for (const auto& [begin, link] : kHostLinks) {
+    if (gpu.rfind(begin, 0) == 0) return link;
+  }
+  return kOldestHostLink;
+}
+
 template <typename Points>
 RateCurve Scaled(const Points& shares, double peak) {
   RateCurve curve;
@@ -130,6 +145,11 @@ DeviceProfile ProfileOf(const DeviceDataSheet& sheet) {
   device.wake_seconds = 3e-5;
   device.step_seconds = 1e-4;
   device.memory_bytes = sheet.memory_bytes;
+  for (const LinkDataSheet& link : kLinks) {
+    if (link.name != HostLinkOf(device.name)) continue;
+    device.host_bytes_per_second = link.bytes_per_second;
+    device.host_copy_seconds = link.latency_seconds;
+  }
   return device;
 }
 

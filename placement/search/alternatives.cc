@@ -104,6 +104,7 @@ class AlternativeFinder {
     if (!plan.ok()) return std::nullopt;
     plan->strict = options_.given.strict;
     plan->whole_batch = options_.given.whole_batch;
+    plan->host_ops = options_.given.host_ops;
     plan->threads_per_worker = options_.given.threads_per_worker;
     plan->bucket_bytes = options_.given.bucket_bytes;
     plan = CompletePlan(graph_, cluster_, *std::move(plan), options_.global_batch);

@@ -196,9 +196,11 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
 
 absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest) {
   CostCorrections corrections = CorrectionsOf(spec.history, spec.cluster.Digest(), model_digest);
-  if (spec.costs != nullptr) return spec.costs->With(std::move(corrections));
+  if (spec.costs != nullptr) {
+    return spec.costs->With(std::move(corrections)).WithHostOps(spec.plan.host_ops);
+  }
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostModel::OfSpec(spec.cluster));
-  return costs.With(std::move(corrections));
+  return costs.With(std::move(corrections)).WithHostOps(spec.plan.host_ops);
 }
 
 absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
