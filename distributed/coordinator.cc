@@ -83,14 +83,16 @@ void Coordinator::Abort(const absl::Status& reason) {
   for (std::thread& thread : threads) thread.join();
 }
 
-absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(
-    const JobMembership& membership, const std::vector<int64_t>& memory_limits) {
+absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership,
+                                                          const std::vector<int64_t>& memory_limits,
+                                                          const std::vector<std::string>& devices) {
   std::vector<WorkerInfo> infos(clients_.size());
   shards_.assign(clients_.size(), {});
   WEFT_RETURN_IF_ERROR(OnAll("joining the job", [&](int i) -> absl::Status {
     JobMembership own = membership;
     own.rank = RankId(i);
     if (!memory_limits.empty()) own.memory_limit_bytes = memory_limits[i];
+    if (!devices.empty()) own.device = devices[i];
     WEFT_ASSIGN_OR_RETURN(infos[i], clients_[i]->Join(own));
     return absl::OkStatus();
   }));

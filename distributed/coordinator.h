@@ -32,10 +32,11 @@ class Coordinator {
                        std::function<absl::Status(const absl::Status&)> explain = nullptr)
       : clients_(std::move(clients)), explain_(std::move(explain)) {}
 
-  // `membership.rank` is filled in for each, and its memory limit from `memory_limits`, if there
-  // are any (by rank; 0 = what the worker's machine allows).
+  // `membership.rank` is filled in for each, its memory limit from `memory_limits` (0 = what the
+  // worker's machine allows), and its device from `devices` ("" = any), if there are any: by rank.
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
-                                               const std::vector<int64_t>& memory_limits = {});
+                                               const std::vector<int64_t>& memory_limits = {},
+                                               const std::vector<std::string>& devices = {});
   // partitions[i] goes to rank i.
   absl::StatusOr<std::vector<MemoryRequirement>> AddProgram(
       const std::string& program, const std::vector<Partition>& partitions,

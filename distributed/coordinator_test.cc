@@ -25,6 +25,7 @@ class ScriptedClient final : public WorkerClient {
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     joined_as = membership.rank;
     memory_limit = membership.memory_limit_bytes;
+    device = membership.device;
     WorkerInfo info;
     info.memory_limit = {membership.memory_limit_bytes, "the test"};
     return info;
@@ -61,6 +62,7 @@ class ScriptedClient final : public WorkerClient {
 
   RankId joined_as;
   int64_t memory_limit = -1;
+  std::string device;
   std::map<std::string, Tensor> variables;
   absl::Status result;
   bool wanted_reports = false;
@@ -104,6 +106,14 @@ TEST_F(CoordinatorTest, TellsEachWorkerItsLimitAndKeepsWhatItNeeds) {
     EXPECT_EQ(coordinator.memory()[i].limit.bytes, 10 * (i + 1));
     EXPECT_EQ(coordinator.memory()[i].requirement.arena_bytes, 1000 + i);
   }
+}
+
+TEST_F(CoordinatorTest, TellsEachWorkerTheDeviceThatItIsTakenFor) {
+  Coordinator coordinator(clients());
+  ASSERT_TRUE(coordinator.Join(JobMembership{}, {}, {"cuda:0", "", "cpu:0"}).ok());
+  EXPECT_EQ(clients_[0]->device, "cuda:0");
+  EXPECT_EQ(clients_[1]->device, "");
+  EXPECT_EQ(clients_[2]->device, "cpu:0");
 }
 
 TEST_F(CoordinatorTest, OnlyRankZeroReports) {

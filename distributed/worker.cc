@@ -21,11 +21,14 @@
 #include "executor/variables/variable_store.h"
 #include "graph/step_inputs.h"
 #include "ops/custom/loaded_libraries.h"
+#include "ops/kernel.h"
 #include "platform/cpu_info.h"
 #include "platform/log.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
+#include "tensor/lookup/device_lookup.h"
 
 namespace weft {
 namespace {
@@ -180,6 +183,20 @@ absl::Status CheckOpLibraries(const std::vector<std::string>& wanted) {
   return absl::OkStatus();
 }
 
+// FailedPrecondition where the job takes the worker for another device than it has, with what this
+// machine says of the one that is wanted.
+absl::Status CheckDeviceIs(const std::string& wanted, const Device& device) {
+  const std::string& own = device.info().name;
+  if (wanted.empty() || wanted == own) return absl::OkStatus();
+  const absl::StatusOr<DeviceId> id = ParseDevice(wanted);
+  const absl::Status there = id.ok() ? CheckDevice(id->kind, id->index) : id.status();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the job takes this worker for ", wanted, ", and it computes on ", own,
+                   there.ok() ? absl::StrCat("; start it with --device ", wanted)
+                              : absl::StrCat("; ", std::string(there.message())),
+                   "; or say 'device: ", own, "' in the cluster file"));
+}
+
 absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   if (membership.version != environment_.version) {
     return Mismatch("version", environment_.version, membership.version);
@@ -189,6 +206,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return Mismatch("instruction set", instruction_set, membership.instruction_set);
   }
   WEFT_RETURN_IF_ERROR(CheckOpLibraries(membership.op_libraries));
+  WEFT_RETURN_IF_ERROR(CheckDeviceIs(membership.device, *environment_.device));
   if (joined_ && membership.job_id == membership_.job_id) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
@@ -228,8 +246,15 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   failed_ = false;
   Log(LogLevel::kInfo, Name(), " has joined job ", membership.job_id, " of ",
       std::max<size_t>(membership.addresses.size(), 1), " processes");
-  return WorkerInfo{environment_.version, instruction_set, int64_t{getpid()}, incarnation_,
-                    memory_limit_};
+  const DeviceInfo& device = environment_.device->info();
+  return WorkerInfo{
+      environment_.version,
+      instruction_set,
+      int64_t{getpid()},
+      incarnation_,
+      memory_limit_,
+      {device.name, environment_.device_text, static_cast<int64_t>(device.memory_limit),
+       KernelRegistry::Global().Count(device.kind)}};
 }
 
 absl::Status RankWorker::CheckJoined() const {

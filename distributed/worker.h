@@ -33,6 +33,7 @@ using TransportFactory =
 struct WorkerEnvironment {
   std::string name = "worker";  // WorkerClient::name
   Device* device = nullptr;
+  std::string device_text;  // WorkerDevice::text
   Clock* clock = nullptr;
   InputSourceFactory open_input;
   TransportFactory open_transport;

@@ -40,6 +40,17 @@ struct JobMembership {
   double stall_timeout_seconds = 60;  // longest wait for a peer
   // Step ranges will ask for checkpoints: the memory of a copy is part of the requirement.
   bool checkpoints = false;
+  // Which the job takes the worker addressed for: "cuda:1"; "" = nobody says. A worker that
+  // computes on another device refuses.
+  std::string device;
+};
+
+// What a worker computes on, as it says itself.
+struct WorkerDevice {
+  std::string name;  // "cuda:1"
+  std::string text;  // "NVIDIA L4, compute capability 8.9"; "" where there is no more to say
+  int64_t memory_bytes = 0;  // of the device; 0 = it has no limit of its own
+  int kernels = 0;           // operators that this build of the worker has kernels for
 };
 
 // A worker's answer to Join.
@@ -49,6 +60,7 @@ struct WorkerInfo {
   int64_t process_id = 0;
   uint64_t incarnation = 0;
   MemoryLimit memory_limit;  // what it may have; the job's, when that says less than its own
+  WorkerDevice device = {};
 };
 
 // A run of equal steps.

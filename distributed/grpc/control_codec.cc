@@ -25,6 +25,7 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_memory_limit_bytes(membership.memory_limit_bytes);
   request.set_stall_timeout_seconds(membership.stall_timeout_seconds);
   request.set_checkpoints(membership.checkpoints);
+  request.set_device(membership.device);
   return request;
 }
 
@@ -42,6 +43,7 @@ JobMembership Decode(const rpc::JoinRequest& request) {
   membership.memory_limit_bytes = request.memory_limit_bytes();
   membership.stall_timeout_seconds = request.stall_timeout_seconds();
   membership.checkpoints = request.checkpoints();
+  membership.device = request.device();
   return membership;
 }
 
@@ -53,15 +55,21 @@ rpc::JoinReply Encode(const WorkerInfo& info) {
   reply.set_incarnation(info.incarnation);
   reply.set_memory_limit_bytes(info.memory_limit.bytes);
   reply.set_memory_limit_source(info.memory_limit.source);
+  reply.set_device(info.device.name);
+  reply.set_device_text(info.device.text);
+  reply.set_device_memory_bytes(info.device.memory_bytes);
+  reply.set_device_kernels(info.device.kernels);
   return reply;
 }
 
 WorkerInfo Decode(const rpc::JoinReply& reply) {
-  return {reply.version(),
-          reply.instruction_set(),
-          reply.process_id(),
-          reply.incarnation(),
-          {reply.memory_limit_bytes(), reply.memory_limit_source()}};
+  return {
+      reply.version(),
+      reply.instruction_set(),
+      reply.process_id(),
+      reply.incarnation(),
+      {reply.memory_limit_bytes(), reply.memory_limit_source()},
+      {reply.device(), reply.device_text(), reply.device_memory_bytes(), reply.device_kernels()}};
 }
 
 rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {

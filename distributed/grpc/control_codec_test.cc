@@ -37,6 +37,7 @@ TEST(ControlCodecTest, Membership) {
   membership.memory_limit_bytes = int64_t{1} << 40;
   membership.stall_timeout_seconds = 2.5;
   membership.checkpoints = true;
+  membership.device = "cuda:1";
   const JobMembership read = Decode(ThroughBytes(Encode(membership)));
   EXPECT_EQ(read.job_id, 0xfedcba9876543210);
   EXPECT_EQ(read.rank, RankId(3));
@@ -50,11 +51,21 @@ TEST(ControlCodecTest, Membership) {
   EXPECT_EQ(read.memory_limit_bytes, int64_t{1} << 40);
   EXPECT_EQ(read.stall_timeout_seconds, 2.5);
   EXPECT_TRUE(read.checkpoints);
+  EXPECT_EQ(read.device, "cuda:1");
 }
 
 TEST(ControlCodecTest, WorkerInfo) {
-  const WorkerInfo read = Decode(
-      ThroughBytes(Encode(WorkerInfo{"1.2", "avx512", 4711, 0xfedcba9876543210, {5, "cgroup"}})));
+  const WorkerInfo read =
+      Decode(ThroughBytes(Encode(WorkerInfo{"1.2",
+                                            "avx512",
+                                            4711,
+                                            0xfedcba9876543210,
+                                            {5, "cgroup"},
+                                            {"cuda:1", "NVIDIA L4", int64_t{1} << 34, 145}})));
+  EXPECT_EQ(read.device.name, "cuda:1");
+  EXPECT_EQ(read.device.text, "NVIDIA L4");
+  EXPECT_EQ(read.device.memory_bytes, int64_t{1} << 34);
+  EXPECT_EQ(read.device.kernels, 145);
   EXPECT_EQ(read.version, "1.2");
   EXPECT_EQ(read.instruction_set, "avx512");
   EXPECT_EQ(read.process_id, 4711);

@@ -46,6 +46,7 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   }
   WorkerEnvironment environment;
   environment.device = options.device;
+  environment.device_text = options.device_text;
   environment.clock = &RealClock();
   RestrictedFiles files(RealFileSystem(), options.allowed_folders);
   environment.checkpoint_files = &files;

@@ -28,6 +28,7 @@ struct WorkerProcessOptions {
   std::vector<std::string> allowed_folders;
   std::string version;
   Device* device = nullptr;  // borrowed
+  std::string device_text;   // WorkerDevice::text
   // Makes the factory of input sources, which read through `files`.
   std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.

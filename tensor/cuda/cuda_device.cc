@@ -289,6 +289,15 @@ absl::Status CheckCudaDevice(int index) {
   return CheckCudaCard(*runtime, {index, absl::StrCat("cuda:", index), VisibleDevices()}).status();
 }
 
+std::string DescribeCudaDevice(int index) {
+  const absl::StatusOr<CudaRuntime*> runtime = SystemCudaRuntime();
+  if (!runtime.ok()) return "";
+  const absl::StatusOr<CudaProperties> card =
+      CheckCudaCard(**runtime, {index, absl::StrCat("cuda:", index), VisibleDevices()});
+  if (!card.ok()) return "";
+  return absl::StrCat(card->name, ", compute capability ", card->major, ".", card->minor);
+}
+
 absl::StatusOr<Device*> FindCudaDevice(int index) {
   static Mutex* const mutex = new Mutex;
   static auto* const devices = new std::map<int, std::unique_ptr<CudaDevice>>;

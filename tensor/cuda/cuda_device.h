@@ -107,6 +107,9 @@ class CudaDevice final : public Device {
 // Unimplemented in a build without CUDA, else the errors of CheckCudaCard. Thread-safe.
 absl::Status CheckCudaDevice(int index);
 
+// "NVIDIA L4, compute capability 8.9"; "" where CheckCudaDevice refuses. Thread-safe.
+std::string DescribeCudaDevice(int index);
+
 // The process's device on card `index`, with as much memory as is free when it is first asked for.
 // Lives for ever. Unimplemented in a build without CUDA; the errors of SetUpCudaCard, which the
 // next call looks for anew. Thread-safe.

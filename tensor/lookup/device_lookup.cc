@@ -43,4 +43,8 @@ absl::Status CheckDevice(DeviceKind kind, int index) {
                  absl::UnimplementedError("it is a device of tests, which make it themselves"));
 }
 
+std::string DescribeDevice(DeviceKind kind, int index) {
+  return kind == DeviceKind::kCuda ? DescribeCudaDevice(index) : "";
+}
+
 }  // namespace weft

@@ -2,6 +2,8 @@
 #ifndef WEFT_TENSOR_LOOKUP_DEVICE_LOOKUP_H_
 #define WEFT_TENSOR_LOOKUP_DEVICE_LOOKUP_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "tensor/device.h"
 
@@ -16,6 +18,10 @@ absl::StatusOr<Device*> FindDevice(DeviceKind kind, int index);
 // Whether FindDevice would give it, as far as can be told without setting it up: for who asks about
 // devices that others use. The same errors. Thread-safe.
 absl::Status CheckDevice(DeviceKind kind, int index);
+
+// What it is, for people: "NVIDIA L4, compute capability 8.9"; "" where there is no more to say
+// than its name, and where it cannot be used.
+std::string DescribeDevice(DeviceKind kind, int index);
 
 }  // namespace weft
 
