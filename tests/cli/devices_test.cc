@@ -1,13 +1,23 @@
 // A cluster with a device that this build cannot run on: whoever would run or measure there refuses
 // it, with worker and host; whoever only calculates says it. Once such a job was priced as one of a
 // GPU and then ran on the CPU.
+//
+// WEFT_RUNNER: graph_runner, whose workers are processes.
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
+#include "platform/process.h"
 #include "tensor/tensor.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
@@ -85,6 +95,66 @@ TEST_F(MissingDevice, IsRefusedByAWorkerBeforeItListens) {
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
   EXPECT_THAT(result.err, HasSubstr("cannot run on cuda:1001"));
   EXPECT_FALSE(RealFileSystem().Exists(socket));
+}
+
+// A worker that somebody started, with a socket of its own.
+class RemoteWorker : public MissingDevice {
+ protected:
+  RemoteWorker() {
+    // Paths of sockets are short.
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    WriteTestFile(InFolder("token"), std::string(64, 'a'));
+    std::filesystem::permissions(InFolder("token"), std::filesystem::perms::owner_read);
+    ProcessOptions options;
+    options.arguments = {std::getenv("WEFT_RUNNER"),
+                         "worker",
+                         "--listen",
+                         absl::StrCat("unix:", InFolder("w")),
+                         "--token-file",
+                         InFolder("token"),
+                         "--allow-path",
+                         "/"};
+    options.standard_error = {ProcessOutput::Kind::kDiscard};
+    auto started = RealProcessLauncher().Start(options);
+    EXPECT_TRUE(started.ok()) << started.status();
+    if (started.ok()) worker_ = *std::move(started);
+  }
+  ~RemoteWorker() override {
+    worker_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  std::string InFolder(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  // One step on the worker, which the cluster file says has this device.
+  CommandResult Train(const std::string& device) const {
+    WriteTestFile(InFolder("cluster.yaml"),
+                  absl::StrCat("hosts:\n  - name: far\n    workers:\n      - {address: 'unix:",
+                               InFolder("w"), "', threads: 1, device: '", device, "'}\n"));
+    return RunProgram({"train", model_, "--cluster", InFolder("cluster.yaml"), "--token-file",
+                       InFolder("token"), "--data", "x=" + images_, "--labels", labels_, "--loss",
+                       "softmax_cross_entropy", "--batch", "8", "--steps", "1", "-o", output_});
+  }
+
+ private:
+  std::string folder_ = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
+  std::unique_ptr<Process> worker_;
+};
+
+// The coordinator does not ask its own machine for the card of another one.
+TEST_F(RemoteWorker, SaysItselfThatItHasNotWhatTheClusterFileSays) {
+  const CommandResult result = Train("cuda:1000");
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("worker:0"),
+                    HasSubstr("the job takes this worker for cuda:1000, and it computes on cpu:0"),
+                    HasSubstr("cannot run on cuda:1000")));
+  EXPECT_FALSE(RealFileSystem().Exists(output_));
+}
+
+TEST_F(RemoteWorker, TrainsOnTheDeviceThatItHas) {
+  const CommandResult result = Train("cpu");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(RealFileSystem().Exists(output_));
 }
 
 TEST(Doctor, SaysWhatThisMachineHas) {

@@ -32,6 +32,7 @@
 #include "tools/reports/training_report.h"
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
+#include "training/job/cpu_fallback.h"
 #include "training/job/job_search.h"
 #include "training/job/periodic_evaluation.h"
 
@@ -148,6 +149,10 @@ class PlanCommand final : public Command {
     if (!input.training.model_training_info) {
       WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, batch, spec), ExitCode::kPlan));
     }
+    std::vector<std::string> notes;
+    WEFT_RETURN_IF_ERROR(WithExitCode(
+        SettleCpuFallback(graph, batch, KernelRegistry::Global(), spec, notes), ExitCode::kPlan));
+    for (const std::string& line : notes) *console.err << "note: " << Printable(line) << "\n";
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, input, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
@@ -213,6 +218,12 @@ class PlanCommand final : public Command {
       WEFT_ASSIGN_OR_RETURN(const std::string text,
                             PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
       *console.out << Printable(text);
+      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
+      WEFT_ASSIGN_OR_RETURN(const HostWork work,
+                            HostWorkOf(ranks.partitions, plan, costs.WithHostOps(plan.host_ops)));
+      if (const std::string line = HostWorkText(work, plan); !line.empty()) {
+        *console.out << Printable(line) << "\n";
+      }
       if (!plan.prediction.calibrated) *console.out << UncalibratedText() << "\n";
       if (recomputes) {
         WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(ranks, kept));

@@ -67,6 +67,8 @@ class WorkerCommand final : public Command {
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
     WEFT_ASSIGN_OR_RETURN(options.device, Device());
+    const DeviceInfo& info = options.device->info();
+    options.device_text = DescribeDevice(info.kind, info.index);
     options.open_input = [](FileSystem& files) { return NewDataSetFactory(files); };
     auto token = token_file_.empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(token_file_);
     if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);

@@ -32,6 +32,9 @@ constexpr char kPlacementOptions[] = "placement";
 // Of --parallel: the fastest plan that fits, of any workers and of all.
 constexpr char kAuto[] = "auto";
 constexpr char kAll[] = "all";
+// Values of --cpu-fallback.
+constexpr char kAllow[] = "allow";
+constexpr char kRefuse[] = "refuse";
 // Of --batch-norm.
 constexpr char kGlobalStatistics[] = "global";
 constexpr char kMicroStatistics[] = "micro";
@@ -117,6 +120,16 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
   app.add_flag("--strict", strict_, "give the same bits on any number of workers; slower")
       ->group(kPlacementOptions);
+  app.add_flag("--tf32", tf32_,
+               "on GPUs, round the operands of float32 products to TF32 (10 bits of mantissa); no "
+               "effect on CPUs and with --strict")
+      ->group(kPlacementOptions);
+  app.add_option("--cpu-fallback", cpu_fallback_,
+                 "operators without a kernel on a GPU: allow runs them on its worker's CPU, with "
+                 "copies, refuse ends the job (default: allow up to 1 % of the FLOPs)")
+      ->type_name("allow|refuse")
+      ->check(CLI::IsMember({kAllow, kRefuse}).description(""))
+      ->group(kPlacementOptions);
   app.add_option("--micro-batches", micro_batches_,
                  "cut a global batch into V micro-batches (default 4 with --strict)")
       ->type_name("V")
@@ -163,8 +176,9 @@ void JobFlags::AddPartitions(CLI::App& app) {
                      "planning and partitioning")
           ->type_name("DIR")
           ->group(kPlacementOptions);
-  for (const char* const other : {"--parallel", "--plan", "--search", "--pin", "--strict",
-                                  "--micro-batches", "--rebalance", "--save-gradients"}) {
+  for (const char* const other :
+       {"--parallel", "--plan", "--search", "--pin", "--strict", "--micro-batches", "--rebalance",
+        "--save-gradients", "--tf32", "--cpu-fallback"}) {
     CLI::Option* const option = app.get_option_no_throw(other);
     if (option != nullptr) partitions->excludes(option);
   }
@@ -339,6 +353,9 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   spec.plan = *std::move(plan);
   WEFT_RETURN_IF_ERROR(WithExitCode(AddPins(spec.plan), ExitCode::kUsage));
   if (strict_) spec.plan.strict = true;
+  if (tf32_) spec.plan.tf32 = true;
+  if (cpu_fallback_ == kAllow) spec.cpu_fallback = CpuFallback::kAllow;
+  if (cpu_fallback_ == kRefuse) spec.cpu_fallback = CpuFallback::kRefuse;
   if (micro_batches_ > 0) {
     spec.plan.micro_batches = micro_batches_;
   } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {

@@ -165,6 +165,8 @@ class JobFlags {
   std::string search_ = "dp";
   std::vector<std::string> pins_;
   bool strict_ = false;
+  bool tf32_ = false;
+  std::string cpu_fallback_;
   int micro_batches_ = 0;
   std::string batch_norm_ = "global";
   bool allow_batch_cut_ = false;

@@ -59,6 +59,26 @@ TEST_F(TrainFlagsTest, GradientsThatAreSavedAreReported) {
   EXPECT_TRUE(flags_.prints_json());
 }
 
+TEST_F(TrainFlagsTest, WhatGpusMayRoundAndLeaveToTheHost) {
+  ASSERT_TRUE(Parse({"--labels", "y", "--steps", "1", "--tf32", "--cpu-fallback", "refuse"}).ok());
+  const auto spec = flags_.job().Job();
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->plan.tf32);
+  EXPECT_EQ(spec->cpu_fallback, CpuFallback::kRefuse);
+  // A run that goes on must round as the one before did; where it computes may differ.
+  const FlagRecord given = LoopFlags::GivenFlags(app_);
+  EXPECT_TRUE(given.contains("--tf32"));
+  EXPECT_FALSE(given.contains("--cpu-fallback"));
+}
+
+TEST_F(TrainFlagsTest, WithoutAWordGpusRoundNothing) {
+  ASSERT_TRUE(Parse({"--labels", "y", "--steps", "1"}).ok());
+  const auto spec = flags_.job().Job();
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FALSE(spec->plan.tf32);
+  EXPECT_EQ(spec->cpu_fallback, CpuFallback::kSmallShare);
+}
+
 TEST_F(TrainFlagsTest, ARunWantsAnEnd) {
   EXPECT_THAT(Refusal({"--labels", "y.npy"}), HasSubstr("give --steps N or --epochs N"));
 }

@@ -6,9 +6,17 @@
 #include "tools/console/exit_code.h"
 
 namespace weft {
+namespace {
+
+// Started by somebody, on a machine that only it knows: it says itself what it has
+// (JobMembership::device).
+bool IsRemote(const WorkerSpec& worker) { return !worker.address.empty(); }
+
+}  // namespace
 
 absl::Status CheckClusterDevices(const ClusterSpec& cluster) {
   for (const WorkerSpec& worker : cluster.workers) {
+    if (IsRemote(worker)) continue;
     const absl::Status device = CheckDevice(worker.device, worker.device_index);
     if (device.ok()) continue;
     return WithExitCode(
@@ -27,7 +35,7 @@ std::string NoteOnClusterDevices(const ClusterSpec& cluster) {
   int missing = 0;
   const WorkerSpec* first = nullptr;
   for (const WorkerSpec& worker : cluster.workers) {
-    if (CheckDevice(worker.device, worker.device_index).ok()) continue;
+    if (IsRemote(worker) || CheckDevice(worker.device, worker.device_index).ok()) continue;
     if (missing++ == 0) first = &worker;
   }
   if (missing == 0) return "";

@@ -9,8 +9,10 @@
 
 namespace weft {
 
-// Unimplemented, with exit code kPlan, where a worker's device is not in this build; names worker
-// and host. For every command that runs or measures there: never another device without a word.
+// The errors of CheckDevice (tensor/lookup/device_lookup.h), with exit code kPlan, where this
+// process would start a worker on a device that it cannot use; names worker and host. Workers with
+// an address are asked when they join the job. For every command that runs or measures there: never
+// another device without a word.
 absl::Status CheckClusterDevices(const ClusterSpec& cluster);
 
 // The same as a line for commands that only calculate (plan, simulate); empty where all can run.

@@ -32,5 +32,13 @@ TEST(ClusterDevicesTest, AMissingDeviceIsNamedWithHostAndWorker) {
   EXPECT_THAT(NoteOnClusterDevices(WithGpu()), HasSubstr("not run 1 of 2 workers"));
 }
 
+// Its machine is not this one: the worker says when it joins what it computes on.
+TEST(ClusterDevicesTest, AWorkerThatSomebodyStartedIsNotAskedForHere) {
+  ClusterSpec cluster = WithGpu();
+  cluster.workers[1].address = "10.0.0.7:4000";
+  EXPECT_TRUE(CheckClusterDevices(cluster).ok());
+  EXPECT_EQ(NoteOnClusterDevices(cluster), "");
+}
+
 }  // namespace
 }  // namespace weft

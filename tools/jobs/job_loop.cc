@@ -28,11 +28,11 @@ namespace {
 bool SameBits(const Plan& a, const Plan& b) {
   const bool same_parts = a.shares == b.shares || (a.strict && b.strict);
   return a.mesh == b.mesh && a.micro_batches == b.micro_batches && same_parts &&
-         a.reduction == b.reduction && a.strict == b.strict &&
-         a.threads_per_worker == b.threads_per_worker && a.rank_threads == b.rank_threads &&
-         a.zero == b.zero && a.bucket_bytes == b.bucket_bytes && a.schedule == b.schedule &&
-         a.chunks == b.chunks && a.stages == b.stages && a.recompute == b.recompute &&
-         a.tensor_shardings == b.tensor_shardings;
+         a.reduction == b.reduction && a.strict == b.strict && a.tf32 == b.tf32 &&
+         a.host_ops == b.host_ops && a.threads_per_worker == b.threads_per_worker &&
+         a.rank_threads == b.rank_threads && a.zero == b.zero && a.bucket_bytes == b.bucket_bytes &&
+         a.schedule == b.schedule && a.chunks == b.chunks && a.stages == b.stages &&
+         a.recompute == b.recompute && a.tensor_shardings == b.tensor_shardings;
 }
 
 // The shares that a job of this plan has come to, unless others are asked for.
@@ -146,6 +146,8 @@ void JobLoop::AdoptPlan(JobSpec& spec) const {
     spec.search.wanted = false;
     spec.plan.model_digest = spec.plan.cluster_digest = 0;
     spec.plan.strict = given.strict;
+    spec.plan.tf32 = given.tf32;
+    spec.plan.host_ops = given.host_ops;
     if (given.strict || spec.search.keep_micro_batches) {
       spec.plan.micro_batches = given.micro_batches;
     }

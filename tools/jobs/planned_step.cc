@@ -12,6 +12,7 @@
 #include "tools/console/exit_code.h"
 #include "tools/jobs/training_trial.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/cpu_fallback.h"
 #include "training/job/job_search.h"
 
 namespace weft {
@@ -113,6 +114,9 @@ absl::StatusOr<PlannedStep> PlanStep(const TrainFlags& flags) {
   if (!input.training.model_training_info) {
     WEFT_RETURN_IF_ERROR(WithExitCode(LimitBatchCuts(graph, batch, spec), ExitCode::kPlan));
   }
+  std::vector<std::string> notes;  // of train and plan
+  WEFT_RETURN_IF_ERROR(WithExitCode(
+      SettleCpuFallback(graph, batch, KernelRegistry::Global(), spec, notes), ExitCode::kPlan));
   auto costs = CostsOf(spec, GraphDigest(graph));
   if (!costs.ok()) return WithExitCode(costs.status(), ExitCode::kPlan);
   auto plan = PlanOf(graph, spec, input.training, *costs, batch);

@@ -107,6 +107,8 @@ absl::Status UseModelPlan(const ImportedModel& model, const JobFlags& flags, Con
     plan->strict = true;
     plan->reduction = Reduction::kOrderedTree;
   }
+  plan->tf32 = spec.plan.tf32;
+  plan->host_ops = spec.plan.host_ops;
   spec.plan = *std::move(plan);
   spec.drop_absent_names = true;
   spec.search.wanted = false;

@@ -162,7 +162,9 @@ absl::StatusOr<std::string> PlanText(const Plan& plan, const ClusterSpec& cluste
                                      const PlannedRanks& planned) {
   std::string text = absl::StrFormat("plan %s, %d micro-batches, %s, %s%s\n", plan.mesh.ToString(),
                                      plan.micro_batches, plan.schedule, ThreadsText(plan),
-                                     plan.strict ? ", strict" : "");
+                                     plan.strict ? ", strict"
+                                     : plan.tf32 ? ", TF32 on GPUs"
+                                                 : "");
   if (plan.zero > 0) {
     absl::StrAppend(&text, "ZeRO ", plan.zero, ": ",
                     plan.zero == 1   ? "optimizer state"
@@ -261,6 +263,8 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"bubble_share", simulation.BubbleShare()},
       {"in_flight", simulation.max_in_flight},
       {"strict", plan.strict},
+      {"tf32", plan.tf32},
+      {"host_ops", plan.host_ops},
       {"predicted_step_seconds", plan.prediction.step_seconds},
       {"predicted_compute_seconds", plan.prediction.compute_seconds},
       {"predicted_communication_seconds", plan.prediction.communication_seconds},

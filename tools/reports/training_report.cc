@@ -148,8 +148,11 @@ std::string TrainingSetupText(const TrainingSetup& setup) {
                   " steps of ", data.spec().batch, " per epoch, ",
                   setup.shuffled ? "shuffled" : "in the order of the files", "\n", LossText(setup),
                   "plan   ", plan.mesh.ToString(), ", ", plan.micro_batches, " micro-batches, ",
-                  ThreadsText(plan), plan.strict ? ", strict\n" : "\n",
-                  Printable(ReplicationText(plan, setup.job.programs.front().partitions)));
+                  ThreadsText(plan),
+                  plan.strict ? ", strict"
+                  : plan.tf32 ? ", TF32 on GPUs"
+                              : "",
+                  "\n", Printable(ReplicationText(plan, setup.job.programs.front().partitions)));
   for (const std::string& note : setup.job.notes) {
     absl::StrAppend(&text, "note   ", Printable(note), "\n");
   }

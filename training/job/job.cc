@@ -25,10 +25,12 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "tensor/device.h"
+#include "tensor/device_id.h"
 #include "training/data/batch_reader.h"
 #include "training/graph/optimizer.h"
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
+#include "training/job/cpu_fallback.h"
 #include "training/job/job_search.h"
 #include "training/job/rank_device.h"
 
@@ -208,6 +210,8 @@ absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, Prep
   if (!spec.search.batch_reason.empty() && spec.cluster.workers.size() > 1) {
     job.notes.push_back(spec.search.batch_reason);
   }
+  WEFT_RETURN_IF_ERROR(
+      SettleCpuFallback(job.graph, batch, KernelRegistry::Global(), spec, job.notes));
   if (spec.search.wanted && !training.model_training_info) {
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
     absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
@@ -248,6 +252,8 @@ absl::Status CompleteEvaluation(const JobSpec& given, PreparedJob& job) {
   if (!search.batch_reason.empty() && spec.cluster.workers.size() > 1) {
     job.notes.push_back(search.batch_reason);
   }
+  WEFT_RETURN_IF_ERROR(SettleCpuFallback(job.graph, job.data->batch_of(0), KernelRegistry::Global(),
+                                         spec, job.notes));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
   return absl::OkStatus();
 }
@@ -267,6 +273,28 @@ std::vector<int64_t> MemoryLimitsByRank(const JobSpec& spec, const Plan& plan, i
     limits.push_back(said ? worker->memory_bytes : spec.memory_per_worker);
   }
   return limits;
+}
+
+// What the cluster says that workers compute on who were started by others, by rank; "" of those
+// that we start, on the devices that we say.
+std::vector<std::string> DevicesByRank(const JobSpec& spec, const Plan& plan, int ranks) {
+  std::vector<std::string> devices;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
+    const bool is_remote = worker != nullptr && !worker->address.empty();
+    devices.push_back(is_remote ? DeviceName(worker->device, worker->device_index) : "");
+  }
+  return devices;
+}
+
+// A line for each that computes on a device of its own.
+void LogDevices(const std::vector<WorkerInfo>& workers) {
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    const WorkerDevice& device = workers[rank].device;
+    if (device.text.empty()) continue;
+    Log(LogLevel::kInfo, "worker:", rank, " computes on ", device.name, " (", device.text, ", ",
+        ByteQuantity(device.memory_bytes), ", kernels of ", device.kernels, " operators)");
+  }
 }
 
 absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
@@ -494,6 +522,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   job.planned = PlanRanks(partitions, spec.cluster, job.plan);
   WEFT_RETURN_IF_ERROR(PredictPlan(partitions, costs, job.plan, MemoryIn(job.planned)));
   job.step_factor = costs.StepFactor(job.plan);
+  WEFT_ASSIGN_OR_RETURN(const HostWork host_work,
+                        HostWorkOf(partitions, job.plan, costs.WithHostOps(job.plan.host_ops)));
+  if (!host_work.nodes.empty()) job.notes.push_back(HostWorkText(host_work, job.plan));
   predict.End();
   if (training.report_gradients) {
     WEFT_RETURN_IF_ERROR(AddReportingPrograms(model, training, spec, job));
@@ -591,9 +622,11 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
   LoggedPhase join("join");
-  WEFT_RETURN_IF_ERROR(
-      coordinator.Join(membership, MemoryLimitsByRank(spec, job.plan, coordinator.size()))
-          .status());
+  WEFT_ASSIGN_OR_RETURN(
+      const std::vector<WorkerInfo> workers,
+      coordinator.Join(membership, MemoryLimitsByRank(spec, job.plan, coordinator.size()),
+                       DevicesByRank(spec, job.plan, coordinator.size())));
+  LogDevices(workers);
   join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
   if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));

@@ -53,6 +53,14 @@ struct BatchPolicy {
   bool allows_cuts = false;
 };
 
+// What becomes of operators that have no kernel on a GPU of the plan
+// (training/job/cpu_fallback.h).
+enum class CpuFallback : uint8_t {
+  kSmallShare,  // they run on the worker's host where that is little of the step; else refused
+  kAllow,
+  kRefuse,
+};
+
 // How steps are made of a data set: everything but the graph.
 struct JobSpec {
   ClusterSpec cluster;
@@ -62,6 +70,7 @@ struct JobSpec {
   bool drop_absent_names = false;
   PlanSearch search = {};
   BatchPolicy batch_policy = {};
+  CpuFallback cpu_fallback = CpuFallback::kSmallShare;
   // What searches and predictions rest on; null: the cluster spec.
   std::shared_ptr<const CostModel> costs = nullptr;
   double stall_timeout_seconds = 60;

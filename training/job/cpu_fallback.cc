@@ -1,0 +1,183 @@
+#include "training/job/cpu_fallback.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "graph/node_description.h"
+#include "ops/node_runner.h"
+#include "placement/cost/op_key.h"
+#include "placement/graph_views/graph_for_samples.h"
+#include "placement/graph_views/graph_node_view.h"
+#include "platform/byte_quantity.h"
+#include "platform/status_macros.h"
+#include "tensor/device.h"
+
+namespace weft {
+namespace {
+
+constexpr char kAnyOperator[] = "*";
+constexpr size_t kShownNodes = 5;
+
+bool LacksCudaKernel(const Node& node, const KernelRegistry& kernels) {
+  return node.schema != nullptr && node.schema->op_class() == OpClass::kCompute &&
+         node.schema->aliases().empty() &&
+         kernels.Find(node.domain, node.op, DeviceKind::kCuda) == nullptr;
+}
+
+bool HasGpus(const ClusterSpec& cluster) {
+  return std::any_of(cluster.workers.begin(), cluster.workers.end(),
+                     [](const WorkerSpec& worker) { return worker.device == DeviceKind::kCuda; });
+}
+
+// "Foo (node 'foo_1' and 2 more, 0.3 % of the FLOPs)"
+std::string OperatorText(const HostOperator& op) {
+  return absl::StrCat(op.op, " (node '", op.node, "'",
+                      op.nodes > 1 ? absl::StrCat(" and ", op.nodes - 1, " more") : std::string(),
+                      absl::StrFormat(", %.2g %% of the FLOPs)", 100 * op.flops_share));
+}
+
+std::string OperatorsText(const std::vector<HostOperator>& ops) {
+  return absl::StrJoin(ops, ", ", [](std::string* out, const HostOperator& op) {
+    absl::StrAppend(out, OperatorText(op));
+  });
+}
+
+absl::Status Refusal(const std::vector<HostOperator>& ops, double share, CpuFallback fallback) {
+  const std::string why =
+      fallback == CpuFallback::kRefuse
+          ? std::string("--cpu-fallback refuse lets nothing run on the CPU of a GPU's worker")
+          : absl::StrFormat(
+                "%.2g %% of the step's FLOPs are more than the %.0f %% that may run on "
+                "the CPU of a GPU's worker without a word",
+                100 * share, 100 * kSmallHostShare);
+  return absl::UnimplementedError(absl::StrCat(
+      "no kernel for CUDA computes ", OperatorsText(ops), "; ", why,
+      "; give --cpu-fallback allow, which copies their operands to the host and back, or give the "
+      "job to CPU workers"));
+}
+
+void AddHostOps(const std::vector<HostOperator>& ops, Plan& plan) {
+  std::set<std::string> names(plan.host_ops.begin(), plan.host_ops.end());
+  for (const HostOperator& op : ops) names.insert(op.op);
+  plan.host_ops.assign(names.begin(), names.end());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<HostOperator>> OperatorsWithoutCudaKernel(
+    const Graph& graph, int64_t samples, const KernelRegistry& kernels) {
+  WEFT_ASSIGN_OR_RETURN(const Graph sized, GraphForSamples(graph, samples, CpuNodeEvaluator()));
+  std::map<std::string, HostOperator> found;
+  double all_flops = 0;
+  for (const NodeId id : sized.node_ids()) {
+    const Node& node = sized.node(id);
+    if (node.schema == nullptr) continue;
+    // A shape that depends on values is refused elsewhere, by its node's name.
+    const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(sized, node);
+    const double flops = view.ok() ? CostOf(*view).flops : 0;
+    all_flops += flops;
+    if (!LacksCudaKernel(node, kernels)) continue;
+    HostOperator& op = found[FullOpName(node)];
+    if (op.nodes++ == 0) op.node = node.name;
+    op.flops_share += flops;
+  }
+  std::vector<HostOperator> ops;
+  for (auto& [name, op] : found) {
+    op.op = name;
+    op.flops_share = all_flops > 0 ? op.flops_share / all_flops : 0;
+    ops.push_back(std::move(op));
+  }
+  return ops;
+}
+
+absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const KernelRegistry& kernels,
+                               JobSpec& spec, std::vector<std::string>& notes) {
+  if (!HasGpus(spec.cluster) || spec.stored != nullptr) return absl::OkStatus();
+  Plan& plan = spec.plan;
+  if (kernels.Count(DeviceKind::kCuda) == 0) {
+    if (spec.cpu_fallback != CpuFallback::kAllow || IsHostOp(plan.host_ops, kAnyOperator)) {
+      return absl::OkStatus();
+    }
+    plan.host_ops.insert(plan.host_ops.begin(), kAnyOperator);
+    notes.push_back(
+        "operators without a kernel on a GPU run on its worker's CPU; which ones these are, this "
+        "program was not built to know (--config=cuda), so they are not in the prediction");
+    return absl::OkStatus();
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<HostOperator> ops,
+                        OperatorsWithoutCudaKernel(graph, samples, kernels));
+  ops.erase(std::remove_if(ops.begin(), ops.end(),
+                           [&](const HostOperator& op) { return IsHostOp(plan.host_ops, op.op); }),
+            ops.end());
+  if (ops.empty()) return absl::OkStatus();
+  double share = 0;
+  for (const HostOperator& op : ops) share += op.flops_share;
+  const bool is_refused =
+      spec.cpu_fallback == CpuFallback::kRefuse ||
+      (spec.cpu_fallback == CpuFallback::kSmallShare && share > kSmallHostShare);
+  if (is_refused) return Refusal(ops, share, spec.cpu_fallback);
+  AddHostOps(ops, plan);
+  notes.push_back(
+      absl::StrCat("run on the CPU of a GPU's worker, with copies: ", OperatorsText(ops)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HostWork> HostWorkOf(const std::vector<Partition>& partitions, const Plan& plan,
+                                    const CostModel& costs) {
+  HostWork work;
+  std::set<std::string> names;
+  for (const Partition& partition : partitions) {
+    const auto rank = static_cast<size_t>(partition.rank.value);
+    if (rank >= plan.workers.size()) continue;
+    const int worker = plan.workers[rank];
+    const auto add = [&](const Graph& graph, int64_t times) -> absl::Status {
+      for (const NodeId id : graph.node_ids()) {
+        const Node& node = graph.node(id);
+        if (!IsHostOp(plan.host_ops, FullOpName(node))) continue;
+        WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph, node));
+        if (!costs.RunsOnHost(view, worker)) continue;
+        names.insert(node.name);
+        work.runs += times;
+        work.bytes += times * HostCopiesOf(view).bytes;
+        work.seconds += static_cast<double>(times) *
+                        costs.HostSeconds(view, worker, plan.ThreadsOf(partition.rank));
+      }
+      return absl::OkStatus();
+    };
+    std::vector<int64_t> runs(partition.micro.size(), 0);
+    for (const MicroBatch& micro_batch : partition.micro_batches) {
+      ++runs[static_cast<size_t>(micro_batch.graph)];
+    }
+    WEFT_RETURN_IF_ERROR(add(partition.begin, 1));
+    for (size_t i = 0; i < partition.micro.size(); ++i) {
+      WEFT_RETURN_IF_ERROR(add(partition.micro[i], runs[i]));
+    }
+    WEFT_RETURN_IF_ERROR(add(partition.end, 1));
+  }
+  work.nodes.assign(names.begin(), names.end());
+  return work;
+}
+
+std::string HostWorkText(const HostWork& work, const Plan& plan) {
+  if (work.nodes.empty()) {
+    return IsHostOp(plan.host_ops, kAnyOperator)
+               ? "any operator without a kernel on a GPU runs on its worker's CPU; the copies are "
+                 "not in the prediction"
+               : "";
+  }
+  const std::vector<std::string> shown(
+      work.nodes.begin(),
+      work.nodes.begin() + static_cast<std::ptrdiff_t>(std::min(kShownNodes, work.nodes.size())));
+  return absl::StrCat(work.nodes.size(), work.nodes.size() == 1 ? " node runs" : " nodes run",
+                      " on the CPU of a GPU's worker (", absl::StrJoin(shown, ", "),
+                      work.nodes.size() > kShownNodes ? ", ..." : "",
+                      "): ", ByteQuantity(work.bytes), " copied per step in ", work.runs, " runs, ",
+                      absl::StrFormat("%.3g ms", 1e3 * work.seconds));
+}
+
+}  // namespace weft

@@ -1,0 +1,166 @@
+#include "training/job/cpu_fallback.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "graph/graph_builder.h"
+#include "gtest/gtest.h"
+#include "placement/cost/testing/round_profile.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kSamples = 8;
+
+// y = Relu(x w) with x [samples, k] and w [k, 5]: 2 k FLOPs of the product for one of Relu.
+Graph ProductAndRelu(int64_t k) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", {ValueKind::kTensor, DType::kFloat32, Shape{kSamples, k}});
+  const ValueId w =
+      graph.AddVariable("w", {ValueKind::kTensor, DType::kFloat32, Shape{k, 5}}, Tensor(), true);
+  GraphBuilder builder(graph);
+  const ValueId y = builder.Op("Relu", {builder.Op("MatMul", {x, w})});
+  builder.Name(y, "y");
+  EXPECT_TRUE(builder.status().ok()) << builder.status();
+  graph.AddOutput(y);
+  return graph;
+}
+
+class CpuFallbackTest : public ::testing::Test {
+ protected:
+  CpuFallbackTest() {
+    spec_.cluster = ClusterSpec::Local(2, 1);
+    spec_.cluster.workers[1].device = DeviceKind::kCuda;
+    Add("MatMul");
+  }
+  void Add(const std::string& op) {
+    ASSERT_TRUE(
+        kernels_
+            .Register("", op, DeviceKind::kCuda,
+                      [](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                        return context.Unimplemented("nothing runs here");
+                      })
+            .ok());
+  }
+  absl::Status Settle(const Graph& graph) {
+    return SettleCpuFallback(graph, kSamples, kernels_, spec_, notes_);
+  }
+
+  KernelRegistry kernels_;
+  JobSpec spec_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(CpuFallbackTest, FindsWhatHasNoKernelWithItsShareOfTheWork) {
+  const auto ops = OperatorsWithoutCudaKernel(ProductAndRelu(16), kSamples, kernels_);
+  ASSERT_TRUE(ops.ok()) << ops.status();
+  ASSERT_THAT(*ops, SizeIs(1));
+  EXPECT_EQ(ops->front().op, "Relu");
+  EXPECT_EQ(ops->front().node, "Relu");
+  EXPECT_EQ(ops->front().nodes, 1);
+  EXPECT_NEAR(ops->front().flops_share, 1.0 / (2 * 16 + 1), 1e-9);
+}
+
+TEST_F(CpuFallbackTest, ALittleRunsOnTheHostAndIsSaid) {
+  ASSERT_TRUE(Settle(ProductAndRelu(64)).ok());  // 1 / 129
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("run on the CPU of a GPU's worker"),
+                                        HasSubstr("Relu (node 'Relu', 0.78 % of the FLOPs)"))));
+}
+
+TEST_F(CpuFallbackTest, MoreThanOnePercentIsRefusedWithWhatToDo) {
+  const absl::Status status = Settle(ProductAndRelu(48));  // 1 / 97
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("Relu (node 'Relu', 1 % of the FLOPs)"),
+                    HasSubstr("more than the 1 %"), HasSubstr("--cpu-fallback allow")));
+  EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
+}
+
+TEST_F(CpuFallbackTest, WhatIsAllowedRunsOnTheHostHoweverMuchItIs) {
+  spec_.cpu_fallback = CpuFallback::kAllow;
+  ASSERT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
+}
+
+TEST_F(CpuFallbackTest, WhatIsRefusedIsRefusedHoweverLittleItIs) {
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  EXPECT_THAT(std::string(Settle(ProductAndRelu(1000)).message()),
+              AllOf(HasSubstr("node 'Relu'"), HasSubstr("--cpu-fallback refuse")));
+}
+
+// A plan file says it: nobody needs to allow it again.
+TEST_F(CpuFallbackTest, WhatThePlanNamesIsSettled) {
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  spec_.plan.host_ops = {"Relu"};
+  EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST_F(CpuFallbackTest, WithKernelsForAllNothingFallsBack) {
+  Add("Relu");
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
+}
+
+TEST_F(CpuFallbackTest, ClustersWithoutGpusHaveNothingToSettle) {
+  spec_.cluster = ClusterSpec::Local(2, 1);
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
+}
+
+// Its workers know the kernels; they refuse where nothing is allowed.
+TEST_F(CpuFallbackTest, ABuildWithoutCudaAllowsAnyOrNone) {
+  kernels_ = KernelRegistry();
+  EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
+  spec_.cpu_fallback = CpuFallback::kAllow;
+  EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("*"));
+  EXPECT_THAT(notes_, SizeIs(1));
+}
+
+// Two micro-batches run Relu on [4,8]: each copies 128 bytes there and 128 back.
+TEST(HostWorkTest, CountsTheCopiesOfEachMicroBatch) {
+  Partition partition;
+  partition.rank = RankId(0);
+  Graph micro;
+  const ValueId x = micro.AddInput("x", {ValueKind::kTensor, DType::kFloat32, Shape{4, 8}});
+  GraphBuilder builder(micro);
+  builder.Op("Relu", {builder.Op("Gelu", {x})});
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  partition.micro.push_back(std::move(micro));
+  partition.micro_batches = {{0, 0, 4, 0}, {1, 4, 4, 0}};
+  std::vector<Partition> partitions;
+  partitions.push_back(std::move(partition));
+  Plan plan;
+  plan.workers = {0};
+  plan.host_ops = {"Relu"};
+  ClusterProfile profile = RoundProfile({0});
+  profile.devices[0].host_bytes_per_second = 1e6;
+  profile.devices[0].host_copy_seconds = 1e-3;
+  const CostModel costs = ModelOf(profile).WithHostOps(plan.host_ops);
+  const auto work = HostWorkOf(partitions, plan, costs);
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_THAT(work->nodes, ElementsAre("Relu"));
+  EXPECT_EQ(work->runs, 2);
+  EXPECT_EQ(work->bytes, 2 * (128 + 128));
+  EXPECT_NEAR(work->seconds, 2 * (2 * 1e-3 + 256 / 1e6), 1e-5);
+  EXPECT_THAT(HostWorkText(*work, plan), AllOf(HasSubstr("1 node runs on the CPU"),
+                                               HasSubstr("512 B"), HasSubstr("in 2 runs")));
+}
+
+}  // namespace
+}  // namespace weft
