@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "ops/kernels/cuda/linear/testing/recording_blas_lt.h"
 #include "ops/testing/emulator/emulated_device.h"
+#include "tensor/testing/fake_device.h"
 #include "tensor/testing/watched_device.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
@@ -110,6 +114,86 @@ TEST_P(EmulatedRanksTest, HaveTheLossesOfTheCpuAndAMissingWaitIsSeen) {
   for (const std::string stream : {"compute", "communication"}) {
     const Outcome faulty = Train(1, stream, expected);
     EXPECT_TRUE(!faulty.verified.ok() || faulty.gap > 1e-5) << stream;
+  }
+}
+
+// Plan::tf32 reaches the library as the type that it computes in; strict plans do not say it.
+TEST_P(EmulatedRanksTest, RoundProductsToTf32WhereThePlanSaysSo) {
+  for (const bool tf32 : {false, true}) {
+    for (const bool strict : {false, true}) {
+      EmulatedDevice device({.seed = 1});
+      TrainingRun run = RunOf(model_, "sgd", 1);
+      run.devices = {&device};
+      run.plan.tf32 = tf32;
+      run.plan.strict = strict;
+      RecordingBlasLt::Get().TakeCalls();
+      ASSERT_FALSE(LossesOf(run).empty());
+      const auto calls = RecordingBlasLt::Get().TakeCalls();
+      ASSERT_FALSE(calls.empty());
+      for (const auto& call : calls) EXPECT_EQ(call.spec.tf32, tf32 && !strict);
+    }
+  }
+}
+
+// ---- Several ranks, on devices of each kind
+
+// How a model is spread over two ranks.
+struct Spread {
+  std::string name;
+  Mesh mesh;
+};
+
+class DeviceRanksTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Spread>> {
+ protected:
+  // A device of the kind; null: the CPU.
+  static std::unique_ptr<FakeDevice> NewDevice(DeviceKind kind, int rank, uint64_t seed) {
+    if (kind == DeviceKind::kFake) {
+      return std::make_unique<FakeDevice>(
+          FakeDeviceOptions{.index = rank, .scheduling = {.seed = seed}});
+    }
+    if (kind == DeviceKind::kCuda) {
+      return std::make_unique<EmulatedDevice>(
+          EmulatedDeviceOptions{.index = rank, .seed = seed, .checks_copies_to_host = false});
+    }
+    return nullptr;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DeviceRanksTest,
+    ::testing::Combine(::testing::Values(DeviceKind::kCpu, DeviceKind::kFake, DeviceKind::kCuda),
+                       ::testing::Values(Spread{"dp", {2, 1, 1}}, Spread{"tp", {1, 2, 1}},
+                                         Spread{"pp", {1, 1, 2}})),
+    [](const auto& info) {
+      const DeviceKind kind = std::get<0>(info.param);
+      return absl::StrCat(kind == DeviceKind::kCpu    ? "Cpu"
+                          : kind == DeviceKind::kFake ? "Fake"
+                                                      : "Emulated",
+                          "_", std::get<1>(info.param).name);
+    });
+
+TEST_P(DeviceRanksTest, HaveTheLossesOfOneCpu) {
+  const auto& [kind, spread] = GetParam();
+  auto model = BuildEquivalenceModel("mlp", kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto expected = RunGraph(model->graph, RunOf(*model, "adamw", 1));
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const uint64_t seed : {1, 2}) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    TrainingRun run = RunOf(*model, "adamw", 2);
+    run.plan.mesh = spread.mesh;
+    run.stall_timeout_seconds = 20;
+    std::vector<std::unique_ptr<FakeDevice>> devices;
+    for (int rank = 0; rank < 2; ++rank) {
+      auto device = NewDevice(kind, rank, 10 * seed + static_cast<uint64_t>(rank));
+      if (device == nullptr) continue;
+      run.devices.push_back(device.get());
+      devices.push_back(std::move(device));
+    }
+    const auto trained = RunGraph(model->graph, run);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    EXPECT_LE(LargestRelativeGap(trained->losses, expected->losses), 1e-5);
+    for (const auto& device : devices) EXPECT_TRUE(device->Verify().ok()) << device->Verify();
   }
 }
 
