@@ -41,11 +41,26 @@ void AddOrigin(const Origin& origin, PropertyList& properties) {
   if (origin.is_gradient) AddProperty(properties, annotation::kGradient, "1");
 }
 
+// ONNX asks for a multiple of the page size, for programs that map the file.
+constexpr int64_t kBesideAlignment = 4096;
+
+Shape ShapeOf(const Graph& graph, const Variable& variable) {
+  return graph.value(variable.value).type.shape.ToConcrete().value();
+}
+
+int64_t BytesOf(const Graph& graph, const Variable& variable) {
+  return DTypeBytes(graph.value(variable.value).type.dtype,
+                    ShapeOf(graph, variable).num_elements());
+}
+
 // Encodes one graph; subgraphs get an encoder each.
 class GraphEncoder {
  public:
   GraphEncoder(const Graph& graph, const GraphToOnnxOptions& options)
-      : graph_(graph), options_(options), ranks_(graph.value_capacity()) {
+      : graph_(graph),
+        options_(options),
+        ranks_(graph.value_capacity()),
+        offsets_(options.weights_beside.empty() ? std::vector<int64_t>() : OffsetsBeside(graph)) {
     int rank = 0;
     for (const ValueId id : graph.value_ids()) ranks_[id.value] = rank++;
   }
@@ -132,7 +147,10 @@ class GraphEncoder {
   void EncodeVariable(size_t index, onnx::GraphProto& proto) {
     const Variable& variable = graph_.variables()[index];
     const bool has_weights = options_.weights && variable.initial.valid();
-    if (has_weights) {
+    if (!options_.weights_beside.empty()) {
+      EncodeBeside(variable, offsets_[index], *proto.add_initializer());
+      if (!options_.annotations) return;
+    } else if (has_weights) {
       *proto.add_initializer() = EncodeTensor(NameOf(variable.value), variable.initial);
       if (!options_.annotations) return;
     }
@@ -147,6 +165,17 @@ class GraphEncoder {
     if (variable.update.valid()) {
       AddProperty(properties, annotation::kUpdate, NameOf(variable.update));
     }
+  }
+
+  void EncodeBeside(const Variable& variable, int64_t offset, onnx::TensorProto& proto) const {
+    proto.set_name(NameOf(variable.value));
+    proto.set_data_type(static_cast<int32_t>(graph_.value(variable.value).type.dtype));
+    for (const int64_t dim : ShapeOf(graph_, variable).dims()) proto.add_dims(dim);
+    proto.set_data_location(onnx::TensorProto::EXTERNAL);
+    PropertyList& entries = *proto.mutable_external_data();
+    AddProperty(entries, "location", options_.weights_beside);
+    AddProperty(entries, "offset", absl::StrCat(offset));
+    AddProperty(entries, "length", absl::StrCat(BytesOf(graph_, variable)));
   }
 
   void EncodeValue(ValueId id, bool annotate, onnx::ValueInfoProto& proto) {
@@ -167,8 +196,9 @@ class GraphEncoder {
 
   const Graph& graph_;
   const GraphToOnnxOptions& options_;
-  std::vector<int> ranks_;  // by ValueId: place among the live ones
-  absl::Status status_;     // the first error of a subgraph
+  std::vector<int> ranks_;              // by ValueId: place among the live ones
+  const std::vector<int64_t> offsets_;  // of OffsetsBeside, where they are written
+  absl::Status status_;                 // the first error of a subgraph
 };
 
 // Domains of all nodes, also of subgraphs.
@@ -184,6 +214,17 @@ void CollectDomains(const Graph& graph, std::set<std::string>& domains) {
 }
 
 }  // namespace
+
+std::vector<int64_t> OffsetsBeside(const Graph& graph) {
+  std::vector<int64_t> offsets;
+  int64_t end = 0;
+  for (const Variable& variable : graph.variables()) {
+    offsets.push_back((end + kBesideAlignment - 1) / kBesideAlignment * kBesideAlignment);
+    end = offsets.back() + BytesOf(graph, variable);
+  }
+  offsets.push_back(end);
+  return offsets;
+}
 
 absl::StatusOr<std::string> GraphToOnnx(const Graph& graph, const GraphToOnnxOptions& options) {
   onnx::ModelProto model;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/graph.h"
@@ -23,7 +24,15 @@ struct GraphToOnnxOptions {
   // operators had the same form earlier may say so. The file's IR version is the oldest that has
   // this set and what a graph needs of the format: many programs stop at the one they know.
   int64_t opset = 28;
+  // Where not empty: the initial values of variables, whether the graph has them or not, lie in the
+  // file of this name in the model's folder, where OffsetsBeside says. The caller writes it.
+  std::string weights_beside = {};
 };
+
+// Where the values of each variable begin in the file of GraphToOnnxOptions::weights_beside, in the
+// order of Graph::variables: one after the other, at multiples of 4096 bytes. Last the size of the
+// file. REQUIRES: variables of concrete shapes.
+std::vector<int64_t> OffsetsBeside(const Graph& graph);
 
 // The file's bytes; equal graphs give equal bytes. Nodes come in topological order. ai.weft
 // operators stay as they are, in their domain: Netron shows the file, other runtimes cannot run it.

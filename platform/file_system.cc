@@ -145,6 +145,16 @@ class BufferedFile final : public WritableFile {
     return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
   }
 
+  absl::Status AppendZeros(int64_t count) override {
+    WEFT_RETURN_IF_ERROR(Flush());
+    struct stat now = {};
+    const int descriptor = file_.get();
+    const bool extended = fstat(descriptor, &now) == 0 &&
+                          ftruncate(descriptor, now.st_size + count) == 0 &&
+                          lseek(descriptor, 0, SEEK_END) >= 0;
+    return extended ? absl::OkStatus() : SystemError(errno, "extend", path_);
+  }
+
   absl::Status Flush() override {
     if (!file_.valid()) return ClosedFileError(path_);
     const absl::Status status = WriteAll(file_, buffer_, path_);
@@ -286,6 +296,7 @@ class ReplacementFile final : public WritableFile {
   }
 
   absl::Status Append(std::string_view bytes) override { return file_.Append(bytes); }
+  absl::Status AppendZeros(int64_t count) override { return file_.AppendZeros(count); }
   absl::Status Flush() override { return file_.Flush(); }
 
   absl::Status Close() override {
@@ -409,6 +420,15 @@ class CollectedFile final : public WritableFile {
 };
 
 }  // namespace
+
+absl::Status WritableFile::AppendZeros(int64_t count) {
+  const std::string zeros(static_cast<size_t>(std::min<int64_t>(count, kBufferBytes)), '\0');
+  for (; count > 0; count -= static_cast<int64_t>(zeros.size())) {
+    WEFT_RETURN_IF_ERROR(Append(std::string_view(zeros).substr(
+        0, static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(zeros.size()))))));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<WritableFile>> FileSystem::OpenReplacement(const std::string& path) {
   return std::make_unique<CollectedFile>(*this, path);

@@ -50,6 +50,10 @@ class WritableFile {
 
   // Flushes and closes. Call it once; nothing may follow.
   virtual absl::Status Close() = 0;
+
+  // Adds so many zero bytes. A real file has a hole there, which takes no room on the disk where
+  // the file system knows holes.
+  virtual absl::Status AppendZeros(int64_t count);
 };
 
 // Files and folders. Error texts name the path, what the system said and what to do. Codes:

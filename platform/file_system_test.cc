@@ -177,6 +177,20 @@ TEST_P(EveryFileSystem, AReplacementIsSeenWhenItIsClosed) {
   EXPECT_EQ(*files().ReadFile(Path("file")), absl::StrCat("new ", large, " end"));
 }
 
+TEST_P(EveryFileSystem, ZerosAreAddedBetweenWhatIsAppended) {
+  const auto file = files().OpenReplacement(Path("holes"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append("begin").ok());
+  ASSERT_TRUE((*file)->AppendZeros(100'003).ok());
+  ASSERT_TRUE((*file)->AppendZeros(0).ok());
+  ASSERT_TRUE((*file)->Append("end").ok());
+  ASSERT_TRUE((*file)->AppendZeros(1).ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(*files().ReadFile(Path("holes")),
+            absl::StrCat("begin", std::string(100'003, '\0'), "end", std::string(1, '\0')));
+  EXPECT_EQ((*file)->AppendZeros(1).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_P(EveryFileSystem, AReplacementThatIsNotClosedLeavesNothingBehind) {
   ASSERT_TRUE(files().CreateDirectories(Path("folder")).ok());
   ASSERT_TRUE(files().WriteFileAtomically(Path("folder/file"), "old").ok());

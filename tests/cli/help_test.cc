@@ -54,19 +54,19 @@ TEST(Help, AllIsAskedForByName) {
 
 TEST(Help, TextOfExample) {
   EXPECT_EQ(RunCommand({"example", "--help"}).out,
-            R"(Writes an untrained example model: LeNet or an MLP for 28 x 28 images.
+            R"(Writes an untrained example model: for images of 28 x 28, or a GPT of any size.
 
-usage: graph_runner example lenet|mlp|swiglu -o FILE.onnx [--seed S]
+usage: graph_runner example lenet|mlp|swiglu|gpt -o FILE.onnx [--seed S]
 
-  lenet|mlp|swiglu     the model; its input is x [N,1,28,28], its output logits [N,10]
-  -o, --out FILE.onnx  the file to write
-  --seed S             seed of the random weights (default 0)
-  --output text|json   text, or json for programs
+  lenet|mlp|swiglu|gpt  the model; of images x [N,1,28,28] with logits [N,10], or of tokens
+  -o, --out FILE.onnx   the file to write
+  --seed S              seed of the random weights (default 0)
+  --output text|json    text, or json for programs
 
 examples:
   graph_runner example lenet -o lenet.onnx
-  graph_runner example mlp -o mlp.onnx --seed 7
   graph_runner example lenet -o lenet.onnx && graph_runner inspect lenet.onnx
+  graph_runner example gpt -o gpt.onnx --layers 24 --width 2048 --heads 16 --without-weights
 
 every option: graph_runner example --help=all
 )");

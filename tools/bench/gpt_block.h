@@ -1,4 +1,4 @@
-// Transformer blocks and data for them, for benchmarks.
+// What benchmarks of transformer blocks need besides their graphs: the split of Megatron, and data.
 #ifndef WEFT_TOOLS_BENCH_GPT_BLOCK_H_
 #define WEFT_TOOLS_BENCH_GPT_BLOCK_H_
 
@@ -8,37 +8,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "graph/graph.h"
 #include "graph/sharding.h"
-#include "tensor/dtype.h"
+#include "tools/models/gpt_model.h"
 #include "training/data/data_set.h"
 
 namespace weft {
 
-struct GptBlocks {
-  int blocks = 1;
-  int64_t width = 1024;
-  int64_t heads = 16;
-  int64_t tokens = 128;  // of a sample
-  // Without values, which nothing but a run needs, a graph of any size fits.
-  bool with_values = true;
-};
-
-// The input x: float32[N, tokens, width] through pre-norm blocks of causal attention and a
-// feed-forward layer of 4 width with tanh, then the mean over tokens and ten logits. The nodes of
-// block i are "block<i>/...", its weights "block<i>.qkv.weight" and so on.
-absl::StatusOr<Graph> GptModel(const GptBlocks& shape);
-// What makes a language model of the blocks.
-struct GptText {
-  int64_t vocabulary = 51200;
-  // Everything from the parameters to the scores is computed in this, normalizations and softmax
-  // too; the parameters themselves are float32.
-  DType compute = DType::kFloat32;
-  float dropout = 0;  // of the embeddings, the attention's weights and each branch's end
-};
-// GPT as Radford et al. 2019 have it: tokens int64[N, tokens], embeddings of tokens and positions,
-// the blocks with GELU, a norm, and scores float32[N, tokens, vocabulary] by a matrix of their own.
-absl::StatusOr<Graph> GptLanguageModel(const GptBlocks& shape, const GptText& text);
 // The split of Megatron (Shoeybi et al. 2019): qkv and up by columns, out and down by rows.
 std::map<std::string, AxisSharding> MegatronShardings();
 // Made-up samples and labels, written to the folder.
