@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,8 +17,8 @@ namespace {
 
 // What workers of one host, and of two, have where the spec says nothing.
 constexpr char kWithinHost[] = "loopback";
-constexpr char kWithinGpuHost[] = "pcie4";
 constexpr char kBetweenHosts[] = "ethernet-10g";
+constexpr int kCommonPcie = 4;  // the generation of a host of which nothing newer is known
 // In LinkSpec::from and to: every host.
 constexpr char kAny[] = "*";
 
@@ -33,7 +34,7 @@ class SpecProfile {
       WEFT_RETURN_IF_ERROR(Annotate(AddWorker(worker), absl::StrCat("worker '", worker.name, "'")));
     }
     WEFT_ASSIGN_OR_RETURN(profile_.within_host,
-                          PublishedLink(any_gpu ? kWithinGpuHost : kWithinHost));
+                          PublishedLink(any_gpu ? LinkOfGpus() : kWithinHost));
     WEFT_ASSIGN_OR_RETURN(profile_.between_hosts, PublishedLink(kBetweenHosts));
     // Those of all hosts first: the others start from them.
     for (const bool of_all : {true, false}) {
@@ -70,6 +71,19 @@ class SpecProfile {
     }
     if (worker.memory_bytes > 0) device.memory_bytes = worker.memory_bytes;
     return device;
+  }
+
+  // NVLink where all workers have cards with the same, else PCI Express of the oldest.
+  std::string LinkOfGpus() const {
+    std::set<std::string> nvlinks;
+    int generation = kCommonPcie;
+    for (const WorkerSpec& worker : cluster_.workers) {
+      const absl::StatusOr<GpuFigures> gpu = PublishedGpu(worker.model);
+      nvlinks.insert(gpu.ok() ? gpu->nvlink : "");
+      if (gpu.ok()) generation = std::min(generation, gpu->pcie_generation);
+    }
+    if (nvlinks.size() == 1 && !nvlinks.begin()->empty()) return *nvlinks.begin();
+    return absl::StrCat("pcie", generation);
   }
 
   absl::Status AddLink(const LinkSpec& spec) {

@@ -35,8 +35,9 @@ struct ClusterProfile {
 
 // A profile without measurements: WorkerSpec::model and LinkSpec::kind are looked up in the
 // published specs (placement/cost/published_specs.h), values that the spec gives itself go
-// before, and what nobody says is a common CPU, memory within a host and 10 Gbit/s Ethernet between
-// hosts. InvalidArgument for a model or kind that nobody has published, with those there are.
+// before, and what nobody says is a common CPU, memory within a host (of GPUs: NVLink where all
+// have the same, else PCI Express of the oldest) and 10 Gbit/s Ethernet between hosts.
+// InvalidArgument for a model or kind that nobody has published, with those there are.
 absl::StatusOr<ClusterProfile> ProfileOfSpec(const ClusterSpec& cluster);
 
 // What it says of these workers alone, for any cluster of as many: a job that has a part of the

@@ -50,6 +50,18 @@ TEST(ProfileOfSpecTest, LooksPublishedSpecsUp) {
   EXPECT_EQ(profile->link(2, 1).rails, 8);
 }
 
+TEST(ProfileOfSpecTest, GpusOfOneHostHaveTheNvlinkOfTheirCards) {
+  ClusterSpec cluster;
+  cluster.workers = {Gpu("a0", "a", "H100"), Gpu("a1", "a", "H200")};
+  EXPECT_DOUBLE_EQ(ProfileOfSpec(cluster)->within_host.bytes_per_second, 0.8 * 450e9);
+  cluster.workers.push_back(Gpu("a2", "a", "L4"));
+  EXPECT_DOUBLE_EQ(ProfileOfSpec(cluster)->within_host.bytes_per_second, 0.85 * 31.5e9);
+  cluster.workers = {Gpu("a0", "a", "V100-16GB"), Gpu("a1", "a", "T4")};
+  EXPECT_DOUBLE_EQ(ProfileOfSpec(cluster)->within_host.bytes_per_second, 0.85 * 15.75e9);
+  cluster.workers[1].model = "";  // an unknown card
+  EXPECT_DOUBLE_EQ(ProfileOfSpec(cluster)->within_host.bytes_per_second, 0.85 * 15.75e9);
+}
+
 TEST(ProfileOfSpecTest, ValuesOfTheClusterFileGoBefore) {
   ClusterSpec cluster = TwoGpuHosts();
   cluster.workers[2].memory_bytes = 1000;
@@ -73,7 +85,7 @@ TEST(ProfileOfSpecTest, UnknownModelsAndKindsAreListed) {
   cluster.links[0].kind = "string";
   EXPECT_THAT(
       std::string(ProfileOfSpec(cluster).status().message()),
-      HasSubstr("no published specs of link kind 'string' are built in; there are nvlink2"));
+      HasSubstr("no published specs of link kind 'string' are built in; there are nvlink1"));
 }
 
 TEST(ProfileOfSpecTest, LargeClustersShareDevices) {

@@ -1,0 +1,68 @@
+#include "placement/cost/estimates.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ClusterSpec TwoHosts() {
+  ClusterSpec cluster;
+  for (int i = 0; i < 4; ++i) {
+    WorkerSpec worker;
+    worker.name = "w" + std::to_string(i);
+    worker.host = i < 2 ? "a" : "b";
+    worker.device = DeviceKind::kCuda;
+    worker.model = "H100-80GB";
+    cluster.workers.push_back(worker);
+  }
+  cluster.links = {{"*", "*", 20e9, 0, "infiniband-ndr", 0}};
+  return cluster;
+}
+
+TEST(EstimatesOfTest, NameDataSheetsLinksAndAssumptions) {
+  const auto estimates = EstimatesOf(*ProfileOfSpec(TwoHosts()), {0, 1, 2, 3});
+  EXPECT_THAT(estimates, Contains(AllOf(Field(&Estimate::what, HasSubstr("989.5 TFLOP/s")),
+                                        Field(&Estimate::basis, EstimateBasis::kPublished),
+                                        Field(&Estimate::source, HasSubstr("H100 data sheet")))));
+  EXPECT_THAT(estimates, Contains(AllOf(Field(&Estimate::what, HasSubstr("attain 74 %")),
+                                        Field(&Estimate::basis, EstimateBasis::kAssumed))));
+  EXPECT_THAT(estimates, Contains(AllOf(Field(&Estimate::what,
+                                              "messages within a host: 360 GB/s "
+                                              "and 6 us"),
+                                        Field(&Estimate::basis, EstimateBasis::kPublished))));
+  EXPECT_THAT(estimates, Contains(AllOf(Field(&Estimate::what, HasSubstr("between hosts: 20 GB/s")),
+                                        Field(&Estimate::basis, EstimateBasis::kGiven))));
+  // Each once, however many workers and hosts there are.
+  for (size_t i = 0; i < estimates.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_FALSE(estimates[i] == estimates[j]);
+  }
+}
+
+TEST(EstimatesOfTest, AreOfTheWorkersThatAPlanHas) {
+  ClusterSpec cluster = TwoHosts();
+  cluster.workers[3].model = "T4";
+  const ClusterProfile profile = *ProfileOfSpec(cluster);
+  EXPECT_THAT(EstimatesOf(profile, {0, 1, 2}), Each(Field(&Estimate::what, Not(HasSubstr("T4")))));
+  EXPECT_THAT(EstimatesOf(profile, {0}), Each(Field(&Estimate::what, Not(HasSubstr("messages")))));
+  EXPECT_THAT(EstimatesOf(profile, {0, 3}), Contains(Field(&Estimate::what, HasSubstr("T4"))));
+}
+
+TEST(EstimatesOfTest, AreNoneWhereEverythingWasMeasured) {
+  ClusterProfile profile = *ProfileOfSpec(TwoHosts());
+  for (DeviceProfile& device : profile.devices) device.source = kMeasuredSource;
+  profile.within_host.source = kMeasuredSource;
+  EXPECT_THAT(EstimatesOf(profile, {0, 1}), IsEmpty());
+  EXPECT_EQ(EstimatesOf(profile, {0, 2}).size(), 1u);  // the link between the hosts
+}
+
+}  // namespace
+}  // namespace weft
