@@ -26,6 +26,7 @@
 #include "tools/jobs/phase_dump.h"
 #include "tools/jobs/planned_step.h"
 #include "tools/reports/model_plan.h"
+#include "tools/reports/plan_estimates.h"
 #include "tools/reports/plan_explanation.h"
 #include "tools/reports/plan_picture.h"
 #include "tools/reports/plan_report.h"
@@ -165,7 +166,8 @@ class PlanCommand final : public Command {
     if (found.has_value() && !IsSmall(graph, *plan) && !dump.Needs(StepPhase::kPartition)) {
       WEFT_RETURN_IF_ERROR(Write(*plan, console));
       WEFT_RETURN_IF_ERROR(Annotate(model, *plan, spec.cluster, console));
-      return Explain(*found, spec, console);
+      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
+      return Explain(*found, spec, costs.profile(), console);
     }
     auto partitions = PartitionStep(graph, *plan, {/*training=*/true, batch}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
@@ -185,7 +187,7 @@ class PlanCommand final : public Command {
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, ranks.partitions, console), ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(DumpPrograms(input, model, spec, graph, *plan, dump));
-    return Report(*plan, spec, found, ranks, kept, console);
+    return Report(*plan, spec, costs.profile(), found, ranks, kept, console);
   }
 
   static RanksOfPlan Compiled(std::vector<Partition> partitions, const JobSpec& spec,
@@ -196,14 +198,19 @@ class PlanCommand final : public Command {
 
   // For people or programs; `kept`: what the ranks would be without recomputation.
   absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec,
+                                  const ClusterProfile& profile,
                                   const std::optional<SearchResult>& found,
                                   const RanksOfPlan& ranks, const RanksOfPlan& kept,
                                   Console& console) const {
     const bool recomputes = !kept.partitions.empty();
+    const std::vector<DeviceNeed> needs = DeviceNeeds(plan, spec.cluster, profile, ranks.planned);
+    const std::vector<Estimate> estimates = PlanEstimates(plan, profile, needs);
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json,
                             PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
       AddPredictionError(plan.prediction.calibrated, json);
+      if (!needs.empty()) json["devices"] = DeviceNeedsJson(needs);
+      json["estimates"] = EstimatesJson(estimates);
       if (recomputes) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(ranks, kept));
       }
@@ -217,7 +224,8 @@ class PlanCommand final : public Command {
       }
       WEFT_ASSIGN_OR_RETURN(const std::string text,
                             PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
-      *console.out << Printable(text);
+      *console.out << Printable(text) << Printable(DeviceNeedsText(needs))
+                   << Printable(EstimatesText(estimates));
       WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
       WEFT_ASSIGN_OR_RETURN(const HostWork work,
                             HostWorkOf(ranks.partitions, plan, costs.WithHostOps(plan.host_ops)));
@@ -303,15 +311,19 @@ class PlanCommand final : public Command {
   }
 
   // Of a plan that is too large to show rank by rank.
-  ExitCode Explain(const SearchResult& found, const JobSpec& spec, Console& console) const {
+  ExitCode Explain(const SearchResult& found, const JobSpec& spec, const ClusterProfile& profile,
+                   Console& console) const {
+    const std::vector<Estimate> estimates = PlanEstimates(found.plan, profile, {});
     const bool calibrated = found.plan.prediction.calibrated;
     if (format_ == "json") {
       nlohmann::ordered_json json = nlohmann::ordered_json::object();
       AddPredictionError(calibrated, json);
       json["explanation"] = ExplanationJson(found, spec.cluster);
+      json["estimates"] = EstimatesJson(estimates);
       *console.out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
-      *console.out << Printable(ExplanationText(found, spec.cluster));
+      *console.out << Printable(ExplanationText(found, spec.cluster))
+                   << Printable(EstimatesText(estimates));
       if (!calibrated) *console.out << UncalibratedText() << "\n";
     }
     return ExitCode::kOk;
