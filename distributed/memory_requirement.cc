@@ -14,6 +14,18 @@ namespace {
 
 constexpr int64_t kMinNamed = int64_t{64} << 10;
 
+using MemoryParts = std::vector<std::pair<const char*, int64_t>>;
+
+std::string PartsText(int64_t total, MemoryParts parts) {
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> texts;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes >= kMinNamed) texts.push_back(absl::StrCat(name, " ", ByteQuantity(bytes)));
+  }
+  return absl::StrCat(ByteQuantity(total), texts.empty() ? "" : ": ", absl::StrJoin(texts, ", "));
+}
+
 }  // namespace
 
 int64_t ConnectionBytes(int64_t unexpected_bytes, int64_t limit) {
@@ -37,20 +49,37 @@ int64_t PageTableBytes(int64_t bytes) {
 }
 
 std::string DescribeMemory(const MemoryRequirement& requirement) {
-  std::vector<std::pair<const char*, int64_t>> parts = {
-      {"variables", requirement.variable_bytes},    {"arena", requirement.arena_bytes},
-      {"constants", requirement.constant_bytes},    {"packed weights", requirement.packed_bytes},
-      {"staging", requirement.staging_bytes},       {"data", requirement.input_bytes},
-      {"checkpoint", requirement.checkpoint_bytes}, {"transport", requirement.transport_bytes},
-      {"process", requirement.process_bytes},       {"loading", requirement.loading_bytes}};
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::vector<std::string> texts;
-  for (const auto& [name, bytes] : parts) {
-    if (bytes >= kMinNamed) texts.push_back(absl::StrCat(name, " ", ByteQuantity(bytes)));
-  }
-  return absl::StrCat(ByteQuantity(requirement.total()), texts.empty() ? "" : ": ",
-                      absl::StrJoin(texts, ", "));
+  const bool here = !requirement.on_device;
+  const MemoryParts parts = {{"variables", here ? requirement.variable_bytes : 0},
+                             {"arena", here ? requirement.arena_bytes : 0},
+                             {"constants", requirement.constant_bytes},
+                             {"packed weights", here ? requirement.packed_bytes : 0},
+                             {"staging", requirement.staging_bytes},
+                             {"data", requirement.input_bytes},
+                             {"checkpoint", requirement.checkpoint_bytes},
+                             {"transport", requirement.transport_bytes},
+                             {"process", requirement.process_bytes},
+                             {"loading", requirement.loading_bytes}};
+  return PartsText(requirement.total(), parts);
+}
+
+std::string DescribeDeviceMemory(const MemoryRequirement& requirement) {
+  if (!requirement.on_device) return ByteQuantity(0);
+  return PartsText(requirement.device_total(), {{"variables", requirement.variable_bytes},
+                                                {"arena", requirement.arena_bytes},
+                                                {"constants", requirement.constant_bytes},
+                                                {"packed weights", requirement.packed_bytes}});
+}
+
+absl::Status CheckFitsOnDevice(const std::string& worker, const std::string& device,
+                               const MemoryRequirement& requirement, const MemoryLimit& limit) {
+  if (limit.bytes <= 0 || requirement.device_total() <= limit.bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      worker, " may have ", ByteQuantity(limit.bytes), " of the memory of ", device, " (",
+      limit.source, ") and needs ", DescribeDeviceMemory(requirement),
+      "; the job was refused before its first step: give it more devices (pp or tp split the "
+      "model, zero=1, 2 or 3 over dp what lives between steps), a smaller --batch, more "
+      "--micro-batches, or --recompute"));
 }
 
 absl::Status CheckFits(const std::string& worker, const MemoryRequirement& requirement,

@@ -46,12 +46,23 @@ struct MemoryRequirement {
   // than all of the above, which is taken later.
   int64_t loading_bytes = 0;
 
-  // Of the arena, so not added: the largest workspace of a kernel.
+  // Of the arena, so not added: the largest workspace of a kernel, those of libraries included.
   int64_t workspace_bytes = 0;
 
+  // Whether the worker's device has memory of its own, which the host cannot reach. Then variables,
+  // arena and packed weights lie there, and constants on both sides.
+  bool on_device = false;
+
+  // Of the host's memory.
   int64_t total() const {
-    return variable_bytes + arena_bytes + constant_bytes + packed_bytes + staging_bytes +
-           input_bytes + checkpoint_bytes + transport_bytes + process_bytes + loading_bytes;
+    const int64_t computed = on_device ? 0 : variable_bytes + arena_bytes + packed_bytes;
+    return computed + constant_bytes + staging_bytes + input_bytes + checkpoint_bytes +
+           transport_bytes + process_bytes + loading_bytes;
+  }
+  // Of the device's memory, what is allocated there: without CUDA's context. 0 where it has none of
+  // its own.
+  int64_t device_total() const {
+    return on_device ? variable_bytes + arena_bytes + constant_bytes + packed_bytes : 0;
   }
   friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
 };
@@ -64,6 +75,11 @@ struct MemoryRequirement {
 inline constexpr int64_t kProcessGrowthBytes = int64_t{10} << 20;
 inline constexpr int64_t kThreadGrowthBytes = int64_t{1} << 20;
 int64_t ProcessGrowthBytes(int64_t held_bytes, int threads);
+
+// What the process of a worker with a GPU grows by besides: NVIDIA's libraries load their code when
+// a kernel of theirs is first launched, and copies have pinned memory. Assumed; the report of a run
+// has the peak to compare.
+inline constexpr int64_t kDeviceProcessGrowthBytes = int64_t{128} << 20;
 
 // What the system takes to map so many bytes, and charges to the process: 8 bytes for each page of
 // 4 KiB, and the same again of these. Huge pages take as much: the system keeps their tables. The
@@ -90,13 +106,20 @@ struct WorkerMemory {
 };
 
 // "412 MiB: variables 300 MiB, arena 80.5 MiB, process 24 MiB, transport 8 MiB": the total and the
-// parts that are 64 KiB or more, largest first.
+// parts that are 64 KiB or more, largest first. Of a worker whose device has memory of its own the
+// host's part.
 std::string DescribeMemory(const MemoryRequirement& requirement);
+// The device's part in the same form.
+std::string DescribeDeviceMemory(const MemoryRequirement& requirement);
 
 // ResourceExhausted unless the need of `worker` is within the limit: names the worker, the need in
 // its parts, the limit and whose it is, and what to do.
 absl::Status CheckFits(const std::string& worker, const MemoryRequirement& requirement,
                        const MemoryLimit& limit);
+
+// The same of the memory of its device, "cuda:0"; fine where that has none of its own.
+absl::Status CheckFitsOnDevice(const std::string& worker, const std::string& device,
+                               const MemoryRequirement& requirement, const MemoryLimit& limit);
 
 // The same for workers on one host that nobody gave a limit of their own: those whose limit has the
 // same source (a control group, the machine) share it.

@@ -112,6 +112,40 @@ TEST(CheckFits, RefusesNamingWorkerNeedLimitAndWhatToDo) {
                                     "step: give it more workers"));
 }
 
+// 300 + 80.5 MiB lie on the device, the process and messages on the host, and constants on both.
+TEST(MemoryRequirement, OfADeviceIsCountedWhereItLies) {
+  MemoryRequirement requirement = Example();
+  requirement.constant_bytes = 2 * kMebibyte;
+  EXPECT_EQ(requirement.device_total(), 0);
+  const int64_t all = requirement.total();
+  requirement.on_device = true;
+  EXPECT_EQ(requirement.total(), (24 + 8 + 2) * kMebibyte);
+  EXPECT_EQ(requirement.device_total(), 382 * kMebibyte + kMebibyte / 2);
+  EXPECT_EQ(requirement.total() + requirement.device_total(), all + 2 * kMebibyte);
+  EXPECT_EQ(DescribeMemory(requirement),
+            "34 MiB: process 24 MiB, transport 8 MiB, constants 2 MiB");
+  EXPECT_EQ(DescribeDeviceMemory(requirement),
+            "382.5 MiB: variables 300 MiB, arena 80.5 MiB, constants 2 MiB");
+}
+
+TEST(CheckFitsOnDevice, RefusesNamingTheDevice) {
+  MemoryRequirement requirement = Example();
+  const MemoryLimit card = {380 * kMebibyte, "what is free of it"};
+  EXPECT_TRUE(CheckFitsOnDevice("worker:3", "cpu:0", requirement, card).ok());
+  requirement.on_device = true;
+  const MemoryLimit enough = {requirement.device_total(), card.source};
+  EXPECT_TRUE(CheckFitsOnDevice("worker:3", "cuda:1", requirement, enough).ok());
+  EXPECT_TRUE(CheckFitsOnDevice("worker:3", "cuda:1", requirement, {0, ""}).ok());
+  const absl::Status status = CheckFitsOnDevice("worker:3", "cuda:1", requirement, card);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::StartsWith("worker:3 may have 380 MiB of the memory of cuda:1 (what is free "
+                            "of it) and needs "));
+  // The host of such a worker has room for what lies on the host alone.
+  EXPECT_TRUE(CheckFits("worker:3", requirement, {32 * kMebibyte, "the test"}).ok());
+}
+
 TEST(CheckFitTogether, AddsUpThoseThatShareALimit) {
   const MemoryLimit machine = {800 * kMebibyte, "this machine's memory"};
   const MemoryLimit own = {500 * kMebibyte, "control group /jobs/1"};

@@ -122,7 +122,17 @@ class RankWorker final : public Worker {
   // Whether it is for this rank of this job, on such a machine.
   absl::Status CheckPartition(const Partition& partition) const;
   absl::Status AbortStatus();
-  ProcessMemory Measured() const { return MeasureProcessMemory(files()); }
+  ProcessMemory Measured() const {
+    ProcessMemory memory = MeasureProcessMemory(files());
+    if (HasDeviceMemory()) {
+      memory.device_peak_bytes = static_cast<int64_t>(environment_.device->peak_bytes());
+    }
+    return memory;
+  }
+  // Whether the device has memory of its own.
+  bool HasDeviceMemory() const { return !environment_.device->info().host_accessible; }
+  // Of the device: what it may allocate, and what the job says if that is less.
+  MemoryLimit DeviceLimit() const;
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   // Of the programs and of `added`, which is not one of them yet.
   MemoryRequirement RequirementWith(const Program& added) const;
@@ -226,7 +236,9 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   }
   ForgetPeakMemory();
   memory_limit_ = ProcessMemoryLimit(files());
-  if (membership.memory_limit_bytes > 0 && membership.memory_limit_bytes <= memory_limit_.bytes) {
+  // What the job gives a worker with a GPU is the GPU's memory (DeviceLimit).
+  if (!HasDeviceMemory() && membership.memory_limit_bytes > 0 &&
+      membership.memory_limit_bytes <= memory_limit_.bytes) {
     memory_limit_ = {membership.memory_limit_bytes, "what the job gives it"};
   }
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
@@ -323,6 +335,11 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
   WEFT_RETURN_IF_ERROR(CheckFits(Name(), requirement, memory_limit_));
+  if (HasDeviceMemory()) {
+    phase.Note("needs on the device ", DescribeDeviceMemory(requirement));
+    WEFT_RETURN_IF_ERROR(
+        CheckFitsOnDevice(Name(), environment_.device->info().name, requirement, DeviceLimit()));
+  }
   programs_[name] = std::move(program);
   return requirement;
 }
@@ -348,8 +365,16 @@ int64_t RankWorker::TransportBytes(const Program& added) const {
   return bytes;
 }
 
+MemoryLimit RankWorker::DeviceLimit() const {
+  const auto own = static_cast<int64_t>(environment_.device->info().memory_limit);
+  const int64_t given = membership_.memory_limit_bytes;
+  if (given > 0 && (own == 0 || given < own)) return {given, "what the job gives it"};
+  return {own, "what it may allocate there"};
+}
+
 MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   MemoryRequirement requirement;
+  requirement.on_device = HasDeviceMemory();
   requirement.variable_bytes = variables_->bytes();
   requirement.arena_bytes = arena_->reserved_bytes();
   int threads = 1;
@@ -376,14 +401,16 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   if (checkpoints_ != nullptr) requirement.checkpoint_bytes = checkpoints_->bytes();
   // Of what is counted above, the process has this by now.
   ReleaseFreeMemory();
-  const int64_t counted = variables_->allocated_bytes() + arena_->allocated_bytes() +
-                          requirement.constant_bytes - mapped + held_input;
+  const bool on_device = requirement.on_device;
+  const int64_t held = variables_->allocated_bytes() + arena_->allocated_bytes();
+  const int64_t counted = (on_device ? 0 : held) + requirement.constant_bytes - mapped + held_input;
   const ProcessMemory memory = Measured();
   const int64_t later = std::max<int64_t>(0, requirement.total() - counted);
   requirement.process_bytes =
       std::max<int64_t>(0, memory.bytes - counted) +
-      ProcessGrowthBytes(requirement.variable_bytes + requirement.arena_bytes, threads) +
-      PageTableBytes(later);
+      ProcessGrowthBytes(on_device ? 0 : requirement.variable_bytes + requirement.arena_bytes,
+                         threads) +
+      (on_device ? kDeviceProcessGrowthBytes : 0) + PageTableBytes(later);
   requirement.loading_bytes = std::max<int64_t>(0, memory.peak_bytes - requirement.total());
   return requirement;
 }

@@ -17,6 +17,9 @@ struct ProcessMemory {
   // Whether this is what the process's own control group is charged: then page tables, sockets and
   // the file pages that it was the first to touch are in it. Else it is the resident size.
   bool of_control_group = false;
+  // Most that the process had allocated on its device, where that has memory of its own. Filled in
+  // by who has the device.
+  int64_t device_peak_bytes = 0;
 };
 
 // Of the process's memory control group (version 1 or 2) when it is alone in one, since a limit

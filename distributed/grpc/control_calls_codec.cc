@@ -13,10 +13,12 @@ void Encode(const ProcessMemory& memory, rpc::ProcessMemory& message) {
   message.set_bytes(memory.bytes);
   message.set_peak_bytes(memory.peak_bytes);
   message.set_of_control_group(memory.of_control_group);
+  message.set_device_peak_bytes(memory.device_peak_bytes);
 }
 
 ProcessMemory Decode(const rpc::ProcessMemory& message) {
-  return {message.bytes(), message.peak_bytes(), message.of_control_group()};
+  return {message.bytes(), message.peak_bytes(), message.of_control_group(),
+          message.device_peak_bytes()};
 }
 
 void Encode(const CheckpointWrite& write, rpc::CheckpointWrite& message) {

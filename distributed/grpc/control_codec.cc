@@ -85,6 +85,7 @@ rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {
   message.set_loading_bytes(requirement.loading_bytes);
   message.set_workspace_bytes(requirement.workspace_bytes);
   message.set_checkpoint_bytes(requirement.checkpoint_bytes);
+  message.set_on_device(requirement.on_device);
   return message;
 }
 
@@ -101,6 +102,7 @@ MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
   requirement.loading_bytes = message.loading_bytes();
   requirement.workspace_bytes = message.workspace_bytes();
   requirement.checkpoint_bytes = message.checkpoint_bytes();
+  requirement.on_device = message.on_device();
   return requirement;
 }
 

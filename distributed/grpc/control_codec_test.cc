@@ -88,6 +88,9 @@ TEST(ControlCodecTest, EachPartOfAMemoryRequirement) {
   const MemoryRequirement read = Decode(ThroughBytes(Encode(requirement)));
   for (size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(read.*parts[i], int64_t{1} << (i + 30)) << i;
   EXPECT_EQ(read.total(), requirement.total());
+  EXPECT_FALSE(read.on_device);
+  requirement.on_device = true;
+  EXPECT_EQ(Decode(ThroughBytes(Encode(requirement))), requirement);
 }
 
 TEST(ControlCodecTest, StepRanges) {

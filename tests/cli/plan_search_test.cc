@@ -343,8 +343,7 @@ TEST_F(PlanOfGpt, NamesWhatIsEstimated) {
                                                 HasSubstr("arenas of 8 ranks")}));
 }
 
-// ZeRO 1 keeps an eighth of the moments on each card, and sends as much as before: each gradient is
-// reduced and scattered, each parameter gathered.
+// ZeRO 1 keeps an eighth of the moments on each card.
 TEST_F(PlanOfGpt, SplitsTheOptimizerStateByZero) {
   const auto plan = PlanOn("eight_h100.yaml", {"--parallel", "dp=8,zero=1"});
   const double variables = 4 * Parameters() + 8 * Parameters() / kGpus;

@@ -76,6 +76,9 @@ nlohmann::ordered_json MemoryJson(const TrainingOutcome& outcome) {
                       {"arena_bytes", worker.requirement.arena_bytes},
                       {"limit_bytes", worker.limit.bytes},
                       {"peak_bytes", outcome.result.memory[rank].peak_bytes}});
+    if (!worker.requirement.on_device) continue;
+    memory.back()["device_predicted_bytes"] = worker.requirement.device_total();
+    memory.back()["device_peak_bytes"] = outcome.result.memory[rank].device_peak_bytes;
   }
   return memory;
 }
@@ -226,6 +229,14 @@ std::string MemoryPeaksText(const TrainingOutcome& outcome) {
     absl::StrAppendFormat(
         &text, "memory worker:%d peak %s, %.0f %% of the %s predicted\n", rank, ByteQuantity(peak),
         100 * static_cast<double>(peak) / static_cast<double>(need), ByteQuantity(need));
+    const int64_t on_device = outcome.needed[rank].requirement.device_total();
+    if (on_device == 0) continue;
+    const int64_t device_peak = outcome.result.memory[rank].device_peak_bytes;
+    absl::StrAppendFormat(&text,
+                          "memory worker:%d peak %s on its device, %.0f %% of the %s predicted\n",
+                          rank, ByteQuantity(device_peak),
+                          100 * static_cast<double>(device_peak) / static_cast<double>(on_device),
+                          ByteQuantity(on_device));
   }
   return text;
 }

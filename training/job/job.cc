@@ -270,7 +270,9 @@ std::vector<int64_t> MemoryLimitsByRank(const JobSpec& spec, const Plan& plan, i
   for (int rank = 0; rank < ranks; ++rank) {
     const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
     const bool said = worker != nullptr && worker->memory_bytes > 0;
-    limits.push_back(said ? worker->memory_bytes : spec.memory_per_worker);
+    // --memory-per-worker is the host's; `memory:` of a worker with a GPU is the GPU's.
+    const bool is_gpu = worker != nullptr && worker->device == DeviceKind::kCuda;
+    limits.push_back(said ? worker->memory_bytes : is_gpu ? 0 : spec.memory_per_worker);
   }
   return limits;
 }
@@ -362,7 +364,10 @@ absl::Status CheckHosts(const std::vector<WorkerMemory>& memory, const JobSpec& 
   std::map<std::string, std::vector<WorkerMemory>> hosts;
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     const WorkerSpec* const worker = WorkerOf(spec, plan, static_cast<int>(rank));
-    if (worker != nullptr && limits[rank] == 0) hosts[worker->host].push_back(memory[rank]);
+    const bool is_gpu = worker != nullptr && worker->device == DeviceKind::kCuda;
+    if (worker != nullptr && (is_gpu || limits[rank] == 0)) {
+      hosts[worker->host].push_back(memory[rank]);
+    }
   }
   for (const auto& [host, workers] : hosts) {
     WEFT_RETURN_IF_ERROR(CheckFitTogether(host, workers));

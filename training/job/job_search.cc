@@ -16,6 +16,7 @@
 #include "graph/schedule/channel_credits.h"
 #include "ops/node_runner.h"
 #include "placement/cost/prediction_error.h"
+#include "placement/cost/published_specs.h"
 #include "placement/partition/partitioner.h"
 #include "placement/search/alternatives.h"
 #include "platform/byte_quantity.h"
@@ -35,6 +36,19 @@ namespace {
 constexpr int64_t kMinProcessBytes = int64_t{16} << 20;
 constexpr int64_t kUsualProcessBytes = int64_t{64} << 20;
 
+// What programs may allocate of a GPU: of one of this process what it says itself, unless the
+// cluster file gives the worker less; else the card's memory without CUDA's context.
+int64_t LimitOfGpu(const ClusterSpec& cluster, const CostModel& costs, int index) {
+  const WorkerSpec& worker = cluster.workers[static_cast<size_t>(index)];
+  const int64_t card = worker.memory_bytes > 0 ? worker.memory_bytes : costs.MemoryBytes(index);
+  const int64_t published = std::max<int64_t>(0, card - kContextBytes);
+  const bool is_named = worker.memory_bytes > 0 || !worker.model.empty();
+  const absl::StatusOr<Device*> device = DeviceOfWorker(cluster, index);
+  if (!device.ok() || (*device)->info().memory_limit == 0) return published;
+  const auto own = static_cast<int64_t>((*device)->info().memory_limit);
+  return is_named ? std::min(own, published) : own;
+}
+
 // By worker: what it was given, or its part of what its host has.
 std::vector<int64_t> MemoryLimitsByWorker(const JobSpec& spec, const CostModel& costs) {
   std::map<std::string, int64_t> workers_of_host;
@@ -42,6 +56,10 @@ std::vector<int64_t> MemoryLimitsByWorker(const JobSpec& spec, const CostModel& 
   std::vector<int64_t> limits;
   for (size_t i = 0; i < spec.cluster.workers.size(); ++i) {
     const WorkerSpec& worker = spec.cluster.workers[i];
+    if (worker.device == DeviceKind::kCuda) {
+      limits.push_back(LimitOfGpu(spec.cluster, costs, static_cast<int>(i)));
+      continue;
+    }
     int64_t limit = worker.memory_bytes > 0 ? worker.memory_bytes : spec.memory_per_worker;
     if (limit == 0) limit = costs.MemoryBytes(static_cast<int>(i));
     if (limit == 0) limit = spec.search.host_memory / workers_of_host[worker.host];
@@ -119,9 +137,13 @@ class Surroundings {
 // much is known before the arena is laid out.
 absl::StatusOr<int64_t> MemoryOfOneRank(const Partition& partition, Device& device,
                                         const Surroundings& surroundings, int64_t max_bytes) {
-  const int64_t fixed = surroundings.FixedBytes(partition);
+  const int64_t fixed = device.info().host_accessible ? surroundings.FixedBytes(partition) : 0;
   const int64_t room = std::max<int64_t>(0, max_bytes - fixed);
   WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, device, room));
+  // The limit of a GPU is that of its own memory, where data and messages are not.
+  if (!device.info().host_accessible) {
+    return ProgramBytes(program.memory) - program.memory.staging_bytes;
+  }
   return ProgramBytes(program.memory) + fixed +
          Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
                                       partition.mesh.size());
@@ -255,6 +277,15 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       const std::optional<PlannedProgram>& planned = ranks[partition.rank.value];
       if (!planned.has_value()) continue;
       const ProgramMemory& memory = planned->memory;
+      if (spec.cluster.workers[worker].device == DeviceKind::kCuda) {
+        const int64_t need = ProgramBytes(memory) - memory.staging_bytes;
+        if (need <= limit) continue;
+        return absl::ResourceExhaustedError(absl::StrCat(
+            spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
+            " of its GPU's memory and needs ", ByteQuantity(need), ": variables ",
+            ByteQuantity(memory.variable_bytes), ", arena ", ByteQuantity(memory.arena_bytes),
+            "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
+      }
       const int64_t besides = surroundings.FixedBytes(partition) +
                               Surroundings::TransportBytes(planned->unexpected_bytes,
                                                            partition.rank, job.plan.mesh.size());

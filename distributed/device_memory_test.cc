@@ -1,0 +1,90 @@
+// The requirement of a worker whose device has memory of its own: each side is counted for itself,
+// and a job that does not fit the device is refused before its first step.
+#include <memory>
+#include <string>
+
+#include "distributed/coordinator.h"
+#include "distributed/in_process_cluster.h"
+#include "distributed/testing/sum_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tensor/testing/fake_device.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kTestVersion[] = "test";
+
+// One worker of the sum job on a fake device of so much memory, in a job that gives it so much.
+class DeviceJob {
+ public:
+  DeviceJob(size_t device_limit, int64_t given)
+      : device_({.memory_limit = device_limit}),
+        cluster_({&device_}, OpenSumJobInput, kTestVersion),
+        coordinator_(cluster_.clients()) {
+    JobMembership membership;
+    membership.job_id = 17;
+    membership.version = kTestVersion;
+    const auto joined = coordinator_.Join(membership, {given});
+    EXPECT_TRUE(joined.ok()) << joined.status();
+  }
+
+  absl::StatusOr<MemoryRequirement> Add() {
+    const auto added = coordinator_.AddProgram("train", SumJobPartitions(1), "data");
+    if (!added.ok()) return added.status();
+    return added->front();
+  }
+  absl::Status RunStep() {
+    return coordinator_.RunSteps({{"train", 0, 1, {{"rate", 0.5}}}}, [](const StepReport&) {});
+  }
+  size_t peak_bytes() const { return device_.peak_bytes(); }
+
+ private:
+  FakeDevice device_;
+  InProcessCluster cluster_;
+  Coordinator coordinator_;
+};
+
+TEST(DeviceMemory, WhatAStepAllocatesOnTheDeviceIsWhatWasRequired) {
+  DeviceJob job(/*device_limit=*/0, /*given=*/0);
+  const auto required = job.Add();
+  ASSERT_TRUE(required.ok()) << required.status();
+  EXPECT_TRUE(required->on_device);
+  // The variable w of three floats, and the arena: the host's total has neither.
+  EXPECT_GE(required->variable_bytes, kSumJobWidth * int64_t{sizeof(float)});
+  EXPECT_EQ(required->device_total(), required->variable_bytes + required->arena_bytes +
+                                          required->constant_bytes + required->packed_bytes);
+  EXPECT_GE(required->total(), kDeviceProcessGrowthBytes);
+  const absl::Status run = job.RunStep();
+  ASSERT_TRUE(run.ok()) << run;
+  EXPECT_GT(job.peak_bytes(), 0u);
+  EXPECT_LE(static_cast<int64_t>(job.peak_bytes()), required->device_total());
+}
+
+TEST(DeviceMemory, AJobThatDoesNotFitTheDeviceIsRefused) {
+  const auto required = DeviceJob(0, 0).Add();
+  ASSERT_TRUE(required.ok()) << required.status();
+  const auto need = static_cast<size_t>(required->device_total());
+  EXPECT_TRUE(DeviceJob(need, 0).Add().ok());
+  const absl::Status refused = DeviceJob(need - 1, 0).Add().status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(" of the memory of fake:0 (what it may allocate there) and needs "),
+                    HasSubstr("the job was refused before its first step")));
+}
+
+// As the cluster file's `memory:` does.
+TEST(DeviceMemory, AJobMayGiveLessThanTheDeviceHas) {
+  const auto required = DeviceJob(0, 0).Add();
+  ASSERT_TRUE(required.ok()) << required.status();
+  EXPECT_TRUE(DeviceJob(0, required->device_total()).Add().ok());
+  const absl::Status refused = DeviceJob(0, required->device_total() - 1).Add().status();
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(" of the memory of fake:0 (what the job gives it) and needs "));
+}
+
+}  // namespace
+}  // namespace weft::testing
