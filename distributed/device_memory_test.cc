@@ -18,22 +18,22 @@ using ::testing::HasSubstr;
 
 constexpr char kTestVersion[] = "test";
 
-// One worker of the sum job on a fake device of so much memory, in a job that gives it so much.
+// The sum job on two fake devices; that of rank 0 has so much memory, and the job gives it so much.
 class DeviceJob {
  public:
   DeviceJob(size_t device_limit, int64_t given)
       : device_({.memory_limit = device_limit}),
-        cluster_({&device_}, OpenSumJobInput, kTestVersion),
+        cluster_({&device_, &other_}, OpenSumJobInput, kTestVersion),
         coordinator_(cluster_.clients()) {
     JobMembership membership;
     membership.job_id = 17;
     membership.version = kTestVersion;
-    const auto joined = coordinator_.Join(membership, {given});
+    const auto joined = coordinator_.Join(membership, {given, 0});
     EXPECT_TRUE(joined.ok()) << joined.status();
   }
 
   absl::StatusOr<MemoryRequirement> Add() {
-    const auto added = coordinator_.AddProgram("train", SumJobPartitions(1), "data");
+    const auto added = coordinator_.AddProgram("train", SumJobPartitions(2), "data");
     if (!added.ok()) return added.status();
     return added->front();
   }
@@ -44,6 +44,7 @@ class DeviceJob {
 
  private:
   FakeDevice device_;
+  FakeDevice other_;
   InProcessCluster cluster_;
   Coordinator coordinator_;
 };

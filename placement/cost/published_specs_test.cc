@@ -1,6 +1,7 @@
 #include "placement/cost/published_specs.h"
 
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -105,6 +106,26 @@ TEST_F(H200Test, CopiesTakeWhatWasMeasured) {
   const Cost cost = {0, 2e9};
   const double seconds = Costs().WorkSeconds(cost, OpFamily::kMovement, DType::kFloat32, 0, 1);
   EXPECT_NEAR(2e9 / seconds, 3.70e12, 0.01 * 3.70e12);
+}
+
+// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009:
+// no all-reduce sends less than 2 (n - 1) / n of the data through each link.
+TEST(PublishedLinkTest, AllReducesOfAGpuHostTakeWhatTheirBytesDo) {
+  ClusterSpec cluster = ClusterSpec::Local(8, 1);
+  std::vector<int> workers;
+  for (WorkerSpec& worker : cluster.workers) {
+    worker.device = DeviceKind::kCuda;
+    worker.model = "H100";
+    workers.push_back(static_cast<int>(workers.size()));
+  }
+  AllReduceTask task;
+  task.members = 8;
+  task.elements = 250'000'000;
+  task.element_bytes = 4;
+  const double least = 2 * 7.0 / 8 * 1e9 / (0.8 * 450e9);
+  const double seconds = CostModel::OfSpec(cluster)->AllReduceSeconds(task, workers);
+  EXPECT_GT(seconds, least);
+  EXPECT_LT(seconds, 1.6 * least);
 }
 
 }  // namespace
