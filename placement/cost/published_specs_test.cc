@@ -122,10 +122,10 @@ TEST(PublishedLinkTest, AllReducesOfAGpuHostTakeWhatTheirBytesDo) {
   task.members = 8;
   task.elements = 250'000'000;
   task.element_bytes = 4;
-  const double least = 2 * 7.0 / 8 * 1e9 / (0.8 * 450e9);
+  const double bound = 2 * 7.0 / 8 * 1e9 / (0.8 * 450e9);
   const double seconds = CostModel::OfSpec(cluster)->AllReduceSeconds(task, workers);
-  EXPECT_GT(seconds, least);
-  EXPECT_LT(seconds, 1.6 * least);
+  EXPECT_GT(seconds, bound);
+  EXPECT_LT(seconds, 1.6 * bound);
 }
 
 }  // namespace

@@ -315,11 +315,11 @@ TEST_F(PlanOfGpt, SaysWhatEachCardHasToHold) {
   const double samples = kBatch / kGpus;
   const double activations =
       kLayers * samples * kTokens * kWidth * (34 + 5 * kHeads * kTokens / kWidth);
-  const double least = 12 * Parameters() + 0.5 * activations;
-  const double most = 12 * Parameters() + 2 * 4 * Parameters() + 2 * activations;
+  const double lower_bound = 12 * Parameters() + 0.5 * activations;
+  const double upper_bound = 12 * Parameters() + 2 * 4 * Parameters() + 2 * activations;
   for (const auto& device : plan["devices"]) {
-    EXPECT_GT(device["bytes"].get<double>(), least);
-    EXPECT_LT(device["bytes"].get<double>(), most);
+    EXPECT_GT(device["bytes"].get<double>(), lower_bound);
+    EXPECT_LT(device["bytes"].get<double>(), upper_bound);
     EXPECT_EQ(device["bytes"].get<int64_t>(),
               device["program_bytes"].get<int64_t>() + device["context_bytes"].get<int64_t>());
     EXPECT_DOUBLE_EQ(device["limit_bytes"].get<double>(), kCard);
