@@ -280,10 +280,16 @@ class PlanOfGpt : public ::testing::Test {
     EXPECT_EQ(plan.exit_code, 0) << plan.err;
     return plan.exit_code == 0 ? nlohmann::json::parse(plan.out) : nlohmann::json();
   }
+  // Made once: it takes seconds.
+  const nlohmann::json& OfReplicas() {
+    static const nlohmann::json* const plan =
+        new nlohmann::json(PlanOn("eight_h100.yaml", {"--parallel", "dp=8"}));
+    return *plan;
+  }
 };
 
 TEST_F(PlanOfGpt, SaysStepMemoryAndExposedCommunicationOfReplicas) {
-  const auto plan = PlanOn("eight_h100.yaml", {"--parallel", "dp=8"});
+  const nlohmann::json& plan = OfReplicas();
   ASSERT_EQ(plan["ranks"].size(), 8u);
   // 6 FLOPs for each parameter and token but those of embeddings that are only looked up, and 12 x
   // layers x width x tokens for each token in attention (Narayanan et al. 2021, appendix).
@@ -306,7 +312,7 @@ TEST_F(PlanOfGpt, SaysStepMemoryAndExposedCommunicationOfReplicas) {
 }
 
 TEST_F(PlanOfGpt, SaysWhatEachCardHasToHold) {
-  const auto plan = PlanOn("eight_h100.yaml", {"--parallel", "dp=8"});
+  const nlohmann::json& plan = OfReplicas();
   ASSERT_EQ(plan["devices"].size(), 8u);
   // Beside the variables: gradients in float32, and of each of 8 samples and 24 layers what the
   // backward pass reads: tokens x width x (34 + 5 heads tokens / width) bytes in 16 bits
