@@ -125,7 +125,7 @@ TEST(MemoryRequirement, OfADeviceIsCountedWhereItLies) {
   EXPECT_EQ(DescribeMemory(requirement),
             "34 MiB: process 24 MiB, transport 8 MiB, constants 2 MiB");
   EXPECT_EQ(DescribeDeviceMemory(requirement),
-            "382.5 MiB: variables 300 MiB, arena 80.5 MiB, constants 2 MiB");
+            "382 MiB: variables 300 MiB, arena 80.5 MiB, constants 2 MiB");
 }
 
 TEST(CheckFitsOnDevice, RefusesNamingTheDevice) {
