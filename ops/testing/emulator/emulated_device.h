@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "ops/kernels/cuda/language/launch_grid.h"
+#include "ops/testing/emulator/warp_traffic.h"
 #include "tensor/testing/fake_device.h"
 
 namespace weft::testing {
@@ -36,6 +37,8 @@ struct EmulatedDeviceOptions {
   bool shuffles_order_memory = false;
   // Copies to the host of bytes that nobody wrote are reported.
   bool checks_copies_to_host = true;
+  // Launches say what their warps ask of memory (EmulatedLaunchRecord::traffic): twice the time.
+  bool counts_traffic = false;
 };
 
 // A launch that has run.
@@ -46,6 +49,8 @@ struct EmulatedLaunchRecord {
   // Of global memory; what several threads read counts for each.
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  // With EmulatedDeviceOptions::counts_traffic.
+  TrafficCount traffic = {};
 };
 
 // A device of kind kCuda on the memory and streams of a FakeDevice. native_handle() of its streams

@@ -87,6 +87,7 @@ void Emulator::RunGrid(uint32_t stream, const std::string& stream_name,
   options.seed = options_.seed * 1'000'003 + launches_.size();
   options.max_steps = options_.max_steps;
   options.shuffles_order_memory = options_.shuffles_order_memory;
+  options.counts_traffic = options_.counts_traffic;
   // Called by the run alone, which this thread makes while it holds the lock.
   const auto is_before = [this, stream](uint32_t access) {
     mutex_.AssertHeld();
@@ -104,7 +105,8 @@ void Emulator::RunGrid(uint32_t stream, const std::string& stream_name,
   run.Run();
   next_access_ += run.accesses() + 1;
   if (launches_.size() < kMaxLaunchRecords) {
-    launches_.push_back({name, grid, stream_name, run.bytes_read(), run.bytes_written()});
+    launches_.push_back(
+        {name, grid, stream_name, run.bytes_read(), run.bytes_written(), run.traffic()});
   }
 }
 

@@ -140,7 +140,10 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
   }
   WEFT_ASSIGN_OR_RETURN(Device* const real, RealDevice());
   std::optional<EmulatedDevice> emulated;
-  if (real == nullptr) emulated.emplace(EmulatedDeviceOptions{.seed = options.seed});
+  if (real == nullptr) {
+    emulated.emplace(
+        EmulatedDeviceOptions{.seed = options.seed, .counts_traffic = options.counts_traffic});
+  }
   Device& device = real == nullptr ? *emulated : *real;
   const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
   NodeRunOptions node_options;

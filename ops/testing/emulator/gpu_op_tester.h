@@ -24,6 +24,8 @@ struct EmulatedRunOptions {
   uint64_t seed = 1;  // of the order of blocks, warps and threads
   // Runs of the one prepared kernel; the outputs are those of the last.
   int runs = 1;
+  // Launches say what their warps ask of memory.
+  bool counts_traffic = false;
   // Where the operands lie in their global tensors; empty: nothing is sharded.
   std::vector<OperandSlice> input_slices = {};
   std::vector<OperandSlice> output_slices = {};

@@ -41,7 +41,13 @@ MemoryRegion& EmulatedThread::DynamicShared() {
 }
 bool EmulatedThread::Access(MemoryRegion& region, uintptr_t address, size_t size, size_t alignment,
                             AccessKind kind) {
-  return run->Access(*this, region, address, size, alignment, kind);
+  if (!run->Access(*this, region, address, size, alignment, kind)) return false;
+  if (run->options_.counts_traffic) {
+    // Of p[i] this may be a place in CheckedPointer: one for all such elements of a body.
+    warp->traffic.Add(index % cuda::kWarp, __builtin_return_address(0), address, size,
+                      region.is_shared);
+  }
+  return true;
 }
 void EmulatedThread::OrderByAtomic(const MemoryRegion& region, uintptr_t address) {
   if (!region.is_shared) run->OrderByAtomic(*this, address);

@@ -169,6 +169,7 @@ void GridRun::EndBlock(size_t resident) {
   for (EmulatedThread& thread : resident_[resident]->threads) {
     if (thread.fiber != nullptr) GiveFiber(std::move(thread.fiber));
   }
+  for (EmulatedWarp& warp : resident_[resident]->warps) traffic_ += warp.traffic.Take();
   spare_.push_back(std::move(resident_[resident]));
   resident_.erase(resident_.begin() + static_cast<int64_t>(resident));
 }

@@ -16,6 +16,7 @@
 #include "ops/testing/emulator/emulated_launch.h"
 #include "ops/testing/emulator/emulated_thread.h"
 #include "ops/testing/emulator/memory_region.h"
+#include "ops/testing/emulator/warp_traffic.h"
 
 namespace weft::testing {
 
@@ -30,6 +31,7 @@ struct EmulatedWarp {
   uint32_t epoch = 0;     // WarpBarriers so far
   uint32_t readers = 0;   // the number of readers of this warp at once, and its version
   uint64_t readers_version = ~uint64_t{0};
+  WarpTraffic traffic = {};
 };
 
 struct SharedArray {
@@ -66,6 +68,7 @@ struct GridRunOptions {
   int64_t max_steps = 50'000'000;
   // CUDA says that shuffles and votes do not order memory.
   bool shuffles_order_memory = false;
+  bool counts_traffic = false;
 };
 
 // What a launch needs of its device.
@@ -100,6 +103,8 @@ class GridRun {
   // Bytes of global memory; an access of several threads counts several times.
   int64_t bytes_read() const { return bytes_read_; }
   int64_t bytes_written() const { return bytes_written_; }
+  // Nothing without GridRunOptions::counts_traffic.
+  const TrafficCount& traffic() const { return traffic_; }
   // Numbers of accesses that the launch took from first_access on.
   uint32_t accesses() const { return static_cast<uint32_t>(stretches_.size()); }
 
@@ -206,6 +211,7 @@ class GridRun {
   bool has_reported_static_shared_ = false;
   int64_t bytes_read_ = 0;
   int64_t bytes_written_ = 0;
+  TrafficCount traffic_;
 };
 
 }  // namespace weft::testing
