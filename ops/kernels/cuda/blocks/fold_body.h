@@ -5,6 +5,8 @@
 //   struct Source {
 //     using Total = double;                    plain values without padding
 //     static constexpr int kWidth = 4;         elements of a packet; 1: there are none
+//     static constexpr bool kRagged = true;    may be left out: takes ragged rows (FoldLayout), for
+//                                              Add does not ask for the unit
 //     template <int V> struct State;           per output: what Add needs beside the elements
 //     static Total Initial();
 //     static Total Combine(Total a, Total b);  commutative
@@ -53,6 +55,11 @@ WEFT_GPU void FoldParts(Gpu& gpu, Total (&totals)[V], int part, int parts, int d
     }
   }
 }
+
+template <class Source>
+concept AddsRaggedRows = requires {
+  requires Source::kRagged;
+};
 
 // V: elements of a packet. Blocks along y are the chunks of each output.
 template <int V, class Source>
@@ -106,6 +113,12 @@ struct FoldBody {
     const int64_t base = layout.kept.Offset(group);
     const auto state = source.template Open<V>(gpu, columns ? group * V : group, base, columns);
     const int step = layout.parts();
+    if constexpr (V > 1 && AddsRaggedRows<Source>) {
+      if (layout.ragged != 0) {
+        AddRagged(gpu, group, base, first, end, part, totals);
+        return;
+      }
+    }
     int64_t unit = first + part;
     for (; unit + (kAhead - 1) * step < end; unit += kAhead * step) {
       int64_t at[kAhead];
@@ -117,6 +130,36 @@ struct FoldBody {
       const int64_t at[1] = {base + layout.reduced.Offset(unit)};
       source.template Add<V, 1>(gpu, state, at, unit, step, totals);
     }
+  }
+
+  // Elements first to end of a row that begins at `base`.
+  template <class Gpu>
+  WEFT_GPU void AddRagged(Gpu& gpu, int64_t group, int64_t base, int64_t first, int64_t end,
+                          int part, Total (&totals)[V]) const {
+    const int step = layout.parts();
+    const int64_t whole = first + (V - (base + first) % V) % V;  // where packets begin
+    const int64_t packets = whole < end ? (end - whole) / V : 0;
+    const auto state = source.template Open<V>(gpu, group, base, false);
+    int64_t p = part;
+    for (; p + (kAhead - 1) * step < packets; p += kAhead * step) {
+      int64_t at[kAhead];
+      WEFT_UNROLL
+      for (int k = 0; k < kAhead; ++k) at[k] = base + whole + (p + k * step) * V;
+      source.template Add<V, kAhead>(gpu, state, at, p, step, totals);
+    }
+    for (; p < packets; p += step) {
+      const int64_t at[1] = {base + whole + p * V};
+      source.template Add<V, 1>(gpu, state, at, p, step, totals);
+    }
+    const auto single_state = source.template Open<1>(gpu, group, base, false);
+    Total single[1] = {totals[0]};
+    const int64_t singles = end - first - packets * V;
+    for (int64_t s = part; s < singles; s += step) {
+      const bool in_front = first + s < whole;
+      const int64_t at[1] = {base + first + s + (in_front ? 0 : packets * V)};
+      source.template Add<1, 1>(gpu, single_state, at, s, step, single);
+    }
+    totals[0] = single[0];
   }
 };
 

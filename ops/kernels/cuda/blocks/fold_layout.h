@@ -24,6 +24,9 @@ struct FoldLayout {
   int32_t log_lanes = 0;  // groups of a block
   int32_t log_parts = 8;  // threads that share a group; lanes * parts = kFoldThreads
   int32_t columns = 0;
+  // Rows whose size is no multiple of the packet: units and chunks are elements. Each chunk begins
+  // with single elements up to the first multiple of a packet, and ends with what is left of it.
+  int32_t ragged = 0;
 
   WEFT_GPU int lanes() const { return 1 << log_lanes; }
   WEFT_GPU int parts() const { return 1 << log_parts; }

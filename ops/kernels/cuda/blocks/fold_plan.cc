@@ -8,6 +8,8 @@ namespace {
 // Blocks that fill a large GPU some times over, and units that are worth a block's start.
 constexpr int64_t kWantedBlocks = 1056;
 constexpr int64_t kMinUnitsPerThread = 8;
+// Packets of a row for which single elements at its ends do not count.
+constexpr int64_t kMinRaggedUnits = 16;
 
 // The smallest n with 2^n >= value.
 int LogCeil(int64_t value) {
@@ -49,6 +51,11 @@ struct FoldAxes {
   bool CanPack(int width) const {
     const StridedAxis& last = columns ? kept.back() : reduced.back();
     return width == 1 || (last.stride == 1 && last.size > 0 && last.size % width == 0);
+  }
+  // Long rows of any size, one behind the other.
+  bool CanBeRagged(int width) const {
+    return width > 1 && !CanPack(width) && !columns && reduced.size() == 1 && kept.size() == 1 &&
+           reduced.back().stride == 1 && reduced.back().size >= kMinRaggedUnits * width;
   }
   void Pack(int width) {
     if (width == 1) return;
@@ -105,6 +112,20 @@ FoldLaunch FoldLaunchOf(FoldAxes axes, int width) {
   return launch;
 }
 
+// Threads and chunks as of the packets that a row has room for.
+FoldLaunch RaggedFoldLaunch(const FoldAxes& axes, int width) {
+  FoldAxes rounded = axes;
+  const int64_t size = axes.reduced.back().size;
+  rounded.reduced.back().size = CeilDivide(size, width) * width;
+  FoldLaunch launch = FoldLaunchOf(rounded, width);
+  launch.layout.ragged = 1;
+  launch.layout.kept = IndexOf(axes.kept);
+  launch.layout.reduced = IndexOf(axes.reduced);
+  launch.layout.units = size;
+  launch.layout.chunk *= width;
+  return launch;
+}
+
 }  // namespace
 
 AxisIndex IndexOf(const std::vector<StridedAxis>& axes) {
@@ -123,8 +144,12 @@ AxisIndex IndexOf(const std::vector<StridedAxis>& axes) {
   return index;
 }
 
-FoldPlan FoldPlan::Make(const Shape& shape, const std::vector<bool>& reduced, int width) {
+FoldPlan FoldPlan::Make(const Shape& shape, const std::vector<bool>& reduced, int width,
+                        bool ragged) {
   const FoldAxes axes = FoldAxes::Of(shape, reduced);
+  if (ragged && axes.CanBeRagged(width)) {
+    return {FoldLaunchOf(axes, 1), RaggedFoldLaunch(axes, width)};
+  }
   return {FoldLaunchOf(axes, 1), FoldLaunchOf(axes, axes.CanPack(width) ? width : 1)};
 }
 

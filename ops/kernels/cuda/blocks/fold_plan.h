@@ -28,8 +28,10 @@ struct FoldPlan {
   FoldLaunch wide;
 
   // Output o of a row-major tensor folds the elements that differ in reduced axes alone.
-  // `width`: elements of the widest packet, 1 where there is none.
-  static FoldPlan Make(const Shape& shape, const std::vector<bool>& reduced, int width);
+  // `width`: elements of the widest packet, 1 where there is none. `ragged`: whether long rows may
+  // be ragged (FoldLayout), for a Source with kRagged.
+  static FoldPlan Make(const Shape& shape, const std::vector<bool>& reduced, int width,
+                       bool ragged = false);
   // [rows, columns] to one value per row, or to one per column. Of columns, unit i is row i.
   static FoldPlan OfRows(int64_t rows, int64_t columns, int width);
   static FoldPlan OfColumns(int64_t rows, int64_t columns, int width);

@@ -76,6 +76,28 @@ TEST(FoldPlanTest, PacketsLieAlongTheLastAxis) {
   EXPECT_EQ(FoldPlan::OfColumns(8, 1, 4).wide.width, 1);
 }
 
+TEST(FoldPlanTest, LongRowsOfAnySizeMayBeRagged) {
+  const auto plan_of = [](const Shape& shape, bool ragged) {
+    return FoldPlan::Make(shape, {false, true}, 4, ragged);
+  };
+  for (const int64_t rows : {1, 5, 4096}) {
+    for (const int64_t size : {65, 50257, 50259, 1000003}) {
+      const FoldLaunch launch = plan_of({rows, size}, true).wide;
+      EXPECT_EQ(launch.width, 4);
+      EXPECT_EQ(launch.layout.ragged, 1);
+      EXPECT_EQ(launch.layout.groups, rows);
+      EXPECT_EQ(launch.layout.units, size);
+      EXPECT_EQ(launch.layout.kept.Offset(rows - 1), (rows - 1) * size);
+      EXPECT_GE(launch.chunks * launch.layout.chunk, size);
+      EXPECT_LT((launch.chunks - 1) * launch.layout.chunk, size);
+    }
+  }
+  EXPECT_EQ(plan_of({5, 50257}, false).wide.width, 1);
+  EXPECT_EQ(plan_of({5, 50256}, true).wide.layout.ragged, 0);
+  EXPECT_EQ(plan_of({5, 63}, true).wide.layout.ragged, 0);
+  EXPECT_EQ(FoldPlan::Make(Shape{5, 67, 3}, {false, true, false}, 4, true).wide.layout.ragged, 0);
+}
+
 TEST(FoldPlanTest, LongFoldsWithFewOutputsAreCut) {
   const FoldPlan whole = FoldPlan::OfRows(1, 1 << 24, 4);
   EXPECT_GT(whole.wide.chunks, 500);

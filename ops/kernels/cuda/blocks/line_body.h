@@ -5,6 +5,8 @@
 //   struct Source {
 //     static constexpr int kPasses = 2;
 //     static constexpr int kWidth = 4;          elements of a packet; 1: there are none
+//     static constexpr bool kRagged = true;     may be left out: takes ragged rows (LineLayout),
+//                                               for it reads packets at multiples of `at` alone
 //     template <int kPass> using Fold = SumFold<float>;   how a pass adds up
 //     (ops/kernels/cuda/blocks/line_fold.h) template <int V> struct Item;             V neighbours
 //     of a line, as numbers struct State;                             of a line: what passes found
@@ -28,6 +30,11 @@
 #include "ops/kernels/cuda/language/gpu.h"
 
 namespace weft::cuda {
+
+template <class Source>
+concept TakesRaggedRows = requires {
+  requires Source::kRagged;
+};
 
 // V: elements of a packet; 1 where the stride is not 1.
 template <int V, class Source>
@@ -53,22 +60,38 @@ struct LineBody {
                         ? line * layout.size
                         : line / layout.stride * layout.stride * layout.size + line % layout.stride;
       state = source.Open(gpu, line);
+      place.packets = layout.size / V;
+      if constexpr (kMayBeRagged) {
+        if (layout.ragged != 0) {
+          place.head = static_cast<int>((V - place.start % V) % V);
+          place.packets = (layout.size - place.head) / V;
+        }
+      }
     }
     Pass<0>(gpu, place, state);
     if constexpr (Source::kPasses > 1) Pass<1>(gpu, place, state);
     if (!place.exists) return;
-    const int64_t packets = layout.size / V;
     int64_t i = place.part;
-    for (; i + (kAhead - 1) * parts < packets; i += kAhead * parts) {
+    for (; i + (kAhead - 1) * parts < place.packets; i += kAhead * parts) {
       WriteItems<kAhead>(gpu, place, state, i, parts);
     }
-    for (; i < packets; i += parts) WriteItems<1>(gpu, place, state, i, parts);
+    for (; i < place.packets; i += parts) WriteItems<1>(gpu, place, state, i, parts);
+    if constexpr (kMayBeRagged) {
+      const int64_t singles = layout.size - place.packets * V;
+      for (int64_t s = place.part; s < singles; s += parts) {
+        const int64_t position = SinglePosition(place, s);
+        const auto item = source.template Load<1>(gpu, state, place.start + position, position);
+        source.template Write<1>(gpu, state, item, place.start + position, position);
+      }
+    }
     if (place.part == 0) source.Leave(gpu, state, line);
   }
 
  private:
   struct Place {
     int64_t start = 0;
+    int64_t packets = 0;
+    int head = 0;  // elements in front of the packets
     int part = 0;
     int lane = 0;
     int distance = 1;  // of the threads of a line
@@ -76,9 +99,15 @@ struct LineBody {
   };
 
   static constexpr int kAhead = 4;  // items that are on their way at a time
+  static constexpr bool kMayBeRagged = V > 1 && TakesRaggedRows<Source>;
 
+  WEFT_GPU static int64_t Position(const Place& place, int64_t i) { return place.head + i * V; }
   WEFT_GPU int64_t At(const Place& place, int64_t i) const {
-    return place.start + i * V * layout.stride;
+    return place.start + Position(place, i) * layout.stride;
+  }
+  // Of the elements that are in no packet, in front and behind.
+  WEFT_GPU static int64_t SinglePosition(const Place& place, int64_t s) {
+    return s < place.head ? s : place.packets * V + s;
   }
 
   // Items i, i + step, ... of the line.
@@ -89,12 +118,12 @@ struct LineBody {
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) {
       const int64_t j = i + k * step;
-      items[k] = source.template Load<V>(gpu, state, At(place, j), j * V);
+      items[k] = source.template Load<V>(gpu, state, At(place, j), Position(place, j));
     }
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) {
       const int64_t j = i + k * step;
-      source.template Write<V>(gpu, state, items[k], At(place, j), j * V);
+      source.template Write<V>(gpu, state, items[k], At(place, j), Position(place, j));
     }
   }
   template <int kPass, int K, class Gpu, typename Total>
@@ -104,11 +133,11 @@ struct LineBody {
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) {
       const int64_t j = i + k * step;
-      items[k] = source.template Load<V>(gpu, state, At(place, j), j * V);
+      items[k] = source.template Load<V>(gpu, state, At(place, j), Position(place, j));
     }
     WEFT_UNROLL
     for (int k = 0; k < K; ++k) {
-      source.template Add<kPass, V>(state, items[k], (i + k * step) * V, total);
+      source.template Add<kPass, V>(state, items[k], Position(place, i + k * step), total);
     }
   }
 
@@ -119,12 +148,19 @@ struct LineBody {
     const int parts = 1 << layout.log_parts;
     Total total = Fold::Initial();
     if (place.exists) {
-      const int64_t packets = layout.size / V;
       int64_t i = place.part;
-      for (; i + (kAhead - 1) * parts < packets; i += kAhead * parts) {
+      for (; i + (kAhead - 1) * parts < place.packets; i += kAhead * parts) {
         AddItems<kPass, kAhead>(gpu, place, state, i, parts, total);
       }
-      for (; i < packets; i += parts) AddItems<kPass, 1>(gpu, place, state, i, parts, total);
+      for (; i < place.packets; i += parts) AddItems<kPass, 1>(gpu, place, state, i, parts, total);
+      if constexpr (kMayBeRagged) {
+        const int64_t singles = layout.size - place.packets * V;
+        for (int64_t s = place.part; s < singles; s += parts) {
+          const int64_t position = SinglePosition(place, s);
+          auto item = source.template Load<1>(gpu, state, place.start + position, position);
+          source.template Add<kPass, 1>(state, item, position, total);
+        }
+      }
     }
     const auto shared = gpu.template Shared<kPass, Total, kLineThreads>();
     const int thread = gpu.thread();

@@ -7,7 +7,7 @@
 
 namespace weft::cuda {
 
-// REQUIRES: !line.in_registers. 0, or CUDA's error number.
+// REQUIRES: !line.in_registers; a ragged line has a Source with kRagged. 0, or CUDA's error number.
 template <class Source>
 int LaunchLines(LaunchQueue queue, const LineLaunch& line, const Source& source) {
   if constexpr (Source::kWidth > 1) {

@@ -23,6 +23,9 @@ struct LineLayout {
   int32_t log_lanes = 0;    // LineBody: lines of a block
   int32_t log_parts = 8;    // LineBody: threads of a line, lanes * parts = kLineThreads
   int32_t log_threads = 5;  // RowBody: threads of a line
+  // LineBody: rows whose size is no multiple of the packet. Each begins with single elements up to
+  // the first multiple of a packet in the tensor, and ends with what is left of it.
+  int32_t ragged = 0;
 };
 
 // One way to launch.

@@ -10,6 +10,7 @@ namespace {
 constexpr int kLogLineThreads = 8;
 constexpr int kLogMinRowThreads = 3;
 constexpr int kLogMaxRowThreads = 9;
+constexpr int64_t kMinRaggedPackets = 16;
 static_assert(kLineThreads == 1 << kLogLineThreads && kMaxRowThreads == 1 << kLogMaxRowThreads);
 
 int LogOfCeiling(int64_t value) {  // the smallest n with 2^n >= value
@@ -29,7 +30,8 @@ LineLaunch RowLaunch(LineLaunch launch, int64_t packets) {
   return launch;
 }
 
-LineLaunch LineLaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool registers) {
+LineLaunch LineLaunchOf(int64_t lines, int64_t size, int64_t stride, int width, bool registers,
+                        bool ragged = false) {
   LineLaunch launch;
   launch.width = width;
   LineLayout& layout = launch.layout;
@@ -41,7 +43,8 @@ LineLaunch LineLaunchOf(int64_t lines, int64_t size, int64_t stride, int width, 
     return launch;
   }
   const int64_t packets = size / width;
-  if (registers && stride == 1 && packets <= kMaxRowThreads * kRowPackets) {
+  layout.ragged = ragged ? 1 : 0;
+  if (!ragged && registers && stride == 1 && packets <= kMaxRowThreads * kRowPackets) {
     return RowLaunch(launch, packets);
   }
   const int log_packets = LogOfCeiling(packets);
@@ -59,17 +62,24 @@ LineLaunch LineLaunchOf(int64_t lines, int64_t size, int64_t stride, int width, 
 
 }  // namespace
 
-LinePlan LinePlan::Make(int64_t lines, int64_t size, int64_t stride, int width, bool registers) {
-  const bool packs = stride == 1 && size % width == 0;
-  return {LineLaunchOf(lines, size, stride, 1, registers),
-          LineLaunchOf(lines, size, stride, packs ? width : 1, registers)};
+LinePlan LinePlan::Make(int64_t lines, int64_t size, int64_t stride, int width, bool registers,
+                        bool ragged) {
+  const LineLaunch narrow = LineLaunchOf(lines, size, stride, 1, registers);
+  if (stride == 1 && size % width == 0) {
+    return {narrow, LineLaunchOf(lines, size, stride, width, registers)};
+  }
+  // In registers a row is read once, whatever its width.
+  if (!ragged || stride != 1 || narrow.in_registers || size < kMinRaggedPackets * width) {
+    return {narrow, narrow};
+  }
+  return {narrow, LineLaunchOf(lines, size, stride, width, registers, true)};
 }
 
-LinePlan LinePlan::Along(const Shape& shape, int axis, int width, bool registers) {
+LinePlan LinePlan::Along(const Shape& shape, int axis, int width, bool registers, bool ragged) {
   if (shape.rank() == 0) return Make(1, 1, 1, width, registers);
   const int64_t stride = shape.ProductOf(axis + 1, shape.rank());
   return Make(shape.ProductOf(0, axis) * stride, shape.dim(axis), std::max<int64_t>(stride, 1),
-              width, registers);
+              width, registers, ragged);
 }
 
 const LineLaunch& LinePlan::For(std::initializer_list<const void*> operands) const {

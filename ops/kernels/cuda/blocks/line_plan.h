@@ -17,10 +17,13 @@ struct LinePlan {
   LineLaunch wide;
 
   // Lines of `size` elements `stride` apart. `width`: elements of the widest packet, 1 where there
-  // is none. `registers`: whether rows that fit may be kept in registers.
-  static LinePlan Make(int64_t lines, int64_t size, int64_t stride, int width, bool registers);
+  // is none. `registers`: whether rows that fit may be kept in registers. `ragged`: whether long
+  // rows may be ragged (LineLayout), for a Source with kRagged.
+  static LinePlan Make(int64_t lines, int64_t size, int64_t stride, int width, bool registers,
+                       bool ragged = false);
   // Along an axis of a row-major tensor. REQUIRES: 0 <= axis < rank; of a scalar, any axis.
-  static LinePlan Along(const Shape& shape, int axis, int width, bool registers);
+  static LinePlan Along(const Shape& shape, int axis, int width, bool registers,
+                        bool ragged = false);
 
   const LineLaunch& For(std::initializer_list<const void*> operands) const;
 };

@@ -26,6 +26,22 @@ TEST(LinePlanTest, RowsThatFitAreKeptInRegisters) {
   EXPECT_FALSE(LinePlan::Make(1, 64, 1, 4, false).wide.in_registers);
 }
 
+TEST(LinePlanTest, LongRowsOfAnySizeMayBeRagged) {
+  const LinePlan plan = LinePlan::Make(3, 50257, 1, 4, true, true);
+  EXPECT_EQ(plan.wide.width, 4);
+  EXPECT_EQ(plan.wide.layout.ragged, 1);
+  EXPECT_EQ(plan.wide.layout.size, 50257);
+  EXPECT_FALSE(plan.wide.in_registers);
+  EXPECT_EQ(plan.narrow.layout.ragged, 0);
+  EXPECT_EQ(plan.narrow.width, 1);
+  // Where nobody asks for it, where packets fit, in registers, of short rows, of other strides.
+  EXPECT_EQ(LinePlan::Make(3, 50257, 1, 4, true).wide.width, 1);
+  EXPECT_EQ(LinePlan::Make(3, 50256, 1, 4, true, true).wide.layout.ragged, 0);
+  EXPECT_EQ(LinePlan::Make(3, 2047, 1, 4, true, true).wide.layout.ragged, 0);
+  EXPECT_EQ(LinePlan::Make(3, 63, 1, 4, false, true).wide.layout.ragged, 0);
+  EXPECT_EQ(LinePlan::Make(3, 50257, 7, 4, true, true).wide.width, 1);
+}
+
 TEST(LinePlanTest, LinesOfOtherAxesHaveNoPackets) {
   const LinePlan plan = LinePlan::Along(Shape{3, 8, 4}, 1, 4, true);
   EXPECT_EQ(plan.wide.layout.lines, 12);

@@ -91,6 +91,20 @@ bool HavePacks(const std::vector<CopyAxis>& matrices, const CopyPlan& plan, int6
   });
 }
 
+// The widest access that tiles have a kernel for and the matrices allow, in units. By squares
+// (SquareTransposeBody) go matrices that fill a tile.
+int PackOfTiles(const std::vector<CopyAxis>& matrices, const CopyPlan& plan) {
+  constexpr int64_t kSquares = 16;
+  for (const int bytes : {16, 8, 4}) {
+    const int pack = bytes / plan.unit;
+    if (pack < 2 || !HavePacks(matrices, plan, pack)) continue;
+    if (bytes == 4) return pack;
+    const bool has_kernel = bytes == 16 ? plan.unit > 1 : plan.unit == 2;
+    if (has_kernel && std::min(plan.rows, plan.columns) >= kSquares * pack) return pack;
+  }
+  return 1;
+}
+
 template <typename Index>
 BroadcastMap<2, Index> CopyMap(const std::vector<CopyAxis>& axes) {
   BroadcastMap<2, Index> map;
@@ -162,10 +176,8 @@ absl::StatusOr<CopyPlan> PlanCopy(std::vector<CopyAxis> axes, int element_bytes,
     const int64_t reach = std::abs(plan.from_stride) * plan.columns + plan.rows +
                           std::abs(plan.to_stride) * plan.rows + plan.columns;
     SetMap(axes, plan, reach);
-    if (plan.unit < 4 && largest_unit >= 4 && HavePacks(axes, plan, 4 / plan.unit)) {
-      plan.pack = 4 / plan.unit;
-      plan.alignment = 4;
-    }
+    if (largest_unit == 16) plan.pack = PackOfTiles(axes, plan);
+    plan.alignment = plan.unit * plan.pack;
   } else if (largest_unit == 16 && Repeats(axes, plan, 16 / plan.unit)) {
     const int64_t width = 16 / plan.unit;
     plan.way = CopyWay::kRepeats;

@@ -48,6 +48,40 @@ int Transpose(LaunchQueue queue, const CopyPlan& plan, const T* from, T* to) {
            static_cast<Index>(plan.to_stride), MapOf<Index>(plan)});
 }
 
+template <typename T, int kPack, typename Index>
+int TransposeSquares(LaunchQueue queue, const CopyPlan& plan, const T* from, T* to) {
+  using Body = SquareTransposeBody<T, kPack, Index>;
+  const int64_t row_tiles = (plan.rows + Body::kTile - 1) / Body::kTile;
+  const int64_t column_tiles = (plan.columns + Body::kTile - 1) / Body::kTile;
+  const int64_t matrix_tiles = row_tiles * column_tiles;
+  const int64_t tiles = plan.count * matrix_tiles;
+  const LaunchGrid grid{.blocks = std::min(tiles, kCopyBlocks), .threads = kTileThreads};
+  return Launch<kTileThreads>(
+      queue, grid,
+      Body{from, to, tiles, FastDivisor<Index>(static_cast<Index>(matrix_tiles)),
+           FastDivisor<Index>(static_cast<Index>(kTransposeBand * column_tiles)),
+           static_cast<Index>(row_tiles), static_cast<Index>(plan.rows),
+           static_cast<Index>(plan.columns), static_cast<Index>(plan.from_stride),
+           static_cast<Index>(plan.to_stride), MapOf<Index>(plan)});
+}
+
+template <typename T, typename Index>
+int TransposeOf(LaunchQueue queue, const CopyPlan& plan, const T* from, T* to) {
+  constexpr int kBytes = static_cast<int>(sizeof(T));
+  if constexpr (kBytes > 1 && kBytes < 16) {
+    if (plan.pack == 16 / kBytes) {
+      return TransposeSquares<T, 16 / kBytes, Index>(queue, plan, from, to);
+    }
+  }
+  if constexpr (kBytes == 2) {
+    if (plan.pack == 4) return TransposeSquares<T, 4, Index>(queue, plan, from, to);
+  }
+  if constexpr (kBytes < 4) {
+    if (plan.pack > 1) return Transpose<T, 4 / kBytes, Index>(queue, plan, from, to);
+  }
+  return Transpose<T, 1, Index>(queue, plan, from, to);
+}
+
 template <typename T, typename Index>
 int CopyOf(LaunchQueue queue, const CopyPlan& plan, const void* from, void* to) {
   const T* const source = static_cast<const T*>(from) + plan.from;
@@ -68,10 +102,7 @@ int CopyOf(LaunchQueue queue, const CopyPlan& plan, const void* from, void* to) 
       }
       break;
     case CopyWay::kTransposes:
-      if constexpr (kBytes < 4) {
-        if (plan.pack > 1) return Transpose<T, 4 / kBytes, Index>(queue, plan, source, target);
-      }
-      return Transpose<T, 1, Index>(queue, plan, source, target);
+      return TransposeOf<T, Index>(queue, plan, source, target);
   }
   return kNoSuchBody;
 }

@@ -118,6 +118,80 @@ struct TransposeBody {
   }
 };
 
+// The same for matrices that fill tiles of 16 x 16 squares of kPack x kPack elements, where rows,
+// columns and all strides are multiples of kPack: a thread turns a square in its registers, and
+// each access, of shared memory, too, is a packet. Packet p of a tile's line lies at p ^ (line /
+// kPack): threads side by side use different banks both when they write a column of packets and
+// when they read a line of them.
+//
+// Tiles are taken in bands of kBand tiles of rows, down and then across: what is on its way at a
+// time is about as wide at one end as at the other, so that both ends touch whole pages of memory.
+inline constexpr int kSquaresOfTile = 16;
+inline constexpr int kTransposeBand = 16;
+
+template <typename T, int kPack, typename Index>
+struct SquareTransposeBody {
+  static_assert(kTileThreads == kSquaresOfTile * kSquaresOfTile);
+  static constexpr int kTile = kSquaresOfTile * kPack;
+
+  const T* from;
+  T* to;
+  int64_t tiles;
+  FastDivisor<Index> matrix_tiles;
+  FastDivisor<Index> band_tiles;  // kTransposeBand times column_tiles
+  Index row_tiles;
+  Index rows;
+  Index columns;
+  Index from_stride;             // from a column to the next
+  Index to_stride;               // from a row to the next
+  BroadcastMap<2, Index> batch;  // the matrices
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const auto tile = gpu.template Shared<0, Packet<T, kPack>, kTile * kSquaresOfTile>();
+    const int across = gpu.thread() % kSquaresOfTile;  // side by side in memory at both ends
+    const int along = gpu.thread() / kSquaresOfTile;
+    for (int64_t t = gpu.block(); t < tiles; t += gpu.blocks()) {
+      const Division<Index> by_matrix = matrix_tiles.Divide(static_cast<Index>(t));
+      const Division<Index> by_band = band_tiles.Divide(by_matrix.rest);
+      const Index above = by_band.quotient * kTransposeBand;
+      const Index left = row_tiles - above;
+      const Index height = left < kTransposeBand ? left : kTransposeBand;
+      const Index row = (above + by_band.rest % height) * kTile;
+      const Index column = by_band.rest / height * kTile;
+      const auto matrix = batch.At(by_matrix.quotient);
+      const auto source = gpu.Global(from) + matrix.of[0];
+      const auto target = gpu.Global(to) + matrix.of[1];
+      Packet<T, kPack> square[kPack] = {};
+      WEFT_UNROLL
+      for (int k = 0; k < kPack; ++k) {
+        const Index r = row + across * kPack;
+        const Index c = column + along * kPack + k;
+        if (r >= rows || c >= columns) continue;
+        square[k] = gpu.template Load<kPack>(source, int64_t{c} * from_stride + r);
+      }
+      WEFT_UNROLL
+      for (int v = 0; v < kPack; ++v) {
+        Packet<T, kPack> turned;
+        WEFT_UNROLL
+        for (int k = 0; k < kPack; ++k) turned.values[k] = square[k].values[v];
+        tile[(across * kPack + v) * kSquaresOfTile + (along ^ across)] = turned;
+      }
+      gpu.Barrier();
+      WEFT_UNROLL
+      for (int v = 0; v < kPack; ++v) {
+        const int line = v * kSquaresOfTile + along;
+        const Index r = row + line;
+        const Index c = column + across * kPack;
+        if (r >= rows || c >= columns) continue;
+        const Packet<T, kPack> packet = tile[line * kSquaresOfTile + (across ^ (line / kPack))];
+        gpu.template Store<kPack>(target, int64_t{r} * to_stride + c, packet);
+      }
+      gpu.Barrier();
+    }
+  }
+};
+
 // Bytes of a pattern of 16 that is repeated. Packets of 16 bytes first; a thread writes one byte of
 // the rest.
 struct FillBody {

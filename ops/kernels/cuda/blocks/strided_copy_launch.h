@@ -29,7 +29,7 @@ struct CopyPlan {
   BroadcastMap<2, int32_t> small;  // one of them: of all, or of the matrices
   BroadcastMap<2, int64_t> large;
   // Of kTransposes.
-  int pack = 1;
+  int pack = 1;  // units of an access; 16 / unit and, of 2 bytes, 4: by squares
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t from_stride = 0;

@@ -43,6 +43,7 @@ template <typename T>
 struct CrossEntropySource {
   using Total = LogSum;
   static constexpr int kWidth = kLossWidth<T>;
+  static constexpr bool kRagged = true;
   template <int V>
   using State = Stateless;
 

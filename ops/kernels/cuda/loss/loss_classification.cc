@@ -72,10 +72,10 @@ LossScores ScoresOf(const Shape& shape) {
 }
 
 // One value per sample, from its classes.
-FoldPlan FoldOfClasses(const Shape& shape, int width) {
+FoldPlan FoldOfClasses(const Shape& shape, int width, bool ragged = false) {
   std::vector<bool> reduced(shape.rank(), false);
   reduced[1] = true;
-  return FoldPlan::Make(shape, reduced, width);
+  return FoldPlan::Make(shape, reduced, width, ragged);
 }
 
 FoldPlan FoldOfAll(int64_t count) { return FoldPlan::Make(Shape{count}, {true}, 1); }
@@ -96,10 +96,10 @@ class LossKernel final : public Kernel {
         labels_(context, 1, 2, scores_.classes),
         reduction_(ReductionOf(context)),
         has_log_prob_(context.HasOutput(1)),
-        of_classes_(FoldOfClasses(context.InputShape(0), kLossWidth<T>)),
+        of_classes_(FoldOfClasses(context.InputShape(0), kLossWidth<T>, softmax)),
         of_samples_(FoldOfAll(scores_.samples)),
-        lines_(LinePlan::Along(context.InputShape(0), 1, 16 / sizeof(T),
-                               !std::is_same_v<T, double>)) {}
+        lines_(LinePlan::Along(context.InputShape(0), 1, 16 / sizeof(T), !std::is_same_v<T, double>,
+                               /*ragged=*/true)) {}
 
   size_t workspace_bytes() const override {
     return 2 * ArrayBytes() + std::max(of_classes_.workspace_bytes(kLossTotalBytes),
@@ -153,8 +153,8 @@ class LossGradKernel final : public Kernel {
         labels_(context, 2, 3, scores_.classes),
         reduction_(ReductionOf(context)),
         of_samples_(FoldOfAll(scores_.samples)),
-        lines_(LinePlan::Along(context.InputShape(1), 1, 16 / sizeof(T),
-                               !std::is_same_v<T, double>)) {}
+        lines_(LinePlan::Along(context.InputShape(1), 1, 16 / sizeof(T), !std::is_same_v<T, double>,
+                               /*ragged=*/true)) {}
 
   size_t workspace_bytes() const override {
     if (reduction_ != LossReduction::kMean) return 0;

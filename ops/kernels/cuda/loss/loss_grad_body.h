@@ -19,6 +19,7 @@ struct CrossEntropyGradSource {
   using C = Compute<T>;
   static constexpr int kPasses = kInRow ? 2 : 1;
   static constexpr int kWidth = kWidest<T>;
+  static constexpr bool kRagged = true;
   template <int kPass>
   using Fold = std::conditional_t<!kInRow, LogSumFold,
                                   std::conditional_t<kPass == 0, MaxFold<C>, SumFold<C>>>;

@@ -122,6 +122,22 @@ TEST_P(CudaLossTest, ALabelThatIsNoClassIsAFault) {
   }
 }
 
+// Rows that begin at any place of a packet, longer than registers hold; few and many chunks.
+TEST_P(CudaLossTest, LongRowsOfAnySize) {
+  for (const int64_t classes : {2049, 2051}) {
+    const Shape shape{5, classes};
+    EXPECT_TRUE(CheckOnEmulatedGpu(Loss(GetParam(), shape, {.ignored = 2}), {}, 1));
+    EXPECT_TRUE(CheckOnEmulatedGpu(Backward(Gradient(), shape, {.ignored = 2}), {}, 1));
+  }
+  EXPECT_TRUE(CheckOnEmulatedGpu(Loss(GetParam(), {1, 16395}, {}), {}, 1));
+  const CudaLossOptions narrow{.dtype = DType::kBfloat16, .log_prob = false};
+  const Tolerance near{.of_magnitude = 1e-2};
+  EXPECT_TRUE(CheckOnEmulatedGpu(Loss(GetParam(), {3, 2053}, narrow), near, 1));
+  EXPECT_TRUE(CheckOnEmulatedGpu(Backward(Gradient(), {3, 2053}, narrow), near, 1));
+  EXPECT_TRUE(
+      CheckOnEmulatedGpu(Loss("SoftmaxCrossEntropyLoss", {3, 2051}, {.log_prob = true}), {}, 1));
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, CudaLossTest,
                          ::testing::Values("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"),
                          [](const auto& info) { return std::string(info.param); });

@@ -47,6 +47,16 @@ TEST(GpuTransposeTest, GoesByTiles) {
   EXPECT_TRUE(CopiesAsCpu(Transposed({3, 2, 17, 5, 18}, {3, 0, 4, 1, 2})));
 }
 
+// Matrices that fill tiles, in packets of 16 bytes (8 of a narrow one of 2 bytes): whole tiles, cut
+// ones, several matrices, and more tiles than a band has.
+TEST(GpuTransposeTest, GoesBySquaresOfPackets) {
+  EXPECT_TRUE(CopiesAsCpu(Transposed({68, 132}, {1, 0}, DType::kFloat32)));
+  EXPECT_TRUE(CopiesAsCpu(Transposed({2, 64, 64}, {0, 2, 1}, DType::kFloat32)));
+  EXPECT_TRUE(CopiesAsCpu(Transposed({34, 17 * 32 + 6}, {1, 0}, DType::kFloat64)));
+  EXPECT_TRUE(CopiesAsCpu(Transposed({136, 144}, {1, 0}, DType::kFloat16)));
+  EXPECT_TRUE(CopiesAsCpu(Transposed({68, 3, 72}, {2, 1, 0}, DType::kFloat16)));
+}
+
 // Where rows stay together they are moved by up to 16 bytes; narrow matrices by elements.
 TEST(GpuTransposeTest, MovesRowsAndNarrowMatrices) {
   for (const DType dtype : kWidths) {

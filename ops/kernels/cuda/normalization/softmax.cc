@@ -14,7 +14,8 @@ template <typename T>
 LinePlan SoftmaxPlanOf(const PrepareContext& context) {
   const Shape& shape = context.InputShape(0);
   const int axis = shape.rank() == 0 ? 0 : ConcreteAxis(context, "axis", -1, shape.rank());
-  return LinePlan::Along(shape, axis, 16 / sizeof(T), !std::is_same_v<T, double>);
+  return LinePlan::Along(shape, axis, 16 / sizeof(T), !std::is_same_v<T, double>,
+                         /*ragged=*/true);
 }
 
 template <bool log>

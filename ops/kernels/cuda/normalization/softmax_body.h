@@ -79,6 +79,7 @@ struct SoftmaxLineSource {
   using C = Compute<T>;
   static constexpr int kPasses = 1;
   static constexpr int kWidth = kWidest<T>;
+  static constexpr bool kRagged = true;
   template <int kPass>
   using Fold = LogSumFold;
   template <int V>
@@ -129,6 +130,7 @@ struct SoftmaxGradSource {
   using C = Compute<T>;
   static constexpr int kPasses = 1;
   static constexpr int kWidth = kWidest<T>;
+  static constexpr bool kRagged = true;
   template <int kPass>
   using Fold = SumFold<Sum>;
   template <int V>
