@@ -366,6 +366,21 @@ TEST(PlantedFaultsTest, ShuffleByTooMuch) {
   });
 }
 
+// The first lane that votes writes for all; with a mask of the lanes before that is off, several
+// do.
+TEST(PlantedFaultsTest, LeadersByAWrongMask) {
+  ExpectFound("a race", [](BodyRunner& runner, bool faulty) {
+    float* const y = runner.Memory<float>(1);
+    runner.Launch({.threads = 32}, [=](auto& gpu) {
+      const bool votes = gpu.lane() % 3 == 1;
+      const uint32_t voters = gpu.Ballot(votes);
+      const uint32_t before = (uint32_t{1} << gpu.lane()) - 1;
+      const uint32_t mask = faulty ? before >> 8 : before;
+      if (votes && (voters & mask) == 0) gpu.Global(y)[0] = 1.0F;
+    });
+  });
+}
+
 TEST(PlantedFaultsTest, ShuffleFromALaneOfTheBlock) {
   ExpectFound("which is not in [0, 32)", [](BodyRunner& runner, bool faulty) {
     runner.Launch({.threads = 64},
