@@ -40,6 +40,8 @@ if [ "$command" = conformance ]; then
   exit 1
 fi
 [ "$command" = train ] || exit 0
+echo "memory worker:0 peak 1.5 GiB, 99 % of the 1.6 GiB predicted"
+[ -n "${metrics:-}" ] || exit 0
 echo step,loss,learning_rate,samples_per_second > "$metrics"
 for ((i = 0; i < 20; i++)); do echo "$i,$(awk -v f="$factor" -v i=$i 'BEGIN { if (f == "nan") print f; else printf "%.9g\n", f * (2 - i / 20) }'),0.01,$((i + 100))"; done >> "$metrics"
 PROGRAM
@@ -116,6 +118,39 @@ run 0 --parts conformance --data data
 row conformance passed '7 passed, 1 failed, 0 skipped; CPU: 7 passed, 1 failed, 0 skipped'
 GPU_CASE=node/test_add run 1 --parts conformance --data data
 row conformance failed '7 passed, .*; failed on the GPU alone: node/test_add'
+
+# PyTorch on the same card, and a profile, by programs that stand in for them.
+mkdir path
+touch data/gpt.onnx data/resnet50.onnx data/text.txt
+cat > path/python3 << 'PROGRAM'
+#!/usr/bin/env bash
+[ "$1" != -c ] || exit 0
+echo "gpt eager bfloat16 56.0 samples/s, 3.00 GiB"
+echo "resnet50 compiled bfloat16 224.0 samples/s, 2.00 GiB"
+exit "${TORCH_CODE:-0}"
+PROGRAM
+# Four replayed graphs; in the third, 100 us long, the card is idle for 5 us of 90, and the host busy for 4.
+cat > path/nsys << 'PROGRAM'
+#!/usr/bin/env bash
+[ "$1" = stats ] || exit 0
+if [ "$3" = cuda_api_trace ]; then
+  echo '"Start (ns)","Duration (ns)","Name"'
+  for i in 1 2 3 4; do [ $i -gt "${GRAPHS:-4}" ] || echo "${i}00000,4000,\"cudaGraphLaunch_v10000\""; done
+  echo '310000,80000,"cudaStreamSynchronize_v3020"'
+else
+  printf 'Start (ns),Duration (ns),Name\n205000,80000,a\n305000,40000,a\n350000,45000,b\n410000,40000,c\n'
+fi
+PROGRAM
+chmod +x path/python3 path/nsys
+PATH=$PWD/path:$PATH run 0 --parts gpt,resnet50,torch,timeline --data data
+row gpt passed 'fp32 112.0 samples/s; peak 1.5 GiB; bf16 112.0 samples/s; peak 1.5 GiB .*'
+row resnet50 passed 'bf16 112.0 samples/s, batch 64; peak 1.5 GiB'
+row torch passed '.*56.0 samples/s, 3.00 GiB; .*; ours is 2.00 of gpt eager; ours is 0.50 of resnet50 compiled'
+row timeline passed 'idle 5.6 %; host 0.9 us a step in 0.2 calls of graphs'
+TORCH_CODE=1 PATH=$PWD/path:$PATH run 1 --parts torch
+row torch failed '.*56.0 samples/s.*; ended early, see torch.log'
+GRAPHS=3 PATH=$PWD/path:$PATH run 1 --parts timeline --data data
+row timeline failed 'the profile has no replayed graphs'
 
 # Libraries beside the programs are theirs.
 run 0 --parts benchmark
