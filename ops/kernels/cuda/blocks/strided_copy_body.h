@@ -65,6 +65,8 @@ struct TransposeBody {
   static constexpr int kTile = kWarp * kPack;
   static constexpr int kPitch = kTile + 1;
   static constexpr int kLines = kTile / (kTileThreads / kWarp);  // of a warp
+  // Of single bytes a thread has a square of 16 in registers, which needs more than a quarter.
+  static constexpr int kMinBlocks = sizeof(Index) == 4 && kPack < 4 ? 4 : 1;
 
   const T* from;
   T* to;
@@ -132,6 +134,7 @@ inline constexpr int kTransposeBand = 16;
 template <typename T, int kPack, typename Index>
 struct SquareTransposeBody {
   static_assert(kTileThreads == kSquaresOfTile * kSquaresOfTile);
+  static constexpr int kMinBlocks = sizeof(Index) == 4 ? 4 : 2;
   static constexpr int kTile = kSquaresOfTile * kPack;
 
   const T* from;

@@ -20,10 +20,18 @@ namespace weft::cuda {
 
 #ifdef __CUDACC__
 
-// One block per multiprocessor is enough: else ptxas spills to reach an occupancy of its own
-// choice.
+// Blocks that a multiprocessor must have room for. One is enough: else ptxas spills to reach an
+// occupancy of its own choice. A body that waits for memory asks for more by a constant kMinBlocks:
+// for compute capability 9.0 ptxas keeps what it is passed in registers, twice as many as for 8.0.
+template <typename Body>
+inline constexpr int kMinBlocksOf = 1;
+template <typename Body>
+requires requires { Body::kMinBlocks; }
+inline constexpr int kMinBlocksOf<Body> = Body::kMinBlocks;
+
 template <int kMaxThreads, typename Body>
-__global__ __launch_bounds__(kMaxThreads, 1) void RunBody(const __grid_constant__ Body body) {
+__global__ __launch_bounds__(kMaxThreads,
+                             kMinBlocksOf<Body>) void RunBody(const __grid_constant__ Body body) {
   CudaGpu gpu;
   body(gpu);
 }
