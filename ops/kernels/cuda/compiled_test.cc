@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -153,6 +154,72 @@ TEST_F(Compiled, ExceptionsAreNeeded) {
       }
     }
     EXPECT_TRUE(is_needed) << exception.body << " needs no exception";
+  }
+}
+
+// A row of hot_kernels.tsv.
+struct HotKernel {
+  std::string name;
+  int architecture = 0;
+  int threads = 0;
+  int registers = 0;
+  int64_t shared_bytes = 0;
+  double occupancy = 0;
+};
+
+// Registers may be off by so many: versions of nvcc differ.
+constexpr int kRegisterSlack = 16;
+
+// The rows; a line that is none ends the test.
+std::vector<HotKernel> HotKernels() {
+  std::ifstream file("ops/kernels/cuda/hot_kernels.tsv");
+  std::vector<HotKernel> kernels;
+  std::string line;
+  std::getline(file, line);  // the names of the columns
+  while (std::getline(file, line)) {
+    HotKernel kernel;
+    const size_t tab = line.find('\t');
+    kernel.name = line.substr(0, tab);
+    std::istringstream rest(tab == std::string::npos ? "" : line.substr(tab));
+    std::string architecture;
+    rest >> architecture >> kernel.threads >> kernel.registers >> kernel.shared_bytes >>
+        kernel.occupancy;
+    EXPECT_TRUE(rest && architecture.starts_with("sm_")) << "this is no row: " << line;
+    if (architecture.size() > 3) kernel.architecture = std::atoi(architecture.c_str() + 3);
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+TEST_F(Compiled, HotKernelsAreAsTheTableSays) {
+  const std::vector<HotKernel> rows = HotKernels();
+  ASSERT_GE(rows.size(), 20u);
+  std::map<std::string, std::set<int>> architectures;
+  for (const HotKernel& row : rows) {
+    architectures[row.name].insert(row.architecture);
+    const CompiledKernel* found = nullptr;
+    for (const auto& [source, kernels] : kernels_) {
+      for (const CompiledKernel& kernel : kernels) {
+        if (kernel.name == row.name && kernel.architecture == row.architecture) found = &kernel;
+      }
+    }
+    if (found == nullptr) {
+      ADD_FAILURE() << row.name << " for sm_" << row.architecture << " is not there any more";
+      continue;
+    }
+    std::ostringstream now;
+    now << "; now hot_kernels.tsv would say: " << row.name << "\tsm_" << row.architecture << '\t'
+        << found->max_threads << '\t' << found->registers << '\t' << found->shared_bytes << '\t'
+        << OccupancyOf(*found);
+    EXPECT_EQ(found->spill_bytes, 0) << now.str();
+    EXPECT_EQ(found->max_threads, row.threads) << now.str();
+    EXPECT_EQ(found->shared_bytes, row.shared_bytes) << now.str();
+    EXPECT_LE(found->registers, row.registers + kRegisterSlack) << "more registers" << now.str();
+    EXPECT_GE(found->registers, row.registers - kRegisterSlack) << "an old table" << now.str();
+    EXPECT_GE(OccupancyOf(*found), 0.75 * row.occupancy) << "fewer threads at once" << now.str();
+  }
+  for (const auto& [name, of_name] : architectures) {
+    EXPECT_EQ(of_name, (std::set<int>{80, 90})) << name;
   }
 }
 
