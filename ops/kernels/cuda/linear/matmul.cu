@@ -47,6 +47,11 @@ int LaunchWholeProduct(LaunchQueue queue, DType dtype, const WholeProduct& produ
   if (dtype == DType::kInt32) return LaunchWhole<int32_t>(queue, product);
   if (dtype == DType::kUint32) return LaunchWhole<uint32_t>(queue, product);
   if (dtype == DType::kUint64) return LaunchWhole<uint64_t>(queue, product);
+  // alpha and beta are those of wider types: here the sign does not matter.
+  if (dtype == DType::kInt8 || dtype == DType::kUint8) return LaunchWhole<uint8_t>(queue, product);
+  if (dtype == DType::kInt16 || dtype == DType::kUint16) {
+    return LaunchWhole<uint16_t>(queue, product);
+  }
   return LaunchWhole<int64_t>(queue, product);
 }
 

@@ -43,7 +43,8 @@ struct SpreadAddendBody {
 template <typename T>
 struct WholeProductBody {
   static constexpr int kSide = 16;
-  using Sum = std::make_unsigned_t<T>;
+  // Narrow factors would be signed before they are multiplied.
+  using Sum = std::conditional_t<(sizeof(T) < sizeof(uint32_t)), uint32_t, std::make_unsigned_t<T>>;
 
   WholeProduct of;
 

@@ -22,9 +22,9 @@ struct SpreadAddend {
 };
 int LaunchSpreadAddend(LaunchQueue queue, DType dtype, const SpreadAddend& spread);
 
-// Y[i] = alpha A[i] B[i] + beta C for whole numbers, which wrap around: int32, int64 and their
-// unsigned ones. Steps in elements; A's element (i, l) is at i * a_row + l * a_step, B's (l, j) at
-// l * b_step + j * b_column. Y's matrices are dense.
+// Y[i] = alpha A[i] B[i] + beta C for whole numbers, which wrap around. Those of 8 and 16 bits have
+// alpha and beta 1. Steps in elements; A's element (i, l) is at i * a_row + l * a_step, B's (l, j)
+// at l * b_step + j * b_column. Y's matrices are dense.
 struct WholeProduct {
   const void* a = nullptr;
   const void* b = nullptr;
