@@ -52,6 +52,20 @@ class Kernel {
   virtual bool depends_on_step() const { return false; }
 };
 
+// A kernel that can run as one with those of other nodes, such as the updates of all parameters.
+// Has no workspace and does not ask for micro-batches.
+class JoinableKernel : public Kernel {
+ public:
+  // Kernels of one program with equal keys may be joined.
+  virtual std::string group_key() const = 0;
+  // A kernel that does what all of `members` do, to the same bits, in any order or at once. Its
+  // operands are theirs, those of one member after those of the other. It may borrow the members.
+  // REQUIRES: two or more, this one among them, with one key, none of which makes what another one
+  // reads or writes.
+  virtual absl::StatusOr<std::unique_ptr<Kernel>> Join(
+      const std::vector<JoinableKernel*>& members) const = 0;
+};
+
 // Where an operand lies in its global tensor: equal to the local shape and zeros when not sharded.
 struct OperandSlice {
   Shape global_shape;

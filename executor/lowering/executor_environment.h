@@ -39,6 +39,8 @@ struct ExecutorEnvironment {
   // Where the device does not run host work, a node without a kernel for it is refused. True: it
   // runs on the host then, with copies on both sides.
   bool runs_nodes_on_host = false;
+  // Kernels that can run as one do (group_kernels.h). False: each node by itself, to the same bits.
+  bool joins_kernels = true;
   // Told of each pass of the lowering; null = nobody looks, and no text is made.
   const LoweringObserver* observe_lowering = nullptr;
 };

@@ -32,6 +32,13 @@ struct InstructionInfo {
   Phase phase = Phase::kForward;
   std::vector<DType> output_dtypes;      // for check_numerics
   std::vector<int64_t> output_elements;  // likewise
+  int group = -1;  // the info of the group that the node runs in (group_kernels.h); -1: in none
+  // Of a group: where the outputs of each of its nodes begin.
+  struct Member {
+    std::string node;
+    size_t first_output = 0;
+  };
+  std::vector<Member> members;
 };
 
 struct LoweredReport {

@@ -8,6 +8,7 @@
 #include "executor/lowering/build_sums.h"
 #include "executor/lowering/compute_lifetimes.h"
 #include "executor/lowering/expand_collectives.h"
+#include "executor/lowering/group_kernels.h"
 #include "executor/lowering/load_values.h"
 #include "executor/lowering/lowering_program.h"
 #include "executor/lowering/merge_in_place.h"
@@ -45,6 +46,12 @@ const std::vector<Pass>& Passes() {
       {"in_place",
        [](Program program, const Partition& partition, const Environment&) {
          return MergeInPlace(std::move(program), partition.training);
+       }},
+      {"groups",
+       [](Program program, const Partition&,
+          const Environment& environment) -> absl::StatusOr<Program> {
+         if (!environment.joins_kernels) return program;
+         return GroupKernels(std::move(program));
        }},
       {"lifetimes", [](Program program, const Partition&,
                        const Environment&) { return ComputeLifetimes(std::move(program)); }},

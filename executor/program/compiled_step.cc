@@ -657,6 +657,7 @@ std::vector<NodeStatistics> CompiledStep::statistics() const {
   std::vector<NodeStatistics> result;
   for (size_t i = 0; i < step_.infos.size(); ++i) {
     const InstructionInfo& info = step_.infos[i];
+    if (info.group >= 0) continue;  // its time is the group's
     result.push_back({info.node, info.op, info.phase, timings_[i].calls, timings_[i].nanoseconds});
   }
   return result;

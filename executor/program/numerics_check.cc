@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "executor/program/device_timeout.h"
@@ -28,6 +29,16 @@ absl::StatusOr<int64_t> FirstNonFinite(FiniteArguments search, const MemoryWork&
   return first;
 }
 
+// "output 1", and of which node where several run as one.
+std::string OutputName(const InstructionInfo& info, size_t output) {
+  const InstructionInfo::Member* maker = nullptr;
+  for (const InstructionInfo::Member& member : info.members) {
+    if (member.first_output <= output) maker = &member;
+  }
+  if (maker == nullptr) return absl::StrCat("output ", output);
+  return absl::StrCat("output ", output - maker->first_output, " of '", maker->node, "'");
+}
+
 }  // namespace
 
 absl::Status CheckOutputsFinite(std::span<void* const> outputs, const InstructionInfo& info,
@@ -40,7 +51,7 @@ absl::Status CheckOutputsFinite(std::span<void* const> outputs, const Instructio
                        device, stream));
     if (first == FiniteArguments::kAllFinite) continue;
     return absl::OutOfRangeError(
-        absl::StrCat("output ", i, " has a NaN or infinity at element ", first,
+        absl::StrCat(OutputName(info, i), " has a NaN or infinity at element ", first,
                      "; this is the first node that made one; try a smaller learning rate, or "
                      "look at its inputs"));
   }
