@@ -8,25 +8,41 @@
 #include "ops/defs/optimizer/update_operands.h"
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernels/cuda/optimizer/joined_kernel.h"
 #include "ops/kernels/cuda/optimizer/update_calls.h"
 
 namespace weft::cuda {
 namespace {
 
+// One Scale.
+struct ScalePart {
+  using Item = ScaleItem;
+
+  std::string key;
+  int num_inputs = 2;
+  int num_outputs = 1;
+  DType dtype = DType::kFloat32;
+  int64_t count = 0;
+
+  ScaleItem ItemOf(const void* const* inputs, void* const* outputs) const {
+    return {inputs[0], inputs[1], outputs[0], count};
+  }
+  absl::Status Launch(const KernelContext& run, const ScaleItem* items, int items_count) const {
+    return LaunchStatus(LaunchScales(QueueOf(run), dtype, items, items_count), "Scale");
+  }
+};
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareScale(const PrepareContext& context) {
-  const int64_t count = context.InputShape(0).num_elements();
-  const DType dtype = context.InputDType(0);
-  if (context.InputDType(1) != dtype) {
+  ScalePart part;
+  part.dtype = context.InputDType(0);
+  part.count = context.InputShape(0).num_elements();
+  part.key = absl::StrCat("CUDA Scale ", std::string(DTypeName(part.dtype)));
+  if (context.InputDType(1) != part.dtype) {
     return context.Unimplemented("the scale must have the type of what is scaled");
   }
   return PrepareByElement(
-      context, dtype, FloatElements(), [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-        return MakeKernel([=](const KernelContext& run) {
-          return LaunchStatus(
-              LaunchScale(QueueOf(run), dtype, run.inputs[0], run.inputs[1], run.outputs[0], count),
-              "Scale");
-        });
-      });
+      context, part.dtype, FloatElements(),
+      [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> { return NewJoinedKernel(part); });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAddN(const PrepareContext& context) {

@@ -6,15 +6,18 @@
 
 namespace weft::cuda {
 
-int LaunchScale(LaunchQueue queue, DType dtype, const void* x, const void* s, void* y,
-                int64_t count) {
+int LaunchScales(LaunchQueue queue, DType dtype, const ScaleItem* scales, int count) {
   return LaunchByType(dtype, FloatLaunches(), [&](auto zero) {
     using T = decltype(zero);
     using Body = ScaleBody<T>;
-    const int64_t packets = HasPackets(x) && HasPackets(y) ? count / Body::kWidth : 0;
-    return Launch<kUpdateThreads>(queue, UpdateGrid(count, packets, Body::kWidth),
-                                  Body{static_cast<const T*>(x), static_cast<const T*>(s),
-                                       static_cast<T*>(y), count, packets});
+    return LaunchOverTensors(queue, Body{}, count, [&](int i, typename Body::Item& item) {
+      const ScaleItem& scale = scales[i];
+      item.count = scale.count;
+      item.x = static_cast<const T*>(scale.x);
+      item.s = static_cast<const T*>(scale.s);
+      item.y = static_cast<T*>(scale.y);
+      item.packets = HasPackets(scale.x) && HasPackets(scale.y) ? scale.count / Body::kWidth : 0;
+    });
   });
 }
 

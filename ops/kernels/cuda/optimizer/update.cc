@@ -1,12 +1,14 @@
 // The updates of all optimizers, LambDirection and EmaUpdate. The schema says by its names which
 // operand is what (ops/defs/optimizer/update_operands.h).
-#include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "ops/defs/optimizer/update_operands.h"
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernels/cuda/optimizer/joined_kernel.h"
 #include "ops/kernels/cuda/optimizer/update_calls.h"
 #include "platform/status_macros.h"
 
@@ -69,43 +71,81 @@ UpdateAttributes AttributesOf(const PrepareContext& context, UpdateKind kind) {
   return attributes;
 }
 
-RealInput ScalarOf(const KernelContext& run, int i, DType dtype) {
-  return i < 0 ? RealInput() : RealInput{run.inputs[i], dtype};
+// One node.
+struct UpdatePart {
+  using Item = UpdateItem;
+
+  std::string key;
+  int num_inputs = 0;
+  int num_outputs = 0;
+  std::string op;
+  std::string source;  // of faults
+  int64_t count = 0;
+  UpdateOperands operands;
+  UpdateCall call;
+
+  UpdateItem ItemOf(const void* const* inputs, void* const* outputs) const {
+    const auto scalar = [&](int i) { return i < 0 ? nullptr : inputs[i]; };
+    UpdateItem item;
+    item.count = count;
+    item.w = inputs[0];
+    item.g = inputs[1];
+    item.new_w = outputs[0];
+    for (int s = 0; s < kMaxStates; ++s) {
+      if (!call.has_state[s]) continue;
+      item.state[s] = inputs[operands.state[s]];
+      item.new_state[s] = outputs[operands.new_state[s]];
+    }
+    item.rate = scalar(operands.rate);
+    item.scale = scalar(operands.scale);
+    item.step = static_cast<const int64_t*>(scalar(operands.step));
+    item.source = source.c_str();
+    return item;
+  }
+
+  absl::Status Launch(const KernelContext& run, const UpdateItem* items, int items_count) const {
+    UpdateCall now = call;
+    now.fault = run.stream->fault();
+    return LaunchStatus(LaunchUpdates(QueueOf(run), now, items, items_count), op);
+  }
+};
+
+// All that the updates of one launch have in common. Numbers with all their digits.
+std::string KeyOf(const UpdateCall& call, const std::string& op) {
+  const UpdateAttributes& a = call.attributes;
+  std::string key =
+      absl::StrCat("CUDA update ", op, " ", std::string(DTypeName(call.dtype)), " ",
+                   std::string(DTypeName(call.rate_dtype)), " ",
+                   std::string(DTypeName(call.scale_dtype)), " ", a.nesterov, a.decoupled, " ");
+  for (const bool has_state : call.has_state) absl::StrAppend(&key, has_state);
+  for (const double number :
+       {a.weight_decay, a.beta1, a.beta2, a.epsilon, a.momentum, a.dampening, a.rate_decay}) {
+    absl::StrAppendFormat(&key, " %a", number);
+  }
+  return key;
 }
 
 KernelFactory UpdateKernel(UpdateKind kind) {
   return [kind](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    WEFT_ASSIGN_OR_RETURN(const UpdateOperands operands, OperandsOf(context));
+    UpdatePart part;
+    WEFT_ASSIGN_OR_RETURN(part.operands, OperandsOf(context));
     const auto dtype_of = [&](int i) { return i < 0 ? DType::kFloat32 : context.InputDType(i); };
-    UpdateCall call;
+    part.num_inputs = context.num_inputs();
+    part.num_outputs = context.num_outputs();
+    part.op = context.node().op;
+    part.source = absl::StrCat(part.op, " '", context.node().name, "': step");
+    part.count = context.InputShape(0).num_elements();
+    UpdateCall& call = part.call;
     call.kind = kind;
     call.dtype = context.InputDType(0);
     call.attributes = AttributesOf(context, kind);
-    call.count = context.InputShape(0).num_elements();
-    call.report.low = 1;
-    call.report.high = std::numeric_limits<int64_t>::max();
-    const DType rate_dtype = dtype_of(operands.rate);
-    const DType scale_dtype = dtype_of(operands.scale);
-    const std::string op = context.node().op;
-    const std::string source = absl::StrCat(op, " '", context.node().name, "': step");
+    for (int s = 0; s < kMaxStates; ++s) call.has_state[s] = part.operands.state[s] >= 0;
+    call.rate_dtype = dtype_of(part.operands.rate);
+    call.scale_dtype = dtype_of(part.operands.scale);
+    part.key = KeyOf(call, part.op);
     return PrepareByElement(context, call.dtype, Elements<float, double>(),
                             [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                              return MakeKernel([=](const KernelContext& run) mutable {
-                                call.w = run.inputs[0];
-                                call.g = run.inputs[1];
-                                call.new_w = run.outputs[0];
-                                for (int s = 0; s < kMaxStates; ++s) {
-                                  if (operands.state[s] < 0) continue;
-                                  call.state[s] = run.inputs[operands.state[s]];
-                                  call.new_state[s] = run.outputs[operands.new_state[s]];
-                                }
-                                call.rate = ScalarOf(run, operands.rate, rate_dtype);
-                                call.scale = ScalarOf(run, operands.scale, scale_dtype);
-                                if (operands.step >= 0) call.step = In<int64_t>(run, operands.step);
-                                call.report.fault = run.stream->fault();
-                                call.report.source = source.c_str();
-                                return LaunchStatus(LaunchUpdate(QueueOf(run), call), op);
-                              });
+                              return NewJoinedKernel(std::move(part));
                             });
   };
 }

@@ -7,70 +7,77 @@ namespace weft::cuda {
 namespace {
 
 template <class Rule, typename T>
-int UpdateOf(LaunchQueue queue, const UpdateCall& call) {
+int UpdatesOf(LaunchQueue queue, const UpdateCall& call, const UpdateItem* updates, int count) {
   using Body = UpdateBody<Rule, T>;
-  Body body{};
-  body.w = static_cast<const T*>(call.w);
-  body.g = static_cast<const T*>(call.g);
-  body.new_w = static_cast<T*>(call.new_w);
-  bool has_packets = HasPackets(call.w) && HasPackets(call.g) && HasPackets(call.new_w);
   int states = 0;
+  int place[Body::kArrays] = {};
   for (int s = 0; s < kMaxStates; ++s) {
-    if (call.state[s] == nullptr) continue;
+    if (!call.has_state[s]) continue;
     if (states == Rule::kStates) return kNoSuchBody;
-    body.state[states] = static_cast<const T*>(call.state[s]);
-    body.new_state[states] = static_cast<T*>(call.new_state[s]);
-    has_packets = has_packets && HasPackets(call.state[s]) && HasPackets(call.new_state[s]);
-    ++states;
+    place[states++] = s;
   }
   if (states != Rule::kStates) return kNoSuchBody;
-  body.count = call.count;
-  body.packets = has_packets ? call.count / Body::kWidth : 0;
-  body.attributes = call.attributes;
-  body.rate = call.rate;
-  body.scale = call.scale;
-  body.step = call.step;
-  body.report = call.report;
-  return Launch<kUpdateThreads>(queue, UpdateGrid(call.count, body.packets, Body::kWidth), body);
+  Body body{};
+  body.common = {call.attributes, call.rate_dtype, call.scale_dtype, call.fault};
+  return LaunchOverTensors(queue, body, count, [&](int i, typename Body::Item& item) {
+    const UpdateItem& update = updates[i];
+    item.count = update.count;
+    item.w = static_cast<const T*>(update.w);
+    item.g = static_cast<const T*>(update.g);
+    item.new_w = static_cast<T*>(update.new_w);
+    bool has_packets = HasPackets(update.w) && HasPackets(update.g) && HasPackets(update.new_w);
+    for (int s = 0; s < states; ++s) {
+      item.state[s] = static_cast<const T*>(update.state[place[s]]);
+      item.new_state[s] = static_cast<T*>(update.new_state[place[s]]);
+      has_packets = has_packets && HasPackets(item.state[s]) && HasPackets(item.new_state[s]);
+    }
+    item.packets = has_packets ? update.count / Body::kWidth : 0;
+    item.rate = update.rate;
+    item.scale = update.scale;
+    item.step = update.step;
+    item.source = update.source;
+  });
 }
 
 template <class Rule>
-int UpdateBy(LaunchQueue queue, const UpdateCall& call) {
-  return LaunchByType(call.dtype, LaunchTypes<float, double>(),
-                      [&](auto zero) { return UpdateOf<Rule, decltype(zero)>(queue, call); });
+int UpdatesBy(LaunchQueue queue, const UpdateCall& call, const UpdateItem* items, int count) {
+  return LaunchByType(call.dtype, LaunchTypes<float, double>(), [&](auto zero) {
+    return UpdatesOf<Rule, decltype(zero)>(queue, call, items, count);
+  });
 }
 
 }  // namespace
 
-int LaunchUpdate(LaunchQueue queue, const UpdateCall& call) {
-  if (call.count == 0) return 0;
+int LaunchUpdates(LaunchQueue queue, const UpdateCall& call, const UpdateItem* items, int count) {
   switch (call.kind) {
     case UpdateKind::kSgd:
-      if (call.state[0] == nullptr) return UpdateBy<SgdRule<false, false>>(queue, call);
-      if (call.attributes.nesterov) return UpdateBy<SgdRule<true, true>>(queue, call);
-      return UpdateBy<SgdRule<true, false>>(queue, call);
+      if (!call.has_state[0]) return UpdatesBy<SgdRule<false, false>>(queue, call, items, count);
+      if (call.attributes.nesterov)
+        return UpdatesBy<SgdRule<true, true>>(queue, call, items, count);
+      return UpdatesBy<SgdRule<true, false>>(queue, call, items, count);
     case UpdateKind::kAdam:
-      if (call.state[2] == nullptr) return UpdateBy<AdamRule<false>>(queue, call);
-      return UpdateBy<AdamRule<true>>(queue, call);
+      if (!call.has_state[2]) return UpdatesBy<AdamRule<false>>(queue, call, items, count);
+      return UpdatesBy<AdamRule<true>>(queue, call, items, count);
     case UpdateKind::kLion:
-      return UpdateBy<LionRule>(queue, call);
+      return UpdatesBy<LionRule>(queue, call, items, count);
     case UpdateKind::kRmsprop:
-      if (call.state[1] == nullptr) {
-        if (call.state[2] == nullptr) return UpdateBy<RmspropRule<false, false>>(queue, call);
-        return UpdateBy<RmspropRule<false, true>>(queue, call);
+      if (!call.has_state[1]) {
+        if (!call.has_state[2])
+          return UpdatesBy<RmspropRule<false, false>>(queue, call, items, count);
+        return UpdatesBy<RmspropRule<false, true>>(queue, call, items, count);
       }
-      if (call.state[2] == nullptr) return UpdateBy<RmspropRule<true, false>>(queue, call);
-      return UpdateBy<RmspropRule<true, true>>(queue, call);
+      if (!call.has_state[2]) return UpdatesBy<RmspropRule<true, false>>(queue, call, items, count);
+      return UpdatesBy<RmspropRule<true, true>>(queue, call, items, count);
     case UpdateKind::kAdadelta:
-      return UpdateBy<AdadeltaRule>(queue, call);
+      return UpdatesBy<AdadeltaRule>(queue, call, items, count);
     case UpdateKind::kAdagrad:
-      return UpdateBy<AdagradRule>(queue, call);
+      return UpdatesBy<AdagradRule>(queue, call, items, count);
     case UpdateKind::kRadam:
-      return UpdateBy<RadamRule>(queue, call);
+      return UpdatesBy<RadamRule>(queue, call, items, count);
     case UpdateKind::kLamb:
-      return UpdateBy<LambRule>(queue, call);
+      return UpdatesBy<LambRule>(queue, call, items, count);
     case UpdateKind::kEma:
-      return UpdateBy<EmaRule>(queue, call);
+      return UpdatesBy<EmaRule>(queue, call, items, count);
   }
   return kNoSuchBody;
 }

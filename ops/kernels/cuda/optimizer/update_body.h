@@ -9,38 +9,51 @@
 #include "ops/kernels/cuda/blocks/real_operand.h"
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
+#include "ops/kernels/cuda/optimizer/many_tensors.h"
 #include "ops/kernels/cuda/optimizer/update_calls.h"
 #include "ops/kernels/cuda/optimizer/update_rules.h"
 
 namespace weft::cuda {
 
-// The first thread of a block makes the factors, in double; the others take them from shared
-// memory. Rate, scale and step are read here: the host never waits for them.
+// Updates of many parameters. The first thread of a block makes the factors, in double; the others
+// take them from shared memory. Rate, scale and step are read here: the host never waits for them.
 template <class Rule, typename T>
 struct UpdateBody {
   static constexpr int kWidth = kWidest<T>;
   static constexpr int kStates = Rule::kStates;
   static constexpr int kArrays = kStates > 0 ? kStates : 1;
 
-  const T* w;
-  const T* g;
-  T* new_w;
-  const T* state[kArrays];
-  T* new_state[kArrays];
-  int64_t count;
-  int64_t packets;
-  UpdateAttributes attributes;
-  RealInput rate;
-  RealInput scale;
-  const int64_t* step;
-  FaultReport report;
+  struct Item : TensorItem {
+    const T* w;
+    const T* g;
+    T* new_w;
+    const T* state[kArrays];
+    T* new_state[kArrays];
+    const void* rate;
+    const void* scale;
+    const int64_t* step;
+    const char* source;
+  };
+  struct Common {
+    UpdateAttributes attributes;
+    DType rate_dtype;
+    DType scale_dtype;
+    DeviceFault* fault;
+  };
+  static constexpr int kItems = ItemsOfALaunch<Item>(sizeof(Common) + 16);
+
+  Common common;
+  int used;
+  Item items[kItems];
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
+    const ItemThreads own = ThreadsOf(gpu, items, used);
+    const Item& item = items[own.item];
     const auto shared = gpu.template Shared<0, T, Rule::kFactors>();
     if (gpu.thread() == 0) {
       double made[Rule::kFactors] = {};
-      Rule::Prepare(attributes, Now(gpu), made);
+      Rule::Prepare(common.attributes, Now(gpu, item), made);
       WEFT_UNROLL
       for (int f = 0; f < Rule::kFactors; ++f) shared[f] = static_cast<T>(made[f]);
     }
@@ -48,22 +61,23 @@ struct UpdateBody {
     T factors[Rule::kFactors];
     WEFT_UNROLL
     for (int f = 0; f < Rule::kFactors; ++f) factors[f] = shared[f];
-    for (int64_t i = gpu.index(); i < packets; i += gpu.stride()) {
-      Update<kWidth>(gpu, factors, i * kWidth);
+    for (int64_t i = own.index; i < item.packets; i += own.stride) {
+      Update<kWidth>(gpu, item, factors, i * kWidth);
     }
-    for (int64_t i = packets * kWidth + gpu.index(); i < count; i += gpu.stride()) {
-      Update<1>(gpu, factors, i);
+    for (int64_t i = item.packets * kWidth + own.index; i < item.count; i += own.stride) {
+      Update<1>(gpu, item, factors, i);
     }
   }
 
  private:
   template <class Gpu>
-  WEFT_GPU UpdateNow Now(Gpu& gpu) const {
+  WEFT_GPU UpdateNow Now(Gpu& gpu, const Item& item) const {
     UpdateNow now;
-    if (rate.data != nullptr) now.rate = ReadReal(gpu, rate, 0);
-    if (scale.data != nullptr) now.scale = ReadReal(gpu, scale, 0);
-    if (step != nullptr) {
-      now.step = gpu.Global(step)[0];
+    if (item.rate != nullptr) now.rate = ReadReal(gpu, {item.rate, common.rate_dtype}, 0);
+    if (item.scale != nullptr) now.scale = ReadReal(gpu, {item.scale, common.scale_dtype}, 0);
+    if (item.step != nullptr) {
+      now.step = gpu.Global(item.step)[0];
+      const FaultReport report{common.fault, item.source, 1, INT64_MAX};
       if (!InRange(gpu, report, now.step, 0)) now.step = 1;
     }
     return now;
@@ -71,13 +85,13 @@ struct UpdateBody {
 
   // Elements i to i + kCount.
   template <int kCount, class Gpu>
-  WEFT_GPU void Update(Gpu& gpu, const T* factors, int64_t i) const {
-    Packet<T, kCount> parameter = gpu.template Load<kCount>(gpu.Global(w), i);
-    const Packet<T, kCount> gradient = gpu.template Load<kCount>(gpu.Global(g), i);
+  WEFT_GPU void Update(Gpu& gpu, const Item& item, const T* factors, int64_t i) const {
+    Packet<T, kCount> parameter = gpu.template Load<kCount>(gpu.Global(item.w), i);
+    const Packet<T, kCount> gradient = gpu.template Load<kCount>(gpu.Global(item.g), i);
     Packet<T, kCount> states[kArrays] = {};
     WEFT_UNROLL
     for (int s = 0; s < kStates; ++s) {
-      states[s] = gpu.template Load<kCount>(gpu.Global(state[s]), i);
+      states[s] = gpu.template Load<kCount>(gpu.Global(item.state[s]), i);
     }
     WEFT_UNROLL
     for (int k = 0; k < kCount; ++k) {
@@ -90,29 +104,36 @@ struct UpdateBody {
     }
     WEFT_UNROLL
     for (int s = 0; s < kStates; ++s) {
-      gpu.template Store<kCount>(gpu.Global(new_state[s]), i, states[s]);
+      gpu.template Store<kCount>(gpu.Global(item.new_state[s]), i, states[s]);
     }
-    gpu.template Store<kCount>(gpu.Global(new_w), i, parameter);
+    gpu.template Store<kCount>(gpu.Global(item.new_w), i, parameter);
   }
 };
 
+// Many tensors, each times a number of its own.
 template <typename T>
 struct ScaleBody {
   static constexpr int kWidth = kWidest<T>;
 
-  const T* x;
-  const T* s;
-  T* y;
-  int64_t count;
-  int64_t packets;
+  struct Item : TensorItem {
+    const T* x;
+    const T* s;
+    T* y;
+  };
+  static constexpr int kItems = ItemsOfALaunch<Item>(16);
+
+  int used;
+  Item items[kItems];
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const T element = gpu.Global(s)[0];
+    const ItemThreads own = ThreadsOf(gpu, items, used);
+    const Item& item = items[own.item];
+    const T element = gpu.Global(item.s)[0];
     const Compute<T> scale = Widen(element);
-    const auto from = gpu.Global(x);
-    const auto to = gpu.Global(y);
-    for (int64_t i = gpu.index(); i < packets; i += gpu.stride()) {
+    const auto from = gpu.Global(item.x);
+    const auto to = gpu.Global(item.y);
+    for (int64_t i = own.index; i < item.packets; i += own.stride) {
       Packet<T, kWidth> packet = gpu.template Load<kWidth>(from, i * kWidth);
       WEFT_UNROLL
       for (int k = 0; k < kWidth; ++k) {
@@ -120,7 +141,7 @@ struct ScaleBody {
       }
       gpu.template Store<kWidth>(to, i * kWidth, packet);
     }
-    for (int64_t i = packets * kWidth + gpu.index(); i < count; i += gpu.stride()) {
+    for (int64_t i = item.packets * kWidth + own.index; i < item.count; i += own.stride) {
       const T value = from[i];
       to[i] = Narrow<T>(Widen(value) * scale);
     }

@@ -5,9 +5,8 @@
 
 #include <cstdint>
 
-#include "ops/kernels/cuda/blocks/fault.h"
-#include "ops/kernels/cuda/blocks/real_operand.h"
 #include "ops/kernels/cuda/language/launch_grid.h"
+#include "tensor/device_fault.h"
 #include "tensor/dtype.h"
 
 namespace weft::cuda {
@@ -39,28 +38,43 @@ struct UpdateAttributes {
   bool decoupled = false;
 };
 
-// One update of one parameter. Outputs may be the memory of the inputs that they replace.
-struct UpdateCall {
-  UpdateKind kind = UpdateKind::kSgd;
-  DType dtype = DType::kFloat32;  // or float64
-  UpdateAttributes attributes;
-  int64_t count = 0;
+// The update of one parameter. Outputs may be the memory of the inputs that they replace.
+struct UpdateItem {
+  int64_t count = 0;  // elements
   const void* w = nullptr;
   const void* g = nullptr;
   void* new_w = nullptr;
   // In the order of the op's inputs; null where a state is absent.
   const void* state[kMaxStates] = {};
   void* new_state[kMaxStates] = {};
-  RealInput rate;                 // one number; null: none
-  RealInput scale;                // null: 1
+  const void* rate = nullptr;     // one number; null: none
+  const void* scale = nullptr;    // null: 1
   const int64_t* step = nullptr;  // 1 in the first update; null: the op does not read it
-  FaultReport report;             // of the step
+  const char* source = nullptr;   // DeviceFault::source of a wrong step
 };
-int LaunchUpdate(LaunchQueue queue, const UpdateCall& call);
+
+// What many updates have in common.
+struct UpdateCall {
+  UpdateKind kind = UpdateKind::kSgd;
+  DType dtype = DType::kFloat32;  // or float64
+  UpdateAttributes attributes;
+  bool has_state[kMaxStates] = {};
+  DType rate_dtype = DType::kFloat32;
+  DType scale_dtype = DType::kFloat32;
+  DeviceFault* fault = nullptr;
+};
+// All of them, in as few launches as their tables fit into. None makes what another one reads.
+int LaunchUpdates(LaunchQueue queue, const UpdateCall& call, const UpdateItem* items, int count);
 
 // y = x s, s one element. Floats.
-int LaunchScale(LaunchQueue queue, DType dtype, const void* x, const void* s, void* y,
-                int64_t count);
+struct ScaleItem {
+  const void* x = nullptr;
+  const void* s = nullptr;
+  void* y = nullptr;  // may be x
+  int64_t count = 0;
+};
+// All of them, as LaunchUpdates.
+int LaunchScales(LaunchQueue queue, DType dtype, const ScaleItem* items, int count);
 
 // y = ((x0 + x1) + x2) + ..., any number; y may be one of them. 16-bit floats are added in float32.
 inline constexpr int kMaxAddends = 256;
