@@ -1,6 +1,9 @@
 // Models train on emulated GPUs as on the CPU: each kernel and each order of their launches, copies
 // and events, in several orders of threads and streams, with nothing for the emulator to report.
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -8,13 +11,24 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "executor/interfaces/communicator.h"
+#include "executor/interfaces/input_source.h"
+#include "executor/program/compile_step.h"
+#include "executor/variables/variable_store.h"
+#include "graph/step_inputs.h"
 #include "gtest/gtest.h"
 #include "ops/kernels/cuda/linear/testing/recording_blas_lt.h"
+#include "ops/node_runner.h"
 #include "ops/testing/emulator/emulated_device.h"
+#include "ops/testing/test_tensors.h"
+#include "placement/completion/plan_completion.h"
+#include "placement/partition/partitioner.h"
+#include "platform/clock.h"
 #include "tensor/testing/fake_device.h"
 #include "tensor/testing/watched_device.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
+#include "training/graph/training_graph.h"
 
 namespace weft::testing {
 namespace {
@@ -64,6 +78,104 @@ TEST_P(EmulatedTrainingTest, HasTheLossesOfTheCpu) {
       EXPECT_LE(LargestRelativeGap(LossesOf(run), expected), 1e-5);
       EXPECT_TRUE(device.Verify().ok()) << device.Verify();
     }
+  }
+}
+
+// Data of the model's own for steps that run without a job.
+class ModelData final : public InputSource {
+ public:
+  explicit ModelData(const EquivalenceModel& model) : model_(model) {}
+  absl::Status Fill(int64_t, const FeedInput& input, int64_t first, int64_t count,
+                    void* target) override {
+    const Tensor& all = model_.data.at(input.name);
+    const size_t row = all.bytes() / static_cast<size_t>(all.shape().dim(0));
+    std::memcpy(target, static_cast<const std::byte*>(all.raw_data()) + first * row, count * row);
+    return absl::OkStatus();
+  }
+
+ private:
+  const EquivalenceModel& model_;
+};
+
+// What some steps leave behind.
+struct StepsOutcome {
+  std::map<std::string, Tensor> variables;
+  size_t launches = 0;
+  int kernels = 0;  // of the program
+};
+
+StepsOutcome RunSteps(const EquivalenceModel& model, const TrainingSpec& spec, bool joins_kernels,
+                      uint64_t seed) {
+  StepsOutcome outcome;
+  const auto graph = BuildTrainingGraph(model.graph, spec);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  Plan plan;
+  plan.micro_batches = 2;
+  const auto complete = CompletePlan(*graph, ClusterSpec::Local(1, 1), plan, kSamples);
+  EXPECT_TRUE(complete.ok()) << complete.status();
+  const auto partitions = PartitionStep(*graph, *complete, {true, kSamples}, CpuNodeEvaluator());
+  EXPECT_TRUE(partitions.ok()) << partitions.status();
+  const Partition& partition = partitions->front();
+
+  EmulatedDevice device({.seed = seed});
+  VariableStore variables(device);
+  EXPECT_TRUE(variables.Add(partition.variables).ok());
+  for (const Variable& variable : graph->variables()) {
+    if (!variable.initial.valid()) continue;
+    const absl::Status written = variables.Write(variable.name, variable.initial);
+    EXPECT_TRUE(written.ok()) << written;
+  }
+  const std::unique_ptr<Communicator> nobody = NewSoloCommunicator();
+  ModelData data(model);
+  ExecutorEnvironment environment;
+  environment.device = &device;
+  environment.variables = &variables;
+  environment.communicator = nobody.get();
+  environment.input = &data;
+  environment.clock = &RealClock();
+  environment.joins_kernels = joins_kernels;
+  const auto program = CompileStep(partition, environment);
+  EXPECT_TRUE(program.ok()) << program.status();
+  const std::string text = (*program)->DebugString();
+  for (size_t at = text.find("  kernel "); at != std::string::npos;
+       at = text.find("  kernel ", at + 1)) {
+    ++outcome.kernels;
+  }
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    const auto result = (*program)->Run(
+        {.step = step,
+         .scalars = {{kLearningRateInput, 0.01}, {kStepInput, static_cast<double>(step)}}});
+    EXPECT_TRUE(result.ok()) << result.status();
+  }
+  outcome.launches = device.launches().size();
+  EXPECT_TRUE(device.Verify().ok()) << device.Verify();
+  for (const VariableShard& variable : partition.variables) {
+    const auto value = variables.Read(variable.name);
+    EXPECT_TRUE(value.ok()) << value.status();
+    outcome.variables[variable.name] = *value;
+  }
+  return outcome;
+}
+
+// The updates of all parameters in a few launches, with clipping by the norm of all gradients too.
+TEST_P(EmulatedTrainingTest, JoinedUpdatesHaveTheBitsOfUpdatesOneByOne) {
+  TrainingSpec spec;
+  spec.loss = *ParseLoss("softmax_cross_entropy");
+  for (const std::string optimizer : {"sgd", "adamw"}) {
+    spec.optimizer.kind = optimizer;
+    spec.clip_norm = optimizer == "adamw" ? 0.1 : 0;
+    SCOPED_TRACE(optimizer);
+    const StepsOutcome single = RunSteps(model_, spec, /*joins_kernels=*/false, 1);
+    const StepsOutcome joined = RunSteps(model_, spec, /*joins_kernels=*/true, 2);
+    ASSERT_EQ(joined.variables.size(), single.variables.size());
+    size_t parameters = 0;
+    for (const auto& [name, value] : single.variables) {
+      EXPECT_TRUE(BitwiseEqual(joined.variables.at(name), value)) << name;
+    }
+    for (const Variable& variable : model_.graph.variables()) parameters += variable.trainable;
+    // Scale and update: one launch each instead of one for each parameter.
+    EXPECT_EQ(single.kernels - joined.kernels, static_cast<int>(2 * (parameters - 1)));
+    EXPECT_EQ(single.launches - joined.launches, kSteps * 2 * (parameters - 1));
   }
 }
 
