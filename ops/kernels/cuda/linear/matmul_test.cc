@@ -46,7 +46,7 @@ OpCase GemmCase(std::vector<Tensor> inputs, Attributes attributes = {}) {
   return {.op = "Gemm", .attributes = std::move(attributes), .inputs = std::move(inputs)};
 }
 
-// The calls of one run of `op_case`.
+// The calls of the runs of `op_case`, which agrees with the reference.
 std::vector<RecordingBlasLt::Call> CallsOf(const OpCase& op_case) {
   RecordingBlasLt::Get().TakeCalls();
   EXPECT_TRUE(CheckOnEmulatedGpu(op_case));
@@ -114,8 +114,8 @@ TEST(CudaMatMulTest, AgreesWithoutElements) {
 }
 
 TEST(CudaMatMulTest, FoldsABatchOfRowsIntoOneProduct) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const auto calls = CallsOf(MatMulCase({2, 3, 4, 7}, {7, 5}));
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_EQ(call.spec.m, 24);
@@ -124,8 +124,8 @@ TEST(CudaMatMulTest, FoldsABatchOfRowsIntoOneProduct) {
 }
 
 TEST(CudaMatMulTest, MakesABatchOneStridedCall) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const auto calls = CallsOf(MatMulCase({2, 3, 4, 7}, {2, 3, 7, 5}));
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_EQ(call.spec.batches, 6);
@@ -137,8 +137,8 @@ TEST(CudaMatMulTest, MakesABatchOneStridedCall) {
 
 // The second matrix of a loop begins 28 floats behind the first: at a multiple of 16 bytes.
 TEST(CudaMatMulTest, SaysHowOperandsOfALoopAreAligned) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const auto calls = CallsOf(MatMulCase({2, 1, 4, 7}, {1, 3, 7, 5}));
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_EQ(call.spec.batches, 3);
@@ -149,23 +149,23 @@ TEST(CudaMatMulTest, SaysHowOperandsOfALoopAreAligned) {
 }
 
 TEST(CudaMatMulTest, UsesTf32OnlyWhereItIsAllowed) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   for (const auto& call : CallsOf(MatMulCase({5, 7}, {7, 3}))) EXPECT_FALSE(call.spec.tf32);
   OpCase allowed = MatMulCase({5, 7}, {7, 3});
   allowed.tf32 = true;
   RecordingBlasLt::Get().TakeCalls();
   EXPECT_TRUE(CheckOnEmulatedGpu(allowed, {.of_magnitude = 2e-3}));
   const auto calls = RecordingBlasLt::Get().TakeCalls();
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) EXPECT_TRUE(call.spec.tf32);
 }
 
 TEST(CudaReduceBatchTest, AgreesWithOneProductOfAllRows) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const OpCase weights{.domain = kWeft,
                        .op = "MatMulReduceBatch",
                        .inputs = {RandomTensor({2, 3, 5, 7}, 1), RandomTensor({2, 3, 5, 4}, 2)}};
   const auto calls = CallsOf(weights);
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_EQ(call.spec.k, 30);
@@ -246,9 +246,9 @@ TEST(CudaGemmTest, DoesNotReadCWhenBetaIsZero) {
 }
 
 TEST(CudaGemmTest, LeavesARowOfCToTheLibrary) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const auto calls =
       CallsOf(GemmCase({RandomTensor({3, 4}, 1), RandomTensor({4, 2}, 2), RandomTensor({2}, 3)}));
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_TRUE(call.spec.has_bias);
@@ -257,11 +257,11 @@ TEST(CudaGemmTest, LeavesARowOfCToTheLibrary) {
 }
 
 TEST(CudaGemmTest, AddsCItselfWhereTheLibraryHasNoBias) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   RecordingBlasLt::Get().RefuseBias(true);
   const auto calls =
       CallsOf(GemmCase({RandomTensor({3, 4}, 1), RandomTensor({4, 2}, 2), RandomTensor({2}, 3)}));
   RecordingBlasLt::Get().RefuseBias(false);
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_FALSE(call.spec.has_bias);
@@ -270,10 +270,10 @@ TEST(CudaGemmTest, AddsCItselfWhereTheLibraryHasNoBias) {
 }
 
 TEST(CudaGemmTest, GivesAWholeCToTheLibrary) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   const auto calls =
       CallsOf(GemmCase({RandomTensor({3, 4}, 1), RandomTensor({4, 2}, 2), RandomTensor({3, 2}, 3)},
                        {{"beta", 2.0f}}));
+  if (TestsOnARealGpu()) return;  // NVIDIA's library counts no calls
   ASSERT_FALSE(calls.empty());
   for (const auto& call : calls) {
     EXPECT_NE(call.operands.c, nullptr);
