@@ -12,6 +12,29 @@
 
 namespace weft::cuda {
 
+// image[i] = sum_of(plane, position in it) for all elements of `planes` planes of `size`, a thread
+// for each.
+template <typename T, typename Index, class Gpu, class SumOf>
+WEFT_GPU void WriteSums(Gpu& gpu, void* image, int64_t planes, int64_t size, const SumOf& sum_of) {
+  const auto count = static_cast<Index>(planes * size);
+  const auto narrow_size = static_cast<Index>(size);
+  const auto to = gpu.Global(static_cast<T*>(image));
+  for (Index i = static_cast<Index>(gpu.index()); i < count;
+       i += static_cast<Index>(gpu.stride())) {
+    const Index plane = i / narrow_size;
+    const double sum = sum_of(plane, static_cast<int64_t>(i - plane * narrow_size));
+    to[static_cast<int64_t>(i)] = Narrow<T>(static_cast<Compute<T>>(sum));
+  }
+}
+
+// What a sum begins with: the bias of the channel, where there is one.
+template <typename T, class Gpu>
+WEFT_GPU double BiasOf(Gpu& gpu, const DirectConv& of, int64_t channel) {
+  if (of.bias == nullptr) return 0;
+  const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
+  return static_cast<double>(Widen(bias));
+}
+
 // A thread computes one element of the small image. Lines of the window are summed in the type of
 // the computation, and those in float64.
 template <typename T, typename Index>
@@ -20,16 +43,9 @@ struct DirectSmallBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t size = of.window.small_size();
-    const auto count = static_cast<Index>(of.samples * of.groups * of.small_channels * size);
-    const auto narrow_size = static_cast<Index>(size);
-    const auto image = gpu.Global(static_cast<T*>(of.small_image));
-    for (Index i = static_cast<Index>(gpu.index()); i < count;
-         i += static_cast<Index>(gpu.stride())) {
-      const Index plane = i / narrow_size;
-      const double sum = Sum(gpu, plane, static_cast<int64_t>(i - plane * narrow_size));
-      image[static_cast<int64_t>(i)] = Narrow<T>(static_cast<Compute<T>>(sum));
-    }
+    WriteSums<T, Index>(gpu, of.small_image, of.samples * of.groups * of.small_channels,
+                        of.window.small_size(),
+                        [&](Index plane, int64_t position) { return Sum(gpu, plane, position); });
   }
 
  private:
@@ -44,11 +60,7 @@ struct DirectSmallBody {
     auto weight =
         gpu.Global(static_cast<const T*>(of.weights)) + channel * of.large_channels * w.taps();
     const ImagePlace place = PlaceOf(position, w.small);
-    double sum = 0;
-    if (of.bias != nullptr) {
-      const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
-      sum = static_cast<double>(Widen(bias));
-    }
+    double sum = BiasOf<T>(gpu, of, channel);
     for (auto c = static_cast<int32_t>(of.large_channels); c > 0; --c, large += w.large_size()) {
       for (int32_t t0 = 0; t0 < w.kernel[0]; ++t0) {
         const int32_t i0 = place.at[0] * w.stride[0] - w.pad[0] + t0 * w.dilation[0];
@@ -79,16 +91,9 @@ struct DirectLargeBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t size = of.window.large_size();
-    const auto count = static_cast<Index>(of.samples * of.groups * of.large_channels * size);
-    const auto narrow_size = static_cast<Index>(size);
-    const auto image = gpu.Global(static_cast<T*>(of.large_image));
-    for (Index i = static_cast<Index>(gpu.index()); i < count;
-         i += static_cast<Index>(gpu.stride())) {
-      const Index plane = i / narrow_size;
-      const double sum = Sum(gpu, plane, static_cast<int64_t>(i - plane * narrow_size));
-      image[static_cast<int64_t>(i)] = Narrow<T>(static_cast<Compute<T>>(sum));
-    }
+    WriteSums<T, Index>(gpu, of.large_image, of.samples * of.groups * of.large_channels,
+                        of.window.large_size(),
+                        [&](Index plane, int64_t position) { return Sum(gpu, plane, position); });
   }
 
  private:
@@ -105,11 +110,7 @@ struct DirectLargeBody {
     auto weights = gpu.Global(static_cast<const T*>(of.weights)) +
                    (group * of.small_channels * of.large_channels + of_group) * w.taps();
     const ImagePlace place = PlaceOf(element, w.large);
-    double sum = 0;
-    if (of.bias != nullptr) {
-      const T bias = gpu.Global(static_cast<const T*>(of.bias))[channel];
-      sum = static_cast<double>(Widen(bias));
-    }
+    double sum = BiasOf<T>(gpu, of, channel);
     const TapHit first0 = FirstHit(w, 0, place.at[0]);
     const TapHit first1 = FirstHit(w, 1, place.at[1]);
     const TapHit first2 = FirstHit(w, 2, place.at[2]);
