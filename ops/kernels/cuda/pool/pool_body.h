@@ -265,7 +265,25 @@ WEFT_GPU int64_t DivisorOfWindow(const PoolGeometry& pool, const PoolPlace& outp
          width.padded_count(pool.axis[2]);
 }
 
-// Sums of a window are made in double.
+// y[i] = finish(sum of raise(element) over the window of i, place of i). Sums are made in double.
+template <typename T, typename Index, class Gpu, class Raise, class Finish>
+WEFT_GPU void SumWindows(Gpu& gpu, const T* x, T* y, Index count, const PoolGeometry& pool,
+                         const PoolDivisors<Index>& output, const Raise& raise,
+                         const Finish& finish) {
+  const int64_t plane_input = PlaneInput(pool);
+  for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
+    const PoolPlace place = output.At(static_cast<Index>(i));
+    const auto plane = gpu.Global(x) + place.plane * plane_input;
+    double sum = 0;
+    ForEachTap(pool, place, [&](int32_t position) {
+      const T element = plane[position];
+      sum += raise(static_cast<double>(Widen(element)));
+      return true;
+    });
+    gpu.Global(y)[i] = Narrow<T>(static_cast<Compute<T>>(finish(sum, place)));
+  }
+}
+
 template <typename T, typename Index>
 struct AveragePoolBody {
   const T* x;
@@ -277,20 +295,12 @@ struct AveragePoolBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t plane_input = PlaneInput(pool);
-    for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
-      const PoolPlace place = output.At(static_cast<Index>(i));
-      const auto plane = gpu.Global(x) + place.plane * plane_input;
-      double sum = 0;
-      ForEachTap(pool, place, [&](int32_t position) {
-        const T element = plane[position];
-        sum += static_cast<double>(Widen(element));
-        return true;
-      });
-      const int64_t divisor = DivisorOfWindow(pool, place, count_padding);
-      const double mean = divisor == 0 ? 0 : sum / static_cast<double>(divisor);
-      gpu.Global(y)[i] = Narrow<T>(static_cast<Compute<T>>(mean));
-    }
+    SumWindows(
+        gpu, x, y, count, pool, output, [](double element) { return element; },
+        [this](double sum, const PoolPlace& place) {
+          const int64_t divisor = DivisorOfWindow(pool, place, count_padding);
+          return divisor == 0 ? 0 : sum / static_cast<double>(divisor);
+        });
   }
 };
 
@@ -363,18 +373,9 @@ struct LpPoolBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
-    const int64_t plane_input = PlaneInput(pool);
-    for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
-      const PoolPlace place = output.At(static_cast<Index>(i));
-      const auto plane = gpu.Global(x) + place.plane * plane_input;
-      double sum = 0;
-      ForEachTap(pool, place, [&](int32_t position) {
-        const T element = plane[position];
-        sum += norm.Raise(static_cast<double>(Widen(element)));
-        return true;
-      });
-      gpu.Global(y)[i] = Narrow<T>(static_cast<Compute<T>>(norm.Root(sum)));
-    }
+    SumWindows(
+        gpu, x, y, count, pool, output, [this](double element) { return norm.Raise(element); },
+        [this](double sum, const PoolPlace&) { return norm.Root(sum); });
   }
 };
 
