@@ -1,0 +1,191 @@
+// CompiledStep: a step as a whole.
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "executor/program/compiled_step.h"
+#include "executor/program/device_timeout.h"
+#include "executor/program/numerics_check.h"
+#include "platform/status_macros.h"
+
+namespace weft {
+namespace {
+
+absl::Status RunKernel(void* argument, Stream&) {
+  const auto* const run = static_cast<const bound::KernelRun*>(argument);
+  return run->kernel->Run(run->context);
+}
+
+// True if the instruction may wait for a peer, who may wait for what is to be sent.
+bool AwaitsPeers(const Instruction& instruction) {
+  return instruction.As<bound::Receive>() != nullptr ||
+         instruction.As<bound::WaitSent>() != nullptr ||
+         instruction.As<bound::Collective>() != nullptr ||
+         instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;
+}
+
+}  // namespace
+
+inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stream) {
+  if (auto* const run = instruction.As<bound::KernelRun>()) [[likely]] {
+    run->context.step = current_step_;
+    if (host_accessible_) return run->kernel->Run(run->context);
+    return stream.Enqueue({RunKernel, run});
+  }
+  return ExecuteOther(instruction, stream);
+}
+
+absl::Status CompiledStep::RunActions(const StepOptions& options) {
+  WEFT_RETURN_IF_ERROR(RunPart(0, first_update_, options));
+  const int64_t begin = environment_.clock->MonotonicNanos();
+  const int64_t waited_before = waited_nanos_;
+  absl::Status status = RunPart(first_update_, compute_.size(), options);
+  if (host_accessible_) {
+    update_nanos_ = environment_.clock->MonotonicNanos() - begin - (waited_nanos_ - waited_before);
+  }
+  return status;
+}
+
+absl::Status CompiledStep::RunPart(size_t first, size_t last, const StepOptions& options) {
+  if (statistics_enabled_ || options.check_numerics) return RunTimed(first, last, options);
+  if (!host_accessible_) return RunOnDevice(first, last);
+  Stream& stream = *compute_stream_;
+  for (size_t i = first; i < last; ++i) {
+    Instruction& instruction = compute_[i];
+    if (absl::Status status = Execute(instruction, stream); !status.ok()) [[unlikely]] {
+      return Fail(instruction, status);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Launches ahead of the device: waits only where the host needs a value.
+absl::Status CompiledStep::RunOnDevice(size_t first, size_t last) {
+  const auto enqueue = [this](size_t i) { return Execute(compute_[i], *compute_stream_); };
+  for (size_t i = first; i < last;) {
+    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(AwaitsPeers(compute_[i])));
+    const size_t end = segments_.EndOf(i);
+    size_t failed = i;
+    absl::Status status =
+        end > i ? segments_.Run(i, *compute_stream_, enqueue, failed) : enqueue(i);
+    if (!status.ok()) return Fail(compute_[failed], status);
+    i = std::max(end, i + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions& options) {
+  Clock& clock = *environment_.clock;
+  for (size_t i = first; i < last; ++i) {
+    Instruction& instruction = compute_[i];
+    const int64_t begin = clock.MonotonicNanos();
+    absl::Status status = Execute(instruction, *compute_stream_);
+    if (status.ok() && !host_accessible_ && instruction.As<bound::Await>() == nullptr) {
+      status = compute_stream_->Synchronize(kDeviceTimeout);
+      if (status.ok()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(/*wait=*/true));
+    }
+    const std::span<void* const> outputs = DeviceOutputs(instruction);
+    if (status.ok() && options.check_numerics && instruction.info >= 0 && !outputs.empty()) {
+      status = CheckOutputsFinite(outputs, step_.infos[instruction.info], *memory_work_,
+                                  *environment_.device, *compute_stream_);
+    }
+    if (!status.ok()) return Fail(instruction, status);
+    if (statistics_enabled_ && instruction.info >= 0) {
+      timings_[instruction.info].calls += 1;
+      timings_[instruction.info].nanoseconds += clock.MonotonicNanos() - begin;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Tensors for the reports; those that can are made right there.
+absl::Status CompiledStep::PlaceReports(StepResult& result) {
+  for (const LoweredReport& report : step_.reports) {
+    if (report.slot != kNoSlot) continue;
+    Tensor& tensor = result.reports[report.name];
+    const bool reusable = tensor.buffer() != nullptr && tensor.buffer().use_count() == 1 &&
+                          tensor.dtype() == report.dtype && tensor.shape() == report.shape;
+    if (!reusable) {
+      WEFT_ASSIGN_OR_RETURN(tensor, Tensor::Allocate(report.dtype, report.shape));
+    }
+    const int64_t bytes = external_buffers_.BytesOfReport(report.buffer);
+    if (bytes > 0 && bytes <= static_cast<int64_t>(tensor.bytes())) {
+      external_buffers_.Move(report.buffer, tensor.raw_data());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::ReadReports(StepResult& result) {
+  for (const LoweredReport& report : step_.reports) {
+    if (report.slot != kNoSlot) {
+      result.values[report.name] = slots_.at(report.slot);
+      continue;
+    }
+    Tensor& tensor = result.reports[report.name];
+    const void* const source = external_buffers_.AddressOf(report.buffer);
+    if (source == tensor.raw_data()) continue;
+    WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
+                                                         tensor.raw_data(), tensor.bytes()));
+  }
+  return compute_stream_->Synchronize(kDeviceTimeout);
+}
+
+// After an error: nothing of the step is under way any more, so its memory may serve again.
+void CompiledStep::Drain() {
+  if (host_accessible_) return;
+  // Their errors are the step's, or come after it.
+  (void)compute_stream_->Synchronize(kDeviceTimeout);
+  if (communication_stream_ != nullptr) {
+    (void)communication_stream_->Synchronize(kDeviceTimeout);
+  }
+}
+
+absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
+  WEFT_RETURN_IF_ERROR(Prepare());
+  current_step_ = options.step;
+  absl::Status status = scalars_.Write(options.scalars, *environment_.device, *compute_stream_);
+  if (status.ok()) status = PlaceReports(result);
+  if (status.ok()) status = RunPrepared(options, result);
+  if (!status.ok()) Drain();
+  slots_.Reset(step_.slots);  // lets go of what the step made
+  return status;
+}
+
+absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& result) {
+  guard_failed_ = false;
+  waited_nanos_ = update_nanos_ = 0;
+  sends_.Clear();
+  if (communication_ != nullptr) communication_->StartStep();
+  absl::Status status = RunActions(options);
+  if (status.ok() && host_accessible_) status = compute_stream_->Synchronize(kDeviceTimeout);
+  // After a failed guard every rank stops at the same place and has signalled the same collectives,
+  // so they are left to end; any other error ends them on all ranks.
+  if (!status.ok() && !guard_failed_) {
+    environment_.communicator->Abort(status);
+    if (communication_ != nullptr) communication_->CancelStep();
+  }
+  if (communication_ != nullptr) {
+    absl::Status communicated = Timed([this] { return communication_->FinishStep(); });
+    if (status.ok()) status = communicated;
+  }
+  if (status.ok()) {
+    status = ReadReports(result);  // where a device ends a step, with its errors
+    if (!status.ok()) environment_.communicator->Abort(status);
+  }
+  result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;
+  result.update_seconds = static_cast<double>(update_nanos_) * 1e-9;
+  return status;
+}
+
+std::vector<NodeStatistics> CompiledStep::statistics() const {
+  std::vector<NodeStatistics> result;
+  for (size_t i = 0; i < step_.infos.size(); ++i) {
+    const InstructionInfo& info = step_.infos[i];
+    if (info.group >= 0) continue;  // its time is the group's
+    result.push_back({info.node, info.op, info.phase, timings_[i].calls, timings_[i].nanoseconds});
+  }
+  return result;
+}
+
+}  // namespace weft
