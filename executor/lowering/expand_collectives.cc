@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,63 @@ std::string PlaceOf(const Node& node) {
   return absl::StrCat("node '", node.name, "' (", node.op, ")");
 }
 
+std::vector<RankId> GroupOf(const Node& node) {
+  std::vector<RankId> group;
+  for (const int64_t rank : node.attributes.Ints("group")) {
+    group.push_back(RankId(static_cast<int32_t>(rank)));
+  }
+  return group;
+}
+
+// What a device could run of it; nothing where the order of the sum is the node's own.
+absl::StatusOr<std::optional<DeviceCollectiveSpec>> DeviceSpecOf(const Graph& graph,
+                                                                 const Node& node,
+                                                                 const NodeCollective& collective) {
+  using Kind = DeviceCollectiveSpec::Kind;
+  DeviceCollectiveSpec spec;
+  spec.name = node.name;
+  spec.tensors = TensorsOf(graph, node);
+  spec.group = GroupOf(node);
+  spec.member = collective.member;
+  spec.dtype = collective.dtype;
+  spec.sent_bytes = collective.sent_bytes();
+  switch (KindOf(node)) {
+    case CommunicationKind::kAllReduce: {
+      if (node.attributes.String("algorithm", "") == "ordered_tree") return std::nullopt;
+      spec.kind = Kind::kAllReduce;
+      WEFT_ASSIGN_OR_RETURN(const int64_t elements, AllReduceBlockElements(graph, node));
+      spec.counts = {elements};
+      break;
+    }
+    case CommunicationKind::kAllGather:
+      spec.kind = Kind::kAllGather;
+      spec.counts = GatheredDim(node).Counts(ShapeOf(graph, node.outputs[0]));
+      break;
+    case CommunicationKind::kReduceScatter:
+      spec.kind = Kind::kReduceScatter;
+      spec.counts = GatheredDim(node).Counts(ShapeOf(graph, node.inputs[0]));
+      break;
+    case CommunicationKind::kBroadcast: {
+      spec.kind = Kind::kBroadcast;
+      const RankId root(static_cast<int32_t>(node.attributes.Int("root", spec.group[0].value)));
+      spec.root = static_cast<int>(std::find(spec.group.begin(), spec.group.end(), root) -
+                                   spec.group.begin());
+      spec.counts = {ShapeOf(graph, node.outputs[0]).num_elements()};
+      break;
+    }
+    case CommunicationKind::kAllToAll: {
+      spec.kind = Kind::kAllToAll;
+      const auto pieces = PieceCounts(node, WholeOfAllToAll(graph, node));
+      spec.counts = pieces[collective.member];
+      for (const auto& from : pieces) spec.received.push_back(from[collective.member]);
+      break;
+    }
+    default:
+      return std::nullopt;
+  }
+  return spec;
+}
+
 class CollectiveExpansion {
  public:
   CollectiveExpansion(LoweringProgram& program, const Partition& partition,
@@ -52,6 +110,13 @@ class CollectiveExpansion {
   absl::Status Expand();
 
  private:
+  // An opened collective of this rank.
+  struct Opened {
+    Communicator::CollectiveHandle handle = -1;
+    int member = 0;  // this rank's position in the group
+    int64_t element_bytes = 0;
+    bool on_device = false;  // of DeviceCollectives
+  };
   // Regions of an all-reduce: slots[block * tensors + tensor], as they lie in memory.
   struct Region {
     std::vector<BufferIndex> slots;
@@ -59,7 +124,7 @@ class CollectiveExpansion {
     int tensors = 0;
     int blocks = 1;
     int64_t bytes = 0;
-    Communicator::CollectiveHandle handle = -1;
+    Opened opened;
     // Inputs come tensor by tensor.
     BufferIndex SlotOfInput(size_t input) const {
       const auto i = static_cast<int>(input);
@@ -67,13 +132,6 @@ class CollectiveExpansion {
     }
     lowered::Collective ToInstruction() const;
   };
-  // An opened collective of this rank.
-  struct Opened {
-    Communicator::CollectiveHandle handle = -1;
-    int member = 0;  // this rank's position in the group
-    int64_t element_bytes = 0;
-  };
-
   BufferTable& buffers() { return program_.step.buffers; }
   absl::Status MoveBesideMicroBatches();
   absl::Status MoveBeside(const Node& node, std::vector<BufferIndex>& scratch);
@@ -89,8 +147,7 @@ class CollectiveExpansion {
   absl::Status ExpandBroadcast(const CollectiveNode& node);
   void Emit(decltype(LoweredInstruction::work) work);
   void EmitPacks(BufferIndex from, BufferIndex into, const std::vector<CopyRegion>& regions);
-  void EmitCollective(Communicator::CollectiveHandle handle,
-                      const std::vector<BufferIndex>& buffers);
+  void EmitCollective(const Opened& opened, const std::vector<BufferIndex>& buffers);
   // From now on `buffer` is `other`; applied to all of the program at the end.
   void Replace(BufferIndex buffer, BufferIndex other) { replaced_[buffer] = other; }
   void ApplyReplacements();
@@ -106,7 +163,8 @@ class CollectiveExpansion {
 
 lowered::Collective CollectiveExpansion::Region::ToInstruction() const {
   lowered::Collective collective;
-  collective.handle = handle;
+  collective.handle = opened.handle;
+  collective.on_device = opened.on_device;
   collective.buffers = {slots.front()};
   collective.buffers.insert(collective.buffers.end(), scratch.begin(), scratch.end());
   collective.outputs = slots;  // all slots are operands, so that they live
@@ -123,9 +181,9 @@ void CollectiveExpansion::EmitPacks(BufferIndex from, BufferIndex into,
   for (const CopyRegion& region : regions) Emit(lowered::Pack{from, into, region});
 }
 
-void CollectiveExpansion::EmitCollective(Communicator::CollectiveHandle handle,
+void CollectiveExpansion::EmitCollective(const Opened& opened,
                                          const std::vector<BufferIndex>& buffers) {
-  Emit(lowered::Collective{handle, buffers, buffers, 0, 0});
+  Emit(lowered::Collective{opened.handle, opened.on_device, buffers, buffers, 0, 0});
 }
 
 absl::Status CollectiveExpansion::Expand() {
@@ -161,12 +219,23 @@ void CollectiveExpansion::ApplyReplacements() {
 absl::StatusOr<CollectiveExpansion::Opened> CollectiveExpansion::Open(
     const Graph& graph, const Node& node, bool beside_compute, std::vector<BufferIndex>& operands) {
   WEFT_ASSIGN_OR_RETURN(NodeCollective collective, CollectiveOfNode(graph, node, partition_.rank));
+  Opened opened;
+  opened.member = collective.member;
+  opened.element_bytes = DTypeBytes(collective.dtype, 1);
+  DeviceCollectives* const on_device = environment_.device_collectives;
+  if (on_device != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(const std::optional<DeviceCollectiveSpec> spec,
+                          DeviceSpecOf(graph, node, collective));
+    if (spec.has_value() && on_device->Takes(*spec)) {
+      opened.on_device = true;
+      WEFT_ASSIGN_OR_RETURN(opened.handle, on_device->Open(*spec));
+      return opened;
+    }
+  }
   CollectiveSpec spec;
   spec.name = node.name;
   spec.tensors = TensorsOf(graph, node);
-  for (const int64_t rank : node.attributes.Ints("group")) {
-    spec.group.push_back(RankId(static_cast<int32_t>(rank)));
-  }
+  spec.group = GroupOf(node);
   spec.dtype = collective.dtype;
   spec.beside_compute = beside_compute;
   for (size_t i = operands.size(); i < collective.schedule.buffer_elements.size(); ++i) {
@@ -174,9 +243,6 @@ absl::StatusOr<CollectiveExpansion::Opened> CollectiveExpansion::Open(
     operands.push_back(beside_compute ? buffers().AddReserved(bytes) : buffers().AddArena(bytes));
   }
   spec.schedule = std::move(collective.schedule);
-  Opened opened;
-  opened.member = collective.member;
-  opened.element_bytes = DTypeBytes(spec.dtype, 1);
   WEFT_ASSIGN_OR_RETURN(opened.handle, environment_.communicator->OpenCollective(spec));
   return opened;
 }
@@ -199,8 +265,7 @@ absl::StatusOr<CollectiveExpansion::Region> CollectiveExpansion::ReserveRegion(
   region.bytes =
       region.blocks * DTypeBytes(graph.value(node.outputs[0]).type.dtype, block_elements);
   std::vector<BufferIndex> operands = {region.slots.front()};
-  WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(graph, node, beside_compute, operands));
-  region.handle = opened.handle;
+  WEFT_ASSIGN_OR_RETURN(region.opened, Open(graph, node, beside_compute, operands));
   region.scratch.assign(operands.begin() + 1, operands.end());
   return region;
 }
@@ -304,7 +369,7 @@ absl::Status CollectiveExpansion::ExpandAllGather(const CollectiveNode& node) {
   const int64_t offset = OffsetOf(counts, opened.member, opened.element_bytes);
   const int64_t own = counts[opened.member] * opened.element_bytes;
   Emit(lowered::Pack{node.inputs[0], gathered, {1, own, 0, 0, 0, offset}});
-  EmitCollective(opened.handle, operands);
+  EmitCollective(opened, operands);
   if (!is_whole) EmitPacks(gathered, output, UnpackShards(shape, dim, opened.element_bytes));
   return absl::OkStatus();
 }
@@ -318,7 +383,7 @@ absl::Status CollectiveExpansion::ExpandReduceScatter(const CollectiveNode& node
   WEFT_ASSIGN_OR_RETURN(const Opened opened, Open(*node.graph, *node.node, false, operands));
   const ShardedDim dim = GatheredDim(*node.node);
   EmitPacks(node.inputs[0], scattered, PackShards(shape, dim, opened.element_bytes));
-  EmitCollective(opened.handle, operands);
+  EmitCollective(opened, operands);
   const std::vector<int64_t> counts = dim.Counts(shape);
   const int64_t offset = OffsetOf(counts, opened.member, opened.element_bytes);
   const int64_t own = counts[opened.member] * opened.element_bytes;
@@ -336,7 +401,7 @@ absl::Status CollectiveExpansion::ExpandAllToAll(const CollectiveNode& node) {
   EmitPacks(node.inputs[0], sent,
             PackShards(ShapeOf(graph, node.node->inputs[0]), ScatteredDim(*node.node),
                        opened.element_bytes));
-  EmitCollective(opened.handle, operands);
+  EmitCollective(opened, operands);
   EmitPacks(received, node.outputs[0],
             UnpackShards(ShapeOf(graph, node.node->outputs[0]), GatheredDim(*node.node),
                          opened.element_bytes));
@@ -354,7 +419,7 @@ absl::Status CollectiveExpansion::ExpandBroadcast(const CollectiveNode& node) {
     }
     Emit(lowered::Copy{node.inputs[0], output, buffers().bytes(output)});
   }
-  EmitCollective(opened.handle, operands);
+  EmitCollective(opened, operands);
   return absl::OkStatus();
 }
 

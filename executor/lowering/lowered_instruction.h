@@ -82,7 +82,8 @@ struct Receive {
 
 // Runs a collective over `buffers`, in place.
 struct Collective {
-  Communicator::CollectiveHandle handle = -1;
+  Communicator::CollectiveHandle handle = -1;  // or of DeviceCollectives
+  bool on_device = false;                      // DeviceCollectives run it
   std::vector<BufferIndex> buffers;  // those of its schedule; the first stands for its whole region
   std::vector<BufferIndex> outputs;  // what is there afterwards
   int64_t region_bytes = 0;          // 0: the first buffer is all of its region

@@ -24,6 +24,8 @@ int NumberOf(const LoweredInstruction& instruction) {
 std::string LineOf(const LoweredInstruction& instruction,
                    const std::vector<InstructionInfo>& infos) {
   std::string line = FamilyName(instruction);
+  const auto* const collective = instruction.As<lowered::Collective>();
+  if (collective != nullptr && collective->on_device) line += " on_device";
   if (instruction.info >= 0) {
     const InstructionInfo& info = infos[instruction.info];
     absl::StrAppend(&line, " ", info.node, " (", info.op, ")");

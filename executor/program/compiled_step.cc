@@ -122,15 +122,37 @@ absl::Status CompiledStep::BuildStreams() {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());
     signal_events_.push_back(std::move(event));
   }
-  if (communication_list_.empty()) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
+  WEFT_RETURN_IF_ERROR(BuildCollectiveStream());
   for (size_t i = 0; i < communication_list_.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(done_events_.emplace_back(), device.NewEvent());
+    if (!communication_list_[i].As<bound::Collective>()->what->on_device) {
+      thread_jobs_.push_back(static_cast<int>(i));
+    }
   }
+  if (thread_jobs_.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(communication_stream_, device.NewStream("communication"));
   communication_ = std::make_unique<CommunicationThread>(
-      static_cast<int>(communication_list_.size()),
-      [this](int i) { return communication_list_[i].As<bound::Collective>()->what->wait_signals; },
-      [this](int i) { return RunCommunication(i); });
+      static_cast<int>(thread_jobs_.size()),
+      [this](int i) {
+        return communication_list_[thread_jobs_[i]].As<bound::Collective>()->what->wait_signals;
+      },
+      [this](int i) { return RunCommunication(thread_jobs_[i]); });
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::BuildCollectiveStream() {
+  bool is_needed = false;
+  for (const auto* list : {&compute_, &communication_list_}) {
+    for (const Instruction& instruction : *list) {
+      const auto* const collective = instruction.As<bound::Collective>();
+      is_needed = is_needed || (collective != nullptr && collective->what->on_device);
+    }
+  }
+  if (!is_needed) return absl::OkStatus();
+  Device& device = *environment_.device;
+  WEFT_ASSIGN_OR_RETURN(collective_stream_, device.NewStream("collectives"));
+  WEFT_ASSIGN_OR_RETURN(collective_ready_, device.NewEvent());
+  WEFT_ASSIGN_OR_RETURN(collective_done_, device.NewEvent());
   return absl::OkStatus();
 }
 

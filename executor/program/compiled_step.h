@@ -54,6 +54,7 @@ class CompiledStep final : public StepProgram {
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
   ~CompiledStep() override {
     communication_.reset();
+    collective_stream_.reset();
     compute_.clear();  // streams go last of all that work may touch
   }
 
@@ -70,6 +71,7 @@ class CompiledStep final : public StepProgram {
 
  private:
   absl::Status BuildStreams();
+  absl::Status BuildCollectiveStream();
   void MeasureConstants();
   void MeasureMemory(const MemoryPlan& plan);
   // Calls visit(lowered, instruction) for both lists.
@@ -104,10 +106,23 @@ class CompiledStep final : public StepProgram {
     return {current_step_, is_across ? -1 : instruction.micro_batch};
   }
   absl::Status RunCommunication(int i);
+  // On the device, on the one stream of all collectives there: one of the compute list, ...
+  absl::Status RunCollective(const Instruction& instruction, Stream& stream);
+  // ... and those of the communication list that may run after so many signals.
+  absl::Status StartCollectives(int signals);
+  absl::Status Await(int count, Stream& stream);
+  // Why bytes mean nothing: a collective on the device has ended before its time.
+  absl::Status CollectivesStatus() const;
+  void Abort(const absl::Status& reason);
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
   absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
   void Drain();
+  std::unique_ptr<Stream> collective_stream_;  // null: no collective runs on the device
+  std::unique_ptr<Event> collective_ready_;    // compute has made what it works on
+  std::unique_ptr<Event> collective_done_;     // and may go on
+  size_t started_ = 0;                         // of the communication list, in this step
+  std::vector<int> thread_jobs_;               // of the communication list, what is staged
 
   const ExecutorEnvironment environment_;
   const std::string guard_;

@@ -1,9 +1,11 @@
 // CompiledStep: one instruction of each family, and what its error says.
+#include <algorithm>
 #include <span>
 #include <type_traits>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "executor/interfaces/device_collectives.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/program/compiled_step.h"
 #include "executor/program/host_staging.h"
@@ -40,12 +42,13 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
   if (const auto* const signal = instruction.As<bound::Signal>()) {
     const int count = signal->what->count;
     WEFT_RETURN_IF_ERROR(stream.Record(*signal_events_[count - 1]));
-    communication_->Signal(count, /*wake=*/!signal->is_awaited_next);
-    return absl::OkStatus();
+    if (communication_ != nullptr) {
+      communication_->Signal(count, /*wake=*/!signal->is_awaited_next);
+    }
+    return collective_stream_ == nullptr ? absl::OkStatus() : StartCollectives(count);
   }
   if (const auto* const await = instruction.As<bound::Await>()) {
-    WEFT_RETURN_IF_ERROR(Timed([&] { return communication_->Await(await->what->count); }));
-    return host_accessible_ ? absl::OkStatus() : stream.Wait(*done_events_[await->what->count - 1]);
+    return Await(await->what->count, stream);
   }
   if (const auto* const run = instruction.As<bound::ValueRun>()) return slots_.Run(*run, stream);
   if (const auto* const take = instruction.As<bound::TakeValue>()) {
@@ -96,6 +99,7 @@ absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& strea
     });
   }
   if (const auto* const collective = instruction.As<bound::Collective>()) {
+    if (collective->what->on_device) return RunCollective(instruction, stream);
     return TimedOnHost(instruction, stream, [&](void* const* buffers) {
       return communicator.RunCollective(collective->what->handle, key, buffers);
     });
@@ -175,6 +179,60 @@ absl::Status CompiledStep::RunCommunication(int i) {
   });
   if (status.ok() && !host_accessible_) status = communication_stream_->Record(*done_events_[i]);
   return status.ok() ? status : Fail(instruction, status);
+}
+
+absl::Status CompiledStep::RunCollective(const Instruction& instruction, Stream& stream) {
+  const auto& collective = *instruction.As<bound::Collective>();
+  WEFT_RETURN_IF_ERROR(stream.Record(*collective_ready_));
+  WEFT_RETURN_IF_ERROR(collective_stream_->Wait(*collective_ready_));
+  WEFT_RETURN_IF_ERROR(environment_.device_collectives->Enqueue(
+      collective.what->handle, KeyOf(instruction), collective.buffers.data(), *collective_stream_));
+  WEFT_RETURN_IF_ERROR(collective_stream_->Record(*collective_done_));
+  return stream.Wait(*collective_done_);
+}
+
+// In the order of the list, which is that of all ranks, also where a later one is ready earlier.
+absl::Status CompiledStep::StartCollectives(int signals) {
+  for (; started_ < communication_list_.size(); ++started_) {
+    const Instruction& instruction = communication_list_[started_];
+    const auto& collective = *instruction.As<bound::Collective>();
+    const int needed = collective.what->wait_signals;
+    if (needed > signals) break;
+    if (!collective.what->on_device) continue;
+    absl::Status status;
+    if (needed > 0) status = collective_stream_->Wait(*signal_events_[needed - 1]);
+    if (status.ok()) {
+      status =
+          environment_.device_collectives->Enqueue(collective.what->handle, KeyOf(instruction),
+                                                   collective.buffers.data(), *collective_stream_);
+    }
+    if (status.ok()) status = collective_stream_->Record(*done_events_[started_]);
+    if (!status.ok()) return Fail(instruction, status);
+  }
+  return absl::OkStatus();
+}
+
+// Of the list's first `count`, the thread has run its own, and the stream waits for the device's.
+absl::Status CompiledStep::Await(int count, Stream& stream) {
+  const auto end = std::lower_bound(thread_jobs_.begin(), thread_jobs_.end(), count);
+  if (const auto jobs = static_cast<int>(end - thread_jobs_.begin()); jobs > 0) {
+    WEFT_RETURN_IF_ERROR(Timed([&] { return communication_->Await(jobs); }));
+    if (host_accessible_) return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(stream.Wait(*done_events_[thread_jobs_[jobs - 1]]));
+  }
+  int last = count - 1;
+  while (last >= 0 && !communication_list_[last].As<bound::Collective>()->what->on_device) --last;
+  return last < 0 ? absl::OkStatus() : stream.Wait(*done_events_[last]);
+}
+
+absl::Status CompiledStep::CollectivesStatus() const {
+  return collective_stream_ == nullptr ? absl::OkStatus()
+                                       : environment_.device_collectives->status();
+}
+
+void CompiledStep::Abort(const absl::Status& reason) {
+  environment_.communicator->Abort(reason);
+  if (collective_stream_ != nullptr) environment_.device_collectives->Abort(reason);
 }
 
 absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Status& status) const {

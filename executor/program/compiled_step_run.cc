@@ -18,9 +18,10 @@ absl::Status RunKernel(void* argument, Stream&) {
 
 // True if the instruction may wait for a peer, who may wait for what is to be sent.
 bool AwaitsPeers(const Instruction& instruction) {
+  const auto* const collective = instruction.As<bound::Collective>();
   return instruction.As<bound::Receive>() != nullptr ||
          instruction.As<bound::WaitSent>() != nullptr ||
-         instruction.As<bound::Collective>() != nullptr ||
+         (collective != nullptr && !collective->what->on_device) ||
          instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;
 }
 
@@ -139,6 +140,7 @@ void CompiledStep::Drain() {
   if (communication_stream_ != nullptr) {
     (void)communication_stream_->Synchronize(kDeviceTimeout);
   }
+  if (collective_stream_ != nullptr) (void)collective_stream_->Synchronize(kDeviceTimeout);
 }
 
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
@@ -156,13 +158,20 @@ absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& r
   guard_failed_ = false;
   waited_nanos_ = update_nanos_ = 0;
   sends_.Clear();
+  started_ = 0;
   if (communication_ != nullptr) communication_->StartStep();
-  absl::Status status = RunActions(options);
+  absl::Status status = collective_stream_ == nullptr ? absl::OkStatus() : StartCollectives(0);
+  if (status.ok()) status = RunActions(options);
   if (status.ok() && host_accessible_) status = compute_stream_->Synchronize(kDeviceTimeout);
+  // What the host read, a guard above all, means nothing then.
+  if (const absl::Status cause = CollectivesStatus(); !cause.ok()) {
+    status = cause;
+    guard_failed_ = false;
+  }
   // After a failed guard every rank stops at the same place and has signalled the same collectives,
   // so they are left to end; any other error ends them on all ranks.
   if (!status.ok() && !guard_failed_) {
-    environment_.communicator->Abort(status);
+    Abort(status);
     if (communication_ != nullptr) communication_->CancelStep();
   }
   if (communication_ != nullptr) {
@@ -171,7 +180,8 @@ absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& r
   }
   if (status.ok()) {
     status = ReadReports(result);  // where a device ends a step, with its errors
-    if (!status.ok()) environment_.communicator->Abort(status);
+    if (const absl::Status cause = CollectivesStatus(); !cause.ok()) status = cause;
+    if (!status.ok()) Abort(status);
   }
   result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;
   result.update_seconds = static_cast<double>(update_nanos_) * 1e-9;

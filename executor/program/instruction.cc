@@ -161,6 +161,7 @@ HostOperands HostOperandsOf(Instruction& instruction) {
     return {&receive->into, 1, 0, 0, 1};
   }
   if (auto* const collective = instruction.As<bound::Collective>()) {
+    if (collective->what->on_device) return {};
     const size_t count = collective->buffers.size();
     return {collective->buffers.data(), count, count, 0, 1};
   }
@@ -182,7 +183,8 @@ std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
   if (const auto* const send = lowered.As<lowered::Send>()) return {buffers.bytes(send->from)};
   if (const auto* const guard = lowered.As<lowered::Guard>()) return {buffers.bytes(guard->value)};
   std::vector<int64_t> bytes;
-  if (const auto* const collective = lowered.As<lowered::Collective>()) {
+  const auto* const collective = lowered.As<lowered::Collective>();
+  if (collective != nullptr && !collective->on_device) {
     for (const BufferIndex buffer : collective->buffers) bytes.push_back(buffers.bytes(buffer));
     bytes.front() = std::max(bytes.front(), collective->region_bytes);
   } else if (const auto* const run = lowered.As<lowered::HostRun>()) {
