@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "distributed/nccl/nccl_collectives.h"
 #include "distributed/traffic.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/checkpoint_writer.h"
@@ -72,9 +73,32 @@ struct ProgramTextRequest {
   int64_t offset = 0;  // where the part begins
 };
 
+// What the members of a group of cards find each other by; asked of the first of them.
+struct CardGroupId {
+  std::string id;  // 128 bytes
+};
+struct NewCardGroupRequest {
+  using Reply = CardGroupId;
+  static constexpr char kDoing[] = "making the id of a group of cards";
+};
+
+// The groups of cards whose collectives in programs added from now on stay on the device: no other,
+// and only those that the worker is a member of. All workers are asked at once, in one order of
+// groups; those with an id are joined.
+struct CardGroupsJoined {
+  int32_t groups = 0;
+};
+struct UseCardGroupsRequest {
+  using Reply = CardGroupsJoined;
+  static constexpr char kDoing[] = "joining its card with others";
+  std::vector<CardGroup> groups;
+  int32_t nccl_version = 0;  // that made the ids
+};
+
 // All of them.
-using ControlRequest = std::variant<TrafficRequest, StatisticsRequest, MemoryRequest,
-                                    CheckpointRequest, ProgramTextRequest>;
+using ControlRequest =
+    std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
+                 ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest>;
 
 namespace internal {
 template <typename Requests>

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "distributed/nccl/nccl.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/variables/variable_store.h"
 #include "platform/log.h"
@@ -97,8 +98,13 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& m
     return absl::OkStatus();
   }));
   memory_.clear();
+  cards_.clear();
+  joined_cards_.clear();
+  card_note_.clear();
+  is_strict_ = membership.strict;
   for (int i = 0; i < size(); ++i) {
     memory_.push_back({absl::StrCat("worker:", i), infos[i].memory_limit, {}});
+    cards_.push_back(infos[i].card);
   }
   return infos;
 }
@@ -109,6 +115,7 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
     return absl::InternalError(absl::StrCat("program '", program, "' has ", partitions.size(),
                                             " partitions for ", clients_.size(), " workers"));
   }
+  WEFT_RETURN_IF_ERROR(JoinCards(partitions));
   std::vector<MemoryRequirement> reports(clients_.size());
   WEFT_RETURN_IF_ERROR(
       OnAll(absl::StrCat("taking program '", program, "'"), [&](int i) -> absl::Status {
@@ -120,6 +127,43 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
     memory_[i].requirement = reports[i];
   }
   return reports;
+}
+
+absl::Status Coordinator::JoinCards(const std::vector<Partition>& partitions) {
+  const CardGroupChoice choice = ChooseCardGroups(cards_, partitions, is_strict_);
+  if (choice.groups.empty() && joined_cards_.empty()) {
+    if (!choice.refusal.empty()) {
+      card_note_ = absl::StrCat("collectives of GPUs go through the host: ", choice.refusal);
+    }
+    return absl::OkStatus();
+  }
+  std::vector<UseCardGroupsRequest> requests(clients_.size());
+  std::set<int> ranks;
+  int version = 0;
+  for (const std::vector<RankId>& members : choice.groups) {
+    CardGroup group{members, ""};
+    std::vector<int> key;
+    for (const RankId member : members) key.push_back(member.value);
+    version = cards_[key.front()].nccl_version;
+    if (joined_cards_.insert(key).second) {
+      WEFT_ASSIGN_OR_RETURN(CardGroupId made, Ask(key.front(), NewCardGroupRequest{}));
+      group.id = std::move(made.id);
+    }
+    for (const int rank : key) {
+      requests[rank].groups.push_back(group);
+      requests[rank].nccl_version = version;
+      ranks.insert(rank);
+    }
+  }
+  if (!ranks.empty()) {
+    card_note_ =
+        absl::StrCat("collectives of ", ranks.size(), " GPUs: NCCL ", NcclVersionText(version));
+    if (!choice.refusal.empty()) {
+      absl::StrAppend(&card_note_, ", some through the host: ", choice.refusal);
+    }
+  }
+  return OnAll(UseCardGroupsRequest::kDoing,
+               [&](int i) { return clients_[i]->Ask(requests[i]).status(); });
 }
 
 absl::Status Coordinator::WriteVariables(const std::map<std::string, Tensor>& values) {

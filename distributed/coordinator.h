@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "distributed/nccl/card_groups.h"
 #include "distributed/worker_client.h"
 #include "graph/partition.h"
 #include "tensor/tensor.h"
@@ -64,6 +66,9 @@ class Coordinator {
     return reply;
   }
   void Abort(const absl::Status& reason);
+  // How collectives between GPUs run in the programs added so far: "collectives of 4 GPUs: NCCL
+  // 2.28.9", or why they go through the host; empty: no program has any. One line.
+  const std::string& card_note() const { return card_note_; }
   // Of each worker of the job, by rank.
   const std::vector<WorkerMemory>& memory() const { return memory_; }
   // The parts of variables that a rank has, by name.
@@ -76,6 +81,8 @@ class Coordinator {
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
   // worker does meanwhile.
   absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
+  // Joins the cards whose collectives in a program stay on them, and says so to the workers.
+  absl::Status JoinCards(const std::vector<Partition>& partitions);
   // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.
   absl::Status Conclude(const absl::Status& cause, const std::vector<absl::Status>& errors) const;
   // The error with the worker's name before it, unless it is in there.
@@ -86,6 +93,10 @@ class Coordinator {
   // By rank and variable.
   std::vector<std::map<std::string, VariableShard>> shards_;
   std::vector<WorkerMemory> memory_;
+  bool is_strict_ = false;
+  std::vector<RankCard> cards_;              // by rank
+  std::set<std::vector<int>> joined_cards_;  // groups, as ranks
+  std::string card_note_;
 };
 
 template <typename Request>

@@ -17,24 +17,26 @@ InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input, s
     devices_.push_back(NewCpuDevice(info));
     devices.push_back(devices_.back().get());
   }
-  AddWorkers(devices, open_input, version, files);
+  AddWorkers(devices, open_input, version, files, {});
 }
 
 InProcessCluster::InProcessCluster(const std::vector<Device*>& devices,
-                                   InputSourceFactory open_input, std::string version) {
-  AddWorkers(devices, open_input, version, nullptr);
+                                   InputSourceFactory open_input, std::string version,
+                                   const std::vector<WorkerCard>& cards) {
+  AddWorkers(devices, open_input, version, nullptr, cards);
 }
 
 InProcessCluster::~InProcessCluster() { workers_.clear(); }
 
 void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
                                   const InputSourceFactory& open_input, const std::string& version,
-                                  FileSystem* files) {
+                                  FileSystem* files, const std::vector<WorkerCard>& cards) {
   const int ranks = static_cast<int>(devices.size());
   for (int i = 0; i < ranks; ++i) {
     WorkerEnvironment environment;
     environment.name = absl::StrCat("worker:", i, " (in this process)");
     environment.device = devices[i];
+    if (!cards.empty()) environment.card = cards[i];
     environment.clock = &RealClock();
     environment.open_input = open_input;
     environment.version = version;

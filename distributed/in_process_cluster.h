@@ -20,16 +20,18 @@ class InProcessCluster {
   // `files` is where checkpoints are written to, borrowed; null: the machine's.
   InProcessCluster(int workers, InputSourceFactory open_input, std::string version,
                    FileSystem* files = nullptr);
-  // The same on devices of the caller's, one worker each; borrowed.
+  // The same on devices of the caller's, one worker each; borrowed. `cards`: their GPUs, by worker;
+  // empty: what the devices are.
   InProcessCluster(const std::vector<Device*>& devices, InputSourceFactory open_input,
-                   std::string version);
+                   std::string version, const std::vector<WorkerCard>& cards = {});
   ~InProcessCluster();
   // One per rank; they live as long as this.
   std::vector<WorkerClient*> clients() const;
 
  private:
   void AddWorkers(const std::vector<Device*>& devices, const InputSourceFactory& open_input,
-                  const std::string& version, FileSystem* files);
+                  const std::string& version, FileSystem* files,
+                  const std::vector<WorkerCard>& cards);
   std::vector<std::unique_ptr<Device>> devices_;
   // A new hub for each job: an aborted one stays aborted.
   Mutex mutex_;

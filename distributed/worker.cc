@@ -105,6 +105,9 @@ class RankWorker final : public Worker {
     // Its channels and collectives among those that the communicator has opened.
     size_t first_stream = 0;
     size_t last_stream = 0;
+    // The same of collectives on the device.
+    size_t first_collective = 0;
+    size_t last_collective = 0;
     int64_t steps = 0;  // done
     int64_t timed_steps = 0;
     double seconds = 0;
@@ -117,8 +120,14 @@ class RankWorker final : public Worker {
   absl::StatusOr<ProcessMemory> Reply(const MemoryRequest&) { return Measured(); }
   absl::StatusOr<CheckpointWrite> Reply(const CheckpointRequest& request);
   absl::StatusOr<ProgramText> Reply(const ProgramTextRequest& request);
+  absl::StatusOr<CardGroupId> Reply(const NewCardGroupRequest& request);
+  absl::StatusOr<CardGroupsJoined> Reply(const UseCardGroupsRequest& request);
 
   absl::Status CheckJoined() const;
+  // Makes what joins this rank's card with others, where it has one and NCCL.
+  void OpenCollectives();
+  // FailedPrecondition where there is none.
+  absl::StatusOr<NcclCollectives*> FindCollectives();
   // Whether it is for this rank of this job, on such a machine.
   absl::Status CheckPartition(const Partition& partition) const;
   absl::Status AbortStatus();
@@ -162,6 +171,9 @@ class RankWorker final : public Worker {
   absl::Status aborted_ ABSL_GUARDED_BY(transport_mutex_);
   std::atomic<bool> is_aborted_{false};  // looked at between steps, which may need no peer
   Mutex transport_mutex_;                // Abort comes from other threads
+  WorkerCard card_;
+  // Of this rank's card; null: it has none. Abort looks at it.
+  std::shared_ptr<NcclCollectives> collectives_ ABSL_GUARDED_BY(transport_mutex_);
   std::unique_ptr<TransportCommunicator> communicator_;
   std::unique_ptr<VariableStore> variables_;
   std::unique_ptr<FiniteWatch> watch_;
@@ -222,6 +234,10 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
   programs_.clear();
+  {
+    MutexLock lock(transport_mutex_);
+    collectives_.reset();
+  }
   inputs_.clear();
   communicator_.reset();
   checkpoints_.reset();
@@ -254,6 +270,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     aborted_ = absl::OkStatus();
     is_aborted_.store(false);
   }
+  OpenCollectives();
   joined_ = true;
   failed_ = false;
   Log(LogLevel::kInfo, Name(), " has joined job ", membership.job_id, " of ",
@@ -266,7 +283,43 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
       incarnation_,
       memory_limit_,
       {device.name, environment_.device_text, static_cast<int64_t>(device.memory_limit),
-       KernelRegistry::Global().Count(device.kind)}};
+       KernelRegistry::Global().Count(device.kind)},
+      {card_.name, card_.nccl == nullptr ? 0 : card_.nccl->version(), card_.problem}};
+}
+
+void RankWorker::OpenCollectives() {
+  card_ =
+      environment_.card.has_value() ? *environment_.card : CardOf(*environment_.device, files());
+  if (card_.nccl == nullptr) return;
+  auto collectives = std::make_shared<NcclCollectives>(
+      *card_.nccl, *environment_.device, *environment_.clock, membership_.rank,
+      absl::Seconds(membership_.stall_timeout_seconds));
+  MutexLock lock(transport_mutex_);
+  collectives_ = std::move(collectives);
+}
+
+absl::StatusOr<NcclCollectives*> RankWorker::FindCollectives() {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  MutexLock lock(transport_mutex_);
+  if (collectives_ != nullptr) return collectives_.get();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Name(), " has no card that NCCL joins with others",
+                   card_.problem.empty() ? "" : ": ", card_.problem));
+}
+
+absl::StatusOr<CardGroupId> RankWorker::Reply(const NewCardGroupRequest&) {
+  WEFT_ASSIGN_OR_RETURN(NcclCollectives* const collectives, FindCollectives());
+  WEFT_ASSIGN_OR_RETURN(std::string id, collectives->NewGroupId());
+  return CardGroupId{std::move(id)};
+}
+
+absl::StatusOr<CardGroupsJoined> RankWorker::Reply(const UseCardGroupsRequest& request) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  if (card_.nccl == nullptr && request.groups.empty()) return CardGroupsJoined();
+  WEFT_ASSIGN_OR_RETURN(NcclCollectives* const collectives, FindCollectives());
+  const int version = request.groups.empty() ? card_.nccl->version() : request.nccl_version;
+  WEFT_RETURN_IF_ERROR(collectives->UseGroups(request.groups, version));
+  return CardGroupsJoined{static_cast<int32_t>(request.groups.size())};
 }
 
 absl::Status RankWorker::CheckJoined() const {
@@ -326,11 +379,19 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   environment.input = program.input;
   environment.clock = environment_.clock;
   environment.arena = arena_.get();
+  std::shared_ptr<NcclCollectives> collectives;
+  {
+    MutexLock lock(transport_mutex_);
+    collectives = collectives_;
+  }
+  environment.device_collectives = collectives.get();
+  program.first_collective = collectives == nullptr ? 0 : collectives->opened();
   program.first_stream = communicator_->streams_opened();
   absl::StatusOr<std::unique_ptr<StepProgram>> step = CompileStep(*program.partition, environment);
   if (!step.ok()) return Annotate(step.status(), Name());
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
+  program.last_collective = collectives == nullptr ? 0 : collectives->opened();
   if (programs_.erase(name) > 0) phase.Note("in place of the one before");
   const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
@@ -575,9 +636,20 @@ absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request)
 absl::StatusOr<WorkerTraffic> RankWorker::Reply(const TrafficRequest&) {
   if (!joined_) return CheckJoined();
   const std::vector<StreamTraffic> streams = communicator_->traffic();
+  std::vector<DeviceTraffic> on_device;
+  {
+    MutexLock lock(transport_mutex_);
+    if (collectives_ != nullptr) on_device = collectives_->traffic();
+  }
   WorkerTraffic traffic;
   for (const auto& [name, program] : programs_) {
     std::map<std::pair<std::string, RankId>, StreamTraffic> by_name;
+    for (size_t i = program.first_collective; i < program.last_collective; ++i) {
+      StreamTraffic& sum = by_name[{on_device[i].name, RankId()}];
+      sum.name = on_device[i].name;
+      sum.messages += on_device[i].runs;
+      sum.payload_bytes += on_device[i].sent_bytes;
+    }
     for (size_t i = program.first_stream; i < program.last_stream; ++i) {
       StreamTraffic& sum = by_name[{streams[i].name, streams[i].to}];
       sum.name = streams[i].name;
@@ -616,15 +688,18 @@ absl::Status RankWorker::AbortStatus() {
 
 void RankWorker::Abort(const absl::Status& reason) {
   std::shared_ptr<Transport> transport;
+  std::shared_ptr<NcclCollectives> collectives;
   {
     MutexLock lock(transport_mutex_);
     transport = transport_;
+    collectives = collectives_;
     if (aborted_.ok()) {
       aborted_ = absl::AbortedError(absl::StrCat("the job was aborted: ", reason.message()));
     }
     is_aborted_.store(true);
   }
   if (transport != nullptr) transport->Abort(reason);
+  if (collectives != nullptr) collectives->Abort(reason);
 }
 
 }  // namespace

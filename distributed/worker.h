@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "distributed/nccl/worker_card.h"
 #include "distributed/transport.h"
 #include "distributed/worker_client.h"
 #include "executor/interfaces/input_source.h"
@@ -38,6 +40,8 @@ struct WorkerEnvironment {
   InputSourceFactory open_input;
   TransportFactory open_transport;
   std::string version;
+  // Its GPU; by default what `device` is (CardOf).
+  std::optional<WorkerCard> card;
   // That tell of the process's memory, and that checkpoints are written to; null = the real ones.
   FileSystem* files = nullptr;
   // That checkpoints are written through; null: `files`.

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "distributed/control_calls.h"
 #include "distributed/memory_requirement.h"
+#include "distributed/nccl/card_groups.h"
 #include "graph/partition.h"
 #include "tensor/tensor.h"
 
@@ -61,6 +62,7 @@ struct WorkerInfo {
   uint64_t incarnation = 0;
   MemoryLimit memory_limit;  // what it may have; the job's, when that says less than its own
   WorkerDevice device = {};
+  RankCard card = {};  // its GPU, if it has one
 };
 
 // A run of equal steps.

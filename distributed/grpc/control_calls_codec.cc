@@ -135,6 +135,30 @@ void Set(const ProgramTextRequest& request, rpc::ControlRequest& message) {
   message.mutable_program_text()->set_offset(request.offset);
 }
 
+void Set(const NewCardGroupRequest&, rpc::ControlRequest& message) {
+  message.mutable_new_card_group();
+}
+void Set(const UseCardGroupsRequest& request, rpc::ControlRequest& message) {
+  rpc::UseCardGroupsRequest& out = *message.mutable_use_card_groups();
+  out.set_nccl_version(request.nccl_version);
+  for (const CardGroup& group : request.groups) {
+    rpc::CardGroup& written = *out.add_groups();
+    for (const RankId member : group.members) written.add_members(member.value);
+    written.set_id(group.id);
+  }
+}
+
+UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
+  UseCardGroupsRequest request;
+  request.nccl_version = message.nccl_version();
+  for (const rpc::CardGroup& in : message.groups()) {
+    CardGroup& group = request.groups.emplace_back();
+    for (const int32_t member : in.members()) group.members.push_back(RankId(member));
+    group.id = in.id();
+  }
+  return request;
+}
+
 // Puts an answer into its field.
 void Set(const WorkerTraffic& traffic, rpc::ControlReply& message) {
   Encode(traffic, *message.mutable_traffic());
@@ -152,6 +176,12 @@ void Set(const ProgramText& text, rpc::ControlReply& message) {
   message.mutable_program_text()->set_part(text.part);
   message.mutable_program_text()->set_total_bytes(text.total_bytes);
 }
+void Set(const CardGroupId& id, rpc::ControlReply& message) {
+  message.mutable_new_card_group()->set_id(id.id);
+}
+void Set(const CardGroupsJoined& joined, rpc::ControlReply& message) {
+  message.mutable_use_card_groups()->set_groups(joined.groups);
+}
 
 }  // namespace
 
@@ -167,6 +197,10 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
       return CheckpointRequest{message.checkpoint().wait()};
     case rpc::ControlRequest::kProgramText:
       return ProgramTextRequest{message.program_text().program(), message.program_text().offset()};
+    case rpc::ControlRequest::kNewCardGroup:
+      return NewCardGroupRequest();
+    case rpc::ControlRequest::kUseCardGroups:
+      return Decode(message.use_card_groups());
     case rpc::ControlRequest::REQUEST_NOT_SET:
       break;
   }
@@ -186,6 +220,10 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
       return Decode(message.checkpoint());
     case rpc::ControlReply::kProgramText:
       return ProgramText{message.program_text().part(), message.program_text().total_bytes()};
+    case rpc::ControlReply::kNewCardGroup:
+      return CardGroupId{message.new_card_group().id()};
+    case rpc::ControlReply::kUseCardGroups:
+      return CardGroupsJoined{message.use_card_groups().groups()};
     case rpc::ControlReply::REPLY_NOT_SET:
       break;
   }

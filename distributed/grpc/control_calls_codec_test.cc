@@ -55,6 +55,21 @@ TEST(ControlCallsCodecTest, QuestionsKeepTheirKindAndFields) {
   EXPECT_EQ(text.offset, int64_t{5} << 33);
 }
 
+TEST(ControlCallsCodecTest, GroupsOfCards) {
+  Asked(NewCardGroupRequest());
+  const std::string id("\0\xff id", 5);
+  EXPECT_EQ(Answered(CardGroupId{id}).id, id);
+  const UseCardGroupsRequest use =
+      Asked(UseCardGroupsRequest{{{{RankId(2), RankId(0)}, id}, {{RankId(1)}, ""}}, 22809});
+  EXPECT_EQ(use.nccl_version, 22809);
+  ASSERT_THAT(use.groups, SizeIs(2));
+  EXPECT_THAT(use.groups[0].members, ElementsAre(RankId(2), RankId(0)));
+  EXPECT_EQ(use.groups[0].id, id);
+  EXPECT_THAT(use.groups[1].members, ElementsAre(RankId(1)));
+  EXPECT_THAT(use.groups[1].id, IsEmpty());
+  EXPECT_EQ(Answered(CardGroupsJoined{3}).groups, 3);
+}
+
 TEST(ControlCallsCodecTest, Traffic) {
   const WorkerTraffic traffic = Answered(
       WorkerTraffic{.programs = {{"train/128", 7, {{"h1", RankId(3), 14, int64_t{1} << 40}}},

@@ -59,6 +59,9 @@ rpc::JoinReply Encode(const WorkerInfo& info) {
   reply.set_device_text(info.device.text);
   reply.set_device_memory_bytes(info.device.memory_bytes);
   reply.set_device_kernels(info.device.kernels);
+  reply.set_card(info.card.name);
+  reply.set_nccl_version(info.card.nccl_version);
+  reply.set_nccl_problem(info.card.problem);
   return reply;
 }
 
@@ -69,7 +72,8 @@ WorkerInfo Decode(const rpc::JoinReply& reply) {
       reply.process_id(),
       reply.incarnation(),
       {reply.memory_limit_bytes(), reply.memory_limit_source()},
-      {reply.device(), reply.device_text(), reply.device_memory_bytes(), reply.device_kernels()}};
+      {reply.device(), reply.device_text(), reply.device_memory_bytes(), reply.device_kernels()},
+      {reply.card(), reply.nccl_version(), reply.nccl_problem()}};
 }
 
 rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {

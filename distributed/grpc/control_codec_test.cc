@@ -61,7 +61,8 @@ TEST(ControlCodecTest, WorkerInfo) {
                                             4711,
                                             0xfedcba9876543210,
                                             {5, "cgroup"},
-                                            {"cuda:1", "NVIDIA L4", int64_t{1} << 34, 145}})));
+                                            {"cuda:1", "NVIDIA L4", int64_t{1} << 34, 145},
+                                            {"machine/0000:3b:00.0", 22809, "too old"}})));
   EXPECT_EQ(read.device.name, "cuda:1");
   EXPECT_EQ(read.device.text, "NVIDIA L4");
   EXPECT_EQ(read.device.memory_bytes, int64_t{1} << 34);
@@ -72,6 +73,9 @@ TEST(ControlCodecTest, WorkerInfo) {
   EXPECT_EQ(read.incarnation, 0xfedcba9876543210);
   EXPECT_EQ(read.memory_limit.bytes, 5);
   EXPECT_EQ(read.memory_limit.source, "cgroup");
+  EXPECT_EQ(read.card.name, "machine/0000:3b:00.0");
+  EXPECT_EQ(read.card.nccl_version, 22809);
+  EXPECT_EQ(read.card.problem, "too old");
 }
 
 // A part that was left out would make the sum smaller.

@@ -30,7 +30,7 @@ class Workers {
     auto workers = std::make_unique<Workers>();
     if (!run.devices.empty()) {
       workers->threads_ = std::make_unique<InProcessCluster>(
-          run.devices, NewDataSetFactory(RealFileSystem()), kVersion);
+          run.devices, NewDataSetFactory(RealFileSystem()), kVersion, run.cards);
       return workers;
     }
     if (run.worker_command.empty()) {
@@ -103,6 +103,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
 
   TrainingOutcome outcome;
   outcome.plan = job.plan;
+  outcome.card_note = coordinator.card_note();
   TrainOptions options;
   options.steps = run.steps;
   options.report_gradients = run.gradients;

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
+#include "distributed/nccl/worker_card.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "platform/process.h"
@@ -39,6 +40,7 @@ struct TrainingRun {
   std::vector<std::string> worker_command = {};
   // Of threads, one for each worker, borrowed; empty: CPUs.
   std::vector<Device*> devices = {};
+  std::vector<WorkerCard> cards = {};   // of these; empty: what the devices are
   ProcessLauncher* launcher = nullptr;  // of the processes; null = the real one
   double stall_timeout_seconds = 60;
   std::function<void(const TrainProgress&)> progress = nullptr;  // after each step
@@ -50,6 +52,7 @@ struct TrainingOutcome {
   std::map<std::string, Tensor> parameters;
   std::map<std::string, Tensor> gradients;  // of the first step
   Plan plan;                                // complete
+  std::string card_note;                    // Coordinator::card_note
   std::vector<RankTraffic> traffic;         // by rank
   // By rank: what was predicted, and what the process had at most after the last step.
   std::vector<WorkerMemory> predicted;

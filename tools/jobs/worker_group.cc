@@ -112,6 +112,9 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
                  << "; may have " << ByteQuantity(memory.limit.bytes) << " ("
                  << Printable(memory.limit.source) << ")\n";
   }
+  if (const std::string& note = group->coordinator_->card_note(); !note.empty()) {
+    *console.err << Printable(note) << "\n";
+  }
   *console.err << std::flush;
   return group;
 }

@@ -1,0 +1,97 @@
+#include "distributed/nccl/card_groups.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "distributed/nccl/nccl.h"
+#include "graph/node_class.h"
+
+namespace weft {
+namespace {
+
+bool IsCollective(const Node& node) {
+  switch (KindOf(node)) {
+    case CommunicationKind::kAllReduce:
+    case CommunicationKind::kAllGather:
+    case CommunicationKind::kReduceScatter:
+    case CommunicationKind::kAllToAll:
+    case CommunicationKind::kBroadcast:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Groups of two members and more, each once.
+std::vector<std::vector<RankId>> GroupsOf(const std::vector<Partition>& partitions) {
+  std::vector<std::vector<RankId>> groups;
+  const auto add = [&](const Graph& graph) {
+    for (const NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      if (!IsCollective(node)) continue;
+      std::vector<RankId> group;
+      for (const int64_t rank : node.attributes.Ints("group")) {
+        group.push_back(RankId(static_cast<int32_t>(rank)));
+      }
+      const bool is_new = std::find(groups.begin(), groups.end(), group) == groups.end();
+      if (group.size() > 1 && is_new) groups.push_back(std::move(group));
+    }
+  };
+  for (const Partition& partition : partitions) {
+    add(partition.begin);
+    for (const Graph& micro : partition.micro) add(micro);
+    add(partition.end);
+  }
+  return groups;
+}
+
+// Why the cards of the group cannot be joined; empty: they can.
+std::string RefusalOf(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
+  std::set<std::string> names;
+  const RankCard& first = cards[group.front().value];
+  for (const RankId member : group) {
+    const RankCard& card = cards[member.value];
+    if (!names.insert(card.name).second) {
+      return absl::StrCat("worker:", member.value, " shares its card with another worker");
+    }
+    if (card.nccl_version == 0) return absl::StrCat("worker:", member.value, ": ", card.problem);
+    if (card.nccl_version != first.nccl_version) {
+      return absl::StrCat("worker:", member.value, " has NCCL ", NcclVersionText(card.nccl_version),
+                          ", worker:", group.front().value, " has ",
+                          NcclVersionText(first.nccl_version));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+CardGroupChoice ChooseCardGroups(const std::vector<RankCard>& cards,
+                                 const std::vector<Partition>& partitions, bool strict) {
+  const auto is_idle = [](const Partition& partition) { return partition.micro_batches.empty(); };
+  const auto idle = std::count_if(partitions.begin(), partitions.end(), is_idle);
+  const bool is_uneven = idle > 0 && idle < static_cast<int64_t>(partitions.size());
+  CardGroupChoice choice;
+  for (std::vector<RankId>& group : GroupsOf(partitions)) {
+    const bool has_cards = std::all_of(group.begin(), group.end(), [&](RankId member) {
+      return member.value >= 0 && static_cast<size_t>(member.value) < cards.size() &&
+             !cards[member.value].name.empty();
+    });
+    if (!has_cards) continue;
+    std::string refusal;
+    if (strict) {
+      refusal = "a strict job adds in an order of its own";
+    } else if (is_uneven) {
+      refusal = "some ranks have no micro-batches";
+    } else {
+      refusal = RefusalOf(group, cards);
+    }
+    if (refusal.empty()) choice.groups.push_back(std::move(group));
+    if (choice.refusal.empty()) choice.refusal = std::move(refusal);
+  }
+  return choice;
+}
+
+}  // namespace weft

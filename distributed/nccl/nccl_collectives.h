@@ -1,0 +1,147 @@
+// NcclCollectives: collectives of a rank whose device is a card that NCCL joins with others.
+#ifndef WEFT_DISTRIBUTED_NCCL_NCCL_COLLECTIVES_H_
+#define WEFT_DISTRIBUTED_NCCL_NCCL_COLLECTIVES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "distributed/nccl/nccl.h"
+#include "executor/interfaces/device_collectives.h"
+#include "graph/ids.h"
+#include "platform/clock.h"
+#include "platform/mutex.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Ranks whose cards are joined, in member order, with the id that the first of them made.
+struct CardGroup {
+  std::vector<RankId> members;
+  std::string id;  // 128 bytes; empty: they are joined already
+};
+
+// What a rank has put into streams, of one collective.
+struct DeviceTraffic {
+  std::string name;
+  int64_t runs = 0;
+  int64_t sent_bytes = 0;  // runs x DeviceCollectiveSpec::sent_bytes: computed, not measured
+};
+
+// Borrows NCCL, device and clock. A thread of its own watches what is under way: a collective that
+// has begun and does not end within the stall timeout, an error of the library, and Abort abort
+// all communicators, so that the device's streams go on and nobody waits for ever. Destroyed after
+// the streams that it was given are drained.
+class NcclCollectives final : public DeviceCollectives {
+ public:
+  NcclCollectives(Nccl& nccl, Device& device, Clock& clock, RankId rank,
+                  absl::Duration stall_timeout);
+  ~NcclCollectives() override;
+
+  // For a group that this rank is the first of.
+  absl::StatusOr<std::string> NewGroupId();
+  // From now on Open takes collectives of these groups, and of no other. Joins those that have an
+  // id; all their members do so at once, in the same order. `version` is the NCCL that made the
+  // ids: FailedPrecondition where it is not this one. DeadlineExceeded after the stall timeout.
+  absl::Status UseGroups(const std::vector<CardGroup>& groups, int version);
+
+  bool Takes(const DeviceCollectiveSpec& spec) const override;
+  absl::StatusOr<Handle> Open(const DeviceCollectiveSpec& spec) override;
+  absl::Status Enqueue(Handle collective, MessageKey key, void* const* buffers,
+                       Stream& stream) override;
+  absl::Status status() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Abort(const absl::Status& reason) override;
+
+  // In the order of Open; in the thread that enqueues.
+  std::vector<DeviceTraffic> traffic() const;
+  size_t opened() const { return opened_.size(); }
+
+ private:
+  struct Group {
+    std::string text;  // "worker:0, worker:1"
+    NcclCommunicator communicator = nullptr;
+    bool is_used = false;
+  };
+  struct Opened {
+    DeviceCollectiveSpec spec;
+    Group* group = nullptr;
+    std::string what;  // for messages
+    int64_t runs = 0;
+  };
+  // One run that was enqueued.
+  struct Run {
+    NcclCollectives* owner = nullptr;
+    Opened* opened = nullptr;
+    MessageKey key;
+    std::vector<void*> buffers;
+    std::unique_ptr<Event> begun;  // the stream has come to it
+    std::unique_ptr<Event> ended;
+    absl::Time since = absl::InfiniteFuture();  // it was first seen to have begun
+  };
+
+  absl::StatusOr<Run*> NewRun() ABSL_LOCKS_EXCLUDED(mutex_);
+  // In the stream's place: has the library launch it.
+  static absl::Status Launch(void* run, Stream& stream);
+  NcclCode Issue(const Run& run, void* stream);
+  NcclCode IssueGathered(const Run& run, NcclType type, void* stream);
+  NcclCode IssueScattered(const Run& run, NcclType type, void* stream);
+  NcclCode IssueAllToAll(const Run& run, void* stream);
+  // Calls of a communicator, unless all are aborted; waits until it is done.
+  absl::Status Call(NcclCommunicator& communicator, const std::string& what,
+                    absl::FunctionRef<NcclCode()> call);
+  // Runs it with the card as the current device.
+  absl::Status OnCard(absl::FunctionRef<absl::Status()> action);
+  absl::Status Join(Group& group, const CardGroup& joined);
+  absl::Status LibraryError(NcclCode code, NcclCommunicator communicator,
+                            const std::string& what) const;
+
+  void Watch();
+  // The run that the stream is at, if any; forgets those that have ended.
+  Run* FindBegun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is wrong with it.
+  absl::Status Check() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AskLibrary() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WaitedFor(const absl::Status& status, const Run& run) const;
+  // Keeps the first error and ends everything.
+  absl::Status Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AbortCommunicators() ABSL_LOCKS_EXCLUDED(abort_mutex_);
+  void Close();
+
+  Nccl& nccl_;
+  Device& device_;
+  Clock& clock_;
+  const RankId rank_;
+  const absl::Duration stall_timeout_;
+  std::unique_ptr<Stream> stream_;            // of OnCard
+  std::map<std::vector<int>, Group> groups_;  // by members
+  std::vector<std::unique_ptr<Opened>> opened_;
+
+  // A call of the library is under way, or all communicators are gone: each side sets its own and
+  // then looks at the other's.
+  std::atomic<bool> is_calling_{false};
+  std::atomic<bool> is_aborted_{false};
+  Mutex abort_mutex_;  // between Abort and AsyncError of other threads
+  std::vector<NcclCommunicator> communicators_ ABSL_GUARDED_BY(abort_mutex_);
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool is_closing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Run*> under_way_ ABSL_GUARDED_BY(mutex_);  // in the order of the stream
+  std::vector<Run*> free_runs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+  std::thread watcher_;
+};
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_NCCL_NCCL_COLLECTIVES_H_

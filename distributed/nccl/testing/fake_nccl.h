@@ -1,0 +1,93 @@
+// FakeNccl: NCCL among ranks of one process, for tests of what calls it.
+#ifndef WEFT_DISTRIBUTED_NCCL_TESTING_FAKE_NCCL_H_
+#define WEFT_DISTRIBUTED_NCCL_TESTING_FAKE_NCCL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "distributed/nccl/nccl.h"
+#include "platform/mutex.h"
+
+namespace weft::testing {
+
+// A call of a collective, as it came.
+struct NcclCall {
+  std::string what;  // "AllReduce 12 float32"
+  int rank = 0;      // in the communicator
+};
+
+// What the ranks share. It computes from the definitions, sums in double in the order of the ranks,
+// and checks each call: buffers lie in an allocation of the rank's device, the members of a
+// communicator make the same calls in the same order, one call of a communicator is under way at a
+// time (so its calls are on one stream), and none comes after its end or before all have joined.
+// What is broken is a violation, and the call's error. A call runs when it is made, and waits for
+// its peers: so the device has to run host work on its streams' threads
+// (DeviceInfo::runs_host_work), which launching devices do not. Thread-safe; outlives its ranks.
+class FakeNcclWorld {
+ public:
+  // Whether bytes lie in an allocation of the rank's device.
+  using IsAllocated = std::function<bool(const void* data, size_t bytes)>;
+
+  explicit FakeNcclWorld(int version = 22809) : version_(version) {}
+
+  // NCCL as one process sees it; lives as long as the world. `version` 0: the world's.
+  Nccl& AddRank(IsAllocated is_allocated, int version = 0);
+
+  std::vector<NcclCall> calls() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Broken rules so far.
+  std::vector<std::string> violations() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int aborts() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Communicators that were made and neither destroyed nor aborted.
+  int Leaks() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // AsyncError answers so for all communicators from now on.
+  void SetAsyncError(NcclCode code) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  friend class FakeNcclRank;
+
+  struct Posted {
+    std::string what;                      // equal for all members
+    std::vector<std::vector<char>> bytes;  // by member
+    int arrived = 0;
+  };
+  struct Group {
+    int ranks = 0;
+    std::set<int> joined;
+    std::map<int64_t, Posted> calls;                                       // by number
+    std::map<std::pair<int, int>, std::deque<std::vector<char>>> letters;  // by sender, receiver
+  };
+  struct Member {
+    Group* group = nullptr;
+    int rank = 0;
+    int64_t calls = 0;
+    bool is_busy = false;  // a call waits for its peers
+    bool is_gone = false;
+  };
+
+  NcclCode Violate(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int version_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int64_t ids_ ABSL_GUARDED_BY(mutex_) = 0;
+  NcclCode async_error_ ABSL_GUARDED_BY(mutex_) = NcclCode::kSuccess;
+  int aborts_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<NcclCall> calls_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> violations_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Group> groups_ ABSL_GUARDED_BY(mutex_);  // by id
+  std::map<NcclCommunicator, std::unique_ptr<Member>> members_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Nccl>> ranks_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft::testing
+
+#endif  // WEFT_DISTRIBUTED_NCCL_TESTING_FAKE_NCCL_H_

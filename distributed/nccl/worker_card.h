@@ -1,0 +1,26 @@
+// WorkerCard: the GPU of a worker, as far as NCCL is concerned.
+#ifndef WEFT_DISTRIBUTED_NCCL_WORKER_CARD_H_
+#define WEFT_DISTRIBUTED_NCCL_WORKER_CARD_H_
+
+#include <string>
+
+#include "distributed/nccl/nccl.h"
+#include "platform/file_system.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// NCCL joins cards, so two workers of one card cannot both take part.
+struct WorkerCard {
+  // Machine and PCI bus, equal for all devices on one card; empty: the device is no card.
+  std::string name;
+  Nccl* nccl = nullptr;  // borrowed; null: `problem` says why
+  std::string problem;
+};
+
+// Of a CUDA device, with the process's NCCL; empty for any other. `files` tell which machine it is.
+WorkerCard CardOf(Device& device, FileSystem& files);
+
+}  // namespace weft
+
+#endif  // WEFT_DISTRIBUTED_NCCL_WORKER_CARD_H_
