@@ -139,7 +139,7 @@ TEST_F(NcclCollectivesTest, AnAllReduceSums) {
 }
 
 TEST_F(NcclCollectivesTest, ShardsAreGathered) {
-  for (const std::vector<int64_t> counts :
+  for (const std::vector<int64_t>& counts :
        std::vector<std::vector<int64_t>>{{2, 2, 2}, {1, 0, 3}}) {
     ranks_.clear();
     members_.clear();
@@ -162,7 +162,7 @@ TEST_F(NcclCollectivesTest, ShardsAreGathered) {
 }
 
 TEST_F(NcclCollectivesTest, ShardsAreSummed) {
-  for (const std::vector<int64_t> counts :
+  for (const std::vector<int64_t>& counts :
        std::vector<std::vector<int64_t>>{{2, 2, 2}, {1, 0, 3}}) {
     ranks_.clear();
     members_.clear();

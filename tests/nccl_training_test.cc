@@ -1,0 +1,196 @@
+// Ranks whose cards NCCL joins train as one process does, in several orders of their streams; a
+// strict job keeps its own order of sums, and a rank that fails ends all others.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "distributed/coordinator.h"
+#include "distributed/in_process_cluster.h"
+#include "distributed/nccl/testing/fake_card.h"
+#include "distributed/nccl/testing/fake_nccl.h"
+#include "distributed/testing/sum_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/equivalence_models.h"
+#include "tests/testing/training_run.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSamples = 8;
+
+class NcclTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto model = BuildEquivalenceModel("gpt", kSamples);
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    files_ = WriteDataFiles(model_, ::testing::TempDir());
+  }
+
+  TrainingRun RunOf(const Mesh& mesh, int zero = 0) const {
+    TrainingRun run;
+    run.data = files_;
+    run.batch = kSamples;
+    run.steps = 4;
+    run.optimizer.kind = "momentum";
+    run.optimizer.learning_rate = 0.05;
+    run.workers = mesh.size();
+    run.plan.mesh = mesh;
+    run.plan.micro_batches = 4;
+    run.plan.zero = zero;
+    run.stall_timeout_seconds = 60;
+    if (mesh.tensor > 1) {
+      run.plan.tensor_shardings = {{"*.qkv.weight", AxisSharding::Split(1, 3)},
+                                   {"*.up.weight", AxisSharding::Split(1)},
+                                   {"*.out.weight", AxisSharding::Split(0)},
+                                   {"*.down.weight", AxisSharding::Split(0)}};
+    }
+    return run;
+  }
+
+  struct Outcome {
+    TrainingOutcome training;
+    size_t calls = 0;  // of NCCL
+    std::vector<std::string> violations;
+  };
+  // On fake cards; `one_card`: all of them are the same.
+  Outcome OnCards(TrainingRun run, uint64_t seed, bool one_card = false) const {
+    FakeNcclWorld world;
+    std::vector<std::unique_ptr<FakeCard>> cards;
+    for (int rank = 0; rank < run.workers; ++rank) {
+      cards.push_back(
+          std::make_unique<FakeCard>(world, rank, 10 * seed + static_cast<uint64_t>(rank)));
+      run.devices.push_back(cards.back().get());
+      run.cards.push_back(cards.back()->card());
+      if (one_card) run.cards.back().name = "machine/0";
+    }
+    auto trained = RunGraph(model_.graph, run);
+    EXPECT_TRUE(trained.ok()) << trained.status();
+    for (const auto& card : cards) EXPECT_TRUE(card->Verify().ok()) << card->Verify();
+    EXPECT_EQ(world.Leaks(), 0);
+    Outcome outcome;
+    if (trained.ok()) outcome.training = *std::move(trained);
+    outcome.calls = world.calls().size();
+    outcome.violations = world.violations();
+    return outcome;
+  }
+
+  EquivalenceModel model_;
+  std::map<std::string, std::string> files_;
+};
+
+TEST_F(NcclTrainingTest, HasTheLossesOfOneProcess) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  struct Row {
+    Mesh mesh;
+    int zero;
+  };
+  const std::vector<Row> rows = {{{2, 1, 1}, 0}, {{4, 1, 1}, 0}, {{2, 1, 1}, 1}, {{4, 1, 1}, 2},
+                                 {{2, 1, 1}, 3}, {{1, 2, 1}, 0}, {{2, 2, 1}, 0}};
+  for (const Row& row : rows) {
+    for (const uint64_t seed : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat("data ", row.mesh.data, ", tensor ", row.mesh.tensor, ", zero ",
+                                row.zero, ", seed ", seed));
+      const Outcome outcome = OnCards(RunOf(row.mesh, row.zero), seed);
+      EXPECT_LE(LargestRelativeGap(outcome.training.losses, single->losses), 1e-4);
+      EXPECT_THAT(outcome.violations, IsEmpty());
+      EXPECT_GT(outcome.calls, 0U);
+      EXPECT_EQ(outcome.training.card_note,
+                absl::StrCat("collectives of ", row.mesh.size(), " GPUs: NCCL 2.28.9"));
+      for (const RankTraffic& rank : outcome.training.traffic) {
+        EXPECT_EQ(rank.measured_bytes, rank.predicted_bytes);
+        EXPECT_GT(rank.measured_bytes, 0);
+      }
+    }
+  }
+}
+
+TEST_F(NcclTrainingTest, AStrictJobKeepsTheOrderedTree) {
+  TrainingRun run = RunOf({2, 1, 1});
+  run.plan.strict = true;
+  const auto on_cpus = RunGraph(model_.graph, run);
+  ASSERT_TRUE(on_cpus.ok()) << on_cpus.status();
+  const Outcome outcome = OnCards(run, 1);
+  EXPECT_EQ(outcome.calls, 0U);
+  EXPECT_EQ(outcome.training.losses, on_cpus->losses);  // bit for bit
+  EXPECT_THAT(outcome.training.card_note, HasSubstr("strict"));
+}
+
+TEST_F(NcclTrainingTest, TwoRanksOnOneCardGoThroughTheHost) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  const Outcome outcome = OnCards(RunOf({2, 1, 1}), 1, /*one_card=*/true);
+  EXPECT_EQ(outcome.calls, 0U);
+  EXPECT_LE(LargestRelativeGap(outcome.training.losses, single->losses), 1e-4);
+  EXPECT_THAT(outcome.training.card_note,
+              AllOf(HasSubstr("through the host"), HasSubstr("shares its card")));
+}
+
+// The samples of the sum job; rank 1 has none in step 2.
+class FailingSource final : public InputSource {
+ public:
+  explicit FailingSource(std::unique_ptr<InputSource> source) : source_(std::move(source)) {}
+  absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                    void* target) override {
+    if (step == 2 && first == 1) return absl::DataLossError("record 5 is damaged");
+    return source_->Fill(step, input, first, count, target);
+  }
+
+ private:
+  const std::unique_ptr<InputSource> source_;
+};
+
+TEST(NcclJobTest, ARankThatFailsEndsTheOthersWaits) {
+  FakeNcclWorld world;
+  std::vector<std::unique_ptr<FakeCard>> cards;
+  std::vector<Device*> devices;
+  std::vector<WorkerCard> names;
+  for (int rank = 0; rank < 3; ++rank) {
+    cards.push_back(std::make_unique<FakeCard>(world, rank, static_cast<uint64_t>(rank)));
+    devices.push_back(cards.back().get());
+    names.push_back(cards.back()->card());
+  }
+  const auto open_input =
+      [](const std::string& data) -> absl::StatusOr<std::unique_ptr<InputSource>> {
+    auto source = OpenSumJobInput(data);
+    if (!source.ok()) return source.status();
+    return std::make_unique<FailingSource>(*std::move(source));
+  };
+  InProcessCluster cluster(devices, open_input, "1", names);
+  Coordinator coordinator(cluster.clients());
+  JobMembership membership;
+  membership.job_id = 7;
+  membership.version = "1";
+  membership.stall_timeout_seconds = 600;
+  ASSERT_TRUE(coordinator.Join(membership).ok());
+  const auto added = coordinator.AddProgram("train", SumJobPartitions(3), "data");
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ(coordinator.card_note(), "collectives of 3 GPUs: NCCL 2.28.9");
+  StepRange range;
+  range.program = "train";
+  range.count = 5;
+  range.scalars = {{"rate", 0.5}};
+  std::vector<double> losses;
+  const absl::Time begin = absl::Now();
+  const absl::Status status = coordinator.RunSteps({range}, [&](const StepReport& report) {
+    losses.push_back(report.values.at("loss").data<float>()[0]);
+  });
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));  // not the stall timeout
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("worker:1"), HasSubstr("record 5")));
+  EXPECT_EQ(losses, (std::vector<double>{12, 12}));  // 3 (3 + 1)
+  EXPECT_THAT(world.violations(), IsEmpty());
+  EXPECT_EQ(world.aborts(), 3);
+}
+
+}  // namespace
+}  // namespace weft::testing
