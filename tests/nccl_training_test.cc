@@ -1,6 +1,7 @@
 // Ranks whose cards NCCL joins train as one process does, in several orders of their streams; a
 // strict job keeps its own order of sums, and a rank that fails ends all others.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -133,6 +134,35 @@ TEST_F(NcclTrainingTest, TwoRanksOnOneCardGoThroughTheHost) {
   EXPECT_LE(LargestRelativeGap(outcome.training.losses, single->losses), 1e-4);
   EXPECT_THAT(outcome.training.card_note,
               AllOf(HasSubstr("through the host"), HasSubstr("shares its card")));
+}
+
+TEST_F(NcclTrainingTest, SharesMayBeUnequal) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  TrainingRun run = RunOf({2, 1, 1});
+  run.plan.shares = {3, 1};
+  const Outcome outcome = OnCards(run, 1);
+  EXPECT_LE(LargestRelativeGap(outcome.training.losses, single->losses), 1e-4);
+  EXPECT_THAT(outcome.violations, IsEmpty());
+  EXPECT_GT(outcome.calls, 0U);
+}
+
+// A card that runs three times what the CPU runs.
+TEST_F(NcclTrainingTest, ACardAndACpuMeetInTheHost) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  FakeNcclWorld world;
+  FakeCard card(world, 0, /*seed=*/3);
+  TrainingRun run = RunOf({2, 1, 1});
+  run.plan.shares = {3, 1};
+  run.devices = {&card, &CpuDevice()};
+  run.cards = {card.card(), WorkerCard()};
+  const auto trained = RunGraph(model_.graph, run);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_LE(LargestRelativeGap(trained->losses, single->losses), 1e-4);
+  EXPECT_THAT(world.calls(), IsEmpty());
+  EXPECT_THAT(trained->card_note, IsEmpty());
+  EXPECT_TRUE(card.Verify().ok()) << card.Verify();
 }
 
 // The samples of the sum job; rank 1 has none in step 2.
