@@ -79,6 +79,9 @@ using CudaEventHandle = void*;
 using CudaPoolHandle = void*;
 using CudaGraphHandle = void*;
 using CudaExecutableHandle = void*;
+// cudaLibrary_t and cudaKernel_t.
+using CudaCodeHandle = void*;
+using CudaKernelHandle = void*;
 
 // Each call is the one of CUDA's runtime API that its comment names, with the same meaning of
 // arguments and codes; results are valid after kSuccess. "The current device" is that of the
@@ -156,6 +159,18 @@ class CudaRuntime {
   virtual CudaCode UpdateExecutable(CudaExecutableHandle executable, CudaGraphHandle graph) = 0;
   virtual CudaCode LaunchExecutable(CudaExecutableHandle executable, CudaStreamHandle stream) = 0;
   virtual CudaCode DestroyExecutable(CudaExecutableHandle executable) = 0;
+
+  // cudaLibraryLoadData: code that was compiled while the program runs, a cubin. It is loaded on
+  // each card when a kernel of it is first launched there.
+  virtual CudaCode LoadCode(const void* image, CudaCodeHandle* code) = 0;
+  virtual CudaCode UnloadCode(CudaCodeHandle code) = 0;
+  // cudaLibraryGetKernel. The kernel ends with the code.
+  virtual CudaCode FindKernel(CudaCodeHandle code, const std::string& name,
+                              CudaKernelHandle* kernel) = 0;
+  // cudaLaunchKernel along x, of a kernel with one parameter, whose bytes are read before it
+  // returns.
+  virtual CudaCode LaunchKernel(CudaKernelHandle kernel, int64_t blocks, int threads,
+                                const void* parameter, size_t bytes, CudaStreamHandle stream) = 0;
 
   virtual std::string ErrorName(CudaCode code) = 0;
   virtual std::string ErrorText(CudaCode code) = 0;

@@ -169,6 +169,27 @@ class RealCudaRuntime final : public CudaRuntime {
   CudaCode LaunchExecutable(CudaExecutableHandle executable, CudaStreamHandle stream) override {
     return Code(cudaGraphLaunch(ExecutableOf(executable), StreamOf(stream)));
   }
+  CudaCode LoadCode(const void* image, CudaCodeHandle* code) override {
+    return Make<cudaLibrary_t>(code, [&](cudaLibrary_t* made) {
+      return cudaLibraryLoadData(made, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    });
+  }
+  CudaCode UnloadCode(CudaCodeHandle code) override {
+    return Code(cudaLibraryUnload(static_cast<cudaLibrary_t>(code)));
+  }
+  CudaCode FindKernel(CudaCodeHandle code, const std::string& name,
+                      CudaKernelHandle* kernel) override {
+    return Make<cudaKernel_t>(kernel, [&](cudaKernel_t* found) {
+      return cudaLibraryGetKernel(found, static_cast<cudaLibrary_t>(code), name.c_str());
+    });
+  }
+  CudaCode LaunchKernel(CudaKernelHandle kernel, int64_t blocks, int threads, const void* parameter,
+                        size_t /*bytes*/, CudaStreamHandle stream) override {
+    void* parameters[] = {const_cast<void*>(parameter)};
+    return Code(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
+                                 dim3(static_cast<unsigned>(threads)), parameters, 0,
+                                 StreamOf(stream)));
+  }
   CudaCode DestroyExecutable(CudaExecutableHandle executable) override {
     return Code(cudaGraphExecDestroy(ExecutableOf(executable)));
   }

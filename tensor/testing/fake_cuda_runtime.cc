@@ -140,7 +140,8 @@ int FakeCudaRuntime::Calls(const std::string& call) const {
 int FakeCudaRuntime::Leaks() const {
   MutexLock lock(mutex_);
   return static_cast<int>(streams_.size() + events_.size() + pools_.size() + graphs_.size() +
-                          executables_.size() + allocations_.size() + pinned_.size());
+                          executables_.size() + codes_.size() + allocations_.size() +
+                          pinned_.size());
 }
 
 absl::Status FakeCudaRuntime::Verify() {
@@ -574,6 +575,56 @@ CudaCode FakeCudaRuntime::LaunchExecutable(CudaExecutableHandle executable,
     std::mt19937_64 random(seed);
     graph->Run(random);
   });
+}
+
+void FakeCudaRuntime::AddKernel(const std::string& name,
+                                std::function<void(const std::string& parameter)> body) {
+  MutexLock lock(mutex_);
+  kernels_[name] = std::move(body);
+}
+
+CudaCode FakeCudaRuntime::LoadCode(const void* image, CudaCodeHandle* code) {
+  WEFT_FAKE_CUDA_CALL("LoadCode");
+  if (image == nullptr) return CudaCode::kInvalidValue;
+  auto loaded = std::make_unique<Kernels>(kernels_);
+  *code = loaded.get();
+  codes_[*code] = std::move(loaded);
+  return CudaCode::kSuccess;
+}
+
+CudaCode FakeCudaRuntime::UnloadCode(CudaCodeHandle code) {
+  WEFT_FAKE_CUDA_CALL("UnloadCode");
+  return codes_.erase(code) == 0 ? CudaCode::kInvalidHandle : CudaCode::kSuccess;
+}
+
+CudaCode FakeCudaRuntime::FindKernel(CudaCodeHandle code, const std::string& name,
+                                     CudaKernelHandle* kernel) {
+  WEFT_FAKE_CUDA_CALL("FindKernel");
+  const auto loaded = codes_.find(code);
+  if (loaded == codes_.end()) return CudaCode::kInvalidHandle;
+  const auto found = loaded->second->find(name);
+  if (found == loaded->second->end()) return CudaCode::kNoKernelImage;
+  *kernel = &found->second;
+  return CudaCode::kSuccess;
+}
+
+CudaCode FakeCudaRuntime::LaunchKernel(CudaKernelHandle kernel, int64_t blocks, int threads,
+                                       const void* parameter, size_t bytes,
+                                       CudaStreamHandle stream) {
+  std::function<void(const std::string&)> body;
+  {
+    WEFT_FAKE_CUDA_CALL("LaunchKernel");
+    if (blocks < 1 || threads < 1 || threads > 1024) return CudaCode::kInvalidValue;
+    for (const auto& [handle, code] : codes_) {
+      for (const auto& [name, function] : *code) {
+        if (&function == kernel) body = function;
+      }
+    }
+  }
+  if (body == nullptr) return CudaCode::kInvalidHandle;
+  return Launch(stream,
+                [body = std::move(body),
+                 copy = std::string(static_cast<const char*>(parameter), bytes)] { body(copy); });
 }
 
 CudaCode FakeCudaRuntime::DestroyExecutable(CudaExecutableHandle executable) {

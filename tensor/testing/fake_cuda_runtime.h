@@ -60,13 +60,17 @@ class FakeCudaRuntime final : public CudaRuntime {
 
   // Stands for a kernel: `code` runs in its turn on the stream, and may touch the card's memory.
   CudaCode Launch(void* stream, std::function<void()> code) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A kernel that all code has which is loaded from now on: `body` gets the bytes of the parameter,
+  // in its turn on the stream, and may touch the card's memory.
+  void AddKernel(const std::string& name, std::function<void(const std::string& parameter)> body)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // From the (skip + 1)-th of them on, `times` calls of that name ("CreateStream") answer `code`
   // and do nothing. times < 0: all.
   void Fail(const std::string& call, CudaCode code, int skip = 0, int times = -1)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // How often the call was made.
   int Calls(const std::string& call) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Streams, events, pools, graphs, executables and pinned memory that were not given back.
+  // Streams, events, pools, graphs, executables, code and pinned memory that were not given back.
   int Leaks() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Damage done to the memory of the cards, as FakeMemory::Verify.
   absl::Status Verify();
@@ -116,6 +120,12 @@ class FakeCudaRuntime final : public CudaRuntime {
   CudaCode UpdateExecutable(CudaExecutableHandle executable, CudaGraphHandle graph) override;
   CudaCode LaunchExecutable(CudaExecutableHandle executable, CudaStreamHandle stream) override;
   CudaCode DestroyExecutable(CudaExecutableHandle executable) override;
+  CudaCode LoadCode(const void* image, CudaCodeHandle* code) override;
+  CudaCode UnloadCode(CudaCodeHandle code) override;
+  CudaCode FindKernel(CudaCodeHandle code, const std::string& name,
+                      CudaKernelHandle* kernel) override;
+  CudaCode LaunchKernel(CudaKernelHandle kernel, int64_t blocks, int threads, const void* parameter,
+                        size_t bytes, CudaStreamHandle stream) override;
   std::string ErrorName(CudaCode code) override;
   std::string ErrorText(CudaCode code) override;
   CudaCode LastError() override { return CudaCode::kSuccess; }
@@ -161,6 +171,10 @@ class FakeCudaRuntime final : public CudaRuntime {
   std::map<void*, std::unique_ptr<Pool>> pools_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<Graph>> graphs_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::shared_ptr<Graph>> executables_ ABSL_GUARDED_BY(mutex_);
+  // Kernels by name, of which each loaded code has a copy.
+  using Kernels = std::map<std::string, std::function<void(const std::string&)>>;
+  Kernels kernels_ ABSL_GUARDED_BY(mutex_);
+  std::map<void*, std::unique_ptr<Kernels>> codes_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::pair<int, size_t>> allocations_ ABSL_GUARDED_BY(mutex_);  // card, bytes
   std::map<const char*, size_t> pinned_ ABSL_GUARDED_BY(mutex_);                 // bytes
 };
