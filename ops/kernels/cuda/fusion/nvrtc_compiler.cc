@@ -1,0 +1,69 @@
+#include "ops/kernels/cuda/fusion/nvrtc_compiler.h"
+
+#include <utility>
+
+#include "ops/kernels/cuda/fusion/body_headers.h"
+#include "platform/status_macros.h"
+#include "tensor/cuda/cuda_status.h"
+
+namespace weft::cuda {
+namespace {
+
+// Ours, and what stands for the standard library's.
+const std::vector<TextHeader>& HeadersOfTexts() {
+  static const auto* const headers = [] {
+    auto* const all = new std::vector<TextHeader>(BodyHeaders());
+    for (TextHeader& header : StandardHeaders()) all->push_back(std::move(header));
+    return all;
+  }();
+  return *headers;
+}
+
+class LoadedKernel final : public GeneratedKernel {
+ public:
+  LoadedKernel(CudaRuntime& runtime, CudaCodeHandle code) : runtime_(runtime), code_(code) {}
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+  ~LoadedKernel() override { runtime_.UnloadCode(code_); }
+
+  CudaCode Find() { return runtime_.FindKernel(code_, kGeneratedKernel, &kernel_); }
+
+  int Launch(LaunchQueue queue, const LaunchGrid& grid,
+             const GeneratedArguments& arguments) override {
+    return static_cast<int>(runtime_.LaunchKernel(kernel_, grid.blocks, grid.threads, &arguments,
+                                                  sizeof(arguments), queue.stream));
+  }
+
+ private:
+  CudaRuntime& runtime_;
+  const CudaCodeHandle code_;
+  CudaKernelHandle kernel_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<GeneratedKernel>> NvrtcCompiler::Load(const std::string& cubin) {
+  const auto status = [&](CudaCode code, const char* action) {
+    return CudaStatus(*options_.runtime, code, "a generated kernel", action);
+  };
+  WEFT_RETURN_IF_ERROR(options_.make_current());
+  CudaCodeHandle code = nullptr;
+  WEFT_RETURN_IF_ERROR(status(options_.runtime->LoadCode(cubin.data(), &code), "load its code"));
+  const auto kernel = std::make_shared<LoadedKernel>(*options_.runtime, code);
+  WEFT_RETURN_IF_ERROR(status(kernel->Find(), "find its function"));
+  return kernel;
+}
+
+absl::StatusOr<std::shared_ptr<GeneratedKernel>> NvrtcCompiler::Compile(const std::string& text) {
+  const MutexLock lock(mutex_);
+  std::weak_ptr<GeneratedKernel>& known = kernels_[text];
+  if (std::shared_ptr<GeneratedKernel> kernel = known.lock()) return kernel;
+  WEFT_ASSIGN_OR_RETURN(
+      const CompiledText compiled,
+      options_.nvrtc->Compile(text, HeadersOfTexts(), options_.major, options_.minor));
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<GeneratedKernel> kernel, Load(compiled.cubin));
+  known = kernel;
+  return kernel;
+}
+
+}  // namespace weft::cuda
