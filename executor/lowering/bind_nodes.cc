@@ -324,9 +324,10 @@ bool NodeBinder::NeedsValues(const Graph& graph, const Node& node) const {
     if (graph.value(node.inputs[i]).source != ValueSource::kConstant) return true;
   }
   if (!node.schema->aliases().empty()) return false;
-  if (HasBodies(node)) return true;
+  // A kernel that has the node may run its body: that of a fused node does.
   const DeviceKind device = environment_.device->info().kind;
-  return kernels_.Find(node.domain, node.op, device) == nullptr && RunsOnValues(node);
+  if (kernels_.Find(node.domain, node.op, device) != nullptr) return false;
+  return HasBodies(node) || RunsOnValues(node);
 }
 
 // Never in silence: copies to the host and back cost more than most nodes.

@@ -8,6 +8,7 @@
 #include "executor/lowering/build_sums.h"
 #include "executor/lowering/compute_lifetimes.h"
 #include "executor/lowering/expand_collectives.h"
+#include "executor/lowering/fuse_nodes.h"
 #include "executor/lowering/group_kernels.h"
 #include "executor/lowering/load_values.h"
 #include "executor/lowering/lowering_program.h"
@@ -59,11 +60,9 @@ const std::vector<Pass>& Passes() {
   return *passes;
 }
 
-}  // namespace
-
-absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
-                                      const ExecutorEnvironment& environment,
-                                      const LoweringObserver* observer) {
+absl::StatusOr<LoweredStep> LowerPartition(const Partition& partition,
+                                           const ExecutorEnvironment& environment,
+                                           const LoweringObserver* observer) {
   const auto show = [observer](std::string_view pass, const auto& result) {
     if (observer != nullptr) (*observer)(pass, Describe(result));
   };
@@ -76,6 +75,18 @@ absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
     show(pass.name, program);
   }
   return std::move(program.step);
+}
+
+}  // namespace
+
+absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
+                                      const ExecutorEnvironment& environment,
+                                      const LoweringObserver* observer) {
+  const FusionRules* const rules =
+      environment.fuses_nodes ? FindFusionRules(environment.device->info().kind) : nullptr;
+  if (rules == nullptr) return LowerPartition(partition, environment, observer);
+  WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules));
+  return LowerPartition(fused.partition, environment, observer);
 }
 
 std::vector<std::string> LoweringPassNames() {

@@ -1,0 +1,28 @@
+// Before the passes: nodes that one kernel computes become one (ops/fusion). Internal to executor/.
+//
+// Input   a partition, and what the kind of device takes.
+// Output  a copy with fused nodes. Names of variables, inputs, outputs and sums stay.
+// Laws    A fused node lies within one action of the step, and on one side of the guard. No other
+//         node changes its place in the order, so collectives and transfers keep their turns.
+#ifndef WEFT_EXECUTOR_LOWERING_FUSE_NODES_H_
+#define WEFT_EXECUTOR_LOWERING_FUSE_NODES_H_
+
+#include "absl/status/statusor.h"
+#include "graph/partition.h"
+#include "ops/fusion/fuse_regions.h"
+#include "ops/fusion/fusion_rules.h"
+
+namespace weft {
+
+// A partition, and how many nodes became how many, each micro graph counted once.
+struct FusedPartition {
+  Partition partition;
+  FusionCounts counts;
+};
+
+// The errors of FuseRegions and of OrderOfEnd come through.
+absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules);
+
+}  // namespace weft
+
+#endif  // WEFT_EXECUTOR_LOWERING_FUSE_NODES_H_
