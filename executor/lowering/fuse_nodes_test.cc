@@ -1,13 +1,26 @@
 // Which nodes of a step are fused, and which borders stay.
 #include "executor/lowering/fuse_nodes.h"
 
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "executor/lowering/node_context.h"
+#include "executor/lowering/testing/hand_made_partition.h"
+#include "executor/lowering/testing/lowering_fixture.h"
+#include "executor/program/compile_step.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "graph/schedule/action_list.h"
 #include "gtest/gtest.h"
 #include "ops/fusion/fused_node.h"
+#include "ops/kernel.h"
+#include "platform/status_macros.h"
 
 namespace weft {
 namespace {
@@ -85,6 +98,99 @@ TEST(FuseNodesTest, TheGuardIsABorder) {
   const auto without = FuseNodes(partition, kStepRules);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_EQ(without->counts.regions, 1);
+}
+
+// ---- A step with fused nodes.
+
+// Runs the parts of a fused node by their own kernels, on the CPU and the fake device.
+class PartsKernel final : public Kernel {
+ public:
+  static absl::StatusOr<std::unique_ptr<Kernel>> Prepare(const PrepareContext& context) {
+    auto made = std::make_unique<PartsKernel>();
+    made->body_ = FusedBodyOf(context.node()).Clone();
+    for (const ValueId id : made->body_.value_ids()) {
+      WEFT_ASSIGN_OR_RETURN(const int64_t bytes, ValueBytes(made->body_, id));
+      made->values_[id].resize(static_cast<size_t>(bytes));
+    }
+    for (const NodeId id : made->body_.node_ids()) {
+      WEFT_ASSIGN_OR_RETURN(
+          const NodeContext part,
+          NodeContext::Create(made->body_, made->body_.node(id), {&context.device(), 1, false}));
+      WEFT_ASSIGN_OR_RETURN(made->kernels_[id], KernelRegistry::Global().Prepare(part));
+    }
+    for (int i = 0; i < context.num_inputs(); ++i) {
+      if (context.HasInput(i)) made->given_.push_back(i);
+    }
+    return made;
+  }
+
+  absl::Status Run(const KernelContext& run) override {
+    for (size_t k = 0; k < given_.size(); ++k) {
+      std::vector<char>& value = values_.at(body_.inputs()[k]);
+      std::memcpy(value.data(), run.inputs[given_[k]], value.size());
+    }
+    for (const NodeId id : body_.node_ids()) {
+      KernelContext part = run;
+      std::vector<const void*> inputs;
+      for (const ValueId input : body_.node(id).inputs) inputs.push_back(values_.at(input).data());
+      void* const output = values_.at(body_.node(id).outputs[0]).data();
+      part.inputs = inputs.data();
+      part.outputs = &output;
+      WEFT_RETURN_IF_ERROR(kernels_.at(id)->Run(part));
+    }
+    for (size_t k = 0; k < body_.outputs().size(); ++k) {
+      const std::vector<char>& value = values_.at(body_.outputs()[k]);
+      std::memcpy(run.outputs[k], value.data(), value.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Graph body_;
+  std::map<ValueId, std::vector<char>> values_;
+  std::map<NodeId, std::unique_ptr<Kernel>> kernels_;
+  std::vector<int> given_;
+};
+
+WEFT_REGISTER_KERNEL(kWeftDomain, kFusedOp, DeviceKind::kCpu, PartsKernel::Prepare);
+[[maybe_unused]] const bool cpu_fuses = RegisterFusionRules(DeviceKind::kCpu, kStepRules);
+[[maybe_unused]] const bool fake_fuses = RegisterFusionRules(DeviceKind::kFake, kStepRules);
+
+class FusedStepTest : public testing::LoweringFixture {};
+INSTANTIATE_TEST_SUITE_P(Devices, FusedStepTest, testing::LoweringDevices(),
+                         testing::LoweringDeviceName);
+
+TEST_P(FusedStepTest, HasTheSumsOfItsParts) {
+  Partition partition = testing::NewPartition(3, [](GraphBuilder& b) {
+    testing::Scaled(b, "twice", "x", 2);
+    const ValueId y = b.Op("Neg", {testing::Find(b, "twice")});
+    b.Name(y, "y");
+    const ValueId z = b.Op("Add", {y, testing::Find(b, "x")});
+    b.Name(z, "z");
+  });
+  testing::AddSum(partition, "y", "sum_y", 0, 3);
+  testing::AddSum(partition, "z", "sum_z", 0, 3);
+  testing::ReportSums(partition);
+  std::string schedule;
+  const LoweringObserver observer = [&](std::string_view pass, std::string_view text) {
+    if (pass == "schedule") schedule = std::string(text);
+  };
+  ExecutorEnvironment environment = Environment();
+  environment.fuses_nodes = true;
+  environment.observe_lowering = &observer;
+  const auto program = CompileStep(partition, environment);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(schedule, ::testing::HasSubstr("(ai.weft::Fused) mb2"));
+  EXPECT_THAT(schedule, ::testing::Not(::testing::HasSubstr("(Neg)")));
+  // Sample i is (i + 1) (1, 10): y = -2 x, z = -x.
+  const auto result = (*program)->Run({});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(Report(result, "got_sum_y"), ::testing::ElementsAre(-12, -120));
+  EXPECT_THAT(Report(result, "got_sum_z"), ::testing::ElementsAre(-6, -60));
+  // Without being asked nothing is fused.
+  environment.fuses_nodes = false;
+  ASSERT_TRUE(CompileStep(partition, environment).ok());
+  EXPECT_THAT(schedule, ::testing::HasSubstr("(Neg)"));
 }
 
 }  // namespace

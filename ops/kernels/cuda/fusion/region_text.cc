@@ -121,8 +121,10 @@ class RegionWriter {
     }
     for (const ValueId output : body_.outputs()) widest = std::max(widest, BytesOf(TypeOf(output)));
     width_ = widest >= 8 ? 1 : 16 / widest;
-    const bool has_packets =
-        plan.HasPackets(width_) && (!fold_ || fold_->columns % width_ == 0) && count_ >= width_;
+    // On a single axis, the elements that packets leave come at the end.
+    const bool rows_fit = fold_ ? plan.HasPackets(width_) && fold_->columns % width_ == 0
+                                : plan.HasPackets(width_) || sizes_.size() == 1;
+    const bool has_packets = rows_fit && count_ >= width_;
     if (!has_packets) width_ = 1;
     index_ = count_ < kPieceLimit ? "uint32_t" : "int64_t";
   }
