@@ -116,8 +116,12 @@ struct numeric_limits<double> {
   WEFT_BOTH static constexpr double max() { return 0x1.fffffffffffffp1023; }
   WEFT_BOTH static constexpr double min() { return 0x1p-1022; }
   WEFT_BOTH static constexpr double lowest() { return -max(); }
-  WEFT_BOTH static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ul); }
-  WEFT_BOTH static constexpr double quiet_NaN() { return __builtin_bit_cast(double, 0x7ff8000000000000ul); }
+  WEFT_BOTH static constexpr double infinity() {
+    return __builtin_bit_cast(double, 0x7ff0000000000000ul);
+  }
+  WEFT_BOTH static constexpr double quiet_NaN() {
+    return __builtin_bit_cast(double, 0x7ff8000000000000ul);
+  }
 };
 
 template <typename T>
