@@ -1,6 +1,9 @@
 #include "executor/lowering/fuse_nodes.h"
 
 #include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,12 +32,55 @@ absl::StatusOr<std::vector<int>> ColorsOfEnd(const Partition& partition) {
   return colors;
 }
 
+// While it lives, the values of these names are outputs of the graph, which regions then keep: the
+// graphs of a step give values to each other by name.
+class KeptValues {
+ public:
+  KeptValues(Graph& graph, const std::set<std::string>& names)
+      : graph_(graph), outputs_(graph.outputs()) {
+    for (const std::string& name : names) {
+      if (const std::optional<ValueId> id = graph.FindValue(name)) graph.AddOutput(*id);
+    }
+  }
+  KeptValues(const KeptValues&) = delete;
+  KeptValues& operator=(const KeptValues&) = delete;
+  ~KeptValues() { graph_.SetOutputs(outputs_); }
+
+ private:
+  Graph& graph_;
+  const std::vector<ValueId> outputs_;
+};
+
+// What the begin graph gives: inputs of the others.
+std::set<std::string> InputNames(const Partition& partition) {
+  std::set<std::string> names;
+  for (const ValueId input : partition.end.inputs()) names.insert(partition.end.value(input).name);
+  for (const Graph& micro : partition.micro) {
+    for (const ValueId input : micro.inputs()) names.insert(micro.value(input).name);
+  }
+  return names;
+}
+
+std::set<std::string> SummedNames(const Partition& partition) {
+  std::set<std::string> names;
+  for (const Accumulation& sum : partition.accumulations) names.insert(sum.micro_output);
+  return names;
+}
+
+std::set<std::string> ReportedNames(const Partition& partition) {
+  std::set<std::string> names(partition.reports.begin(), partition.reports.end());
+  if (!partition.guard.empty()) names.insert(partition.guard);
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules) {
   FusedPartition result{partition.Clone(), {}};
   Partition& fused = result.partition;
-  const auto fuse = [&](Graph& graph, const std::vector<int>& colors) -> absl::Status {
+  const auto fuse = [&](Graph& graph, const std::set<std::string>& names,
+                        const std::vector<int>& colors) -> absl::Status {
+    const KeptValues kept(graph, names);
     WEFT_ASSIGN_OR_RETURN(const FusionCounts counts, FuseRegions(graph, rules, colors));
     result.counts.nodes += counts.nodes;
     result.counts.regions += counts.regions;
@@ -42,14 +88,14 @@ absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const Fusio
   };
   // The order of execution is that of ids afterwards.
   WEFT_RETURN_IF_ERROR(fused.begin.Compact());
-  WEFT_RETURN_IF_ERROR(fuse(fused.begin, {}));
+  WEFT_RETURN_IF_ERROR(fuse(fused.begin, InputNames(fused), {}));
   for (Graph& micro : fused.micro) {
     WEFT_RETURN_IF_ERROR(micro.Compact());
-    WEFT_RETURN_IF_ERROR(fuse(micro, ColorsOfMicro(micro, fused)));
+    WEFT_RETURN_IF_ERROR(fuse(micro, SummedNames(fused), ColorsOfMicro(micro, fused)));
   }
   WEFT_RETURN_IF_ERROR(fused.end.Compact());
   WEFT_ASSIGN_OR_RETURN(const std::vector<int> colors, ColorsOfEnd(fused));
-  WEFT_RETURN_IF_ERROR(fuse(fused.end, colors));
+  WEFT_RETURN_IF_ERROR(fuse(fused.end, ReportedNames(fused), colors));
   return result;
 }
 

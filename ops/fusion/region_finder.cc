@@ -98,8 +98,8 @@ class RegionFinder {
       if (facts_[seed.value].role != FusedRole::kElementwise) continue;
       const int number = static_cast<int>(regions.size());
       Region region = Grow(seed, number);
-      if (region.nodes.size() < 2) {
-        region_of_[seed.value] = kOutside;
+      if (region.nodes.size() < 2 || region.outputs.empty()) {
+        for (const NodeId id : region.nodes) region_of_[id.value] = kOutside;
         continue;
       }
       for (const NodeId id : region.nodes) place_[id.value] = region.seat.value;

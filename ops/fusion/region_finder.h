@@ -10,7 +10,8 @@
 
 namespace weft {
 
-// Two nodes or more. A value. All lists are in order of ids, and have each id once.
+// Two nodes or more, of which something is needed. A value. All lists are in order of ids, and have
+// each id once.
 struct Region {
   std::vector<NodeId> nodes;
   // The node whose place the fused one takes.
