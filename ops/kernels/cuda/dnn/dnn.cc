@@ -1,0 +1,159 @@
+#include "ops/kernels/cuda/dnn/dnn.h"
+
+#include <atomic>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace weft::cuda {
+namespace {
+
+std::atomic<DnnProvider> dnn_provider{nullptr};
+
+// Of the library: sizes and strides are numbers of 64 bits, but kernels count with 32.
+constexpr int64_t kMaxDnnSize = std::numeric_limits<int32_t>::max();
+
+const char* NameOf(ConvolutionResult result) {
+  switch (result) {
+    case ConvolutionResult::kSmallImage:
+      return "Conv";
+    case ConvolutionResult::kLargeImage:
+      return "gradient of the input of Conv";
+    case ConvolutionResult::kWeights:
+      return "gradient of the weights of Conv";
+  }
+  return "Conv";
+}
+
+std::string DimsText(const DnnTensor& tensor) {
+  return absl::StrCat("[", absl::StrJoin(tensor.dims, ","), "]");
+}
+
+// What is wrong with a tensor by itself; "" where nothing is.
+std::string Fault(const DnnTensor& tensor) {
+  if (tensor.dims.size() != tensor.strides.size()) return "another number of strides than of sizes";
+  if (tensor.dims.size() < 4 || tensor.dims.size() > 5) return "other than 2 or 3 image axes";
+  for (size_t i = 0; i < tensor.dims.size(); ++i) {
+    if (tensor.dims[i] < 1) return "no elements";
+    if (tensor.strides[i] < 1) return "a stride below 1";
+  }
+  return "";
+}
+
+bool FitsAlong(const ConvolutionSpec& spec, size_t axis) {
+  const int64_t large = spec.large.dims[axis + 2];
+  const int64_t reach = (spec.weights.dims[axis + 2] - 1) * spec.dilations[axis];
+  const int64_t room = large + 2 * spec.pads[axis] - reach - 1;
+  return room >= 0 && spec.small.dims[axis + 2] == room / spec.strides[axis] + 1;
+}
+
+}  // namespace
+
+DnnTensor DnnTensor::Dense(std::vector<int64_t> dims) {
+  DnnTensor tensor;
+  tensor.strides.resize(dims.size());
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i > 0; --i) {
+    tensor.strides[i - 1] = stride;
+    stride *= dims[i - 1];
+  }
+  tensor.dims = std::move(dims);
+  return tensor;
+}
+
+int64_t DnnTensor::num_elements() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t DnnTensor::span() const {
+  int64_t last = 0;
+  for (size_t i = 0; i < dims.size(); ++i) last += (dims[i] - 1) * strides[i];
+  return last + 1;
+}
+
+const DnnTensor& ConvolutionSpec::computed() const {
+  switch (result) {
+    case ConvolutionResult::kLargeImage:
+      return large;
+    case ConvolutionResult::kWeights:
+      return weights;
+    default:
+      return small;
+  }
+}
+
+std::string ConvolutionSpec::ToString() const {
+  return absl::StrCat(std::string(DTypeName(dtype)), " ", NameOf(result), " ", DimsText(large),
+                      " * ", DimsText(weights), " = ", DimsText(small),
+                      groups == 1 ? "" : absl::StrCat(" in ", groups, " groups"),
+                      has_bias ? " with bias" : "");
+}
+
+absl::Status CheckConvolution(const ConvolutionSpec& spec) {
+  const auto bad = [&](absl::string_view what) {
+    return absl::InternalError(
+        absl::StrCat("a convolution ", spec.ToString(), " cannot have ", what));
+  };
+  if (spec.dtype != DType::kFloat32 && spec.dtype != DType::kFloat16 &&
+      spec.dtype != DType::kBfloat16) {
+    return bad("this element type");
+  }
+  if (spec.tf32 && spec.dtype != DType::kFloat32) return bad("TF32 in 16 bits");
+  for (const DnnTensor* const tensor : {&spec.large, &spec.weights, &spec.small}) {
+    const std::string fault = Fault(*tensor);
+    if (!fault.empty()) return bad(fault);
+  }
+  const size_t rank = spec.large.dims.size();
+  if (spec.weights.dims.size() != rank || spec.small.dims.size() != rank) {
+    return bad("operands of different ranks");
+  }
+  if (spec.pads.size() != rank - 2 || spec.strides.size() != rank - 2 ||
+      spec.dilations.size() != rank - 2) {
+    return bad("pads, strides or dilations for other than its image axes");
+  }
+  if (spec.large.dims[0] != spec.small.dims[0]) return bad("images of different samples");
+  if (spec.groups < 1 || spec.large.dims[1] != spec.groups * spec.weights.dims[1] ||
+      spec.small.dims[1] != spec.weights.dims[0] || spec.small.dims[1] % spec.groups != 0) {
+    return bad("channels that do not fit its weights");
+  }
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    if (spec.pads[i] < 0 || spec.strides[i] < 1 || spec.dilations[i] < 1) {
+      return bad("a negative pad, or a stride or dilation below 1");
+    }
+    if (!FitsAlong(spec, i)) return bad("an image size that its windows do not give");
+  }
+  if (spec.has_bias && (spec.adds || spec.result == ConvolutionResult::kWeights)) {
+    return bad("a bias beside an addend, or for weights");
+  }
+  for (const DnnTensor* const tensor : {&spec.large, &spec.weights, &spec.small}) {
+    if (tensor->span() <= kMaxDnnSize) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "cuDNN is asked for operands of less than 2^31 elements, this is ", spec.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+bool ConvolutionOperands::operator==(const ConvolutionOperands& other) const {
+  return std::tie(large, weights, small, bias) ==
+         std::tie(other.large, other.weights, other.small, other.bias);
+}
+
+absl::StatusOr<Dnn*> DnnOf(Device& device) {
+  const DnnProvider provider = dnn_provider.load();
+  if (provider != nullptr) return provider(device);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "convolutions of ", device.info().name,
+      " are to go through cuDNN, and this program is built without it (--config=cuda, where "
+      "cudnn.h is installed); build it so, or leave out --cudnn on"));
+}
+
+bool SetDnnProvider(DnnProvider provider) {
+  dnn_provider.store(provider);
+  return true;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,111 @@
+// Dnn: what our kernels ask of cuDNN. The library itself is in
+// ops/kernels/cuda/dnn/cudnn_library.h; tests have one that computes on the emulated GPU
+// (testing/).
+#ifndef WEFT_OPS_KERNELS_CUDA_DNN_DNN_H_
+#define WEFT_OPS_KERNELS_CUDA_DNN_DNN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ops/kernels/cuda/language/launch_grid.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace weft::cuda {
+
+// How an operand lies in memory; strides are in elements. A value.
+struct DnnTensor {
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;
+
+  // Row-major, without gaps.
+  static DnnTensor Dense(std::vector<int64_t> dims);
+  int64_t num_elements() const;
+  // Elements from the first to behind the last. REQUIRES: it has elements.
+  int64_t span() const;
+};
+
+// Which of the three operands of a convolution is computed from the other two.
+enum class ConvolutionResult : uint8_t {
+  kSmallImage,  // Conv
+  kLargeImage,  // the gradient of its input, and ConvTranspose
+  kWeights,     // the gradient of its weights
+};
+
+// A convolution from a large image [samples, groups * large channels, sizes...] to a small one
+// [samples, groups * small channels, sizes...] by weights [groups * small channels, large channels,
+// taps...]: small[o] = sum over taps t of weights[t] * large[o * stride - pad + t * dilation].
+struct ConvolutionSpec {
+  ConvolutionResult result = ConvolutionResult::kSmallImage;
+  DType dtype = DType::kFloat32;  // of all operands: float32, float16, bfloat16; sums are float32
+  // float32 operands may be rounded to TF32 (10 bits of mantissa).
+  bool tf32 = false;
+  DnnTensor large, weights, small;  // two or three image axes
+  int64_t groups = 1;
+  // One for each image axis. The same number of zeros is before and behind the large image.
+  std::vector<int64_t> pads, strides, dilations;
+  // Added to each channel of the image that is computed. Not with `adds`, nor for weights.
+  bool has_bias = false;
+  // Adds to what the result holds; else that is not read.
+  bool adds = false;
+
+  const DnnTensor& computed() const;
+  std::string ToString() const;  // "float16 Conv [2,3,9,9] * [4,3,3,3] = [2,4,7,7]"
+};
+
+// Internal with the field that no convolution can have. Every element of the small image belongs to
+// the sizes of the large one: small = (large + 2 pad - (taps - 1) dilation - 1) / stride + 1.
+absl::Status CheckConvolution(const ConvolutionSpec& spec);
+
+// Addresses on the device, multiples of kDnnAlignment. The one that is computed is written.
+struct ConvolutionOperands {
+  void* large = nullptr;
+  void* weights = nullptr;
+  void* small = nullptr;
+  const void* bias = nullptr;  // null without has_bias
+
+  bool operator==(const ConvolutionOperands& other) const;
+};
+
+inline constexpr size_t kDnnAlignment = 16;
+inline constexpr size_t kDnnWorkspaceAlignment = 256;
+
+// A convolution whose algorithm is chosen. Used by one thread at a time.
+class PreparedConvolution {
+ public:
+  virtual ~PreparedConvolution() = default;
+  // Memory of the device that Run wants, aligned to kDnnWorkspaceAlignment.
+  virtual size_t workspace_bytes() const = 0;
+  // Puts the convolution behind what is on the queue; does not wait. The same operands give the
+  // same bits. Internal with the library's code.
+  virtual absl::Status Run(const ConvolutionOperands& operands, void* workspace,
+                           LaunchQueue queue) = 0;
+};
+
+// The library on one device. Thread-safe. Outlives what it prepares.
+class Dnn {
+ public:
+  virtual ~Dnn() = default;
+  // Unimplemented when the library has no algorithm for it that gives the same bits each time, in
+  // the precision that was asked for.
+  virtual absl::StatusOr<std::unique_ptr<PreparedConvolution>> Prepare(
+      const ConvolutionSpec& spec) = 0;
+};
+
+// Gives the library of a device, or why there is none.
+using DnnProvider = absl::StatusOr<Dnn*> (*)(Device& device);
+
+// Where factories find it. FailedPrecondition when this program has no cuDNN; else the provider's
+// error, with what was found and what is needed. Thread-safe.
+absl::StatusOr<Dnn*> DnnOf(Device& device);
+// The provider and the library of the tests say it before main. The last one counts.
+bool SetDnnProvider(DnnProvider provider);
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_DNN_DNN_H_

@@ -1,0 +1,77 @@
+// What convolutions are checked for before a library sees them.
+#include "ops/kernels/cuda/dnn/dnn.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+namespace weft::cuda {
+namespace {
+
+// 3x3 windows over 9x8 with padding 1, in two groups.
+ConvolutionSpec GroupedSpec() {
+  ConvolutionSpec spec;
+  spec.large = DnnTensor::Dense({2, 6, 9, 8});
+  spec.weights = DnnTensor::Dense({4, 3, 3, 3});
+  spec.small = DnnTensor::Dense({2, 4, 5, 4});
+  spec.groups = 2;
+  spec.pads = {1, 1};
+  spec.strides = {2, 2};
+  spec.dilations = {1, 1};
+  return spec;
+}
+
+std::string FaultOf(const ConvolutionSpec& spec) {
+  const absl::Status status = CheckConvolution(spec);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  return std::string(status.message());
+}
+
+TEST(DnnTensorTest, IsDenseInRowMajorOrder) {
+  const DnnTensor tensor = DnnTensor::Dense({2, 3, 5, 7});
+  EXPECT_EQ(tensor.strides, (std::vector<int64_t>{105, 35, 7, 1}));
+  EXPECT_EQ(tensor.num_elements(), 210);
+  EXPECT_EQ(tensor.span(), 210);
+  EXPECT_EQ((DnnTensor{{2, 3}, {10, 2}}.span()), 15) << "1 * 10 + 2 * 2 is the last element";
+}
+
+TEST(CheckConvolutionTest, TakesWhatFits) {
+  EXPECT_TRUE(CheckConvolution(GroupedSpec()).ok()) << CheckConvolution(GroupedSpec());
+  EXPECT_EQ(GroupedSpec().ToString(), "float32 Conv [2,6,9,8] * [4,3,3,3] = [2,4,5,4] in 2 groups");
+}
+
+TEST(CheckConvolutionTest, NamesWhatDoesNotFit) {
+  ConvolutionSpec spec = GroupedSpec();
+  spec.dtype = DType::kFloat64;
+  EXPECT_NE(FaultOf(spec).find("this element type"), std::string::npos);
+  spec = GroupedSpec();
+  spec.small = DnnTensor::Dense({2, 4, 5, 5});
+  EXPECT_NE(FaultOf(spec).find("an image size that its windows do not give"), std::string::npos);
+  spec = GroupedSpec();
+  spec.groups = 3;
+  EXPECT_NE(FaultOf(spec).find("channels that do not fit"), std::string::npos);
+  spec = GroupedSpec();
+  spec.large = DnnTensor::Dense({0, 6, 9, 8});
+  EXPECT_NE(FaultOf(spec).find("no elements"), std::string::npos);
+  spec = GroupedSpec();
+  spec.pads = {1};
+  EXPECT_NE(FaultOf(spec).find("other than its image axes"), std::string::npos);
+  spec = GroupedSpec();
+  spec.has_bias = spec.adds = true;
+  EXPECT_NE(FaultOf(spec).find("a bias beside an addend"), std::string::npos);
+  spec = GroupedSpec();
+  spec.dtype = DType::kFloat16;
+  spec.tf32 = true;
+  EXPECT_NE(FaultOf(spec).find("TF32 in 16 bits"), std::string::npos);
+}
+
+TEST(CheckConvolutionTest, RefusesOperandsBeyond32Bits) {
+  ConvolutionSpec spec = GroupedSpec();
+  spec.large = DnnTensor::Dense({1 << 26, 6, 9, 8});
+  spec.small = DnnTensor::Dense({1 << 26, 4, 5, 4});
+  EXPECT_EQ(CheckConvolution(spec).code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace weft::cuda

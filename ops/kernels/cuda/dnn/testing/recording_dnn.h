@@ -1,0 +1,56 @@
+// RecordingDnn: convolutions on the emulated GPU, for tests of what calls cuDNN.
+#ifndef WEFT_OPS_KERNELS_CUDA_DNN_TESTING_RECORDING_DNN_H_
+#define WEFT_OPS_KERNELS_CUDA_DNN_TESTING_RECORDING_DNN_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "ops/kernels/cuda/dnn/dnn.h"
+#include "platform/mutex.h"
+
+namespace weft::testing {
+
+// Computes each convolution from its definition, by the sizes and strides of its spec, on the
+// stream and in the memory of the emulator, which checks every access against its allocation. What
+// the real library asks of its arguments is checked first: the spec (CheckConvolution), addresses
+// and workspace as aligned as it wants, a stream, operands that do not lie over the result. A
+// broken rule is an error of Run. It writes over all of the workspace, so that a workspace that is
+// too small, or used twice at once, is seen. Linking it makes it the library of every device.
+// Thread-safe; lives for ever.
+class RecordingDnn final : public cuda::Dnn {
+ public:
+  struct Call {
+    cuda::ConvolutionSpec spec;
+    cuda::ConvolutionOperands operands;
+  };
+
+  static RecordingDnn& Get();
+
+  absl::StatusOr<std::unique_ptr<cuda::PreparedConvolution>> Prepare(
+      const cuda::ConvolutionSpec& spec) override;
+
+  // The calls of Run since the last TakeCalls.
+  std::vector<Call> TakeCalls() ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on Prepare refuses convolutions with a bias, those that add, or all of them.
+  struct Refusals {
+    bool bias = false;
+    bool adding = false;
+    bool all = false;
+  };
+  void Refuse(const Refusals& refusals) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  friend class RecordedConvolution;
+
+  void Record(const Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Mutex mutex_;
+  std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
+  Refusals refusals_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft::testing
+
+#endif  // WEFT_OPS_KERNELS_CUDA_DNN_TESTING_RECORDING_DNN_H_
