@@ -9,6 +9,7 @@ Partition Partition::Clone() const {
   copy.training = training;
   copy.strict = strict;
   copy.tf32 = tf32;
+  copy.uses_cudnn = uses_cudnn;
   copy.threads = threads;
   copy.host_ops = host_ops;
   copy.global_batch = global_batch;

@@ -115,6 +115,8 @@ struct Partition {
   Mesh mesh;
   bool training = true;
   bool strict = false;
+  // Convolutions of its CUDA device go through cuDNN (PrepareContext::uses_cudnn).
+  bool uses_cudnn = false;
   int threads = 1;
   int64_t global_batch = 0;           // samples in the step
   int total_micro_batches = 1;

@@ -26,6 +26,7 @@ struct NodeRunOptions {
   // Where the operands lie in their global tensors; empty: nothing is sharded.
   std::vector<OperandSlice> input_slices;
   std::vector<OperandSlice> output_slices;
+  bool uses_cudnn = false;
 };
 
 // The types of the node's outputs for these inputs (an invalid tensor for an omitted one). Unwanted
@@ -61,6 +62,7 @@ class ConcreteNode final : public PrepareContext {
   bool strict() const override { return options_.strict; }
   bool tf32() const override { return options_.tf32 && !options_.strict; }
   bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
+  bool uses_cudnn() const override { return options_.uses_cudnn; }
 
   const std::vector<Tensor>& inputs() const { return inputs_; }
   // True if every wanted output is the same bytes as an input; fills `outputs` with views.

@@ -87,6 +87,9 @@ class PrepareContext : public NodeView {
   // Products of float32 may round their operands to TF32, where the device has it. Never with
   // strict().
   virtual bool tf32() const { return false; }
+  // Convolutions of a CUDA device go through cuDNN where it can compute them. A device without
+  // cuDNN is then an error.
+  virtual bool uses_cudnn() const { return false; }
   // InvalidArgument / Unimplemented with node name, op, dtypes and shapes in the text.
   absl::Status InvalidArgument(const std::string& message) const;
   absl::Status Unimplemented(const std::string& message) const;

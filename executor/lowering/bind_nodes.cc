@@ -235,7 +235,7 @@ absl::StatusOr<Kernel*> NodeBinder::KernelFor(const Graph& graph, const Node& no
   const auto known = kernel_of_.find({&graph, node.id});
   if (known != kernel_of_.end()) return known->second;
   const NodeContext::Settings settings{&device, partition_.threads, partition_.strict,
-                                       partition_.tf32};
+                                       partition_.tf32, partition_.uses_cudnn};
   WEFT_ASSIGN_OR_RETURN(const NodeContext context, NodeContext::Create(graph, node, settings));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> prepared, kernels_.Prepare(context));
   Kernel* const kernel = prepared.get();

@@ -19,6 +19,7 @@ class NodeContext final : public PrepareContext {
     int threads = 1;
     bool strict = false;
     bool tf32 = false;
+    bool uses_cudnn = false;
   };
   // InvalidArgument naming the value whose shape is not concrete.
   static absl::StatusOr<NodeContext> Create(const Graph& graph, const Node& node,
@@ -37,6 +38,7 @@ class NodeContext final : public PrepareContext {
   bool strict() const override { return settings_.strict; }
   bool tf32() const override { return settings_.tf32 && !settings_.strict; }
   bool InputIsConstant(int i) const override { return InputValue(i) != nullptr; }
+  bool uses_cudnn() const override { return settings_.uses_cudnn; }
 
  private:
   NodeContext(const Graph& graph, const Node& node, const Settings& settings)

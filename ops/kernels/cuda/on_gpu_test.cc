@@ -2,13 +2,16 @@
 #include <cstdlib>
 
 #include "gmock/gmock.h"
+#include "ops/kernels/cuda/dnn/cudnn_provider.h"
+#include "ops/kernels/cuda/dnn/dnn.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
 #include "ops/kernels/cuda/linear/cublaslt_provider.h"
 
 int main(int argc, char** argv) {
   setenv("WEFT_TEST_DEVICE", "cuda:0", /*overwrite=*/0);
-  // The tests link a library for the emulator, too.
+  // The tests link libraries for the emulator, too.
   weft::cuda::SetBlasLtProvider(weft::cuda::CublasLtOf);
+  weft::cuda::SetDnnProvider(weft::cuda::CudnnOf);
   ::testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -153,6 +153,7 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
   node_options.tf32 = op_case.tf32;
   node_options.input_slices = options.input_slices;
   node_options.output_slices = options.output_slices;
+  node_options.uses_cudnn = options.uses_cudnn;
   WEFT_ASSIGN_OR_RETURN(
       const ConcreteNode node,
       ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, node_options));
@@ -167,7 +168,8 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
 }
 
 ::testing::AssertionResult CheckOnEmulatedGpu(const OpCase& op_case, const Tolerance& tolerance,
-                                              int seeds, const KernelRegistry& registry) {
+                                              int seeds, const KernelRegistry& registry,
+                                              bool uses_cudnn) {
   const absl::StatusOr<std::vector<Tensor>> reference =
       RunOp(InFloat64(op_case), Kernels::kReference);
   if (!reference.ok()) {
@@ -178,6 +180,7 @@ absl::StatusOr<std::vector<Tensor>> RunOnEmulatedGpu(const OpCase& op_case,
   for (uint64_t seed = 1; seed <= static_cast<uint64_t>(seeds); ++seed) {
     EmulatedRunOptions options;
     options.registry = &registry;
+    options.uses_cudnn = uses_cudnn;
     options.seed = seed;
     options.runs = seed == static_cast<uint64_t>(seeds) ? 2 : 1;
     const absl::StatusOr<std::vector<Tensor>> outputs = RunOnEmulatedGpu(op_case, options);

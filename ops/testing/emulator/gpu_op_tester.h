@@ -31,6 +31,7 @@ struct EmulatedRunOptions {
   std::vector<OperandSlice> output_slices = {};
   // Where the kernel is looked up.
   const KernelRegistry* registry = &KernelRegistry::Global();
+  bool uses_cudnn = false;
 };
 
 // What the kernel for kCuda gives, one tensor on the host per output (an invalid one where it is
@@ -53,7 +54,7 @@ bool TestsOnARealGpu();
 // there is no such kernel.
 ::testing::AssertionResult CheckOnEmulatedGpu(
     const OpCase& op_case, const Tolerance& tolerance = {}, int seeds = 2,
-    const KernelRegistry& registry = KernelRegistry::Global());
+    const KernelRegistry& registry = KernelRegistry::Global(), bool uses_cudnn = false);
 
 // Preparing or running the kernel for kCuda fails with this code, and the message contains each of
 // the texts; no launch does anything that the emulator reports.

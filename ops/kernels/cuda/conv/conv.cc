@@ -8,6 +8,7 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/conv/conv_calls.h"
+#include "ops/kernels/cuda/conv/conv_dnn.h"
 #include "ops/kernels/cuda/conv/conv_plan.h"
 #include "ops/kernels/cuda/conv/conv_product.h"
 #include "ops/window.h"
@@ -102,6 +103,10 @@ class DirectWeights final : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const ConvPlan plan, PlanOf(context, context.InputShape(0),
                                                     context.InputShape(1), context.OutputShape(0)));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Kernel> by_dnn,
+      MakeDnnConv(context, plan, ConvolutionResult::kSmallImage, context.HasInput(2)));
+  if (by_dnn != nullptr) return by_dnn;
   if (plan.is_direct()) return MakeDirectSmall(plan, context.HasInput(2));
   return MakeSmallProduct(context, plan, context.HasInput(2));
 }
@@ -110,6 +115,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& contex
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradInput(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const ConvPlan plan, PlanOf(context, context.OutputShape(0),
                                                     context.InputShape(1), context.InputShape(0)));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> by_dnn,
+                        MakeDnnConv(context, plan, ConvolutionResult::kLargeImage, false));
+  if (by_dnn != nullptr) return by_dnn;
   if (plan.is_direct()) return MakeDirectLarge(plan, false);
   return MakeLargeProduct(context, plan, false);
 }
@@ -117,6 +125,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradInput(const PrepareContex
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const ConvPlan plan, PlanOf(context, context.InputShape(0),
                                                     context.OutputShape(0), context.InputShape(1)));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Kernel> by_dnn,
+      MakeDnnConv(context, plan, ConvolutionResult::kWeights, context.HasOutput(1)));
+  if (by_dnn != nullptr) return by_dnn;
   if (plan.is_direct()) return DirectWeights::Create(context, plan, context.HasOutput(1));
   return MakeWeightsProduct(context, plan, context.HasOutput(1));
 }
@@ -128,6 +140,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvTranspose(const PrepareContex
   if (!axes.ok()) return context.InvalidArgument(std::string(axes.status().message()));
   WEFT_ASSIGN_OR_RETURN(const ConvPlan plan,
                         PlanConv(context, context.OutputShape(0), weights, small, *axes));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Kernel> by_dnn,
+      MakeDnnConv(context, plan, ConvolutionResult::kLargeImage, context.HasInput(2)));
+  if (by_dnn != nullptr) return by_dnn;
   if (plan.is_direct()) return MakeDirectLarge(plan, context.HasInput(2));
   return MakeLargeProduct(context, plan, context.HasInput(2));
 }
