@@ -89,6 +89,8 @@ struct Plan {
   int chunks = 1;
   Reduction reduction = Reduction::kUnordered;
   bool strict = false;
+  // Partition::uses_cudnn. A choice of the job: plan files do not have it.
+  bool uses_cudnn = false;
   // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
   // also the parameters.
   int zero = 0;

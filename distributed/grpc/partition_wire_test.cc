@@ -18,6 +18,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   partition.channels[0].shape = Shape{4, 5};
   partition.host_ops = {"Relu", "ai.weft::Scale"};
   partition.tf32 = true;
+  partition.uses_cudnn = true;
   const auto bytes = EncodePartition(partition);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto decoded = DecodePartition(*bytes);
@@ -26,6 +27,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   EXPECT_EQ(decoded->rank, partition.rank);
   EXPECT_EQ(decoded->mesh, partition.mesh);
   EXPECT_TRUE(decoded->strict);
+  EXPECT_TRUE(decoded->uses_cudnn);
   EXPECT_EQ(decoded->threads, 3);
   EXPECT_EQ(decoded->host_ops, partition.host_ops);
   EXPECT_TRUE(decoded->tf32);

@@ -75,6 +75,19 @@ TEST_F(PartitionerTest, OneRankNeedsNoCommunication) {
   EXPECT_EQ(only.accumulations[0].blocks[0].last, 2);
 }
 
+TEST_F(PartitionerTest, CudnnIsAChoiceOfAllRanks) {
+  SetMesh(2, 1, 1, 2);
+  Cut(8);
+  for (const Partition& partition : partitions_) EXPECT_FALSE(partition.uses_cudnn);
+  plan_.uses_cudnn = true;
+  Cut(8);
+  ASSERT_EQ(partitions_.size(), 2);
+  for (const Partition& partition : partitions_) {
+    EXPECT_TRUE(partition.uses_cudnn);
+    EXPECT_TRUE(partition.Clone().uses_cudnn);
+  }
+}
+
 TEST_F(PartitionerTest, FeedsHaveTheShapeOfASample) {
   SetMesh(1, 1, 1, 2);
   Cut(8);

@@ -290,6 +290,17 @@ TEST_F(Dump, FlagsThatMakePlansGoWithoutIt) {
   EXPECT_THAT(both.err, AllOf(HasSubstr("--partitions"), HasSubstr("--parallel")));
 }
 
+TEST_F(Dump, PartitionsSayWhetherConvolutionsUseCudnn) {
+  const std::string file = "/06-partition/train-8/rank-0/partition.textproto";
+  for (const char* const choice : {"off", "on"}) {
+    const std::string folder = TestPath(absl::StrCat("cudnn_", choice));
+    const CommandResult plan = Plan({"--dump", folder, "--dump-after", "all", "--cudnn", choice});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const bool says = absl::StrContains(ReadTestFile(folder + file), "uses_cudnn: true");
+    EXPECT_EQ(says, choice == std::string("on"));
+  }
+}
+
 TEST_F(Dump, AllIsEveryPhaseAndPass) {
   const CommandResult plan = Plan({"--dump", folder_, "--dump-after", "all"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;

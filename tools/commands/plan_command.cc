@@ -157,6 +157,7 @@ class PlanCommand final : public Command {
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, input, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
+    plan->uses_cudnn = spec.plan.uses_cudnn;
     const absl::Status finished = dump.FinishPlan(*plan);
     if (dump.has_ended()) {
       WEFT_RETURN_IF_ERROR(Write(*plan, console));

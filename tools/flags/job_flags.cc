@@ -90,6 +90,13 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("DEVICE[,DEVICE]")
       ->excludes("--cluster")
       ->group(kPlacementOptions);
+  app.add_option("--cudnn", cudnn_,
+                 "whether convolutions of CUDA devices go through cuDNN 9, where it can compute "
+                 "them. A device without it then ends the job. It is new: gpu_check compares it "
+                 "with our own convolutions (default off)")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}).description(""))
+      ->group(kPlacementOptions);
   CLI::Option* const parallel =
       app.add_option(
              "--parallel", parallel_,
@@ -178,7 +185,7 @@ void JobFlags::AddPartitions(CLI::App& app) {
           ->group(kPlacementOptions);
   for (const char* const other :
        {"--parallel", "--plan", "--search", "--pin", "--strict", "--micro-batches", "--rebalance",
-        "--save-gradients", "--tf32", "--cpu-fallback"}) {
+        "--save-gradients", "--tf32", "--cudnn", "--cpu-fallback"}) {
     CLI::Option* const option = app.get_option_no_throw(other);
     if (option != nullptr) partitions->excludes(option);
   }
@@ -356,6 +363,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   if (tf32_) spec.plan.tf32 = true;
   if (cpu_fallback_ == kAllow) spec.cpu_fallback = CpuFallback::kAllow;
   if (cpu_fallback_ == kRefuse) spec.cpu_fallback = CpuFallback::kRefuse;
+  spec.plan.uses_cudnn = cudnn_ == "on";
   if (micro_batches_ > 0) {
     spec.plan.micro_batches = micro_batches_;
   } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {

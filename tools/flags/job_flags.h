@@ -164,6 +164,7 @@ class JobFlags {
   bool searches_unless_told_ = false;
   std::string search_ = "dp";
   std::vector<std::string> pins_;
+  std::string cudnn_ = "off";
   bool strict_ = false;
   bool tf32_ = false;
   std::string cpu_fallback_;
