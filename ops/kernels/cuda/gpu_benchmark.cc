@@ -1,5 +1,6 @@
 // How fast kernels are on a GPU: those that move memory, as a share of what a copy on the device
-// moves; products, against cuBLASLt called alone. A program of its own:
+// moves; products, against cuBLASLt called alone; convolutions through cuDNN, against our own. A
+// program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
 #include <algorithm>
@@ -17,10 +18,12 @@
 #include "absl/time/time.h"
 #include "ops/concrete_node.h"
 #include "ops/kernel.h"
+#include "ops/kernels/cuda/dnn/dnn.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
 #include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
@@ -32,6 +35,7 @@ using testing::OpCase;
 using testing::RandomTensor;
 
 constexpr absl::Duration kDeadline = absl::Minutes(1);
+constexpr char kOurConvolutions[] = "our convolutions";
 constexpr int64_t kPatternElements = int64_t{1} << 20;
 
 // What one case gave. `share` is of the bandwidth of a copy, or of the library's speed.
@@ -42,7 +46,8 @@ struct Figure {
   double rate = 0;  // bytes or floating-point operations per second
   double share = 0;
   bool is_product = false;
-  std::string error = {};  // why there is none
+  std::string of = "a copy";  // what the share is of
+  std::string error = {};     // why there is none
 };
 
 // A stream, and how it is timed.
@@ -92,9 +97,10 @@ class DeviceCase {
   // Inputs of floats get random values in [low, 1), whatever the case's hold; the others are copied
   // from it.
   static absl::StatusOr<std::unique_ptr<DeviceCase>> Create(OpCase op_case, double low,
-                                                            Device& device, Stream& stream) {
+                                                            Device& device, Stream& stream,
+                                                            bool uses_cudnn = false) {
     auto made = std::unique_ptr<DeviceCase>(new DeviceCase(std::move(op_case), device, stream));
-    WEFT_RETURN_IF_ERROR(made->Prepare(low));
+    WEFT_RETURN_IF_ERROR(made->Prepare(low, uses_cudnn));
     return made;
   }
 
@@ -107,12 +113,13 @@ class DeviceCase {
   DeviceCase(OpCase op_case, Device& device, Stream& stream)
       : op_case_(std::move(op_case)), device_(device), stream_(stream) {}
 
-  absl::Status Prepare(double low) {
+  absl::Status Prepare(double low, bool uses_cudnn) {
     single_ = testing::MakeSingleNodeGraph(op_case_);
     NodeRunOptions options;
     options.device = &device_;
     options.strict = false;
     options.tf32 = op_case_.tf32;
+    options.uses_cudnn = uses_cudnn;
     WEFT_ASSIGN_OR_RETURN(
         const ConcreteNode node,
         ConcreteNode::Create(single_.graph->node(single_.node), op_case_.inputs, options));
@@ -361,6 +368,74 @@ absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& 
   return absl::OkStatus();
 }
 
+// ---- Convolutions.
+
+struct ConvolutionCase {
+  std::string name;
+  OpCase op_case;
+  double operations = 0;
+};
+
+// Conv and its gradients, of some layers of ResNet-50 with 64 images.
+std::vector<ConvolutionCase> ConvolutionCases(DType dtype) {
+  struct Layer {
+    int64_t channels, size, outputs, window, stride;
+  };
+  std::vector<ConvolutionCase> cases;
+  for (const Layer& layer : {Layer{3, 224, 64, 7, 2}, Layer{64, 56, 64, 3, 1},
+                             Layer{256, 56, 64, 1, 1}, Layer{512, 7, 512, 3, 1}}) {
+    const int64_t images = 64, pad = layer.window / 2;
+    const int64_t size = (layer.size + 2 * pad - layer.window) / layer.stride + 1;
+    const Shape x{images, layer.channels, layer.size, layer.size};
+    const Shape w{layer.outputs, layer.channels, layer.window, layer.window};
+    const Shape y{images, layer.outputs, size, size};
+    const Attributes attributes = {
+        {"kernel_shape", std::vector<int64_t>{layer.window, layer.window}},
+        {"pads", std::vector<int64_t>{pad, pad, pad, pad}},
+        {"strides", std::vector<int64_t>{layer.stride, layer.stride}}};
+    const std::string text = absl::StrCat(" ", layer.channels, "x", layer.size, "^2 ", layer.window,
+                                          "^2 ", layer.outputs);
+    const double operations =
+        2.0 * static_cast<double>(y.num_elements() * w.num_elements() / layer.outputs);
+    const std::string weft("ai.weft");
+    cases.push_back(
+        {"Conv" + text,
+         {.op = "Conv", .attributes = attributes, .inputs = {Floats(x, dtype), Floats(w, dtype)}},
+         operations});
+    cases.push_back({"its input's" + text,
+                     {.domain = weft,
+                      .op = "ConvGradInput",
+                      .attributes = attributes,
+                      .inputs = {Floats(y, dtype), Floats(w, dtype),
+                                 testing::Int64s({x.dim(0), x.dim(1), x.dim(2), x.dim(3)})}},
+                     operations});
+    cases.push_back({"its weights'" + text,
+                     {.domain = weft,
+                      .op = "ConvGradWeights",
+                      .attributes = attributes,
+                      .inputs = {Floats(x, dtype), Floats(y, dtype)},
+                      .outputs = {true, false}},
+                     operations});
+  }
+  return cases;
+}
+
+// Through cuDNN; the share is how many times as fast as our own way.
+absl::Status MeasureConvolution(const ConvolutionCase& convolution, Device& device, Stream& stream,
+                                Timer& timer, Figure& figure) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> ours,
+                        DeviceCase::Create(convolution.op_case, -1, device, stream));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> by_library,
+                        DeviceCase::Create(convolution.op_case, -1, device, stream,
+                                           /*uses_cudnn=*/true));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                        timer.Seconds({by_library->work(), ours->work()}));
+  figure.seconds = seconds[0];
+  figure.rate = convolution.operations / seconds[0];
+  figure.share = seconds[1] / seconds[0];
+  return absl::OkStatus();
+}
+
 // ---- What is printed.
 
 std::string TableRow(const Figure& figure) {
@@ -370,8 +445,7 @@ std::string TableRow(const Figure& figure) {
   const std::string rate = figure.is_product ? absl::StrFormat("%7.1f TFLOP/s", figure.rate * 1e-12)
                                              : absl::StrFormat("%7.0f GB/s   ", figure.rate * 1e-9);
   return absl::StrFormat("%-30s %-9s %10.1f us %s %6.3f of %s", figure.name, figure.type,
-                         figure.seconds * 1e6, rate, figure.share,
-                         figure.is_product ? "cuBLASLt" : "a copy");
+                         figure.seconds * 1e6, rate, figure.share, figure.of);
 }
 
 std::string JsonText(const std::string& text) {
@@ -401,15 +475,15 @@ std::string Json(const std::vector<Figure>& figures, const std::string& device) 
 }
 
 // "lowest share 0.81 (Transpose bfloat16)"; "" where there is no figure.
-std::string Lowest(const std::vector<Figure>& figures, bool of_products) {
+std::string Lowest(const std::vector<Figure>& figures, const std::string& of) {
   const Figure* lowest = nullptr;
   for (const Figure& figure : figures) {
-    if (!figure.error.empty() || figure.is_product != of_products) continue;
+    if (!figure.error.empty() || figure.of != of) continue;
     if (figure.name == "copy") continue;
     if (lowest == nullptr || figure.share < lowest->share) lowest = &figure;
   }
   if (lowest == nullptr) return "";
-  return absl::StrFormat("; lowest share of %s %.3f (%s %s)", of_products ? "cuBLASLt" : "it",
+  return absl::StrFormat("; lowest share of %s %.3f (%s %s)", of == "a copy" ? "it" : of,
                          lowest->share, lowest->name, lowest->type);
 }
 
@@ -444,6 +518,32 @@ absl::Status OnStream(Device& device, int rounds, const Measure& measure) {
   return measure(*stream, timer);
 }
 
+// Skipped aloud where there is no cuDNN. The log says which convolutions do not go through it;
+// their share is 1.
+absl::Status RunConvolutions(Device& device, int rounds, Report& report) {
+  const absl::StatusOr<Dnn*> library = DnnOf(device);
+  if (!library.ok()) {
+    std::cout << "convolutions: skipped: no cuDNN: " << library.status().message() << std::endl;
+    return absl::OkStatus();
+  }
+  const LogLevel level = CurrentLogLevel();
+  SetLogLevel(LogLevel::kInfo);
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat32}) {
+    for (const ConvolutionCase& convolution : ConvolutionCases(dtype)) {
+      Figure figure{.name = convolution.name,
+                    .type = std::string(DTypeName(dtype)),
+                    .is_product = true,
+                    .of = kOurConvolutions};
+      const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+        return MeasureConvolution(convolution, device, stream, timer, figure);
+      });
+      report.Add(std::move(figure), status);
+    }
+  }
+  SetLogLevel(level);
+  return absl::OkStatus();
+}
+
 absl::Status RunAll(const Arguments& arguments, Report& report) {
   WEFT_ASSIGN_OR_RETURN(const DeviceId id, ParseDevice(arguments.device));
   WEFT_ASSIGN_OR_RETURN(Device* const device, FindDevice(id.kind, id.index));
@@ -465,13 +565,14 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
   for (const ProductCase& product : ProductCases()) {
     Figure figure{.name = absl::StrCat("MatMul ", product.m, "x", product.k, "x", product.n),
                   .type = product.tf32 ? "tf32" : std::string(DTypeName(product.dtype)),
-                  .is_product = true};
+                  .is_product = true,
+                  .of = "cuBLASLt"};
     const absl::Status status = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
       return MeasureProduct(product, *device, stream, timer, figure);
     });
     report.Add(std::move(figure), status);
   }
-  return absl::OkStatus();
+  return RunConvolutions(*device, rounds, report);
 }
 
 absl::Status ReadArguments(int argc, char** argv, Arguments& arguments) {
@@ -511,7 +612,8 @@ int Main(int argc, char** argv) {
   }
   if (!ran.ok()) return 1;
   std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
-            << Lowest(report.figures(), false) << Lowest(report.figures(), true);
+            << Lowest(report.figures(), "a copy") << Lowest(report.figures(), "cuBLASLt")
+            << Lowest(report.figures(), kOurConvolutions);
   if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
   std::cout << std::endl;
   return report.errors() == 0 ? 0 : 1;
