@@ -189,7 +189,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeDnnConv(const PrepareContext& contex
     return nullptr;
   }
   ConvolutionSpec spec = SpecOfPlan(plan, result);
-  spec.tf32 = plan.dtype == DType::kFloat32 && Tf32IsAllowed() && !context.strict();
+  spec.tf32 = plan.dtype == DType::kFloat32 && context.tf32();
   auto kernel = std::make_unique<DnnConvKernel>(plan, result);
   const absl::Status prepared = kernel->Prepare(**library, std::move(spec), has_bias);
   if (absl::IsUnimplemented(prepared)) {

@@ -207,11 +207,10 @@ TEST_F(CudaConvDnnTest, GoesAnotherWayWhereTheLibraryHasNoPlan) {
 
 TEST_F(CudaConvDnnTest, UsesTf32OnlyWhereItIsAllowed) {
   if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
-  const OpCase conv = DnnCase({2, 3, 7, 6}, {4, 3, 3, 2});
+  OpCase conv = DnnCase({2, 3, 7, 6}, {4, 3, 3, 2});
   for (const auto& call : Check(conv)) EXPECT_FALSE(call.spec.tf32);
-  cuda::AllowTf32(true);
+  conv.tf32 = true;
   const auto calls = Check(conv, {.of_magnitude = 2e-3});
-  cuda::AllowTf32(false);
   EXPECT_EQ(calls.size(), 3);
   for (const auto& call : calls) EXPECT_TRUE(call.spec.tf32);
 }

@@ -298,7 +298,7 @@ class EinsumPlanner {
     if (IsReal()) {
       BatchedProductSpec spec;
       spec.matrix.dtype = spec.matrix.y_dtype = dtype_;
-      spec.matrix.tf32 = dtype_ == DType::kFloat32 && Tf32IsAllowed() && !context_.strict();
+      spec.matrix.tf32 = dtype_ == DType::kFloat32 && context_.tf32();
       spec.matrix.m = SizeOf(rows);
       spec.matrix.k = SizeOf(summed);
       spec.matrix.n = SizeOf(columns);
