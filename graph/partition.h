@@ -117,8 +117,11 @@ struct Partition {
   bool strict = false;
   // Convolutions of its CUDA device go through cuDNN (PrepareContext::uses_cudnn).
   bool uses_cudnn = false;
+  // Nodes that its device computes by one kernel are fused (ops/fusion), where its kind has rules.
+  // Not if `strict`.
+  bool fuses_nodes = false;
   int threads = 1;
-  int64_t global_batch = 0;           // samples in the step
+  int64_t global_batch = 0;  // samples in the step
   int total_micro_batches = 1;
 
   std::vector<VariableShard> variables;
@@ -134,7 +137,7 @@ struct Partition {
   std::string guard;
   std::vector<std::string> reports;
   std::vector<std::string> host_ops;  // Plan::host_ops
-  bool tf32 = false;  // Plan::tf32
+  bool tf32 = false;                  // Plan::tf32
 
   Partition() = default;
   Partition(Partition&&) = default;

@@ -91,6 +91,8 @@ struct Plan {
   bool strict = false;
   // Partition::uses_cudnn. A choice of the job: plan files do not have it.
   bool uses_cudnn = false;
+  // Partition::fuses_nodes, such a choice too.
+  bool fuses_nodes = false;
   // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
   // also the parameters.
   int zero = 0;

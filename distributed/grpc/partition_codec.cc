@@ -211,6 +211,7 @@ absl::Status DecodeSizes(const rpc::PartitionProto& proto, Partition& partition)
   partition.tf32 = proto.tf32();
   partition.host_ops.assign(proto.host_ops().begin(), proto.host_ops().end());
   partition.uses_cudnn = proto.uses_cudnn();
+  partition.fuses_nodes = proto.fuses_nodes();
   partition.threads = proto.threads();
   partition.global_batch = proto.global_batch();
   partition.total_micro_batches = proto.total_micro_batches();
@@ -229,6 +230,7 @@ void EncodePartitionFields(const Partition& partition, rpc::PartitionProto& prot
   proto.set_tf32(partition.tf32);
   for (const std::string& op : partition.host_ops) proto.add_host_ops(op);
   proto.set_uses_cudnn(partition.uses_cudnn);
+  proto.set_fuses_nodes(partition.fuses_nodes);
   proto.set_threads(partition.threads);
   proto.set_global_batch(partition.global_batch);
   proto.set_total_micro_batches(partition.total_micro_batches);

@@ -19,6 +19,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   partition.host_ops = {"Relu", "ai.weft::Scale"};
   partition.tf32 = true;
   partition.uses_cudnn = true;
+  partition.fuses_nodes = true;
   const auto bytes = EncodePartition(partition);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto decoded = DecodePartition(*bytes);
@@ -28,6 +29,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   EXPECT_EQ(decoded->mesh, partition.mesh);
   EXPECT_TRUE(decoded->strict);
   EXPECT_TRUE(decoded->uses_cudnn);
+  EXPECT_TRUE(decoded->fuses_nodes);
   EXPECT_EQ(decoded->threads, 3);
   EXPECT_EQ(decoded->host_ops, partition.host_ops);
   EXPECT_TRUE(decoded->tf32);

@@ -42,8 +42,6 @@ struct ExecutorEnvironment {
   bool runs_nodes_on_host = false;
   // Kernels that can run as one do (group_kernels.h). False: each node by itself, to the same bits.
   bool joins_kernels = true;
-  // Nodes that the device computes by one kernel are fused (ops/fusion), where its kind has rules.
-  bool fuses_nodes = false;
   // Told of each pass of the lowering; null = nobody looks, and no text is made.
   const LoweringObserver* observe_lowering = nullptr;
   // Collectives that need not go through the host; null = all do.

@@ -176,7 +176,7 @@ TEST_P(FusedStepTest, HasTheSumsOfItsParts) {
     if (pass == "schedule") schedule = std::string(text);
   };
   ExecutorEnvironment environment = Environment();
-  environment.fuses_nodes = true;
+  partition.fuses_nodes = true;
   environment.observe_lowering = &observer;
   const auto program = CompileStep(partition, environment);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -188,7 +188,7 @@ TEST_P(FusedStepTest, HasTheSumsOfItsParts) {
   EXPECT_THAT(Report(result, "got_sum_y"), ::testing::ElementsAre(-12, -120));
   EXPECT_THAT(Report(result, "got_sum_z"), ::testing::ElementsAre(-6, -60));
   // Without being asked nothing is fused.
-  environment.fuses_nodes = false;
+  partition.fuses_nodes = false;
   ASSERT_TRUE(CompileStep(partition, environment).ok());
   EXPECT_THAT(schedule, ::testing::HasSubstr("(Neg)"));
 }

@@ -82,8 +82,9 @@ absl::StatusOr<LoweredStep> LowerPartition(const Partition& partition,
 absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
                                       const ExecutorEnvironment& environment,
                                       const LoweringObserver* observer) {
+  const bool fuses = partition.fuses_nodes && !partition.strict;
   const FusionRules* const rules =
-      environment.fuses_nodes ? FindFusionRules(environment.device->info().kind) : nullptr;
+      fuses ? FindFusionRules(environment.device->info().kind) : nullptr;
   if (rules == nullptr) return LowerPartition(partition, environment, observer);
   WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules));
   return LowerPartition(fused.partition, environment, observer);

@@ -75,16 +75,22 @@ TEST_F(PartitionerTest, OneRankNeedsNoCommunication) {
   EXPECT_EQ(only.accumulations[0].blocks[0].last, 2);
 }
 
-TEST_F(PartitionerTest, CudnnIsAChoiceOfAllRanks) {
+TEST_F(PartitionerTest, CudnnAndFusionAreChoicesOfAllRanks) {
   SetMesh(2, 1, 1, 2);
   Cut(8);
-  for (const Partition& partition : partitions_) EXPECT_FALSE(partition.uses_cudnn);
+  for (const Partition& partition : partitions_) {
+    EXPECT_FALSE(partition.uses_cudnn);
+    EXPECT_FALSE(partition.fuses_nodes);
+  }
   plan_.uses_cudnn = true;
+  plan_.fuses_nodes = true;
   Cut(8);
   ASSERT_EQ(partitions_.size(), 2);
   for (const Partition& partition : partitions_) {
     EXPECT_TRUE(partition.uses_cudnn);
+    EXPECT_TRUE(partition.fuses_nodes);
     EXPECT_TRUE(partition.Clone().uses_cudnn);
+    EXPECT_TRUE(partition.Clone().fuses_nodes);
   }
 }
 

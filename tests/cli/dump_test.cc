@@ -290,14 +290,17 @@ TEST_F(Dump, FlagsThatMakePlansGoWithoutIt) {
   EXPECT_THAT(both.err, AllOf(HasSubstr("--partitions"), HasSubstr("--parallel")));
 }
 
-TEST_F(Dump, PartitionsSayWhetherConvolutionsUseCudnn) {
+TEST_F(Dump, PartitionsSayWhatDevicesMayDo) {
   const std::string file = "/06-partition/train-8/rank-0/partition.textproto";
   for (const char* const choice : {"off", "on"}) {
     const std::string folder = TestPath(absl::StrCat("cudnn_", choice));
-    const CommandResult plan = Plan({"--dump", folder, "--dump-after", "all", "--cudnn", choice});
+    const CommandResult plan = Plan({"--dump", folder, "--dump-after", "all", "--cudnn", choice,
+                                     "--fuse", choice == std::string("on") ? "auto" : "off"});
     ASSERT_EQ(plan.exit_code, 0) << plan.err;
-    const bool says = absl::StrContains(ReadTestFile(folder + file), "uses_cudnn: true");
-    EXPECT_EQ(says, choice == std::string("on"));
+    const std::string text = ReadTestFile(folder + file);
+    for (const char* const field : {"uses_cudnn: true", "fuses_nodes: true"}) {
+      EXPECT_EQ(absl::StrContains(text, field), choice == std::string("on")) << field;
+    }
   }
 }
 

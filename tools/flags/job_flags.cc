@@ -97,6 +97,13 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("on|off")
       ->check(CLI::IsMember({"on", "off"}).description(""))
       ->group(kPlacementOptions);
+  app.add_option(
+         "--fuse", fuse_,
+         "auto: CUDA devices compute chains of elementwise nodes by one kernel each, which "
+         "NVRTC compiles. Not with --strict. It is new: gpu_check compares it (default off)")
+      ->type_name("auto|off")
+      ->check(CLI::IsMember({"auto", "off"}).description(""))
+      ->group(kPlacementOptions);
   CLI::Option* const parallel =
       app.add_option(
              "--parallel", parallel_,
@@ -185,7 +192,7 @@ void JobFlags::AddPartitions(CLI::App& app) {
           ->group(kPlacementOptions);
   for (const char* const other :
        {"--parallel", "--plan", "--search", "--pin", "--strict", "--micro-batches", "--rebalance",
-        "--save-gradients", "--tf32", "--cudnn", "--cpu-fallback"}) {
+        "--save-gradients", "--tf32", "--cudnn", "--fuse", "--cpu-fallback"}) {
     CLI::Option* const option = app.get_option_no_throw(other);
     if (option != nullptr) partitions->excludes(option);
   }
@@ -364,6 +371,7 @@ absl::StatusOr<JobSpec> JobFlags::Job() const {
   if (cpu_fallback_ == kAllow) spec.cpu_fallback = CpuFallback::kAllow;
   if (cpu_fallback_ == kRefuse) spec.cpu_fallback = CpuFallback::kRefuse;
   spec.plan.uses_cudnn = cudnn_ == "on";
+  spec.plan.fuses_nodes = fuse_ == "auto";
   if (micro_batches_ > 0) {
     spec.plan.micro_batches = micro_batches_;
   } else if (strict_ && plan_file_.empty() && spec.plan.micro_batches == 1) {

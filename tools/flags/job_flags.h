@@ -165,6 +165,7 @@ class JobFlags {
   std::string search_ = "dp";
   std::vector<std::string> pins_;
   std::string cudnn_ = "off";
+  std::string fuse_ = "off";
   bool strict_ = false;
   bool tf32_ = false;
   std::string cpu_fallback_;

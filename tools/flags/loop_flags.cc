@@ -170,7 +170,7 @@ bool LoopFlags::Decides(const CLI::Option& option) {
       "config", "print-config", "log-level", "dump",    "explain", "prefetch", "reader-threads"};
   // Of the free groups, these change what is computed.
   static const auto* const decides =
-      new std::set<std::string>{"strict", "tf32", "cudnn", "batch-norm", "allow-batch-cut"};
+      new std::set<std::string>{"strict", "tf32", "cudnn", "fuse", "batch-norm", "allow-batch-cut"};
   if (option.get_lnames().empty()) return false;
   const std::string& name = option.get_lnames().front();
   const bool is_free = free_groups->contains(option.get_group()) || free_flags->contains(name);

@@ -149,6 +149,7 @@ void JobLoop::AdoptPlan(JobSpec& spec) const {
     spec.plan.tf32 = given.tf32;
     spec.plan.host_ops = given.host_ops;
     spec.plan.uses_cudnn = given.uses_cudnn;
+    spec.plan.fuses_nodes = given.fuses_nodes;
     if (given.strict || spec.search.keep_micro_batches) {
       spec.plan.micro_batches = given.micro_batches;
     }
