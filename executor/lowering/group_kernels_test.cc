@@ -194,7 +194,7 @@ TEST_F(GroupKernelsTest, NothingMovesAcrossWhatWaits) {
   pair("b");
   compute.push_back({lowered::Await{1}});
   pair("c");
-  compute.push_back({lowered::Collective{0, {a}, {a}}});
+  compute.push_back({lowered::Collective{0, false, {a}, {a}}});
   pair("d");
   compute.push_back({lowered::Guard{b}});
   pair("e");
