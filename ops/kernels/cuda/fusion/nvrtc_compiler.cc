@@ -1,8 +1,14 @@
 #include "ops/kernels/cuda/fusion/nvrtc_compiler.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ops/kernels/cuda/fusion/body_headers.h"
+#include "platform/checksum.h"
 #include "platform/status_macros.h"
 #include "tensor/cuda/cuda_status.h"
 
@@ -17,6 +23,17 @@ const std::vector<TextHeader>& HeadersOfTexts() {
     return all;
   }();
   return *headers;
+}
+
+// Of names and texts, each with its length.
+std::string HeadersKey() {
+  std::string all;
+  for (const TextHeader& header : HeadersOfTexts()) {
+    absl::StrAppend(&all, header.name.size(), ":", header.name, header.text.size(), ":",
+                    header.text);
+  }
+  const uint64_t checksum = Checksum(std::as_bytes(std::span<const char>(all.data(), all.size())));
+  return absl::StrCat("headers ", absl::Hex(checksum, absl::kZeroPad16), " of ", all.size());
 }
 
 class LoadedKernel final : public GeneratedKernel {
@@ -54,14 +71,34 @@ absl::StatusOr<std::shared_ptr<GeneratedKernel>> NvrtcCompiler::Load(const std::
   return kernel;
 }
 
+std::string NvrtcCompiler::KeyOf(const std::string& text) const {
+  static const auto* const headers = new std::string(HeadersKey());
+  return absl::StrCat(options_.nvrtc->KeyOf(options_.major, options_.minor), "\n", *headers, "\n",
+                      text);
+}
+
+std::shared_ptr<GeneratedKernel> NvrtcCompiler::FromCache(const std::string& key) {
+  if (options_.cache == nullptr) return nullptr;
+  const std::optional<std::string> cubin = options_.cache->Find(key);
+  if (!cubin.has_value()) return nullptr;
+  absl::StatusOr<std::shared_ptr<GeneratedKernel>> kernel = Load(*cubin);
+  return kernel.ok() ? *std::move(kernel) : nullptr;
+}
+
 absl::StatusOr<std::shared_ptr<GeneratedKernel>> NvrtcCompiler::Compile(const std::string& text) {
   const MutexLock lock(mutex_);
   std::weak_ptr<GeneratedKernel>& known = kernels_[text];
   if (std::shared_ptr<GeneratedKernel> kernel = known.lock()) return kernel;
+  const std::string key = options_.cache == nullptr ? "" : KeyOf(text);
+  if (std::shared_ptr<GeneratedKernel> kernel = FromCache(key)) {
+    known = kernel;
+    return kernel;
+  }
   WEFT_ASSIGN_OR_RETURN(
       const CompiledText compiled,
       options_.nvrtc->Compile(text, HeadersOfTexts(), options_.major, options_.minor));
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<GeneratedKernel> kernel, Load(compiled.cubin));
+  if (options_.cache != nullptr) options_.cache->Store(key, compiled.cubin);
   known = kernel;
   return kernel;
 }

@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ops/kernels/cuda/fusion/kernel_cache.h"
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/nvrtc.h"
 #include "platform/mutex.h"
@@ -26,9 +27,12 @@ struct NvrtcCompilerOptions {
   int minor = 0;
   // Makes the card the calling thread's current device.
   std::function<absl::Status()> make_current;
+  // Where compiled texts are kept for other processes; null: nowhere.
+  KernelCache* cache = nullptr;
 };
 
-// Compiles texts for one card and loads them. Equal texts are compiled once. A kernel's code is
+// Compiles texts for one card and loads them. Equal texts are compiled once; what the cache has is
+// not compiled, but where the card refuses it. A kernel's code is
 // unloaded when the last of its users has ended. Thread-safe; compiles one at a time.
 class NvrtcCompiler final : public KernelCompiler {
  public:
@@ -38,6 +42,10 @@ class NvrtcCompiler final : public KernelCompiler {
   absl::StatusOr<std::shared_ptr<GeneratedKernel>> Compile(const std::string& text) override;
 
  private:
+  // All that the code of a text depends on.
+  std::string KeyOf(const std::string& text) const;
+  // The kernel that the cache has; null where it has none that the card takes.
+  std::shared_ptr<GeneratedKernel> FromCache(const std::string& key);
   absl::StatusOr<std::shared_ptr<GeneratedKernel>> Load(const std::string& cubin);
 
   const NvrtcCompilerOptions options_;

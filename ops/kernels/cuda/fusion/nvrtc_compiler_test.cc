@@ -1,14 +1,20 @@
 // Loading and launching what NVRTC made, on a CUDA runtime without a card.
 #include "ops/kernels/cuda/fusion/nvrtc_compiler.h"
 
+#include <unistd.h>
+
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ops/kernels/cuda/fusion/kernel_cache.h"
+#include "platform/private_folder.h"
 #include "tensor/testing/fake_cuda_runtime.h"
 
 namespace weft::cuda {
@@ -112,6 +118,57 @@ TEST_F(NvrtcCompilerTest, WhatCudaRefusesIsAnError) {
               HasSubstr("no such card"));
   current_ = absl::OkStatus();
   EXPECT_TRUE(compiler_->Compile("text").ok());
+}
+
+// What a cache on the disk saves.
+class NvrtcCompilerCacheTest : public NvrtcCompilerTest {
+ protected:
+  NvrtcCompilerCacheTest() { std::filesystem::remove_all(path_); }
+  ~NvrtcCompilerCacheTest() override { std::filesystem::remove_all(path_); }
+
+  // A process: a compiler for a card of this architecture with a cache of its own.
+  absl::Status CompileInAProcess(const std::string& text, int major = 9) {
+    KernelCache cache([this] { return OpenPrivateFolder(path_); });
+    NvrtcCompilerOptions options;
+    options.nvrtc = nvrtc_.get();
+    options.runtime = &runtime_;
+    options.major = major;
+    options.make_current = [] { return absl::OkStatus(); };
+    options.cache = &cache;
+    return NvrtcCompiler(std::move(options)).Compile(text).status();
+  }
+
+  const std::string path_ = absl::StrCat(::testing::TempDir(), "/nvrtc-cache-", getpid());
+};
+
+TEST_F(NvrtcCompilerCacheTest, AnotherProcessCompilesNothing) {
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  EXPECT_EQ(compiled_texts, 1);
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  EXPECT_EQ(compiled_texts, 1);
+  EXPECT_EQ(runtime_.Calls("LoadCode"), 2);
+  EXPECT_TRUE(CompileInAProcess("text", /*major=*/10).ok());
+  EXPECT_EQ(compiled_texts, 2);
+  EXPECT_TRUE(CompileInAProcess("other text").ok());
+  EXPECT_EQ(compiled_texts, 3);
+}
+
+TEST_F(NvrtcCompilerCacheTest, WhatTheCardRefusesIsCompiledAnew) {
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  runtime_.Fail("LoadCode", CudaCode::kNoKernelImage, 0, 1);
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  EXPECT_EQ(compiled_texts, 2);
+}
+
+TEST_F(NvrtcCompilerCacheTest, DamagedFilesAreCompiledAnewAndReplaced) {
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    std::filesystem::resize_file(entry.path(), 40);
+  }
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  EXPECT_EQ(compiled_texts, 2);
+  EXPECT_TRUE(CompileInAProcess("text").ok());
+  EXPECT_EQ(compiled_texts, 2);
 }
 
 }  // namespace

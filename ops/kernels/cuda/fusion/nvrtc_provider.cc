@@ -1,14 +1,18 @@
 // NVRTC for the CUDA devices of this process: the KernelCompilerProvider of builds with CUDA.
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "ops/kernels/cuda/fusion/kernel_cache.h"
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/nvrtc.h"
 #include "ops/kernels/cuda/fusion/nvrtc_compiler.h"
 #include "platform/mutex.h"
+#include "platform/private_folder.h"
 #include "platform/status_macros.h"
 #include "tensor/cuda/cuda_device.h"
 #include "tensor/cuda/cuda_libraries.h"
@@ -23,6 +27,17 @@ struct NvrtcOfCards {
   std::unique_ptr<Nvrtc> nvrtc ABSL_GUARDED_BY(mutex);
   std::map<const Device*, std::unique_ptr<NvrtcCompiler>> by_device ABSL_GUARDED_BY(mutex);
 };
+
+// The process's; null where the environment turns it off.
+KernelCache* CacheOfProcess() {
+  static KernelCache* const cache = []() -> KernelCache* {
+    const std::string folder =
+        KernelCacheFolder([](const char* name) -> const char* { return std::getenv(name); });
+    if (folder.empty()) return nullptr;
+    return new KernelCache([folder] { return OpenPrivateFolder(folder); });
+  }();
+  return cache;
+}
 
 absl::StatusOr<KernelCompiler*> NvrtcCompilerOf(Device& device) {
   auto* const card = dynamic_cast<CudaDevice*>(&device);
@@ -47,6 +62,7 @@ absl::StatusOr<KernelCompiler*> NvrtcCompilerOf(Device& device) {
   options.major = card->properties().major;
   options.minor = card->properties().minor;
   options.make_current = [card] { return card->MakeCurrent(); };
+  options.cache = CacheOfProcess();
   compiler = std::make_unique<NvrtcCompiler>(std::move(options));
   return compiler.get();
 }
