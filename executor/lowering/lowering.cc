@@ -16,6 +16,7 @@
 #include "executor/lowering/overlap_communication.h"
 #include "executor/lowering/schedule_nodes.h"
 #include "executor/lowering/step_description.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -87,6 +88,7 @@ absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
       fuses ? FindFusionRules(environment.device->info().kind) : nullptr;
   if (rules == nullptr) return LowerPartition(partition, environment, observer);
   WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules));
+  Log(LogLevel::kInfo, "fuse: ", fused.counts.nodes, " nodes became ", fused.counts.regions);
   return LowerPartition(fused.partition, environment, observer);
 }
 
