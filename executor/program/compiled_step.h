@@ -118,11 +118,6 @@ class CompiledStep final : public StepProgram {
   absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
   void Drain();
-  std::unique_ptr<Stream> collective_stream_;  // null: no collective runs on the device
-  std::unique_ptr<Event> collective_ready_;    // compute has made what it works on
-  std::unique_ptr<Event> collective_done_;     // and may go on
-  size_t started_ = 0;                         // of the communication list, in this step
-  std::vector<int> thread_jobs_;               // of the communication list, what is staged
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
@@ -147,7 +142,12 @@ class CompiledStep final : public StepProgram {
   std::vector<std::unique_ptr<Event>> done_events_;    // communication is over, by instruction
   std::unique_ptr<Stream> compute_stream_;
   std::unique_ptr<Stream> communication_stream_;
-  std::unique_ptr<Stream> host_stream_;  // of kernels that run on the host (HostRun)
+  std::unique_ptr<Stream> collective_stream_;  // null: no collective runs on the device
+  std::unique_ptr<Event> collective_ready_;    // compute has made what it works on
+  std::unique_ptr<Event> collective_done_;     // and may go on
+  size_t started_ = 0;                         // of the communication list, in this step
+  std::vector<int> thread_jobs_;               // of the communication list, what is staged
+  std::unique_ptr<Stream> host_stream_;        // of kernels that run on the host (HostRun)
   bool host_accessible_ = true;
   ProgramMemory memory_;
   int64_t current_step_ = 0;
