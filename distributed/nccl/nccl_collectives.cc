@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "executor/interfaces/wait_info.h"
 #include "platform/status_macros.h"
 
@@ -68,6 +69,9 @@ bool IsSum(const DeviceCollectiveSpec& spec) {
          spec.kind == DeviceCollectiveSpec::Kind::kReduceScatter;
 }
 
+// No error. A communicator that does not block may be in progress within a group as well.
+bool GoesOn(NcclCode code) { return code == NcclCode::kSuccess || code == NcclCode::kInProgress; }
+
 bool AreEqual(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(),
                      [&](int64_t count) { return count == counts.front(); });
@@ -104,6 +108,7 @@ void NcclCollectives::Close() {
         NcclCode code = nccl_.Finalize(group.communicator);
         const absl::Time deadline = clock_.Now() + kClosePatience;
         while (code == NcclCode::kInProgress && clock_.Now() < deadline) {
+          absl::SleepFor(kLookInterval);
           if (nccl_.AsyncError(group.communicator, &code) != NcclCode::kSuccess) break;
         }
         if (code != NcclCode::kSuccess) continue;  // it is aborted below
@@ -158,6 +163,7 @@ absl::Status NcclCollectives::UseGroups(const std::vector<CardGroup>& groups, in
                      ", the ids of the groups are of NCCL ", NcclVersionText(version),
                      "; install the same version for all workers"));
   }
+  WEFT_RETURN_IF_ERROR(status());  // the communicators of before are gone
   for (auto& [key, group] : groups_) group.is_used = false;
   for (const CardGroup& joined : groups) {
     Group& group = groups_[KeyOfGroup(joined.members)];
@@ -208,10 +214,12 @@ absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::st
                asked != NcclCode::kSuccess) {
       code = asked;
     }
+    // The communicator may be asked for details until it is no longer being called.
+    const absl::Status failed =
+        GoesOn(code) ? absl::OkStatus() : LibraryError(code, communicator, what);
     is_calling_.store(false);
     if (is_aborted_.load()) return status();  // what the library says then, is a consequence
-    if (code == NcclCode::kSuccess) return absl::OkStatus();
-    if (code != NcclCode::kInProgress) return LibraryError(code, communicator, what);
+    if (code != NcclCode::kInProgress) return failed;
     is_first = false;
     MutexLock lock(mutex_);
     const absl::Time now = clock_.Now();
@@ -322,7 +330,7 @@ NcclCode NcclCollectives::IssueGathered(const Run& run, NcclType type, void* str
                            type, communicator, stream);
   }
   NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && code == NcclCode::kSuccess; ++m) {
+  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
     if (spec.counts[m] > 0) {
       code =
           nccl_.Broadcast(shard, shard, bytes(m), type, static_cast<int>(m), communicator, stream);
@@ -330,7 +338,7 @@ NcclCode NcclCollectives::IssueGathered(const Run& run, NcclType type, void* str
     shard += bytes(m);
   }
   const NcclCode ended = nccl_.GroupEnd();
-  return code == NcclCode::kSuccess || code == NcclCode::kInProgress ? ended : code;
+  return GoesOn(code) ? ended : code;
 }
 
 // Shards of different sizes: a sum of each.
@@ -346,7 +354,7 @@ NcclCode NcclCollectives::IssueScattered(const Run& run, NcclType type, void* st
                                static_cast<size_t>(spec.counts[0]), type, communicator, stream);
   }
   NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && code == NcclCode::kSuccess; ++m) {
+  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
     if (spec.counts[m] > 0) {
       code = nccl_.Reduce(shard, shard, static_cast<size_t>(spec.counts[m]), type,
                           static_cast<int>(m), communicator, stream);
@@ -354,7 +362,7 @@ NcclCode NcclCollectives::IssueScattered(const Run& run, NcclType type, void* st
     shard += bytes(m);
   }
   const NcclCode ended = nccl_.GroupEnd();
-  return code == NcclCode::kSuccess || code == NcclCode::kInProgress ? ended : code;
+  return GoesOn(code) ? ended : code;
 }
 
 NcclCode NcclCollectives::IssueAllToAll(const Run& run, void* stream) {
@@ -363,19 +371,19 @@ NcclCode NcclCollectives::IssueAllToAll(const Run& run, void* stream) {
   char* to = static_cast<char*>(run.buffers[0]);
   const char* from = static_cast<const char*>(run.buffers[1]);
   NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && code == NcclCode::kSuccess; ++m) {
+  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
     const auto sent = static_cast<size_t>(DTypeBytes(spec.dtype, spec.counts[m]));
     const auto received = static_cast<size_t>(DTypeBytes(spec.dtype, spec.received[m]));
     const auto peer = static_cast<int>(m);
     if (sent > 0) code = nccl_.Send(from, sent, NcclType::kInt8, peer, communicator, stream);
-    if (received > 0 && code == NcclCode::kSuccess) {
+    if (received > 0 && GoesOn(code)) {
       code = nccl_.Receive(to, received, NcclType::kInt8, peer, communicator, stream);
     }
     from += sent;
     to += received;
   }
   const NcclCode ended = nccl_.GroupEnd();
-  return code == NcclCode::kSuccess || code == NcclCode::kInProgress ? ended : code;
+  return GoesOn(code) ? ended : code;
 }
 
 absl::Status NcclCollectives::status() const {
