@@ -10,11 +10,13 @@
 #include "absl/time/clock.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
+#include "distributed/nccl/testing/emulated_card.h"
 #include "distributed/nccl/testing/fake_card.h"
 #include "distributed/nccl/testing/fake_nccl.h"
 #include "distributed/testing/sum_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tensor/testing/watched_device.h"
 #include "tests/testing/equivalence_models.h"
 #include "tests/testing/training_run.h"
 
@@ -165,6 +167,52 @@ TEST_F(NcclTrainingTest, ACardAndACpuMeetInTheHost) {
   EXPECT_TRUE(card.Verify().ok()) << card.Verify();
 }
 
+// Cards that launch, as GPUs do, with recorded segments and without.
+TEST(EmulatedNcclTest, TrainsAsOneProcessDoes) {
+  auto model = BuildEquivalenceModel("mlp", kSamples);
+  ASSERT_TRUE(model.ok()) << model.status();
+  TrainingRun run;
+  run.data = WriteDataFiles(*model, ::testing::TempDir());
+  run.batch = kSamples;
+  run.steps = 4;
+  run.optimizer.kind = "momentum";
+  run.plan.micro_batches = 4;
+  const auto single = RunGraph(model->graph, run);
+  ASSERT_TRUE(single.ok()) << single.status();
+  run.workers = 2;
+  run.plan.mesh = {2, 1, 1};
+  for (const bool records : {false, true}) {
+    for (const int zero : {0, 1}) {
+      SCOPED_TRACE(absl::StrCat("records ", records, ", zero ", zero));
+      run.plan.zero = zero;
+      FakeNcclWorld world;
+      std::vector<std::unique_ptr<EmulatedCard>> cards;
+      std::vector<std::unique_ptr<WatchedDevice>> watched;
+      run.devices.clear();
+      run.cards.clear();
+      for (int rank = 0; rank < run.workers; ++rank) {
+        cards.push_back(std::make_unique<EmulatedCard>(world, rank, 5 + rank));
+        watched.push_back(std::make_unique<WatchedDevice>(
+            *cards.back(), WatchedDeviceOptions{.records = records}));
+        run.devices.push_back(watched.back().get());
+        run.cards.push_back(cards.back()->card());
+      }
+      const auto trained = RunGraph(model->graph, run);
+      ASSERT_TRUE(trained.ok()) << trained.status();
+      EXPECT_LE(LargestRelativeGap(trained->losses, single->losses), 1e-5);
+      EXPECT_EQ(trained->card_note, "collectives of 2 GPUs: NCCL 2.28.9");
+      EXPECT_THAT(world.violations(), IsEmpty());
+      EXPECT_FALSE(world.calls().empty());
+      EXPECT_EQ(world.Leaks(), 0);
+      for (size_t rank = 0; rank < cards.size(); ++rank) {
+        EXPECT_TRUE(cards[rank]->Verify().ok()) << cards[rank]->Verify();
+        EXPECT_GT(cards[rank]->launches(), 0U);
+        EXPECT_EQ(watched[rank]->calls().recorded_runs > 0, records);
+      }
+    }
+  }
+}
+
 // The samples of the sum job; rank 1 has none in step 2.
 class FailingSource final : public InputSource {
  public:
@@ -220,6 +268,33 @@ TEST(NcclJobTest, ARankThatFailsEndsTheOthersWaits) {
   EXPECT_EQ(losses, (std::vector<double>{12, 12}));  // 3 (3 + 1)
   EXPECT_THAT(world.violations(), IsEmpty());
   EXPECT_EQ(world.aborts(), 3);
+}
+
+TEST(NcclJobTest, ARankThatCannotJoinEndsAllWithItsText) {
+  FakeNcclWorld world;
+  world.RefuseToJoin(1);
+  std::vector<std::unique_ptr<FakeCard>> cards;
+  std::vector<Device*> devices;
+  std::vector<WorkerCard> names;
+  for (int rank = 0; rank < 3; ++rank) {
+    cards.push_back(std::make_unique<FakeCard>(world, rank, static_cast<uint64_t>(rank)));
+    devices.push_back(cards.back().get());
+    names.push_back(cards.back()->card());
+  }
+  InProcessCluster cluster(devices, OpenSumJobInput, "1", names);
+  Coordinator coordinator(cluster.clients());
+  JobMembership membership;
+  membership.job_id = 8;
+  membership.version = "1";
+  membership.stall_timeout_seconds = 600;
+  ASSERT_TRUE(coordinator.Join(membership).ok());
+  const absl::Time begin = absl::Now();
+  const auto added = coordinator.AddProgram("train", SumJobPartitions(3), "data");
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));  // not the stall timeout
+  EXPECT_THAT(std::string(added.status().message()),
+              AllOf(HasSubstr("worker:1"), HasSubstr("joining the cards"),
+                    HasSubstr("fake error 2"), HasSubstr("NCCL_DEBUG")));
+  EXPECT_THAT(world.violations(), IsEmpty());
 }
 
 }  // namespace

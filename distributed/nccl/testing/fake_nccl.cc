@@ -112,8 +112,12 @@ size_t BytesOf(NcclType type, size_t count) {
 
 class FakeNcclRank final : public Nccl {
  public:
-  FakeNcclRank(FakeNcclWorld& world, FakeNcclWorld::IsAllocated is_allocated, int version)
-      : world_(world), is_allocated_(std::move(is_allocated)), version_(version) {}
+  FakeNcclRank(FakeNcclWorld& world, FakeNcclWorld::IsAllocated is_allocated, int version,
+               FakeNcclWorld::Enqueue enqueue)
+      : world_(world),
+        is_allocated_(std::move(is_allocated)),
+        enqueue_(std::move(enqueue)),
+        version_(version) {}
 
   int version() const override { return version_; }
 
@@ -128,6 +132,7 @@ class FakeNcclRank final : public Nccl {
   NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank,
                     NcclCommunicator* communicator) override {
     MutexLock lock(world_.mutex_);
+    if (rank == world_.refused_rank_) return NcclCode::kSystemError;
     FakeNcclWorld::Group& group = world_.groups_[std::string(id.bytes.data(), id.bytes.size())];
     if (group.ranks == 0) group.ranks = ranks;
     if (group.ranks != ranks || rank < 0 || rank >= ranks || !group.joined.insert(rank).second) {
@@ -161,15 +166,15 @@ class FakeNcclRank final : public Nccl {
   NcclCode Abort(NcclCommunicator communicator) override { return End(communicator, true); }
 
   NcclCode AllReduce(const void* from, void* to, size_t count, NcclType type,
-                     NcclCommunicator communicator, void* /*stream*/) override {
-    return Collect("AllReduce", -1, count, type, communicator, from, count, to, count,
+                     NcclCommunicator communicator, void* stream) override {
+    return Collect(stream, "AllReduce", -1, count, type, communicator, from, count, to, count,
                    [=](int, const auto& all) { return SumOf(type, 0, count, all); });
   }
   NcclCode AllGather(const void* from, void* to, size_t count, NcclType type,
-                     NcclCommunicator communicator, void* /*stream*/) override {
+                     NcclCommunicator communicator, void* stream) override {
     const size_t ranks = RanksOf(communicator);
-    return Collect("AllGather", -1, count, type, communicator, from, count, to, count * ranks,
-                   [](int, const auto& all) {
+    return Collect(stream, "AllGather", -1, count, type, communicator, from, count, to,
+                   count * ranks, [](int, const auto& all) {
                      std::vector<char> gathered;
                      for (const auto& bytes : all) {
                        gathered.insert(gathered.end(), bytes.begin(), bytes.end());
@@ -178,45 +183,54 @@ class FakeNcclRank final : public Nccl {
                    });
   }
   NcclCode ReduceScatter(const void* from, void* to, size_t count, NcclType type,
-                         NcclCommunicator communicator, void* /*stream*/) override {
+                         NcclCommunicator communicator, void* stream) override {
     const size_t ranks = RanksOf(communicator);
-    return Collect("ReduceScatter", -1, count, type, communicator, from, count * ranks, to, count,
-                   [=](int rank, const auto& all) {
+    return Collect(stream, "ReduceScatter", -1, count, type, communicator, from, count * ranks, to,
+                   count, [=](int rank, const auto& all) {
                      return SumOf(type, static_cast<size_t>(rank) * count, count, all);
                    });
   }
   NcclCode Broadcast(const void* from, void* to, size_t count, NcclType type, int root,
-                     NcclCommunicator communicator, void* /*stream*/) override {
-    return Collect("Broadcast", root, count, type, communicator, from, count, to, count,
+                     NcclCommunicator communicator, void* stream) override {
+    return Collect(stream, "Broadcast", root, count, type, communicator, from, count, to, count,
                    [=](int, const auto& all) { return all[static_cast<size_t>(root)]; });
   }
   NcclCode Reduce(const void* from, void* to, size_t count, NcclType type, int root,
-                  NcclCommunicator communicator, void* /*stream*/) override {
-    return Collect("Reduce", root, count, type, communicator, from, count, to, count,
-                   [=](int rank, const auto& all) {
+                  NcclCommunicator communicator, void* stream) override {
+    return Collect(stream, "Reduce", root, count, type, communicator, from, count, to,
+                   IsRank(communicator, root) ? count : 0, [=](int rank, const auto& all) {
                      return rank == root ? SumOf(type, 0, count, all) : std::vector<char>();
                    });
   }
 
   NcclCode Send(const void* from, size_t count, NcclType type, int peer,
-                NcclCommunicator communicator, void* /*stream*/) override {
-    MutexLock lock(world_.mutex_);
+                NcclCommunicator communicator, void* stream) override {
     const size_t bytes = BytesOf(type, count);
-    FakeNcclWorld::Member* const member = Find(communicator);
-    const NcclCode code = CheckCall(member, "Send", from, bytes, from, bytes);
-    if (code != NcclCode::kSuccess) return code;
-    world_.calls_.push_back({absl::StrCat("Send ", count, " to ", peer), member->rank});
-    const char* const data = static_cast<const char*>(from);
-    member->group->letters[{member->rank, peer}].emplace_back(data, data + bytes);
-    world_.changed_.NotifyAll();
-    return NcclCode::kSuccess;
+    FakeNcclWorld::Member* member = nullptr;
+    {
+      MutexLock lock(world_.mutex_);
+      member = Find(communicator);
+      const NcclCode code = CheckCall(member, "Send", from, bytes, from, bytes);
+      if (code != NcclCode::kSuccess) return code;
+      world_.calls_.push_back({absl::StrCat("Send ", count, " to ", peer), member->rank});
+    }
+    return Run(stream, {from, bytes, nullptr, 0,
+                        [this, member, peer](const std::vector<char>& given, std::vector<char>&) {
+                          MutexLock lock(world_.mutex_);
+                          member->group->letters[{member->rank, peer}].push_back(given);
+                          world_.changed_.NotifyAll();
+                          return NcclCode::kSuccess;
+                        }});
   }
 
   // In a group it waits for its end, so that the sends of all come first.
   NcclCode Receive(void* to, size_t count, NcclType type, int peer, NcclCommunicator communicator,
-                   void* /*stream*/) override {
-    if (!in_group_) return ReceiveNow(to, count, type, peer, communicator);
-    receives_.push_back([=, this] { return ReceiveNow(to, count, type, peer, communicator); });
+                   void* stream) override {
+    const auto receive = [=, this] {
+      return ReceiveNow(to, count, type, peer, communicator, stream);
+    };
+    if (!in_group_) return receive();
+    receives_.push_back(receive);
     return NcclCode::kSuccess;
   }
 
@@ -234,7 +248,7 @@ class FakeNcclRank final : public Nccl {
     }
     NcclCode code = NcclCode::kSuccess;
     for (const auto& receive : receives_) {
-      if (code == NcclCode::kSuccess) code = receive();
+      if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) code = receive();
     }
     receives_.clear();
     return code;
@@ -260,6 +274,38 @@ class FakeNcclRank final : public Nccl {
     return member == nullptr ? 0 : static_cast<size_t>(member->group->ranks);
   }
 
+  bool IsRank(NcclCommunicator communicator, int rank) {
+    MutexLock lock(world_.mutex_);
+    const FakeNcclWorld::Member* const member = Find(communicator);
+    return member != nullptr && member->rank == rank;
+  }
+
+  // In the stream's turn, or now.
+  NcclCode Run(void* stream, FakeNcclWorld::Exchange exchange) {
+    if (enqueue_ != nullptr) {
+      return enqueue_(stream, std::move(exchange)) ? NcclCode::kInProgress
+                                                   : NcclCode::kUnhandledCudaError;
+    }
+    const char* const from = static_cast<const char*>(exchange.from);
+    std::vector<char> taken(exchange.taken);
+    const NcclCode code = exchange.run(std::vector<char>(from, from + exchange.given), taken);
+    if (code == NcclCode::kSuccess && !taken.empty()) {
+      std::memcpy(exchange.to, taken.data(), taken.size());
+    }
+    return code;
+  }
+
+  // Marks the member as waiting for peers, unless it is gone or waits already.
+  NcclCode Begin(FakeNcclWorld::Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(world_.mutex_) {
+    if (member.is_gone) return NcclCode::kInternalError;
+    if (member.is_busy) {
+      return world_.Violate(
+          absl::StrCat("a call of rank ", member.rank, " on one stream while another runs a call"));
+    }
+    member.is_busy = true;
+    return NcclCode::kSuccess;
+  }
+
   NcclCode End(NcclCommunicator communicator, bool aborts) {
     MutexLock lock(world_.mutex_);
     FakeNcclWorld::Member* const member = Find(communicator);
@@ -279,10 +325,6 @@ class FakeNcclRank final : public Nccl {
     if (static_cast<int>(member->group->joined.size()) < member->group->ranks) {
       return world_.Violate(absl::StrCat(call, " before all have joined"));
     }
-    if (member->is_busy) {
-      return world_.Violate(absl::StrCat(call, " of rank ", member->rank,
-                                         " on one stream while another runs a call"));
-    }
     if (!is_allocated_(from, from_bytes) || !is_allocated_(to, to_bytes)) {
       return world_.Violate(absl::StrCat(call, " of rank ", member->rank, " with ", from_bytes,
                                          " and ", to_bytes,
@@ -292,82 +334,101 @@ class FakeNcclRank final : public Nccl {
   }
 
   template <typename Compute>
-  NcclCode Collect(const char* call, int root, size_t count, NcclType type,
+  NcclCode Collect(void* stream, const char* call, int root, size_t count, NcclType type,
                    NcclCommunicator communicator, const void* from, size_t given, void* to,
                    size_t taken, const Compute& compute) {
     const std::string what =
         absl::StrCat(call, " ", count, " ", std::string(DTypeName(DTypeOf(type))),
                      root >= 0 ? absl::StrCat(" of ", root) : "");
-    std::vector<std::vector<char>> all;
-    int rank = 0;
+    const size_t given_bytes = BytesOf(type, given);
+    const size_t taken_bytes = BytesOf(type, taken);
+    FakeNcclWorld::Member* member = nullptr;
+    FakeNcclWorld::Posted* posted = nullptr;  // stays where it is
     {
       MutexLock lock(world_.mutex_);
-      FakeNcclWorld::Member* const member = Find(communicator);
-      const size_t given_bytes = BytesOf(type, given);
-      const NcclCode code = CheckCall(member, call, from, given_bytes, to, BytesOf(type, taken));
+      member = Find(communicator);
+      const NcclCode code = CheckCall(member, call, from, given_bytes, to, taken_bytes);
       if (code != NcclCode::kSuccess) return code;
-      rank = member->rank;
-      world_.calls_.push_back({what, rank});
+      world_.calls_.push_back({what, member->rank});
       const int64_t number = member->calls++;
-      FakeNcclWorld::Posted& posted = member->group->calls[number];
-      if (posted.arrived == 0) {
-        posted.what = what;
-        posted.bytes.resize(static_cast<size_t>(member->group->ranks));
+      posted = &member->group->calls[number];
+      if (posted->bytes.empty()) {
+        posted->what = what;
+        posted->bytes.resize(static_cast<size_t>(member->group->ranks));
       }
-      if (posted.what != what) {
+      if (posted->what != what) {
         return world_.Violate(absl::StrCat("call ", number, " of a communicator is ", what,
-                                           " on rank ", rank, " and ", posted.what, " on another"));
+                                           " on rank ", member->rank, " and ", posted->what,
+                                           " on another"));
       }
-      const char* const data = static_cast<const char*>(from);
-      posted.bytes[static_cast<size_t>(rank)].assign(data, data + given_bytes);
-      ++posted.arrived;
-      world_.changed_.NotifyAll();
-      member->is_busy = true;
-      while (posted.arrived < member->group->ranks && !member->is_gone) {
-        world_.changed_.Wait(world_.mutex_);
-      }
-      member->is_busy = false;
-      if (member->is_gone) return NcclCode::kInternalError;
-      all = posted.bytes;
     }
-    const std::vector<char> result = compute(rank, all);
-    if (!result.empty()) std::memcpy(to, result.data(), result.size());
-    return NcclCode::kSuccess;
+    const auto run = [this, member, posted, compute](const std::vector<char>& own,
+                                                     std::vector<char>& result) {
+      std::vector<std::vector<char>> all;
+      {
+        MutexLock lock(world_.mutex_);
+        const NcclCode code = Begin(*member);
+        if (code != NcclCode::kSuccess) return code;
+        posted->bytes[static_cast<size_t>(member->rank)] = own;
+        ++posted->arrived;
+        world_.changed_.NotifyAll();
+        while (posted->arrived < member->group->ranks && !member->is_gone) {
+          world_.changed_.Wait(world_.mutex_);
+        }
+        member->is_busy = false;
+        if (member->is_gone) return NcclCode::kInternalError;
+        all = posted->bytes;
+      }
+      result = compute(member->rank, all);
+      return NcclCode::kSuccess;
+    };
+    return Run(stream, {from, given_bytes, to, taken_bytes, run});
   }
 
   NcclCode ReceiveNow(void* to, size_t count, NcclType type, int peer,
-                      NcclCommunicator communicator) {
-    MutexLock lock(world_.mutex_);
+                      NcclCommunicator communicator, void* stream) {
     const size_t bytes = BytesOf(type, count);
-    FakeNcclWorld::Member* const member = Find(communicator);
-    const NcclCode code = CheckCall(member, "Receive", to, bytes, to, bytes);
-    if (code != NcclCode::kSuccess) return code;
-    world_.calls_.push_back({absl::StrCat("Receive ", count, " from ", peer), member->rank});
-    std::deque<std::vector<char>>& letters = member->group->letters[{peer, member->rank}];
-    member->is_busy = true;
-    while (letters.empty() && !member->is_gone) world_.changed_.Wait(world_.mutex_);
-    member->is_busy = false;
-    if (member->is_gone) return NcclCode::kInternalError;
-    if (letters.front().size() != bytes) {
-      return world_.Violate(absl::StrCat("rank ", member->rank, " receives ", bytes,
-                                         " bytes, rank ", peer, " sends ", letters.front().size()));
+    FakeNcclWorld::Member* member = nullptr;
+    {
+      MutexLock lock(world_.mutex_);
+      member = Find(communicator);
+      const NcclCode code = CheckCall(member, "Receive", to, bytes, to, bytes);
+      if (code != NcclCode::kSuccess) return code;
+      world_.calls_.push_back({absl::StrCat("Receive ", count, " from ", peer), member->rank});
     }
-    std::memcpy(to, letters.front().data(), bytes);
-    letters.pop_front();
-    return NcclCode::kSuccess;
+    const auto run = [this, member, peer, bytes](const std::vector<char>&,
+                                                 std::vector<char>& taken) {
+      MutexLock lock(world_.mutex_);
+      const NcclCode code = Begin(*member);
+      if (code != NcclCode::kSuccess) return code;
+      std::deque<std::vector<char>>& letters = member->group->letters[{peer, member->rank}];
+      while (letters.empty() && !member->is_gone) world_.changed_.Wait(world_.mutex_);
+      member->is_busy = false;
+      if (member->is_gone) return NcclCode::kInternalError;
+      if (letters.front().size() != bytes) {
+        return world_.Violate(absl::StrCat("rank ", member->rank, " receives ", bytes,
+                                           " bytes, rank ", peer, " sends ",
+                                           letters.front().size()));
+      }
+      taken = std::move(letters.front());
+      letters.pop_front();
+      return NcclCode::kSuccess;
+    };
+    return Run(stream, {nullptr, 0, to, bytes, run});
   }
 
   FakeNcclWorld& world_;
   const FakeNcclWorld::IsAllocated is_allocated_;
+  const FakeNcclWorld::Enqueue enqueue_;  // null: calls run at once
   const int version_;
   // Of the one thread that calls.
   bool in_group_ = false;
   std::vector<std::function<NcclCode()>> receives_;
 };
 
-Nccl& FakeNcclWorld::AddRank(IsAllocated is_allocated, int version) {
+Nccl& FakeNcclWorld::AddRank(IsAllocated is_allocated, int version, Enqueue enqueue) {
   auto rank = std::make_unique<FakeNcclRank>(*this, std::move(is_allocated),
-                                             version == 0 ? version_ : version);
+                                             version == 0 ? version_ : version, std::move(enqueue));
   Nccl& nccl = *rank;
   MutexLock lock(mutex_);
   ranks_.push_back(std::move(rank));
@@ -399,6 +460,11 @@ int FakeNcclWorld::Leaks() const {
   int leaks = 0;
   for (const auto& [communicator, member] : members_) leaks += member->is_gone ? 0 : 1;
   return leaks;
+}
+
+void FakeNcclWorld::RefuseToJoin(int rank) {
+  MutexLock lock(mutex_);
+  refused_rank_ = rank;
 }
 
 void FakeNcclWorld::SetAsyncError(NcclCode code) {

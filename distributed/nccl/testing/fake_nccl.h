@@ -29,18 +29,31 @@ struct NcclCall {
 // and checks each call: buffers lie in an allocation of the rank's device, the members of a
 // communicator make the same calls in the same order, one call of a communicator is under way at a
 // time (so its calls are on one stream), and none comes after its end or before all have joined.
-// What is broken is a violation, and the call's error. A call runs when it is made, and waits for
-// its peers: so the device has to run host work on its streams' threads
-// (DeviceInfo::runs_host_work), which launching devices do not. Thread-safe; outlives its ranks.
+// What is broken is a violation, and the call's error. Of a rank without `enqueue`, a call runs
+// when it is made, and waits for its peers: so the device has to run host work on its streams'
+// threads (DeviceInfo::runs_host_work). With it, a call goes into its stream and says that it is in
+// progress, as NCCL does for launching devices. Thread-safe; outlives its ranks and their streams.
 class FakeNcclWorld {
  public:
   // Whether bytes lie in an allocation of the rank's device.
   using IsAllocated = std::function<bool(const void* data, size_t bytes)>;
 
+  // What a call does when the stream has come to it: reads `given` bytes, waits for its peers, and
+  // gives the `taken` bytes of the result, which mean nothing after an error.
+  struct Exchange {
+    const void* from = nullptr;
+    size_t given = 0;
+    void* to = nullptr;
+    size_t taken = 0;
+    std::function<NcclCode(const std::vector<char>& given, std::vector<char>& taken)> run;
+  };
+  // Puts it into the stream (a native_handle). False: the stream refuses it.
+  using Enqueue = std::function<bool(void* stream, Exchange exchange)>;
+
   explicit FakeNcclWorld(int version = 22809) : version_(version) {}
 
   // NCCL as one process sees it; lives as long as the world. `version` 0: the world's.
-  Nccl& AddRank(IsAllocated is_allocated, int version = 0);
+  Nccl& AddRank(IsAllocated is_allocated, int version = 0, Enqueue enqueue = nullptr);
 
   std::vector<NcclCall> calls() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Broken rules so far.
@@ -50,6 +63,8 @@ class FakeNcclWorld {
   int Leaks() const ABSL_LOCKS_EXCLUDED(mutex_);
   // AsyncError answers so for all communicators from now on.
   void SetAsyncError(NcclCode code) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Joining as this rank of a communicator fails from now on.
+  void RefuseToJoin(int rank) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   friend class FakeNcclRank;
@@ -80,6 +95,7 @@ class FakeNcclWorld {
   CondVar changed_;
   int64_t ids_ ABSL_GUARDED_BY(mutex_) = 0;
   NcclCode async_error_ ABSL_GUARDED_BY(mutex_) = NcclCode::kSuccess;
+  int refused_rank_ ABSL_GUARDED_BY(mutex_) = -1;
   int aborts_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<NcclCall> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> violations_ ABSL_GUARDED_BY(mutex_);
