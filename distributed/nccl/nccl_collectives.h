@@ -125,8 +125,18 @@ class NcclCollectives final : public DeviceCollectives {
   std::map<std::vector<int>, Group> groups_;  // by members
   std::vector<std::unique_ptr<Opened>> opened_;
 
-  // A call of the library is under way, or all communicators are gone: each side sets its own and
-  // then looks at the other's.
+  // Who may use a communicator, without a lock around calls that take long:
+  //  * Call, on the one thread that joins and launches: sets is_calling_, then looks at
+  //  is_aborted_,
+  //    and makes no call where that is set.
+  //  * AbortCommunicators, on any thread: sets is_aborted_, then looks at is_calling_, and waits
+  //    until no call is under way, or for kCallPatience. A call that still hangs then is what
+  //    ncclCommAbort is for, which may come from another thread: Call looks at is_aborted_ again
+  //    when it comes back, and touches the communicator no more.
+  // Both are sequentially consistent, so one of the two sees the other. AbortCommunicators and
+  // AskLibrary hold abort_mutex_, and look at communicators_ alone: what is aborted is not in it,
+  // and one that was made during an abort is aborted by the Fail of its Join. mutex_ and
+  // abort_mutex_ are never held together.
   std::atomic<bool> is_calling_{false};
   std::atomic<bool> is_aborted_{false};
   Mutex abort_mutex_;  // between Abort and AsyncError of other threads
