@@ -211,11 +211,11 @@ absl::Status CheckDeviceIs(const std::string& wanted, const Device& device) {
   const std::string& own = device.info().name;
   if (wanted.empty() || wanted == own) return absl::OkStatus();
   const absl::StatusOr<DeviceId> id = ParseDevice(wanted);
-  const absl::Status there = id.ok() ? CheckDevice(id->kind, id->index) : id.status();
+  const absl::Status usable = id.ok() ? CheckDevice(id->kind, id->index) : id.status();
   return absl::FailedPreconditionError(
       absl::StrCat("the job takes this worker for ", wanted, ", and it computes on ", own,
-                   there.ok() ? absl::StrCat("; start it with --device ", wanted)
-                              : absl::StrCat("; ", std::string(there.message())),
+                   usable.ok() ? absl::StrCat("; start it with --device ", wanted)
+                               : absl::StrCat("; ", std::string(usable.message())),
                    "; or say 'device: ", own, "' in the cluster file"));
 }
 

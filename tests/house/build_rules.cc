@@ -70,6 +70,7 @@ std::vector<BuildRule> ReadBuildRules(std::string_view text) {
 std::vector<std::string> FindSharedHeaders(const std::string& path, std::string_view text) {
   std::map<std::string, std::set<std::string>> owners;  // rules by header or pattern
   for (const BuildRule& rule : ReadBuildRules(text)) {
+    if (rule.kind == "filegroup" || rule.kind == "genrule") continue;  // these read them as text
     for (const std::vector<std::string>& files : {rule.sources, rule.headers}) {
       for (const std::string& file : files) {
         if (absl::EndsWith(file, ".h")) owners[file].insert(rule.name);

@@ -436,6 +436,13 @@ TEST(FindSharedHeaders, APatternOwnsAllHeaders) {
               ElementsAre(HasSubstr("the header y.h belongs to all and b")));
 }
 
+TEST(FindSharedHeaders, LetsRulesReadHeadersAsText) {
+  EXPECT_THAT(FindSharedHeaders("x/BUILD.bazel",
+                                "weft_library(\n    name = \"a\",\n    hdrs = [\"a.h\"],\n)\n"
+                                "filegroup(\n    name = \"headers\",\n    srcs = [\"a.h\"],\n)\n"),
+              IsEmpty());
+}
+
 TEST(ReadBuildRules, TellsPatternsFromWhatTheyExclude) {
   const std::vector<BuildRule> rules = ReadBuildRules(
       "load(\"x.bzl\", \"y\")\n\nweft_library(\n    name = \"a\",\n"

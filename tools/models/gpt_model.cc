@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using Ints = std::vector<int64_t>;
+using IntList = std::vector<int64_t>;
 
 class GptBuilder {
  public:
@@ -46,7 +46,7 @@ class GptBuilder {
     for (int i = 0; i < shape_.blocks; ++i) x = Block(x, absl::StrCat("block", i));
     builder_.set_name_prefix("head/");
     const ValueId normal = Normalize(x, "head.norm");
-    const ValueId head = text.tied ? Op("Transpose", {embedding}, {{"perm", Ints{1, 0}}})
+    const ValueId head = text.tied ? Op("Transpose", {embedding}, {{"perm", IntList{1, 0}}})
                                    : Weight("head.weight", {width, vocabulary}, 1);
     graph_.AddOutput(Cast(Op("MatMul", {normal, head}), DType::kFloat32));
     return builder_.status();
@@ -83,7 +83,7 @@ class GptBuilder {
               {x, Weight(name + ".scale", shape, 1), Weight(name + ".shift", shape, 0)},
               {{"axis", int64_t{-1}}});
   }
-  ValueId SplitHeads(ValueId x, const Ints& order) {
+  ValueId SplitHeads(ValueId x, const IntList& order) {
     const ValueId sizes = builder_.Ints({0, 0, shape_.heads, shape_.width / shape_.heads});
     return Op("Transpose", {Op("Reshape", {x, sizes})}, {{"perm", order}});
   }
@@ -104,7 +104,7 @@ class GptBuilder {
            {{"axis", int64_t{-1}}});
     const ValueId mixed =
         Op("Transpose", {Op("MatMul", {Dropout(weights), SplitHeads(parts[2], {0, 2, 1, 3})})},
-           {{"perm", Ints{0, 2, 1, 3}}});
+           {{"perm", IntList{0, 2, 1, 3}}});
     return Linear(Op("Reshape", {mixed, builder_.Ints({0, 0, width})}), name + ".out", width,
                   width);
   }

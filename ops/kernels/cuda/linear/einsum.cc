@@ -364,11 +364,11 @@ class EinsumPlanner {
 
 class EinsumKernel final : public Kernel {
  public:
-  EinsumKernel(DType dtype, EinsumPlanner& planner)
+  EinsumKernel(DType dtype, EinsumPlanner& steps)
       : dtype_(dtype),
-        steps_(planner.TakeSteps()),
-        library_offset_(planner.library_offset()),
-        bytes_(planner.library_offset() + planner.library_bytes()) {}
+        steps_(steps.TakeSteps()),
+        library_offset_(steps.library_offset()),
+        bytes_(steps.library_offset() + steps.library_bytes()) {}
 
   size_t workspace_bytes() const override { return bytes_; }
 
@@ -416,16 +416,16 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareEinsum(const PrepareContext& cont
                         EinsumEquation::Parse(context.attributes().String("equation", ""), ranks));
   const DType dtype = context.InputDType(0);
   const int64_t bytes = DTypeBytes(dtype, context.OutputShape(0).num_elements());
-  EinsumPlanner planner(context, std::move(equation));
-  if (planner.has_empty_label()) {  // sums of nothing
+  EinsumPlanner steps(context, std::move(equation));
+  if (steps.has_empty_label()) {  // sums of nothing
     return MakeKernel([bytes](const KernelContext& run) {
       return LaunchStatus(LaunchClear(QueueOf(run), run.outputs[0], bytes), "Einsum");
     });
   }
-  const absl::Status status = planner.Run();
+  const absl::Status status = steps.Run();
   if (absl::IsUnimplemented(status)) return context.Unimplemented(std::string(status.message()));
   WEFT_RETURN_IF_ERROR(status);
-  return std::make_unique<EinsumKernel>(dtype, planner);
+  return std::make_unique<EinsumKernel>(dtype, steps);
 }
 
 WEFT_REGISTER_KERNEL("", "Einsum", DeviceKind::kCuda, PrepareEinsum);

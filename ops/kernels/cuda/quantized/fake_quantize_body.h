@@ -157,8 +157,8 @@ WEFT_GPU ActivationScale ScaleOfRange(Gpu& gpu, const float* range, bool is_floa
   const float weight = numbers[2];
   if (weight == 0) return result;
   result.is_known = true;
-  const float least = numbers[0] / weight;
-  const float low = least < 0 ? least : 0.0f;
+  const float min_value = numbers[0] / weight;
+  const float low = min_value < 0 ? min_value : 0.0f;
   const float high = OrZero(numbers[1] / weight);
   if (is_float8) {
     result.scale = UsableScale((-low < high ? high : -low) / kLargestFloat8);
