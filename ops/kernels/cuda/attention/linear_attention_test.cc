@@ -121,7 +121,7 @@ TEST(CudaLinearAttentionTest, AgreesInManySizes) {
                        Recurrence{"gated_delta", 2, 1, 1, 1, false, 1, 3, 1, 1},
                        Recurrence{"gated_delta", 2, 2, 4, 2, true, 2, 0},
                        Recurrence{"gated_delta", 2, 2, 4, 2, true, 0, 3},
-                       Recurrence{"delta", 2, 2, 0, 2, true, 2, 3, 4, 0}}) {
+                       Recurrence{"delta", 1, 1, 0, 1, true, 2, 3, 4, 0}}) {
     EXPECT_TRUE(CheckOnEmulatedGpu(RecurrenceCase(r), LinearToleranceOf(r.dtype))) << r.key_size;
     ExpectGradient(RecurrenceGradient(r), {.of_magnitude = 2e-5});
   }
