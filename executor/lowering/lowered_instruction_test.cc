@@ -27,6 +27,9 @@ std::vector<Family> Families() {
   kernel.inputs = {1, kNoBuffer, 2};
   kernel.outputs = {3, kNoBuffer};
   kernel.workspace = 4;
+  lowered::HostRun host;
+  host.inputs = {1, kNoBuffer};
+  host.outputs = {2, kNoBuffer};
   lowered::Collective collective;
   collective.buffers = {1, 2};
   collective.outputs = {3};
@@ -44,6 +47,7 @@ std::vector<Family> Families() {
   leaf.value = 1;
   return {
       {{kernel}, {1, 2}, {3, 4}, "kernel"},
+      {{host}, {1}, {2}, "host_kernel"},
       {{fill}, {}, {1}, "fill"},
       {{lowered::Send{0, 1}}, {1}, {}, "send"},
       {{lowered::WaitSent{0, 1}}, {1}, {}, "wait_sent"},

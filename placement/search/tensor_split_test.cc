@@ -23,6 +23,7 @@ CostModel Gpus(int count) {
     worker.device = DeviceKind::kCuda;
     worker.model = "A100-80GB";
   }
+  cluster.links.push_back({.from = "*", .to = "", .kind = "loopback"});
   return CostModel::OfSpec(cluster).value();
 }
 
