@@ -33,7 +33,8 @@ CudaCode Make(void** handle, Call call) {
 
 int AttributeOr(int device, cudaDeviceAttr attribute, int otherwise) {
   int value = 0;
-  return cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess ? value : otherwise;
+  const CudaCode code = Code(cudaDeviceGetAttribute(&value, attribute, device));
+  return code == CudaCode::kSuccess ? value : otherwise;
 }
 
 class RealCudaRuntime final : public CudaRuntime {
@@ -225,7 +226,9 @@ CudaCode RealCudaRuntime::Properties(int device, CudaProperties* properties) {
   properties->compute_mode = AttributeOr(device, cudaDevAttrComputeMode, 0);
   properties->numa_node = AttributeOr(device, cudaDevAttrHostNumaId, -1);
   char bus[32] = "";
-  if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device) == cudaSuccess) properties->pci_bus = bus;
+  if (Code(cudaDeviceGetPCIBusId(bus, sizeof(bus), device)) == CudaCode::kSuccess) {
+    properties->pci_bus = bus;
+  }
   return CudaCode::kSuccess;
 }
 
