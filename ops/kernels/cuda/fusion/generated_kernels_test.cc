@@ -357,6 +357,15 @@ TEST_F(GeneratedKernelsTest, WhatTheTableLacksIsRefusedByName) {
   EXPECT_THAT(std::string(region.status().message()), HasSubstr("operator Softmax of 'Softmax'"));
 }
 
+TEST_F(GeneratedKernelsTest, InfiniteParametersStayAlone) {
+  const ValueId y = Op("Neg", {Feed(RandomTensor({5}, 1))});
+  Output(Op("LeakyRelu", {y}, {{"alpha", std::numeric_limits<float>::infinity()}}));
+  Output(Op("HardSigmoid", {y}, {{"beta", std::numeric_limits<float>::quiet_NaN()}}));
+  const auto counts = FuseRegions(graph_, *FindFusionRules(DeviceKind::kCuda));
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(graph_.num_nodes(), 3) << graph_.DebugString();
+}
+
 // ---- Memory.
 
 // An output may be written over the operand that comes first (ops/fusion/fused_node.h).

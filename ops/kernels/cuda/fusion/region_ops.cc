@@ -217,6 +217,11 @@ std::optional<std::string> FoldedText(const Graph& graph, const Node& node,
 
 bool IsOnnx(const Node& node) { return node.domain.empty(); }
 
+// Infinities and NaNs have no literals.
+bool HasFiniteParameters(const Attributes& attributes) {
+  return std::isfinite(attributes.Float("alpha", 0)) && std::isfinite(attributes.Float("beta", 0));
+}
+
 }  // namespace
 
 const char* ElementText(DType dtype) {
@@ -257,7 +262,8 @@ std::optional<std::string> ExpressionOf(const Graph& graph, const Node& node,
                                         const std::vector<std::string>& operands) {
   const auto function = FloatFunctions().find({node.domain, node.op});
   if (function != FloatFunctions().end()) {
-    if (operands.size() != function->second.operands || !HasOneType(graph, node, 0, IsFloat)) {
+    if (operands.size() != function->second.operands || !HasOneType(graph, node, 0, IsFloat) ||
+        !HasFiniteParameters(node.attributes)) {
       return std::nullopt;
     }
     return Call(function->second.functor(node.attributes), operands);
