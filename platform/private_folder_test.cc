@@ -82,7 +82,9 @@ TEST_F(PrivateFolderTest, WhatOthersCanHaveWrittenIsNotRead) {
     EXPECT_TRUE(refused(name)) << name << ": " << folder_->Read(name, 10).status();
   }
   EXPECT_EQ(folder_->Read("mine", 10).value(), "text");
-  if (GiveAway(PathOf("mine"))) EXPECT_TRUE(refused("mine"));
+  if (GiveAway(PathOf("mine"))) {
+    EXPECT_TRUE(refused("mine"));
+  }
   // Replaced, a link's target stays as it was.
   ASSERT_TRUE(folder_->Write("link", "new").ok());
   ASSERT_TRUE(folder_->Write("world", "new").ok());
