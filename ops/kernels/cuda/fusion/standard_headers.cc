@@ -185,7 +185,8 @@ WEFT_BOTH bool isinf(T x) {
 #endif
 )text";
 
-// Conversions by the instructions that the toolkit's headers of half floats use. ISA: "PTX ISA", cvt.
+// Conversions by the instructions that the toolkit's headers of half floats use. ISA: "PTX ISA",
+// cvt.
 constexpr char kSmallFloats[] = R"text(
 #ifndef WEFT_SMALL_FLOATS
 #define WEFT_SMALL_FLOATS
