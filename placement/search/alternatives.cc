@@ -104,7 +104,10 @@ class AlternativeFinder {
     if (!plan.ok()) return std::nullopt;
     plan->strict = options_.given.strict;
     plan->whole_batch = options_.given.whole_batch;
+    plan->tf32 = options_.given.tf32;
     plan->host_ops = options_.given.host_ops;
+    plan->uses_cudnn = options_.given.uses_cudnn;
+    plan->fuses_nodes = options_.given.fuses_nodes;
     plan->threads_per_worker = options_.given.threads_per_worker;
     plan->bucket_bytes = options_.given.bucket_bytes;
     plan = CompletePlan(graph_, cluster_, *std::move(plan), options_.global_batch);

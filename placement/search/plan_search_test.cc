@@ -401,6 +401,19 @@ TEST_F(PlanSearchTest, EarlierRunsCorrectItsSteps) {
   EXPECT_LT(other.chosen.step_seconds, 100 * plain.chosen.step_seconds);
 }
 
+TEST_F(PlanSearchTest, WhatTheJobChoseStays) {
+  const Layers model(4, 64);
+  options_.global_batch = 16;
+  options_.given.tf32 = options_.given.uses_cudnn = options_.given.fuses_nodes = true;
+  options_.given.host_ops = {"Relu"};
+  const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
+  const Plan plan = Search(model.graph(), cluster)->plan;
+  EXPECT_TRUE(plan.tf32);
+  EXPECT_TRUE(plan.uses_cudnn);
+  EXPECT_TRUE(plan.fuses_nodes);
+  EXPECT_EQ(plan.host_ops, std::vector<std::string>{"Relu"});
+}
+
 TEST_F(PlanSearchTest, ThePlanCanBePartitioned) {
   const Layers model(6, 64);
   options_.global_batch = 16;

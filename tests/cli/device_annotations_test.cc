@@ -16,6 +16,7 @@
 namespace weft::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -106,6 +107,20 @@ TEST_F(DeviceAnnotations, APlanTravelsWithTheModel) {
   const CommandResult read = Run("plan", annotated, {"--local", "4", "-o", second});
   ASSERT_EQ(read.exit_code, 0) << read.err;
   EXPECT_EQ(ReadTestFile(second), ReadTestFile(first));
+}
+
+// What kernels may do is the job's choice, whoever made the plan.
+TEST_F(DeviceAnnotations, FlagsOfTheJobHoldForItsPlan) {
+  const std::string folder = TestPath("dump");
+  const CommandResult plan =
+      Run("plan", Write("annotated.onnx", TwoLayersOnFourDevicesBytes()),
+          {"--local", "4", "--cudnn", "on", "--fuse", "auto", "--tf32", "--dump", folder,
+           "--dump-after", "partition"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("device configuration 'two by two'"));
+  EXPECT_THAT(ReadTestFile(folder + "/06-partition/train-4/rank-0/partition.textproto"),
+              AllOf(HasSubstr("uses_cudnn: true"), HasSubstr("fuses_nodes: true"),
+                    HasSubstr("tf32: true")));
 }
 
 TEST_F(DeviceAnnotations, AWrongOneIsRefusedByNodeAndAxis) {

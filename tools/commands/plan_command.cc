@@ -157,8 +157,6 @@ class PlanCommand final : public Command {
     std::optional<SearchResult> found;
     auto plan = ChoosePlan(graph, spec, input, found, console);
     if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
-    plan->uses_cudnn = spec.plan.uses_cudnn;
-    plan->fuses_nodes = spec.plan.fuses_nodes;
     const absl::Status finished = dump.FinishPlan(*plan);
     if (dump.has_ended()) {
       WEFT_RETURN_IF_ERROR(Write(*plan, console));

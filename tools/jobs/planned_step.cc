@@ -121,8 +121,6 @@ absl::StatusOr<PlannedStep> PlanStep(const TrainFlags& flags) {
   if (!costs.ok()) return WithExitCode(costs.status(), ExitCode::kPlan);
   auto plan = PlanOf(graph, spec, input.training, *costs, batch);
   if (!plan.ok()) return WithExitCode(plan.status(), ExitCode::kPlan);
-  plan->uses_cudnn = spec.plan.uses_cudnn;
-  plan->fuses_nodes = spec.plan.fuses_nodes;
   auto partitions = PartitionStep(graph, *plan, {/*training=*/true, batch}, CpuNodeEvaluator());
   if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
   // Nobody asks for the memory of a simulated step, and its cluster may be large: no compiles.

@@ -109,6 +109,8 @@ absl::Status UseModelPlan(const ImportedModel& model, const JobFlags& flags, Con
   }
   plan->tf32 = spec.plan.tf32;
   plan->host_ops = spec.plan.host_ops;
+  plan->uses_cudnn = spec.plan.uses_cudnn;
+  plan->fuses_nodes = spec.plan.fuses_nodes;
   spec.plan = *std::move(plan);
   spec.drop_absent_names = true;
   spec.search.wanted = false;

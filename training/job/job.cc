@@ -255,8 +255,6 @@ absl::Status CompleteEvaluation(const JobSpec& given, PreparedJob& job) {
   WEFT_RETURN_IF_ERROR(SettleCpuFallback(job.graph, job.data->batch_of(0), KernelRegistry::Global(),
                                          spec, job.notes));
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
-  job.plan.uses_cudnn = given.plan.uses_cudnn;
-  job.plan.fuses_nodes = given.plan.fuses_nodes;
   return absl::OkStatus();
 }
 
@@ -382,9 +380,6 @@ absl::Status TakePlan(const JobSpec& spec, const TrainingSpec& training, Prepare
   LoggedPhase phase("plan");
   WEFT_RETURN_IF_ERROR(spec.stored == nullptr ? ChoosePlan(spec, training, job)
                                               : TakeStoredPrograms(spec, kTrainingSteps, job));
-  // A plan that was searched for knows nothing of it.
-  job.plan.uses_cudnn = spec.plan.uses_cudnn;
-  job.plan.fuses_nodes = spec.plan.fuses_nodes;
   phase.Note(job.plan.mesh.ToString(), ", ", job.plan.micro_batches, " micro-batches");
   const bool is_whole = job.plan.mesh.size() == 1 && job.plan.micro_batches == 1;
   if (!training.model_training_info || is_whole) return absl::OkStatus();
