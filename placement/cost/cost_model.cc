@@ -86,6 +86,8 @@ std::string PlanSignature(const Plan& plan) {
   }
   if (plan.strict) text += ",strict";
   if (plan.tf32) text += ",tf32";
+  if (plan.uses_cudnn) text += ",cudnn";
+  if (plan.fuses_nodes) text += ",fused";
   if (!plan.host_ops.empty()) {
     absl::StrAppend(&text, ",host_ops=", absl::StrJoin(plan.host_ops, ":"));
   }

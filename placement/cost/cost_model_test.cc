@@ -217,6 +217,10 @@ TEST(PlanSignatureTest, PlansOfOtherSpeedAreTold) {
   EXPECT_TRUE(differs([](Plan& other) { other.workers = {0, 2}; }));
   EXPECT_TRUE(differs([](Plan& other) { other.micro_batches = 4; }));
   EXPECT_TRUE(differs([](Plan& other) { other.recompute["node"] = "node"; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.tf32 = true; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.host_ops = {"Relu"}; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.uses_cudnn = true; }));
+  EXPECT_TRUE(differs([](Plan& other) { other.fuses_nodes = true; }));
 }
 
 TEST(CostModelTest, PlansThatWereRunHaveFactorsOfTheirOwn) {
