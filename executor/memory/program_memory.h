@@ -18,7 +18,9 @@ struct ProgramMemory {
   // when the program has been compiled. A constant of such a file that was copied counts once.
   int64_t mapped_constant_bytes = 0;
   int64_t packed_bytes = 0;   // what kernels keep from run to run (Kernel::retained_bytes)
-  int64_t staging_bytes = 0;  // host memory for a device whose memory the host cannot reach
+  // Host memory for a device whose memory the host cannot reach, with what kernels keep that run on
+  // its host.
+  int64_t staging_bytes = 0;
 };
 
 }  // namespace weft

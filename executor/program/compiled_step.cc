@@ -1,5 +1,6 @@
 #include "executor/program/compiled_step.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,11 +52,16 @@ void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
   memory_.lower_bound_bytes = plan.lower_bound_bytes;
   memory_.variable_bytes = environment_.variables->bytes();
   MeasureConstants();
+  std::set<const Kernel*> on_host;  // what these keep is in the host's memory
+  for (const LoweredInstruction& lowered : step_.compute) {
+    if (const auto* const run = lowered.As<lowered::HostRun>()) on_host.insert(run->kernel);
+  }
   for (const std::unique_ptr<Kernel>& kernel : step_.kernels) {
-    memory_.packed_bytes += static_cast<int64_t>(kernel->retained_bytes());
+    (on_host.contains(kernel.get()) ? memory_.staging_bytes : memory_.packed_bytes) +=
+        static_cast<int64_t>(kernel->retained_bytes());
   }
   if (host_accessible_) return;
-  memory_.staging_bytes = scalars_.staging_bytes(*environment_.device);
+  memory_.staging_bytes += scalars_.staging_bytes(*environment_.device);
   feed_staging_.resize(step_.feeds.size());
   for (const auto* list : {&step_.compute, &step_.communication}) {
     for (const LoweredInstruction& lowered : *list) {

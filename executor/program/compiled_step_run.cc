@@ -16,12 +16,13 @@ absl::Status RunKernel(void* argument, Stream&) {
   return run->kernel->Run(run->context);
 }
 
-// True if the instruction may wait for a peer, who may wait for what is to be sent. A node on the
-// host waits for the stream, in which collectives of the device may wait.
+// True if the instruction may wait for a peer, who may wait for what is to be sent. Nodes on the
+// host wait for the stream, in which collectives of the device may wait.
 bool AwaitsPeers(const Instruction& instruction) {
   const auto* const collective = instruction.As<bound::Collective>();
   return instruction.As<bound::Receive>() != nullptr ||
          instruction.As<bound::HostRun>() != nullptr ||
+         instruction.As<bound::ValueRun>() != nullptr ||
          instruction.As<bound::WaitSent>() != nullptr ||
          (collective != nullptr && !collective->what->on_device) ||
          instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;

@@ -1,10 +1,11 @@
 // Nodes whose operator the device has no kernel for, on its host: with copies on both sides, in the
 // order of the stream, and only where the partition says so.
-#include <cmath>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "tensor/testing/fake_device.h"
+#include "tensor/testing/watched_device.h"
 
 namespace weft::testing {
 namespace {
@@ -130,6 +132,96 @@ TEST_P(HostRunTest, ItsCopiesHaveMemoryOfTheHost) {
   Add("Scale", DeviceKind::kCuda);
   ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
   EXPECT_EQ(with - program_->memory().staging_bytes, (3 * kMicroBatches + 1) * (8 + 4 + 8));
+}
+
+// The device's memory has room for what kernels of the device keep.
+TEST_P(HostRunTest, WhatItsKernelKeepsIsInTheHostsMemory) {
+  class Keeping final : public Kernel {
+   public:
+    absl::Status Run(const KernelContext&) override { return absl::OkStatus(); }
+    size_t retained_bytes() const override { return 1000; }
+  };
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  const ProgramMemory plain = program_->memory();
+  kernels_ = KernelRegistry();
+  Add("AddN", DeviceKind::kCuda);
+  ASSERT_TRUE(kernels_
+                  .Register(kWeftDomain, "Scale", DeviceKind::kCpu,
+                            [](const PrepareContext&) { return std::make_unique<Keeping>(); })
+                  .ok());
+  ASSERT_TRUE(Compile(SumOfProducts({kScale})).ok());
+  EXPECT_EQ(program_->memory().packed_bytes, plain.packed_bytes);
+  // Four nodes; micro-batches share their kernels.
+  EXPECT_EQ(program_->memory().staging_bytes, plain.staging_bytes + 4 * 1000);
+}
+
+// Notes how often the host had waited for its device when something was sent.
+class SendWatch final : public Communicator {
+ public:
+  explicit SendWatch(WatchedDevice& device) : device_(device) {}
+  RankId rank() const override { return RankId(0); }
+  absl::StatusOr<ChannelHandle> OpenChannel(const Channel&) override { return 0; }
+  absl::StatusOr<CollectiveHandle> OpenCollective(const CollectiveSpec&) override { return 0; }
+  absl::Status Send(ChannelHandle, MessageKey, const void*) override {
+    waits_before.push_back(device_.calls().synchronizations);
+    return absl::OkStatus();
+  }
+  absl::Status WaitSent(ChannelHandle) override { return absl::OkStatus(); }
+  absl::Status Receive(ChannelHandle, MessageKey, void*) override { return absl::OkStatus(); }
+  absl::Status RunCollective(CollectiveHandle, MessageKey, void* const*) override {
+    return absl::OkStatus();
+  }
+  void Abort(const absl::Status&) override {}
+
+  std::vector<int64_t> waits_before;
+
+ private:
+  WatchedDevice& device_;
+};
+
+// A node on the host waits for the stream, where a collective may wait for a peer that waits for
+// what is sent: with a kernel, and where only a run shows its output's size.
+TEST_P(HostRunTest, WhatIsToBeSentIsSentBeforeTheHostWaits) {
+  KernelRegistry slow;  // so that it is not done when the host looks
+  ASSERT_TRUE(slow.Register(kWeftDomain, "AddN", DeviceKind::kCuda,
+                            [](const PrepareContext&) {
+                              return MakeKernel([](const KernelContext& run) {
+                                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                float* const sum = static_cast<float*>(run.outputs[0]);
+                                sum[0] = sum[1] = 1;
+                                return absl::OkStatus();
+                              });
+                            })
+                  .ok());
+  ASSERT_TRUE(slow.Register(kWeftDomain, "Scale", DeviceKind::kCpu,
+                            *kernels_.Find(kWeftDomain, "Scale", DeviceKind::kCpu))
+                  .ok());
+  for (const bool has_size : {true, false}) {
+    SCOPED_TRACE(has_size ? "Scale" : "NonZero");
+    Partition partition = NewPartition(1, [has_size](GraphBuilder& b) {
+      b.Name(b.WeftOp("AddN", {Find(b, "x"), Find(b, "x")}), "sum");
+      AddSend(b, "sum", 5);
+      if (has_size) {
+        Scaled(b, "scaled", "sum", 2);
+      } else {
+        b.Op("NonZero", {Find(b, "sum")});
+      }
+    });
+    partition.channels = {ChannelOf(5, "sum")};
+    partition.host_ops = {kScale, "NonZero"};
+    WatchedDevice watched(device_, {});
+    VariableStore variables(watched);
+    SendWatch communicator(watched);
+    const auto program = CompileStep(
+        partition, {&watched, &variables, &communicator, &source_, &RealClock(), &slow});
+    ASSERT_TRUE(program.ok()) << program.status();
+    ASSERT_TRUE((*program)->Prepare().ok());
+    const int64_t before = watched.calls().synchronizations;
+    const auto result = (*program)->Run({});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(communicator.waits_before, ElementsAre(before));
+    EXPECT_EQ(watched.calls().synchronizations, before + 2);  // the node's, and the step's end
+  }
 }
 
 TEST_P(HostRunTest, WithoutAWordTheNodeIsRefused) {
