@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,17 +19,20 @@ namespace {
 // The first that has Gelu.
 constexpr int64_t kGptOperatorSet = 20;
 constexpr float kDeviation = 0.02F;
+// Beyond any model there is; 12 layers width^2 floats still have a size in 64 bits.
+constexpr int64_t kMaxLayers = int64_t{1} << 12;
+constexpr int64_t kMaxSize = int64_t{1} << 20;
 // Values drawn at a time.
 constexpr int64_t kDrawn = int64_t{1} << 18;
 
 absl::Status CheckSizes(const ExampleGpt& gpt) {
-  for (const auto& [flag, value] : {std::pair("--layers", int64_t{gpt.layers}),
-                                    {"--width", gpt.width},
-                                    {"--heads", gpt.heads},
-                                    {"--sequence", gpt.sequence},
-                                    {"--vocabulary", gpt.vocabulary}}) {
-    if (value >= 1) continue;
-    return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; expected 1 or more"));
+  for (const auto& [flag, value, max] : {std::tuple("--layers", int64_t{gpt.layers}, kMaxLayers),
+                                         {"--width", gpt.width, kMaxSize},
+                                         {"--heads", gpt.heads, kMaxSize},
+                                         {"--sequence", gpt.sequence, kMaxSize},
+                                         {"--vocabulary", gpt.vocabulary, kMaxSize}}) {
+    if (value >= 1 && value <= max) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; expected 1 to ", max));
   }
   if (gpt.width % gpt.heads == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--width ", gpt.width,

@@ -56,7 +56,11 @@ TEST(ExampleGptTest, SizesThatMakeNoModelAreRefused) {
             "--width 48 is no multiple of --heads 5: heads have equal parts of it");
   gpt = Small();
   gpt.layers = 0;
-  EXPECT_EQ(BuildExampleGpt(gpt).status().message(), "--layers is 0; expected 1 or more");
+  EXPECT_EQ(BuildExampleGpt(gpt).status().message(), "--layers is 0; expected 1 to 4096");
+  gpt = Small();
+  gpt.width = gpt.heads = int64_t{1} << 40;  // its square has no place in 64 bits
+  EXPECT_EQ(BuildExampleGpt(gpt).status().message(),
+            "--width is 1099511627776; expected 1 to 1048576");
 }
 
 class WrittenGptTest : public ::testing::Test {
