@@ -9,6 +9,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -54,6 +55,16 @@ TEST(EstimatesOfTest, AreOfTheWorkersThatAPlanHas) {
   EXPECT_THAT(EstimatesOf(profile, {0, 1, 2}), Each(Field(&Estimate::what, Not(HasSubstr("T4")))));
   EXPECT_THAT(EstimatesOf(profile, {0}), Each(Field(&Estimate::what, Not(HasSubstr("messages")))));
   EXPECT_THAT(EstimatesOf(profile, {0, 3}), Contains(Field(&Estimate::what, HasSubstr("T4"))));
+}
+
+// Nobody has said what card it is: no data sheet is its source.
+TEST(EstimatesOfTest, OfAnUnknownGpuAllIsAssumed) {
+  ClusterSpec cluster = TwoHosts();
+  cluster.workers[0].model.clear();
+  EXPECT_THAT(EstimatesOf(*ProfileOfSpec(cluster), {0}),
+              ElementsAre(AllOf(Field(&Estimate::what, HasSubstr("gpu: rates of products")),
+                                Field(&Estimate::basis, EstimateBasis::kAssumed),
+                                Field(&Estimate::source, HasSubstr("P100")))));
 }
 
 TEST(EstimatesOfTest, AreNoneWhereEverythingWasMeasured) {

@@ -227,7 +227,12 @@ absl::StatusOr<DeviceProfile> PublishedDevice(const std::string& model) {
   return ProfileOf(*gpu);
 }
 
-DeviceProfile CommonGpu() { return ProfileOf(FiguresOf(kGpus[0])); }
+DeviceProfile CommonGpu() {
+  DeviceProfile device = ProfileOf(FiguresOf(kGpus[0]));
+  device.source = absl::StrCat("assumed: a ", device.name, ", the oldest card known");
+  device.name = "gpu";
+  return device;
+}
 
 DeviceProfile CommonCpu(int threads) {
   DeviceProfile device;

@@ -55,7 +55,7 @@ absl::StatusOr<GpuFigures> PublishedGpu(const std::string& model);
 absl::StatusOr<DeviceProfile> PublishedDevice(const std::string& model);
 // A processor of which nothing is known, `threads` of its threads.
 DeviceProfile CommonCpu(int threads);
-// A GPU of which nothing is known: the smallest of those published.
+// A GPU of which nothing is known, "gpu": it has the figures of the oldest card published.
 DeviceProfile CommonGpu();
 
 // A link by the name that LinkSpec::kind gives it: "nvlink3", "infiniband-hdr", "ethernet-25g".
