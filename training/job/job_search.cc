@@ -37,11 +37,13 @@ constexpr int64_t kMinProcessBytes = int64_t{16} << 20;
 constexpr int64_t kUsualProcessBytes = int64_t{64} << 20;
 
 // What programs may allocate of a GPU: of one of this process what it says itself, unless the
-// cluster file gives the worker less; else the card's memory without CUDA's context.
+// cluster file gives the worker less; else, and of a worker on another machine, the card's memory
+// without CUDA's context.
 int64_t LimitOfGpu(const ClusterSpec& cluster, const CostModel& costs, int index) {
   const WorkerSpec& worker = cluster.workers[static_cast<size_t>(index)];
   const int64_t card = worker.memory_bytes > 0 ? worker.memory_bytes : costs.MemoryBytes(index);
   const int64_t published = std::max<int64_t>(0, card - kContextBytes);
+  if (!worker.address.empty()) return published;
   const bool is_named = worker.memory_bytes > 0 || !worker.model.empty();
   const absl::StatusOr<Device*> device = DeviceOfWorker(cluster, index);
   if (!device.ok() || (*device)->info().memory_limit == 0) return published;
