@@ -112,10 +112,9 @@ TEST_F(DeviceAnnotations, APlanTravelsWithTheModel) {
 // What kernels may do is the job's choice, whoever made the plan.
 TEST_F(DeviceAnnotations, FlagsOfTheJobHoldForItsPlan) {
   const std::string folder = TestPath("dump");
-  const CommandResult plan =
-      Run("plan", Write("annotated.onnx", TwoLayersOnFourDevicesBytes()),
-          {"--local", "4", "--cudnn", "on", "--fuse", "auto", "--tf32", "--dump", folder,
-           "--dump-after", "partition"});
+  const CommandResult plan = Run("plan", Write("annotated.onnx", TwoLayersOnFourDevicesBytes()),
+                                 {"--local", "4", "--cudnn", "on", "--fuse", "auto", "--tf32",
+                                  "--dump", folder, "--dump-after", "partition"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.err, HasSubstr("device configuration 'two by two'"));
   EXPECT_THAT(ReadTestFile(folder + "/06-partition/train-4/rank-0/partition.textproto"),

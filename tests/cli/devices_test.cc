@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "ops/kernel.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
 #include "tensor/tensor.h"
@@ -74,6 +75,48 @@ TEST_F(MissingDevice, IsRefusedByTrain) {
       Run("train", WithData({"--steps", "1", "-o", output_, "--checkpoint", folder, "--resume"})));
   EXPECT_FALSE(RealFileSystem().Exists(output_));
   EXPECT_FALSE(RealFileSystem().Exists(folder));
+}
+
+// While it lives, this process has a kernel for CUDA, of MatMul alone, as a build with CUDA has of
+// nearly all.
+class OneCudaKernel {
+ public:
+  OneCudaKernel() {
+    EXPECT_TRUE(
+        KernelRegistry::Global()
+            .Register("", "MatMul", DeviceKind::kCuda,
+                      [](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                        return context.Unimplemented("nothing runs here");
+                      })
+            .ok());
+  }
+  OneCudaKernel(const OneCudaKernel&) = delete;
+  OneCudaKernel& operator=(const OneCudaKernel&) = delete;
+  ~OneCudaKernel() { KernelRegistry::Global() = before_; }
+
+ private:
+  const KernelRegistry before_ = KernelRegistry::Global();
+};
+
+// `plan` needs no card: it asks what there are kernels for.
+TEST_F(MissingDevice, OperatorsWithoutAKernelRunOnItsHostIfAllowed) {
+  const OneCudaKernel kernel;
+  const auto plan = [this](std::vector<std::string> more) {
+    more.insert(more.end(), {"--parallel", "dp=2"});
+    return Run("plan", WithData(std::move(more)));
+  };
+  const CommandResult silent = plan({});
+  EXPECT_EQ(silent.exit_code, static_cast<int>(ExitCode::kPlan)) << silent.err;
+  EXPECT_THAT(silent.err,
+              AllOf(HasSubstr("no kernel for CUDA computes"), HasSubstr("Relu (node '"),
+                    HasSubstr("more than the 1 %"), HasSubstr("give --cpu-fallback allow")));
+  const CommandResult refused = plan({"--cpu-fallback", "refuse"});
+  EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::kPlan)) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("--cpu-fallback refuse lets nothing run on the CPU"));
+  const CommandResult allowed = plan({"--cpu-fallback", "allow"});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  EXPECT_THAT(allowed.err, HasSubstr("run on the CPU of a GPU's worker, with copies: "));
+  EXPECT_THAT(allowed.out, HasSubstr(" nodes run on the CPU of a GPU's worker ("));
 }
 
 TEST_F(MissingDevice, IsRefusedByEval) {
