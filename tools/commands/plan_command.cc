@@ -187,7 +187,7 @@ class PlanCommand final : public Command {
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, ranks.partitions, console), ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(DumpPrograms(input, model, spec, graph, *plan, dump));
-    return Report(*plan, spec, costs.profile(), found, ranks, kept, console);
+    return Report(*plan, spec, costs, found, ranks, kept, console);
   }
 
   static RanksOfPlan Compiled(std::vector<Partition> partitions, const JobSpec& spec,
@@ -197,14 +197,14 @@ class PlanCommand final : public Command {
   }
 
   // For people or programs; `kept`: what the ranks would be without recomputation.
-  absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec,
-                                  const ClusterProfile& profile,
+  absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec, const CostModel& costs,
                                   const std::optional<SearchResult>& found,
                                   const RanksOfPlan& ranks, const RanksOfPlan& kept,
                                   Console& console) const {
     const bool recomputes = !kept.partitions.empty();
-    const std::vector<DeviceNeed> needs = DeviceNeeds(plan, spec.cluster, profile, ranks.planned);
-    const std::vector<Estimate> estimates = PlanEstimates(plan, profile, needs);
+    const std::vector<DeviceNeed> needs =
+        DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned);
+    const std::vector<Estimate> estimates = PlanEstimates(plan, costs.profile(), needs);
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json,
                             PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
@@ -226,7 +226,6 @@ class PlanCommand final : public Command {
                             PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
       *console.out << Printable(text) << Printable(DeviceNeedsText(needs))
                    << Printable(EstimatesText(estimates));
-      WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
       WEFT_ASSIGN_OR_RETURN(const HostWork work,
                             HostWorkOf(ranks.partitions, plan, costs.WithHostOps(plan.host_ops)));
       if (const std::string line = HostWorkText(work, plan); !line.empty()) {
