@@ -70,6 +70,13 @@ absl::StatusOr<std::shared_ptr<const DataSet>> DataOf(const TrainingRun& run) {
 JobSpec JobOf(const TrainingRun& run) {
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(run.workers, 1);
+  if (run.cluster_has_devices) {
+    for (size_t i = 0; i < run.devices.size(); ++i) {
+      spec.cluster.workers[i].device = run.devices[i]->info().kind;
+      spec.cluster.workers[i].device_index = run.devices[i]->info().index;
+    }
+  }
+  spec.cpu_fallback = run.cpu_fallback;
   spec.plan = run.plan;
   spec.batch_policy = run.batch_policy;
   spec.stall_timeout_seconds = run.stall_timeout_seconds;
@@ -103,6 +110,7 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
 
   TrainingOutcome outcome;
   outcome.plan = job.plan;
+  outcome.notes = job.notes;
   outcome.card_note = coordinator.card_note();
   TrainOptions options;
   options.steps = run.steps;

@@ -40,8 +40,11 @@ struct TrainingRun {
   std::vector<std::string> worker_command = {};
   // Of threads, one for each worker, borrowed; empty: CPUs.
   std::vector<Device*> devices = {};
-  std::vector<WorkerCard> cards = {};   // of these; empty: what the devices are
-  ProcessLauncher* launcher = nullptr;  // of the processes; null = the real one
+  std::vector<WorkerCard> cards = {};  // of these; empty: what the devices are
+  // The cluster says what kind of device each of `devices` is, as a cluster file would; else CPUs.
+  bool cluster_has_devices = false;
+  CpuFallback cpu_fallback = CpuFallback::kSmallShare;  // where it does
+  ProcessLauncher* launcher = nullptr;                  // of the processes; null = the real one
   double stall_timeout_seconds = 60;
   std::function<void(const TrainProgress&)> progress = nullptr;  // after each step
   int64_t memory_per_worker = 0;                                 // 0 = what the machine allows
@@ -52,6 +55,7 @@ struct TrainingOutcome {
   std::map<std::string, Tensor> parameters;
   std::map<std::string, Tensor> gradients;  // of the first step
   Plan plan;                                // complete
+  std::vector<std::string> notes;           // PreparedJob::notes
   std::string card_note;                    // Coordinator::card_note
   std::vector<RankTraffic> traffic;         // by rank
   // By rank: what was predicted, and what the process had at most after the last step.
