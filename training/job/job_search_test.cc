@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
+#include "placement/cost/testing/round_profile.h"
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/partitioner.h"
 #include "platform/testing/fake_file_system.h"
@@ -96,6 +98,58 @@ TEST(JobSearchTest, NearItsLimitAPlanIsJudgedByWhatItsCompileFinds) {
   // The sums of four matrices are alive when the last one is made.
   const RankSummary summary = Summarize(partitions.front()).value();
   EXPECT_GT(compiled, summary.variable_bytes + summary.arena_bytes);
+}
+
+// Two workers: the first computes ten times as fast as the second, and has its host behind a slow
+// link. Between them a message takes a second, so that one of them does it all.
+CostModel FastBehindASlowLink(const std::vector<std::string>& host_ops) {
+  ClusterProfile profile = RoundProfile({0, 0});
+  profile.devices.push_back(RoundDevice());
+  profile.devices[0].contraction[DType::kFloat32] = {{{1, 1e10}}};
+  profile.devices[0].host_bytes_per_second = 1e6;
+  profile.devices[0].host_copy_seconds = 1e-3;
+  profile.device_of = {0, 1};
+  profile.within_host = RoundLink(1, 1e3);
+  return ModelOf(std::move(profile)).WithHostOps(host_ops);
+}
+
+// Copies of [16,1024] floats at 1 MB/s take longer than the second worker's products.
+TEST(JobSearchTest, AFastWorkerIsLeftOutWhereItsFallbackCostsMoreThanItGains) {
+  const Graph graph = FourLayers();
+  JobSpec spec = OneWorker(int64_t{16} << 30);
+  spec.cluster = ClusterSpec::Local(2, 1);
+  spec.search.may_leave_out = true;
+  spec.plan.micro_batches = 1;
+  const auto workers_of = [&](const std::vector<std::string>& host_ops) {
+    spec.plan.host_ops = host_ops;
+    const auto found = SearchJobPlan(graph, spec, FastBehindASlowLink(host_ops), kBatch);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? found->plan.workers : std::vector<int>();
+  };
+  EXPECT_EQ(workers_of({}), std::vector<int>{0});
+  EXPECT_EQ(workers_of({"Tanh"}), std::vector<int>{1});
+}
+
+// One after the other on one worker: the step grows by what each Tanh takes longer on the host.
+TEST(JobSearchTest, TheSearchCountsTheCopiesOfEachNodeOnTheHost) {
+  const Graph graph = FourLayers();
+  JobSpec spec = OneWorker(int64_t{16} << 30);
+  spec.plan.micro_batches = 1;
+  const auto seconds_of = [&](const std::vector<std::string>& host_ops) {
+    spec.plan.host_ops = host_ops;
+    ClusterProfile profile = FastBehindASlowLink({}).profile();
+    profile.device_of = {0};
+    profile.host_of = {0};
+    const CostModel costs = ModelOf(std::move(profile)).WithHostOps(host_ops);
+    const auto found = SearchJobPlan(graph, spec, costs, kBatch);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? found->chosen.step_seconds : 0;
+  };
+  const NodeProbe tanh("Tanh", {Shape{kBatch, kWidth}});
+  const double on_device = FastBehindASlowLink({}).NodeSeconds(tanh.View(), 0, 1);
+  const double on_host = 2 * 1e-3 + 2 * 4 * kBatch * kWidth / 1e6;  // and its work, which is little
+  const double more = seconds_of({"Tanh"}) - seconds_of({});
+  EXPECT_NEAR(more, 4 * (on_host - on_device), 1e-2 * more);
 }
 
 // Rows for both inputs.
