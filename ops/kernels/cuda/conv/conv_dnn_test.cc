@@ -165,18 +165,18 @@ TEST_F(CudaConvDnnTest, AgreesWithoutElements) {
 }
 
 TEST_F(CudaConvDnnTest, IsUsedOnlyWhereItIsAskedFor) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   EXPECT_TRUE(CheckOnEmulatedGpu(DnnCase({2, 3, 7, 6}, {4, 3, 3, 2}, {}, true)));
   EXPECT_TRUE(RecordingDnn::Get().TakeCalls().empty());
 }
 
 TEST_F(CudaConvDnnTest, LetsTheLibraryAddTheBias) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
+  const OpCase conv = DnnCase({2, 3, 7, 6}, {4, 3, 3, 2}, {}, true);
+  Check(conv);
+  if (TestsOnARealGpu()) return;  // no records there
   std::vector<EmulatedLaunchRecord> launches;
   EmulatedRunOptions options;
   options.uses_cudnn = true;
-  const auto y =
-      RunOnEmulatedGpu(DnnCase({2, 3, 7, 6}, {4, 3, 3, 2}, {}, true), options, &launches);
+  const auto y = RunOnEmulatedGpu(conv, options, &launches);
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_EQ(launches.size(), 1) << "the convolution alone";
   const auto calls = RecordingDnn::Get().TakeCalls();
@@ -185,19 +185,17 @@ TEST_F(CudaConvDnnTest, LetsTheLibraryAddTheBias) {
 }
 
 TEST_F(CudaConvDnnTest, AddsToTheBiasWhereTheLibraryHasNone) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   RecordingDnn::Get().Refuse({.bias = true});
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
     const auto calls =
         Check(DnnCase({2, 3, 7, 6}, {4, 3, 3, 2}, {}, true, dtype), DnnToleranceOf(dtype));
-    EXPECT_EQ(calls.size(), 3);
+    EXPECT_TRUE(TestsOnARealGpu() || calls.size() == 3) << calls.size();
     for (const auto& call : calls) EXPECT_TRUE(call.spec.adds && !call.spec.has_bias);
   }
   RecordingDnn::Get().Refuse({});
 }
 
 TEST_F(CudaConvDnnTest, GoesAnotherWayWhereTheLibraryHasNoPlan) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   RecordingDnn::Get().Refuse({.bias = true, .adding = true});
   EXPECT_TRUE(Check(DnnCase({2, 3, 7, 6}, {4, 3, 3, 2}, {}, true)).empty());
   RecordingDnn::Get().Refuse({.all = true});
@@ -206,12 +204,11 @@ TEST_F(CudaConvDnnTest, GoesAnotherWayWhereTheLibraryHasNoPlan) {
 }
 
 TEST_F(CudaConvDnnTest, UsesTf32OnlyWhereItIsAllowed) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "asks the emulator's library for its calls";
   OpCase conv = DnnCase({2, 3, 7, 6}, {4, 3, 3, 2});
   for (const auto& call : Check(conv)) EXPECT_FALSE(call.spec.tf32);
   conv.tf32 = true;
   const auto calls = Check(conv, {.of_magnitude = 2e-3});
-  EXPECT_EQ(calls.size(), 3);
+  EXPECT_TRUE(TestsOnARealGpu() || calls.size() == 3) << calls.size();
   for (const auto& call : calls) EXPECT_TRUE(call.spec.tf32);
 }
 
