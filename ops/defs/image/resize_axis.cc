@@ -7,7 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "ops/defs/movement/shape_dims.h"
 #include "platform/status_macros.h"
+#include "tensor/tensor.h"
 
 namespace weft {
 namespace {
@@ -128,6 +130,19 @@ absl::Status SetSizes(const std::vector<int>& axes, const std::vector<int64_t>& 
   return absl::OkStatus();
 }
 
+// Taps of an axis: they are made ahead.
+constexpr double kMaxTaps = 1 << 28;
+
+// An operand's values; empty where it is left out.
+absl::StatusOr<std::vector<double>> NumbersOf(const NodeView& node, int i) {
+  if (!node.HasInput(i) || node.InputShape(i).num_elements() == 0) return std::vector<double>();
+  const Tensor* value = node.InputValue(i);
+  if (value == nullptr) {
+    return absl::InternalError("the values of roi and scales must be known");
+  }
+  return ToDoubles(*value);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ResizeAxis>> ReadResizeAxes(const Attributes& attributes,
@@ -164,6 +179,27 @@ absl::StatusOr<std::vector<ResizeAxis>> ReadResizeAxes(const Attributes& attribu
     WEFT_RETURN_IF_ERROR(SetSizes(axes, sizes, spec.policy, result));
   }
   return result;
+}
+
+absl::StatusOr<std::vector<ResizeAxis>> ReadResizeOperands(const NodeView& node,
+                                                           const ResizeSpec& spec,
+                                                           const Shape& input, int roi) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> region, NumbersOf(node, roi));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, NumbersOf(node, roi + 1));
+  std::vector<int64_t> sizes;
+  if (node.HasInput(roi + 2)) {
+    WEFT_ASSIGN_OR_RETURN(sizes, RequiredInts(node, roi + 2));
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<ResizeAxis> axes,
+                        ReadResizeAxes(node.attributes(), input, region, scales, sizes));
+  for (const ResizeAxis& axis : axes) {
+    const double reach = spec.antialias && axis.scale < 1 ? 4 / axis.scale : 4;
+    if (static_cast<double>(axis.output) * reach > kMaxTaps) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an axis of ", axis.input, " elements cannot become one of ", axis.output));
+    }
+  }
+  return axes;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/attribute.h"
+#include "graph/op_schema.h"
 #include "tensor/shape.h"
 
 namespace weft {
@@ -76,6 +77,13 @@ absl::StatusOr<std::vector<ResizeAxis>> ReadResizeAxes(const Attributes& attribu
                                                        const std::vector<double>& roi,
                                                        const std::vector<double>& scales,
                                                        const std::vector<int64_t>& sizes);
+
+// The same of a node whose operands roi, scales and sizes have known values; the first of them is
+// operand `roi`. InvalidArgument, too, where the taps of an axis would be more than 2^28, as they
+// are made ahead. Internal where a value is not known.
+absl::StatusOr<std::vector<ResizeAxis>> ReadResizeOperands(const NodeView& node,
+                                                           const ResizeSpec& spec,
+                                                           const Shape& input, int roi);
 
 // The elements that each output element is the weighted sum of: `taps` for each, indices in range.
 struct ResizeTaps {

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/defs/image/resize_axis.h"
-#include "ops/defs/movement/shape_dims.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/table_gather.h"
@@ -305,41 +304,12 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWeighted(const PrepareContext& conte
                         });
 }
 
-constexpr int64_t kLongestTable = int64_t{1} << 28;
-
-absl::StatusOr<std::vector<double>> Doubles(const PrepareContext& context, int i) {
-  if (!context.HasInput(i) || context.InputShape(i).num_elements() == 0) {
-    return std::vector<double>();
-  }
-  const Tensor* value = context.InputValue(i);
-  if (value == nullptr) {
-    return absl::InternalError("the values of roi and scales must be known");
-  }
-  return ToDoubles(*value);
-}
-
-// The axes of an image of shape `input` from the operands roi, scales and sizes, the first of which
-// is operand `roi`.
 absl::StatusOr<std::vector<ResizeAxis>> AxesOf(const PrepareContext& context,
                                                const ResizeSpec& spec, const Shape& input,
                                                int roi) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> region, Doubles(context, roi));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, Doubles(context, roi + 1));
-  std::vector<int64_t> sizes;
-  if (context.HasInput(roi + 2)) {
-    WEFT_ASSIGN_OR_RETURN(sizes, RequiredInts(context, roi + 2));
-  }
-  const auto axes = ReadResizeAxes(context.attributes(), input, region, scales, sizes);
-  if (!axes.ok()) return context.InvalidArgument(std::string(axes.status().message()));
-  for (const ResizeAxis& axis : *axes) {
-    // Elements of the tables, which are made ahead.
-    const double reach = spec.antialias && axis.scale < 1 ? 4 / axis.scale : 4;
-    if (static_cast<double>(axis.output) * reach > static_cast<double>(kLongestTable)) {
-      return context.InvalidArgument(
-          absl::StrCat("an axis of ", axis.input, " elements cannot become one of ", axis.output));
-    }
-  }
-  return *axes;
+  absl::StatusOr<std::vector<ResizeAxis>> axes = ReadResizeOperands(context, spec, input, roi);
+  if (!absl::IsInvalidArgument(axes.status())) return axes;
+  return context.InvalidArgument(std::string(axes.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareResize(const PrepareContext& context) {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/defs/image/resize_axis.h"
-#include "ops/defs/movement/shape_dims.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/strided_copy.h"
 #include "ops/kernels/cuda/blocks/workspace_layout.h"
@@ -19,41 +18,12 @@
 namespace weft::cuda {
 namespace {
 
-// Elements of a table at most: they are made ahead.
-constexpr int64_t kLongestTable = int64_t{1} << 28;
-
-absl::StatusOr<std::vector<double>> ValuesOf(const PrepareContext& context, int i) {
-  if (!context.HasInput(i) || context.InputShape(i).num_elements() == 0) {
-    return std::vector<double>();
-  }
-  const Tensor* value = context.InputValue(i);
-  if (value == nullptr) {
-    return absl::InternalError("the values of roi and scales must be known");
-  }
-  return ToDoubles(*value);
-}
-
-// The axes of an image of shape `input` from the operands roi, scales and sizes, the first of which
-// is operand `roi`.
 absl::StatusOr<std::vector<ResizeAxis>> ResizedAxesOf(const PrepareContext& context,
                                                       const ResizeSpec& spec, const Shape& input,
                                                       int roi) {
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> region, ValuesOf(context, roi));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<double> scales, ValuesOf(context, roi + 1));
-  std::vector<int64_t> sizes;
-  if (context.HasInput(roi + 2)) {
-    WEFT_ASSIGN_OR_RETURN(sizes, RequiredInts(context, roi + 2));
-  }
-  const auto axes = ReadResizeAxes(context.attributes(), input, region, scales, sizes);
-  if (!axes.ok()) return context.InvalidArgument(std::string(axes.status().message()));
-  for (const ResizeAxis& axis : *axes) {
-    const double reach = spec.antialias && axis.scale < 1 ? 4 / axis.scale : 4;
-    if (static_cast<double>(axis.output) * reach > static_cast<double>(kLongestTable)) {
-      return context.InvalidArgument(
-          absl::StrCat("an axis of ", axis.input, " elements cannot become one of ", axis.output));
-    }
-  }
-  return *axes;
+  absl::StatusOr<std::vector<ResizeAxis>> axes = ReadResizeOperands(context, spec, input, roi);
+  if (!absl::IsInvalidArgument(axes.status())) return axes;
+  return context.InvalidArgument(std::string(axes.status().message()));
 }
 
 // ---- Copies by tables.
