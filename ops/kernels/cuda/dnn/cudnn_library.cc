@@ -32,26 +32,19 @@ struct DnnFunctions {
   decltype(&cudnnBackendExecute) execute = nullptr;
 };
 
-template <typename Function>
-absl::Status FindIn(const DnnSymbolSource& symbols, const char* name, Function& function) {
-  WEFT_ASSIGN_OR_RETURN(void* const address, symbols(name));
-  function = reinterpret_cast<Function>(address);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<DnnFunctions> FindDnnFunctions(const DnnSymbolSource& symbols) {
+absl::StatusOr<DnnFunctions> FindDnnFunctions(const SymbolSource& symbols) {
   DnnFunctions f;
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnCreate", f.create));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnDestroy", f.destroy));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnSetStream", f.set_stream));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnGetErrorString", f.status_text));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnGetLastErrorString", f.last_error));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendCreateDescriptor", f.create_descriptor));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendDestroyDescriptor", f.destroy_descriptor));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendSetAttribute", f.set));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendGetAttribute", f.get));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendFinalize", f.finalize));
-  WEFT_RETURN_IF_ERROR(FindIn(symbols, "cudnnBackendExecute", f.execute));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnCreate", f.create));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnDestroy", f.destroy));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnSetStream", f.set_stream));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnGetErrorString", f.status_text));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnGetLastErrorString", f.last_error));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendCreateDescriptor", f.create_descriptor));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendDestroyDescriptor", f.destroy_descriptor));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendSetAttribute", f.set));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendGetAttribute", f.get));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendFinalize", f.finalize));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cudnnBackendExecute", f.execute));
   return f;
 }
 
@@ -536,8 +529,7 @@ class CudnnLibrary final : public Dnn {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const DnnSymbolSource& symbols,
-                                               CudnnOptions options) {
+absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const SymbolSource& symbols, CudnnOptions options) {
   WEFT_ASSIGN_OR_RETURN(const DnnFunctions f, FindDnnFunctions(symbols));
   WEFT_RETURN_IF_ERROR(options.make_current());
   cudnnHandle_t handle = nullptr;

@@ -10,11 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ops/kernels/cuda/dnn/dnn.h"
+#include "tensor/cuda/symbol_source.h"
 
 namespace weft::cuda {
-
-// The address of a function of the library, by name; an error that names library and function.
-using DnnSymbolSource = std::function<absl::StatusOr<void*>(const char* name)>;
 
 struct CudnnOptions {
   // A plan may want so much workspace; plans that want more are passed over.
@@ -28,7 +26,7 @@ struct CudnnOptions {
 // taken whose engine gives the same bits each time and is as exact as ConvolutionSpec says. Errors:
 // those of `symbols` and make_current; Internal with the library's status and text;
 // FailedPrecondition in a program that was built where there was no cudnn.h.
-absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const DnnSymbolSource& symbols,
+absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const SymbolSource& symbols,
                                                CudnnOptions options = {});
 
 }  // namespace weft::cuda

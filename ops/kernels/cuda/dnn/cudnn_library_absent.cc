@@ -3,7 +3,7 @@
 
 namespace weft::cuda {
 
-absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const DnnSymbolSource& /*symbols*/,
+absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const SymbolSource& /*symbols*/,
                                                CudnnOptions /*options*/) {
   return absl::FailedPreconditionError(
       "this program cannot call cuDNN: there was no cudnn.h where it was built; build it where "

@@ -38,7 +38,7 @@ absl::StatusOr<Dnn*> CudnnOf(Device& device) {
   WEFT_ASSIGN_OR_RETURN(const CudaLibrary* const file, FindCudaLibrary(CudaLibraryKind::kCudnn));
   CudnnOptions options;
   options.make_current = [card] { return card->MakeCurrent(); };
-  const DnnSymbolSource symbols = [file](const char* name) { return file->Symbol(name); };
+  const SymbolSource symbols = [file](const char* name) { return file->Symbol(name); };
   WEFT_ASSIGN_OR_RETURN(library, OpenCudnn(symbols, std::move(options)));
   return library.get();
 }

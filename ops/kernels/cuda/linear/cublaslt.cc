@@ -38,29 +38,24 @@ struct Functions {
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
 };
 
-template <typename Function>
-absl::Status Find(const SymbolSource& symbols, const char* name, Function& function) {
-  WEFT_ASSIGN_OR_RETURN(void* const address, symbols(name));
-  function = reinterpret_cast<Function>(address);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Functions> FindAll(const SymbolSource& symbols) {
   Functions f;
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtCreate", f.create));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtDestroy", f.destroy));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtGetStatusString", f.status_text));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmul", f.matmul));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulAlgoGetHeuristic", f.heuristic));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatrixLayoutCreate", f.create_layout));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatrixLayoutDestroy", f.destroy_layout));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatrixLayoutSetAttribute", f.set_layout));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulDescCreate", f.create_operation));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulDescDestroy", f.destroy_operation));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulDescSetAttribute", f.set_operation));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulPreferenceCreate", f.create_preference));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulPreferenceDestroy", f.destroy_preference));
-  WEFT_RETURN_IF_ERROR(Find(symbols, "cublasLtMatmulPreferenceSetAttribute", f.set_preference));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtCreate", f.create));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtDestroy", f.destroy));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtGetStatusString", f.status_text));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmul", f.matmul));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmulAlgoGetHeuristic", f.heuristic));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatrixLayoutCreate", f.create_layout));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatrixLayoutDestroy", f.destroy_layout));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatrixLayoutSetAttribute", f.set_layout));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmulDescCreate", f.create_operation));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmulDescDestroy", f.destroy_operation));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmulDescSetAttribute", f.set_operation));
+  WEFT_RETURN_IF_ERROR(BindSymbol(symbols, "cublasLtMatmulPreferenceCreate", f.create_preference));
+  WEFT_RETURN_IF_ERROR(
+      BindSymbol(symbols, "cublasLtMatmulPreferenceDestroy", f.destroy_preference));
+  WEFT_RETURN_IF_ERROR(
+      BindSymbol(symbols, "cublasLtMatmulPreferenceSetAttribute", f.set_preference));
   return f;
 }
 

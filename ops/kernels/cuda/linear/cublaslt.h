@@ -8,11 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
+#include "tensor/cuda/symbol_source.h"
 
 namespace weft::cuda {
-
-// The address of a function of the library, by name; an error that names library and function.
-using SymbolSource = std::function<absl::StatusOr<void*>(const char* name)>;
 
 struct CublasLtOptions {
   // An algorithm may want so much workspace. NVIDIA asks for 32 MiB on Hopper.
