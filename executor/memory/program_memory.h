@@ -17,7 +17,7 @@ struct ProgramMemory {
   // Of the constants: those read from a mapped file where they are. No page of them is in memory
   // when the program has been compiled. A constant of such a file that was copied counts once.
   int64_t mapped_constant_bytes = 0;
-  int64_t packed_bytes = 0;   // what kernels keep from run to run (Kernel::retained_bytes)
+  int64_t packed_bytes = 0;  // what kernels keep from run to run (Kernel::retained_bytes)
   // Host memory for a device whose memory the host cannot reach, with what kernels keep that run on
   // its host.
   int64_t staging_bytes = 0;
