@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/nccl/testing/fake_card.h"
@@ -15,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/status_macros.h"
+#include "tensor/dtype.h"
 
 namespace weft {
 namespace {
@@ -136,6 +138,37 @@ TEST_F(NcclCollectivesTest, AnAllReduceSums) {
                                 return {{ValueAt(rank, 0), ValueAt(rank, 1)}};
                               });
   for (const auto& result : results) EXPECT_THAT(result, ElementsAre(600, 603));
+}
+
+// Two bfloat16, or two float16, in the place of a float.
+template <typename Half>
+float PairOf(Half first, Half second) {
+  return absl::bit_cast<float>(static_cast<uint32_t>(first.bits) |
+                               static_cast<uint32_t>(second.bits) << 16);
+}
+
+// The fake once took a sum for the bits of a number of 16 bits.
+TEST_F(NcclCollectivesTest, SumsOf16BitsAreRoundedOnce) {
+  Start(3);
+  const auto sum_of = [&](DType dtype, float pair) {
+    return RunAll(
+        [&](int rank) {
+          DeviceCollectiveSpec spec = Spec(Kind::kAllReduce, rank, {2});
+          spec.dtype = dtype;
+          return spec;
+        },
+        [&](int) -> std::vector<std::vector<float>> { return {{pair}}; });
+  };
+  const float halves = PairOf(ToFloat16(1.5F), ToFloat16(-683.0F));
+  for (const auto& sums : sum_of(DType::kFloat16, halves)) {
+    EXPECT_EQ(absl::bit_cast<uint32_t>(sums[0]),
+              absl::bit_cast<uint32_t>(PairOf(ToFloat16(4.5F), ToFloat16(-2048.0F))));
+  }
+  const float short_ones = PairOf(ToBfloat16(1.5F), ToBfloat16(-87.0F));
+  for (const auto& sums : sum_of(DType::kBfloat16, short_ones)) {
+    EXPECT_EQ(absl::bit_cast<uint32_t>(sums[0]),
+              absl::bit_cast<uint32_t>(PairOf(ToBfloat16(4.5F), ToBfloat16(-260.0F))));
+  }
 }
 
 TEST_F(NcclCollectivesTest, ShardsAreGathered) {

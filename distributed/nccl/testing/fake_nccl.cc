@@ -44,6 +44,17 @@ double ToDouble(T value) {
   }
 }
 
+template <typename T>
+T RoundedTo(double sum) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return ToFloat16(static_cast<float>(sum));
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
+    return ToBfloat16(static_cast<float>(sum));
+  } else {
+    return static_cast<T>(sum);
+  }
+}
+
 // The sum of `count` elements from `first` on over all members.
 std::vector<char> SumOf(NcclType type, size_t first, size_t count,
                         const std::vector<std::vector<char>>& members) {
@@ -58,15 +69,8 @@ std::vector<char> SumOf(NcclType type, size_t first, size_t count,
         std::memcpy(&value, bytes.data() + (first + i) * sizeof(T), sizeof(T));
         sum += ToDouble(value);
       }
-      const T result = static_cast<T>(static_cast<float>(sum));
-      const T exact = [&] {
-        if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>) {
-          return result;
-        } else {
-          return static_cast<T>(sum);
-        }
-      }();
-      std::memcpy(sums.data() + i * sizeof(T), &exact, sizeof(T));
+      const T rounded = RoundedTo<T>(sum);
+      std::memcpy(sums.data() + i * sizeof(T), &rounded, sizeof(T));
     }
   };
   switch (dtype) {
