@@ -7,18 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ops/copy_axis.h"
 #include "ops/kernel.h"
 #include "tensor/dtype.h"
 
 namespace weft::cpu {
-
-// One axis of the index space of a copy. Strides count elements (steps from one index to the next);
-// a stride of the source may be 0 (repeat) or negative, those of the target must not overlap.
-struct CopyAxis {
-  int64_t size = 1;
-  int64_t from_stride = 0;
-  int64_t to_stride = 0;
-};
 
 // Bytes of one element of input i's dtype. Unimplemented for strings and for packed elements, which
 // are smaller than a byte.

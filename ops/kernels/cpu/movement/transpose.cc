@@ -1,6 +1,7 @@
 #include <array>
 #include <vector>
 
+#include "ops/defs/movement/copy_geometry.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cpu/blocks/strided_copy.h"
 #include "platform/status_macros.h"
@@ -30,18 +31,9 @@ std::unique_ptr<Kernel> MakePackedTranspose(std::vector<CopyAxis> axes, int64_t 
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareTranspose(const PrepareContext& context) {
   const int bits = DTypeBits(context.InputDType(0));
-  const Shape& input = context.InputShape(0);
-  const Shape& output = context.OutputShape(0);
-  const auto from_strides = input.Strides();
-  const auto to_strides = output.Strides();
-  const std::vector<int64_t> perm = context.attributes().Ints("perm");
-  std::vector<CopyAxis> axes;
-  for (int axis = 0; axis < output.rank(); ++axis) {
-    const int64_t from = perm.empty() ? output.rank() - 1 - axis : perm[axis];
-    axes.push_back({output.dim(axis), from_strides[from], to_strides[axis]});
-  }
+  std::vector<CopyAxis> axes = TransposeAxes(context);
   if (bits > 0 && bits < 8) {
-    return MakePackedTranspose(std::move(axes), output.num_elements(), bits);
+    return MakePackedTranspose(std::move(axes), context.OutputShape(0).num_elements(), bits);
   }
   WEFT_ASSIGN_OR_RETURN(const int width, ElementBytes(context, context.InputDType(0)));
   return MakeKernel([copy = StridedCopy(std::move(axes), width),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ops/copy_axis.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/strided_copy_launch.h"
 #include "tensor/dtype.h"
@@ -14,14 +15,6 @@ namespace weft::cuda {
 
 // Bytes of an element. Unimplemented for those smaller than a byte and for strings.
 absl::StatusOr<int> ElementBytes(const PrepareContext& context, DType dtype);
-
-// One axis of the elements that are copied; strides in elements. A source stride of 0 repeats; the
-// target's are not 0, unless the axis has one element. Both may be negative.
-struct CopyAxis {
-  int64_t size = 1;
-  int64_t from_stride = 0;
-  int64_t to_stride = 0;
-};
 
 // The way of a copy, with units as large as strides, offsets and `largest_unit` allow.
 // Unimplemented where more than kMaxBroadcastAxes axes are left after merging.
