@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Returns when the event is done, or DeadlineExceeded after `timeout` of the clock. Asks without a
-// pause at first, then up to a thousand times a second: later work of the stream is not waited for.
+// Returns when the event is done, or DeadlineExceeded after `timeout` of the clock. Asks as
+// PollUntil does (platform/polling.h): later work of the stream is not waited for.
 absl::Status AwaitEvent(const Event& event, absl::Duration timeout, Clock& clock = RealClock());
 
 }  // namespace weft

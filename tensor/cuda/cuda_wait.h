@@ -10,8 +10,8 @@
 namespace weft {
 
 // Asks `query` (QueryStream, QueryEvent) until it answers something else than kNotReady, and
-// returns that; kNotReady when `deadline` has passed. Asks without a pause at first, then up to a
-// thousand times a second.
+// returns that; kNotReady when `deadline` has passed. Asks as PollUntil does
+// (platform/polling.h).
 CudaCode AwaitCuda(absl::FunctionRef<CudaCode()> query, Clock& clock, absl::Time deadline);
 
 }  // namespace weft

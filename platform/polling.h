@@ -1,0 +1,19 @@
+// Waits for what nobody notifies of: it has to be asked.
+#ifndef WEFT_PLATFORM_POLLING_H_
+#define WEFT_PLATFORM_POLLING_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "platform/clock.h"
+
+namespace weft {
+
+// Asks `is_done` until it says so, and returns true; false when `deadline` of the clock has passed
+// and it said no once more after that. Asks without a pause at first, since what a device is given
+// ends within microseconds as a rule, then up to a thousand times a second. Called by any thread;
+// `is_done` is called by that thread alone.
+bool PollUntil(absl::FunctionRef<bool()> is_done, Clock& clock, absl::Time deadline);
+
+}  // namespace weft
+
+#endif  // WEFT_PLATFORM_POLLING_H_

@@ -1,0 +1,76 @@
+#include "platform/polling.h"
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+// A clock that jumps to where somebody waits for.
+class JumpingClock final : public Clock {
+ public:
+  absl::Time Now() override { return now_; }
+  int64_t MonotonicNanos() override { return absl::ToUnixNanos(now_); }
+  bool WaitUntil(CondVar&, Mutex&, absl::Time deadline) override {
+    ++waits;
+    now_ = deadline;
+    return false;
+  }
+  absl::Duration waited() const { return now_ - absl::UnixEpoch(); }
+  int waits = 0;
+
+ private:
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+// Whether something that is done so long after the epoch is found done before the deadline.
+bool Found(JumpingClock& clock, absl::Duration done, absl::Duration deadline,
+           int* questions = nullptr) {
+  return PollUntil(
+      [&] {
+        if (questions != nullptr) ++*questions;
+        return clock.Now() >= absl::UnixEpoch() + done;
+      },
+      clock, absl::UnixEpoch() + deadline);
+}
+
+TEST(PollUntilTest, WhatIsDoneIsAskedOnce) {
+  JumpingClock clock;
+  int questions = 0;
+  EXPECT_TRUE(Found(clock, absl::ZeroDuration(), absl::Seconds(1), &questions));
+  EXPECT_EQ(questions, 1);
+  EXPECT_EQ(clock.waits, 0);
+}
+
+// 20 us, 40 us, ... up to a millisecond.
+TEST(PollUntilTest, PausesGrowToAMillisecond) {
+  JumpingClock clock;
+  EXPECT_TRUE(Found(clock, absl::Milliseconds(100), absl::Seconds(1)));
+  EXPECT_GE(clock.waited(), absl::Milliseconds(100));
+  EXPECT_LE(clock.waited(), absl::Milliseconds(101));
+  EXPECT_GE(clock.waits, 100);
+  EXPECT_LE(clock.waits, 110);
+}
+
+TEST(PollUntilTest, EndsAtTheDeadline) {
+  JumpingClock clock;
+  EXPECT_FALSE(Found(clock, absl::Hours(1), absl::Microseconds(2500)));
+  EXPECT_EQ(clock.waited(), absl::Microseconds(2500));
+}
+
+TEST(PollUntilTest, IsAskedOnceMoreAfterTheDeadline) {
+  JumpingClock clock;
+  EXPECT_TRUE(Found(clock, absl::Microseconds(2500), absl::Microseconds(2500)));
+}
+
+TEST(PollUntilTest, ADeadlineThatHasPassedStillAsks) {
+  JumpingClock clock;
+  int questions = 0;
+  EXPECT_FALSE(Found(clock, absl::Hours(1), -absl::Seconds(1), &questions));
+  EXPECT_GT(questions, 0);
+  EXPECT_EQ(clock.waits, 0);
+}
+
+}  // namespace
+}  // namespace weft
