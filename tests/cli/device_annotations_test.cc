@@ -109,6 +109,24 @@ TEST_F(DeviceAnnotations, APlanTravelsWithTheModel) {
   EXPECT_EQ(ReadTestFile(second), ReadTestFile(first));
 }
 
+// The plan's tf32 and host_ops were once lost where no flag gave them.
+TEST_F(DeviceAnnotations, WhatNoFlagSaysStaysAsThePlanHasIt) {
+  const std::string given = TestPath("given.yaml");
+  const std::string annotated = TestPath("with_plan.onnx");
+  const std::string again = TestPath("again.yaml");
+  WriteTestFile(given,
+                "mesh: {tensor: 2}\nworkers: [0, 1]\n"
+                "tf32: true\nhost_ops: [NonMaxSuppression]\n");
+  const CommandResult written =
+      Run("plan", Write("plain.onnx", TwoLayersBytes()),
+          {"--local", "2", "--plan", given, "--annotate-plan", annotated});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const CommandResult read = Run("plan", annotated, {"--local", "2", "-o", again});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  EXPECT_THAT(ReadTestFile(again), AllOf(HasSubstr("tf32: true"), HasSubstr("host_ops: "),
+                                         HasSubstr("NonMaxSuppression")));
+}
+
 // What kernels may do is the job's choice, whoever made the plan.
 TEST_F(DeviceAnnotations, FlagsOfTheJobHoldForItsPlan) {
   const std::string folder = TestPath("dump");

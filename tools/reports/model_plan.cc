@@ -107,9 +107,9 @@ absl::Status UseModelPlan(const ImportedModel& model, const JobFlags& flags, Con
     plan->strict = true;
     plan->reduction = Reduction::kOrderedTree;
   }
-  plan->tf32 = spec.plan.tf32;
-  plan->host_ops = spec.plan.host_ops;
-  plan->uses_cudnn = spec.plan.uses_cudnn;
+  // What no flag says stays as the plan has it.
+  if (spec.plan.tf32) plan->tf32 = true;
+  plan->uses_cudnn = spec.plan.uses_cudnn;  // no plan has these
   plan->fuses_nodes = spec.plan.fuses_nodes;
   spec.plan = *std::move(plan);
   spec.drop_absent_names = true;

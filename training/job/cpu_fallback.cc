@@ -99,6 +99,8 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
                                JobSpec& spec, std::vector<std::string>& notes) {
   if (!HasGpus(spec.cluster) || spec.stored != nullptr) return absl::OkStatus();
   Plan& plan = spec.plan;
+  // Of a plan file, which says less than the flag.
+  if (spec.cpu_fallback == CpuFallback::kRefuse) plan.host_ops.clear();
   if (kernels.Count(DeviceKind::kCuda) == 0) {
     if (spec.cpu_fallback != CpuFallback::kAllow || IsHostOp(plan.host_ops, kAnyOperator)) {
       return absl::OkStatus();

@@ -100,11 +100,18 @@ TEST_F(CpuFallbackTest, WhatIsRefusedIsRefusedHoweverLittleItIs) {
 
 // A plan file says it: nobody needs to allow it again.
 TEST_F(CpuFallbackTest, WhatThePlanNamesIsSettled) {
-  spec_.cpu_fallback = CpuFallback::kRefuse;
   spec_.plan.host_ops = {"Relu"};
   EXPECT_TRUE(Settle(ProductAndRelu(1)).ok());
   EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
   EXPECT_THAT(notes_, IsEmpty());
+}
+
+// The flag is stronger than the file.
+TEST_F(CpuFallbackTest, WhatThePlanNamesIsRefusedWhereAllIs) {
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  spec_.plan.host_ops = {"Relu"};
+  EXPECT_THAT(std::string(Settle(ProductAndRelu(1)).message()),
+              AllOf(HasSubstr("node 'Relu'"), HasSubstr("--cpu-fallback refuse")));
 }
 
 TEST_F(CpuFallbackTest, WithKernelsForAllNothingFallsBack) {
