@@ -113,6 +113,15 @@ absl::StatusOr<PreparedJob> PrepareInTurn(const TrainingJob& job,
   return prepared;
 }
 
+// Of a plan for other nodes, so that there may be other things to say.
+void AddEvaluationNotes(const PreparedJob* evaluation, PreparedJob& job) {
+  if (evaluation == nullptr) return;
+  for (const std::string& note : evaluation->notes) {
+    const bool is_said = std::find(job.notes.begin(), job.notes.end(), note) != job.notes.end();
+    if (!is_said) job.notes.push_back(absl::StrCat("evaluation: ", note));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags& flags,
@@ -171,6 +180,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   WEFT_RETURN_IF_ERROR(
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
+  AddEvaluationNotes(loop.evaluation(), job->job);
   return job;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ops/kernel.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/file_system.h"
 #include "tools/console/exit_code.h"
@@ -108,6 +109,50 @@ TEST_F(TrainingJobTest, AnEvaluationWithinTheJobIsPrepared) {
   EXPECT_THAT(loop_.evaluation()->programs.front().name, StartsWith("evaluate/"));
   DescribeTrainingJob(**job, flags_, console_);
   EXPECT_THAT(err_.str(), HasSubstr("share  without what --validation-split 0.25 holds out\n"));
+}
+
+// While it lives, this process has a kernel for CUDA, of MatMul alone.
+class KernelsOfMatMulAlone {
+ public:
+  KernelsOfMatMulAlone() {
+    EXPECT_TRUE(
+        KernelRegistry::Global()
+            .Register("", "MatMul", DeviceKind::kCuda,
+                      [](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                        return context.Unimplemented("nothing runs here");
+                      })
+            .ok());
+  }
+  KernelsOfMatMulAlone(const KernelsOfMatMulAlone&) = delete;
+  KernelsOfMatMulAlone& operator=(const KernelsOfMatMulAlone&) = delete;
+  ~KernelsOfMatMulAlone() { KernelRegistry::Global() = before_; }
+
+ private:
+  const KernelRegistry before_ = KernelRegistry::Global();
+};
+
+// An accuracy has operators of its own. Those that training has said are not said again.
+TEST_F(TrainingJobTest, SaysWhatItsEvaluationsRunOnTheHostOfAGpu) {
+  Write("c.yaml",
+        "hosts:\n  - name: far\n    workers:\n"
+        "      - {address: 'unix:/nowhere', threads: 1, device: 'cuda:0', model: A100-80GB}\n");
+  if (KernelRegistry::Global().Count(DeviceKind::kCuda) > 0) {
+    GTEST_SKIP() << "this build has kernels of CUDA, for all of the model";
+  }
+  const KernelsOfMatMulAlone kernels;
+  const std::string text =
+      Description({"--steps", "3", "--eval-every", "2", "--validation-split", "0.25", "--cluster",
+                   Path("c.yaml"), "--cpu-fallback", "allow"});
+  const std::string said = "run on the CPU of a GPU's worker, with copies: ";
+  ASSERT_THAT(text, HasSubstr(absl::StrCat("note   ", said)));
+  ASSERT_THAT(text, HasSubstr(absl::StrCat("note   evaluation: ", said)));
+  const auto line_of = [&text](const std::string& begin) {
+    const size_t at = text.find(begin);
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_THAT(line_of(absl::StrCat("note   ", said)), HasSubstr("Relu (node '"));
+  EXPECT_THAT(line_of("note   evaluation: "),
+              AllOf(HasSubstr("CountCorrect"), Not(HasSubstr("Relu"))));
 }
 
 // A job may yet be refused: nothing is left behind.
