@@ -57,7 +57,7 @@ TEST(DeviceMemory, WhatAStepAllocatesOnTheDeviceIsWhatWasRequired) {
   // The variable w of three floats, and the arena: the host's total has neither.
   EXPECT_GE(required->variable_bytes, kSumJobWidth * int64_t{sizeof(float)});
   EXPECT_EQ(required->device_total(), required->variable_bytes + required->arena_bytes +
-                                          required->constant_bytes + required->packed_bytes);
+                                          required->device_constant_bytes + required->packed_bytes);
   EXPECT_GE(required->total(), kDeviceProcessGrowthBytes);
   const absl::Status run = job.RunStep();
   ASSERT_TRUE(run.ok()) << run;

@@ -67,7 +67,7 @@ std::string DescribeDeviceMemory(const MemoryRequirement& requirement) {
   if (!requirement.on_device) return ByteQuantity(0);
   return PartsText(requirement.device_total(), {{"variables", requirement.variable_bytes},
                                                 {"arena", requirement.arena_bytes},
-                                                {"constants", requirement.constant_bytes},
+                                                {"constants", requirement.device_constant_bytes},
                                                 {"packed weights", requirement.packed_bytes}});
 }
 

@@ -26,8 +26,11 @@ struct MemoryRequirement {
   // Exact: everything steps make (activations, gradients, buckets and scratch of collectives,
   // workspaces of kernels), by lifetime, for the program that needs most.
   int64_t arena_bytes = 0;
-  // Exact: constants of the programs' graphs, those in mapped files included.
+  // Exact: constants of the programs' graphs, those in mapped files included. Where the device has
+  // memory of its own: what the host holds of them, without mapped files.
   int64_t constant_bytes = 0;
+  // Exact: their copies in the memory of such a device.
+  int64_t device_constant_bytes = 0;
   // Exact: weights that kernels keep in a layout of their own.
   int64_t packed_bytes = 0;
   // Exact: host memory where the host cannot reach the device's.
@@ -50,7 +53,7 @@ struct MemoryRequirement {
   int64_t workspace_bytes = 0;
 
   // Whether the worker's device has memory of its own, which the host cannot reach. Then variables,
-  // arena and packed weights lie there, and constants on both sides.
+  // arena, packed weights and device_constant_bytes lie there.
   bool on_device = false;
 
   // Of the host's memory.
@@ -62,7 +65,7 @@ struct MemoryRequirement {
   // Of the device's memory, what is allocated there: without CUDA's context. 0 where it has none of
   // its own.
   int64_t device_total() const {
-    return on_device ? variable_bytes + arena_bytes + constant_bytes + packed_bytes : 0;
+    return on_device ? variable_bytes + arena_bytes + device_constant_bytes + packed_bytes : 0;
   }
   friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
 };

@@ -112,20 +112,22 @@ TEST(CheckFits, RefusesNamingWorkerNeedLimitAndWhatToDo) {
                                     "step: give it more workers"));
 }
 
-// 300 + 80.5 MiB lie on the device, the process and messages on the host, and constants on both.
+// 300 + 80.5 MiB lie on the device, the process and messages on the host, and constants on both,
+// each side with its own.
 TEST(MemoryRequirement, OfADeviceIsCountedWhereItLies) {
   MemoryRequirement requirement = Example();
   requirement.constant_bytes = 2 * kMebibyte;
+  requirement.device_constant_bytes = 3 * kMebibyte;
   EXPECT_EQ(requirement.device_total(), 0);
   const int64_t all = requirement.total();
   requirement.on_device = true;
   EXPECT_EQ(requirement.total(), (24 + 8 + 2) * kMebibyte);
-  EXPECT_EQ(requirement.device_total(), 382 * kMebibyte + kMebibyte / 2);
-  EXPECT_EQ(requirement.total() + requirement.device_total(), all + 2 * kMebibyte);
+  EXPECT_EQ(requirement.device_total(), 383 * kMebibyte + kMebibyte / 2);
+  EXPECT_EQ(requirement.total() + requirement.device_total(), all + 3 * kMebibyte);
   EXPECT_EQ(DescribeMemory(requirement),
             "34 MiB: process 24 MiB, transport 8 MiB, constants 2 MiB");
   EXPECT_EQ(DescribeDeviceMemory(requirement),
-            "382 MiB: variables 300 MiB, arena 80.5 MiB, constants 2 MiB");
+            "384 MiB: variables 300 MiB, arena 80.5 MiB, constants 3 MiB");
 }
 
 TEST(CheckFitsOnDevice, RefusesNamingTheDevice) {

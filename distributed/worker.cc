@@ -444,6 +444,7 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
     const ProgramMemory& memory = program.step->memory();
     requirement.workspace_bytes = std::max(requirement.workspace_bytes, memory.workspace_bytes);
     requirement.constant_bytes += memory.constant_bytes;
+    requirement.device_constant_bytes += memory.device_constant_bytes;
     requirement.packed_bytes += memory.packed_bytes;
     requirement.staging_bytes += memory.staging_bytes;
   };

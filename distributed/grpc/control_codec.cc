@@ -90,6 +90,7 @@ rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {
   message.set_workspace_bytes(requirement.workspace_bytes);
   message.set_checkpoint_bytes(requirement.checkpoint_bytes);
   message.set_on_device(requirement.on_device);
+  message.set_device_constant_bytes(requirement.device_constant_bytes);
   return message;
 }
 
@@ -107,6 +108,7 @@ MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
   requirement.workspace_bytes = message.workspace_bytes();
   requirement.checkpoint_bytes = message.checkpoint_bytes();
   requirement.on_device = message.on_device();
+  requirement.device_constant_bytes = message.device_constant_bytes();
   return requirement;
 }
 

@@ -13,7 +13,10 @@ struct ProgramMemory {
   int64_t workspace_bytes = 0;    // of the arena: the largest scratch memory of a kernel
   int64_t lower_bound_bytes = 0;  // of the arena: the most alive at any one instruction
   int64_t variable_bytes = 0;     // all variables of the rank, not only the program's
-  int64_t constant_bytes = 0;     // constants of its graphs, and copies of them for the device
+  int64_t constant_bytes = 0;     // constants of its graphs, and copies for kernels of the host
+  // Copies of constants in the memory of a device that the host cannot reach. Of those in a mapped
+  // file nothing is counted for the host then.
+  int64_t device_constant_bytes = 0;
   // Of the constants: those read from a mapped file where they are. No page of them is in memory
   // when the program has been compiled. A constant of such a file that was copied counts once.
   int64_t mapped_constant_bytes = 0;
@@ -21,6 +24,9 @@ struct ProgramMemory {
   // Host memory for a device whose memory the host cannot reach, with what kernels keep that run on
   // its host.
   int64_t staging_bytes = 0;
+  // Whether the host cannot reach the device's memory: variables, arena, device_constant_bytes and
+  // packed_bytes lie there, all else in the host's.
+  bool on_device = false;
 };
 
 }  // namespace weft

@@ -41,6 +41,11 @@ void CompiledStep::MeasureConstants() {
     const bool is_copied = own.raw_data() != read.raw_data();
     const bool is_mapped = ReleaseMappedPages(
         {static_cast<const std::byte*>(own.raw_data()), static_cast<size_t>(bytes)});
+    if (!host_accessible_) {
+      memory_.device_constant_bytes += bytes;
+      memory_.constant_bytes += is_mapped ? 0 : bytes;
+      continue;
+    }
     memory_.constant_bytes += is_copied && !is_mapped ? 2 * bytes : bytes;
     if (is_mapped && !is_copied) memory_.mapped_constant_bytes += bytes;
   }
@@ -51,6 +56,7 @@ void CompiledStep::MeasureMemory(const MemoryPlan& plan) {
   memory_.workspace_bytes = step_.workspace_bytes;
   memory_.lower_bound_bytes = plan.lower_bound_bytes;
   memory_.variable_bytes = environment_.variables->bytes();
+  memory_.on_device = !host_accessible_;
   MeasureConstants();
   std::set<const Kernel*> on_host;  // what these keep is in the host's memory
   for (const LoweredInstruction& lowered : step_.compute) {

@@ -134,6 +134,28 @@ TEST_P(HostRunTest, ItsCopiesHaveMemoryOfTheHost) {
   EXPECT_EQ(with - program_->memory().staging_bytes, (3 * kMicroBatches + 1) * (8 + 4 + 8));
 }
 
+// The host keeps the constants of the graphs, and the device has a copy of each: of two floats
+// here. Both were once counted on both sides. Where the host reaches the device there is one.
+TEST_P(HostRunTest, ConstantsAreCountedOnceOnEachSide) {
+  const Partition partition = NewPartition(1, [](GraphBuilder& b) {
+    const ValueId c = b.Constant(Tensor::Of<float>({1, 2}, {3, 5}));
+    b.Name(b.WeftOp("AddN", {Find(b, "x"), c}), "y");
+  });
+  ASSERT_TRUE(Compile(partition).ok());
+  const ProgramMemory there = program_->memory();
+  EXPECT_TRUE(there.on_device);
+  EXPECT_EQ(there.constant_bytes, 8);
+  EXPECT_EQ(there.device_constant_bytes, 8);
+
+  VariableStore variables(CpuDevice());
+  const auto here = CompileStep(
+      partition, {&CpuDevice(), &variables, communicator_.get(), &source_, &RealClock(), nullptr});
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_FALSE((*here)->memory().on_device);
+  EXPECT_EQ((*here)->memory().constant_bytes, 8);
+  EXPECT_EQ((*here)->memory().device_constant_bytes, 0);
+}
+
 // The device's memory has room for what kernels of the device keep.
 TEST_P(HostRunTest, WhatItsKernelKeepsIsInTheHostsMemory) {
   class Keeping final : public Kernel {

@@ -11,8 +11,9 @@
 namespace weft {
 
 int64_t ProgramBytes(const ProgramMemory& memory) {
-  return memory.variable_bytes + memory.arena_bytes + memory.constant_bytes + memory.packed_bytes +
-         memory.staging_bytes;
+  const int64_t computed = memory.variable_bytes + memory.arena_bytes + memory.packed_bytes;
+  if (memory.on_device) return computed + memory.device_constant_bytes;
+  return computed + memory.constant_bytes + memory.staging_bytes;
 }
 
 RankMemoryFn CompiledMemory(const ClusterSpec& cluster) {

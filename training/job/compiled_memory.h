@@ -16,7 +16,9 @@
 
 namespace weft {
 
-// In bytes: variables, arena, constants, what kernels keep from run to run, and staging.
+// In bytes, of the memory that the worker's limit is of: variables, arena, constants, and what
+// kernels keep from run to run. Of a program on a device whose memory the host cannot reach, those
+// of the device, else also staging.
 int64_t ProgramBytes(const ProgramMemory& memory);
 
 // ProgramBytes of a partition compiled for the device of its worker (PlanProgramMemory); a copy of

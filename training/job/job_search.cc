@@ -144,7 +144,7 @@ absl::StatusOr<int64_t> MemoryOfOneRank(const Partition& partition, Device& devi
   WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, device, room));
   // The limit of a GPU is that of its own memory, where data and messages are not.
   if (!device.info().host_accessible) {
-    return ProgramBytes(program.memory) - program.memory.staging_bytes;
+    return ProgramBytes(program.memory);
   }
   return ProgramBytes(program.memory) + fixed +
          Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
@@ -280,7 +280,7 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       if (!planned.has_value()) continue;
       const ProgramMemory& memory = planned->memory;
       if (spec.cluster.workers[worker].device == DeviceKind::kCuda) {
-        const int64_t need = ProgramBytes(memory) - memory.staging_bytes;
+        const int64_t need = ProgramBytes(memory);
         if (need <= limit) continue;
         return absl::ResourceExhaustedError(absl::StrCat(
             spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),

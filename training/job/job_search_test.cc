@@ -13,9 +13,11 @@
 #include "gtest/gtest.h"
 #include "ops/node_runner.h"
 #include "ops/testing/test_tensors.h"
+#include "placement/cost/published_specs.h"
 #include "placement/cost/testing/round_profile.h"
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/partitioner.h"
+#include "platform/byte_quantity.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/data/data_file.h"
 #include "training/data/data_set.h"
@@ -26,6 +28,7 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 16;
@@ -206,6 +209,44 @@ TEST(JobSearchTest, WhatThePredictionCompiledIsNotCompiledForTheCheck) {
   EXPECT_TRUE(CheckPlanFits(*job, spec, costs).ok());
   job->planned.front()->memory.arena_bytes += int64_t{16} << 30;
   EXPECT_EQ(CheckPlanFits(*job, spec, costs).code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Of its memory the program has what CUDA's context leaves: the file's figure, or the card's. What
+// lies on the host does not count. The worker is of another machine, as this one may have no card.
+TEST(JobSearchTest, AProgramThatDoesNotFitItsGpuIsRefused) {
+  testing::FakeFileSystem files;
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(1, 1);
+  WorkerSpec& worker = spec.cluster.workers.front();
+  worker.device = DeviceKind::kCuda;
+  worker.address = "unix:/nowhere";
+  worker.model = "H100-80GB";
+  auto job = PrepareTraining(FourLayersModel(), MeanSquares(), spec, DataOfLayers(files));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const CostModel costs = CostModel::OfSpec(spec.cluster).value();
+  const int64_t card = costs.MemoryBytes(0);
+  ASSERT_GT(card, int64_t{70} << 30);
+  for (const int64_t given : {int64_t{0}, int64_t{2} << 30}) {
+    worker.memory_bytes = given;
+    const int64_t limit = (given > 0 ? given : card) - kContextBytes;
+    PlannedProgram planned;
+    planned.memory.on_device = true;
+    planned.memory.variable_bytes = int64_t{600} << 20;
+    planned.memory.device_constant_bytes = 5;
+    planned.memory.packed_bytes = 3;
+    planned.memory.arena_bytes = limit - planned.memory.variable_bytes - 5 - 3;
+    planned.memory.staging_bytes = planned.memory.constant_bytes = card;
+    job->planned = {planned};
+    EXPECT_TRUE(CheckPlanFits(*job, spec, costs).ok());
+    ++job->planned.front()->memory.arena_bytes;
+    const absl::Status refused = CheckPlanFits(*job, spec, costs);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr(absl::StrCat(worker.name, " may have ", ByteQuantity(limit),
+                                             " of its GPU's memory and needs ")),
+                      HasSubstr("variables 600 MiB, arena "),
+                      HasSubstr("the job was refused before anything was started; ")));
+  }
 }
 
 TEST(JobSearchTest, RanksThatWereNotCompiledHaveNoFigure) {
