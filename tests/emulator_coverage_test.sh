@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What tools/emulator_coverage makes of gcov's text, in a small tree.
+# What tools/emulator_coverage makes of gcov's text, and of counts that a program has left, in a small tree.
 #   emulator_coverage_test.sh EMULATOR_COVERAGE
 set -uo pipefail
 script=$(realpath "$1")
@@ -56,6 +56,53 @@ run 0 --from gcov.txt --minimum 66.6 --lines
 row ops/kernels/cuda/loss/loss_body.h '3 of +4 +75.0 %  lines 23'
 [ "$(tail -1 table | cut -d ' ' -f 1)" = all ] || fail "the sum is not last: $(cat table)"
 run 1 --from gcov.txt --minimum 66.7
+
+# One family alone: other files do not count.
+mkdir -p ops/kernels/cuda/pool
+echo 'int launch;' > ops/kernels/cuda/pool/pool.cu
+cat >> gcov.txt << 'TEXT'
+        -:    0:Source:ops/kernels/cuda/pool/pool.cu
+    #####:    3:code
+TEXT
+run 1 --from gcov.txt --family pool
+row all '0 of +1 +0.0 %'
+run 1 --from gcov.txt --family loss --family pool
+row all '4 of +7 +57.1 %'
+run 2 --from gcov.txt --family nowhere
+run 2 --from gcov.txt --family ''
+
+# A program as Bazel would make it, and the compiler's own counts of it: the branch that nobody takes is missing.
+cat > ops/kernels/cuda/loss/loss_body.h << 'TEXT'
+#define WEFT_GPU
+template <typename T>
+WEFT_GPU T Half(T x) {
+  if (x < 0) {
+    return 0;
+  }
+  return x / 2;
+}
+TEXT
+cat > ops/kernels/cuda/loss/loss.cu << 'TEXT'
+#include "ops/kernels/cuda/loss/loss_body.h"
+int main(int count, char**) {
+  return Half(count) + static_cast<int>(Half(static_cast<double>(count))) != 0;
+}
+TEXT
+mkdir -p bin/ops/kernels/cuda/loss
+object=bin/ops/kernels/cuda/loss/loss.o
+if [ -z "$(command -v g++)" ] || [ -z "$(command -v gcov)" ]; then
+  echo "no g++ or gcov in PATH: counts of a program are not read"
+elif g++ -iquote . -x c++ --coverage -O0 -c ops/kernels/cuda/loss/loss.cu -o $object && g++ --coverage $object -o loss; then
+  ./loss || fail "the program ended with $?"
+  run 1 --objects bin --family loss --lines
+  row ops/kernels/cuda/loss/loss_body.h '3 of +4 +75.0 %  lines 5'
+  row ops/kernels/cuda/loss/loss.cu '2 of +2 +100.0 %'
+  run 0 --objects bin --family loss --minimum 83.3
+  run 2 --objects bin --from gcov.txt
+  run 2 --objects nowhere
+else
+  fail "g++ --coverage: see above"
+fi
 
 # What says nothing is no success.
 : > empty.txt
