@@ -20,8 +20,14 @@ namespace {
 
 absl::StatusOr<std::shared_ptr<GeneratedKernel>> CompileRegion(Device& device,
                                                                const RegionText& region) {
-  WEFT_ASSIGN_OR_RETURN(KernelCompiler* const compiler, KernelCompilerOf(device));
-  return compiler->Compile(region.text);
+  const absl::StatusOr<KernelCompiler*> compiler = KernelCompilerOf(device);
+  if (!compiler.ok()) {
+    return absl::Status(compiler.status().code(),
+                        absl::StrCat(std::string(compiler.status().message()),
+                                     "; or leave out --fuse auto: each node then has a kernel of "
+                                     "its own"));
+  }
+  return (*compiler)->Compile(region.text);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareFused(const PrepareContext& context) {
