@@ -34,6 +34,12 @@ bool HasGpus(const ClusterSpec& cluster) {
                      [](const WorkerSpec& worker) { return worker.device == DeviceKind::kCuda; });
 }
 
+bool HasRemoteGpus(const ClusterSpec& cluster) {
+  return std::any_of(cluster.workers.begin(), cluster.workers.end(), [](const WorkerSpec& worker) {
+    return worker.device == DeviceKind::kCuda && !worker.address.empty();
+  });
+}
+
 // "Foo (node 'foo_1' and 2 more, 0.3 % of the FLOPs)"
 std::string OperatorText(const HostOperator& op) {
   return absl::StrCat(op.op, " (node '", op.node, "'",
@@ -102,7 +108,17 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
   // Of a plan file, which says less than the flag.
   if (spec.cpu_fallback == CpuFallback::kRefuse) plan.host_ops.clear();
   if (kernels.Count(DeviceKind::kCuda) == 0) {
-    if (spec.cpu_fallback != CpuFallback::kAllow || IsHostOp(plan.host_ops, kAnyOperator)) {
+    if (IsHostOp(plan.host_ops, kAnyOperator)) return absl::OkStatus();
+    if (spec.cpu_fallback != CpuFallback::kAllow) {
+      // Others cannot run under this program.
+      if (spec.cpu_fallback == CpuFallback::kSmallShare && HasRemoteGpus(spec.cluster)) {
+        notes.push_back(absl::StrFormat(
+            "this program was not built to know which operators have no kernel on a GPU "
+            "(--config=cuda), so that none runs on the CPU of a GPU's worker, not even %.0f %% of "
+            "the FLOPs: the worker refuses the job where it meets one; --cpu-fallback allow lets "
+            "them run there",
+            100 * kSmallHostShare));
+      }
       return absl::OkStatus();
     }
     plan.host_ops.insert(plan.host_ops.begin(), kAnyOperator);

@@ -37,9 +37,10 @@ absl::StatusOr<std::vector<HostOperator>> OperatorsWithoutCudaKernel(const Graph
 // Where the job's cluster has GPUs: puts operators without a kernel for them into
 // `spec.plan.host_ops`, as JobSpec::cpu_fallback says, and a line for people into `notes`.
 // Operators that the plan names already are settled, unless all are refused. Unimplemented where
-// they are refused, with each operator, its first node, its share of the FLOPs and what to do. A
-// program without CUDA's kernels cannot tell which these are: it allows any ("*") or none, and the
-// worker refuses. Nothing is done for stored programs, which are planned already.
+// they are refused, with each operator, its first node, its share of the FLOPs and what to do. On
+// which machine a worker is makes no difference. But a program without CUDA's kernels cannot tell
+// which these are: it allows any ("*") or none, and the worker refuses; a note says so where a
+// worker is on another machine. Nothing is done for stored programs, which are planned already.
 absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const KernelRegistry& kernels,
                                JobSpec& spec, std::vector<std::string>& notes);
 

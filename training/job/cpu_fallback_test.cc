@@ -139,6 +139,32 @@ TEST_F(CpuFallbackTest, ABuildWithoutCudaAllowsAnyOrNone) {
   EXPECT_THAT(notes_, SizeIs(1));
 }
 
+// The coordinator has no card, and its registry says all the same what a card computes.
+TEST_F(CpuFallbackTest, WorkersOfOtherMachinesAreTreatedAsOwnOnes) {
+  spec_.cluster.workers[1].address = "far:1";
+  EXPECT_EQ(Settle(ProductAndRelu(48)).code(), absl::StatusCode::kUnimplemented);
+  ASSERT_TRUE(Settle(ProductAndRelu(64)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
+  EXPECT_THAT(notes_, SizeIs(1));
+}
+
+// It cannot count the one percent, and says so before the worker refuses.
+TEST_F(CpuFallbackTest, ABuildWithoutCudaSaysThatItsWorkersRefuse) {
+  kernels_ = KernelRegistry();
+  EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
+  EXPECT_THAT(notes_, IsEmpty());  // own workers cannot have a card
+  spec_.cluster.workers[1].address = "far:1";
+  EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
+  EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("not even 1 % of the FLOPs"),
+                                        HasSubstr("the worker refuses the job"),
+                                        HasSubstr("--cpu-fallback allow"))));
+  spec_.cpu_fallback = CpuFallback::kRefuse;
+  notes_.clear();
+  EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
 // Two micro-batches run Relu on [4,8]: each copies 128 bytes there and 128 back.
 TEST(HostWorkTest, CountsTheCopiesOfEachMicroBatch) {
   Partition partition;
