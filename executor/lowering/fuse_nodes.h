@@ -1,4 +1,5 @@
-// Before the passes: nodes that one kernel computes become one (ops/fusion). Internal to executor/.
+// Before the passes: nodes that one kernel computes become one (ops/fusion). For executor/, and
+// for who says beforehand what will be fused (training/job/fused_nodes.h).
 //
 // Input   a partition, and what the kind of device takes.
 // Output  a copy with fused nodes. Names of variables, inputs, outputs and sums stay.

@@ -5,6 +5,7 @@
 // WEFT_RUNNER: graph_runner, whose workers are processes.
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "ops/fusion/fusion_rules.h"
 #include "ops/kernel.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
@@ -27,7 +29,9 @@ namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class MissingDevice : public ::testing::Test {
  protected:
@@ -120,6 +124,64 @@ TEST_F(MissingDevice, OperatorsWithoutAKernelRunOnItsHostIfAllowed) {
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
   EXPECT_THAT(allowed.err, HasSubstr("run on the CPU of a GPU's worker, with copies: "));
   EXPECT_THAT(allowed.out, HasSubstr(" nodes run on the CPU of a GPU's worker ("));
+}
+
+FusedRole RoleInTest(const Graph& /*graph*/, const Node& node) {
+  return node.op == "Add" || node.op == "Gelu" ? FusedRole::kElementwise : FusedRole::kNone;
+}
+
+// Nor has it to compile anything. This process fuses what a build with CUDA does, or what the
+// function above says.
+TEST_F(MissingDevice, PlanSaysWhatItsGpusFuse) {
+  if (FindFusionRules(DeviceKind::kCuda) == nullptr) {
+    RegisterFusionRules(DeviceKind::kCuda, {.role_of = RoleInTest});
+  }
+  const std::string gpt = TestPath("gpt.onnx");
+  ASSERT_EQ(RunCommand({"example", "gpt", "-o", gpt, "--layers", "1", "--width", "8", "--heads",
+                        "1", "--sequence", "4", "--vocabulary", "11"})
+                .exit_code,
+            0);
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "plan", gpt, "--cluster", cluster_, "--loss", "sequence_cross_entropy", "--batch", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunCommand(arguments);
+  };
+  const CommandResult silent = plan({"--parallel", "dp=2"});
+  EXPECT_EQ(silent.exit_code, 0) << silent.err;
+  EXPECT_THAT(silent.out, Not(HasSubstr("fused")));
+  const CommandResult text = plan({"--parallel", "dp=2", "--fuse", "auto"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              ContainsRegex("fused: [0-9]+ nodes run in [0-9]+ kernels on the GPU of rank"));
+  // Whatever the plan is that it finds.
+  std::vector<std::string> found = {"--parallel", "all", "--explain", "--fuse", "auto"};
+  const CommandResult why = plan(found);
+  EXPECT_EQ(why.exit_code, 0) << why.err;
+  found.insert(found.end(), {"--output", "json"});
+  const CommandResult why_json = plan(found);
+  ASSERT_EQ(why_json.exit_code, 0) << why_json.err;
+  size_t kernels = 0;
+  const auto why_fusion = nlohmann::json::parse(why_json.out)["fusion"];
+  for (const auto& rank : why_fusion["ranks"]) kernels += rank["kernels"].size();
+  EXPECT_EQ(why.out.find("fused kernels of rank") != std::string::npos, kernels > 0) << why.out;
+  const CommandResult json = plan({"--parallel", "dp=2", "--fuse", "auto", "--output", "json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto fusion = nlohmann::json::parse(json.out)["fusion"];
+  ASSERT_EQ(fusion["ranks"].size(), 1u);  // the other is a CPU
+  const auto& rank = fusion["ranks"][0];
+  EXPECT_EQ(fusion["text"], absl::StrCat("fused: ", rank["nodes"].get<int>(), " nodes run in ",
+                                         rank["kernels"].size(), " kernels on the GPU of rank ",
+                                         rank["rank"].get<int>()));
+  size_t parts = 0;
+  bool has_gelu = false;  // and the sum before it, if nothing else
+  for (const auto& kernel : rank["kernels"]) {
+    const auto& of_kernel = kernel["parts"];
+    parts += of_kernel.size();
+    has_gelu = has_gelu || std::count(of_kernel.begin(), of_kernel.end(), "block0/Gelu (Gelu)") > 0;
+  }
+  EXPECT_TRUE(has_gelu) << fusion;
+  EXPECT_EQ(rank["nodes"].get<size_t>(), parts);
 }
 
 TEST_F(MissingDevice, IsRefusedByEval) {

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ops/fusion/fusion_rules.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
 #include "placement/cost/prediction_error.h"
@@ -34,6 +35,7 @@
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/cpu_fallback.h"
+#include "training/job/fused_nodes.h"
 #include "training/job/job_search.h"
 #include "training/job/periodic_evaluation.h"
 
@@ -205,12 +207,15 @@ class PlanCommand final : public Command {
     const std::vector<DeviceNeed> needs =
         DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned);
     const std::vector<Estimate> estimates = PlanEstimates(plan, costs.profile(), needs);
+    WEFT_ASSIGN_OR_RETURN(const JobFusion fusion, FusionOf(ranks.partitions, spec.cluster, plan,
+                                                           FindFusionRules(DeviceKind::kCuda)));
     if (format_ == "json") {
       WEFT_ASSIGN_OR_RETURN(auto json,
                             PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
       AddPredictionError(plan.prediction.calibrated, json);
       if (!needs.empty()) json["devices"] = DeviceNeedsJson(needs);
       json["estimates"] = EstimatesJson(estimates);
+      if (!fusion.text.empty()) json["fusion"] = FusionJson(fusion);
       if (recomputes) {
         WEFT_ASSIGN_OR_RETURN(json["recomputation"], RecomputationJson(ranks, kept));
       }
@@ -231,6 +236,8 @@ class PlanCommand final : public Command {
       if (const std::string line = HostWorkText(work, plan); !line.empty()) {
         *console.out << Printable(line) << "\n";
       }
+      if (!fusion.text.empty()) *console.out << Printable(fusion.text) << "\n";
+      if (explain_) *console.out << Printable(FusedKernelsText(fusion.ranks));
       if (!plan.prediction.calibrated) *console.out << UncalibratedText() << "\n";
       if (recomputes) {
         WEFT_ASSIGN_OR_RETURN(const std::string again, RecomputationText(ranks, kept));

@@ -275,6 +275,19 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
       {"collectives", std::move(collectives)}};
 }
 
+nlohmann::ordered_json FusionJson(const JobFusion& fusion) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankFusion& rank : fusion.ranks) {
+    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+    for (const FusedKernel& kernel : rank.kernels) {
+      kernels.push_back({{"node", kernel.node}, {"parts", kernel.parts}});
+    }
+    ranks.push_back(
+        {{"rank", rank.rank.value}, {"nodes", rank.nodes}, {"kernels", std::move(kernels)}});
+  }
+  return {{"text", fusion.text}, {"ranks", std::move(ranks)}};
+}
+
 absl::StatusOr<std::string> RecomputationText(const RanksOfPlan& ranks, const RanksOfPlan& kept) {
   std::string text = "recomputation\n";
   for (size_t rank = 0; rank < ranks.partitions.size(); ++rank) {

@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/file_system.h"
 #include "training/job/compiled_memory.h"
+#include "training/job/fused_nodes.h"
 
 namespace weft {
 
@@ -32,6 +33,9 @@ std::string ReplicationText(const Plan& plan, const std::vector<Partition>& part
 absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterSpec& cluster,
                                                 const std::vector<Partition>& partitions,
                                                 const PlannedRanks& planned);
+
+// What the GPUs of a plan fuse: its line, and the kernels of each rank with their parts.
+nlohmann::ordered_json FusionJson(const JobFusion& fusion);
 
 // The ranks of a plan, or of what it would be without recomputation.
 struct RanksOfPlan {

@@ -12,6 +12,7 @@
 #include "executor/program/planned_memory.h"
 #include "graph/passes/pass.h"
 #include "ops/custom/loaded_libraries.h"
+#include "ops/fusion/fusion_rules.h"
 #include "ops/node_runner.h"
 #include "placement/completion/plan_completion.h"
 #include "placement/graph_views/absent_names.h"
@@ -31,6 +32,7 @@
 #include "training/job/batch_cuts.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/cpu_fallback.h"
+#include "training/job/fused_nodes.h"
 #include "training/job/job_search.h"
 #include "training/job/rank_device.h"
 
@@ -530,6 +532,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_ASSIGN_OR_RETURN(const HostWork host_work,
                         HostWorkOf(partitions, job.plan, costs.WithHostOps(job.plan.host_ops)));
   if (!host_work.nodes.empty()) job.notes.push_back(HostWorkText(host_work, job.plan));
+  WEFT_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(partitions, spec.cluster, job.plan,
+                                                   FindFusionRules(DeviceKind::kCuda)));
+  if (!fusion.text.empty()) job.notes.push_back(std::move(fusion.text));
   predict.End();
   if (training.report_gradients) {
     WEFT_RETURN_IF_ERROR(AddReportingPrograms(model, training, spec, job));
