@@ -1,9 +1,13 @@
 #include "graph/node_description.h"
 
+#include <cstddef>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/op_schema.h"
 #include "graph/schema_lookup.h"
+#include "tensor/dtype.h"
 
 namespace weft {
 
@@ -19,6 +23,28 @@ std::string Cut(const std::string& name) {
 }  // namespace
 
 std::string FullOpName(const Node& node) { return FullOpName(node.domain, node.op); }
+
+std::string TypedOpName(const NodeView& node) {
+  const auto name_of = [](DType dtype) {
+    return dtype == DType::kInvalid ? "_" : std::string(DTypeName(dtype));
+  };
+  std::vector<std::string> inputs, outputs;
+  for (size_t i = 0; i < node.node().inputs.size(); ++i) {
+    inputs.push_back(name_of(node.InputDType(static_cast<int>(i))));
+  }
+  for (size_t i = 0; i < node.node().outputs.size(); ++i) {
+    outputs.push_back(name_of(node.OutputDType(static_cast<int>(i))));
+  }
+  return absl::StrCat(FullOpName(node.node()), "(", absl::StrJoin(inputs, ", "), ") -> ",
+                      absl::StrJoin(outputs, ", "));
+}
+
+bool NamesTypesOf(std::string_view host_op, const NodeView& node) {
+  // As a rule entries name an operator alone: the types are looked at where they may matter.
+  const std::string name = FullOpName(node.node());
+  return host_op.size() > name.size() && host_op[name.size()] == '(' && host_op.starts_with(name) &&
+         host_op == TypedOpName(node);
+}
 
 std::string DescribeNode(const Node& node) {
   return absl::StrCat("node '", Cut(node.name), "' (", Cut(FullOpName(node)), ")");

@@ -13,6 +13,7 @@
 #include "executor/lowering/node_context.h"
 #include "executor/lowering/value_binding.h"
 #include "graph/node_class.h"
+#include "graph/node_description.h"
 #include "graph/op_schema.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -91,7 +92,7 @@ class NodeBinder {
   // The kernel of the device, or of the CPU.
   absl::StatusOr<Kernel*> KernelFor(const Graph& graph, const Node& node, Device& device);
   // Whether the partition has the node run on the host, where the device has no kernel for it.
-  bool MayRunOnHost(const Node& node) const;
+  bool MayRunOnHost(const Graph& graph, const Node& node) const;
   bool LacksKernel(const Node& node) const;
   bool NeedsValues(const Graph& graph, const Node& node) const;
 
@@ -220,7 +221,7 @@ absl::Status NodeBinder::BindOp(int scope, const Node& node) {
     default:
       return BindCollective(scope, node);
   }
-  if (MayRunOnHost(node) && LacksKernel(node) && IsPlanned(GraphOf(scope), node)) {
+  if (MayRunOnHost(GraphOf(scope), node) && LacksKernel(node) && IsPlanned(GraphOf(scope), node)) {
     return BindHostKernel(scope, node);
   }
   if (NeedsValues(GraphOf(scope), node)) return BindOnValues(scope, node, absl::OkStatus());
@@ -244,9 +245,15 @@ absl::StatusOr<Kernel*> NodeBinder::KernelFor(const Graph& graph, const Node& no
   return kernel;
 }
 
-bool NodeBinder::MayRunOnHost(const Node& node) const {
-  const DeviceInfo& device = environment_.device->info();
-  return !device.host_accessible && IsHostOp(partition_.host_ops, node.schema->FullName());
+bool NodeBinder::MayRunOnHost(const Graph& graph, const Node& node) const {
+  const std::vector<std::string>& host_ops = partition_.host_ops;
+  if (environment_.device->info().host_accessible || host_ops.empty()) return false;
+  if (IsHostOp(host_ops, node.schema->FullName())) return true;
+  // Without sizes or types of tensors there is no kernel that could lack one.
+  const absl::StatusOr<NodeContext> view = NodeContext::Create(graph, node, {&CpuDevice()});
+  return view.ok() && std::any_of(host_ops.begin(), host_ops.end(), [&](const std::string& known) {
+           return NamesTypesOf(known, *view);
+         });
 }
 
 bool NodeBinder::LacksKernel(const Node& node) const {
@@ -276,7 +283,7 @@ absl::Status NodeBinder::BindHostKernel(int scope, const Node& node) {
 
 absl::Status NodeBinder::BindKernel(int scope, const Node& node) {
   const absl::StatusOr<Kernel*> kernel = KernelFor(GraphOf(scope), node, *environment_.device);
-  if (absl::IsUnimplemented(kernel.status()) && MayRunOnHost(node)) {
+  if (absl::IsUnimplemented(kernel.status()) && MayRunOnHost(GraphOf(scope), node)) {
     return BindHostKernel(scope, node);
   }
   // A dtype that no kernel does may be moved all the same.
@@ -343,7 +350,7 @@ absl::Status NodeBinder::CheckRunsOnHost(const absl::Status& reason) const {
 }
 
 absl::Status NodeBinder::BindOnValues(int scope, const Node& node, const absl::Status& reason) {
-  if (!MayRunOnHost(node)) WEFT_RETURN_IF_ERROR(CheckRunsOnHost(reason));
+  if (!MayRunOnHost(GraphOf(scope), node)) WEFT_RETURN_IF_ERROR(CheckRunsOnHost(reason));
   lowered::ValueRun run;
   for (const ValueId input : node.inputs) {
     WEFT_ASSIGN_OR_RETURN(run.operands.emplace_back(), values_.OperandOf(scope, input, run.inputs));

@@ -124,6 +124,28 @@ TEST_P(HostRunTest, AnyOperatorIsMeantByAStar) {
   EXPECT_THAT(program_->DebugString(), HasSubstr("  kernel AddN"));  // where it has one
 }
 
+// The device has a kernel, which does not do these types: entries with types mean such nodes alone.
+TEST_P(HostRunTest, TypesThatAKernelLacksRunOnTheHost) {
+  ASSERT_TRUE(
+      kernels_
+          .Register(kWeftDomain, "Scale", DeviceKind::kCuda,
+                    [](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                      return context.Unimplemented("not these types");
+                    })
+          .ok());
+  ASSERT_TRUE(Compile(SumOfProducts({"ai.weft::Scale(float32, float32) -> float32"})).ok());
+  const auto got = Step();
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_THAT(*got, ElementsAre(24, 240));
+  EXPECT_THAT(program_->DebugString(), HasSubstr("  host_kernel Scale"));
+  for (const char* other :
+       {"ai.weft::Scale(float64, float64) -> float64", "Scale(float32, float32) -> float32"}) {
+    const absl::Status refused = Compile(SumOfProducts({other}));
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << other;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("not these types"));
+  }
+}
+
 // Each operand has its own: x, factor and y of three nodes in three micro-batches and of one at the
 // end, 8 + 4 + 8 bytes.
 TEST_P(HostRunTest, ItsCopiesHaveMemoryOfTheHost) {

@@ -164,7 +164,9 @@ HostCopies HostCopiesOf(const NodeView& node) {
 bool CostModel::RunsOnHost(const NodeView& node, int worker) const {
   if (host_ops_.empty() || !(profile_->device(worker).host_bytes_per_second > 0)) return false;
   const std::string op = FullOpName(node.node());
-  return std::find(host_ops_.begin(), host_ops_.end(), op) != host_ops_.end();
+  return std::any_of(host_ops_.begin(), host_ops_.end(), [&](const std::string& known) {
+    return known == op || NamesTypesOf(known, node);
+  });
 }
 
 double CostModel::HostSeconds(const NodeView& node, int worker, int threads) const {

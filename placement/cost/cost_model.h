@@ -62,8 +62,9 @@ class CostModel {
   static absl::StatusOr<CostModel> Create(ClusterProfile profile, CostCorrections corrections = {});
   // The same costs under other corrections; shares what it is made of.
   CostModel With(CostCorrections corrections) const;
-  // The same costs where nodes of these operators (Plan::host_ops) run on the host of a worker
-  // whose device has memory of its own. What "*" stands for is not known, and not priced.
+  // The same costs where nodes of these operators, or of these types of theirs (Plan::host_ops),
+  // run on the host of a worker whose device has memory of its own. What "*" stands for is not
+  // known, and not priced.
   CostModel WithHostOps(const std::vector<std::string>& host_ops) const;
   // Without measurements: ProfileOfSpec.
   static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);

@@ -80,6 +80,19 @@ TEST(NodeSecondsTest, OtherNodesAndDevicesInTheHostsMemoryStayWhereTheyAre) {
   EXPECT_EQ(ModelOf(RoundProfile({0})).WithHostOps({"Relu"}).NodeSeconds(relu.View(), 0, 1), usual);
 }
 
+// A kernel may lack a type: nodes of others stay on the device.
+TEST(NodeSecondsTest, AnOperatorMayRunOnTheHostForSomeTypes) {
+  const NodeProbe relu("Relu", {Shape{1000}});
+  const CostModel model = WithHostLink({"Relu(float32) -> float32"});
+  EXPECT_TRUE(model.RunsOnHost(relu.View(), 0));
+  EXPECT_EQ(model.NodeSeconds(relu.View(), 0, 1), model.HostSeconds(relu.View(), 0, 1));
+  for (const char* other : {"Relu(float64) -> float64", "Relu(float32)", "Relu(", "Rel(float32)"}) {
+    EXPECT_FALSE(WithHostLink({other}).RunsOnHost(relu.View(), 0)) << other;
+  }
+  const NodeProbe add("Add", {Shape{10}, Shape{10}});
+  EXPECT_TRUE(WithHostLink({"Add(float32, float32) -> float32"}).RunsOnHost(add.View(), 0));
+}
+
 TEST(NodeSecondsTest, AMeasurementGoesBefore) {
   const NodeProbe relu("Relu", {Shape{4, 8}});
   ClusterProfile profile = RoundProfile({0, 0});

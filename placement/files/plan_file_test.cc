@@ -214,7 +214,7 @@ TEST(PlanFileTest, WholeBatchesComeBack) {
 
 TEST(PlanFileTest, WhatRunsOnHostsAndTf32ComeBack) {
   Plan plan;
-  plan.host_ops = {"NonMaxSuppression", "ai.weft::Scale"};
+  plan.host_ops = {"NonMaxSuppression", "ai.weft::Scale", "Add(float64, float64) -> float64"};
   plan.tf32 = true;
   const Plan read = *ParsePlanFile(PlanToYaml(plan), "p.yaml");
   EXPECT_EQ(read.host_ops, plan.host_ops);

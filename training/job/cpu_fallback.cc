@@ -1,13 +1,16 @@
 #include "training/job/cpu_fallback.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "executor/lowering/node_context.h"
 #include "graph/node_description.h"
 #include "ops/node_runner.h"
 #include "placement/cost/op_key.h"
@@ -27,6 +30,69 @@ bool LacksCudaKernel(const Node& node, const KernelRegistry& kernels) {
   return node.schema != nullptr && node.schema->op_class() == OpClass::kCompute &&
          node.schema->aliases().empty() &&
          kernels.Find(node.domain, node.op, DeviceKind::kCuda) == nullptr;
+}
+
+// What factories of kernels for CUDA are asked with on any machine: it says what it is, and does
+// nothing.
+class GpuInName final : public Device {
+ public:
+  GpuInName() {
+    info_.kind = DeviceKind::kCuda;
+    info_.host_accessible = false;
+    info_.runs_host_work = false;
+    info_.name = "a GPU";
+  }
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t) override { return Nothing(); }
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(const std::string&) override {
+    return Nothing();
+  }
+  absl::StatusOr<std::unique_ptr<Event>> NewEvent() override { return Nothing(); }
+  absl::StatusOr<std::shared_ptr<Buffer>> AllocateHostMemory(size_t) override { return Nothing(); }
+  absl::Status CopyFromHost(Stream&, const void*, void*, size_t) override { return Nothing(); }
+  absl::Status CopyToHost(Stream&, const void*, void*, size_t) override { return Nothing(); }
+  absl::Status CopyOnDevice(Stream&, const void*, void*, size_t) override { return Nothing(); }
+  size_t bytes_in_use() const override { return 0; }
+  size_t peak_bytes() const override { return 0; }
+
+ private:
+  static absl::Status Nothing() {
+    return absl::FailedPreconditionError("this device is only asked what it is");
+  }
+  DeviceInfo info_;
+};
+
+// What all kernels take that compute in anything.
+bool IsUsual(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+}
+
+bool HasUsualTypes(const NodeView& view) {
+  if (view.HasInput(0) && !IsUsual(view.InputDType(0))) return false;
+  for (int i = 0; i < view.num_outputs(); ++i) {
+    if (view.HasOutput(i) && !IsUsual(view.OutputDType(i))) return false;
+  }
+  return true;
+}
+
+// True where the lowering may yet find a constant, and a factory wants one.
+bool HasOpenValues(const Graph& graph, const Node& node) {
+  const auto& positions = node.schema->value_inputs();
+  return std::any_of(positions.begin(), positions.end(), [&](int i) {
+    return i < static_cast<int>(node.inputs.size()) && node.inputs[i].valid() &&
+           graph.value(node.inputs[i]).source != ValueSource::kConstant;
+  });
+}
+
+// Of a node whose operator has a kernel. Other errors than that of a type come from the device.
+bool LacksTypes(const Graph& graph, const Node& node, const NodeView& view,
+                const KernelRegistry& kernels) {
+  const KernelFactory* const factory = kernels.Find(node.domain, node.op, DeviceKind::kCuda);
+  if (factory == nullptr || node.schema->op_class() != OpClass::kCompute) return false;
+  if (HasUsualTypes(view) || HasOpenValues(graph, node)) return false;
+  GpuInName device;
+  const auto context = NodeContext::Create(graph, node, {&device});
+  return context.ok() && absl::IsUnimplemented((*factory)(*context).status());
 }
 
 bool HasGpus(const ClusterSpec& cluster) {
@@ -67,6 +133,13 @@ absl::Status Refusal(const std::vector<HostOperator>& ops, double share, CpuFall
       "job to CPU workers"));
 }
 
+// Whether an entry is of this operator, with types or without.
+bool MayBeNamed(const std::vector<std::string>& host_ops, const std::string& op) {
+  return std::any_of(host_ops.begin(), host_ops.end(), [&op](const std::string& known) {
+    return known == kAnyOperator || known.substr(0, known.find('(')) == op;
+  });
+}
+
 void AddHostOps(const std::vector<HostOperator>& ops, Plan& plan) {
   std::set<std::string> names(plan.host_ops.begin(), plan.host_ops.end());
   for (const HostOperator& op : ops) names.insert(op.op);
@@ -87,8 +160,15 @@ absl::StatusOr<std::vector<HostOperator>> OperatorsWithoutCudaKernel(
     const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(sized, node);
     const double flops = view.ok() ? CostOf(*view).flops : 0;
     all_flops += flops;
-    if (!LacksCudaKernel(node, kernels)) continue;
-    HostOperator& op = found[FullOpName(node)];
+    std::string name;
+    if (LacksCudaKernel(node, kernels)) {
+      name = FullOpName(node);
+    } else if (view.ok() && LacksTypes(sized, node, *view, kernels)) {
+      name = TypedOpName(*view);
+    } else {
+      continue;
+    }
+    HostOperator& op = found[name];
     if (op.nodes++ == 0) op.node = node.name;
     op.flops_share += flops;
   }
@@ -111,7 +191,8 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
     if (IsHostOp(plan.host_ops, kAnyOperator)) return absl::OkStatus();
     if (spec.cpu_fallback != CpuFallback::kAllow) {
       // Others cannot run under this program.
-      if (spec.cpu_fallback == CpuFallback::kSmallShare && HasRemoteGpus(spec.cluster)) {
+      if (spec.cpu_fallback == CpuFallback::kSmallShare && plan.host_ops.empty() &&
+          HasRemoteGpus(spec.cluster)) {
         notes.push_back(absl::StrFormat(
             "this program was not built to know which operators have no kernel on a GPU "
             "(--config=cuda), so that none runs on the CPU of a GPU's worker, not even %.0f %% of "
@@ -130,7 +211,11 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
   WEFT_ASSIGN_OR_RETURN(std::vector<HostOperator> ops,
                         OperatorsWithoutCudaKernel(graph, samples, kernels));
   ops.erase(std::remove_if(ops.begin(), ops.end(),
-                           [&](const HostOperator& op) { return IsHostOp(plan.host_ops, op.op); }),
+                           [&](const HostOperator& op) {
+                             // As it is, or all types of it.
+                             return IsHostOp(plan.host_ops, op.op) ||
+                                    IsHostOp(plan.host_ops, op.op.substr(0, op.op.find('(')));
+                           }),
             ops.end());
   if (ops.empty()) return absl::OkStatus();
   double share = 0;
@@ -156,7 +241,7 @@ absl::StatusOr<HostWork> HostWorkOf(const std::vector<Partition>& partitions, co
     const auto add = [&](const Graph& graph, int64_t times) -> absl::Status {
       for (const NodeId id : graph.node_ids()) {
         const Node& node = graph.node(id);
-        if (!IsHostOp(plan.host_ops, FullOpName(node))) continue;
+        if (!MayBeNamed(plan.host_ops, FullOpName(node))) continue;
         WEFT_ASSIGN_OR_RETURN(const GraphNodeView view, GraphNodeView::Create(graph, node));
         if (!costs.RunsOnHost(view, worker)) continue;
         names.insert(node.name);

@@ -20,16 +20,18 @@ namespace weft {
 // The share of a step's FLOPs that may run on hosts without being asked for.
 inline constexpr double kSmallHostShare = 0.01;
 
-// An operator that no kernel for CUDA computes.
+// An operator that no kernel for CUDA computes, or types of one whose kernel does not take them.
 struct HostOperator {
-  std::string op;    // "ai.weft::Scale"
+  std::string op;    // "ai.weft::Scale", "Add(float64, float64) -> float64"
   std::string node;  // the first of its nodes
   int nodes = 0;
   double flops_share = 0;  // of all FLOPs of the step
 };
 
 // Those of a graph, by name, with the FLOPs of a step of `samples`. Views, transfers and
-// collectives need no kernel. InvalidArgument where sizes of the graph's inputs are not known.
+// collectives need no kernel. Whether a kernel takes types is asked of its factory, with a device
+// that is none, where the first input or an output is not float32, float16 or bfloat16.
+// InvalidArgument where sizes of the graph's inputs are not known.
 absl::StatusOr<std::vector<HostOperator>> OperatorsWithoutCudaKernel(const Graph& graph,
                                                                      int64_t samples,
                                                                      const KernelRegistry& kernels);

@@ -42,14 +42,19 @@ class CpuFallbackTest : public ::testing::Test {
     spec_.cluster.workers[1].device = DeviceKind::kCuda;
     Add("MatMul");
   }
-  void Add(const std::string& op) {
-    ASSERT_TRUE(
-        kernels_
-            .Register("", op, DeviceKind::kCuda,
-                      [](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                        return context.Unimplemented("nothing runs here");
-                      })
-            .ok());
+  // A kernel that takes all types but one.
+  void Add(const std::string& op, DType lacking = DType::kInvalid) {
+    ASSERT_TRUE(kernels_
+                    .Register("", op, DeviceKind::kCuda,
+                              [lacking](const PrepareContext& context)
+                                  -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                                EXPECT_EQ(context.device().info().kind, DeviceKind::kCuda);
+                                if (context.InputDType(0) == lacking) {
+                                  return context.Unimplemented("not this type");
+                                }
+                                return context.device().NewEvent().status();
+                              })
+                    .ok());
   }
   absl::Status Settle(const Graph& graph) {
     return SettleCpuFallback(graph, kSamples, kernels_, spec_, notes_);
@@ -68,6 +73,36 @@ TEST_F(CpuFallbackTest, FindsWhatHasNoKernelWithItsShareOfTheWork) {
   EXPECT_EQ(ops->front().node, "Relu");
   EXPECT_EQ(ops->front().nodes, 1);
   EXPECT_NEAR(ops->front().flops_share, 1.0 / (2 * 16 + 1), 1e-9);
+}
+
+// The kernel of Relu lacks float64: of two nodes one runs on the host. Nobody asks how a kernel is
+// prepared on a card that is not there, and what it would fail with is no lack.
+TEST_F(CpuFallbackTest, FindsTypesThatAKernelLacks) {
+  Add("Relu", DType::kFloat64);
+  Add("Cast");
+  Graph graph = ProductAndRelu(16);
+  GraphBuilder builder(graph);
+  builder.set_name_prefix("wide/");
+  const ValueId wide =
+      builder.Op("Cast", {graph.outputs()[0]}, {{"to", static_cast<int64_t>(DType::kFloat64)}});
+  graph.AddOutput(builder.Op("Relu", {wide}));
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  const auto ops = OperatorsWithoutCudaKernel(graph, kSamples, kernels_);
+  ASSERT_TRUE(ops.ok()) << ops.status();
+  ASSERT_THAT(*ops, SizeIs(1));
+  EXPECT_EQ(ops->front().op, "Relu(float64) -> float64");
+  EXPECT_EQ(ops->front().node, "wide/Relu");
+  EXPECT_EQ(ops->front().nodes, 1);
+  EXPECT_EQ(Settle(graph).code(), absl::StatusCode::kUnimplemented);
+  spec_.cpu_fallback = CpuFallback::kAllow;
+  ASSERT_TRUE(Settle(graph).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu(float64) -> float64"));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("Relu(float64) -> float64 (node 'wide/Relu', ")));
+  ASSERT_TRUE(Settle(graph).ok());
+  EXPECT_THAT(notes_, SizeIs(1));  // it is settled
+  spec_.plan.host_ops = {"Relu"};  // of any type
+  ASSERT_TRUE(Settle(graph).ok());
+  EXPECT_THAT(spec_.plan.host_ops, ElementsAre("Relu"));
 }
 
 TEST_F(CpuFallbackTest, ALittleRunsOnTheHostAndIsSaid) {
