@@ -127,6 +127,7 @@ TrainingOutcome TrainingRun::Outcome() const {
   outcome.shares = shares_;
   if (job_.training.measure_noise) outcome.noise = &noise_;
   outcome.batch = job_.job.data->spec().batch;
+  outcome.notes = job_.job.notes;
   return outcome;
 }
 

@@ -117,7 +117,9 @@ TEST_F(TrainingRunTest, CountsWhatWorkersSend) {
   wanted_.metrics = "/m.csv";
   Prepare(2);
   ASSERT_TRUE(Run().ok());
+  job_.job.notes = {"as told"};
   const TrainingOutcome outcome = run_->Outcome();
+  EXPECT_EQ(outcome.notes, job_.job.notes);
   ASSERT_THAT(outcome.traffic, SizeIs(2));
   int64_t sent = 0;
   for (const RankTraffic& rank : outcome.traffic) {

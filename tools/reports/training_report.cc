@@ -213,6 +213,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
   if (!result.end.empty()) report["ended"] = result.end;
   if (result.stopped) report["stopped"] = true;
   if (!outcome.shares.empty()) report["shares"] = outcome.shares;
+  if (!outcome.notes.empty()) report["notes"] = outcome.notes;
   if (outcome.noise != nullptr) report["noise_scale"] = NoiseJson(*outcome.noise);
   if (result.loss_scale > 0) {
     report["loss_scale"] = result.loss_scale;

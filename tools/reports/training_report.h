@@ -49,6 +49,7 @@ struct TrainingOutcome {
   // Of a run that was to measure the noise of its gradient, and its batch.
   const NoiseAverage* noise = nullptr;  // borrowed; null: it was not
   int64_t batch = 0;
+  std::vector<std::string> notes = {};  // PreparedJob::notes
   // Files that were written; "" = none.
   std::string model = {};
   std::string averages = {};

@@ -145,6 +145,12 @@ TEST_F(TrainingOutcomeTest, FilesAreNamedWithControlCharactersEscaped) {
   EXPECT_THAT(TrainingFilesText(outcome_), HasSubstr("model out"));
 }
 
+TEST_F(TrainingOutcomeTest, JsonHasWhatWasSaidOfThePlan) {
+  EXPECT_FALSE(TrainingOutcomeJson(outcome_).contains("notes"));
+  outcome_.notes = {"fused: 5 nodes run in 2 kernels on the GPU of rank 0", "two workers"};
+  EXPECT_EQ(TrainingOutcomeJson(outcome_)["notes"], nlohmann::ordered_json(outcome_.notes));
+}
+
 TEST_F(TrainingOutcomeTest, JsonHasSharesOnlyWhereTheyMoved) {
   EXPECT_FALSE(TrainingOutcomeJson(outcome_).contains("shares"));
   outcome_.shares = {6, 2};
