@@ -58,6 +58,7 @@ struct GatherGradPlan {
   size_t sorted_keys = 0;
   size_t order = 0;
   size_t sort_space = 0;
+  size_t named = 0;
   size_t partial = 0;
   size_t total = 0;
 };
@@ -69,21 +70,22 @@ GatherGradPlan PlanGatherGrad(const GatherTable& table, int64_t count, DType dty
   plan.sort = {count, table.rows + 1};
   plan.order = Aligned(static_cast<size_t>(count) * 4);
   plan.sort_space = plan.order + Aligned(static_cast<size_t>(count) * 4);
-  plan.partial = plan.sort_space + Aligned(plan.sort.workspace_bytes());
+  plan.named = plan.sort_space + Aligned(plan.sort.workspace_bytes());
+  plan.partial = plan.named + Aligned(static_cast<size_t>(table.rows));
   plan.total = plan.partial + SumRowsBytes(dtype, table.outer, count, table.inner);
   return plan;
 }
 
 absl::Status RunGatherGrad(const KernelContext& run, const GatherGradPlan& plan,
-                           const GatherTable& table, DType dtype, int64_t bytes,
-                           const RowKeysCall& indices) {
+                           const GatherTable& table, DType dtype, const RowKeysCall& indices) {
   const LaunchQueue queue = QueueOf(run);
   char* const space = static_cast<char*>(run.workspace);
   auto* const sorted_keys = reinterpret_cast<uint32_t*>(space + plan.sorted_keys);
   auto* const order = reinterpret_cast<uint32_t*>(space + plan.order);
-  WEFT_RETURN_IF_ERROR(LaunchStatus(LaunchClear(queue, run.outputs[0], bytes), "GatherGrad"));
+  auto* const named = reinterpret_cast<uint8_t*>(space + plan.named);
   RowKeysCall keys = indices;
   keys.keys = plan.sort.Keys(sorted_keys, space + plan.sort_space);
+  keys.named = named;
   WEFT_RETURN_IF_ERROR(LaunchStatus(LaunchRowKeys(queue, keys), "GatherGrad"));
   WEFT_RETURN_IF_ERROR(LaunchStatus(
       plan.sort.Launch(queue, sorted_keys, order, space + plan.sort_space), "GatherGrad"));
@@ -92,11 +94,13 @@ absl::Status RunGatherGrad(const KernelContext& run, const GatherGradPlan& plan,
   call.keys = sorted_keys;
   call.order = order;
   call.partial = space + plan.partial;
+  call.named = named;
   call.dx = run.outputs[0];
   call.outer = table.outer;
   call.rows = table.rows;
   call.count = keys.count;
   call.inner = table.inner;
+  call.unit = LargestUnit(static_cast<int64_t>(DTypeBytes(dtype, table.inner)), call.dx, call.dx);
   return LaunchStatus(LaunchSumRows(queue, dtype, call), "GatherGrad");
 }
 
@@ -115,7 +119,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGatherGrad(const PrepareContext& 
         "GatherGrad takes less than 2^31 indices and 2^32 - 1 rows on CUDA devices");
   }
   const GatherGradPlan plan = PlanGatherGrad(table, count, dtype);
-  const auto bytes = static_cast<int64_t>(DTypeBytes(dtype, output.num_elements()));
   return PrepareByElement(context, dtype, FloatElements(),
                           [&](auto) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                             return MakeKernel(
@@ -125,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGatherGrad(const PrepareContext& 
                                   keys.rows = table.rows;
                                   keys.count = count;
                                   keys.report = ReportOf(run, source, table.rows);
-                                  return RunGatherGrad(run, plan, table, dtype, bytes, keys);
+                                  return RunGatherGrad(run, plan, table, dtype, keys);
                                 },
                                 plan.total);
                           });

@@ -43,8 +43,8 @@ int SumRows(LaunchQueue queue, const SumRowsCall& call) {
   const int code = Launch<kGatherThreads>(
       queue, grid,
       SumRunsBody<T, kWidth, Index>{static_cast<const T*>(call.dy), call.keys, call.order, partial,
-                                    dx, static_cast<Index>(threads), static_cast<Index>(call.count),
-                                    call.rows, by_run, by_column});
+                                    dx, call.named, static_cast<Index>(threads),
+                                    static_cast<Index>(call.count), call.rows, by_run, by_column});
   if (code != 0 || runs == 1) return code;
   return Launch<kGatherThreads>(
       queue, grid,
@@ -52,8 +52,40 @@ int SumRows(LaunchQueue queue, const SumRowsCall& call) {
                                      static_cast<Index>(call.count), call.rows, by_run, by_column});
 }
 
+template <typename Unit, typename Index>
+int ClearUnnamed(LaunchQueue queue, const SumRowsCall& call, int64_t row) {
+  using Body = ClearRowsBody<Unit, Index>;
+  const int64_t units = call.outer * call.rows * row;
+  const LaunchGrid grid{
+      .blocks = Blocks((units + Body::kAtOnce - 1) / Body::kAtOnce, kGatherThreads, kGatherBlocks),
+      .threads = kGatherThreads};
+  return Launch<kGatherThreads>(
+      queue, grid,
+      Body{call.named, static_cast<Unit*>(call.dx), static_cast<Index>(units),
+           FastDivisor<Index>(static_cast<Index>(call.rows)),
+           FastDivisor<Index>(static_cast<Index>(row))});
+}
+
 bool IsAlignedTo(const void* address, size_t bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
+int SumNamedRows(LaunchQueue queue, DType dtype, const SumRowsCall& call) {
+  if (call.count == 0) return 0;
+  return LaunchByType(dtype, FloatLaunches(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWidth = kRowWidth<T>;
+    const bool has_packets = call.inner % kWidth == 0 && IsAlignedTo(call.dy, sizeof(T) * kWidth) &&
+                             IsAlignedTo(call.dx, sizeof(T) * kWidth);
+    const bool is_small = call.outer * (RunsOf(call.count) + 1) * call.inner < kSmallGather &&
+                          call.count < kSmallGather;
+    if (is_small) {
+      return has_packets ? SumRows<T, kWidth, int32_t>(queue, call)
+                         : SumRows<T, 1, int32_t>(queue, call);
+    }
+    return has_packets ? SumRows<T, kWidth, int64_t>(queue, call)
+                       : SumRows<T, 1, int64_t>(queue, call);
+  });
 }
 
 }  // namespace
@@ -71,7 +103,8 @@ int LaunchGather(LaunchQueue queue, int unit, const GatherCall& call) {
 int LaunchRowKeys(LaunchQueue queue, const RowKeysCall& call) {
   return Launch<kGatherThreads>(
       queue,
-      {.blocks = Blocks(call.count, kGatherThreads, kGatherBlocks), .threads = kGatherThreads},
+      {.blocks = Blocks(std::max(call.count, call.rows), kGatherThreads, kGatherBlocks),
+       .threads = kGatherThreads},
       RowKeysBody{call});
 }
 
@@ -81,20 +114,15 @@ size_t SumRowsBytes(DType dtype, int64_t outer, int64_t count, int64_t inner) {
 }
 
 int LaunchSumRows(LaunchQueue queue, DType dtype, const SumRowsCall& call) {
-  if (call.outer == 0 || call.count == 0 || call.inner == 0) return 0;
-  return LaunchByType(dtype, FloatLaunches(), [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int kWidth = kRowWidth<T>;
-    const bool has_packets = call.inner % kWidth == 0 && IsAlignedTo(call.dy, sizeof(T) * kWidth) &&
-                             IsAlignedTo(call.dx, sizeof(T) * kWidth);
-    const bool is_small = call.outer * (RunsOf(call.count) + 1) * call.inner < kSmallGather &&
-                          call.count < kSmallGather;
-    if (is_small) {
-      return has_packets ? SumRows<T, kWidth, int32_t>(queue, call)
-                         : SumRows<T, 1, int32_t>(queue, call);
-    }
-    return has_packets ? SumRows<T, kWidth, int64_t>(queue, call)
-                       : SumRows<T, 1, int64_t>(queue, call);
+  if (call.outer == 0 || call.rows == 0 || call.inner == 0) return 0;
+  const int code = SumNamedRows(queue, dtype, call);
+  if (code != 0) return code;
+  const int64_t row = static_cast<int64_t>(DTypeBytes(dtype, call.inner)) / call.unit;
+  return LaunchByWidth(call.unit, [&](auto zero) {
+    using Unit = decltype(zero);
+    return call.outer * call.rows * row < kSmallGather
+               ? ClearUnnamed<Unit, int32_t>(queue, call, row)
+               : ClearUnnamed<Unit, int64_t>(queue, call, row);
   });
 }
 

@@ -70,6 +70,7 @@ struct RowKeysBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
+    for (int64_t r = gpu.index(); r < call.rows; r += gpu.stride()) gpu.Global(call.named)[r] = 0;
     for (int64_t i = gpu.index(); i < call.count; i += gpu.stride()) {
       const int64_t row = PlaceOf(gpu, call.indices, i, call.rows, call.report);
       gpu.Global(call.keys)[i] = static_cast<uint32_t>(row < 0 ? call.rows : row);
@@ -86,7 +87,7 @@ inline constexpr int kRowWidth = kWidest<RowSum<T>>;
 // Walks of the sorted indices, cut into runs of kSumRun. A thread sums kWidth columns of a run, row
 // by row. A row whose indices all lie in the run is written; of one that began in a run before, the
 // sum becomes partial sum 0 of the run (its head); of one that begins here and goes on in the next
-// run it becomes partial sum 1 (its tail).
+// run it becomes partial sum 1 (its tail). The thread of column 0 marks a row where it begins.
 template <typename T, int kWidth, typename Index>
 struct SumRunsBody {
   using Sum = RowSum<T>;
@@ -97,7 +98,8 @@ struct SumRunsBody {
   const uint32_t* order;
   Sum* partial;  // [outer, runs, 2, inner]
   T* dx;
-  Index threads;  // outer * runs * columns
+  uint8_t* named;  // [rows]
+  Index threads;   // outer * runs * columns
   Index count;
   int64_t rows;
   FastDivisor<Index> runs;
@@ -120,6 +122,8 @@ struct SumRunsBody {
       uint32_t key = all[begin];
       bool is_head = false;
       if (begin > 0) is_head = all[begin - 1] == key;
+      const bool marks = by_column.rest == 0 && outer == 0;
+      if (marks && !is_head) Mark(gpu, key);
       Packet<Sum, kWidth> sum = {};
       for (Index e = begin; e < end; e += kAtOnce) {
         Packet<T, kWidth> packets[kAtOnce] = {};
@@ -143,6 +147,7 @@ struct SumRunsBody {
             sum = {};
             key = names[j];
             is_head = false;
+            if (marks) Mark(gpu, key);
           }
           WEFT_UNROLL
           for (int k = 0; k < kWidth; ++k) sum.values[k] += Widen(packets[j].values[k]);
@@ -161,6 +166,10 @@ struct SumRunsBody {
   }
 
  private:
+  template <class Gpu>
+  WEFT_GPU void Mark(Gpu& gpu, uint32_t key) const {
+    if (key < rows) gpu.Global(named)[key] = 1;
+  }
   template <class Gpu, typename Memory>
   WEFT_GPU void Write(Gpu& gpu, const Memory& target, uint32_t key, int64_t inner,
                       const Packet<Sum, kWidth>& sum) const {
@@ -240,6 +249,42 @@ struct SumHeadsBody {
       for (int k = 0; k < kWidth; ++k) packet.values[k] = Narrow<T>(static_cast<Sum>(sums[k]));
       gpu.template Store<kWidth>(gpu.Global(dx) + int64_t{by_run.quotient} * rows * inner + column,
                                  int64_t{key} * inner, packet);
+    }
+  }
+};
+
+// Zeros in the rows that are not marked: what SumRunsBody and SumHeadsBody do not write. A thread
+// for a few units.
+template <typename Unit, typename Index>
+struct ClearRowsBody {
+  static constexpr int kAtOnce = 4;
+
+  const uint8_t* named;  // [rows]
+  Unit* dx;
+  Index units;  // of dx
+  FastDivisor<Index> rows;
+  FastDivisor<Index> row;  // units of a row
+
+  template <class Gpu>
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    const auto to = gpu.Global(dx);
+    const Index threads = static_cast<Index>(gpu.threads());
+    const Index step = static_cast<Index>(gpu.blocks()) * threads * kAtOnce;
+    Index first = static_cast<Index>(gpu.block()) * threads * kAtOnce + gpu.thread();
+    for (; first < units; first += step) {
+      uint8_t marks[kAtOnce];
+      WEFT_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const Index t = first + j * threads;
+        marks[j] = 1;
+        if (t >= units) continue;
+        const Index place = rows.Divide(row.Divide(t).quotient).rest;
+        marks[j] = gpu.Global(named)[place];
+      }
+      WEFT_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (marks[j] == 0) gpu.template Store<1>(to, first + j * threads, Packet<Unit, 1>{});
+      }
     }
   }
 };

@@ -27,29 +27,34 @@ struct GatherCall {
 };
 int LaunchGather(LaunchQueue queue, int unit, const GatherCall& call);
 
-// keys[i] = the row that index i names, `rows` where it names none.
+// keys[i] = the row that index i names, `rows` where it names none. Also clears `named`.
 struct RowKeysCall {
   IndexInput indices;
   uint32_t* keys = nullptr;
+  uint8_t* named = nullptr;  // [rows]
   int64_t rows = 0;
   int64_t count = 0;
   FaultReport report;
 };
 int LaunchRowKeys(LaunchQueue queue, const RowKeysCall& call);
 
-// dx[outer, rows, inner] = sums of the rows of dy[outer, count, inner] that a row of keys names; it
-// starts as zeros. Sums are in the order of the indices, with runs of kSumRun of them.
+// dx[outer, rows, inner] = sums of the rows of dy[outer, count, inner] that a row of keys names,
+// zeros in rows that none names: each element is written once. Sums are in the order of the
+// indices, with runs of kSumRun of them. `named` begins as zeros; it becomes 1 for a row that a key
+// names.
 inline constexpr int64_t kSumRun = 32;
 struct SumRowsCall {
   const void* dy = nullptr;
   const uint32_t* keys = nullptr;  // in order
   const uint32_t* order = nullptr;
-  void* partial = nullptr;  // SumRowsBytes
+  void* partial = nullptr;   // SumRowsBytes
+  uint8_t* named = nullptr;  // [rows]
   void* dx = nullptr;
   int64_t outer = 1;
   int64_t rows = 0;
   int64_t count = 0;
   int64_t inner = 0;
+  int unit = 1;  // bytes: 1 to 16; a row of dx and its address are multiples of it
 };
 size_t SumRowsBytes(DType dtype, int64_t outer, int64_t count, int64_t inner);
 int LaunchSumRows(LaunchQueue queue, DType dtype, const SumRowsCall& call);

@@ -85,6 +85,17 @@ TEST(GpuGatherGradTest, SumsRows) {
       GatherGradCase({9, 4}, *Tensor::Zeros(DType::kInt64, {200}), 0, DType::kFloat32, 1)));
 }
 
+// Few of many rows are named; those of the others become zeros, whatever lay in the memory. Without
+// packets, with packets of each width, and with several tables.
+TEST(GpuGatherGradTest, ClearsRowsThatNoIndexNames) {
+  for (const int64_t inner : {1, 3, 4, 32}) {
+    EXPECT_TRUE(CheckOnEmulatedGpu(
+        GatherGradCase({1031, inner}, Int64s({1030, 7, -1, 7, 500}), 0, DType::kFloat32, 1)));
+    EXPECT_TRUE(CheckOnEmulatedGpu(
+        GatherGradCase({3, 67, inner}, Int64s({0, 66, 13}), 1, DType::kBfloat16, 2)));
+  }
+}
+
 TEST(GpuGatherGradTest, ReportsWrongIndices) {
   EXPECT_TRUE(ExpectErrorOnEmulatedGpu(
       GatherGradCase({5, 3}, Int64s({0, 7, 1}), 0, DType::kFloat32, 1),
