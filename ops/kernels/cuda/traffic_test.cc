@@ -119,19 +119,32 @@ std::vector<TrafficCase> Cases(DType dtype) {
       {.reads = 3.1,
        .bytes_per_request = 350,
        .reason = "each row reads scale and bias, from the cache"});
-  const Tensor statistics = RandomTensor({64, 1}, 4, 0.5, 2);
+  // A walker has at least eight rows, and two sums of four bytes for each column.
+  const Tensor statistics = RandomTensor({256, 1}, 4, 0.5, 2);
   add("LayerNormalizationGrad",
       {.domain = weft,
        .op = "LayerNormalizationGrad",
-       .inputs = {floats({64, 768}), floats({64, 768}, 2), floats({768}, 3), statistics,
+       .inputs = {floats({256, 768}), floats({256, 768}, 2), floats({768}, 3), statistics,
                   statistics},
        .outputs = {true, true, true}},
-      {.reads = 3.1,
-       .writes = 1.2,
-       .bytes_per_request = 200,
-       .launches = 3,
-       .reason = "rows for dX and columns for the parameters read dY and X each; each row reads "
-                 "scale, from the cache"});
+      {.reads = half ? 1.65 : 1.35,
+       .writes = half ? 1.52 : 1.27,
+       .coalescing = half ? 0.88 : 0.98,
+       .bytes_per_request = 350,
+       .launches = 2,
+       .reason = "the sums of 32 walkers over 8 rows each are written and read; of many rows there "
+                 "are at most 648 walkers. Each thread reads the statistics, from the cache"});
+  add("RMSNormalizationGrad",
+      {.domain = weft,
+       .op = "RMSNormalizationGrad",
+       .inputs = {floats({256, 768}), floats({256, 768}, 2), floats({768}, 3)},
+       .outputs = {true, true}},
+      {.reads = half ? 1.17 : 1.11,
+       .writes = half ? 1.27 : 1.14,
+       .coalescing = half ? 0.92 : 0.98,
+       .bytes_per_request = 500,
+       .launches = 2,
+       .reason = "the sums of the walkers"});
   add("Transpose of a matrix",
       {.op = "Transpose",
        .attributes = {{"perm", std::vector<int64_t>{1, 0}}},

@@ -1,4 +1,6 @@
-// LayerNormalizationGrad and RMSNormalizationGrad: rows for dX, then columns for the parameters.
+// LayerNormalizationGrad and RMSNormalizationGrad: one walk over the rows for dX and for sums of
+// the parameters; of rows that are too long, and of double, rows for dX, then columns.
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -8,6 +10,7 @@
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
 #include "ops/kernels/cuda/normalization/normalize_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_walk_launch.h"
 #include "platform/status_macros.h"
 
 namespace weft::cuda {
@@ -31,8 +34,8 @@ absl::StatusOr<GradRows> GradRowsOf(const PrepareContext& context) {
   return rows;
 }
 
-// Runs both launches. Of RMS the inverse deviations of the rows lie in the workspace, in front of
-// the partial sums.
+// Two ways. A walk has its sums in the workspace, in front of partial sums of their columns. Rows
+// and columns have, of RMS, the inverse deviations of the rows there.
 template <typename T, bool rms>
 class NormalizeGradKernel final : public Kernel {
  public:
@@ -44,13 +47,24 @@ class NormalizeGradKernel final : public Kernel {
         by_row_(
             LinePlan::Make(rows.rows, rows.columns, 1, 16 / sizeof(T), !std::is_same_v<T, double>)),
         by_column_(FoldPlan::OfColumns(rows.rows, rows.columns, kColumnsWidth<T>)),
-        inverse_bytes_(rms ? RoundUp(static_cast<size_t>(rows.rows) * sizeof(C)) : 0) {}
-
-  size_t workspace_bytes() const override {
-    return inverse_bytes_ + (HasParameters() ? by_column_.workspace_bytes(kColumnsTotalBytes) : 0);
+        inverse_bytes_(rms ? RoundUp(static_cast<size_t>(rows.rows) * sizeof(C)) : 0) {
+    if constexpr (!std::is_same_v<T, double>) {
+      // Without dX, columns alone read each element once; but those of RMS need the rows.
+      if (HasParameters() && (dx_ || rms)) {
+        walk_ = NormalizeWalk::Of(rows.rows, rows.columns, kWidest<T>);
+        of_sums_ = FoldPlan::OfColumns(walk_.walkers, rows.columns, kWalkSumsWidth);
+      }
+    }
   }
 
+  size_t workspace_bytes() const override { return std::max(WalkBytes(), RowsBytes()); }
+
   absl::Status Run(const KernelContext& run) override {
+    if constexpr (!std::is_same_v<T, double>) {
+      const bool fits = walk_.width == 1 || AreAligned({run.inputs[0], run.inputs[1], run.inputs[2],
+                                                        dx_ ? run.outputs[0] : nullptr});
+      if (walk_.walkers > 0 && fits) return RunWalk(run);
+    }
     if (dx_ || (rms && HasParameters())) WEFT_RETURN_IF_ERROR(RunRows(run));
     return HasParameters() ? RunColumns(run) : absl::OkStatus();
   }
@@ -60,20 +74,46 @@ class NormalizeGradKernel final : public Kernel {
 
   static size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
   bool HasParameters() const { return dscale_ || dbias_; }
+  size_t SumsBytes() const { return RoundUp(walk_.sums() * sizeof(C)); }  // of each array
+  size_t WalkBytes() const {
+    if (walk_.walkers == 0) return 0;
+    return (rms ? 1 : 2) * SumsBytes() + of_sums_.workspace_bytes(kColumnsTotalBytes);
+  }
+  size_t RowsBytes() const {
+    return inverse_bytes_ + (HasParameters() ? by_column_.workspace_bytes(kColumnsTotalBytes) : 0);
+  }
 
-  absl::Status RunRows(const KernelContext& run) const {
+  absl::Status RunWalk(const KernelContext& run) const {
+    char* const space = static_cast<char*>(run.workspace);
+    C* const scales = reinterpret_cast<C*>(space);
+    C* const biases = rms ? nullptr : reinterpret_cast<C*>(space + SumsBytes());
+    WEFT_RETURN_IF_ERROR(
+        LaunchStatus(LaunchNormalizeWalk(QueueOf(run), walk_, rms, Operands(run), scales, biases),
+                     "a normalization's gradient"));
+    const FoldLaunch& fold = of_sums_.For({scales, biases});
+    return LaunchStatus(
+        LaunchWalkSums(QueueOf(run), fold, scales, biases, dscale_ ? Out<T>(run, 1) : nullptr,
+                       dbias_ ? Out<T>(run, 2) : nullptr, space + (rms ? 1 : 2) * SumsBytes()),
+        "the gradient of a normalization's parameters");
+  }
+
+  NormalizeGradOperands<T> Operands(const KernelContext& run) const {
     NormalizeGradOperands<T> operands;
     operands.dy = In<T>(run, 0);
     operands.x = In<T>(run, 1);
     operands.scale = In<T>(run, 2);
     operands.dx = dx_ ? Out<T>(run, 0) : nullptr;
     operands.epsilon = epsilon_;
-    if constexpr (rms) {
-      operands.new_inverse = static_cast<C*>(run.workspace);
-    } else {
+    if constexpr (!rms) {
       operands.mean = In<C>(run, 3);
       operands.inverse = In<C>(run, 4);
     }
+    return operands;
+  }
+
+  absl::Status RunRows(const KernelContext& run) const {
+    NormalizeGradOperands<T> operands = Operands(run);
+    if constexpr (rms) operands.new_inverse = static_cast<C*>(run.workspace);
     const LineLaunch& line = by_row_.For({operands.dy, operands.x, operands.scale, operands.dx});
     return LaunchStatus(LaunchNormalizeGrad(QueueOf(run), line, rms, operands),
                         "a normalization's gradient");
@@ -100,6 +140,8 @@ class NormalizeGradKernel final : public Kernel {
   const LinePlan by_row_;
   const FoldPlan by_column_;
   const size_t inverse_bytes_;
+  NormalizeWalk walk_;  // without walkers: not taken
+  FoldPlan of_sums_;    // of the walkers' sums
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareLayerNormalizationGrad(

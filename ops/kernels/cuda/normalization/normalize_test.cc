@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "ops/kernels/cuda/normalization/normalize_walk_launch.h"
 #include "ops/testing/emulator/gpu_op_tester.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -85,6 +86,34 @@ TEST(CudaLayerNormalizationGrad, RowsAndColumns) {
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({301, 8}, -1, {true, true, true})));
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({1, 8196}, -1, {true, true, true}), {}, 1));
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({0, 8}, -1, {true, true, true})));
+}
+
+// Walkers of 1 to 256 threads, the last ones without a row in their last turn; the longest rows
+// that are walked, and the first that are not, with packets and without.
+TEST(CudaLayerNormalizationGrad, Walks) {
+  const std::vector<bool> all = {true, true, true};
+  for (const int64_t columns : {1, 2, 8, 24, 260, 511, 512, 513}) {
+    EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({37, columns}, -1, all), {}, 1)) << columns;
+  }
+  for (const int64_t columns : {2048, 2052}) {
+    EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({17, columns}, -1, all), {}, 1)) << columns;
+    EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({17, columns}, -1, all, DType::kBfloat16),
+                                   {.of_magnitude = 1e-2}, 1))
+        << columns;
+  }
+  EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({29, 72}, -1, {true, true, false}), {}, 1));
+  EXPECT_TRUE(CheckOnEmulatedGpu(LayerGrad({29, 72}, -1, {true, false, true}), {}, 1));
+}
+
+// Walkers are as many as fill a GPU: more rows than eight for each of them.
+TEST(CudaLayerNormalizationGrad, WalkersTakeManyRows) {
+  const auto walk = cuda::NormalizeWalk::Of(32768, 768, 4);
+  EXPECT_EQ(walk.walkers, 648);
+  EXPECT_EQ(walk.turns, 51);
+  EXPECT_EQ(cuda::NormalizeWalk::Of(64, 768, 4).walkers, 8);
+  EXPECT_EQ(cuda::NormalizeWalk::Of(5, 768, 4).walkers, 1);
+  EXPECT_EQ(cuda::NormalizeWalk::Of(0, 768, 4).walkers, 0);
+  EXPECT_EQ(cuda::NormalizeWalk::Of(8, 2052, 4).walkers, 0);
 }
 
 TEST(CudaLayerNormalizationGrad, OtherTypes) {
