@@ -97,7 +97,7 @@ TEST_F(CudaCardTest, MoreThanTheCardHasIsRefusedAndNothingIsBroken) {
   const absl::Status status = device->Allocate(size_t{1} << 45).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("bytes of the card"));
-  EXPECT_EQ(runtime_->LastError(), CudaCode::kSuccess) << "a launch would take it for its own";
+  EXPECT_EQ(runtime_->LastError(), CudaCode::kSuccess) << "a library would take it for its own";
   EXPECT_TRUE(device->Allocate(1 << 20).ok());
 }
 

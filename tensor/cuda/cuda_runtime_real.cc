@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// The code, and forgets it: cudaGetLastError after a launch is to say what the launch did.
+// The code, and forgets it: libraries that ask cudaGetLastError would take it for their own.
 CudaCode Code(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
   return static_cast<CudaCode>(error);

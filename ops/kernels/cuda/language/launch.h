@@ -37,23 +37,29 @@ __global__ __launch_bounds__(kMaxThreads,
 }
 
 // Runs `body` on the grid, after what is on the queue; does not wait. A grid without blocks does
-// nothing. 0, or CUDA's error number. REQUIRES: grid.threads <= kMaxThreads; a body is at most 4
-// KiB of values that can be copied byte by byte.
+// nothing. 0, or CUDA's error number of this very launch: cudaGetLastError() may be what a library
+// of NVIDIA's left, so it is neither asked nor left with ours. REQUIRES: grid.threads <=
+// kMaxThreads; a body is at most 4 KiB of values that can be copied byte by byte.
 template <int kMaxThreads, typename Body>
 int Launch(LaunchQueue queue, const LaunchGrid& grid, const Body& body) {
   static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= 4096);
   if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return 0;
+  cudaError_t code = cudaSuccess;
   if (grid.shared_bytes > kSharedWithoutAsking) {
-    const cudaError_t code = cudaFuncSetAttribute(RunBody<kMaxThreads, Body>,
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  static_cast<int>(grid.shared_bytes));
-    if (code != cudaSuccess) return static_cast<int>(code);
+    code = cudaFuncSetAttribute(RunBody<kMaxThreads, Body>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(grid.shared_bytes));
   }
-  const dim3 blocks(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.blocks_y),
-                    static_cast<unsigned>(grid.blocks_z));
-  RunBody<kMaxThreads, Body><<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes,
-                               static_cast<cudaStream_t>(queue.stream)>>>(body);
-  return static_cast<int>(cudaGetLastError());
+  if (code == cudaSuccess) {
+    const dim3 blocks(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.blocks_y),
+                      static_cast<unsigned>(grid.blocks_z));
+    void* parameters[] = {const_cast<Body*>(&body)};  // CUDA copies it
+    code = cudaLaunchKernel(RunBody<kMaxThreads, Body>, blocks,
+                            dim3(static_cast<unsigned>(grid.threads)), parameters,
+                            grid.shared_bytes, static_cast<cudaStream_t>(queue.stream));
+  }
+  if (code != cudaSuccess) cudaGetLastError();  // forgets it
+  return static_cast<int>(code);
 }
 
 #else
