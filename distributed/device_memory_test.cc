@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "distributed/control_calls.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
 #include "distributed/testing/sum_job.h"
@@ -25,8 +26,12 @@ class DeviceJob {
       : device_({.memory_limit = device_limit}),
         cluster_({&device_, &other_}, OpenSumJobInput, kTestVersion),
         coordinator_(cluster_.clients()) {
+    Join(17, given);
+  }
+
+  void Join(uint64_t job_id, int64_t given) {
     JobMembership membership;
-    membership.job_id = 17;
+    membership.job_id = job_id;
     membership.version = kTestVersion;
     const auto joined = coordinator_.Join(membership, {given, 0});
     EXPECT_TRUE(joined.ok()) << joined.status();
@@ -41,6 +46,13 @@ class DeviceJob {
     return coordinator_.RunSteps({{"train", 0, 1, {{"rate", 0.5}}}}, [](const StepReport&) {});
   }
   size_t peak_bytes() const { return device_.peak_bytes(); }
+  // What the worker of rank 0 says of its job.
+  int64_t ReportedPeak() {
+    const auto memory = coordinator_.Ask(0, MemoryRequest{});
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    return memory.ok() ? memory->device_peak_bytes : -1;
+  }
+  FakeDevice& device() { return device_; }
 
  private:
   FakeDevice device_;
@@ -63,6 +75,22 @@ TEST(DeviceMemory, WhatAStepAllocatesOnTheDeviceIsWhatWasRequired) {
   ASSERT_TRUE(run.ok()) << run;
   EXPECT_GT(job.peak_bytes(), 0u);
   EXPECT_LE(static_cast<int64_t>(job.peak_bytes()), required->device_total());
+}
+
+TEST(DeviceMemory, TheReportedPeakIsOfTheJobNotOfEarlierOnes) {
+  DeviceJob job(/*device_limit=*/0, /*given=*/0);
+  const auto required = job.Add();
+  ASSERT_TRUE(required.ok()) << required.status();
+  constexpr int64_t kMore = int64_t{1} << 20;
+  ASSERT_TRUE(job.device().Allocate(kMore).ok());  // and freed
+  EXPECT_GE(job.ReportedPeak(), kMore);
+  job.Join(/*job_id=*/18, /*given=*/0);
+  EXPECT_LT(job.ReportedPeak(), kMore);
+  ASSERT_TRUE(job.Add().ok());
+  const absl::Status run = job.RunStep();
+  ASSERT_TRUE(run.ok()) << run;
+  EXPECT_GT(job.ReportedPeak(), 0);
+  EXPECT_LE(job.ReportedPeak(), required->device_total());
 }
 
 TEST(DeviceMemory, AJobThatDoesNotFitTheDeviceIsRefused) {

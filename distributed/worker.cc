@@ -251,6 +251,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
                                                       *variables_, membership.rank);
   }
   ForgetPeakMemory();
+  environment_.device->ForgetPeakBytes();
   memory_limit_ = ProcessMemoryLimit(files());
   // What the job gives a worker with a GPU is the GPU's memory (DeviceLimit).
   if (!HasDeviceMemory() && membership.memory_limit_bytes > 0 &&

@@ -17,8 +17,8 @@ struct ProcessMemory {
   // Whether this is what the process's own control group is charged: then page tables, sockets and
   // the file pages that it was the first to touch are in it. Else it is the resident size.
   bool of_control_group = false;
-  // Most that the process had allocated on its device, where that has memory of its own. Filled in
-  // by who has the device.
+  // Most that the job had allocated on the worker's device, where that has memory of its own.
+  // Filled in by who has the device.
   int64_t device_peak_bytes = 0;
 };
 

@@ -139,6 +139,10 @@ class HostDevice final : public Device {
 
   size_t bytes_in_use() const override { return bytes_in_use_.load(std::memory_order_relaxed); }
   size_t peak_bytes() const override { return peak_bytes_.load(std::memory_order_relaxed); }
+  void ForgetPeakBytes() override {
+    peak_bytes_.store(0);
+    RaisePeak(bytes_in_use_.load());
+  }
 
   void Release(size_t bytes) { bytes_in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
@@ -162,6 +166,12 @@ class HostDevice final : public Device {
   }
 
   absl::Status Reserve(size_t bytes);
+  // To `bytes` at least.
+  void RaisePeak(size_t bytes) {
+    size_t peak = peak_bytes_.load();
+    while (peak < bytes && !peak_bytes_.compare_exchange_weak(peak, bytes)) {
+    }
+  }
 
   const DeviceInfo info_;
   std::atomic<size_t> bytes_in_use_{0};
@@ -193,10 +203,7 @@ absl::Status HostDevice::Reserve(size_t bytes) {
                        " bytes; use a smaller batch or more devices"));
     }
   } while (!bytes_in_use_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  size_t peak = peak_bytes_.load(std::memory_order_relaxed);
-  while (peak < used + bytes &&
-         !peak_bytes_.compare_exchange_weak(peak, used + bytes, std::memory_order_relaxed)) {
-  }
+  RaisePeak(used + bytes);
   return absl::OkStatus();
 }
 

@@ -123,9 +123,12 @@ class Device {
   // To memory of another device: Unimplemented where there is no way between the two but the host.
   virtual absl::Status CopyToPeer(Stream& stream, const void* from, Device& peer, void* to,
                                   size_t bytes);
-  // Bytes allocated now and at most so far.
+  // Bytes allocated now, and at most since the device began or ForgetPeakBytes was last called.
   virtual size_t bytes_in_use() const = 0;
   virtual size_t peak_bytes() const = 0;
+  // Begins the peak anew with what is allocated now. For who has the device to itself: a worker
+  // between two jobs.
+  virtual void ForgetPeakBytes() = 0;
 };
 
 // The process's CPU device, index 0, without a limit. Lives for ever.

@@ -284,6 +284,11 @@ size_t CudaDevice::peak_bytes() const {
   return peak_bytes_;
 }
 
+void CudaDevice::ForgetPeakBytes() {
+  MutexLock lock(mutex_);
+  peak_bytes_ = bytes_in_use_;
+}
+
 absl::Status CheckCudaDevice(int index) {
   WEFT_ASSIGN_OR_RETURN(CudaRuntime* const runtime, SystemCudaRuntime());
   return CheckCudaCard(*runtime, {index, absl::StrCat("cuda:", index), VisibleDevices()}).status();

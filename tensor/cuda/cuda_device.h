@@ -65,6 +65,7 @@ class CudaDevice final : public Device {
                           size_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
   size_t bytes_in_use() const override ABSL_LOCKS_EXCLUDED(mutex_);
   size_t peak_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  void ForgetPeakBytes() override ABSL_LOCKS_EXCLUDED(mutex_);
 
   const CudaProperties& properties() const { return properties_; }
   // Makes the card the current one of the calling thread: before a library of NVIDIA's is called.

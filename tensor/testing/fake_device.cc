@@ -213,6 +213,11 @@ size_t FakeDevice::peak_bytes() const {
   return peak_bytes_;
 }
 
+void FakeDevice::ForgetPeakBytes() {
+  MutexLock lock(mutex_);
+  peak_bytes_ = bytes_in_use_;
+}
+
 void FakeDevice::FailAllocation(int64_t k) {
   MutexLock lock(mutex_);
   failing_allocation_ = k;

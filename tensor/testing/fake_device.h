@@ -71,6 +71,7 @@ class FakeDevice : public Device {
   absl::Status CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) override;
   size_t bytes_in_use() const override ABSL_LOCKS_EXCLUDED(mutex_);
   size_t peak_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  void ForgetPeakBytes() override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Internal with the first damage done to memory: writes out of bounds, or after a free.
   virtual absl::Status Verify() { return memory_.Verify(); }

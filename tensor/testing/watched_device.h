@@ -47,6 +47,7 @@ class WatchedDevice final : public Device {
   absl::Status CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) override;
   size_t bytes_in_use() const override { return device_.bytes_in_use(); }
   size_t peak_bytes() const override { return device_.peak_bytes(); }
+  void ForgetPeakBytes() override { device_.ForgetPeakBytes(); }
 
   WatchedCalls& calls() { return calls_; }
 

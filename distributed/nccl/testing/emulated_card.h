@@ -59,6 +59,7 @@ class EmulatedCard final : public Device {
   }
   size_t bytes_in_use() const override { return device_.bytes_in_use(); }
   size_t peak_bytes() const override { return device_.peak_bytes(); }
+  void ForgetPeakBytes() override { device_.ForgetPeakBytes(); }
 
  private:
   // An exchange in a stream, with the host's side of its copies.
