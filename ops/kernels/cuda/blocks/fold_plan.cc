@@ -5,7 +5,8 @@
 namespace weft::cuda {
 namespace {
 
-// Blocks that fill a large GPU some times over, and units that are worth a block's start.
+// Blocks that fill a large GPU some times over, and units that are worth a block's start. The same
+// for all cards: they say where sums are cut.
 constexpr int64_t kWantedBlocks = 1056;
 constexpr int64_t kMinUnitsPerThread = 8;
 // Packets of a row for which single elements at its ends do not count.

@@ -22,7 +22,8 @@ struct StridedAxis {
 AxisIndex IndexOf(const std::vector<StridedAxis>& axes);
 
 // The launch for any addresses, and that for addresses which are multiples of a packet. Both are
-// the same where there is no packet.
+// the same where there is no packet. Chunks, and so the order of a sum, depend on the shape alone,
+// never on the card: as many blocks as a card likes would give other bits on another card.
 struct FoldPlan {
   FoldLaunch narrow;
   FoldLaunch wide;

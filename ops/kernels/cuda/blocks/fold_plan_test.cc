@@ -109,6 +109,20 @@ TEST(FoldPlanTest, LongFoldsWithFewOutputsAreCut) {
   EXPECT_EQ(FoldPlan::OfRows(1, 64, 4).wide.chunks, 1);
 }
 
+// Other cuts are other bits: whoever changes these numbers changes the sums of all models.
+TEST(FoldPlanTest, TheCutIsThatOfTheShape) {
+  // 32 lanes of 4 columns by 8 parts: 32 blocks side by side, and 1056 / 32 chunks of the rows.
+  const FoldLaunch columns = FoldPlan::OfColumns(32768, 4096, 4).wide;
+  EXPECT_EQ(columns.grid.blocks, 32);
+  EXPECT_EQ(columns.grid.blocks_y, 33);
+  EXPECT_EQ(columns.layout.chunk, 993);
+  // A row has a block of its own, whole.
+  const FoldLaunch rows = FoldPlan::OfRows(32768, 4096, 4).wide;
+  EXPECT_EQ(rows.grid.blocks, 32768);
+  EXPECT_EQ(rows.grid.blocks_y, 1);
+  EXPECT_EQ(rows.layout.chunk, 1024);
+}
+
 TEST(FoldPlanTest, UnalignedAddressesGetElements) {
   const FoldPlan plan = FoldPlan::OfRows(3, 8, 4);
   alignas(16) char memory[32];
