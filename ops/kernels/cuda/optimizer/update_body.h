@@ -22,6 +22,8 @@ struct UpdateBody {
   static constexpr int kWidth = kWidest<T>;
   static constexpr int kStates = Rule::kStates;
   static constexpr int kArrays = kStates > 0 ? kStates : 1;
+  // Of 256 threads: 48 registers each, in which all rules of float32 with two states have room.
+  static constexpr int kMinBlocks = sizeof(T) == 4 && kStates <= 2 ? 5 : 1;
 
   struct Item : TensorItem {
     const T* w;
@@ -62,10 +64,10 @@ struct UpdateBody {
     WEFT_UNROLL
     for (int f = 0; f < Rule::kFactors; ++f) factors[f] = shared[f];
     for (int64_t i = own.index; i < item.packets; i += own.stride) {
-      Update<kWidth>(gpu, item, factors, i * kWidth);
+      Update<kWidth>(gpu, ItemFor(items, own.item, i), factors, i * kWidth);
     }
     for (int64_t i = item.packets * kWidth + own.index; i < item.count; i += own.stride) {
-      Update<1>(gpu, item, factors, i);
+      Update<1>(gpu, ItemFor(items, own.item, i), factors, i);
     }
   }
 
