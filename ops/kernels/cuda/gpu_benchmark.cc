@@ -1,11 +1,12 @@
-// How fast kernels are on a GPU: those that move memory, as a share of what a copy on the device
-// moves; products, against cuBLASLt called alone; convolutions through cuDNN, against our own. A
-// program of its own:
+// How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
+// as a share of what a copy on the device moves; products, against cuBLASLt called alone;
+// convolutions through cuDNN, against our own. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "ops/concrete_node.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/dnn/dnn.h"
+#include "ops/kernels/cuda/fusion/kernel_compiler.h"
+#include "ops/kernels/cuda/fusion/testing/fused_chains.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
@@ -290,6 +293,24 @@ std::vector<MemoryCase> MemoryCases(DType dtype) {
   return cases;
 }
 
+// Values do not matter, but a mask has to have some.
+Tensor OperandOfChain(const Shape& shape, DType dtype) {
+  Tensor operand = Floats(shape, dtype);
+  if (dtype == DType::kBool) std::memset(operand.raw_data(), 1, operand.bytes());
+  return operand;
+}
+
+// At least 256 MB each.
+absl::StatusOr<std::vector<MemoryCase>> FusedCases(DType dtype) {
+  std::vector<MemoryCase> cases;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<testing::FusedChain> chains,
+                        testing::FusedChains(65536, 1024, dtype, OperandOfChain));
+  for (const testing::FusedChain& chain : chains) {
+    cases.push_back({absl::StrCat("fused: ", chain.name), chain.op_case, /*low=*/0.1});
+  }
+  return cases;
+}
+
 absl::Status MeasureMemory(const MemoryCase& memory_case, double copy_rate, Device& device,
                            Stream& stream, Timer& timer, Figure& figure) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> on_device,
@@ -518,6 +539,32 @@ absl::Status OnStream(Device& device, int rounds, const Measure& measure) {
   return measure(*stream, timer);
 }
 
+void RunMemory(const std::vector<MemoryCase>& cases, DType dtype, Device& device, int rounds,
+               Report& report) {
+  const double copy_rate = report.figures()[0].rate;
+  for (const MemoryCase& memory_case : cases) {
+    Figure figure{.name = memory_case.name, .type = std::string(DTypeName(dtype))};
+    const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+      return MeasureMemory(memory_case, copy_rate, device, stream, timer, figure);
+    });
+    report.Add(std::move(figure), status);
+  }
+}
+
+// Skipped aloud where there is no NVRTC.
+absl::Status RunFused(Device& device, int rounds, Report& report) {
+  const absl::StatusOr<KernelCompiler*> compiler = KernelCompilerOf(device);
+  if (!compiler.ok()) {
+    std::cout << "fused kernels: skipped: no NVRTC: " << compiler.status().message() << std::endl;
+    return absl::OkStatus();
+  }
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<MemoryCase> cases, FusedCases(dtype));
+    RunMemory(cases, dtype, device, rounds, report);
+  }
+  return absl::OkStatus();
+}
+
 // Skipped aloud where there is no cuDNN. The log says which convolutions do not go through it;
 // their share is 1.
 absl::Status RunConvolutions(Device& device, int rounds, Report& report) {
@@ -554,14 +601,9 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
   }));
   report.Add(copy, absl::OkStatus());
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
-    for (const MemoryCase& memory_case : MemoryCases(dtype)) {
-      Figure figure{.name = memory_case.name, .type = std::string(DTypeName(dtype))};
-      const absl::Status status = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
-        return MeasureMemory(memory_case, copy.rate, *device, stream, timer, figure);
-      });
-      report.Add(std::move(figure), status);
-    }
+    RunMemory(MemoryCases(dtype), dtype, *device, rounds, report);
   }
+  WEFT_RETURN_IF_ERROR(RunFused(*device, rounds, report));
   for (const ProductCase& product : ProductCases()) {
     Figure figure{.name = absl::StrCat("MatMul ", product.m, "x", product.k, "x", product.n),
                   .type = product.tf32 ? "tf32" : std::string(DTypeName(product.dtype)),

@@ -4,6 +4,8 @@
 #include "gmock/gmock.h"
 #include "ops/kernels/cuda/dnn/cudnn_provider.h"
 #include "ops/kernels/cuda/dnn/dnn.h"
+#include "ops/kernels/cuda/fusion/kernel_compiler.h"
+#include "ops/kernels/cuda/fusion/nvrtc_provider.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
 #include "ops/kernels/cuda/linear/cublaslt_provider.h"
 
@@ -12,6 +14,7 @@ int main(int argc, char** argv) {
   // The tests link libraries for the emulator, too.
   weft::cuda::SetBlasLtProvider(weft::cuda::CublasLtOf);
   weft::cuda::SetDnnProvider(weft::cuda::CudnnOf);
+  weft::cuda::SetKernelCompilerProvider(weft::cuda::NvrtcOf);
   ::testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -14,6 +14,7 @@
 #include "ops/fusion/fuse_regions.h"
 #include "ops/fusion/fused_node.h"
 #include "ops/kernels/cuda/fusion/region_text.h"
+#include "ops/kernels/cuda/fusion/testing/fused_chains.h"
 #include "ops/kernels/cuda/fusion/testing/host_compiler.h"
 #include "ops/testing/emulator/body_runner.h"
 #include "ops/testing/emulator/gpu_op_tester.h"
@@ -28,13 +29,24 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Tests make single fused nodes, which look for a schema in the registry.
-const bool fused_is_known = OpRegistry::Global().Register(FusedSchema()).ok();
+// Of floats on a card, where the compilers of the region and of its parts may each round a product
+// and a sum at once (law 2 of the README).
+Tolerance OnACard(DType dtype) {
+  switch (dtype) {
+    case DType::kBfloat16:
+      return {.of_element = 0x1p-7};
+    case DType::kFloat16:
+      return {.of_element = 0x1p-9};
+    case DType::kFloat64:
+      return {.of_magnitude = 1e-14};
+    default:
+      return {};
+  }
+}
 
 class GeneratedKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(fused_is_known);
     if (!TestsOnARealGpu() && !HostCompiler::IsThere()) {
       GTEST_SKIP() << "no C++ compiler in PATH: generated kernels are not run";
     }
@@ -58,19 +70,13 @@ class GeneratedKernelsTest : public ::testing::Test {
   // a reduction folds; all else has the bits of the parts.
   void Check(const Tolerance& near = {}) {
     ASSERT_TRUE(builder_.status().ok()) << builder_.status();
-    const auto counts = FuseRegions(graph_, *FindFusionRules(DeviceKind::kCuda));
-    ASSERT_TRUE(counts.ok()) << counts.status();
-    ASSERT_EQ(graph_.num_nodes(), 1) << graph_.DebugString();
-    const Node& fused = graph_.node(graph_.node_ids()[0]);
-    OpCase op_case{.domain = fused.domain,
-                   .op = fused.op,
-                   .attributes = fused.attributes,
-                   .inputs = {},
-                   .outputs = {}};
-    for (const ValueId input : fused.inputs) {
-      op_case.inputs.push_back(input.valid() ? TensorOf(input) : Tensor());
-    }
-    op_case.outputs.assign(fused.outputs.size(), true);
+    const absl::StatusOr<OpCase> op_case = FusedCaseOf(graph_, feeds_);
+    ASSERT_TRUE(op_case.ok()) << op_case.status();
+    CheckFused(*op_case, near);
+  }
+
+  // The same of a fused node.
+  void CheckFused(const OpCase& op_case, const Tolerance& near) {
     std::vector<Tensor> first;
     for (const uint64_t seed : {1, 2}) {
       EmulatedRunOptions options;
@@ -83,24 +89,21 @@ class GeneratedKernelsTest : public ::testing::Test {
       }
       first = *outputs;
     }
-    const Graph& body = FusedBodyOf(fused);
+    const Graph& body = *std::get<std::shared_ptr<Graph>>(*op_case.attributes.Find(kFusedBody));
     const std::vector<Tensor> expected = OutputsOfParts(body, op_case.inputs);
     ASSERT_EQ(first.size(), expected.size());
     for (size_t i = 0; i < first.size(); ++i) {
       const Node& part = body.node(body.value(body.outputs()[i]).producer);
       if (part.op.starts_with("Reduce") && part.op != "ReduceMax") {
         EXPECT_TRUE(TensorsNear(first[i], expected[i], near)) << part.op;
+      } else if (TestsOnARealGpu() && IsFloatingPoint(first[i].dtype())) {
+        EXPECT_TRUE(TensorsNear(first[i], expected[i], OnACard(first[i].dtype()))) << part.op;
       } else {
         EXPECT_TRUE(BitwiseEqual(first[i], expected[i]))
             << part.op << ": " << first[i].ToString() << " instead of " << expected[i].ToString();
       }
     }
     region_ = *cuda::GenerateRegion(body);
-  }
-
-  Tensor TensorOf(ValueId value) {
-    const ValueDef& def = graph_.value(value);
-    return def.source == ValueSource::kConstant ? def.constant : feeds_.at(value);
   }
 
   // Each part by its own kernel on the emulated GPU.
@@ -315,6 +318,52 @@ TEST_F(GeneratedKernelsTest, OtherAxesAndFewLongRowsStayAlone) {
   const auto counts = FuseRegions(graph_, *FindFusionRules(DeviceKind::kCuda));
   ASSERT_TRUE(counts.ok());
   EXPECT_EQ(counts->regions, 0);
+}
+
+// ---- Chains of models.
+
+class ChainsOfModelsTest : public GeneratedKernelsTest,
+                           public ::testing::WithParamInterface<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Types, ChainsOfModelsTest,
+                         ::testing::Values(DType::kFloat32, DType::kBfloat16),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+// And they read each operand once, in one launch; what repeats comes from the cache.
+TEST_P(ChainsOfModelsTest, HaveTheValuesOfTheirParts) {
+  constexpr int64_t kRows = 37, kColumns = 72;
+  uint64_t seed = 0;
+  const auto chains =
+      FusedChains(kRows, kColumns, GetParam(), [&](const Shape& shape, DType dtype) {
+        return RandomTensor(shape, ++seed, shape.dim(shape.rank() - 1) == 1 ? 0.5 : -1, 1, dtype);
+      });
+  ASSERT_TRUE(chains.ok()) << chains.status();
+  EXPECT_EQ(chains->size(), 5u);
+  for (const FusedChain& chain : *chains) {
+    SCOPED_TRACE(chain.name);
+    CheckFused(chain.op_case, {.of_magnitude = GetParam() == DType::kBfloat16 ? 8e-3 : 2e-6});
+    EXPECT_EQ(region_.width, GetParam() == DType::kBfloat16 ? 8 : 4);
+    if (TestsOnARealGpu()) continue;  // the emulator counts
+    std::vector<EmulatedLaunchRecord> launches;
+    const auto outputs = RunOnEmulatedGpu(chain.op_case, {}, &launches);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    ASSERT_EQ(launches.size(), 1u);
+    int64_t written = 0;
+    for (const Tensor& output : *outputs) written += static_cast<int64_t>(output.bytes());
+    EXPECT_EQ(launches[0].bytes_written, written);
+    int64_t read = 0;
+    for (const Tensor& input : chain.op_case.inputs) {
+      const auto bytes = static_cast<int64_t>(input.bytes());
+      if (input.num_elements() == kColumns) {
+        read += bytes * kRows;
+      } else if (input.num_elements() == kRows) {
+        read += bytes * kColumns / region_.width;  // by each packet
+      } else {
+        read += bytes;
+      }
+    }
+    EXPECT_EQ(launches[0].bytes_read, read);
+  }
 }
 
 // ---- The text.

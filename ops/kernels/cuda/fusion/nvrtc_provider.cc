@@ -1,4 +1,5 @@
-// NVRTC for the CUDA devices of this process: the KernelCompilerProvider of builds with CUDA.
+#include "ops/kernels/cuda/fusion/nvrtc_provider.h"
+
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -39,7 +40,11 @@ KernelCache* CacheOfProcess() {
   return cache;
 }
 
-absl::StatusOr<KernelCompiler*> NvrtcCompilerOf(Device& device) {
+[[maybe_unused]] const bool is_the_compiler = SetKernelCompilerProvider(NvrtcOf);
+
+}  // namespace
+
+absl::StatusOr<KernelCompiler*> NvrtcOf(Device& device) {
   auto* const card = dynamic_cast<CudaDevice*>(&device);
   if (card == nullptr) {
     return absl::InvalidArgumentError(
@@ -67,7 +72,4 @@ absl::StatusOr<KernelCompiler*> NvrtcCompilerOf(Device& device) {
   return compiler.get();
 }
 
-[[maybe_unused]] const bool is_the_compiler = SetKernelCompilerProvider(NvrtcCompilerOf);
-
-}  // namespace
 }  // namespace weft::cuda
