@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Of floats on a card, where the compilers of the region and of its parts may each round a product
-// and a sum at once (law 2 of the README).
+// and a sum at once (law 2 of ops/kernels/cuda/fusion/README.md).
 Tolerance OnACard(DType dtype) {
   switch (dtype) {
     case DType::kBfloat16:

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-// ---- The stand-in, as far as gpu.h and launch.h use the language.
+// ---- The stand-in, as far as headers of this folder use the language.
 
 #define __CUDACC__
 #define __global__
