@@ -88,6 +88,13 @@ TEST(RoiAlignTest, RefusesRegionsWithoutBounds) {
   EXPECT_TRUE(ExpectError(align, absl::StatusCode::kInvalidArgument, {"batch_indices[0] is 1"}));
 }
 
+// With a fixed number of samples the extent is not asked for: they lie nowhere.
+TEST(RoiAlignTest, AnEndThatIsNoNumberHasNoSamples) {
+  const auto y = RunOp(Align({0, 0, NAN, 4}, {{"sampling_ratio", int64_t{2}}}));
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_TRUE(TensorsNear((*y)[0], Floats({1, 1, 2, 2}, {0, 0, 0, 0})));
+}
+
 TEST(MaxRoiPoolTest, TakesTheLargestByHand) {
   const auto y =
       RunOp({.op = "MaxRoiPool",

@@ -39,7 +39,7 @@ template <typename T, typename G>
 void SamplePoint(const GridPlan& plan, const Taps<G>& taps, const T* x, T* y) {
   using S = std::conditional_t<std::is_same_v<T, float> && std::is_same_v<G, float>, float, double>;
   for (int64_t c = 0; c < plan.channels; ++c, x += plan.input, y += plan.output) {
-    if (plan.mode == SampleMode::kNearest) {
+    if (plan.options.mode == SampleMode::kNearest) {
       *y = taps.offsets[0] < 0 ? T(0) : x[taps.offsets[0]];
       continue;
     }

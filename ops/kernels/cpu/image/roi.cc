@@ -23,12 +23,12 @@ T AlignElement(const RoiPlan& plan, const AlignedRegion& region, int64_t ph, int
   double largest = 0;
   bool any = false;
   for (int64_t iy = 0; iy < region.grid[0]; ++iy) {
-    Neighbours row;
-    const bool row_inside = Locate(region.Position(0, ph, iy), plan.height, row);
+    PixelPair row;
+    const bool row_inside = FindPixels(region.Position(0, ph, iy), plan.height, row);
     for (int64_t ix = 0; ix < region.grid[1]; ++ix) {
-      Neighbours column;
+      PixelPair column;
       double parts[4] = {0, 0, 0, 0};
-      if (row_inside && Locate(region.Position(1, pw, ix), plan.width, column)) {
+      if (row_inside && FindPixels(region.Position(1, pw, ix), plan.width, column)) {
         const T* const above = x + row.low * plan.width;
         const T* const below = x + row.high * plan.width;
         parts[0] = (1 - row.share) * (1 - column.share) * static_cast<double>(above[column.low]);
@@ -89,22 +89,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareRoiAlign(const PrepareContext& co
       });
 }
 
-// ---- MaxRoiPool. R. Girshick, Fast R-CNN (2015), section 2.1.
-
-// The pixels of output element `i` along one axis: [first, last).
-struct Bin {
-  int64_t first;
-  int64_t last;
-};
-Bin BinOf(int64_t start, double size, int64_t i, int64_t limit) {
-  const double first = std::floor(static_cast<double>(i) * size);
-  const double last = std::ceil(static_cast<double>(i + 1) * size);
-  return {std::clamp<int64_t>(static_cast<int64_t>(first) + start, 0, limit),
-          std::clamp<int64_t>(static_cast<int64_t>(last) + start, 0, limit)};
-}
+// ---- MaxRoiPool.
 
 template <typename T>
-T LargestIn(const RoiPlan& plan, const T* x, const Bin& rows, const Bin& columns) {
+T LargestIn(const RoiPlan& plan, const T* x, const PixelRange& rows, const PixelRange& columns) {
   T best = 0;  // of nothing
   bool any = false;
   for (int64_t h = rows.first; h < rows.last; ++h) {
@@ -120,26 +108,24 @@ T LargestIn(const RoiPlan& plan, const T* x, const Bin& rows, const Bin& columns
 // The sample of a region and its pixels.
 struct PooledRegion {
   int64_t n;
-  int64_t start[2];  // y, x
-  double bin[2];     // pixels of an output element
+  PooledAxis axes[2];  // y, x
 
-  Bin Rows(const RoiPlan& plan, int64_t i) const {
-    return BinOf(start[0], bin[0], i / plan.pooled_width, plan.height);
+  PixelRange Rows(const RoiPlan& plan, int64_t i) const {
+    return PixelsOf(axes[0], i / plan.pooled_width, plan.height);
   }
-  Bin Columns(const RoiPlan& plan, int64_t i) const {
-    return BinOf(start[1], bin[1], i % plan.pooled_width, plan.width);
+  PixelRange Columns(const RoiPlan& plan, int64_t i) const {
+    return PixelsOf(axes[1], i % plan.pooled_width, plan.width);
   }
 };
 
 template <typename T>
 absl::StatusOr<PooledRegion> RegionOf(const RoiPlan& plan, const T* rois, int64_t r) {
   const T* const roi = rois + 5 * r;
-  double corners[4];
-  for (int i = 0; i < 4; ++i) {
-    corners[i] = std::round(static_cast<double>(roi[i + 1]) * plan.scale);
-    if (std::abs(corners[i]) < 1e15) continue;
+  for (int i = 1; i <= 4; ++i) {
+    const double corner = static_cast<double>(roi[i]) * plan.spec.scale;
+    if (std::abs(corner) < kMaxRoiStart) continue;
     return absl::InvalidArgumentError(absl::StrCat("node '", plan.name, "' (", plan.op, "): rois[",
-                                                   r, "] has a corner at ", corners[i]));
+                                                   r, "] has a corner at ", corner));
   }
   const double sample = static_cast<double>(roi[0]);
   if (!(sample >= 0 && sample < static_cast<double>(plan.batch))) {
@@ -149,12 +135,9 @@ absl::StatusOr<PooledRegion> RegionOf(const RoiPlan& plan, const T* rois, int64_
   }
   PooledRegion region;
   region.n = static_cast<int64_t>(sample);
-  const int64_t pooled[] = {plan.pooled_height, plan.pooled_width};
   for (int axis = 0; axis < 2; ++axis) {
-    const double first = corners[1 - axis];
-    region.start[axis] = static_cast<int64_t>(first);
-    region.bin[axis] =
-        std::max(corners[3 - axis] - first + 1, 1.0) / static_cast<double>(pooled[axis]);
+    region.axes[axis] = PoolAxis(plan.spec, axis, static_cast<double>(roi[2 - axis]),
+                                 static_cast<double>(roi[4 - axis]));
   }
   return region;
 }
@@ -194,7 +177,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxRoiPool(const PrepareContext& 
 
 // The offset of that pixel, -1 in an empty bin.
 template <typename T>
-int64_t PlaceOfLargest(const RoiPlan& plan, const T* x, const Bin& rows, const Bin& columns) {
+int64_t PlaceOfLargest(const RoiPlan& plan, const T* x, const PixelRange& rows,
+                       const PixelRange& columns) {
   int64_t best = -1;
   for (int64_t h = rows.first; h < rows.last; ++h) {
     for (int64_t w = columns.first; w < columns.last; ++w) {

@@ -35,8 +35,7 @@ struct Sample {
   }
 };
 
-void SetPixels(const RoiPlan& plan, const Neighbours& row, const Neighbours& column,
-               Sample& sample) {
+void SetPixels(const RoiPlan& plan, const PixelPair& row, const PixelPair& column, Sample& sample) {
   const int64_t rows[] = {row.low, row.high};
   const int64_t columns[] = {column.low, column.high};
   const double row_weights[] = {1 - row.share, row.share};
@@ -54,11 +53,11 @@ template <typename Fn>
 void ForEachSample(const RoiPlan& plan, const AlignedRegion& region, int64_t i, Fn fn) {
   const int64_t outputs[] = {i / plan.pooled_width, i % plan.pooled_width};
   for (int64_t iy = 0; iy < region.grid[0]; ++iy) {
-    Neighbours row;
-    if (!Locate(region.Position(0, outputs[0], iy), plan.height, row)) continue;
+    PixelPair row;
+    if (!FindPixels(region.Position(0, outputs[0], iy), plan.height, row)) continue;
     for (int64_t ix = 0; ix < region.grid[1]; ++ix) {
-      Neighbours column;
-      if (!Locate(region.Position(1, outputs[1], ix), plan.width, column)) continue;
+      PixelPair column;
+      if (!FindPixels(region.Position(1, outputs[1], ix), plan.width, column)) continue;
       Sample sample;
       SetPixels(plan, row, column, sample);
       sample.bins[0] = region.Bins(0, outputs[0], iy);
@@ -119,8 +118,8 @@ void AddToCorners(const RoiPlan& plan, const AlignedRegion& region, const Sample
   for (int axis = 0; axis < 2; ++axis) {
     const double along =
         region.fixed[axis] ? 0.0 : sample.bins[axis] / static_cast<double>(pooled[axis]);
-    corners[1 - axis] += slopes[axis] * plan.scale * (1 - along);
-    corners[3 - axis] += slopes[axis] * plan.scale * along;
+    corners[1 - axis] += slopes[axis] * plan.spec.scale * (1 - along);
+    corners[3 - axis] += slopes[axis] * plan.spec.scale * along;
   }
 }
 
