@@ -138,7 +138,7 @@ def weft_cuda_library(
       srcs: C++ sources with the factories of kernels, and headers that nobody else includes; no CUDA in them.
       hdrs: headers of bodies and launches.
       gpu_srcs: .cu files. They may include hdrs, those of cuda_deps and //ops/kernels/cuda/language, and
-        tensor/dtype.h and tensor/device_fault.h.
+        what _SEEN of third_party/cuda/nvcc.bzl lists.
       deps: what srcs and hdrs include, but for cuda_deps.
       cuda_deps: other libraries of this kind.
       emulated_deps: more that only `<name>_emulated` needs.

@@ -21,7 +21,14 @@ _OPTIONS = [
 
 # Of the headers of a library's deps, nvcc sees those that bodies may include. So a change of another one
 # compiles no kernel again.
-_SEEN = ["ops/kernels/cuda/", "tensor/dtype.h", "tensor/device_fault.h"]
+_SEEN = [
+    "ops/kernels/cuda/",
+    "ops/defs/image/device_function.h",
+    "ops/defs/image/grid_axis.h",
+    "ops/defs/image/roi_region.h",
+    "tensor/dtype.h",
+    "tensor/device_fault.h",
+]
 
 def _stem(file):
     return file.basename[:-len("." + file.extension)]
