@@ -197,6 +197,13 @@ std::vector<TrafficCase> Cases(DType dtype) {
        .reason =
            "a row is read for its sum and once more, from the cache; each thread reads the label"});
   if (half) return cases;
+  add("MatMulInteger",
+      {.op = "MatMulInteger",
+       .inputs = {RandomTensor({128, 256}, 1, 0, 255, DType::kUint8),
+                  RandomTensor({256, 128}, 2, -128, 127, DType::kInt8)}},
+      {.reads = 2.05,
+       .bytes_per_request = 150,
+       .reason = "a block computes 64 x 64 elements: each operand is read by two of them"});
   add("AdamUpdate",
       {.domain = weft,
        .op = "AdamUpdate",

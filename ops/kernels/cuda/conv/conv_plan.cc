@@ -23,37 +23,6 @@ int64_t Reach(const WindowAxis& axis) {
   return axis.input + axis.pad_begin + axis.output * axis.stride + axis.kernel * axis.dilation;
 }
 
-absl::Status SetWindow(const PrepareContext& context, const std::vector<WindowAxis>& axes,
-                       ConvWindow& window) {
-  if (axes.size() > kImageAxes) {
-    return context.Unimplemented(
-        absl::StrCat("convolutions on GPUs have at most 3 image axes, this one has ", axes.size()));
-  }
-  const int missing = kImageAxes - static_cast<int>(axes.size());
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const WindowAxis& axis = axes[i];
-    if (Reach(axis) > kMaxAxis) {
-      return context.Unimplemented("convolutions on GPUs have image axes below 2^31");
-    }
-    const int to = missing + static_cast<int>(i);
-    window.large[to] = static_cast<int32_t>(axis.input);
-    window.small[to] = static_cast<int32_t>(axis.output);
-    window.kernel[to] = static_cast<int32_t>(axis.kernel);
-    window.stride[to] = static_cast<int32_t>(axis.stride);
-    window.dilation[to] = static_cast<int32_t>(axis.dilation);
-    window.pad[to] = static_cast<int32_t>(axis.pad_begin);
-    const int64_t divisor = std::gcd(axis.stride, axis.dilation);
-    window.tap_step[to] = static_cast<int32_t>(axis.stride / divisor);
-    window.position_step[to] = static_cast<int32_t>(axis.dilation / divisor);
-  }
-  const auto fits = [](const int32_t(&sizes)[kImageAxes]) {
-    return int64_t{sizes[0]} * sizes[1] <= kMaxAxis &&
-           int64_t{sizes[0]} * sizes[1] * sizes[2] <= kMaxAxis;
-  };
-  if (fits(window.large) && fits(window.small) && fits(window.kernel)) return absl::OkStatus();
-  return context.Unimplemented("convolutions on GPUs have images of less than 2^31 elements");
-}
-
 // The shapes follow from each other; our own gradient ops can come from a file.
 bool ShapesFit(const Shape& large, const Shape& weights, const Shape& small, int64_t groups,
                const std::vector<WindowAxis>& axes) {
@@ -81,6 +50,38 @@ bool ConvPlan::is_plain() const {
   return plain;
 }
 
+absl::StatusOr<ConvWindow> ConvWindowOf(const PrepareContext& context,
+                                        const std::vector<WindowAxis>& axes) {
+  ConvWindow window;
+  if (axes.size() > kImageAxes) {
+    return context.Unimplemented(
+        absl::StrCat("convolutions on GPUs have at most 3 image axes, this one has ", axes.size()));
+  }
+  const int missing = kImageAxes - static_cast<int>(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const WindowAxis& axis = axes[i];
+    if (Reach(axis) > kMaxAxis) {
+      return context.Unimplemented("convolutions on GPUs have image axes below 2^31");
+    }
+    const int to = missing + static_cast<int>(i);
+    window.large[to] = static_cast<int32_t>(axis.input);
+    window.small[to] = static_cast<int32_t>(axis.output);
+    window.kernel[to] = static_cast<int32_t>(axis.kernel);
+    window.stride[to] = static_cast<int32_t>(axis.stride);
+    window.dilation[to] = static_cast<int32_t>(axis.dilation);
+    window.pad[to] = static_cast<int32_t>(axis.pad_begin);
+    const int64_t divisor = std::gcd(axis.stride, axis.dilation);
+    window.tap_step[to] = static_cast<int32_t>(axis.stride / divisor);
+    window.position_step[to] = static_cast<int32_t>(axis.dilation / divisor);
+  }
+  const auto fits = [](const int32_t(&sizes)[kImageAxes]) {
+    return int64_t{sizes[0]} * sizes[1] <= kMaxAxis &&
+           int64_t{sizes[0]} * sizes[1] * sizes[2] <= kMaxAxis;
+  };
+  if (fits(window.large) && fits(window.small) && fits(window.kernel)) return window;
+  return context.Unimplemented("convolutions on GPUs have images of less than 2^31 elements");
+}
+
 absl::StatusOr<ConvPlan> PlanConv(const PrepareContext& context, const Shape& large,
                                   const Shape& weights, const Shape& small,
                                   const std::vector<WindowAxis>& axes) {
@@ -96,7 +97,7 @@ absl::StatusOr<ConvPlan> PlanConv(const PrepareContext& context, const Shape& la
         absl::StrCat("a convolution between images ", large.ToString(), " and ", small.ToString(),
                      " cannot have weights ", weights.ToString(), " in ", plan.groups, " groups"));
   }
-  WEFT_RETURN_IF_ERROR(SetWindow(context, axes, plan.window));
+  WEFT_ASSIGN_OR_RETURN(plan.window, ConvWindowOf(context, axes));
   plan.samples = large.dim(0);
   plan.large_channels = weights.dim(1);
   plan.small_channels = weights.dim(0) / plan.groups;

@@ -41,10 +41,14 @@ struct ConvPlan {
   bool is_direct() const { return groups > 1 && large_channels * small_channels <= 16; }
 };
 
+// The windows of resolved axes. Unimplemented for more than 3 image axes, and for images or windows
+// of 2^31 elements and more.
+absl::StatusOr<ConvWindow> ConvWindowOf(const PrepareContext& context,
+                                        const std::vector<WindowAxis>& axes);
+
 // `large`, `weights` and `small` are the shapes of the operands with these roles, `axes` the
 // windows. InvalidArgument for shapes that do not belong together; Unimplemented for types other
-// than the floating ones of 16 bits and more, more than 3 image axes, and images or windows of 2^31
-// elements and more.
+// than the floating ones of 16 bits and more, and as ConvWindowOf says.
 absl::StatusOr<ConvPlan> PlanConv(const PrepareContext& context, const Shape& large,
                                   const Shape& weights, const Shape& small,
                                   const std::vector<WindowAxis>& axes);

@@ -99,14 +99,14 @@ struct CodeEncoder {
     return static_cast<uint32_t>(static_cast<int32_t>(number));
   }
 
-  // Rounded to nearest even. REQUIRES: is_float.
-  WEFT_GPU uint32_t OfReal(float value) const {
-    uint32_t pattern = 0;
-    memcpy(&pattern, &value, sizeof(pattern));
-    const uint32_t sign = pattern >> 31;
+  // Rounded to nearest even. Real: float or double. REQUIRES: is_float.
+  template <typename Real>
+  WEFT_GPU uint32_t OfReal(Real value) const {
+    const uint32_t sign = std::signbit(value) ? 1 : 0;
     if (value != value) return nan_code[sign];
-    const float magnitude = std::fabs(value);
-    if (magnitude > too_large || (magnitude == too_large && max_code % 2 == 1)) {
+    const Real magnitude = std::fabs(value);
+    const Real limit = too_large;
+    if (magnitude > limit || (magnitude == limit && max_code % 2 == 1)) {
       return overflow_code[sign];
     }
     uint32_t code = 0;  // the largest one that is not above
@@ -114,7 +114,7 @@ struct CodeEncoder {
       if (code + step <= max_code && magnitudes[code + step] <= magnitude) code += step;
     }
     if (code < max_code) {
-      const float middle = (magnitudes[code] + magnitudes[code + 1]) * 0.5f;
+      const Real middle = (magnitudes[code] + magnitudes[code + 1]) * 0.5f;
       if (magnitude > middle || (magnitude == middle && code % 2 == 1)) ++code;
     }
     return code == 0 ? zero_code[sign] : (sign << (bits - 1)) | code;
