@@ -204,6 +204,12 @@ std::vector<TrafficCase> Cases(DType dtype) {
       {.reads = 2.05,
        .bytes_per_request = 150,
        .reason = "a block computes 64 x 64 elements: each operand is read by two of them"});
+  add("DFT", {.op = "DFT", .inputs = {floats({64, 1024, 2})}},
+      {.reads = 5,
+       .bank_conflicts = 1.6,
+       .bytes_per_request = 200,
+       .reason = "each line reads the tables of its passes, from the cache; the last passes read "
+                 "elements that are four apart"});
   add("AdamUpdate",
       {.domain = weft,
        .op = "AdamUpdate",
