@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/defs/attention/attention_operands.h"
 #include "ops/kernel.h"
+#include "ops/kernels/cuda/attention/attention_dnn.h"
 #include "ops/kernels/cuda/attention/attention_kernel.h"
 #include "ops/kernels/cuda/attention/attention_launch.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
@@ -462,6 +463,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareAttention(const PrepareContext& c
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const PrepareContext& context,
                                                       int64_t score_bytes) {
   WEFT_RETURN_IF_ERROR(CheckAttentionTypes(context));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn, MakeDnnAttention(context));
+  if (through_cudnn != nullptr) return through_cudnn;
   auto kernel = std::make_unique<AttentionKernel>(context, score_bytes);
   WEFT_RETURN_IF_ERROR(kernel->Prepare(context));
   return kernel;

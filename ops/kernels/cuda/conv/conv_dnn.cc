@@ -75,9 +75,7 @@ class DnnConvKernel final : public Kernel {
       WEFT_RETURN_IF_ERROR(PrepareBias(library, std::move(spec)));
     }
     convolution_bytes_ = convolution_->workspace_bytes();
-    // The workspace that a kernel gets is aligned to less than the library's.
-    dnn_offset_ =
-        layout_.Add(convolution_bytes_ == 0 ? 0 : convolution_bytes_ + kDnnWorkspaceAlignment);
+    dnn_offset_ = layout_.Add(DnnWorkspaceRoom(convolution_bytes_));
     return absl::OkStatus();
   }
 
@@ -98,7 +96,8 @@ class DnnConvKernel final : public Kernel {
     if (fills_) WEFT_RETURN_IF_ERROR(Fill(run));
     ConvolutionOperands operands = Operands(run);
     if (fuses_) operands.bias = run.inputs[2];
-    return convolution_->Run(operands, Workspace(run), QueueOf(run));
+    void* const room = At(run.workspace, dnn_offset_);
+    return convolution_->Run(operands, DnnWorkspaceIn(room, convolution_bytes_), QueueOf(run));
   }
 
  private:
@@ -141,13 +140,6 @@ class DnnConvKernel final : public Kernel {
         break;
     }
     return operands;
-  }
-
-  void* Workspace(const KernelContext& run) const {
-    if (convolution_bytes_ == 0) return nullptr;
-    const auto begin = reinterpret_cast<uintptr_t>(At(run.workspace, dnn_offset_));
-    const size_t over = begin % kDnnWorkspaceAlignment;
-    return At(run.workspace, dnn_offset_ + (over == 0 ? 0 : kDnnWorkspaceAlignment - over));
   }
 
   absl::Status Fill(const KernelContext& run) const {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <limits>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,10 +32,13 @@ std::string DimsText(const DnnTensor& tensor) {
   return absl::StrCat("[", absl::StrJoin(tensor.dims, ","), "]");
 }
 
+// Elements of 16 bits that are read at once.
+constexpr int64_t kDnnPacket = 8;
+
 // What is wrong with a tensor by itself; "" where nothing is.
 std::string Fault(const DnnTensor& tensor) {
   if (tensor.dims.size() != tensor.strides.size()) return "another number of strides than of sizes";
-  if (tensor.dims.size() < 4 || tensor.dims.size() > 5) return "other than 2 or 3 image axes";
+  if (tensor.dims.size() < 4 || tensor.dims.size() > 5) return "a rank other than 4 or 5";
   for (size_t i = 0; i < tensor.dims.size(); ++i) {
     if (tensor.dims[i] < 1) return "no elements";
     if (tensor.strides[i] < 1) return "a stride below 1";
@@ -137,16 +139,55 @@ absl::Status CheckConvolution(const ConvolutionSpec& spec) {
   return absl::OkStatus();
 }
 
-bool ConvolutionOperands::operator==(const ConvolutionOperands& other) const {
-  return std::tie(large, weights, small, bias) ==
-         std::tie(other.large, other.weights, other.small, other.bias);
+std::string AttentionSpec::ToString() const {
+  return absl::StrCat(std::string(DTypeName(dtype)), " attention of ", DimsText(query), " to ",
+                      DimsText(key), causal ? ", causal" : "");
+}
+
+absl::Status CheckAttention(const AttentionSpec& spec) {
+  const auto bad = [&](absl::string_view what) {
+    return absl::InternalError(absl::StrCat(spec.ToString(), " cannot have ", what));
+  };
+  const auto unknown = [&](absl::string_view what) {
+    return absl::UnimplementedError(
+        absl::StrCat("cuDNN is asked for attention ", what, ", this is ", spec.ToString()));
+  };
+  if (spec.dtype != DType::kFloat16 && spec.dtype != DType::kBfloat16) {
+    return unknown("of float16 and bfloat16");
+  }
+  constexpr size_t kRank = 4;
+  for (const DnnTensor* const tensor : {&spec.query, &spec.key, &spec.value, &spec.result}) {
+    const std::string fault = Fault(*tensor);
+    if (!fault.empty()) return bad(fault);
+    if (tensor->dims.size() != kRank) return bad("operands of another rank than 4");
+    if (tensor->strides.back() != 1) return bad("elements of a row that lie apart");
+    if (tensor->span() > kMaxDnnSize) return unknown("to less than 2^31 elements");
+    for (size_t i = 0; i < kRank; ++i) {
+      const int64_t unit = i + 1 == kRank ? tensor->dims[i] : tensor->strides[i];
+      if (unit % kDnnPacket != 0) return unknown("with rows of a multiple of 8 elements");
+    }
+  }
+  const auto dim = [](const DnnTensor& tensor, int i) { return tensor.dims[i]; };
+  if (dim(spec.key, 0) != dim(spec.query, 0) || dim(spec.value, 0) != dim(spec.query, 0) ||
+      dim(spec.result, 0) != dim(spec.query, 0)) {
+    return bad("operands of different samples");
+  }
+  if (dim(spec.query, 1) % dim(spec.key, 1) != 0 || dim(spec.value, 1) != dim(spec.key, 1) ||
+      dim(spec.result, 1) != dim(spec.query, 1)) {
+    return bad("heads that do not share keys evenly");
+  }
+  if (dim(spec.value, 2) != dim(spec.key, 2) || dim(spec.result, 2) != dim(spec.query, 2) ||
+      dim(spec.key, 3) != dim(spec.query, 3) || dim(spec.result, 3) != dim(spec.value, 3)) {
+    return bad("rows or sizes that do not fit");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Dnn*> DnnOf(Device& device) {
   const DnnProvider provider = dnn_provider.load();
   if (provider != nullptr) return provider(device);
   return absl::FailedPreconditionError(absl::StrCat(
-      "convolutions of ", device.info().name,
+      "nodes of ", device.info().name,
       " are to go through cuDNN, and this program is built without it (--config=cuda, where "
       "cudnn.h is installed); build it so, or leave out --cudnn on"));
 }

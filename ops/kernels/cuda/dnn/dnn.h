@@ -68,24 +68,61 @@ struct ConvolutionOperands {
   void* weights = nullptr;
   void* small = nullptr;
   const void* bias = nullptr;  // null without has_bias
-
-  bool operator==(const ConvolutionOperands& other) const;
 };
 
 inline constexpr size_t kDnnAlignment = 16;
 inline constexpr size_t kDnnWorkspaceAlignment = 256;
 
-// A convolution whose algorithm is chosen. Used by one thread at a time.
-class PreparedConvolution {
+// Work whose algorithm is chosen. Used by one thread at a time.
+template <typename Operands>
+class PreparedDnnWork {
  public:
-  virtual ~PreparedConvolution() = default;
+  virtual ~PreparedDnnWork() = default;
   // Memory of the device that Run wants, aligned to kDnnWorkspaceAlignment.
   virtual size_t workspace_bytes() const = 0;
-  // Puts the convolution behind what is on the queue; does not wait. The same operands give the
-  // same bits. Internal with the library's code.
-  virtual absl::Status Run(const ConvolutionOperands& operands, void* workspace,
-                           LaunchQueue queue) = 0;
+  // Puts the work behind what is on the queue; does not wait. The same operands give the same bits.
+  // Internal with the library's code.
+  virtual absl::Status Run(const Operands& operands, void* workspace, LaunchQueue queue) = 0;
 };
+using PreparedConvolution = PreparedDnnWork<ConvolutionOperands>;
+
+// Attention: result = softmax(scale query key^T) value, for each head by itself. Operands are
+// [samples, heads, rows, size], with the elements of a row next to each other. Neighbouring heads
+// of the query share a head of key and value, where it has more. Scores and their softmax are
+// float32; probabilities are rounded to the operands' type.
+struct AttentionSpec {
+  DType dtype = DType::kBfloat16;  // of all operands: float16, bfloat16
+  DnnTensor query, key;            // of one size
+  DnnTensor value, result;         // of one size
+  double scale = 1;
+  bool causal = false;  // row i of the query attends the rows 0 to i of the key
+
+  std::string ToString() const;  // "bfloat16 attention of [2,4,7,8] to [2,2,9,8], causal"
+};
+
+// Internal with the field that no attention can have. Unimplemented for what cuDNN has no engine
+// for: other types, sizes that are not multiples of 8.
+absl::Status CheckAttention(const AttentionSpec& spec);
+
+// Addresses on the device, multiples of kDnnAlignment. The result is written.
+struct AttentionOperands {
+  const void* query = nullptr;
+  const void* key = nullptr;
+  const void* value = nullptr;
+  void* result = nullptr;
+};
+using PreparedAttention = PreparedDnnWork<AttentionOperands>;
+
+// A piece of a kernel's workspace, which is aligned to less than cuDNN's, wants so many bytes...
+inline size_t DnnWorkspaceRoom(size_t bytes) {
+  return bytes == 0 ? 0 : bytes + kDnnWorkspaceAlignment;
+}
+// ... and the library's begins here. Null where it wants none.
+inline void* DnnWorkspaceIn(void* room, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const size_t over = reinterpret_cast<uintptr_t>(room) % kDnnWorkspaceAlignment;
+  return static_cast<char*>(room) + (over == 0 ? 0 : kDnnWorkspaceAlignment - over);
+}
 
 // The library on one device. Thread-safe. Outlives what it prepares.
 class Dnn {
@@ -95,6 +132,8 @@ class Dnn {
   // the precision that was asked for.
   virtual absl::StatusOr<std::unique_ptr<PreparedConvolution>> Prepare(
       const ConvolutionSpec& spec) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PreparedAttention>> PrepareAttention(
+      const AttentionSpec& spec) = 0;
 };
 
 // Gives the library of a device, or why there is none.

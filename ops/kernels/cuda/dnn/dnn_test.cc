@@ -73,5 +73,55 @@ TEST(CheckConvolutionTest, RefusesOperandsBeyond32Bits) {
   EXPECT_EQ(CheckConvolution(spec).code(), absl::StatusCode::kUnimplemented);
 }
 
+// Four heads of 16 that share two of keys.
+AttentionSpec SharedHeadsSpec() {
+  AttentionSpec spec;
+  spec.query = DnnTensor::Dense({2, 4, 7, 16});
+  spec.key = DnnTensor::Dense({2, 2, 9, 16});
+  spec.value = DnnTensor::Dense({2, 2, 9, 8});
+  spec.result = DnnTensor::Dense({2, 4, 7, 8});
+  return spec;
+}
+
+TEST(CheckAttentionTest, TakesWhatFits) {
+  AttentionSpec spec = SharedHeadsSpec();
+  EXPECT_TRUE(CheckAttention(spec).ok()) << CheckAttention(spec);
+  spec.causal = true;
+  EXPECT_EQ(spec.ToString(), "bfloat16 attention of [2,4,7,16] to [2,2,9,16], causal");
+}
+
+TEST(CheckAttentionTest, NamesWhatDoesNotFit) {
+  const auto fault = [](const AttentionSpec& spec) {
+    const absl::Status status = CheckAttention(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    return std::string(status.message());
+  };
+  AttentionSpec spec = SharedHeadsSpec();
+  spec.key = DnnTensor::Dense({2, 3, 9, 16});
+  EXPECT_NE(fault(spec).find("heads that do not share keys evenly"), std::string::npos);
+  spec = SharedHeadsSpec();
+  spec.value = DnnTensor::Dense({2, 2, 8, 8});
+  EXPECT_NE(fault(spec).find("rows or sizes that do not fit"), std::string::npos);
+  spec = SharedHeadsSpec();
+  spec.result = DnnTensor::Dense({1, 4, 7, 8});
+  EXPECT_NE(fault(spec).find("different samples"), std::string::npos);
+  spec = SharedHeadsSpec();
+  spec.query.strides[3] = 2;
+  EXPECT_NE(fault(spec).find("elements of a row that lie apart"), std::string::npos);
+}
+
+TEST(CheckAttentionTest, LeavesOtherTypesAndSizesToOthers) {
+  AttentionSpec spec = SharedHeadsSpec();
+  spec.dtype = DType::kFloat32;
+  EXPECT_EQ(CheckAttention(spec).code(), absl::StatusCode::kUnimplemented);
+  spec = SharedHeadsSpec();
+  spec.value = DnnTensor::Dense({2, 2, 9, 12});
+  spec.result = DnnTensor::Dense({2, 4, 7, 12});
+  EXPECT_EQ(CheckAttention(spec).code(), absl::StatusCode::kUnimplemented);
+  spec = SharedHeadsSpec();
+  spec.query.strides[2] = 20;
+  EXPECT_EQ(CheckAttention(spec).code(), absl::StatusCode::kUnimplemented);
+}
+
 }  // namespace
 }  // namespace weft::cuda

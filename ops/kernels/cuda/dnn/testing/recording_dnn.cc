@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/kernels/cuda/dnn/testing/recorded_attention.h"
 #include "ops/kernels/cuda/language/launch.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/testing/emulator/emulated_launch.h"
@@ -251,7 +252,7 @@ class RecordedConvolution final : public cuda::PreparedConvolution {
   absl::Status Run(const cuda::ConvolutionOperands& operands, void* workspace,
                    cuda::LaunchQueue queue) override {
     WEFT_RETURN_IF_ERROR(Check(operands, workspace, queue));
-    owner_.Record({spec_, operands});
+    owner_.Record(RecordingDnn::Call{spec_, operands});
     int code = 0;
     if (spec_.dtype == DType::kFloat16) {
       code = LaunchConvolution<Float16>(spec_, operands, workspace, bytes_, queue);
@@ -294,6 +295,53 @@ class RecordedConvolution final : public cuda::PreparedConvolution {
   const size_t bytes_;
 };
 
+class RecordedAttention final : public cuda::PreparedAttention {
+ public:
+  RecordedAttention(RecordingDnn& owner, const cuda::AttentionSpec& spec)
+      : owner_(owner),
+        spec_(spec),
+        bytes_(static_cast<size_t>(spec.query.num_elements() % 3 * 97)) {}
+
+  size_t workspace_bytes() const override { return bytes_; }
+
+  absl::Status Run(const cuda::AttentionOperands& operands, void* workspace,
+                   cuda::LaunchQueue queue) override {
+    WEFT_RETURN_IF_ERROR(Check(operands, workspace, queue));
+    owner_.Record(RecordingDnn::AttentionCall{spec_, operands});
+    const int code = LaunchRecordedAttention(spec_, operands, workspace, bytes_, queue);
+    if (code == 0) return absl::OkStatus();
+    return Broken(absl::StrCat("the emulator refuses with error ", code));
+  }
+
+ private:
+  absl::Status Broken(absl::string_view what) const {
+    return absl::InternalError(absl::StrCat(spec_.ToString(), ": ", what));
+  }
+
+  absl::Status Check(const cuda::AttentionOperands& operands, void* workspace,
+                     cuda::LaunchQueue queue) const {
+    if (queue.stream == nullptr) return Broken("no stream");
+    for (const void* const operand : {operands.query, operands.key, operands.value}) {
+      if (operand == nullptr) return Broken("an operand is null");
+      if (!IsDnnAligned(operand, cuda::kDnnAlignment)) return Broken("an operand is not aligned");
+      if (operand == operands.result) return Broken("the result lies over an operand");
+    }
+    if (operands.result == nullptr) return Broken("no result");
+    if (!IsDnnAligned(operands.result, cuda::kDnnAlignment)) {
+      return Broken("the result is not aligned");
+    }
+    if (bytes_ > 0 && workspace == nullptr) return Broken("no workspace");
+    if (!IsDnnAligned(workspace, cuda::kDnnWorkspaceAlignment)) {
+      return Broken("the workspace is not aligned");
+    }
+    return absl::OkStatus();
+  }
+
+  RecordingDnn& owner_;
+  const cuda::AttentionSpec spec_;
+  const size_t bytes_;
+};
+
 RecordingDnn& RecordingDnn::Get() {
   static auto* const library = new RecordingDnn();
   return *library;
@@ -309,9 +357,22 @@ absl::StatusOr<std::unique_ptr<cuda::PreparedConvolution>> RecordingDnn::Prepare
   return std::make_unique<RecordedConvolution>(*this, spec);
 }
 
+absl::StatusOr<std::unique_ptr<cuda::PreparedAttention>> RecordingDnn::PrepareAttention(
+    const cuda::AttentionSpec& spec) {
+  WEFT_RETURN_IF_ERROR(cuda::CheckAttention(spec));
+  MutexLock lock(mutex_);
+  if (refusals_.all) return absl::UnimplementedError(absl::StrCat("no plan for ", spec.ToString()));
+  return std::make_unique<RecordedAttention>(*this, spec);
+}
+
 std::vector<RecordingDnn::Call> RecordingDnn::TakeCalls() {
   MutexLock lock(mutex_);
   return std::exchange(calls_, {});
+}
+
+std::vector<RecordingDnn::AttentionCall> RecordingDnn::TakeAttentions() {
+  MutexLock lock(mutex_);
+  return std::exchange(attentions_, {});
 }
 
 void RecordingDnn::Refuse(const Refusals& refusals) {
@@ -322,6 +383,11 @@ void RecordingDnn::Refuse(const Refusals& refusals) {
 void RecordingDnn::Record(const Call& call) {
   MutexLock lock(mutex_);
   calls_.push_back(call);
+}
+
+void RecordingDnn::Record(const AttentionCall& call) {
+  MutexLock lock(mutex_);
+  attentions_.push_back(call);
 }
 
 }  // namespace weft::testing

@@ -1,0 +1,21 @@
+// Attention through cuDNN.
+#ifndef WEFT_OPS_KERNELS_CUDA_ATTENTION_ATTENTION_DNN_H_
+#define WEFT_OPS_KERNELS_CUDA_ATTENTION_ATTENTION_DNN_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "ops/kernel.h"
+
+namespace weft::cuda {
+
+// A kernel of Attention that writes no scores to memory: plain or causal, packed or not, with heads
+// of keys that are shared, in float16 or bfloat16. Null where the node does not use cuDNN, and
+// where it cannot compute the node, which is logged with the reason: other types, masks, windows,
+// lengths, caps, a past, other outputs than Y, no elements, or no plan. Such nodes go another way.
+// Errors: those of DnnOf, with the node's name.
+absl::StatusOr<std::unique_ptr<Kernel>> MakeDnnAttention(const PrepareContext& context);
+
+}  // namespace weft::cuda
+
+#endif  // WEFT_OPS_KERNELS_CUDA_ATTENTION_ATTENTION_DNN_H_
