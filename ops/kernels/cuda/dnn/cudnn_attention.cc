@@ -21,6 +21,7 @@ enum AttentionTensorId : int64_t {
   kResultId,
   kScaleId,
   kNeverId,
+  kStatisticsId,
   kFirstVirtualId
 };
 
@@ -45,10 +46,10 @@ class AttentionGraph {
         rows_({spec.query.dims[0], spec.query.dims[1], spec.query.dims[2], 1}) {}
 
   void Build() {
-    const size_t query = Operand(spec_.query, kQueryId);
-    const size_t key = Operand(Turned(spec_.key), kKeyId);
-    const size_t value = Operand(spec_.value, kValueId);
-    const size_t result = Operand(spec_.result, kResultId);
+    const size_t query = Operand(spec_.query, kQueryId, type_);
+    const size_t key = Operand(Turned(spec_.key), kKeyId, type_);
+    const size_t value = Operand(spec_.value, kValueId, type_);
+    const size_t result = Operand(spec_.result, kResultId, type_);
     size_t scores = Product(query, key, Virtual(scores_));
     scores = Pointwise(CUDNN_POINTWISE_MUL, scores, Number(kScaleId), Virtual(scores_));
     if (spec_.causal) scores = Causal(scores);
@@ -56,6 +57,10 @@ class AttentionGraph {
     size_t powers = Pointwise(CUDNN_POINTWISE_SUB, scores, largest, Virtual(scores_));
     powers = Pointwise(CUDNN_POINTWISE_EXP, powers, kNone, Virtual(scores_));
     const size_t sum = Reduction(CUDNN_REDUCE_TENSOR_ADD, powers);
+    // Engines know no graph without it. Nobody reads it.
+    const size_t statistics = Operand(DnnTensor::Dense(rows_), kStatisticsId, CUDNN_DATA_FLOAT);
+    const size_t log = Pointwise(CUDNN_POINTWISE_LOG, sum, kNone, Virtual(rows_));
+    Pointwise(CUDNN_POINTWISE_ADD, largest, log, statistics);
     const size_t probabilities =
         Pointwise(CUDNN_POINTWISE_DIV, powers, sum, Virtual(scores_, type_));
     Product(probabilities, value, result);
@@ -90,8 +95,8 @@ class AttentionGraph {
     return status_.ok() ? Place(graph_.Keep(*std::move(made))) : 0;
   }
 
-  size_t Operand(const DnnTensor& layout, int64_t id) {
-    return status_.ok() ? Place(graph_.Tensor(layout, id, type_)) : 0;
+  size_t Operand(const DnnTensor& layout, int64_t id, cudnnDataType_t type) {
+    return status_.ok() ? Place(graph_.Tensor(layout, id, type)) : 0;
   }
   size_t Virtual(const std::vector<int64_t>& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     if (!status_.ok()) return 0;
@@ -214,26 +219,40 @@ class CudnnAttention final : public PreparedAttention {
       : scale_(static_cast<float>(spec.scale)),
         never_(never),
         is_causal_(spec.causal),
+        statistics_bytes_(StatisticsBytes(spec)),
         runner_(std::move(runner)) {}
 
-  size_t workspace_bytes() const override { return runner_.workspace_bytes(); }
+  // The statistics, and what the plan wants behind them.
+  size_t workspace_bytes() const override { return statistics_bytes_ + runner_.workspace_bytes(); }
 
   absl::Status Run(const AttentionOperands& operands, void* workspace, LaunchQueue queue) override {
-    std::vector<int64_t> ids = {kQueryId, kKeyId, kValueId, kResultId, kScaleId};
+    std::vector<int64_t> ids = {kQueryId, kKeyId, kValueId, kResultId, kScaleId, kStatisticsId};
     std::vector<void*> addresses = {const_cast<void*>(operands.query),
                                     const_cast<void*>(operands.key),
-                                    const_cast<void*>(operands.value), operands.result, &scale_};
+                                    const_cast<void*>(operands.value),
+                                    operands.result,
+                                    &scale_,
+                                    workspace};
     if (is_causal_) {
       ids.push_back(kNeverId);
       addresses.push_back(&never_);
     }
-    return runner_.Run(ids, addresses, workspace, queue);
+    char* const behind = static_cast<char*>(workspace) + statistics_bytes_;
+    return runner_.Run(ids, addresses, runner_.workspace_bytes() == 0 ? nullptr : behind, queue);
   }
 
  private:
+  // The logarithm of the sum of powers of each row, float32.
+  static size_t StatisticsBytes(const AttentionSpec& spec) {
+    const int64_t rows = spec.query.dims[0] * spec.query.dims[1] * spec.query.dims[2];
+    const size_t bytes = static_cast<size_t>(rows) * sizeof(float);
+    return (bytes + kDnnWorkspaceAlignment - 1) / kDnnWorkspaceAlignment * kDnnWorkspaceAlignment;
+  }
+
   float scale_;  // the library reads it at each Run
   float never_;
   const bool is_causal_;
+  const size_t statistics_bytes_;
   DnnRunner runner_;
 };
 

@@ -12,7 +12,8 @@
 namespace weft::cuda {
 
 // The graph is the one that cuDNN's engines of scaled dot-product attention know: a product, a
-// scale, a causal choice, a softmax of five operations, a product. REQUIRES: CheckAttention.
+// scale, a causal choice, a softmax by its parts with the logarithms of its sums, a product. The
+// logarithms go to the workspace. REQUIRES: CheckAttention.
 // `shared` outlives it, and its mutex is not held. Unimplemented where the library has no plan.
 absl::StatusOr<std::unique_ptr<PreparedAttention>> MakeCudnnAttention(DnnHandle& shared,
                                                                       const AttentionSpec& spec,

@@ -32,6 +32,8 @@ class CudnnAttentionTest : public ::testing::Test {
     return *std::move(opened);
   }
   static constexpr int64_t kSamples = 2, kHeads = 4, kShared = 2, kRows = 3, kKeys = 5, kSize = 8;
+  // 24 rows in float32, and what aligns the plan's own.
+  static constexpr size_t kStatisticsBytes = 256;
 
   static DnnTensor PackedHeads(int64_t heads, int64_t rows) {
     return {{kSamples, heads, rows, kSize}, {rows * heads * kSize, kSize, heads * kSize, 1}};
@@ -78,8 +80,11 @@ class CudnnAttentionTest : public ::testing::Test {
     ASSERT_TRUE(prepared.ok()) << prepared.status();
     const auto q = Numbers(spec.query, 1), k = Numbers(spec.key, 2), v = Numbers(spec.value, 3);
     std::vector<Bfloat16> y(static_cast<size_t>(spec.result.num_elements()));
+    alignas(256) char workspace[kStatisticsBytes];
+    ASSERT_EQ((*prepared)->workspace_bytes(), sizeof(workspace));
     ASSERT_TRUE(
-        (*prepared)->Run({q.data(), k.data(), v.data(), y.data()}, nullptr, {&library_}).ok());
+        (*prepared)->Run({q.data(), k.data(), v.data(), y.data()}, workspace, {&library_}).ok());
+    EXPECT_EQ(library_.workspace, nullptr) << "the plan wants none";
     for (int64_t b = 0; b < kSamples; ++b)
       for (int64_t h = 0; h < kHeads; ++h)
         for (int64_t r = 0; r < kRows; ++r)
@@ -111,7 +116,7 @@ TEST_F(CudnnAttentionTest, PassesOverEnginesThatGiveOtherBits) {
   const std::unique_ptr<Dnn> dnn = Open();
   const auto prepared = dnn->PrepareAttention(Spec(true));
   ASSERT_TRUE(prepared.ok()) << prepared.status();
-  EXPECT_EQ((*prepared)->workspace_bytes(), 1000);
+  EXPECT_EQ((*prepared)->workspace_bytes(), kStatisticsBytes + 1000);
 }
 
 TEST_F(CudnnAttentionTest, SaysWhyThereIsNoPlan) {

@@ -341,7 +341,12 @@ class HostGraph {
     for (int d = 0; d < 4; ++d) at += place[d] * strides[d];
     const auto id = tensor.One<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
     if (tensor.All<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL).empty()) {
-      static_cast<Bfloat16*>(addresses_.at(id))[at] = ToBfloat16(value);
+      void* const address = addresses_.at(id);
+      if (tensor.One<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT) {
+        static_cast<float*>(address)[at] = value;
+      } else {
+        static_cast<Bfloat16*>(address)[at] = ToBfloat16(value);
+      }
       return;
     }
     virtual_[id].resize(static_cast<size_t>(Count(DimsOf(tensor))));
@@ -394,6 +399,8 @@ class HostGraph {
       const float right =
           has_b ? At(operation.Part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), place) : 0;
       float value = 0;
+      if (mode == CUDNN_POINTWISE_ADD) value = left + right;
+      if (mode == CUDNN_POINTWISE_LOG) value = std::log(left);
       if (mode == CUDNN_POINTWISE_MUL) value = left * right;
       if (mode == CUDNN_POINTWISE_SUB) value = left - right;
       if (mode == CUDNN_POINTWISE_DIV) value = left / right;
