@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "distributed/nccl/nccl.h"
+#include "distributed/nccl/card_pairs.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/variables/variable_store.h"
 #include "platform/log.h"
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& m
   memory_.clear();
   cards_.clear();
   joined_cards_.clear();
-  card_note_.clear();
+  card_use_ = {};
   is_strict_ = membership.strict;
   for (int i = 0; i < size(); ++i) {
     memory_.push_back({absl::StrCat("worker:", i), infos[i].memory_limit, {}});
@@ -131,37 +131,35 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
 
 absl::Status Coordinator::JoinCards(const std::vector<Partition>& partitions) {
   const CardGroupChoice choice = ChooseCardGroups(cards_, partitions, is_strict_);
-  if (choice.groups.empty() && joined_cards_.empty()) {
-    if (!choice.refusal.empty()) {
-      card_note_ = absl::StrCat("collectives of GPUs go through the host: ", choice.refusal);
-    }
-    return absl::OkStatus();
-  }
+  WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards_, partitions));
+  std::vector<CardGroup> groups;
+  for (const std::vector<RankId>& members : choice.groups) groups.push_back({members, ""});
+  for (const auto& [from, to] : sends.pairs) groups.push_back({{from, to}, "", /*sends=*/true});
+
+  CardUse use;
+  use.pairs = static_cast<int>(sends.pairs.size());
+  use.refusal = choice.refusal;
+  use.send_refusal = sends.refusal;
   std::vector<UseCardGroupsRequest> requests(clients_.size());
   std::set<int> ranks;
-  int version = 0;
-  for (const std::vector<RankId>& members : choice.groups) {
-    CardGroup group{members, ""};
+  for (CardGroup& group : groups) {
     std::vector<int> key;
-    for (const RankId member : members) key.push_back(member.value);
-    version = cards_[key.front()].nccl_version;
-    if (joined_cards_.insert(key).second) {
+    for (const RankId member : group.members) key.push_back(member.value);
+    use.nccl_version = cards_[key.front()].nccl_version;
+    if (joined_cards_.insert({key, group.sends}).second) {
       WEFT_ASSIGN_OR_RETURN(CardGroupId made, Ask(key.front(), NewCardGroupRequest{}));
       group.id = std::move(made.id);
     }
     for (const int rank : key) {
       requests[rank].groups.push_back(group);
-      requests[rank].nccl_version = version;
-      ranks.insert(rank);
+      requests[rank].nccl_version = use.nccl_version;
+      if (!group.sends) ranks.insert(rank);
     }
   }
-  if (!ranks.empty()) {
-    card_note_ =
-        absl::StrCat("collectives of ", ranks.size(), " GPUs: NCCL ", NcclVersionText(version));
-    if (!choice.refusal.empty()) {
-      absl::StrAppend(&card_note_, ", some through the host: ", choice.refusal);
-    }
-  }
+  use.ranks = static_cast<int>(ranks.size());
+  const bool has_any = !groups.empty() || !use.refusal.empty() || !use.send_refusal.empty();
+  if (has_any) card_use_ = std::move(use);
+  if (joined_cards_.empty()) return absl::OkStatus();
   return OnAll(UseCardGroupsRequest::kDoing,
                [&](int i) { return clients_[i]->Ask(requests[i]).status(); });
 }

@@ -66,9 +66,11 @@ class Coordinator {
     return reply;
   }
   void Abort(const absl::Status& reason);
-  // How collectives between GPUs run in the programs added so far: "collectives of 4 GPUs: NCCL
-  // 2.28.9", or why they go through the host; empty: no program has any. One line.
-  const std::string& card_note() const { return card_note_; }
+  // How GPUs exchange what the programs added so far have for each other: of the last of them that
+  // has anything.
+  const CardUse& card_use() const { return card_use_; }
+  // The same as a line (DescribeCardUse).
+  std::string card_note() const { return DescribeCardUse(card_use_); }
   // Of each worker of the job, by rank.
   const std::vector<WorkerMemory>& memory() const { return memory_; }
   // The parts of variables that a rank has, by name.
@@ -94,9 +96,9 @@ class Coordinator {
   std::vector<std::map<std::string, VariableShard>> shards_;
   std::vector<WorkerMemory> memory_;
   bool is_strict_ = false;
-  std::vector<RankCard> cards_;              // by rank
-  std::set<std::vector<int>> joined_cards_;  // groups, as ranks
-  std::string card_note_;
+  std::vector<RankCard> cards_;                               // by rank
+  std::set<std::pair<std::vector<int>, bool>> joined_cards_;  // groups, as ranks; for sends
+  CardUse card_use_;
 };
 
 template <typename Request>

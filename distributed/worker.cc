@@ -647,8 +647,9 @@ absl::StatusOr<WorkerTraffic> RankWorker::Reply(const TrafficRequest&) {
   for (const auto& [name, program] : programs_) {
     std::map<std::pair<std::string, RankId>, StreamTraffic> by_name;
     for (size_t i = program.first_collective; i < program.last_collective; ++i) {
-      StreamTraffic& sum = by_name[{on_device[i].name, RankId()}];
+      StreamTraffic& sum = by_name[{on_device[i].name, on_device[i].to}];
       sum.name = on_device[i].name;
+      sum.to = on_device[i].to;
       sum.messages += on_device[i].runs;
       sum.payload_bytes += on_device[i].sent_bytes;
     }

@@ -28,6 +28,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kSamples = 8;
+// The last stage sends the loss after its guard, and the first has it before: so that pair is not
+// joined.
+constexpr char kOnePair[] =
+    "sends of 1 pair of GPUs: NCCL 2.28.9; some sends of GPUs go through the host: worker:0 "
+    "receives in another order than worker:1 sends";
 
 class NcclTrainingTest : public ::testing::Test {
  protected:
@@ -117,6 +122,60 @@ TEST_F(NcclTrainingTest, HasTheLossesOfOneProcess) {
   }
 }
 
+// What stages send goes from card to card, in each direction on a stream of its own.
+TEST_F(NcclTrainingTest, PipelinesHaveTheLossesOfOneProcess) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  struct Row {
+    Mesh mesh;
+    const char* schedule;
+    const char* note;
+  };
+  const std::vector<Row> rows = {
+      {{1, 1, 2}, "gpipe", kOnePair},
+      {{1, 1, 2}, "1f1b", kOnePair},
+      {{2, 1, 2},
+       "1f1b",
+       "collectives of 4 GPUs, sends of 2 pairs: NCCL 2.28.9; some sends of GPUs go through the "
+       "host: worker:0 receives in another order than worker:2 sends"},
+  };
+  for (const Row& row : rows) {
+    for (const uint64_t seed : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat("data ", row.mesh.data, ", ", row.schedule, ", seed ", seed));
+      TrainingRun run = RunOf(row.mesh);
+      run.plan.schedule = row.schedule;
+      const Outcome outcome = OnCards(run, seed);
+      EXPECT_LE(LargestRelativeGap(outcome.training.losses, single->losses), 1e-4);
+      EXPECT_THAT(outcome.violations, IsEmpty());
+      EXPECT_GT(outcome.calls, 0U);
+      EXPECT_EQ(outcome.training.card_note, row.note);
+      for (const RankTraffic& rank : outcome.training.traffic) {
+        EXPECT_EQ(rank.measured_bytes, rank.predicted_bytes);
+        EXPECT_GT(rank.measured_bytes, 0);
+      }
+    }
+  }
+}
+
+// Two cards and a CPU, one stage each: the last one is reached through the host.
+TEST_F(NcclTrainingTest, APipelineOfCardsMayEndOnACpu) {
+  const auto single = RunGraph(model_.graph, RunOf({1, 1, 1}));
+  ASSERT_TRUE(single.ok()) << single.status();
+  FakeNcclWorld world;
+  FakeCard first(world, 0, /*seed=*/3);
+  FakeCard second(world, 1, /*seed=*/4);
+  TrainingRun run = RunOf({1, 1, 3});
+  run.devices = {&first, &second, &CpuDevice()};
+  run.cards = {first.card(), second.card(), WorkerCard()};
+  const auto trained = RunGraph(model_.graph, run);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_LE(LargestRelativeGap(trained->losses, single->losses), 1e-4);
+  EXPECT_THAT(world.violations(), IsEmpty());
+  EXPECT_EQ(trained->card_note, "sends of 2 pairs of GPUs: NCCL 2.28.9");
+  EXPECT_TRUE(first.Verify().ok()) << first.Verify();
+  EXPECT_TRUE(second.Verify().ok()) << second.Verify();
+}
+
 TEST_F(NcclTrainingTest, AStrictJobKeepsTheOrderedTree) {
   TrainingRun run = RunOf({2, 1, 1});
   run.plan.strict = true;
@@ -180,11 +239,21 @@ TEST(EmulatedNcclTest, TrainsAsOneProcessDoes) {
   const auto single = RunGraph(model->graph, run);
   ASSERT_TRUE(single.ok()) << single.status();
   run.workers = 2;
-  run.plan.mesh = {2, 1, 1};
+  struct Row {
+    Mesh mesh;
+    int zero;
+    const char* note;
+  };
+  const std::vector<Row> rows = {
+      {{2, 1, 1}, 0, "collectives of 2 GPUs: NCCL 2.28.9"},
+      {{2, 1, 1}, 1, "collectives of 2 GPUs: NCCL 2.28.9"},
+      {{1, 1, 2}, 0, kOnePair},
+  };
   for (const bool records : {false, true}) {
-    for (const int zero : {0, 1}) {
-      SCOPED_TRACE(absl::StrCat("records ", records, ", zero ", zero));
-      run.plan.zero = zero;
+    for (const Row& row : rows) {
+      SCOPED_TRACE(absl::StrCat("records ", records, ", zero ", row.zero, ", ", row.note));
+      run.plan.mesh = row.mesh;
+      run.plan.zero = row.zero;
       FakeNcclWorld world;
       std::vector<std::unique_ptr<EmulatedCard>> cards;
       std::vector<std::unique_ptr<WatchedDevice>> watched;
@@ -200,7 +269,7 @@ TEST(EmulatedNcclTest, TrainsAsOneProcessDoes) {
       const auto trained = RunGraph(model->graph, run);
       ASSERT_TRUE(trained.ok()) << trained.status();
       EXPECT_LE(LargestRelativeGap(trained->losses, single->losses), 1e-5);
-      EXPECT_EQ(trained->card_note, "collectives of 2 GPUs: NCCL 2.28.9");
+      EXPECT_EQ(trained->card_note, row.note);
       EXPECT_THAT(world.violations(), IsEmpty());
       EXPECT_FALSE(world.calls().empty());
       EXPECT_EQ(world.Leaks(), 0);

@@ -145,6 +145,7 @@ void Set(const UseCardGroupsRequest& request, rpc::ControlRequest& message) {
     rpc::CardGroup& written = *out.add_groups();
     for (const RankId member : group.members) written.add_members(member.value);
     written.set_id(group.id);
+    written.set_sends(group.sends);
   }
 }
 
@@ -155,6 +156,7 @@ UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
     CardGroup& group = request.groups.emplace_back();
     for (const int32_t member : in.members()) group.members.push_back(RankId(member));
     group.id = in.id();
+    group.sends = in.sends();
   }
   return request;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "distributed/nccl/nccl.h"
 #include "graph/node_class.h"
 
@@ -47,8 +48,16 @@ std::vector<std::vector<RankId>> GroupsOf(const std::vector<Partition>& partitio
   return groups;
 }
 
-// Why the cards of the group cannot be joined; empty: they can.
-std::string RefusalOf(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
+}  // namespace
+
+bool HaveCards(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
+  return std::all_of(group.begin(), group.end(), [&](RankId member) {
+    return member.value >= 0 && static_cast<size_t>(member.value) < cards.size() &&
+           !cards[member.value].name.empty();
+  });
+}
+
+std::string CardRefusal(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
   std::set<std::string> names;
   const RankCard& first = cards[group.front().value];
   for (const RankId member : group) {
@@ -66,8 +75,6 @@ std::string RefusalOf(const std::vector<RankId>& group, const std::vector<RankCa
   return "";
 }
 
-}  // namespace
-
 CardGroupChoice ChooseCardGroups(const std::vector<RankCard>& cards,
                                  const std::vector<Partition>& partitions, bool strict) {
   const auto is_idle = [](const Partition& partition) { return partition.micro_batches.empty(); };
@@ -75,23 +82,42 @@ CardGroupChoice ChooseCardGroups(const std::vector<RankCard>& cards,
   const bool is_uneven = idle > 0 && idle < static_cast<int64_t>(partitions.size());
   CardGroupChoice choice;
   for (std::vector<RankId>& group : GroupsOf(partitions)) {
-    const bool has_cards = std::all_of(group.begin(), group.end(), [&](RankId member) {
-      return member.value >= 0 && static_cast<size_t>(member.value) < cards.size() &&
-             !cards[member.value].name.empty();
-    });
-    if (!has_cards) continue;
+    if (!HaveCards(group, cards)) continue;
     std::string refusal;
     if (strict) {
       refusal = "a strict job adds in an order of its own";
     } else if (is_uneven) {
       refusal = "some ranks have no micro-batches";
     } else {
-      refusal = RefusalOf(group, cards);
+      refusal = CardRefusal(group, cards);
     }
     if (refusal.empty()) choice.groups.push_back(std::move(group));
     if (choice.refusal.empty()) choice.refusal = std::move(refusal);
   }
   return choice;
+}
+
+std::string DescribeCardUse(const CardUse& use) {
+  std::vector<std::string> joined;
+  if (use.ranks > 0) joined.push_back(absl::StrCat("collectives of ", use.ranks, " GPUs"));
+  if (use.pairs > 0) {
+    joined.push_back(absl::StrCat("sends of ", use.pairs, use.pairs == 1 ? " pair" : " pairs",
+                                  use.ranks > 0 ? "" : " of GPUs"));
+  }
+  std::string text;
+  if (!joined.empty()) {
+    text = absl::StrCat(absl::StrJoin(joined, ", "), ": NCCL ", NcclVersionText(use.nccl_version));
+  }
+  const auto add = [&](const char* what, bool some, const std::string& refusal) {
+    if (refusal.empty()) return;
+    absl::StrAppend(&text, text.empty() ? "" : "; ", some ? "some " : "", what,
+                    " of GPUs go through the host: ", refusal);
+  };
+  add("collectives", use.ranks > 0, use.refusal);
+  if (use.send_refusal != use.refusal || use.ranks > 0) {
+    add("sends", use.pairs > 0, use.send_refusal);
+  }
+  return text;
 }
 
 }  // namespace weft

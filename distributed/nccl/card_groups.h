@@ -17,6 +17,11 @@ struct RankCard {
   std::string problem;
 };
 
+// Whether all of them have a card.
+bool HaveCards(const std::vector<RankId>& group, const std::vector<RankCard>& cards);
+// Why NCCL does not join the cards of the group, which all have one; empty: it does.
+std::string CardRefusal(const std::vector<RankId>& group, const std::vector<RankCard>& cards);
+
 struct CardGroupChoice {
   // Those of the program's collectives that can be joined, in the order in which the partitions
   // name them.
@@ -24,6 +29,19 @@ struct CardGroupChoice {
   // Why some collective between cards alone goes through the host; empty: none does.
   std::string refusal;
 };
+
+// How the collectives of GPUs, and what one sends to another, go in a job.
+struct CardUse {
+  int nccl_version = 0;      // 0: nothing goes by NCCL
+  int ranks = 0;             // whose collectives NCCL runs
+  int pairs = 0;             // senders and receivers that NCCL serves
+  std::string refusal;       // why some collective between GPUs goes through the host; empty: none
+  std::string send_refusal;  // the same of sends
+};
+
+// "collectives of 4 GPUs, sends of 2 pairs: NCCL 2.28.9", and what goes through the host, and why:
+// one line. Empty where GPUs have nothing for each other.
+std::string DescribeCardUse(const CardUse& use);
 
 // `cards` and `partitions` by rank. A group is joined whose members all have cards, each another,
 // and one version of NCCL. None is in a strict job, whose sums have an order of their own, nor

@@ -55,8 +55,9 @@ class Nccl {
   // ncclGetVersion: 10000 major + 100 minor + patch.
   virtual int version() const = 0;
   virtual NcclCode NewUniqueId(NcclUniqueId* id) = 0;  // ncclGetUniqueId
-  // ncclCommInitRankConfig, on the current device, with blocking = 0.
-  virtual NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank,
+  // ncclCommInitRankConfig, on the current device, with blocking = 0. `max_ctas`: thread blocks,
+  // and so channels, that a call may take (maxCTAs); 0: NCCL's choice.
+  virtual NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank, int max_ctas,
                             NcclCommunicator* communicator) = 0;
   // ncclCommGetAsyncError.
   virtual NcclCode AsyncError(NcclCommunicator communicator, NcclCode* error) = 0;

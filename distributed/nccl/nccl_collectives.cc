@@ -24,10 +24,20 @@ constexpr absl::Duration kCallPatience = absl::Milliseconds(100);
 // How long peers that end at about the same time may take.
 constexpr absl::Duration kClosePatience = absl::Seconds(2);
 
-std::vector<int> KeyOfGroup(const std::vector<RankId>& members) {
+std::vector<int> KeyOfGroup(const std::vector<RankId>& members, bool sends) {
   std::vector<int> key;
   for (const RankId member : members) key.push_back(member.value);
+  if (sends) key.push_back(-1);
   return key;
+}
+
+bool IsTransfer(const DeviceCollectiveSpec& spec) {
+  return spec.kind == DeviceCollectiveSpec::Kind::kSend ||
+         spec.kind == DeviceCollectiveSpec::Kind::kReceive;
+}
+
+std::vector<int> KeyOfGroup(const DeviceCollectiveSpec& spec) {
+  return KeyOfGroup(spec.group, IsTransfer(spec));
 }
 
 std::string GroupText(const std::vector<RankId>& members) {
@@ -97,6 +107,7 @@ NcclCollectives::~NcclCollectives() {
   watcher_.join();
   Close();
   stream_.reset();
+  byte_.reset();
 }
 
 // Without an error, the members leave together; after one, each for itself.
@@ -166,8 +177,14 @@ absl::Status NcclCollectives::UseGroups(const std::vector<CardGroup>& groups, in
   WEFT_RETURN_IF_ERROR(status());  // the communicators of before are gone
   for (auto& [key, group] : groups_) group.is_used = false;
   for (const CardGroup& joined : groups) {
-    Group& group = groups_[KeyOfGroup(joined.members)];
+    const auto [found, is_new] = groups_.try_emplace(KeyOfGroup(joined.members, joined.sends));
+    Group& group = found->second;
     group.text = GroupText(joined.members);
+    if (is_new && joined.sends) {
+      MutexLock lock(mutex_);
+      group.queue = under_way_.size();
+      under_way_.emplace_back();
+    }
     if (group.communicator == nullptr) WEFT_RETURN_IF_ERROR(Join(group, joined));
     group.is_used = true;
   }
@@ -184,17 +201,33 @@ absl::Status NcclCollectives::Join(Group& group, const CardGroup& joined) {
   }
   std::memcpy(id.bytes.data(), joined.id.data(), id.bytes.size());
   const std::string what = absl::StrCat("joining the cards of ", group.text);
-  const absl::Status status = OnCard([&]() -> absl::Status {
+  absl::Status status = OnCard([&]() -> absl::Status {
     return Call(group.communicator, what, [&]() -> NcclCode {
-      const NcclCode code =
-          nccl_.InitRank(id, static_cast<int>(joined.members.size()),
-                         static_cast<int>(member - joined.members.begin()), &group.communicator);
+      const NcclCode code = nccl_.InitRank(id, static_cast<int>(joined.members.size()),
+                                           static_cast<int>(member - joined.members.begin()),
+                                           joined.sends ? kSendCtas : 0, &group.communicator);
       MutexLock lock(abort_mutex_);
       if (group.communicator != nullptr) communicators_.push_back(group.communicator);
       return code;
     });
   });
+  if (status.ok() && joined.sends) status = Connect(group, joined, what);
   return status.ok() ? status : Fail(status);
+}
+
+absl::Status NcclCollectives::Connect(Group& group, const CardGroup& joined,
+                                      const std::string& what) {
+  if (byte_ == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(byte_, device_.Allocate(1));
+  }
+  return OnCard([&]() -> absl::Status {
+    return Call(group.communicator, what, [&] {
+      void* const stream = stream_->native_handle();
+      return joined.members[0] == rank_
+                 ? nccl_.Send(byte_->data(), 1, NcclType::kInt8, 1, group.communicator, stream)
+                 : nccl_.Receive(byte_->data(), 1, NcclType::kInt8, 0, group.communicator, stream);
+    });
+  });
 }
 
 absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::string& what,
@@ -203,9 +236,9 @@ absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::st
   bool is_first = true;
   while (true) {
     NcclCode code = NcclCode::kSuccess;
-    is_calling_.store(true);
+    calls_.fetch_add(1);
     if (is_aborted_.load()) {
-      is_calling_.store(false);
+      calls_.fetch_sub(1);
       return status();
     }
     if (is_first) {
@@ -217,7 +250,7 @@ absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::st
     // The communicator may be asked for details until it is no longer being called.
     const absl::Status failed =
         GoesOn(code) ? absl::OkStatus() : LibraryError(code, communicator, what);
-    is_calling_.store(false);
+    calls_.fetch_sub(1);
     if (is_aborted_.load()) return status();  // what the library says then, is a consequence
     if (code != NcclCode::kInProgress) return failed;
     is_first = false;
@@ -232,7 +265,7 @@ absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::st
 }
 
 bool NcclCollectives::Takes(const DeviceCollectiveSpec& spec) const {
-  const auto group = groups_.find(KeyOfGroup(spec.group));
+  const auto group = groups_.find(KeyOfGroup(spec));
   return group != groups_.end() && group->second.is_used &&
          (!IsSum(spec) || SumType(spec.dtype).has_value());
 }
@@ -240,9 +273,12 @@ bool NcclCollectives::Takes(const DeviceCollectiveSpec& spec) const {
 absl::StatusOr<DeviceCollectives::Handle> NcclCollectives::Open(const DeviceCollectiveSpec& spec) {
   auto opened = std::make_unique<Opened>();
   opened->spec = spec;
-  opened->group = &groups_.at(KeyOfGroup(spec.group));
-  opened->what = absl::StrCat(spec.tensors, spec.tensors.empty() ? "" : " of ", "collective '",
-                              spec.name, "'");
+  opened->group = &groups_.at(KeyOfGroup(spec));
+  opened->what = spec.kind == DeviceCollectiveSpec::Kind::kReceive ? spec.tensors
+                 : spec.kind == DeviceCollectiveSpec::Kind::kSend
+                     ? absl::StrCat("the receiver of ", spec.tensors)
+                     : absl::StrCat(spec.tensors, spec.tensors.empty() ? "" : " of ",
+                                    "collective '", spec.name, "'");
   opened_.push_back(std::move(opened));
   return static_cast<Handle>(opened_.size()) - 1;
 }
@@ -280,8 +316,8 @@ absl::Status NcclCollectives::Enqueue(Handle collective, MessageKey key, void* c
   WEFT_RETURN_IF_ERROR(stream.Enqueue({&NcclCollectives::Launch, run}));
   WEFT_RETURN_IF_ERROR(stream.Record(*run->ended));
   MutexLock lock(mutex_);
-  if (under_way_.empty()) changed_.NotifyAll();
-  under_way_.push_back(run);
+  if (IsIdle()) changed_.NotifyAll();
+  under_way_[opened.group->queue].push_back(run);
   return absl::OkStatus();
 }
 
@@ -313,6 +349,9 @@ NcclCode NcclCollectives::Issue(const Run& run, void* stream) {
       return all == 0 ? NcclCode::kSuccess : IssueScattered(run, *SumType(spec.dtype), stream);
     case DeviceCollectiveSpec::Kind::kAllToAll:
       return IssueAllToAll(run, stream);
+    case DeviceCollectiveSpec::Kind::kSend:
+    case DeviceCollectiveSpec::Kind::kReceive:
+      return all == 0 ? NcclCode::kSuccess : IssueTransfer(run, stream);
   }
   return NcclCode::kInvalidUsage;
 }
@@ -386,6 +425,17 @@ NcclCode NcclCollectives::IssueAllToAll(const Run& run, void* stream) {
   return GoesOn(code) ? ended : code;
 }
 
+// Member 0 sends, member 1 receives.
+NcclCode NcclCollectives::IssueTransfer(const Run& run, void* stream) {
+  const DeviceCollectiveSpec& spec = run.opened->spec;
+  const NcclCommunicator communicator = run.opened->group->communicator;
+  const auto bytes = static_cast<size_t>(DTypeBytes(spec.dtype, spec.counts[0]));
+  void* const data = run.buffers[0];
+  return spec.kind == DeviceCollectiveSpec::Kind::kSend
+             ? nccl_.Send(data, bytes, NcclType::kInt8, 1, communicator, stream)
+             : nccl_.Receive(data, bytes, NcclType::kInt8, 0, communicator, stream);
+}
+
 absl::Status NcclCollectives::status() const {
   MutexLock lock(mutex_);
   return status_;
@@ -394,7 +444,9 @@ absl::Status NcclCollectives::status() const {
 std::vector<DeviceTraffic> NcclCollectives::traffic() const {
   std::vector<DeviceTraffic> traffic;
   for (const std::unique_ptr<Opened>& opened : opened_) {
-    traffic.push_back({opened->spec.name, opened->runs, opened->runs * opened->spec.sent_bytes});
+    const DeviceCollectiveSpec& spec = opened->spec;
+    const RankId to = IsTransfer(spec) ? spec.group[1] : RankId();
+    traffic.push_back({spec.name, to, opened->runs, opened->runs * spec.sent_bytes});
   }
   return traffic;
 }
@@ -404,11 +456,14 @@ std::vector<DeviceTraffic> NcclCollectives::traffic() const {
 absl::Status NcclCollectives::WaitedFor(const absl::Status& status, const Run& run) const {
   std::string where = absl::StrCat("step ", run.key.step);
   if (run.key.micro_batch >= 0) absl::StrAppend(&where, ", micro-batch ", run.key.micro_batch);
-  std::vector<RankId> peers = run.opened->spec.group;
+  const DeviceCollectiveSpec& spec = run.opened->spec;
+  std::vector<RankId> peers = spec.group;
   std::erase(peers, rank_);
-  return WithWaitInfo(
-      status, {run.opened->what, absl::StrCat("node '", run.opened->spec.name, "', ", where),
-               absl::StrCat("with ", GroupText(peers))});
+  const bool receives = spec.kind == DeviceCollectiveSpec::Kind::kReceive;
+  const std::string place =
+      IsTransfer(spec) ? where : absl::StrCat("node '", spec.name, "', ", where);
+  return WithWaitInfo(status, {run.opened->what, place,
+                               absl::StrCat(receives ? "from " : "with ", GroupText(peers))});
 }
 
 void NcclCollectives::Watch() {
@@ -417,7 +472,7 @@ void NcclCollectives::Watch() {
     absl::Status status;
     {
       MutexLock lock(mutex_);
-      while (under_way_.empty() && !is_closing_) changed_.Wait(mutex_);
+      while (IsIdle() && !is_closing_) changed_.Wait(mutex_);
       if (is_closing_) return;
       clock_.WaitUntil(changed_, mutex_, clock_.Now() + kLookInterval);
       status = Check();
@@ -428,21 +483,31 @@ void NcclCollectives::Watch() {
 }
 
 NcclCollectives::Run* NcclCollectives::FindBegun() {
-  while (!under_way_.empty() && under_way_.front()->ended->Done()) {
-    free_runs_.push_back(under_way_.front());
-    under_way_.pop_front();
+  Run* longest = nullptr;
+  const absl::Time now = clock_.Now();
+  for (std::deque<Run*>& queue : under_way_) {
+    while (!queue.empty() && queue.front()->ended->Done()) {
+      free_runs_.push_back(queue.front());
+      queue.pop_front();
+    }
+    if (queue.empty() || !queue.front()->begun->Done()) continue;
+    Run& run = *queue.front();
+    run.since = std::min(run.since, now);
+    if (longest == nullptr || run.since < longest->since) longest = &run;
   }
-  if (under_way_.empty() || !under_way_.front()->begun->Done()) return nullptr;
-  return under_way_.front();
+  return longest;
+}
+
+bool NcclCollectives::IsIdle() const {
+  return std::all_of(under_way_.begin(), under_way_.end(),
+                     [](const std::deque<Run*>& queue) { return queue.empty(); });
 }
 
 absl::Status NcclCollectives::Check() {
-  Run* const begun = FindBegun();
+  const Run* const begun = FindBegun();
   if (begun == nullptr || !status_.ok()) return absl::OkStatus();
-  Run& first = *begun;
-  const absl::Time now = clock_.Now();
-  first.since = std::min(first.since, now);
-  if (now - first.since < stall_timeout_) return absl::OkStatus();
+  const Run& first = *begun;
+  if (clock_.Now() - first.since < stall_timeout_) return absl::OkStatus();
   return WaitedFor(absl::DeadlineExceededError(absl::StrCat(
                        "rank ", rank_.value, " waited ", absl::FormatDuration(stall_timeout_),
                        " for ", first.opened->what, " with ", first.opened->group->text, " (step ",
@@ -457,7 +522,7 @@ absl::Status NcclCollectives::AskLibrary() {
     const NcclCode asked = nccl_.AsyncError(communicator, &code);
     if (asked != NcclCode::kSuccess) code = asked;
     if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) continue;
-    return LibraryError(code, communicator, "a collective that is under way");
+    return LibraryError(code, communicator, "what is under way");
   }
   return absl::OkStatus();
 }
@@ -485,7 +550,7 @@ void NcclCollectives::Abort(const absl::Status& reason) {
 void NcclCollectives::AbortCommunicators() {
   is_aborted_.store(true);
   const absl::Time deadline = absl::Now() + kCallPatience;
-  while (is_calling_.load() && absl::Now() < deadline) std::this_thread::yield();
+  while (calls_.load() > 0 && absl::Now() < deadline) std::this_thread::yield();
   MutexLock lock(abort_mutex_);
   for (const NcclCommunicator communicator : communicators_) (void)nccl_.Abort(communicator);
   communicators_.clear();

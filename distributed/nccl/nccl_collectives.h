@@ -1,4 +1,5 @@
-// NcclCollectives: collectives of a rank whose device is a card that NCCL joins with others.
+// NcclCollectives: collectives, sends and receives of a rank whose device is a card that NCCL joins
+// with others.
 #ifndef WEFT_DISTRIBUTED_NCCL_NCCL_COLLECTIVES_H_
 #define WEFT_DISTRIBUTED_NCCL_NCCL_COLLECTIVES_H_
 
@@ -28,19 +29,27 @@ namespace weft {
 struct CardGroup {
   std::vector<RankId> members;
   std::string id;  // 128 bytes; empty: they are joined already
+  // For what the first of two members sends to the second, and nothing else; else for collectives.
+  bool sends = false;
 };
 
-// What a rank has put into streams, of one collective.
+// Thread blocks of a send or receive, and so its channels. Kernels that wait for a peer keep their
+// blocks on the card: a few for each direction and peer leave room for collectives and kernels.
+inline constexpr int kSendCtas = 8;
+
+// What a rank has put into streams, of one collective or one channel that it sends on.
 struct DeviceTraffic {
   std::string name;
+  RankId to;  // of a channel
   int64_t runs = 0;
   int64_t sent_bytes = 0;  // runs x DeviceCollectiveSpec::sent_bytes: computed, not measured
 };
 
 // Borrows NCCL, device and clock. A thread of its own watches what is under way: a collective that
 // has begun and does not end within the stall timeout, an error of the library, and Abort abort
-// all communicators, so that the device's streams go on and nobody waits for ever. Destroyed after
-// the streams that it was given are drained.
+// all communicators, so that the device's streams go on and nobody waits for ever. Collectives are
+// enqueued into one stream, sends to a rank and receives from one each into another. Destroyed
+// after the streams that it was given are drained.
 class NcclCollectives final : public DeviceCollectives {
  public:
   NcclCollectives(Nccl& nccl, Device& device, Clock& clock, RankId rank,
@@ -61,7 +70,7 @@ class NcclCollectives final : public DeviceCollectives {
   absl::Status status() const override ABSL_LOCKS_EXCLUDED(mutex_);
   void Abort(const absl::Status& reason) override;
 
-  // In the order of Open; in the thread that enqueues.
+  // In the order of Open; in the thread that enqueues. Receives are there with nothing sent.
   std::vector<DeviceTraffic> traffic() const;
   size_t opened() const { return opened_.size(); }
 
@@ -70,6 +79,7 @@ class NcclCollectives final : public DeviceCollectives {
     std::string text;  // "worker:0, worker:1"
     NcclCommunicator communicator = nullptr;
     bool is_used = false;
+    size_t queue = 0;  // of under_way_
   };
   struct Opened {
     DeviceCollectiveSpec spec;
@@ -95,18 +105,24 @@ class NcclCollectives final : public DeviceCollectives {
   NcclCode IssueGathered(const Run& run, NcclType type, void* stream);
   NcclCode IssueScattered(const Run& run, NcclType type, void* stream);
   NcclCode IssueAllToAll(const Run& run, void* stream);
+  NcclCode IssueTransfer(const Run& run, void* stream);
   // Calls of a communicator, unless all are aborted; waits until it is done.
   absl::Status Call(NcclCommunicator& communicator, const std::string& what,
                     absl::FunctionRef<NcclCode()> call);
   // Runs it with the card as the current device.
   absl::Status OnCard(absl::FunctionRef<absl::Status()> action);
   absl::Status Join(Group& group, const CardGroup& joined);
+  // Sends a byte, or receives one: NCCL makes its connections with the first of them, which waits
+  // for the peer.
+  absl::Status Connect(Group& group, const CardGroup& joined, const std::string& what);
   absl::Status LibraryError(NcclCode code, NcclCommunicator communicator,
                             const std::string& what) const;
 
   void Watch();
-  // The run that the stream is at, if any; forgets those that have ended.
+  // Of the runs that streams are at, the one that is there longest; null: none. Forgets those that
+  // have ended.
   Run* FindBegun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What is wrong with it.
   absl::Status Check() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AskLibrary() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -121,15 +137,16 @@ class NcclCollectives final : public DeviceCollectives {
   Clock& clock_;
   const RankId rank_;
   const absl::Duration stall_timeout_;
-  std::unique_ptr<Stream> stream_;            // of OnCard
-  std::map<std::vector<int>, Group> groups_;  // by members
+  std::unique_ptr<Stream> stream_;  // of OnCard
+  std::shared_ptr<Buffer> byte_;    // of Connect
+  std::map<std::vector<int>, Group>
+      groups_;  // by members, and -1 behind them where it is for sends
   std::vector<std::unique_ptr<Opened>> opened_;
 
   // Who may use a communicator, without a lock around calls that take long:
-  //  * Call, on the one thread that joins and launches: sets is_calling_, then looks at
-  //  is_aborted_,
-  //    and makes no call where that is set.
-  //  * AbortCommunicators, on any thread: sets is_aborted_, then looks at is_calling_, and waits
+  //  * Call, on the one thread at a time that joins or launches with a communicator: counts itself
+  //    among calls_, then looks at is_aborted_, and makes no call where that is set.
+  //  * AbortCommunicators, on any thread: sets is_aborted_, then looks at calls_, and waits
   //    until no call is under way, or for kCallPatience. A call that still hangs then is what
   //    ncclCommAbort is for, which may come from another thread: Call looks at is_aborted_ again
   //    when it comes back, and touches the communicator no more.
@@ -137,7 +154,7 @@ class NcclCollectives final : public DeviceCollectives {
   // AskLibrary hold abort_mutex_, and look at communicators_ alone: what is aborted is not in it,
   // and one that was made during an abort is aborted by the Fail of its Join. mutex_ and
   // abort_mutex_ are never held together.
-  std::atomic<bool> is_calling_{false};
+  std::atomic<int> calls_{0};
   std::atomic<bool> is_aborted_{false};
   Mutex abort_mutex_;  // between Abort and AsyncError of other threads
   std::vector<NcclCommunicator> communicators_ ABSL_GUARDED_BY(abort_mutex_);
@@ -146,7 +163,8 @@ class NcclCollectives final : public DeviceCollectives {
   CondVar changed_;
   bool is_closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Run*> under_way_ ABSL_GUARDED_BY(mutex_);  // in the order of the stream
+  // By stream, in its order: the first of collectives, the others of sends or receives.
+  std::vector<std::deque<Run*>> under_way_ ABSL_GUARDED_BY(mutex_) = {{}};
   std::vector<Run*> free_runs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
   std::thread watcher_;

@@ -110,6 +110,27 @@ class NcclCollectivesTest : public ::testing::Test {
     spec.sent_bytes = 100;
     return spec;
   }
+  // Two ranks, of which 0 sends to 1.
+  void StartSends(absl::Duration stall_timeout = kTimeout) {
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks_.push_back(std::make_unique<RankOfCards>(world_, rank, stall_timeout));
+      members_.push_back(RankId(rank));
+    }
+    const auto id = ranks_[0]->collectives_->NewGroupId();
+    ASSERT_TRUE(id.ok()) << id.status();
+    OnAll([&](RankOfCards& rank) {
+      const absl::Status used =
+          rank.collectives_->UseGroups({{members_, *id, /*sends=*/true}}, 22809);
+      EXPECT_TRUE(used.ok()) << used;
+    });
+  }
+  DeviceCollectiveSpec Transfer(int rank, int64_t elements) const {
+    DeviceCollectiveSpec spec = Spec(rank == 0 ? Kind::kSend : Kind::kReceive, rank, {elements});
+    spec.name = "h";
+    spec.tensors = "tensor 'h'";
+    spec.sent_bytes = rank == 0 ? 4 * elements : 0;
+    return spec;
+  }
   // Every rank's results of the same collective.
   std::vector<std::vector<float>> RunAll(
       const std::function<DeviceCollectiveSpec(int)>& spec,
@@ -246,6 +267,61 @@ TEST_F(NcclCollectivesTest, PiecesAreExchanged) {
       });
   EXPECT_THAT(results[0], ElementsAre(100, 200));
   EXPECT_THAT(results[1], ElementsAre(101, 102, 201, 202));
+}
+
+TEST_F(NcclCollectivesTest, ValuesGoFromOneToTheOther) {
+  StartSends();
+  for (int i = 0; i < 3; ++i) {
+    const auto results = RunAll([&](int rank) { return Transfer(rank, 2); },
+                                [&](int rank) -> std::vector<std::vector<float>> {
+                                  return {{ValueAt(rank, i), ValueAt(rank, i + 1)}};
+                                });
+    EXPECT_THAT(results[1], ElementsAre(ValueAt(0, i), ValueAt(0, i + 1)));
+    EXPECT_THAT(results[0], ElementsAre(ValueAt(0, i), ValueAt(0, i + 1)));
+  }
+  const std::vector<DeviceTraffic> traffic = ranks_[0]->collectives_->traffic();
+  EXPECT_EQ(traffic[0].to, RankId(1));
+  EXPECT_EQ(traffic[0].sent_bytes, 8);
+}
+
+// Groups of collectives and of sends have the same members.
+TEST_F(NcclCollectivesTest, SendsGoOneWayInAGroupOfTheirOwn) {
+  StartSends();
+  NcclCollectives& collectives = *ranks_[0]->collectives_;
+  DeviceCollectiveSpec spec = Transfer(0, 1);
+  EXPECT_TRUE(collectives.Takes(spec));
+  EXPECT_FALSE(collectives.Takes(Spec(Kind::kAllReduce, 0, {1})));
+  spec.group = {RankId(1), RankId(0)};
+  spec.kind = Kind::kReceive;
+  EXPECT_FALSE(collectives.Takes(spec));
+}
+
+TEST_F(NcclCollectivesTest, AReceiverThatDoesNotComeEndsTheSend) {
+  StartSends(absl::Seconds(2));
+  const auto result = ranks_[0]->Run(Transfer(0, 1), {{1}}, /*step=*/3);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(WaitText(result.status()),
+            "the receiver of tensor 'h' (step 3, micro-batch 2) with worker:1");
+  EXPECT_GE(world_.aborts(), 1);
+}
+
+TEST_F(NcclCollectivesTest, ASenderThatDoesNotComeIsFound) {
+  StartSends(absl::Seconds(2));
+  RankOfCards& receiver = *ranks_[1];
+  const auto handle = receiver.collectives_->Open(Transfer(1, 1));
+  ASSERT_TRUE(handle.ok());
+  const auto buffer = receiver.card_.Allocate(sizeof(float));
+  ASSERT_TRUE(buffer.ok());
+  const auto other = receiver.card_.NewStream("other");
+  ASSERT_TRUE(other.ok());
+  void* const address = (*buffer)->data();
+  ASSERT_TRUE(receiver.collectives_->Enqueue(*handle, {4, 0}, &address, **other).ok());
+  const absl::Time begin = absl::Now();
+  EXPECT_FALSE((*other)->Synchronize(kTimeout).ok());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(15));  // the abort lets it go on
+  EXPECT_EQ(receiver.collectives_->status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(WaitText(receiver.collectives_->status()),
+            "tensor 'h' (step 4, micro-batch 0) from worker:0");
 }
 
 TEST_F(NcclCollectivesTest, CountsWhatThePlanSays) {

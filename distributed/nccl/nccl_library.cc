@@ -78,9 +78,10 @@ class BoundNccl final : public Nccl {
 
   int version() const override { return version_; }
   NcclCode NewUniqueId(NcclUniqueId* id) override { return Code(f_.new_unique_id(id)); }
-  NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank,
+  NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank, int max_ctas,
                     NcclCommunicator* communicator) override {
     NcclConfiguration configuration;
+    if (max_ctas > 0) configuration.max_ctas = max_ctas;
     return Code(f_.init_rank(communicator, ranks, id, rank, &configuration));
   }
   NcclCode AsyncError(NcclCommunicator communicator, NcclCode* error) override {

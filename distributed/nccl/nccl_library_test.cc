@@ -1,5 +1,6 @@
 #include "distributed/nccl/nccl_library.h"
 
+#include <climits>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ struct SeenCall {
   size_t configuration_bytes = 0;
   unsigned int magic = 0;
   int blocking = -1;
+  int max_ctas = 0;
   size_t count = 0;
   int type = -1;
   int operation = -1;
@@ -43,11 +45,12 @@ int InitRank(void** communicator, int ranks, NcclUniqueId id, int rank, void* co
   seen.id = std::string(id.bytes.data());
   seen.ranks = ranks;
   seen.rank = rank;
-  // As in nccl.h: size, magic, version, blocking.
+  // As in nccl.h: size, magic, version, blocking, cgaClusterSize, minCTAs, maxCTAs.
   const char* const bytes = static_cast<const char*>(configuration);
   std::memcpy(&seen.configuration_bytes, bytes, sizeof(size_t));
   std::memcpy(&seen.magic, bytes + 8, sizeof(int));
   std::memcpy(&seen.blocking, bytes + 16, sizeof(int));
+  std::memcpy(&seen.max_ctas, bytes + 28, sizeof(int));
   *communicator = &seen;
   return 7;
 }
@@ -133,7 +136,7 @@ TEST_F(NcclLibraryTest, CommunicatorsDoNotBlock) {
   NcclUniqueId id = {};
   std::memcpy(id.bytes.data(), "the id", 6);
   NcclCommunicator communicator = nullptr;
-  EXPECT_EQ((*nccl)->InitRank(id, 4, 2, &communicator), NcclCode::kInProgress);
+  EXPECT_EQ((*nccl)->InitRank(id, 4, 2, 0, &communicator), NcclCode::kInProgress);
   EXPECT_EQ(communicator, &seen);
   EXPECT_EQ(seen.id, "the id");
   EXPECT_EQ(seen.ranks, 4);
@@ -141,6 +144,9 @@ TEST_F(NcclLibraryTest, CommunicatorsDoNotBlock) {
   EXPECT_EQ(seen.configuration_bytes, 48U);  // of NCCL 2.18
   EXPECT_EQ(seen.magic, 0xcafebeefU);
   EXPECT_EQ(seen.blocking, 0);
+  EXPECT_EQ(seen.max_ctas, INT_MIN);  // NCCL's choice
+  EXPECT_EQ((*nccl)->InitRank(id, 2, 0, 8, &communicator), NcclCode::kInProgress);
+  EXPECT_EQ(seen.max_ctas, 8);
 }
 
 TEST_F(NcclLibraryTest, SumsHaveTheNumbersOfTheHeader) {

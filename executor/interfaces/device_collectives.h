@@ -1,5 +1,6 @@
-// DeviceCollectives: collectives over memory of the device, in the order of a stream. Implemented
-// by distributed/nccl. What it does not take goes through the host (communicator.h).
+// DeviceCollectives: collectives, sends and receives over memory of the device, in the order of a
+// stream. Implemented by distributed/nccl. What it does not take goes through the host
+// (communicator.h).
 #ifndef WEFT_EXECUTOR_INTERFACES_DEVICE_COLLECTIVES_H_
 #define WEFT_EXECUTOR_INTERFACES_DEVICE_COLLECTIVES_H_
 
@@ -16,8 +17,8 @@
 
 namespace weft {
 
-// One collective as a rank takes part in it. Its buffers are those of graph/schedule's
-// node_collective.h, without scratch.
+// One collective, or one end of a channel, as a rank takes part in it. Its buffers are those of
+// graph/schedule's node_collective.h, without scratch.
 struct DeviceCollectiveSpec {
   enum class Kind : uint8_t {
     kAllReduce,      // buffers[0], in place: the sum, in any order
@@ -25,6 +26,8 @@ struct DeviceCollectiveSpec {
     kReduceScatter,  // the same; the own shard ends as the sum, the others are spoilt
     kBroadcast,      // buffers[0] of the root to all
     kAllToAll,       // buffers[1]: pieces by receiver, buffers[0]: pieces by sender
+    kSend,           // buffers[0] of member 0, which is this rank, to member 1
+    kReceive,        // buffers[0] of member 1, which is this rank, from member 0
   };
   Kind kind = Kind::kAllReduce;
   std::string name;           // for messages
@@ -33,8 +36,8 @@ struct DeviceCollectiveSpec {
   int member = 0;             // this rank's place in it
   int root = 0;               // a member, of a broadcast
   DType dtype = DType::kFloat32;
-  // Elements: {all} of an all-reduce or a broadcast, of each member's shard, or of the pieces that
-  // go to each member.
+  // Elements: {all} of an all-reduce, a broadcast, a send or a receive, of each member's shard, or
+  // of the pieces that go to each member.
   std::vector<int64_t> counts;
   std::vector<int64_t> received;  // of an all-to-all: elements of the pieces that come from each
   // What a run sends by the plan's schedule, which is what traffic reports count.
@@ -43,8 +46,10 @@ struct DeviceCollectiveSpec {
 
 // Thread-safe but for Open and Enqueue, which one thread calls, Open before the steps.
 //
-// Every rank of a group enqueues the group's collectives in the same order, and all that a rank
-// enqueues go to one stream: so no two ranks wait for each other in a ring. Enqueue does not wait
+// Every rank of a group enqueues the group's collectives in the same order, and all collectives of
+// a rank go to one stream: so no two ranks wait for each other in a ring. What goes from one rank
+// to another is enqueued in one order on both, in a stream of its own for each peer and direction.
+// A send ends when the peer has received, so it may have to wait for that. Enqueue does not wait
 // for peers. A collective that waits for a peer too long, a library that fails, and Abort end all
 // that is under way: then the streams go on, with bytes that mean nothing, and `status` says why.
 // So whoever has waited for a stream asks for `status` before it believes what it reads.

@@ -60,6 +60,21 @@ bool IsPlanned(const Graph& graph, const Node& node) {
          std::all_of(node.outputs.begin(), node.outputs.end(), is_planned);
 }
 
+// The end of the channel that this rank has, for a device that could run it.
+DeviceCollectiveSpec DeviceSpecOf(const Channel& channel, RankId rank) {
+  DeviceCollectiveSpec spec;
+  const bool sends = channel.from == rank;
+  spec.kind = sends ? DeviceCollectiveSpec::Kind::kSend : DeviceCollectiveSpec::Kind::kReceive;
+  spec.name = channel.value;
+  spec.tensors = absl::StrCat("tensor '", channel.value, "'");
+  spec.group = {channel.from, channel.to};
+  spec.member = sends ? 0 : 1;
+  spec.dtype = channel.dtype;
+  spec.counts = {channel.shape.num_elements()};
+  if (sends) spec.sent_bytes = DTypeBytes(channel.dtype, spec.counts[0]);
+  return spec;
+}
+
 // Binds the entries of a schedule one after the other.
 class NodeBinder {
  public:
@@ -76,6 +91,7 @@ class NodeBinder {
   absl::StatusOr<LoweringProgram> Bind();
 
  private:
+  absl::Status Open(const Channel& channel);
   absl::Status BindEntry(const ScheduleEntry& entry);
   absl::Status BindNode(int scope, const Node& node);
   absl::Status BindOp(int scope, const Node& node);
@@ -122,19 +138,22 @@ class NodeBinder {
   ValueBinding values_;
   std::map<std::pair<const Graph*, NodeId>, int> info_of_;
   std::map<std::pair<const Graph*, NodeId>, Kernel*> kernel_of_;
-  std::map<int64_t, Communicator::ChannelHandle> channels_;  // by channel id
-  // What was sent last on a channel and has not been waited for.
-  std::map<Communicator::ChannelHandle, LoweredInstruction> unsent_;
+  struct OpenedChannel {
+    int place = 0;  // in the order of opening
+    int handle = -1;
+    int lane = -1;  // of lowered::Send
+  };
+  std::map<int64_t, OpenedChannel> channels_;          // by channel id
+  std::map<std::pair<RankId, RankId>, size_t> lanes_;  // by sender and receiver
+  // What was sent last on a channel and has not been waited for, by place of the channel.
+  std::map<int, LoweredInstruction> unsent_;
   std::map<std::string, std::vector<int>> sums_of_output_;  // by output of the micro graphs
   std::map<const Graph*, std::vector<bool>> read_;          // by ValueId
 };
 
 absl::StatusOr<LoweringProgram> NodeBinder::Bind() {
   WEFT_RETURN_IF_ERROR(values_.Begin());
-  for (const Channel& channel : partition_.channels) {
-    WEFT_ASSIGN_OR_RETURN(channels_[channel.id.value],
-                          environment_.communicator->OpenChannel(channel));
-  }
+  for (const Channel& channel : partition_.channels) WEFT_RETURN_IF_ERROR(Open(channel));
   int sum = 0;
   for (const Accumulation& accumulation : partition_.accumulations) {
     std::vector<int>& sums = sums_of_output_[accumulation.micro_output];
@@ -143,6 +162,23 @@ absl::StatusOr<LoweringProgram> NodeBinder::Bind() {
   for (const ScheduleEntry& entry : schedule_.entries) WEFT_RETURN_IF_ERROR(BindEntry(entry));
   std::sort(program_.step.variables.begin(), program_.step.variables.end());
   return std::move(program_);
+}
+
+absl::Status NodeBinder::Open(const Channel& channel) {
+  OpenedChannel& opened = channels_[channel.id.value];
+  opened.place = static_cast<int>(channels_.size());
+  DeviceCollectives* const on_device = environment_.device_collectives;
+  if (on_device != nullptr) {
+    const DeviceCollectiveSpec spec = DeviceSpecOf(channel, partition_.rank);
+    if (on_device->Takes(spec)) {
+      WEFT_ASSIGN_OR_RETURN(opened.handle, on_device->Open(spec));
+      const auto lane = lanes_.try_emplace({channel.from, channel.to}, lanes_.size()).first;
+      opened.lane = static_cast<int>(lane->second);
+      return absl::OkStatus();
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(opened.handle, environment_.communicator->OpenChannel(channel));
+  return absl::OkStatus();
 }
 
 absl::Status NodeBinder::BindEntry(const ScheduleEntry& entry) {
@@ -377,13 +413,13 @@ absl::Status NodeBinder::BindSend(int scope, const Node& node) {
   const auto channel = channels_.find(node.attributes.Int("channel", -1));
   if (channel == channels_.end()) return absl::InternalError("sends on a channel nobody opened");
   WEFT_ASSIGN_OR_RETURN(const BufferIndex buffer, values_.BufferOf(scope, node.inputs[0]));
-  const lowered::WaitSent sent{channel->second, buffer};
-  if (const auto before = unsent_.find(channel->second); before != unsent_.end()) {
+  const OpenedChannel& opened = channel->second;
+  const lowered::WaitSent sent{opened.handle, buffer, opened.lane};
+  if (const auto before = unsent_.find(opened.place); before != unsent_.end()) {
     Emit(scope, &node, *before->second.As<lowered::WaitSent>());
   }
-  Emit(scope, &node, lowered::Send{channel->second, buffer});
-  unsent_[channel->second] = {sent, InfoOf(GraphOf(scope), node),
-                              schedule_.scopes[scope].micro_batch};
+  Emit(scope, &node, lowered::Send{opened.handle, buffer, opened.lane});
+  unsent_[opened.place] = {sent, InfoOf(GraphOf(scope), node), schedule_.scopes[scope].micro_batch};
   return absl::OkStatus();
 }
 
@@ -391,7 +427,7 @@ absl::Status NodeBinder::BindReceive(int scope, const Node& node) {
   const auto channel = channels_.find(node.attributes.Int("channel", -1));
   if (channel == channels_.end()) return absl::InternalError("receives on a channel nobody opened");
   WEFT_ASSIGN_OR_RETURN(const BufferIndex buffer, values_.NewOutput(scope, node.outputs[0]));
-  Emit(scope, &node, lowered::Receive{channel->second, buffer});
+  Emit(scope, &node, lowered::Receive{channel->second.handle, buffer, channel->second.lane});
   return absl::OkStatus();
 }
 

@@ -64,20 +64,25 @@ struct Fill {
   int64_t samples = 0;
 };
 
+// Sends and receives with a lane (`lane` >= 0) are DeviceCollectives', whose handle `channel` is. A
+// lane is all that goes to a peer, or comes from it, that way: numbers from 0 on.
 struct Send {
   Communicator::ChannelHandle channel = -1;
   BufferIndex from = kNoBuffer;
+  int lane = -1;
 };
 
 // What was sent last on the channel has left its memory.
 struct WaitSent {
   Communicator::ChannelHandle channel = -1;
   BufferIndex from = kNoBuffer;
+  int lane = -1;
 };
 
 struct Receive {
   Communicator::ChannelHandle channel = -1;
   BufferIndex into = kNoBuffer;
+  int lane = -1;
 };
 
 // Runs a collective over `buffers`, in place.

@@ -25,7 +25,13 @@ std::string LineOf(const LoweredInstruction& instruction,
                    const std::vector<InstructionInfo>& infos) {
   std::string line = FamilyName(instruction);
   const auto* const collective = instruction.As<lowered::Collective>();
-  if (collective != nullptr && collective->on_device) line += " on_device";
+  const auto* const send = instruction.As<lowered::Send>();
+  const auto* const wait = instruction.As<lowered::WaitSent>();
+  const auto* const receive = instruction.As<lowered::Receive>();
+  const bool on_device =
+      (collective != nullptr && collective->on_device) || (send != nullptr && send->lane >= 0) ||
+      (wait != nullptr && wait->lane >= 0) || (receive != nullptr && receive->lane >= 0);
+  if (on_device) line += " on_device";
   if (instruction.info >= 0) {
     const InstructionInfo& info = infos[instruction.info];
     absl::StrAppend(&line, " ", info.node, " (", info.op, ")");

@@ -135,6 +135,7 @@ absl::Status CompiledStep::BuildStreams() {
     signal_events_.push_back(std::move(event));
   }
   WEFT_RETURN_IF_ERROR(BuildCollectiveStream());
+  WEFT_RETURN_IF_ERROR(BuildLanes());
   for (size_t i = 0; i < communication_list_.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(done_events_.emplace_back(), device.NewEvent());
     if (!communication_list_[i].As<bound::Collective>()->what->on_device) {
@@ -161,10 +162,37 @@ absl::Status CompiledStep::BuildCollectiveStream() {
     }
   }
   if (!is_needed) return absl::OkStatus();
+  uses_device_collectives_ = true;
   Device& device = *environment_.device;
   WEFT_ASSIGN_OR_RETURN(collective_stream_, device.NewStream("collectives"));
   WEFT_ASSIGN_OR_RETURN(collective_ready_, device.NewEvent());
   WEFT_ASSIGN_OR_RETURN(collective_done_, device.NewEvent());
+  return absl::OkStatus();
+}
+
+absl::Status CompiledStep::BuildLanes() {
+  Device& device = *environment_.device;
+  const auto add = [&](int lane) -> absl::Status {
+    uses_device_collectives_ = true;
+    if (static_cast<size_t>(lane) >= lanes_.size()) lanes_.resize(static_cast<size_t>(lane) + 1);
+    Lane& own = lanes_[static_cast<size_t>(lane)];
+    if (own.stream != nullptr) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(own.stream, device.NewStream(absl::StrCat("lane ", lane)));
+    WEFT_ASSIGN_OR_RETURN(own.ready, device.NewEvent());
+    WEFT_ASSIGN_OR_RETURN(own.received, device.NewEvent());
+    return absl::OkStatus();
+  };
+  for (const Instruction& instruction : compute_) {
+    if (const auto* const receive = instruction.As<bound::Receive>()) {
+      if (receive->what->lane >= 0) WEFT_RETURN_IF_ERROR(add(receive->what->lane));
+    } else if (const auto* const send = instruction.As<bound::Send>()) {
+      if (send->what->lane < 0) continue;
+      WEFT_RETURN_IF_ERROR(add(send->what->lane));
+      std::unique_ptr<Event>& sent = sent_[send->what->channel];
+      if (sent != nullptr) continue;
+      WEFT_ASSIGN_OR_RETURN(sent, device.NewEvent());
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -192,7 +220,8 @@ absl::Status CompiledStep::Prepare() {
     }
     size_t sends = 0;
     WEFT_RETURN_IF_ERROR(ForEach([&](const auto& lowered, auto& instruction) {
-      sends += instruction.template As<bound::Send>() != nullptr ? 1 : 0;
+      const auto* const send = instruction.template As<bound::Send>();
+      sends += send != nullptr && send->what->lane < 0 ? 1 : 0;
       return AddStaging(lowered, instruction);
     }));
     WEFT_RETURN_IF_ERROR(PrepareTransfers(sends));

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,6 +56,7 @@ class CompiledStep final : public StepProgram {
   ~CompiledStep() override {
     communication_.reset();
     collective_stream_.reset();
+    lanes_.clear();
     compute_.clear();  // streams go last of all that work may touch
   }
 
@@ -72,6 +74,7 @@ class CompiledStep final : public StepProgram {
  private:
   absl::Status BuildStreams();
   absl::Status BuildCollectiveStream();
+  absl::Status BuildLanes();
   void MeasureConstants();
   void MeasureMemory(const MemoryPlan& plan);
   // Calls visit(lowered, instruction) for both lists.
@@ -110,6 +113,10 @@ class CompiledStep final : public StepProgram {
   absl::Status RunCollective(const Instruction& instruction, Stream& stream);
   // ... and those of the communication list that may run after so many signals.
   absl::Status StartCollectives(int signals);
+  // On the device: puts a send or a receive into the stream of its lane, which waits for the
+  // compute stream before and records `done` after it.
+  absl::Status Transfer(const Instruction& instruction, int channel, int lane, const void* buffer,
+                        Event& done);
   absl::Status Await(int count, Stream& stream);
   // Why bytes mean nothing: a collective on the device has ended before its time.
   absl::Status CollectivesStatus() const;
@@ -145,9 +152,18 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<Stream> collective_stream_;  // null: no collective runs on the device
   std::unique_ptr<Event> collective_ready_;    // compute has made what it works on
   std::unique_ptr<Event> collective_done_;     // and may go on
-  size_t started_ = 0;                         // of the communication list, in this step
-  std::vector<int> thread_jobs_;               // of the communication list, what is staged
-  std::unique_ptr<Stream> host_stream_;        // of kernels that run on the host (HostRun)
+  // Of sends and receives on the device.
+  struct Lane {
+    std::unique_ptr<Stream> stream;
+    std::unique_ptr<Event> ready;     // compute has come to the send or receive
+    std::unique_ptr<Event> received;  // of the last receive
+  };
+  std::vector<Lane> lanes_;                     // by lowered::Send::lane
+  std::map<int, std::unique_ptr<Event>> sent_;  // of the last send, by channel
+  bool uses_device_collectives_ = false;
+  size_t started_ = 0;                   // of the communication list, in this step
+  std::vector<int> thread_jobs_;         // of the communication list, what is staged
+  std::unique_ptr<Stream> host_stream_;  // of kernels that run on the host (HostRun)
   bool host_accessible_ = true;
   ProgramMemory memory_;
   int64_t current_step_ = 0;

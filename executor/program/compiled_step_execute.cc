@@ -37,6 +37,7 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
                                              static_cast<size_t>(copy->what->bytes));
   }
   if (const auto* const wait = instruction.As<bound::WaitSent>()) {
+    if (wait->what->lane >= 0) return stream.Wait(*sent_.at(wait->what->channel));
     return Timed([&] { return environment_.communicator->WaitSent(wait->what->channel); });
   }
   if (const auto* const signal = instruction.As<bound::Signal>()) {
@@ -90,10 +91,19 @@ absl::Status CompiledStep::ExecuteOnHost(Instruction& instruction, Stream& strea
     return host_accessible_ ? Fill(*fill->what, fill->into) : FillDevice(*fill, stream);
   }
   if (const auto* const send = instruction.As<bound::Send>()) {
+    const lowered::Send& what = *send->what;
+    if (what.lane >= 0) {
+      return Transfer(instruction, what.channel, what.lane, send->from, *sent_.at(what.channel));
+    }
     if (host_accessible_) return Send(instruction, send->from);
     return sends_.Add(instruction, *environment_.device, stream);
   }
   if (const auto* const receive = instruction.As<bound::Receive>()) {
+    if (const lowered::Receive& what = *receive->what; what.lane >= 0) {
+      Event& received = *lanes_[static_cast<size_t>(what.lane)].received;
+      WEFT_RETURN_IF_ERROR(Transfer(instruction, what.channel, what.lane, receive->into, received));
+      return stream.Wait(received);
+    }
     return TimedOnHost(instruction, stream, [&](void* const* buffers) {
       return communicator.Receive(receive->what->channel, key, buffers[0]);
     });
@@ -191,6 +201,17 @@ absl::Status CompiledStep::RunCollective(const Instruction& instruction, Stream&
   return stream.Wait(*collective_done_);
 }
 
+absl::Status CompiledStep::Transfer(const Instruction& instruction, int channel, int lane,
+                                    const void* buffer, Event& done) {
+  Lane& own = lanes_[static_cast<size_t>(lane)];
+  WEFT_RETURN_IF_ERROR(compute_stream_->Record(*own.ready));
+  WEFT_RETURN_IF_ERROR(own.stream->Wait(*own.ready));
+  void* const address = const_cast<void*>(buffer);  // a send only reads it
+  WEFT_RETURN_IF_ERROR(
+      environment_.device_collectives->Enqueue(channel, KeyOf(instruction), &address, *own.stream));
+  return own.stream->Record(done);
+}
+
 // In the order of the list, which is that of all ranks, also where a later one is ready earlier.
 absl::Status CompiledStep::StartCollectives(int signals) {
   for (; started_ < communication_list_.size(); ++started_) {
@@ -226,13 +247,12 @@ absl::Status CompiledStep::Await(int count, Stream& stream) {
 }
 
 absl::Status CompiledStep::CollectivesStatus() const {
-  return collective_stream_ == nullptr ? absl::OkStatus()
-                                       : environment_.device_collectives->status();
+  return uses_device_collectives_ ? environment_.device_collectives->status() : absl::OkStatus();
 }
 
 void CompiledStep::Abort(const absl::Status& reason) {
   environment_.communicator->Abort(reason);
-  if (collective_stream_ != nullptr) environment_.device_collectives->Abort(reason);
+  if (uses_device_collectives_) environment_.device_collectives->Abort(reason);
 }
 
 absl::Status CompiledStep::Fail(const Instruction& instruction, const absl::Status& status) const {

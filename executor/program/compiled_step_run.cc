@@ -16,15 +16,14 @@ absl::Status RunKernel(void* argument, Stream&) {
   return run->kernel->Run(run->context);
 }
 
-// True if the instruction may wait for a peer, who may wait for what is to be sent. Nodes on the
-// host wait for the stream, in which collectives of the device may wait.
+// True if the instruction may wait for a peer, who may wait for what is to be sent: the host in it,
+// or the stream in one of the device, behind which the host may have to wait for room or memory.
 bool AwaitsPeers(const Instruction& instruction) {
-  const auto* const collective = instruction.As<bound::Collective>();
   return instruction.As<bound::Receive>() != nullptr ||
          instruction.As<bound::HostRun>() != nullptr ||
          instruction.As<bound::ValueRun>() != nullptr ||
          instruction.As<bound::WaitSent>() != nullptr ||
-         (collective != nullptr && !collective->what->on_device) ||
+         instruction.As<bound::Collective>() != nullptr ||
          instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;
 }
 
@@ -144,6 +143,7 @@ void CompiledStep::Drain() {
     (void)communication_stream_->Synchronize(kDeviceTimeout);
   }
   if (collective_stream_ != nullptr) (void)collective_stream_->Synchronize(kDeviceTimeout);
+  for (const Lane& lane : lanes_) (void)lane.stream->Synchronize(kDeviceTimeout);
 }
 
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {

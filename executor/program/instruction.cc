@@ -158,6 +158,7 @@ HostOperands HostOperandsOf(Instruction& instruction) {
     return {run->buffers.data(), count, count - written, count - written, written};
   }
   if (auto* const receive = instruction.As<bound::Receive>()) {
+    if (receive->what->lane >= 0) return {};
     return {&receive->into, 1, 0, 0, 1};
   }
   if (auto* const collective = instruction.As<bound::Collective>()) {
@@ -167,6 +168,7 @@ HostOperands HostOperandsOf(Instruction& instruction) {
   }
   // Nobody writes to these.
   if (auto* const send = instruction.As<bound::Send>()) {
+    if (send->what->lane >= 0) return {};
     return {const_cast<void* const*>(&send->from), 1, 1, 0, 0};
   }
   if (auto* const guard = instruction.As<bound::Guard>()) {
@@ -178,9 +180,13 @@ HostOperands HostOperandsOf(Instruction& instruction) {
 std::vector<int64_t> HostOperandBytes(const LoweredInstruction& lowered,
                                       const BufferTable& buffers) {
   if (const auto* const receive = lowered.As<lowered::Receive>()) {
+    if (receive->lane >= 0) return {};
     return {buffers.bytes(receive->into)};
   }
-  if (const auto* const send = lowered.As<lowered::Send>()) return {buffers.bytes(send->from)};
+  if (const auto* const send = lowered.As<lowered::Send>()) {
+    if (send->lane >= 0) return {};
+    return {buffers.bytes(send->from)};
+  }
   if (const auto* const guard = lowered.As<lowered::Guard>()) return {buffers.bytes(guard->value)};
   std::vector<int64_t> bytes;
   const auto* const collective = lowered.As<lowered::Collective>();

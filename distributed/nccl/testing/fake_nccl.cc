@@ -133,10 +133,13 @@ class FakeNcclRank final : public Nccl {
     return NcclCode::kSuccess;
   }
 
-  NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank,
+  NcclCode InitRank(const NcclUniqueId& id, int ranks, int rank, int max_ctas,
                     NcclCommunicator* communicator) override {
     MutexLock lock(world_.mutex_);
     if (rank == world_.refused_rank_) return NcclCode::kSystemError;
+    if (max_ctas < 0 || max_ctas > 32) {  // NCCL's limits
+      return world_.Violate(absl::StrCat("a communicator of ", max_ctas, " thread blocks"));
+    }
     FakeNcclWorld::Group& group = world_.groups_[std::string(id.bytes.data(), id.bytes.size())];
     if (group.ranks == 0) group.ranks = ranks;
     if (group.ranks != ranks || rank < 0 || rank >= ranks || !group.joined.insert(rank).second) {
@@ -218,13 +221,24 @@ class FakeNcclRank final : public Nccl {
       if (code != NcclCode::kSuccess) return code;
       world_.calls_.push_back({absl::StrCat("Send ", count, " to ", peer), member->rank});
     }
-    return Run(stream, {from, bytes, nullptr, 0,
-                        [this, member, peer](const std::vector<char>& given, std::vector<char>&) {
-                          MutexLock lock(world_.mutex_);
-                          member->group->letters[{member->rank, peer}].push_back(given);
-                          world_.changed_.NotifyAll();
-                          return NcclCode::kSuccess;
-                        }});
+    const bool waits = !in_group_;
+    const auto run = [this, member, peer, waits](const std::vector<char>& given,
+                                                 std::vector<char>&) {
+      MutexLock lock(world_.mutex_);
+      if (waits) {
+        const NcclCode code = Begin(*member);
+        if (code != NcclCode::kSuccess) return code;
+      }
+      FakeNcclWorld::Letters& letters = member->group->letters[{member->rank, peer}];
+      letters.waiting.push_back(given);
+      const int64_t number = ++letters.sent;
+      world_.changed_.NotifyAll();
+      if (!waits) return NcclCode::kSuccess;
+      while (letters.taken < number && !member->is_gone) world_.changed_.Wait(world_.mutex_);
+      member->is_busy = false;
+      return member->is_gone ? NcclCode::kInternalError : NcclCode::kSuccess;
+    };
+    return Run(stream, {from, bytes, nullptr, 0, run});
   }
 
   // In a group it waits for its end, so that the sends of all come first.
@@ -405,17 +419,19 @@ class FakeNcclRank final : public Nccl {
       MutexLock lock(world_.mutex_);
       const NcclCode code = Begin(*member);
       if (code != NcclCode::kSuccess) return code;
-      std::deque<std::vector<char>>& letters = member->group->letters[{peer, member->rank}];
-      while (letters.empty() && !member->is_gone) world_.changed_.Wait(world_.mutex_);
+      FakeNcclWorld::Letters& letters = member->group->letters[{peer, member->rank}];
+      while (letters.waiting.empty() && !member->is_gone) world_.changed_.Wait(world_.mutex_);
       member->is_busy = false;
       if (member->is_gone) return NcclCode::kInternalError;
-      if (letters.front().size() != bytes) {
+      const size_t sent = letters.waiting.front().size();
+      if (sent != bytes) {
         return world_.Violate(absl::StrCat("rank ", member->rank, " receives ", bytes,
-                                           " bytes, rank ", peer, " sends ",
-                                           letters.front().size()));
+                                           " bytes, rank ", peer, " sends ", sent));
       }
-      taken = std::move(letters.front());
-      letters.pop_front();
+      taken = std::move(letters.waiting.front());
+      letters.waiting.pop_front();
+      ++letters.taken;
+      world_.changed_.NotifyAll();
       return NcclCode::kSuccess;
     };
     return Run(stream, {nullptr, 0, to, bytes, run});
@@ -425,10 +441,13 @@ class FakeNcclRank final : public Nccl {
   const FakeNcclWorld::IsAllocated is_allocated_;
   const FakeNcclWorld::Enqueue enqueue_;  // null: calls run at once
   const int version_;
-  // Of the one thread that calls.
-  bool in_group_ = false;
-  std::vector<std::function<NcclCode()>> receives_;
+  // Of the thread that calls, as NCCL's groups are; a thread calls for one rank.
+  static thread_local bool in_group_;
+  static thread_local std::vector<std::function<NcclCode()>> receives_;
 };
+
+thread_local bool FakeNcclRank::in_group_ = false;
+thread_local std::vector<std::function<NcclCode()>> FakeNcclRank::receives_;
 
 Nccl& FakeNcclWorld::AddRank(IsAllocated is_allocated, int version, Enqueue enqueue) {
   auto rank = std::make_unique<FakeNcclRank>(*this, std::move(is_allocated),

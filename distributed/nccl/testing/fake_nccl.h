@@ -28,7 +28,8 @@ struct NcclCall {
 // What the ranks share. It computes from the definitions, sums in double in the order of the ranks,
 // and checks each call: buffers lie in an allocation of the rank's device, the members of a
 // communicator make the same calls in the same order, one call of a communicator is under way at a
-// time (so its calls are on one stream), and none comes after its end or before all have joined.
+// time (so its calls are on one stream), and none comes after its end or before all have joined. A
+// send outside of a group ends when it is received, as a large one of NCCL does.
 // What is broken is a violation, and the call's error. Of a rank without `enqueue`, a call runs
 // when it is made, and waits for its peers: so the device has to run host work on its streams'
 // threads (DeviceInfo::runs_host_work). With it, a call goes into its stream and says that it is in
@@ -74,11 +75,17 @@ class FakeNcclWorld {
     std::vector<std::vector<char>> bytes;  // by member
     int arrived = 0;
   };
+  // What a rank has sent to another, which takes it in that order.
+  struct Letters {
+    std::deque<std::vector<char>> waiting;
+    int64_t sent = 0;
+    int64_t taken = 0;
+  };
   struct Group {
     int ranks = 0;
     std::set<int> joined;
-    std::map<int64_t, Posted> calls;                                       // by number
-    std::map<std::pair<int, int>, std::deque<std::vector<char>>> letters;  // by sender, receiver
+    std::map<int64_t, Posted> calls;                 // by number
+    std::map<std::pair<int, int>, Letters> letters;  // by sender, receiver
   };
   struct Member {
     Group* group = nullptr;
