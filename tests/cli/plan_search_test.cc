@@ -326,8 +326,11 @@ TEST_F(PlanOfGpt, SaysWhatEachCardHasToHold) {
   for (const auto& device : plan["devices"]) {
     EXPECT_GT(device["bytes"].get<double>(), lower_bound);
     EXPECT_LT(device["bytes"].get<double>(), upper_bound);
-    EXPECT_EQ(device["bytes"].get<int64_t>(),
-              device["program_bytes"].get<int64_t>() + device["context_bytes"].get<int64_t>());
+    EXPECT_EQ(device["bytes"].get<int64_t>(), device["program_bytes"].get<int64_t>() +
+                                                  device["context_bytes"].get<int64_t>() +
+                                                  device["nccl_bytes"].get<int64_t>());
+    // One communicator of eight: 16 channels with two neighbours, 12 MiB each.
+    EXPECT_EQ(device["nccl_bytes"].get<int64_t>(), int64_t{384} << 20);
     EXPECT_DOUBLE_EQ(device["limit_bytes"].get<double>(), kCard);
   }
 }
@@ -346,6 +349,7 @@ TEST_F(PlanOfGpt, NamesWhatIsEstimated) {
                                               HasSubstr("messages between hosts: 46 GB/s")));
   EXPECT_THAT(assumed, ::testing::IsSupersetOf({HasSubstr("large products attain 74 %"),
                                                 HasSubstr("the CUDA context takes 512 MiB"),
+                                                HasSubstr("buffers of NCCL: 12 MiB a channel"),
                                                 HasSubstr("arenas of 8 ranks")}));
 }
 

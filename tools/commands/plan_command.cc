@@ -204,8 +204,9 @@ class PlanCommand final : public Command {
                                   const RanksOfPlan& ranks, const RanksOfPlan& kept,
                                   Console& console) const {
     const bool recomputes = !kept.partitions.empty();
-    const std::vector<DeviceNeed> needs =
-        DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned);
+    WEFT_ASSIGN_OR_RETURN(
+        const std::vector<DeviceNeed> needs,
+        DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned, ranks.partitions));
     const std::vector<Estimate> estimates = PlanEstimates(plan, costs.profile(), needs);
     WEFT_ASSIGN_OR_RETURN(const JobFusion fusion, FusionOf(ranks.partitions, spec.cluster, plan,
                                                            FindFusionRules(DeviceKind::kCuda)));

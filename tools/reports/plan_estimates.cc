@@ -4,14 +4,44 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "distributed/nccl/card_groups.h"
+#include "distributed/nccl/card_pairs.h"
+#include "distributed/nccl/nccl_memory.h"
 #include "placement/cost/published_specs.h"
 #include "platform/byte_quantity.h"
+#include "platform/status_macros.h"
 
 namespace weft {
 
-std::vector<DeviceNeed> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
-                                    const ClusterProfile& profile, const PlannedRanks& planned) {
+namespace {
+
+// As workers would say it, all with one version of NCCL.
+std::vector<RankCard> CardsOf(const Plan& plan, const ClusterSpec& cluster, size_t ranks) {
+  std::vector<RankCard> cards(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const WorkerSpec& worker = cluster.workers[static_cast<size_t>(plan.workers[rank])];
+    if (worker.device != DeviceKind::kCuda) continue;
+    cards[rank] = {absl::StrCat(worker.host, "/", worker.device_index), 1, ""};
+  }
+  return cards;
+}
+
+absl::StatusOr<std::vector<int64_t>> NcclBytesOf(const Plan& plan, const ClusterSpec& cluster,
+                                                 const std::vector<Partition>& partitions) {
+  const std::vector<RankCard> cards = CardsOf(plan, cluster, partitions.size());
+  const CardGroupChoice groups = ChooseCardGroups(cards, partitions, plan.strict);
+  WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards, partitions));
+  return NcclBytes(partitions.size(), groups.groups, sends.pairs);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
+                                                    const ClusterProfile& profile,
+                                                    const PlannedRanks& planned,
+                                                    const std::vector<Partition>& partitions) {
   std::vector<DeviceNeed> needs;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> nccl, NcclBytesOf(plan, cluster, partitions));
   for (size_t rank = 0; rank < plan.prediction.memory_bytes.size(); ++rank) {
     const int index = plan.workers[rank];
     const WorkerSpec& worker = cluster.workers[static_cast<size_t>(index)];
@@ -22,6 +52,7 @@ std::vector<DeviceNeed> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster
     need.model = worker.model;
     need.program = plan.prediction.memory_bytes[rank];
     need.context = kContextBytes;
+    if (rank < nccl.size()) need.nccl = nccl[rank];
     need.limit = worker.memory_bytes > 0 ? worker.memory_bytes : profile.device(index).memory_bytes;
     need.is_compiled = rank < planned.size() && planned[rank].has_value();
     needs.push_back(std::move(need));
@@ -36,6 +67,15 @@ std::vector<Estimate> PlanEstimates(const Plan& plan, const ClusterProfile& prof
   estimates.push_back(
       {absl::StrCat("the CUDA context takes ", ByteQuantity(kContextBytes), " of a card's memory"),
        EstimateBasis::kAssumed, "one figure for all cards"});
+  const bool has_nccl =
+      std::any_of(needs.begin(), needs.end(), [](const DeviceNeed& n) { return n.nccl > 0; });
+  if (has_nccl) {
+    estimates.push_back(
+        {absl::StrCat(
+             "buffers of NCCL: ", ByteQuantity(kReceivingChannelBytes + kSendingChannelBytes),
+             " a channel and neighbour, ", kCollectiveChannels, " channels"),
+         EstimateBasis::kAssumed, "NVIDIA/nccl issue 1685 has the allocations of a run"});
+  }
   const auto uncompiled =
       std::count_if(needs.begin(), needs.end(), [](const DeviceNeed& n) { return !n.is_compiled; });
   if (uncompiled > 0) {
@@ -54,10 +94,12 @@ std::string DeviceNeedsText(const std::vector<DeviceNeed>& needs) {
   for (const DeviceNeed& need : needs) {
     const std::string limit =
         need.limit > 0 ? absl::StrCat(" of ", ByteQuantity(need.limit)) : std::string();
-    absl::StrAppendFormat(&text, "%5d %-14s %s%s%s: program %s, CUDA context %s\n", need.rank,
+    const std::string nccl =
+        need.nccl > 0 ? absl::StrCat(", NCCL ", ByteQuantity(need.nccl)) : std::string();
+    absl::StrAppendFormat(&text, "%5d %-14s %s%s%s: program %s, CUDA context %s%s\n", need.rank,
                           need.worker, need.model.empty() ? "" : need.model + " ",
                           ByteQuantity(need.total()), limit, ByteQuantity(need.program),
-                          ByteQuantity(need.context));
+                          ByteQuantity(need.context), nccl);
   }
   return text;
 }
@@ -81,6 +123,7 @@ nlohmann::ordered_json DeviceNeedsJson(const std::vector<DeviceNeed>& needs) {
                     {"bytes", need.total()},
                     {"program_bytes", need.program},
                     {"context_bytes", need.context},
+                    {"nccl_bytes", need.nccl},
                     {"limit_bytes", need.limit},
                     {"compiled", need.is_compiled}});
   }

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "graph/cluster_spec.h"
+#include "graph/partition.h"
 #include "graph/plan.h"
 #include "nlohmann/json.hpp"
 #include "placement/cost/cluster_profile.h"
@@ -22,14 +24,19 @@ struct DeviceNeed {
   std::string model;         // of the card
   int64_t program = 0;       // variables, arena and constants
   int64_t context = 0;       // CUDA's: an assumption
+  int64_t nccl = 0;          // of its communicators: an assumption (NcclBytes)
   int64_t limit = 0;         // 0: not known
   bool is_compiled = false;  // else the arena is an estimate without workspaces
-  int64_t total() const { return program + context; }
+  int64_t total() const { return program + context + nccl; }
 };
 
-// Of the ranks whose worker has a GPU. `plan` has its prediction; `planned` may be empty.
-std::vector<DeviceNeed> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
-                                    const ClusterProfile& profile, const PlannedRanks& planned);
+// Of the ranks whose worker has a GPU. `plan` has its prediction; `planned` may be empty, and so
+// may `partitions`, by rank: else NCCL joins what it would join if all workers had one version of
+// it. Errors are those of ChooseCardPairs.
+absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
+                                                    const ClusterProfile& profile,
+                                                    const PlannedRanks& planned,
+                                                    const std::vector<Partition>& partitions);
 
 // EstimatesOf the plan's workers, and what is estimated of the memory of `needs`.
 std::vector<Estimate> PlanEstimates(const Plan& plan, const ClusterProfile& profile,
@@ -40,7 +47,7 @@ std::string DeviceNeedsText(const std::vector<DeviceNeed>& needs);
 std::string EstimatesText(const std::vector<Estimate>& estimates);
 
 // [{"rank": 0, "worker": "worker:0", "model": "H100-80GB", "bytes": ..., "program_bytes": ...,
-//   "context_bytes": ..., "limit_bytes": ..., "compiled": false}]
+//   "context_bytes": ..., "nccl_bytes": ..., "limit_bytes": ..., "compiled": false}]
 nlohmann::ordered_json DeviceNeedsJson(const std::vector<DeviceNeed>& needs);
 // [{"what": "...", "basis": "published", "source": "..."}]
 nlohmann::ordered_json EstimatesJson(const std::vector<Estimate>& estimates);
