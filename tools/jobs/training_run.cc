@@ -100,6 +100,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   if (moves_ > 0) shares_ = rebalancer.plan().shares;
   WEFT_ASSIGN_OR_RETURN(traffic_, Traffic(coordinator));
   needed_ = coordinator.memory();
+  cards_ = coordinator.card_use();
   return closed;
 }
 
@@ -125,6 +126,7 @@ TrainingOutcome TrainingRun::Outcome() const {
   outcome.seconds = progress_.seconds();
   outcome.samples_per_second = progress_.rate();
   outcome.shares = shares_;
+  outcome.cards = cards_;
   if (job_.training.measure_noise) outcome.noise = &noise_;
   outcome.batch = job_.job.data->spec().batch;
   outcome.notes = job_.job.notes;

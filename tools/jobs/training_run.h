@@ -88,6 +88,7 @@ class TrainingRun {
   bool has_result_ = false;
   std::vector<RankTraffic> traffic_;
   std::vector<WorkerMemory> needed_;
+  CardUse cards_;
   int moves_ = 0;
   NoiseAverage noise_;
   std::vector<int> shares_;  // where micro-batches have moved

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "distributed/nccl/nccl.h"
 #include "placement/completion/plan_completion.h"
 #include "platform/byte_quantity.h"
 #include "tools/console/console.h"
@@ -134,6 +135,23 @@ std::string SentText(const std::vector<RankTraffic>& traffic) {
   return text;
 }
 
+// How many go by NCCL, and why others go through the host ("": there are none).
+nlohmann::ordered_json CardUseJson(const CardUse& use) {
+  const auto way = [](int count, const std::string& refusal) {
+    nlohmann::ordered_json entry = {{"way", count > 0         ? "nccl"
+                                            : refusal.empty() ? "none"
+                                                              : "host"}};
+    if (!refusal.empty()) entry["host_because"] = refusal;
+    return entry;
+  };
+  nlohmann::ordered_json json = {{"collectives", way(use.ranks, use.refusal)},
+                                 {"sends", way(use.pairs, use.send_refusal)}};
+  if (use.ranks > 0) json["collectives"]["gpus"] = use.ranks;
+  if (use.pairs > 0) json["sends"]["pairs"] = use.pairs;
+  if (use.nccl_version > 0) json["nccl_version"] = NcclVersionText(use.nccl_version);
+  return json;
+}
+
 }  // namespace
 
 std::string TrainingSetupText(const TrainingSetup& setup) {
@@ -214,6 +232,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
   if (result.stopped) report["stopped"] = true;
   if (!outcome.shares.empty()) report["shares"] = outcome.shares;
   if (!outcome.notes.empty()) report["notes"] = outcome.notes;
+  if (!DescribeCardUse(outcome.cards).empty()) report["between_gpus"] = CardUseJson(outcome.cards);
   if (outcome.noise != nullptr) report["noise_scale"] = NoiseJson(*outcome.noise);
   if (result.loss_scale > 0) {
     report["loss_scale"] = result.loss_scale;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "distributed/memory_requirement.h"
+#include "distributed/nccl/card_groups.h"
 #include "graph/graph.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/parameters/trainable.h"
@@ -46,6 +47,7 @@ struct TrainingOutcome {
   double seconds = 0;             // of the run
   double samples_per_second = 0;  // 0: not known
   std::vector<int> shares = {};   // where micro-batches have moved
+  CardUse cards = {};             // how GPUs exchanged what they had for each other
   // Of a run that was to measure the noise of its gradient, and its batch.
   const NoiseAverage* noise = nullptr;  // borrowed; null: it was not
   int64_t batch = 0;

@@ -151,6 +151,20 @@ TEST_F(TrainingOutcomeTest, JsonHasWhatWasSaidOfThePlan) {
   EXPECT_EQ(TrainingOutcomeJson(outcome_)["notes"], nlohmann::ordered_json(outcome_.notes));
 }
 
+TEST_F(TrainingOutcomeTest, JsonSaysHowGpusExchange) {
+  EXPECT_FALSE(TrainingOutcomeJson(outcome_).contains("between_gpus"));
+  outcome_.cards = {22809, 4, 0, "", "worker:1 shares its card with another worker"};
+  EXPECT_EQ(TrainingOutcomeJson(outcome_)["between_gpus"],
+            nlohmann::ordered_json::parse(
+                R"({"collectives": {"way": "nccl", "gpus": 4},
+                    "sends": {"way": "host",
+                              "host_because": "worker:1 shares its card with another worker"},
+                    "nccl_version": "2.28.9"})"));
+  outcome_.cards = {0, 0, 0, "a strict job adds in an order of its own", ""};
+  EXPECT_EQ(TrainingOutcomeJson(outcome_)["between_gpus"]["collectives"]["way"], "host");
+  EXPECT_EQ(TrainingOutcomeJson(outcome_)["between_gpus"]["sends"]["way"], "none");
+}
+
 TEST_F(TrainingOutcomeTest, JsonHasSharesOnlyWhereTheyMoved) {
   EXPECT_FALSE(TrainingOutcomeJson(outcome_).contains("shares"));
   outcome_.shares = {6, 2};
