@@ -1,5 +1,7 @@
 #include "tensor/testing/watched_device.h"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -8,8 +10,6 @@
 
 namespace weft::testing {
 namespace {
-
-class WatchedStream;
 
 // What a stream was given, to be given to the stream behind one again.
 using RecordedItems = std::vector<std::function<absl::Status(Stream&)>>;
@@ -25,26 +25,40 @@ class WatchedRecording final : public RecordedWork {
   WatchedCalls& calls_;
 };
 
+}  // namespace
+
 class WatchedStream final : public Stream {
  public:
-  WatchedStream(std::unique_ptr<Stream> stream, bool waits, bool records, WatchedCalls& calls)
-      : stream_(std::move(stream)), waits_(waits), records_(records), calls_(calls) {}
+  WatchedStream(std::unique_ptr<Stream> stream, std::string name, WatchedDevice& device)
+      : stream_(std::move(stream)),
+        name_(std::move(name)),
+        device_(device),
+        waits_(name_ != device.options_.stream_without_waits),
+        records_(device.options_.records),
+        calls_(device.calls_) {}
 
   absl::Status Enqueue(Work work) override {
     ++calls_.works;
     return Do([work](Stream& stream) { return stream.Enqueue(work); });
   }
   absl::Status Record(Event& event) override {
+    if (!device_.TakesPlace(name_, OrderingCall::kRecord)) return absl::OkStatus();
     return Do([&event](Stream& stream) { return stream.Record(event); });
   }
   absl::Status Wait(Event& event) override {
     ++calls_.waits;
-    if (!waits_) return absl::OkStatus();
+    const bool takes_place = device_.TakesPlace(name_, OrderingCall::kWait);
+    if (!waits_ || !takes_place) return absl::OkStatus();
     return Do([&event](Stream& stream) { return stream.Wait(event); });
   }
   absl::Status Synchronize(absl::Duration timeout) override {
     if (is_recording_) return absl::FailedPreconditionError("the stream records");
     ++calls_.synchronizations;
+    if (!device_.TakesPlace(name_, OrderingCall::kSynchronize)) {
+      held_.clear();
+      return absl::OkStatus();
+    }
+    WEFT_RETURN_IF_ERROR(DoHeld());
     return stream_->Synchronize(timeout);
   }
   void* native_handle() const override { return stream_->native_handle(); }
@@ -67,19 +81,35 @@ class WatchedStream final : public Stream {
 
   // Now, or in the runs of what is being recorded.
   absl::Status Do(std::function<absl::Status(Stream&)> item) {
+    WEFT_RETURN_IF_ERROR(DoHeld());
     if (!is_recording_) return item(*stream_);
     items_.push_back(std::move(item));
+    return absl::OkStatus();
+  }
+  // The same for a copy to the host, which waits to see whether it is waited for.
+  absl::Status DoCopyToHost(void* host, size_t bytes, std::function<absl::Status(Stream&)> item) {
+    if (is_recording_ || !device_.LeavesOutNextSynchronize(name_)) return Do(std::move(item));
+    std::memset(host, 0, bytes);
+    held_.push_back(std::move(item));
     return absl::OkStatus();
   }
   Stream& stream() { return *stream_; }
 
  private:
+  absl::Status DoHeld() {
+    for (const auto& item : std::exchange(held_, {})) WEFT_RETURN_IF_ERROR(item(*stream_));
+    return absl::OkStatus();
+  }
+
   const std::unique_ptr<Stream> stream_;
+  const std::string name_;
+  WatchedDevice& device_;
   const bool waits_;
   const bool records_;
   WatchedCalls& calls_;
   bool is_recording_ = false;
   RecordedItems items_;
+  RecordedItems held_;  // copies to the host since the last other call
 };
 
 absl::Status WatchedRecording::Run(Stream& stream) {
@@ -89,8 +119,6 @@ absl::Status WatchedRecording::Run(Stream& stream) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 WatchedDevice::WatchedDevice(Device& device, const WatchedDeviceOptions& options)
     : device_(device),
@@ -103,8 +131,31 @@ absl::StatusOr<std::shared_ptr<Buffer>> WatchedDevice::Allocate(size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Stream>> WatchedDevice::NewStream(const std::string& name) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_.NewStream(name));
-  return std::make_unique<WatchedStream>(std::move(stream), name != options_.stream_without_waits,
-                                         options_.records, calls_);
+  return std::make_unique<WatchedStream>(std::move(stream), name, *this);
+}
+
+std::vector<OrderingPlace> WatchedDevice::ordering() const {
+  MutexLock lock(mutex_);
+  return ordering_;
+}
+
+int64_t WatchedDevice::CallsSoFar(const std::string& stream, OrderingCall call) const {
+  return std::count_if(ordering_.begin(), ordering_.end(), [&](const OrderingPlace& place) {
+    return place.stream == stream && place.call == call;
+  });
+}
+
+bool WatchedDevice::TakesPlace(const std::string& stream, OrderingCall call) {
+  MutexLock lock(mutex_);
+  ordering_.push_back({stream, call, CallsSoFar(stream, call)});
+  return !options_.without.has_value() || *options_.without != ordering_.back();
+}
+
+bool WatchedDevice::LeavesOutNextSynchronize(const std::string& stream) const {
+  if (!options_.without.has_value()) return false;
+  MutexLock lock(mutex_);
+  const int64_t number = CallsSoFar(stream, OrderingCall::kSynchronize);
+  return *options_.without == OrderingPlace{stream, OrderingCall::kSynchronize, number};
 }
 
 absl::StatusOr<std::unique_ptr<Event>> WatchedDevice::NewEvent() { return device_.NewEvent(); }
@@ -121,8 +172,8 @@ absl::Status WatchedDevice::CopyFromHost(Stream& stream, const void* host, void*
 
 absl::Status WatchedDevice::CopyToHost(Stream& stream, const void* device, void* host,
                                        size_t bytes) {
-  return dynamic_cast<WatchedStream&>(stream).Do(
-      [=, this](Stream& own) { return device_.CopyToHost(own, device, host, bytes); });
+  return dynamic_cast<WatchedStream&>(stream).DoCopyToHost(
+      host, bytes, [=, this](Stream& own) { return device_.CopyToHost(own, device, host, bytes); });
 }
 
 absl::Status WatchedDevice::CopyOnDevice(Stream& stream, const void* from, void* to, size_t bytes) {

@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "platform/mutex.h"
 #include "tensor/device.h"
 
 namespace weft::testing {
@@ -22,11 +26,26 @@ struct WatchedCalls {
   std::atomic<int64_t> recorded_runs{0};  // of recordings
 };
 
+// A call of a stream that puts work in order.
+enum class OrderingCall : uint8_t { kRecord, kWait, kSynchronize };
+
+// The number-th (from 0) call of its kind to streams of this name.
+struct OrderingPlace {
+  std::string stream;
+  OrderingCall call = OrderingCall::kRecord;
+  int64_t number = 0;
+  friend bool operator==(const OrderingPlace&, const OrderingPlace&) = default;
+};
+
 struct WatchedDeviceOptions {
   // What the device says that it is; by default what the device behind it is.
   const DeviceInfo* info = nullptr;
   // Waits of streams of this name do nothing: a fault, for tests that must find it.
   std::string stream_without_waits = {};
+  // This call does nothing and answers OK: the same for one place alone. An event that is not
+  // recorded is done, or as it was recorded before. Copies to the host that a left out Synchronize
+  // would have waited for come too late for any reader: zeros are there in their stead.
+  std::optional<OrderingPlace> without = std::nullopt;
   // Streams record: work and copies are kept, and enqueued again by each run. Else they cannot,
   // whatever the device behind can.
   bool records = false;
@@ -50,12 +69,24 @@ class WatchedDevice final : public Device {
   void ForgetPeakBytes() override { device_.ForgetPeakBytes(); }
 
   WatchedCalls& calls() { return calls_; }
+  // All calls so far that put work in order.
+  std::vector<OrderingPlace> ordering() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  friend class WatchedStream;
+
+  // Notes the call; false where it is to do nothing.
+  bool TakesPlace(const std::string& stream, OrderingCall call) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool LeavesOutNextSynchronize(const std::string& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t CallsSoFar(const std::string& stream, OrderingCall call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   Device& device_;
   const WatchedDeviceOptions options_;
   const DeviceInfo info_;
   WatchedCalls calls_;
+  mutable Mutex mutex_;
+  std::vector<OrderingPlace> ordering_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weft::testing
