@@ -21,8 +21,7 @@
 #include "graph/graph_builder.h"
 #include "graph/inference.h"
 #include "gtest/gtest.h"
-#include "tensor/cpu_device.h"
-#include "tensor/testing/fake_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -206,11 +205,7 @@ Partition PartitionOf(const RankNode& node, int rank) {
 // By seed of the fake device; below 0: the CPU.
 class CollectiveLoweringTest : public ::testing::TestWithParam<int> {
  protected:
-  static std::unique_ptr<Device> NewDevice() {
-    if (GetParam() < 0) return NewCpuDevice({});
-    return std::make_unique<testing::FakeDevice>(
-        testing::FakeDeviceOptions{.scheduling = {.seed = static_cast<uint64_t>(GetParam())}});
-  }
+  static std::unique_ptr<Device> NewDevice() { return testing::NewTestDevice(GetParam()); }
 
   // Runs two steps on all ranks; every rank must make its expected outputs. Returns the bytes that
   // each rank sent in a run of the collective.
@@ -269,11 +264,8 @@ class CollectiveLoweringTest : public ::testing::TestWithParam<int> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(CpuAndFake, CollectiveLoweringTest, ::testing::Values(-1, 1, 2),
-                         [](const auto& info) {
-                           return info.param < 0 ? std::string("Cpu")
-                                                 : "Fake" + std::to_string(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(CpuAndFake, CollectiveLoweringTest, ::testing::Values(-1, 0, 1, 2),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 struct ShardedCase {
   Shape whole;

@@ -13,6 +13,7 @@
 #include "graph/op_schema.h"
 #include "gtest/gtest.h"
 #include "tensor/testing/fake_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -74,10 +75,18 @@ std::string RunText(ForwardRunner& runner, const std::map<std::string, Value>& i
   return outputs.ok() ? outputs->at(output).ToString() : std::string(outputs.status().message());
 }
 
-std::string RunText(Graph graph, const std::map<std::string, Value>& inputs,
+// On each device of tensor/testing/test_device.h: with one text.
+std::string RunText(const Graph& graph, const std::map<std::string, Value>& inputs,
                     const std::string& output = "y") {
-  ForwardRunner runner(std::move(graph), {});
-  return RunText(runner, inputs, output);
+  std::string text;
+  for (const int order : {testing::kOnCpu, testing::kLazyOrder, 1, 2, 3}) {
+    const std::unique_ptr<Device> device = testing::NewTestDevice(order);
+    ForwardRunner runner(graph.Clone(), {.device = device.get()});
+    const std::string own = RunText(runner, inputs, output);
+    if (order == testing::kOnCpu) text = own;
+    EXPECT_EQ(own, text) << testing::TestDeviceName(order);
+  }
+  return text;
 }
 
 // y = the values of x that are not zero, doubled, beside a sum that is planned ahead.

@@ -17,8 +17,7 @@
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
-#include "tensor/cpu_device.h"
-#include "tensor/testing/fake_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -94,18 +93,12 @@ Partition SumPartition(int micro_batches, bool ordered_tree) {
   return partition;
 }
 
-// A CPU (seed < 0) or a fake device.
+// On each device of tensor/testing/test_device.h.
 class StepProgramTest : public ::testing::TestWithParam<int> {
  protected:
-  StepProgramTest() {
-    if (GetParam() < 0) {
-      device_ = NewCpuDevice({});
-    } else {
-      device_ = std::make_unique<testing::FakeDevice>(
-          testing::FakeDeviceOptions{.scheduling = {.seed = static_cast<uint64_t>(GetParam())}});
-    }
-    variables_ = std::make_unique<VariableStore>(*device_);
-  }
+  StepProgramTest()
+      : device_(testing::NewTestDevice(GetParam())),
+        variables_(std::make_unique<VariableStore>(*device_)) {}
 
   absl::Status Compile(const Partition& partition) {
     absl::Status added = variables_->Add(partition.variables);
@@ -273,11 +266,8 @@ TEST_P(StepProgramTest, StatisticsCountEveryCall) {
   EXPECT_EQ(calls, 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(CpuAndFake, StepProgramTest, ::testing::Values(-1, 1, 2, 3),
-                         [](const auto& info) {
-                           return info.param < 0 ? std::string("Cpu")
-                                                 : "Fake" + std::to_string(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(CpuAndFake, StepProgramTest, ::testing::Values(-1, 0, 1, 2, 3),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 }  // namespace
 }  // namespace weft

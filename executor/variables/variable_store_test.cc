@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tensor/cpu_device.h"
-#include "tensor/testing/fake_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -184,19 +184,13 @@ TEST(AssembleShardTest, ATargetOfAnotherShapeIsRefused) {
   EXPECT_EQ(Message(status), "variable 'w' is float32[6,2], got float32[2,2]");
 }
 
-class VariableStoreTest : public ::testing::TestWithParam<bool> {
+class VariableStoreTest : public ::testing::TestWithParam<int> {
  protected:
-  VariableStoreTest() {
-    if (GetParam()) {
-      device_ = std::make_unique<testing::FakeDevice>();
-    } else {
-      device_ = NewCpuDevice({});
-    }
-  }
-  std::unique_ptr<Device> device_;
+  const std::unique_ptr<Device> device_ = testing::NewTestDevice(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(CpuAndFake, VariableStoreTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(CpuAndFake, VariableStoreTest, ::testing::Values(-1, 0, 1, 2, 3),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 TEST_P(VariableStoreTest, VariablesStartAsZerosAndKeepWhatIsWritten) {
   VariableStore store(*device_);

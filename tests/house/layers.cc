@@ -70,7 +70,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
        "placement/cost/", "placement/sharding/", "placement/pipeline/", "placement/completion/",
        "placement/partition/", "placement/simulation/", "placement/search/"},
       {"executor/interfaces/", "executor/variables/", "executor/memory/", "executor/lowering/",
-       "executor/program/"},
+       "executor/program/", "executor/program/ordering/"},
       {"distributed/nccl/", "distributed/", "distributed/grpc/", "distributed/process/"},
       {"training/records/", "training/data/", "training/adapters/", "training/quantization/",
        "training/scaling/", "training/graph/", "training/checkpoint/", "training/job/",

@@ -6,9 +6,8 @@
 #include "executor/lowering/testing/hand_made_partition.h"
 #include "executor/program/compile_step.h"
 #include "platform/clock.h"
-#include "tensor/cpu_device.h"
 #include "tensor/tensor.h"
-#include "tensor/testing/fake_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft::testing {
 
@@ -23,18 +22,11 @@ absl::Status CountingSource::Fill(int64_t, const FeedInput&, int64_t first, int6
 }
 
 std::string LoweringDeviceName(const ::testing::TestParamInfo<int>& info) {
-  return info.param < 0 ? std::string("Cpu") : "Fake" + std::to_string(info.param);
+  return TestDeviceName(info.param);
 }
 
-LoweringFixture::LoweringFixture() {
-  if (GetParam() < 0) {
-    device_ = NewCpuDevice({});
-  } else {
-    device_ = std::make_unique<FakeDevice>(
-        FakeDeviceOptions{.scheduling = {.seed = static_cast<uint64_t>(GetParam())}});
-  }
-  variables_ = std::make_unique<VariableStore>(*device_);
-}
+LoweringFixture::LoweringFixture()
+    : device_(NewTestDevice(GetParam())), variables_(std::make_unique<VariableStore>(*device_)) {}
 
 void LoweringFixture::AddVariable(Partition& partition, const std::string& name,
                                   std::vector<float> initial) {

@@ -28,8 +28,8 @@ class CountingSource final : public InputSource {
                     void* target) override;
 };
 
-// Below 0 the CPU, else the seed of a fake device.
-inline auto LoweringDevices() { return ::testing::Values(-1, 1, 2); }
+// As NewTestDevice (tensor/testing/test_device.h).
+inline auto LoweringDevices() { return ::testing::Values(-1, 0, 1, 2, 3); }
 std::string LoweringDeviceName(const ::testing::TestParamInfo<int>& info);
 
 class LoweringFixture : public ::testing::TestWithParam<int> {
