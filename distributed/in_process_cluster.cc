@@ -22,8 +22,8 @@ InProcessCluster::InProcessCluster(int workers, InputSourceFactory open_input, s
 
 InProcessCluster::InProcessCluster(const std::vector<Device*>& devices,
                                    InputSourceFactory open_input, std::string version,
-                                   const std::vector<WorkerCard>& cards) {
-  AddWorkers(devices, open_input, version, nullptr, cards);
+                                   const std::vector<WorkerCard>& cards, FileSystem* files) {
+  AddWorkers(devices, open_input, version, files, cards);
 }
 
 InProcessCluster::~InProcessCluster() { workers_.clear(); }

@@ -23,7 +23,8 @@ class InProcessCluster {
   // The same on devices of the caller's, one worker each; borrowed. `cards`: their GPUs, by worker;
   // empty: what the devices are.
   InProcessCluster(const std::vector<Device*>& devices, InputSourceFactory open_input,
-                   std::string version, const std::vector<WorkerCard>& cards = {});
+                   std::string version, const std::vector<WorkerCard>& cards = {},
+                   FileSystem* files = nullptr);
   ~InProcessCluster();
   // One per rank; they live as long as this.
   std::vector<WorkerClient*> clients() const;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -97,7 +97,8 @@ class EveryTenSteps final : public LoopHook {
   absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
 };
 
-class RebalancerTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class RebalancerTest : public ::testing::TestWithParam<int> {
  protected:
   RebalancerTest() {
     plan_.mesh.data = 2;
@@ -126,7 +127,7 @@ class RebalancerTest : public ::testing::Test {
     training.optimizer.kind = "adam";
     training.optimizer.learning_rate = 0.01;
     job_ = PrepareTraining(Model(), training, spec, *DataSet::Open(files_, data_spec_)).value();
-    InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
+    testing::DeviceCluster cluster(GetParam(), workers, NewDataSetFactory(files_), kVersion);
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, job_, spec, kVersion, {});
     EXPECT_TRUE(started.ok()) << started;
@@ -182,7 +183,10 @@ class RebalancerTest : public ::testing::Test {
   std::vector<WorkerTraffic> traffic_;
 };
 
-TEST_F(RebalancerTest, ASlowWorkerGetsFewerMicroBatchesAndNoBitChanges) {
+INSTANTIATE_TEST_SUITE_P(Devices, RebalancerTest, ::testing::Values(-1, 0, 1),
+                         testing::JobDeviceName);
+
+TEST_P(RebalancerTest, ASlowWorkerGetsFewerMicroBatchesAndNoBitChanges) {
   plan_.strict = true;
   const TrainResult undisturbed = Train(nullptr);
   const TrainResult disturbed = Train(ForEver);
@@ -208,7 +212,7 @@ TEST_F(RebalancerTest, ASlowWorkerGetsFewerMicroBatchesAndNoBitChanges) {
   }
 }
 
-TEST_F(RebalancerTest, WhenItRecoversTheFirstProgramsRunAgain) {
+TEST_P(RebalancerTest, WhenItRecoversTheFirstProgramsRunAgain) {
   plan_.strict = true;
   const TrainResult undisturbed = Train(nullptr);
   const TrainResult disturbed = Train(ForAWhile);
@@ -221,7 +225,7 @@ TEST_F(RebalancerTest, WhenItRecoversTheFirstProgramsRunAgain) {
   }
 }
 
-TEST_F(RebalancerTest, StatesAndParametersStayWhereTheyAreSplit) {
+TEST_P(RebalancerTest, StatesAndParametersStayWhereTheyAreSplit) {
   for (const int zero : {1, 2, 3}) {
     plan_.zero = zero;
     const TrainResult undisturbed = Train(nullptr);
@@ -238,7 +242,7 @@ TEST_F(RebalancerTest, StatesAndParametersStayWhereTheyAreSplit) {
 }
 
 // The slowest stage of a replica is what counts.
-TEST_F(RebalancerTest, AStageMakesItsReplicaSlow) {
+TEST_P(RebalancerTest, AStageMakesItsReplicaSlow) {
   plan_.strict = true;
   plan_.mesh.pipeline = 2;
   const TrainResult undisturbed = Train(nullptr);
@@ -252,19 +256,19 @@ TEST_F(RebalancerTest, AStageMakesItsReplicaSlow) {
   }
 }
 
-TEST_F(RebalancerTest, WhoIsSlowFromTheBeginningIsRelieved) {
+TEST_P(RebalancerTest, WhoIsSlowFromTheBeginningIsRelieved) {
   Train([](int rank, int64_t) { return rank == 1 ? 0.060 : 0.020; });
   EXPECT_THAT(kinds_, ElementsAre("train", "train@6:2"));
   EXPECT_THAT(lines_[0], HasSubstr("works 3.0 times slower than the others on the same"));
 }
 
-TEST_F(RebalancerTest, EqualWorkersStayAsTheyAre) {
+TEST_P(RebalancerTest, EqualWorkersStayAsTheyAre) {
   Train(Equal);
   EXPECT_THAT(kinds_, ElementsAre("train"));
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-TEST_F(RebalancerTest, WithoutTheFlagItSaysWhatTheFlagWouldDo) {
+TEST_P(RebalancerTest, WithoutTheFlagItSaysWhatTheFlagWouldDo) {
   moves_ = false;
   Train(ForEver);
   EXPECT_THAT(kinds_, ElementsAre("train"));
@@ -274,7 +278,7 @@ TEST_F(RebalancerTest, WithoutTheFlagItSaysWhatTheFlagWouldDo) {
                         "121 ms of work instead of 241 ms"));
 }
 
-TEST_F(RebalancerTest, ItSaysWhyNothingCanBeMoved) {
+TEST_P(RebalancerTest, ItSaysWhyNothingCanBeMoved) {
   plan_.micro_batches = 2;
   Train(ForEver);
   EXPECT_THAT(kinds_, ElementsAre("train"));

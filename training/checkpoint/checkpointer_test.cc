@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -77,7 +77,8 @@ class StepCount final : public LoopHook {
   double steps = 0;
 };
 
-class CheckpointerTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class CheckpointerTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     char pattern[] = "/tmp/weft-checkpointer-XXXXXX";
@@ -115,7 +116,8 @@ class CheckpointerTest : public ::testing::Test {
   absl::StatusOr<TrainResult> TrainTo(int64_t steps, const Way& way = {}) {
     absl::StatusOr<PreparedJob> job = Prepare(way);
     if (!job.ok()) return job.status();
-    InProcessCluster cluster(way.workers, NewDataSetFactory(files_), kVersion, &disk_.files());
+    testing::DeviceCluster cluster(GetParam(), way.workers, NewDataSetFactory(files_), kVersion,
+                                   &disk_.files());
     Coordinator coordinator(cluster.clients());
     std::optional<PreparedJob> evaluation;
     if (evaluate_.every > 0) {
@@ -203,7 +205,9 @@ class CheckpointerTest : public ::testing::Test {
   CheckpointSummary summary_;
 };
 
-TEST_F(CheckpointerTest, SavesWhenItIsDueAndAtTheEnd) {
+INSTANTIATE_TEST_SUITE_P(Devices, CheckpointerTest, testing::JobDevices(), testing::JobDeviceName);
+
+TEST_P(CheckpointerTest, SavesWhenItIsDueAndAtTheEnd) {
   ASSERT_TRUE(TrainTo(kSteps).ok());
   EXPECT_THAT(Saved(), ElementsAre(4, 8, 11));
   EXPECT_EQ(summary_.written, 3);
@@ -213,7 +217,7 @@ TEST_F(CheckpointerTest, SavesWhenItIsDueAndAtTheEnd) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(CheckpointerTest, KeepsAsManyAsAsked) {
+TEST_P(CheckpointerTest, KeepsAsManyAsAsked) {
   options_.every_steps = 1;
   options_.keep = 2;
   ASSERT_TRUE(TrainTo(kSteps).ok());
@@ -222,7 +226,7 @@ TEST_F(CheckpointerTest, KeepsAsManyAsAsked) {
 }
 
 // The record of a step has the state after that step, and not that of where a stretch began.
-TEST_F(CheckpointerTest, WhatStepsChangeIsSavedAsItIsAtTheirEnd) {
+TEST_P(CheckpointerTest, WhatStepsChangeIsSavedAsItIsAtTheirEnd) {
   StepCount count;
   count_ = &count;
   options_.keep = 3;
@@ -237,7 +241,7 @@ TEST_F(CheckpointerTest, WhatStepsChangeIsSavedAsItIsAtTheirEnd) {
 }
 
 // The fifth step is in the second epoch: the order of its samples is that of the run as a whole.
-TEST_F(CheckpointerTest, AResumedRunEndsWithTheSameBits) {
+TEST_P(CheckpointerTest, AResumedRunEndsWithTheSameBits) {
   Plan split;
   split.zero = 2;
   for (const Way& way : {Way{1, {}}, Way{2, {}}, Way{2, split}}) {
@@ -251,7 +255,7 @@ TEST_F(CheckpointerTest, AResumedRunEndsWithTheSameBits) {
   }
 }
 
-TEST_F(CheckpointerTest, FourWorkersAreResumedByOneTwoAndThree) {
+TEST_P(CheckpointerTest, FourWorkersAreResumedByOneTwoAndThree) {
   Plan strict;
   strict.strict = true;
   strict.micro_batches = 4;
@@ -267,7 +271,7 @@ TEST_F(CheckpointerTest, FourWorkersAreResumedByOneTwoAndThree) {
 }
 
 // What is split otherwise is cut anew: by columns over two, whole on one, by rows over three.
-TEST_F(CheckpointerTest, SplitTensorsAreCutAnew) {
+TEST_P(CheckpointerTest, SplitTensorsAreCutAnew) {
   Plan tensor;
   tensor.mesh.tensor = 2;
   tensor.tensor_shardings = {{"v", AxisSharding::Split(1)}, {"w", AxisSharding::Split(0)}};
@@ -298,7 +302,7 @@ TEST_F(CheckpointerTest, SplitTensorsAreCutAnew) {
   }
 }
 
-TEST_F(CheckpointerTest, ACheckpointOfAnotherJobIsRefused) {
+TEST_P(CheckpointerTest, ACheckpointOfAnotherJobIsRefused) {
   ASSERT_TRUE(TrainTo(4).ok());
   const std::string path = absl::StrCat(root_, "/step-00000004/index.json");
   auto index = CheckpointIndex::FromJson(*RealFileSystem().ReadFile(path), path);
@@ -311,7 +315,7 @@ TEST_F(CheckpointerTest, ACheckpointOfAnotherJobIsRefused) {
 }
 
 // A kill at any change to the disk, of the process and its workers at once: what is left resumes.
-TEST_F(CheckpointerTest, WhereverARunIsKilledTheResumedOneEndsWithTheSameBits) {
+TEST_P(CheckpointerTest, WhereverARunIsKilledTheResumedOneEndsWithTheSameBits) {
   const Way way{2, {}};
   const TrainResult expected = Undisturbed(way);
   int kills = 0;
@@ -332,7 +336,7 @@ TEST_F(CheckpointerTest, WhereverARunIsKilledTheResumedOneEndsWithTheSameBits) {
   EXPECT_GT(kills, 15);
 }
 
-TEST_F(CheckpointerTest, AFullDiskStopsNothingButTheCheckpoint) {
+TEST_P(CheckpointerTest, AFullDiskStopsNothingButTheCheckpoint) {
   const TrainResult expected = Undisturbed();
   disk_.FailWith(ENOSPC);
   ExpectSame(TrainTo(kSteps), expected);
@@ -344,7 +348,7 @@ TEST_F(CheckpointerTest, AFullDiskStopsNothingButTheCheckpoint) {
   EXPECT_THAT(Saved(), IsEmpty());
 }
 
-TEST_F(CheckpointerTest, ADamagedCheckpointIsPassedOver) {
+TEST_P(CheckpointerTest, ADamagedCheckpointIsPassedOver) {
   const TrainResult expected = Undisturbed();
   ASSERT_TRUE(TrainTo(9).ok());
   EXPECT_THAT(Saved(), ElementsAre(4, 8, 9));
@@ -359,7 +363,7 @@ TEST_F(CheckpointerTest, ADamagedCheckpointIsPassedOver) {
   EXPECT_EQ(notes_.size(), 2u);
 }
 
-TEST_F(CheckpointerTest, AStopSavesAndEnds) {
+TEST_P(CheckpointerTest, AStopSavesAndEnds) {
   int asked = 0;
   stop_ = [&asked] { return ++asked > 1; };
   const TrainResult expected = Undisturbed();
@@ -373,7 +377,7 @@ TEST_F(CheckpointerTest, AStopSavesAndEnds) {
   EXPECT_EQ(expected.steps, stopped->steps) << "the first stretch is one step";
 }
 
-TEST_F(CheckpointerTest, SaysWhatDiffers) {
+TEST_P(CheckpointerTest, SaysWhatDiffers) {
   CheckpointJob saved;
   saved.data = R"({"batch":4,"files":[{"checksum":1,"path":"a"}]})";
   saved.flags = {{"--lr", "0.1"}, {"--beta1", "0.8"}, {"--optimizer", "adam"}};
@@ -390,7 +394,7 @@ TEST_F(CheckpointerTest, SaysWhatDiffers) {
 }
 
 // Reading ahead changes no sample, so a job may go on with more threads than it began with.
-TEST_F(CheckpointerTest, HowDataAreReadAheadMayDiffer) {
+TEST_P(CheckpointerTest, HowDataAreReadAheadMayDiffer) {
   CheckpointJob saved;
   saved.data = R"({"batch":4,"prefetch":-1,"reader_threads":2})";
   CheckpointJob now;
@@ -398,7 +402,7 @@ TEST_F(CheckpointerTest, HowDataAreReadAheadMayDiffer) {
   EXPECT_THAT(JobDifferences(saved, now), IsEmpty());
 }
 
-TEST_F(CheckpointerTest, AveragesGoOnWhereTheyWere) {
+TEST_P(CheckpointerTest, AveragesGoOnWhereTheyWere) {
   average_decay_ = 0.9;
   const TrainResult expected = Undisturbed();
   ASSERT_EQ(expected.averages.size(), expected.parameters.size());
@@ -408,7 +412,7 @@ TEST_F(CheckpointerTest, AveragesGoOnWhereTheyWere) {
   EXPECT_THAT(first_steps_, ElementsAre(0, 6));
 }
 
-TEST_F(CheckpointerTest, EvaluationsWithinARunChangeNoBit) {
+TEST_P(CheckpointerTest, EvaluationsWithinARunChangeNoBit) {
   const Way way{2, {}};
   const TrainResult expected = Undisturbed(way);
   evaluate_.every = 3;
@@ -420,7 +424,7 @@ TEST_F(CheckpointerTest, EvaluationsWithinARunChangeNoBit) {
   EXPECT_GT(measured_[2].metrics.at("loss"), 0);
 }
 
-TEST_F(CheckpointerTest, ARuleEndsTheRun) {
+TEST_P(CheckpointerTest, ARuleEndsTheRun) {
   evaluate_.every = 2;
   evaluate_.metric = "loss";
   evaluate_.until = *ParseStopRule("loss<1000");
@@ -432,7 +436,7 @@ TEST_F(CheckpointerTest, ARuleEndsTheRun) {
 }
 
 // Patience is counted over a resume: the loop's state is in the checkpoint.
-TEST_F(CheckpointerTest, PatienceOutlivesAKill) {
+TEST_P(CheckpointerTest, PatienceOutlivesAKill) {
   evaluate_.every = 2;
   evaluate_.metric = "accuracy";
   evaluate_.patience = 2;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -63,7 +63,8 @@ struct Outcome {
   std::map<std::string, Tensor> parameters;
 };
 
-class LossScaleTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class LossScaleTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     training_.optimizer.kind = "adam";
@@ -115,7 +116,8 @@ class LossScaleTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     auto job = PrepareTraining(Model(), training_, spec, *data);
     if (!job.ok()) return job.status();
-    InProcessCluster cluster(mesh.size(), NewDataSetFactory(files_), kVersion, &RealFileSystem());
+    testing::DeviceCluster cluster(GetParam(), mesh.size(), NewDataSetFactory(files_), kVersion,
+                                   &RealFileSystem());
     Coordinator coordinator(cluster.clients());
     absl::Status status = StartJob(coordinator, *job, spec, kVersion, {});
     if (!status.ok()) return status;
@@ -168,7 +170,9 @@ class LossScaleTest : public ::testing::Test {
   std::string root_;  // of checkpoints; empty: none
 };
 
-TEST_F(LossScaleTest, AnOverflowSkipsItsStepHalvesTheScaleAndLeavesNoTrace) {
+INSTANTIATE_TEST_SUITE_P(Devices, LossScaleTest, testing::JobDevices(), testing::JobDeviceName);
+
+TEST_P(LossScaleTest, AnOverflowSkipsItsStepHalvesTheScaleAndLeavesNoTrace) {
   WriteData({0, 1, 2, 3, 4, 5}, {2});
   const Outcome disturbed = Trained(6);
   EXPECT_THAT(disturbed.skipped, ElementsAre(0, 0, 1, 1, 1, 1));
@@ -180,7 +184,7 @@ TEST_F(LossScaleTest, AnOverflowSkipsItsStepHalvesTheScaleAndLeavesNoTrace) {
   ExpectSameParameters(without, disturbed, "without the batch");
 }
 
-TEST_F(LossScaleTest, TheWholeMeshSkips) {
+TEST_P(LossScaleTest, TheWholeMeshSkips) {
   WriteData({0, 1, 2, 3, 4, 5}, {2});
   training_.clip_norm = 0.5;
   training_.average_decay = 0.9;
@@ -199,7 +203,7 @@ TEST_F(LossScaleTest, TheWholeMeshSkips) {
   EXPECT_EQ(split.scales, single.scales);
 }
 
-TEST_F(LossScaleTest, AResumedRunKnowsScaleAndCounters) {
+TEST_P(LossScaleTest, AResumedRunKnowsScaleAndCounters) {
   WriteData({0, 1, 2, 3, 4, 5, 6, 7}, {1, 6});
   training_.loss_scale.growth_interval = 3;
   const Outcome whole = Trained(8);
@@ -215,13 +219,13 @@ TEST_F(LossScaleTest, AResumedRunKnowsScaleAndCounters) {
   ExpectSameParameters(whole, rest, "resumed");
 }
 
-TEST_F(LossScaleTest, GoodStepsInARowDoubleTheScale) {
+TEST_P(LossScaleTest, GoodStepsInARowDoubleTheScale) {
   WriteData({0, 1, 2, 3, 4, 5}, {});
   training_.loss_scale.growth_interval = 2;
   EXPECT_THAT(Trained(6).scales, ElementsAre(1024, 1024, 2048, 2048, 4096, 4096));
 }
 
-TEST_F(LossScaleTest, TheScaleIsNoPartOfTheResult) {
+TEST_P(LossScaleTest, TheScaleIsNoPartOfTheResult) {
   WriteData({0, 1, 2, 3}, {});
   training_.clip_norm = 0.1;
   const Outcome one = Trained(4);
@@ -229,7 +233,7 @@ TEST_F(LossScaleTest, TheScaleIsNoPartOfTheResult) {
   ExpectSameParameters(one, Trained(4), "another scale");
 }
 
-TEST_F(LossScaleTest, ALossThatIsNeverFiniteEndsTheRun) {
+TEST_P(LossScaleTest, ALossThatIsNeverFiniteEndsTheRun) {
   std::vector<int> batches;
   for (int i = 0; i < 40; ++i) batches.push_back(i);
   WriteData(batches, batches);
@@ -239,7 +243,7 @@ TEST_F(LossScaleTest, ALossThatIsNeverFiniteEndsTheRun) {
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("step 35"));
 }
 
-TEST_F(LossScaleTest, EveryVariableThatAStepChangesIsSelected) {
+TEST_P(LossScaleTest, EveryVariableThatAStepChangesIsSelected) {
   training_.average_decay = 0.9;
   const auto graph = BuildTrainingGraph(Model(), training_);
   ASSERT_TRUE(graph.ok()) << graph.status();

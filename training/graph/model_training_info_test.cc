@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/verifier.h"
 #include "gtest/gtest.h"
@@ -34,7 +34,8 @@ struct State {
   std::vector<double> losses;
 };
 
-class ModelTrainingInfoTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class ModelTrainingInfoTest : public ::testing::TestWithParam<int> {
  protected:
   ModelTrainingInfoTest()
       : x_(testing::RandomTensor({kSamples, 2}, 1)), t_(testing::RandomTensor({kSamples, 1}, 2)) {
@@ -70,7 +71,7 @@ class ModelTrainingInfoTest : public ::testing::Test {
     training.loss.kind = loss;
     const auto job = PrepareTraining(model, training, spec, *data);
     if (!job.ok()) return job.status();
-    InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
+    testing::DeviceCluster cluster(GetParam(), workers, NewDataSetFactory(files_), kVersion);
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
@@ -128,13 +129,16 @@ class ModelTrainingInfoTest : public ::testing::Test {
   std::vector<double> losses_;
 };
 
-TEST_F(ModelTrainingInfoTest, DoesInEachStepWhatItSays) {
+INSTANTIATE_TEST_SUITE_P(Devices, ModelTrainingInfoTest, testing::JobDevices(),
+                         testing::JobDeviceName);
+
+TEST_P(ModelTrainingInfoTest, DoesInEachStepWhatItSays) {
   const auto result = TrainOn(Step().graph, 1, 1);
   ASSERT_TRUE(result.ok()) << result.status();
   ExpectState(*result, Expected({1, 2}, 0.5), 3 + kSteps);
 }
 
-TEST_F(ModelTrainingInfoTest, BeginsWithItsInitializationWhenAskedTo) {
+TEST_P(ModelTrainingInfoTest, BeginsWithItsInitializationWhenAskedTo) {
   ImportedModel step = Step();
   const auto set = InitializeModel(step);
   ASSERT_TRUE(set.ok()) << set.status();
@@ -144,7 +148,7 @@ TEST_F(ModelTrainingInfoTest, BeginsWithItsInitializationWhenAskedTo) {
   ExpectState(*result, Expected({0.5, -0.25}, 0.5), kSteps);
 }
 
-TEST_F(ModelTrainingInfoTest, TheStepsGraphIsWhole) {
+TEST_P(ModelTrainingInfoTest, TheStepsGraphIsWhole) {
   TrainingSpec training;
   training.model_training_info = true;
   const auto graph = BuildTrainingGraph(Step().graph, training);
@@ -154,7 +158,7 @@ TEST_F(ModelTrainingInfoTest, TheStepsGraphIsWhole) {
   EXPECT_EQ(graph->value(graph->outputs()[0]).name, kLossOutput);
 }
 
-TEST_F(ModelTrainingInfoTest, TheLossCanBeChosen) {
+TEST_P(ModelTrainingInfoTest, TheLossCanBeChosen) {
   const auto result = TrainOn(Step().graph, 1, 1, "output:square");
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_NEAR(losses_[0], Expected({1, 2}, 0.5).losses[0], 1e-6);  // a mean, as `error` is
@@ -163,14 +167,14 @@ TEST_F(ModelTrainingInfoTest, TheLossCanBeChosen) {
               HasSubstr("--loss output:eror: the model has no value of that name"));
 }
 
-TEST_F(ModelTrainingInfoTest, TakesWholeBatchesOnOneWorker) {
+TEST_P(ModelTrainingInfoTest, TakesWholeBatchesOnOneWorker) {
   for (const auto& [workers, micro_batches] : {std::pair{2, 1}, std::pair{1, 2}}) {
     const auto result = TrainOn(Step().graph, workers, micro_batches);
     EXPECT_THAT(std::string(result.status().message()), HasSubstr("whole batches on one worker"));
   }
 }
 
-TEST_F(ModelTrainingInfoTest, AnUpdateThatDoesNotFitIsNamed) {
+TEST_P(ModelTrainingInfoTest, AnUpdateThatDoesNotFitIsNamed) {
   ImportedModel step = Step();
   step.graph.SetVariableUpdate("w", *step.graph.FindValue("b_new"));
   const auto result = TrainOn(step.graph, 1, 1);
@@ -180,7 +184,7 @@ TEST_F(ModelTrainingInfoTest, AnUpdateThatDoesNotFitIsNamed) {
 }
 
 // Its step was made in one piece, which nobody could look into.
-TEST_F(ModelTrainingInfoTest, AnObserverSeesItBeforeAndAfterItsGradients) {
+TEST_P(ModelTrainingInfoTest, AnObserverSeesItBeforeAndAfterItsGradients) {
   const ImportedModel step = Step();
   TrainingSpec training;
   training.model_training_info = true;

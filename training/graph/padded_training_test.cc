@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -100,7 +100,8 @@ class ByHand {
   std::vector<double> table_;
 };
 
-class PaddedTrainingTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class PaddedTrainingTest : public ::testing::TestWithParam<int> {
  protected:
   PaddedTrainingTest() {
     EXPECT_TRUE(files_.WriteFileAtomically("/d.csv", Csv()).ok());
@@ -135,7 +136,7 @@ class PaddedTrainingTest : public ::testing::Test {
     auto job = PrepareTraining(Model(), training_, spec, Data());
     if (!job.ok()) return job.status();
     for (const JobProgram& program : job->programs) names_.insert(program.name);
-    InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
+    testing::DeviceCluster cluster(GetParam(), workers, NewDataSetFactory(files_), kVersion);
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
@@ -153,7 +154,10 @@ class PaddedTrainingTest : public ::testing::Test {
   std::set<std::string> names_;  // of the programs
 };
 
-TEST_F(PaddedTrainingTest, StepsOfSeveralLengthsAreThoseWithoutPadding) {
+INSTANTIATE_TEST_SUITE_P(Devices, PaddedTrainingTest, testing::JobDevices(),
+                         testing::JobDeviceName);
+
+TEST_P(PaddedTrainingTest, StepsOfSeveralLengthsAreThoseWithoutPadding) {
   for (const int workers : {1, 2, 3}) {
     SCOPED_TRACE(workers);
     const auto result = TrainOn(workers, 6);
@@ -176,7 +180,7 @@ TEST_F(PaddedTrainingTest, StepsOfSeveralLengthsAreThoseWithoutPadding) {
                                   "train/3x8"));
 }
 
-TEST_F(PaddedTrainingTest, ShuffledStepsAreTheSameOnAnyWorkers) {
+TEST_P(PaddedTrainingTest, ShuffledStepsAreTheSameOnAnyWorkers) {
   data_spec_.shuffle = true;
   data_spec_.group_lengths = true;
   data_spec_.prefetch = 2;
@@ -190,12 +194,12 @@ TEST_F(PaddedTrainingTest, ShuffledStepsAreTheSameOnAnyWorkers) {
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses_[i], losses[i], 1e-6) << i;
 }
 
-TEST_F(PaddedTrainingTest, EvaluationCountsNoPadding) {
+TEST_P(PaddedTrainingTest, EvaluationCountsNoPadding) {
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(2, 1);
   const auto job = PrepareEvaluation(Model(), training_.loss, {"loss"}, spec, Data());
   ASSERT_TRUE(job.ok()) << job.status();
-  InProcessCluster cluster(2, NewDataSetFactory(files_), kVersion);
+  testing::DeviceCluster cluster(GetParam(), 2, NewDataSetFactory(files_), kVersion);
   Coordinator coordinator(cluster.clients());
   const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
   ASSERT_TRUE(started.ok()) << started;
@@ -204,7 +208,7 @@ TEST_F(PaddedTrainingTest, EvaluationCountsNoPadding) {
   EXPECT_NEAR(metrics->at("loss"), ByHand().Step({0, 1, 2, 3, 4, 5, 6}), 1e-6);
 }
 
-TEST_F(PaddedTrainingTest, AModelOfOneLengthNamesIt) {
+TEST_P(PaddedTrainingTest, AModelOfOneLengthNamesIt) {
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(1, 1);
   const auto job = PrepareTraining(Model(5), training_, spec, Data());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -138,7 +138,8 @@ class ByHand {
   int critic_steps_ = 0;
 };
 
-class AlternationTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class AlternationTest : public ::testing::TestWithParam<int> {
  protected:
   AlternationTest() {
     Write("x", testing::RandomTensor({kReal, 1}, 1));
@@ -183,7 +184,7 @@ class AlternationTest : public ::testing::Test {
     spec_.plan = plan;
     auto job = Prepare(Updates(), steps);
     if (!job.ok()) return job.status();
-    InProcessCluster cluster(workers, NewDataSetFactory(files_), kVersion);
+    testing::DeviceCluster cluster(GetParam(), workers, NewDataSetFactory(files_), kVersion);
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, *job, spec_, kVersion, {});
     if (!started.ok()) return started;
@@ -217,8 +218,10 @@ TEST(TurnOrderTest, EachMakesItsStepsInARow) {
   EXPECT_EQ(order.StepsOf(2, 5), 2);
 }
 
+INSTANTIATE_TEST_SUITE_P(Devices, AlternationTest, testing::JobDevices(), testing::JobDeviceName);
+
 // 13 steps end in the middle of a turn, and go around the data of both.
-TEST_F(AlternationTest, StepsEqualThoseByHandOnAnyWorkers) {
+TEST_P(AlternationTest, StepsEqualThoseByHandOnAnyWorkers) {
   for (const int workers : {1, 2}) {
     SCOPED_TRACE(absl::StrCat(workers, " workers"));
     Plan plan;
@@ -255,7 +258,7 @@ TEST_F(AlternationTest, StepsEqualThoseByHandOnAnyWorkers) {
   }
 }
 
-TEST_F(AlternationTest, StrictBitsDoNotDependOnWorkers) {
+TEST_P(AlternationTest, StrictBitsDoNotDependOnWorkers) {
   Plan plan;
   plan.micro_batches = 2;
   plan.strict = true;
@@ -268,7 +271,7 @@ TEST_F(AlternationTest, StrictBitsDoNotDependOnWorkers) {
   }
 }
 
-TEST_F(AlternationTest, RunsOnReplicasAlone) {
+TEST_P(AlternationTest, RunsOnReplicasAlone) {
   spec_.cluster = ClusterSpec::Local(2, 1);
   spec_.plan.mesh.pipeline = 2;
   EXPECT_THAT(Message(Prepare(Updates(), 3).status()),
@@ -276,7 +279,7 @@ TEST_F(AlternationTest, RunsOnReplicasAlone) {
                         "tp=1 x pp=2; give --parallel dp=N"));
 }
 
-TEST_F(AlternationTest, ParametersAreOfOneUpdate) {
+TEST_P(AlternationTest, ParametersAreOfOneUpdate) {
   std::vector<UpdateSpec> updates = Updates();
   updates[1].train = {"gen.a", "disc.v"};
   EXPECT_EQ(Message(Prepare(updates, 3).status()),
@@ -290,14 +293,14 @@ TEST_F(AlternationTest, ParametersAreOfOneUpdate) {
   EXPECT_EQ(Message(Prepare(updates, 3).status()), "two updates are called 'critic'");
 }
 
-TEST_F(AlternationTest, ALossIsAValueOfTheModel) {
+TEST_P(AlternationTest, ALossIsAValueOfTheModel) {
   std::vector<UpdateSpec> updates = Updates();
   updates[0].training.loss.kind = "output:loss_x";
   EXPECT_EQ(Message(Prepare(updates, 3).status()),
             "update 'critic': the model has no value 'loss_x'");
 }
 
-TEST_F(AlternationTest, RatesOfPatternsGoToTheUpdateThatHasThem) {
+TEST_P(AlternationTest, RatesOfPatternsGoToTheUpdateThatHasThem) {
   Graph model = Gan();
   std::vector<UpdateSpec> updates = Updates();
   for (UpdateSpec& update : updates) {

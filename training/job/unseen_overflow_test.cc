@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "distributed/in_process_cluster.h"
+#include "absl/strings/str_cat.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -44,7 +45,8 @@ Graph Model() {
   return graph;
 }
 
-class UnseenOverflowTest : public ::testing::TestWithParam<int> {
+// So many workers, each on a device of tensor/testing/test_device.h.
+class UnseenOverflowTest : public ::testing::TestWithParam<std::pair<int, int>> {
  protected:
   UnseenOverflowTest() {
     for (const std::string input : {"x", "labels"}) {
@@ -65,7 +67,8 @@ class UnseenOverflowTest : public ::testing::TestWithParam<int> {
 TEST_P(UnseenOverflowTest, EndsALongRunEarlyWithVariableStepAndRank) {
   constexpr int64_t kSteps = 5'000'000;
   JobSpec spec;
-  spec.cluster = ClusterSpec::Local(GetParam(), 1);
+  const auto [workers, order] = GetParam();
+  spec.cluster = ClusterSpec::Local(workers, 1);
   TrainingSpec training;
   training.loss.kind = "mse";
   training.optimizer.kind = "sgd";
@@ -75,7 +78,7 @@ TEST_P(UnseenOverflowTest, EndsALongRunEarlyWithVariableStepAndRank) {
   ASSERT_TRUE(data.ok()) << data.status();
   const absl::StatusOr<PreparedJob> job = PrepareTraining(Model(), training, spec, *data);
   ASSERT_TRUE(job.ok()) << job.status();
-  const InProcessCluster cluster(GetParam(), NewDataSetFactory(files_), kVersion);
+  const testing::DeviceCluster cluster(order, workers, NewDataSetFactory(files_), kVersion);
   Coordinator coordinator(cluster.clients());
   const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
   ASSERT_TRUE(started.ok()) << started;
@@ -98,7 +101,14 @@ TEST_P(UnseenOverflowTest, EndsALongRunEarlyWithVariableStepAndRank) {
   EXPECT_LT(steps, kSteps);
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, UnseenOverflowTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Workers, UnseenOverflowTest,
+                         ::testing::Values(std::pair(1, testing::kOnCpu),
+                                           std::pair(2, testing::kOnCpu),
+                                           std::pair(1, testing::kLazyOrder), std::pair(2, 1)),
+                         [](const auto& info) {
+                           return absl::StrCat("Of", info.param.first,
+                                               testing::TestDeviceName(info.param.second));
+                         });
 
 }  // namespace
 }  // namespace weft

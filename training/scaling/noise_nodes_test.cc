@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/in_process_cluster.h"
+#include "distributed/testing/device_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -113,7 +113,8 @@ class Stretches final : public LoopHook {
   mutable std::set<int64_t> asked_;
 };
 
-class NoiseNodesTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class NoiseNodesTest : public ::testing::TestWithParam<int> {
  protected:
   void MakeSamples(int64_t samples) {
     samples_ = samples;
@@ -155,7 +156,8 @@ class NoiseNodesTest : public ::testing::Test {
     if (!data.ok()) return data.status();
     auto job = PrepareTraining(LinearLayers(), training_, spec, *data);
     if (!job.ok()) return job.status();
-    InProcessCluster cluster(plan.mesh.size(), NewDataSetFactory(files_), kVersion);
+    testing::DeviceCluster cluster(GetParam(), plan.mesh.size(), NewDataSetFactory(files_),
+                                   kVersion);
     Coordinator coordinator(cluster.clients());
     const absl::Status started = StartJob(coordinator, *job, spec, kVersion, {});
     if (!started.ok()) return started;
@@ -195,8 +197,11 @@ class NoiseNodesTest : public ::testing::Test {
   std::vector<Vector> gradients_;  // of samples
 };
 
+INSTANTIATE_TEST_SUITE_P(Devices, NoiseNodesTest, ::testing::Values(-1, 0, 1),
+                         testing::JobDeviceName);
+
 // By the spread of the means of micro-batches around the mean of the batch.
-TEST_F(NoiseNodesTest, AStepMeasuresTheSpreadOfItsMicroBatchesOnAnyMesh) {
+TEST_P(NoiseNodesTest, AStepMeasuresTheSpreadOfItsMicroBatchesOnAnyMesh) {
   MakeSamples(13);
   data_spec_.batch = 13;
   const std::vector<int64_t> cuts = {0, 4, 7, 10, 13};
@@ -228,7 +233,7 @@ TEST_F(NoiseNodesTest, AStepMeasuresTheSpreadOfItsMicroBatchesOnAnyMesh) {
 
 // Of an epoch of shuffled batches the expected values are known (samples are drawn without being
 // put back): those of S and of |G|² - S / N, where S has the divisor N - 1.
-TEST_F(NoiseNodesTest, TheAverageComesToTheCovarianceOfTheSamples) {
+TEST_P(NoiseNodesTest, TheAverageComesToTheCovarianceOfTheSamples) {
   MakeSamples(1024);
   const Vector mean = MeanOf(gradients_, 0, samples_);
   double variance = 0;
@@ -252,7 +257,7 @@ TEST_F(NoiseNodesTest, TheAverageComesToTheCovarianceOfTheSamples) {
   EXPECT_NEAR(average.square, square, 0.1 * square);
 }
 
-TEST_F(NoiseNodesTest, MeasuringChangesNoBitOfTheTraining) {
+TEST_P(NoiseNodesTest, MeasuringChangesNoBitOfTheTraining) {
   MakeSamples(30);
   data_spec_.batch = 8;  // the last one has 6
   data_spec_.shuffle = true;
@@ -284,7 +289,7 @@ TEST_F(NoiseNodesTest, MeasuringChangesNoBitOfTheTraining) {
   }
 }
 
-TEST_F(NoiseNodesTest, OnlyEveryNthStepMeasures) {
+TEST_P(NoiseNodesTest, OnlyEveryNthStepMeasures) {
   MakeSamples(22);
   data_spec_.batch = 8;
   const Outcome outcome = Trained(PlanOf({1, 1, 1}, 2), 7, 3);
@@ -296,7 +301,7 @@ TEST_F(NoiseNodesTest, OnlyEveryNthStepMeasures) {
 }
 
 // Each step is a range of its own, and a message to the workers has so many at most.
-TEST_F(NoiseNodesTest, LongRunsThatMeasureAreHandedOutInParts) {
+TEST_P(NoiseNodesTest, LongRunsThatMeasureAreHandedOutInParts) {
   MakeSamples(2);
   data_spec_.batch = 2;
   Stretches stretches;
@@ -307,7 +312,7 @@ TEST_F(NoiseNodesTest, LongRunsThatMeasureAreHandedOutInParts) {
 }
 
 // One micro-batch has samples: there is nothing to compare it with.
-TEST_F(NoiseNodesTest, AShortBatchWithOneMicroBatchIsNoMeasurement) {
+TEST_P(NoiseNodesTest, AShortBatchWithOneMicroBatchIsNoMeasurement) {
   MakeSamples(9);
   data_spec_.batch = 8;
   const Outcome outcome = Trained(PlanOf({1, 1, 1}, 2), 2, 1);
@@ -317,7 +322,7 @@ TEST_F(NoiseNodesTest, AShortBatchWithOneMicroBatchIsNoMeasurement) {
 }
 
 // Labels that are ignored weigh nothing; the micro-batches of the others are 4 and 2 samples.
-TEST_F(NoiseNodesTest, IgnoredLabelsDoNotCount) {
+TEST_P(NoiseNodesTest, IgnoredLabelsDoNotCount) {
   MakeSamples(12);
   data_spec_.batch = 12;
   data_spec_.files.pop_back();
@@ -341,7 +346,7 @@ TEST_F(NoiseNodesTest, IgnoredLabelsDoNotCount) {
               1e-5 * std::abs(counted.noise[0]->variance));
 }
 
-TEST_F(NoiseNodesTest, PlansThatCannotMeasureAreRefusedWithWhatToDo) {
+TEST_P(NoiseNodesTest, PlansThatCannotMeasureAreRefusedWithWhatToDo) {
   MakeSamples(12);
   data_spec_.batch = 12;
   EXPECT_THAT(std::string(TryTrain(PlanOf({1, 1, 1}, 1), 1, 1).status().message()),
