@@ -58,7 +58,7 @@ const std::vector<Layer>& Layers() {
 const std::vector<std::vector<std::string>>& Rooms() {
   static const auto* const rooms = new std::vector<std::vector<std::string>>{
       {"platform/", "platform/text/"},
-      {"tensor/", "tensor/cuda/", "tensor/lookup/"},
+      {"tensor/", "tensor/cuda/", "tensor/lookup/", "tensor/timing/"},
       {"graph/", "graph/schedule/", "graph/passes/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/fusion/", "ops/kernels/cpu/blocks/",
        "ops/kernels/", "ops/kernels/cuda/language/", "ops/kernels/cuda/blocks/",
