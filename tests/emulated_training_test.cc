@@ -102,10 +102,14 @@ struct StepsOutcome {
   std::map<std::string, Tensor> variables;
   size_t launches = 0;
   int kernels = 0;  // of the program
+  std::vector<NodeStatistics> nodes;
 };
 
+constexpr int64_t kNeverTimed = 0;
+
+// Nodes are timed in the steps from `timed_step` on.
 StepsOutcome RunSteps(const EquivalenceModel& model, const TrainingSpec& spec, bool joins_kernels,
-                      uint64_t seed) {
+                      uint64_t seed, int64_t timed_step = kNeverTimed) {
   StepsOutcome outcome;
   const auto graph = BuildTrainingGraph(model.graph, spec);
   EXPECT_TRUE(graph.ok()) << graph.status();
@@ -142,11 +146,13 @@ StepsOutcome RunSteps(const EquivalenceModel& model, const TrainingSpec& spec, b
     ++outcome.kernels;
   }
   for (int64_t step = 1; step <= kSteps; ++step) {
+    (*program)->EnableStatistics(timed_step != kNeverTimed && step >= timed_step);
     const auto result = (*program)->Run(
         {.step = step,
          .scalars = {{kLearningRateInput, 0.01}, {kStepInput, static_cast<double>(step)}}});
     EXPECT_TRUE(result.ok()) << result.status();
   }
+  outcome.nodes = (*program)->statistics();
   outcome.launches = device.launches().size();
   EXPECT_TRUE(device.Verify().ok()) << device.Verify();
   for (const VariableShard& variable : partition.variables) {
@@ -177,6 +183,30 @@ TEST_P(EmulatedTrainingTest, JoinedUpdatesHaveTheBitsOfUpdatesOneByOne) {
     EXPECT_EQ(single.kernels - joined.kernels, static_cast<int>(2 * (parameters - 1)));
     EXPECT_EQ(single.launches - joined.launches, kSteps * 2 * (parameters - 1));
   }
+}
+
+// Launches are timed by many runs of each, optimizers that write over what they read among them: of
+// that nothing is left, and all timed steps count what the first has shown.
+TEST_P(EmulatedTrainingTest, TimedStepsHaveTheBitsOfOthers) {
+  if (GetParam() != "mlp") GTEST_SKIP() << "the emulator is slow";
+  TrainingSpec spec;
+  spec.loss = *ParseLoss("softmax_cross_entropy");
+  spec.optimizer.kind = "adamw";
+  const StepsOutcome plain = RunSteps(model_, spec, /*joins_kernels=*/true, 1);
+  const StepsOutcome timed = RunSteps(model_, spec, /*joins_kernels=*/true, 2, /*timed_step=*/2);
+  ASSERT_EQ(timed.variables.size(), plain.variables.size());
+  for (const auto& [name, value] : plain.variables) {
+    EXPECT_TRUE(BitwiseEqual(timed.variables.at(name), value)) << name;
+  }
+  EXPECT_GT(timed.launches, 20 * plain.launches);
+  int updates = 0;
+  for (const NodeStatistics& node : timed.nodes) {
+    if (node.calls == 0) continue;
+    EXPECT_EQ(node.calls % (kSteps - 1), 0) << node.node;
+    EXPECT_GT(node.nanoseconds, 0) << node.node;
+    updates += node.phase == Phase::kUpdate ? 1 : 0;
+  }
+  EXPECT_GT(updates, 0);
 }
 
 // Two ranks that sum their gradients beside the micro-batches, with recordings.

@@ -87,6 +87,7 @@ class CompiledStep final : public StepProgram {
   absl::Status RunPart(size_t first, size_t last, const StepOptions& options);
   absl::Status RunOnDevice(size_t first, size_t last);
   absl::Status RunTimed(size_t first, size_t last, const StepOptions& options);
+  absl::StatusOr<int64_t> LaunchNanos(size_t i);
   absl::Status Execute(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOther(Instruction& instruction, Stream& stream);
   absl::Status ExecuteOnHost(Instruction& instruction, Stream& stream);
@@ -177,6 +178,8 @@ class CompiledStep final : public StepProgram {
     int64_t nanoseconds = 0;
   };
   std::vector<Timing> timings_;  // by info
+  // On devices whose work launches: what each of compute_ takes, once it was timed.
+  std::vector<int64_t> launch_nanos_;
   std::unique_ptr<CommunicationThread> communication_;
 };
 

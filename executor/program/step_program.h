@@ -67,7 +67,9 @@ class StepProgram {
   // nobody else holds are written anew, so nothing is allocated.
   virtual absl::Status RunInto(const StepOptions& options, StepResult& result) = 0;
   virtual const ProgramMemory& memory() const = 0;
-  // Turns timing per node on (two clock reads an instruction).
+  // Turns timing per node on (two clock reads an instruction). On devices whose work launches
+  // kernels, the first timed step runs each launch many times between two waits (2 ms and more,
+  // with the outcome of one run), and later ones count what that has shown.
   virtual void EnableStatistics(bool enabled) = 0;
   virtual std::vector<NodeStatistics> statistics() const = 0;
   // One line per instruction, stable.
