@@ -300,7 +300,7 @@ std::string DescribeCudaDevice(int index) {
   const absl::StatusOr<CudaProperties> card =
       CheckCudaCard(**runtime, {index, absl::StrCat("cuda:", index), VisibleDevices()});
   if (!card.ok()) return "";
-  return absl::StrCat(card->name, ", compute capability ", card->major, ".", card->minor);
+  return CudaCardText(*card);
 }
 
 absl::StatusOr<Device*> FindCudaDevice(int index) {

@@ -74,6 +74,10 @@ std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
+std::string CudaCardText(const CudaProperties& card) {
+  return absl::StrCat(card.name, ", compute capability ", card.major, ".", card.minor);
+}
+
 absl::Status CheckCudaDriver(CudaRuntime& runtime, const std::string& device) {
   int driver = 0;
   int built_with = 0;

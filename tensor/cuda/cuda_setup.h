@@ -25,6 +25,9 @@ struct CudaCard {
 // "13.0" of 13000.
 std::string CudaVersionText(int version);
 
+// "NVIDIA L4, compute capability 8.9".
+std::string CudaCardText(const CudaProperties& card);
+
 // OK when there is a driver of CUDA that this build's runtime works with. FailedPrecondition with
 // both versions. `device` is named: "cuda:0". Does not look at cards.
 absl::Status CheckCudaDriver(CudaRuntime& runtime, const std::string& device);

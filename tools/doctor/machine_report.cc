@@ -16,6 +16,7 @@
 #include "platform/process_memory.h"
 #include "tensor/cuda/cuda_libraries.h"
 #include "tensor/cuda/cuda_setup.h"
+#include "tensor/cuda/driver_version.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -85,18 +86,6 @@ MemoryReport ExamineMemory(FileSystem& files) {
     report.transparent_huge_pages = modes.substr(begin + 1, end - begin - 1);
   }
   return report;
-}
-
-// "580.65.06" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul ...".
-std::string KernelModule(FileSystem& files) {
-  const std::string text = TextOf(files, "/proc/driver/nvidia/version");
-  for (const absl::string_view word :
-       absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
-    const bool is_version = word.find_first_not_of("0123456789.") == absl::string_view::npos &&
-                            absl::StrContains(word, ".");
-    if (is_version) return std::string(word);
-  }
-  return "";
 }
 
 DriverReport ExamineDriver(CudaRuntime& cuda) {
@@ -235,7 +224,7 @@ MachineReport ExamineMachine(const MachineSources& sources) {
   const std::string limits = TextOf(*sources.files, "/proc/self/limits");
   report.limits.open_files = LimitOf(limits, "Max open files");
   report.limits.locked_bytes = LimitOf(limits, "Max locked memory");
-  report.driver.kernel_module = KernelModule(*sources.files);
+  report.driver.kernel_module = NvidiaDriverVersion(*sources.files);
   if (const auto token = DefaultTokenFile(); token.ok()) {
     report.folders.push_back({"token of jobs", *token, sources.files->Exists(*token)});
   }
