@@ -198,4 +198,21 @@ absl::Status CheckProfileFits(const ClusterProfile& profile, const ClusterSpec& 
       digest));
 }
 
+absl::Status CheckProfiledCard(const ClusterProfile& profile, int worker, const std::string& name,
+                               const std::string& card) {
+  const std::string& measured = profile.device(worker).card;
+  if (measured.empty() || card.empty() || measured == card) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the profile was measured with another card: '", name, "' had ", measured,
+                   ", and has ", card, "; calibrate it anew, or leave out --calibration"));
+}
+
+std::string NoteOnProfiledDriver(const ClusterProfile& profile, int worker, const std::string& name,
+                                 const std::string& driver) {
+  const std::string& measured = profile.device(worker).driver;
+  if (measured.empty() || driver.empty() || measured == driver) return "";
+  return absl::StrCat("the profile of '", name, "' was measured with driver ", measured,
+                      ", and it has driver ", driver, "; predictions may be off");
+}
+
 }  // namespace weft

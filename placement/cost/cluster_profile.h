@@ -47,6 +47,17 @@ ClusterProfile PartOfProfile(const ClusterProfile& profile, const std::vector<in
 // FailedPrecondition when the profile was measured for another cluster, with both digests.
 absl::Status CheckProfileFits(const ClusterProfile& profile, const ClusterSpec& cluster);
 
+// FailedPrecondition when a worker (index of the profile, and its name) has another card than was
+// measured, with both and what to do. `card` is as DeviceProfile::card; OK where either is not
+// known.
+absl::Status CheckProfiledCard(const ClusterProfile& profile, int worker, const std::string& name,
+                               const std::string& card);
+
+// A line for people where the card is the one that was measured, and its driver is another: "";
+// else what both are.
+std::string NoteOnProfiledDriver(const ClusterProfile& profile, int worker, const std::string& name,
+                                 const std::string& driver);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_COST_CLUSTER_PROFILE_H_

@@ -7,6 +7,7 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 WorkerSpec Gpu(const std::string& name, const std::string& host, const std::string& model) {
@@ -131,6 +132,34 @@ TEST(CheckProfileFitsTest, AnotherClusterIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("the profile was made for another cluster, of 2 workers"));
+}
+
+TEST(CheckProfiledCardTest, AnotherCardIsRefusedWithBothNames) {
+  ClusterProfile profile = *ProfileOfSpec(ClusterSpec::Local(2, 1));
+  profile.devices.push_back(profile.devices[0]);
+  profile.device_of = {0, 1};
+  profile.devices[1].card = "NVIDIA L4, compute capability 8.9";
+  const std::string other = "NVIDIA A10, compute capability 8.6";
+  EXPECT_TRUE(CheckProfiledCard(profile, 0, "a", other).ok());  // nobody said what was measured
+  EXPECT_TRUE(CheckProfiledCard(profile, 1, "b", profile.devices[1].card).ok());
+  EXPECT_TRUE(CheckProfiledCard(profile, 1, "b", "").ok());
+  const absl::Status refused = CheckProfiledCard(profile, 1, "b", other);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("'b' had NVIDIA L4, compute capability 8.9, and has NVIDIA A10"),
+                    HasSubstr("leave out --calibration")));
+  // Of the same two workers the other way round it is the first.
+  EXPECT_FALSE(CheckProfiledCard(PartOfProfile(profile, {1, 0}), 0, "b", other).ok());
+}
+
+TEST(NoteOnProfiledDriverTest, AnotherDriverIsNoted) {
+  ClusterProfile profile = *ProfileOfSpec(ClusterSpec::Local(1, 1));
+  EXPECT_EQ(NoteOnProfiledDriver(profile, 0, "a", "580.65.06"), "");
+  profile.devices[0].driver = "570.1";
+  EXPECT_EQ(NoteOnProfiledDriver(profile, 0, "a", "570.1"), "");
+  EXPECT_EQ(NoteOnProfiledDriver(profile, 0, "a", ""), "");
+  EXPECT_THAT(NoteOnProfiledDriver(profile, 0, "a", "580.65.06"),
+              AllOf(HasSubstr("driver 570.1"), HasSubstr("driver 580.65.06")));
 }
 
 }  // namespace

@@ -90,9 +90,17 @@ struct DeviceProfile {
   // Exact measurements in a step's own surroundings.
   std::map<MeasuredOp, OpMeasurement> ops;
   // Copies between its memory and the host's, one direction at a time: rate, and seconds of each
-  // besides. 0 = it computes in the host's memory.
+  // besides. Where both directions were measured: bytes over seconds of as many each way, and the
+  // mean. 0 = it computes in the host's memory.
   double host_bytes_per_second = 0;
   double host_copy_seconds = 0;
+  // Of large copies within its memory, one after the other: bytes read and written. 0 = not
+  // measured. No cost follows from it: `movement` has what nodes attain.
+  double copy_bytes_per_second = 0;
+  // Of a GPU that was measured: "NVIDIA L4, compute capability 8.9", and the version of its driver.
+  // Empty: not known.
+  std::string card = {};
+  std::string driver = {};
 
   // Of contractions of that type; that of float32 where it has none, no points where that has none.
   const RateCurve& ContractionRate(DType dtype) const;

@@ -52,6 +52,9 @@ std::string WorkText(const OpWork& work) {
 void AppendDevice(const DeviceProfile& device, std::string& text) {
   absl::StrAppend(&text, "  - name: ", Quoted(device.name), "\n    source: ", Quoted(device.source),
                   "\n    threads: ", device.threads, "\n");
+  for (const auto& [key, value] : {std::pair("card", &device.card), {"driver", &device.driver}}) {
+    if (!value->empty()) absl::StrAppend(&text, "    ", key, ": ", Quoted(*value), "\n");
+  }
   for (const auto& [key, value] : {std::pair("node", device.node_seconds),
                                    {"wake", device.wake_seconds},
                                    {"step", device.step_seconds},
@@ -60,6 +63,7 @@ void AppendDevice(const DeviceProfile& device, std::string& text) {
                                    {"product_exposed", device.product_exposed},
                                    {"host_rate", device.host_bytes_per_second},
                                    {"host_copy", device.host_copy_seconds},
+                                   {"copy_rate", device.copy_bytes_per_second},
                                    {"memory", static_cast<double>(device.memory_bytes)}}) {
     if (value > 0) absl::StrAppend(&text, "    ", key, ": ", Number(value), "\n");
   }
@@ -182,12 +186,14 @@ class ProfileReader {
     WEFT_ASSIGN_OR_RETURN(
         const YamlMap map,
         YamlMap::Read(source_, node, "a device",
-                      {"name", "source", "threads", "node", "wake", "step", "input",
-                       "elementwise_flops", "product_exposed", "memory", "host_rate", "host_copy",
-                       "contraction", "elementwise", "movement", "ops"}));
+                      {"name", "source", "threads", "card", "driver", "node", "wake", "step",
+                       "input", "elementwise_flops", "product_exposed", "memory", "host_rate",
+                       "host_copy", "copy_rate", "contraction", "elementwise", "movement", "ops"}));
     DeviceProfile device;
     WEFT_RETURN_IF_ERROR(map.Text("name", device.name));
     WEFT_RETURN_IF_ERROR(map.Text("source", device.source));
+    WEFT_RETURN_IF_ERROR(map.Text("card", device.card));
+    WEFT_RETURN_IF_ERROR(map.Text("driver", device.driver));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxThreads, device.threads));
     double memory = 0;
     for (const auto& [key, value] : {std::pair("node", &device.node_seconds),
@@ -198,6 +204,7 @@ class ProfileReader {
                                      {"product_exposed", &device.product_exposed},
                                      {"host_rate", &device.host_bytes_per_second},
                                      {"host_copy", &device.host_copy_seconds},
+                                     {"copy_rate", &device.copy_bytes_per_second},
                                      {"memory", &memory}}) {
       WEFT_RETURN_IF_ERROR(ReadPositive(map, key, *value));
     }

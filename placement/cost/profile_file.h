@@ -17,6 +17,7 @@ namespace weft {
 //     - name: "worker:0"
 //       source: measured
 //       threads: 1
+//       card: "NVIDIA L4, compute capability 8.9"   # of a GPU, with its driver: "580.65.06"
 //       node: 3e-07
 //       contraction: {float32: [[8192, 5e+09], [2.6e+08, 9e+10]]}   # [FLOPs, FLOP/s]
 //       elementwise: [[12, 4e+07], [1.2e+08, 2e+10]]                # [bytes, bytes/s]

@@ -8,7 +8,9 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ClusterProfile MeasuredProfile() {
   ClusterProfile profile = *ProfileOfSpec(ClusterSpec::Local(2, 1));
@@ -23,6 +25,9 @@ ClusterProfile MeasuredProfile() {
   device.product_exposed = 0.5;
   device.host_bytes_per_second = 2.5e10;
   device.host_copy_seconds = 1e-5;
+  device.copy_bytes_per_second = 3.7e12;
+  device.card = "NVIDIA \"L4\", compute capability 8.9";
+  device.driver = "580.65.06";
   device.memory_bytes = 1'000'000;
   device.contraction = {{DType::kFloat32, {{{1024, 1e9}, {1e8, 9.25e10}}}}};
   device.elementwise = {{{12, 4e7}, {1.2e6, 2e10}}};
@@ -48,6 +53,12 @@ TEST(ProfileFileTest, ReadsWhatItWrites) {
   const auto read = ParseProfileFile(ProfileToYaml(profile), "profile.yaml");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, profile);
+}
+
+TEST(ProfileFileTest, OfAProcessorNothingIsSaidOfCards) {
+  const std::string text = ProfileToYaml(*ProfileOfSpec(ClusterSpec::Local(1, 1)));
+  EXPECT_THAT(text,
+              AllOf(Not(HasSubstr("card")), Not(HasSubstr("driver")), Not(HasSubstr("copy_rate"))));
 }
 
 TEST(ProfileFileTest, ErrorsSayWhere) {
