@@ -18,6 +18,7 @@
 #include "executor/program/step_program.h"
 #include "executor/variables/checkpoint_writer.h"
 #include "platform/process_memory.h"
+#include "tensor/timing/device_copies.h"
 
 namespace weft {
 
@@ -95,10 +96,17 @@ struct UseCardGroupsRequest {
   int32_t nccl_version = 0;  // that made the ids
 };
 
+// Times copies of the worker's device now (MeasureDeviceCopies): all zero where the host reaches
+// its memory.
+struct DeviceCopiesRequest {
+  using Reply = DeviceCopies;
+  static constexpr char kDoing[] = "timing copies of its device";
+};
+
 // All of them.
-using ControlRequest =
-    std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
-                 ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest>;
+using ControlRequest = std::variant<TrafficRequest, StatisticsRequest, MemoryRequest,
+                                    CheckpointRequest, ProgramTextRequest, NewCardGroupRequest,
+                                    UseCardGroupsRequest, DeviceCopiesRequest>;
 
 namespace internal {
 template <typename Requests>

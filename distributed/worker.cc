@@ -29,6 +29,7 @@
 #include "platform/status_macros.h"
 #include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
+#include "tensor/timing/device_copies.h"
 
 namespace weft {
 namespace {
@@ -122,6 +123,7 @@ class RankWorker final : public Worker {
   absl::StatusOr<ProgramText> Reply(const ProgramTextRequest& request);
   absl::StatusOr<CardGroupId> Reply(const NewCardGroupRequest& request);
   absl::StatusOr<CardGroupsJoined> Reply(const UseCardGroupsRequest& request);
+  absl::StatusOr<DeviceCopies> Reply(const DeviceCopiesRequest& request);
 
   absl::Status CheckJoined() const;
   // Makes what joins this rank's card with others, where it has one and NCCL.
@@ -283,8 +285,9 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
       int64_t{getpid()},
       incarnation_,
       memory_limit_,
-      {device.name, environment_.device_text, static_cast<int64_t>(device.memory_limit),
-       KernelRegistry::Global().Count(device.kind)},
+      {device.name, environment_.device_text.empty() ? card_.text : environment_.device_text,
+       static_cast<int64_t>(device.memory_limit), KernelRegistry::Global().Count(device.kind),
+       card_.driver},
       {card_.name, card_.nccl == nullptr ? 0 : card_.nccl->version(), card_.problem}};
 }
 
@@ -618,6 +621,15 @@ absl::StatusOr<ControlReply> RankWorker::Answer(const ControlRequest& request) {
 absl::StatusOr<CheckpointWrite> RankWorker::Reply(const CheckpointRequest& request) {
   if (!joined_) return CheckJoined();
   return checkpoints_ == nullptr ? CheckpointWrite() : checkpoints_->Poll(request.wait);
+}
+
+absl::StatusOr<DeviceCopies> RankWorker::Reply(const DeviceCopiesRequest&) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  absl::StatusOr<DeviceCopies> copies =
+      MeasureDeviceCopies(*environment_.device, *environment_.clock);
+  if (copies.ok()) return copies;
+  return Annotate(copies.status(),
+                  absl::StrCat(Name(), ", timing copies of ", environment_.device->info().name));
 }
 
 absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request) {

@@ -52,6 +52,7 @@ struct WorkerDevice {
   std::string text;  // "NVIDIA L4, compute capability 8.9"; "" where there is no more to say
   int64_t memory_bytes = 0;  // of the device; 0 = it has no limit of its own
   int kernels = 0;           // operators that this build of the worker has kernels for
+  std::string driver = {};   // of a GPU: "580.65.06"; "" = not known
 };
 
 // A worker's answer to Join.

@@ -123,6 +123,15 @@ absl::StatusOr<std::vector<ProgramStatistics>> Decode(const rpc::WorkerStatistic
   return statistics;
 }
 
+void Encode(const CopyLine& line, rpc::CopyLine& message) {
+  message.set_seconds(line.seconds);
+  message.set_bytes_per_second(line.bytes_per_second);
+}
+
+CopyLine Decode(const rpc::CopyLine& message) {
+  return {message.seconds(), message.bytes_per_second()};
+}
+
 // Puts a question into its field.
 void Set(const TrafficRequest&, rpc::ControlRequest& message) { message.mutable_traffic(); }
 void Set(const StatisticsRequest&, rpc::ControlRequest& message) { message.mutable_statistics(); }
@@ -147,6 +156,10 @@ void Set(const UseCardGroupsRequest& request, rpc::ControlRequest& message) {
     written.set_id(group.id);
     written.set_sends(group.sends);
   }
+}
+
+void Set(const DeviceCopiesRequest&, rpc::ControlRequest& message) {
+  message.mutable_device_copies();
 }
 
 UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
@@ -185,6 +198,12 @@ void Set(const CardGroupsJoined& joined, rpc::ControlReply& message) {
   message.mutable_use_card_groups()->set_groups(joined.groups);
 }
 
+void Set(const DeviceCopies& copies, rpc::ControlReply& message) {
+  Encode(copies.from_host, *message.mutable_device_copies()->mutable_from_host());
+  Encode(copies.to_host, *message.mutable_device_copies()->mutable_to_host());
+  Encode(copies.on_device, *message.mutable_device_copies()->mutable_on_device());
+}
+
 }  // namespace
 
 absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
@@ -203,6 +222,8 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
       return NewCardGroupRequest();
     case rpc::ControlRequest::kUseCardGroups:
       return Decode(message.use_card_groups());
+    case rpc::ControlRequest::kDeviceCopies:
+      return DeviceCopiesRequest();
     case rpc::ControlRequest::REQUEST_NOT_SET:
       break;
   }
@@ -226,6 +247,10 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
       return CardGroupId{message.new_card_group().id()};
     case rpc::ControlReply::kUseCardGroups:
       return CardGroupsJoined{message.use_card_groups().groups()};
+    case rpc::ControlReply::kDeviceCopies:
+      return DeviceCopies{Decode(message.device_copies().from_host()),
+                          Decode(message.device_copies().to_host()),
+                          Decode(message.device_copies().on_device())};
     case rpc::ControlReply::REPLY_NOT_SET:
       break;
   }

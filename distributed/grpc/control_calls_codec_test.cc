@@ -129,6 +129,12 @@ TEST(ControlCallsCodecTest, Memory) {
   EXPECT_TRUE(memory.of_control_group);
 }
 
+TEST(ControlCallsCodecTest, CopiesOfADevice) {
+  Asked(DeviceCopiesRequest());
+  const DeviceCopies copies = {{1e-5, 2.5e10}, {2e-5, 2e10}, {0, 1.5e12}};
+  EXPECT_EQ(Answered(copies), copies);
+}
+
 TEST(ControlCallsCodecTest, ACheckpointWithItsError) {
   CheckpointWrite written;
   written.state = CheckpointWrite::State::kDone;

@@ -59,6 +59,7 @@ rpc::JoinReply Encode(const WorkerInfo& info) {
   reply.set_device_text(info.device.text);
   reply.set_device_memory_bytes(info.device.memory_bytes);
   reply.set_device_kernels(info.device.kernels);
+  reply.set_device_driver(info.device.driver);
   reply.set_card(info.card.name);
   reply.set_nccl_version(info.card.nccl_version);
   reply.set_nccl_problem(info.card.problem);
@@ -66,14 +67,14 @@ rpc::JoinReply Encode(const WorkerInfo& info) {
 }
 
 WorkerInfo Decode(const rpc::JoinReply& reply) {
-  return {
-      reply.version(),
-      reply.instruction_set(),
-      reply.process_id(),
-      reply.incarnation(),
-      {reply.memory_limit_bytes(), reply.memory_limit_source()},
-      {reply.device(), reply.device_text(), reply.device_memory_bytes(), reply.device_kernels()},
-      {reply.card(), reply.nccl_version(), reply.nccl_problem()}};
+  return {reply.version(),
+          reply.instruction_set(),
+          reply.process_id(),
+          reply.incarnation(),
+          {reply.memory_limit_bytes(), reply.memory_limit_source()},
+          {reply.device(), reply.device_text(), reply.device_memory_bytes(), reply.device_kernels(),
+           reply.device_driver()},
+          {reply.card(), reply.nccl_version(), reply.nccl_problem()}};
 }
 
 rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {

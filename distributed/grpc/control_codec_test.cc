@@ -55,18 +55,19 @@ TEST(ControlCodecTest, Membership) {
 }
 
 TEST(ControlCodecTest, WorkerInfo) {
-  const WorkerInfo read =
-      Decode(ThroughBytes(Encode(WorkerInfo{"1.2",
-                                            "avx512",
-                                            4711,
-                                            0xfedcba9876543210,
-                                            {5, "cgroup"},
-                                            {"cuda:1", "NVIDIA L4", int64_t{1} << 34, 145},
-                                            {"machine/0000:3b:00.0", 22809, "too old"}})));
+  const WorkerInfo read = Decode(
+      ThroughBytes(Encode(WorkerInfo{"1.2",
+                                     "avx512",
+                                     4711,
+                                     0xfedcba9876543210,
+                                     {5, "cgroup"},
+                                     {"cuda:1", "NVIDIA L4", int64_t{1} << 34, 145, "580.65.06"},
+                                     {"machine/0000:3b:00.0", 22809, "too old"}})));
   EXPECT_EQ(read.device.name, "cuda:1");
   EXPECT_EQ(read.device.text, "NVIDIA L4");
   EXPECT_EQ(read.device.memory_bytes, int64_t{1} << 34);
   EXPECT_EQ(read.device.kernels, 145);
+  EXPECT_EQ(read.device.driver, "580.65.06");
   EXPECT_EQ(read.version, "1.2");
   EXPECT_EQ(read.instruction_set, "avx512");
   EXPECT_EQ(read.process_id, 4711);

@@ -6,6 +6,8 @@
 #include "absl/strings/strip.h"
 #include "distributed/nccl/nccl_library.h"
 #include "tensor/cuda/cuda_device.h"
+#include "tensor/cuda/cuda_setup.h"
+#include "tensor/cuda/driver_version.h"
 
 namespace weft {
 namespace {
@@ -27,6 +29,8 @@ WorkerCard CardOf(Device& device, FileSystem& files) {
   if (cuda == nullptr) return {};
   WorkerCard card;
   card.name = absl::StrCat(MachineName(files), "/", cuda->properties().pci_bus);
+  card.text = CudaCardText(cuda->properties());
+  card.driver = NvidiaDriverVersion(files);
   const absl::StatusOr<Nccl*> nccl = SystemNccl();
   if (nccl.ok()) {
     card.nccl = *nccl;

@@ -1,4 +1,4 @@
-// WorkerCard: the GPU of a worker, as far as NCCL is concerned.
+// WorkerCard: the GPU of a worker: what NCCL is concerned with, and what people call it.
 #ifndef WEFT_DISTRIBUTED_NCCL_WORKER_CARD_H_
 #define WEFT_DISTRIBUTED_NCCL_WORKER_CARD_H_
 
@@ -16,6 +16,10 @@ struct WorkerCard {
   std::string name;
   Nccl* nccl = nullptr;  // borrowed; null: `problem` says why
   std::string problem;
+  // Of the card, for people and for profiles: "NVIDIA L4, compute capability 8.9", and of its
+  // driver: "580.65.06"; empty: not known.
+  std::string text = {};
+  std::string driver = {};
 };
 
 // Of a CUDA device, with the process's NCCL; empty for any other. `files` tell which machine it is.
