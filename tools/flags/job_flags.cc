@@ -24,6 +24,7 @@
 #include "tools/flags/options.h"
 #include "training/graph/model_initialization.h"
 #include "training/job/partition_folder.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -229,6 +230,8 @@ absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
     WEFT_ASSIGN_OR_RETURN(ClusterProfile profile, ParseProfileFile(text, calibration_));
     WEFT_RETURN_IF_ERROR(
         Annotate(CheckProfileFits(profile, all), absl::StrCat("--calibration ", calibration_)));
+    WEFT_RETURN_IF_ERROR(
+        Annotate(CheckLocalCards(profile, all), absl::StrCat("--calibration ", calibration_)));
     if (spec.cluster.workers.size() < all.workers.size()) {
       profile = PartOfProfile(profile, WorkersOf(share_, static_cast<int>(all.workers.size())));
     }

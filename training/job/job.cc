@@ -279,14 +279,12 @@ std::vector<int64_t> MemoryLimitsByRank(const JobSpec& spec, const Plan& plan, i
   return limits;
 }
 
-// What the cluster says that workers compute on who were started by others, by rank; "" of those
-// that we start, on the devices that we say.
+// By rank; "" where the plan has no such worker.
 std::vector<std::string> DevicesByRank(const JobSpec& spec, const Plan& plan, int ranks) {
   std::vector<std::string> devices;
   for (int rank = 0; rank < ranks; ++rank) {
     const WorkerSpec* const worker = WorkerOf(spec, plan, rank);
-    const bool is_remote = worker != nullptr && !worker->address.empty();
-    devices.push_back(is_remote ? DeviceName(worker->device, worker->device_index) : "");
+    devices.push_back(worker == nullptr ? "" : ExpectedDevice(*worker));
   }
   return devices;
 }
@@ -637,6 +635,9 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
       coordinator.Join(membership, MemoryLimitsByRank(spec, job.plan, coordinator.size()),
                        DevicesByRank(spec, job.plan, coordinator.size())));
   LogDevices(workers);
+  if (spec.costs != nullptr) {
+    WEFT_RETURN_IF_ERROR(CheckJoinedCards(spec.costs->profile(), spec.cluster, job.plan, workers));
+  }
   join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
   if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
