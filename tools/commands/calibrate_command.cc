@@ -16,6 +16,7 @@
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/worker_group.h"
 #include "training/calibration/calibration.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
@@ -32,6 +33,7 @@ class CalibrateCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {"graph_runner calibrate --local 2 -o profile.yaml",
             "graph_runner calibrate m.onnx --data x=x.npy --labels y.npy --local 2 -o profile.yaml",
+            "graph_runner calibrate --device cuda -o profile.yaml",
             "graph_runner calibrate --cluster cluster.yaml -o profile.yaml"};
   }
 
@@ -66,10 +68,12 @@ class CalibrateCommand final : public Command {
     options.progress = [&console](const std::string& what) {
       *console.err << "measuring " << what << "\n" << std::flush;
     };
-    ProbeSession session(workers->coordinator(), workers->addresses(), kVersion);
+    std::vector<std::string> devices;
+    for (const WorkerSpec& worker : spec.cluster.workers) devices.push_back(ExpectedDevice(worker));
+    ProbeSession session(workers->coordinator(), workers->addresses(), kVersion, devices);
     auto profile = Calibrate(session, spec.cluster, options);
     if (!profile.ok()) return workers->Explain(profile.status());
-    KeepEarlier(*profile);
+    KeepEarlier(*profile, console);
     WEFT_RETURN_IF_ERROR(WithExitCode(
         RealFileSystem().WriteFileAtomically(output_, ProfileToYaml(*profile)), ExitCode::kDisk));
     const double seconds = 1e-9 * static_cast<double>(RealClock().MonotonicNanos() - begin);
@@ -127,11 +131,15 @@ class CalibrateCommand final : public Command {
     return candidates;
   }
 
-  void KeepEarlier(ClusterProfile& profile) const {
+  void KeepEarlier(ClusterProfile& profile, Console& console) const {
     const auto text = RealFileSystem().ReadFile(output_);
     if (!text.ok()) return;
     const auto earlier = ParseProfileFile(*text, output_);
-    if (earlier.ok()) KeepOps(*earlier, profile);
+    if (!earlier.ok()) return;
+    for (const std::string& name : KeepOps(*earlier, profile)) {
+      *console.err << "note: " << Printable(output_) << " had nodes of " << Printable(name)
+                   << " that were measured on another card; they are left out\n";
+    }
   }
 
   void Report(const ClusterProfile& profile, double seconds, Console& console) const {
@@ -143,6 +151,7 @@ class CalibrateCommand final : public Command {
           Printable(device.name), Quantity(MaxRateOf(products)), device.threads,
           device.threads == 1 ? "" : "s", Quantity(device.elementwise.points.back().per_second),
           1e9 * device.node_seconds, static_cast<int>(device.ops.size()));
+      if (device.copy_bytes_per_second > 0) ReportCard(device, console);
     }
     for (const auto& [hosts, link] : profile.links) {
       *console.out << absl::StrFormat(
@@ -154,6 +163,22 @@ class CalibrateCommand final : public Command {
           Quantity(link.bytes_per_second), Quantity(link.exchange_bytes_per_second));
     }
     *console.out << absl::StrFormat("profile %s, in %.1f s\n", Printable(output_), seconds);
+  }
+
+  // What only devices with memory of their own have.
+  static void ReportCard(const DeviceProfile& device, Console& console) {
+    std::string text = absl::StrCat(
+        "  ", device.card.empty() ? "a device with memory of its own" : Printable(device.card));
+    if (!device.driver.empty()) absl::StrAppend(&text, ", driver ", Printable(device.driver));
+    for (const auto& [dtype, curve] : device.contraction) {
+      if (dtype == DType::kFloat32) continue;
+      absl::StrAppend(&text, "; ", std::string(DTypeName(dtype)), " ", Quantity(MaxRateOf(curve)),
+                      "FLOP/s");
+    }
+    *console.out << absl::StrFormat(
+        "%s; copies %sB/s within it (read and written), %sB/s and %.0f us to and from the host\n",
+        text, Quantity(device.copy_bytes_per_second), Quantity(device.host_bytes_per_second),
+        1e6 * device.host_copy_seconds);
   }
 
   static double MaxRateOf(const RateCurve& curve) {

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "placement/cost/cost_model.h"
+#include "placement/cost/published_specs.h"
 #include "placement/simulation/partition_model.h"
 #include "placement/simulation/simulator.h"
 #include "platform/status_macros.h"
+#include "tensor/timing/device_copies.h"
 #include "training/calibration/contention_probe.h"
 #include "training/calibration/device_probe.h"
 #include "training/calibration/link_probe.h"
@@ -52,6 +54,28 @@ void ShareOps(std::vector<DeviceProfile>& devices) {
   }
 }
 
+// Both directions count alike: their seconds per byte and per copy are averaged.
+void TakeCopies(const DeviceCopies& copies, DeviceProfile& device) {
+  device.host_bytes_per_second = device.host_copy_seconds = device.copy_bytes_per_second = 0;
+  if (copies == DeviceCopies()) return;
+  device.host_bytes_per_second =
+      2 / (1 / copies.from_host.bytes_per_second + 1 / copies.to_host.bytes_per_second);
+  device.host_copy_seconds = (copies.from_host.seconds + copies.to_host.seconds) / 2;
+  device.copy_bytes_per_second = 2 * copies.on_device.bytes_per_second;  // read and written
+}
+
+// What the cluster file says, else what the device may allocate and CUDA's context has taken of it;
+// of a device in the host's memory, what the worker may have.
+void TakeMemory(const WorkerSpec& spec, const WorkerInfo& info, DeviceProfile& device) {
+  if (spec.memory_bytes > 0) return;
+  if (info.device.memory_bytes == 0) {
+    if (device.memory_bytes == 0) device.memory_bytes = info.memory_limit.bytes;
+    return;
+  }
+  device.memory_bytes = info.device.memory_bytes;
+  if (spec.device == DeviceKind::kCuda) device.memory_bytes += kContextBytes;
+}
+
 class Calibration {
  public:
   Calibration(ProbeSession& session, const ClusterSpec& cluster, const CalibrationOptions& options)
@@ -75,23 +99,28 @@ class Calibration {
 
   absl::Status MeasureDevices() {
     Say(absl::StrCat(cluster_.workers.size(), " devices"));
-    std::vector<DeviceProfile> start;
-    std::vector<int> threads;
+    // Before any program takes memory of them.
+    WEFT_RETURN_IF_ERROR(session_.Begin({}, "", {}));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<DeviceCopies> copies, session_.MeasureCopies());
+    std::vector<ProbedWorker> workers;
     const double wake = ProbeWakeSeconds(clock());
-    for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) {
-      DeviceProfile device = profile_.device(static_cast<int>(worker));
-      device.name = cluster_.workers[worker].name;
-      device.wake_seconds = wake;
-      start.push_back(std::move(device));
-      threads.push_back(std::max(1, cluster_.workers[worker].threads));
+    for (size_t rank = 0; rank < cluster_.workers.size(); ++rank) {
+      const WorkerInfo& info = session_.workers()[rank];
+      ProbedWorker& worker = workers.emplace_back();
+      worker.start = profile_.device(static_cast<int>(rank));
+      worker.start.name = cluster_.workers[rank].name;
+      worker.start.wake_seconds = wake;
+      worker.start.card = info.device.text;
+      worker.start.driver = info.device.driver;
+      worker.threads = std::max(1, cluster_.workers[rank].threads);
+      worker.is_card = !(copies[rank] == DeviceCopies());
+      worker.card_bytes = info.device.memory_bytes;
+      TakeCopies(copies[rank], worker.start);
+      TakeMemory(cluster_.workers[rank], info, worker.start);
     }
     WEFT_ASSIGN_OR_RETURN(profile_.devices,
-                          ProbeDevices(session_, start, threads, options_.device_seconds));
-    for (int worker = 0; worker < session_.size(); ++worker) {
-      DeviceProfile& device = profile_.devices[worker];
-      profile_.device_of[worker] = worker;
-      if (device.memory_bytes == 0) device.memory_bytes = session_.memory_bytes()[worker];
-    }
+                          ProbeDevices(session_, workers, options_.device_seconds));
+    for (int worker = 0; worker < session_.size(); ++worker) profile_.device_of[worker] = worker;
     return absl::OkStatus();
   }
 
@@ -224,18 +253,24 @@ absl::StatusOr<ClusterProfile> Calibrate(ProbeSession& session, const ClusterSpe
   return Calibration(session, cluster, options).Run();
 }
 
-void KeepOps(const ClusterProfile& earlier, ClusterProfile& profile) {
-  if (earlier.cluster_digest != profile.cluster_digest) return;
+std::vector<std::string> KeepOps(const ClusterProfile& earlier, ClusterProfile& profile) {
+  std::vector<std::string> dropped;
+  if (earlier.cluster_digest != profile.cluster_digest) return dropped;
   std::map<std::string, const DeviceProfile*> by_name;
   for (const DeviceProfile& device : earlier.devices) by_name[device.name] = &device;
   for (DeviceProfile& device : profile.devices) {
     const auto before = by_name.find(device.name);
     if (before == by_name.end()) continue;
+    if (before->second->card != device.card) {
+      dropped.push_back(device.name);
+      continue;
+    }
     device.ops.insert(before->second->ops.begin(), before->second->ops.end());
     if (!(device.input_bytes_per_second > 0)) {
       device.input_bytes_per_second = before->second->input_bytes_per_second;
     }
   }
+  return dropped;
 }
 
 }  // namespace weft

@@ -35,8 +35,10 @@ struct CalibrationOptions {
 absl::StatusOr<ClusterProfile> Calibrate(ProbeSession& session, const ClusterSpec& cluster,
                                          const CalibrationOptions& options);
 
-// Adds the ops of an earlier calibration of the same cluster that `profile` has not.
-void KeepOps(const ClusterProfile& earlier, ClusterProfile& profile);
+// Adds the ops of an earlier calibration of the same cluster that `profile` has not. Gives the
+// names of devices of which nothing is kept, since they have another card now
+// (DeviceProfile::card).
+std::vector<std::string> KeepOps(const ClusterProfile& earlier, ClusterProfile& profile);
 
 }  // namespace weft
 

@@ -3,6 +3,7 @@
 #include "training/calibration/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,14 +16,24 @@
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
 #include "placement/cost/cost_model.h"
+#include "placement/cost/estimates.h"
 #include "placement/cost/op_key.h"
+#include "placement/cost/published_specs.h"
 #include "placement/graph_views/graph_node_view.h"
 #include "platform/testing/fake_file_system.h"
+#include "tensor/testing/fake_device.h"
 #include "training/calibration/solo_partition.h"
 #include "training/data/data_file.h"
+#include "training/job/rank_device.h"
 
 namespace weft {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kVersion[] = "test";
 constexpr int64_t kSamples = 16;
@@ -175,6 +186,136 @@ TEST_F(CalibrationTest, WhatAPeerWouldSendIsZeros) {
       std::any_of(last.variables.begin(), last.variables.end(),
                   [](const VariableShard& shard) { return shard.name.rfind("solo/", 0) == 0; });
   EXPECT_TRUE(has_zeros);
+}
+
+constexpr char kCard[] = "NVIDIA L4, compute capability 8.9";
+constexpr char kOtherCard[] = "NVIDIA A10, compute capability 8.6";
+constexpr size_t kCardBytes = size_t{4} << 20;
+
+// A worker whose device has memory of its own, and says that it is such a card; the cluster file
+// says that it is an H100. It computes with the kernels of the CPU.
+class CardCalibrationTest : public CalibrationTest {
+ protected:
+  CardCalibrationTest() {
+    cluster_spec_ = ClusterSpec::Local(1, 1);
+    cluster_spec_.workers[0].device = DeviceKind::kCuda;
+    cluster_spec_.workers[0].model = "H100-80GB";
+  }
+
+  std::unique_ptr<InProcessCluster> Start(const std::string& card) {
+    return std::make_unique<InProcessCluster>(
+        std::vector<Device*>{&device_}, NewDataSetFactory(files_), kVersion,
+        std::vector<WorkerCard>{{"machine/0", nullptr, "no NCCL", card, "580.65.06"}});
+  }
+
+  absl::StatusOr<ClusterProfile> MeasureCard(double device_seconds = 0.01) {
+    const auto cluster = Start(kCard);
+    Coordinator coordinator(cluster->clients());
+    ProbeSession session(coordinator, {}, kVersion, {ExpectedDevice(cluster_spec_.workers[0])});
+    CalibrationOptions options;
+    options.device_seconds = device_seconds;
+    return Calibrate(session, cluster_spec_, options);
+  }
+
+  testing::FakeDevice device_{{.memory_limit = kCardBytes, .protect_memory = false}};
+};
+
+TEST_F(CardCalibrationTest, MeasuresProductsOfEachTypeAndCopies) {
+  const auto profile = MeasureCard(/*device_seconds=*/0.1);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const DeviceProfile& device = profile->devices[0];
+  EXPECT_EQ(device.source, "measured");
+  EXPECT_EQ(device.card, kCard);
+  EXPECT_EQ(device.driver, "580.65.06");
+  // Of two programs, the second one where the first is fast: a third one takes more than a quarter
+  // of the device.
+  const std::vector<double> sides = {16, 32, 64, 128};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBfloat16, DType::kFloat64}) {
+    const double width = dtype == DType::kFloat64 ? 0.25 : 1;
+    const RateCurve& curve = device.contraction.at(dtype);
+    ASSERT_GE(curve.points.size(), 2u) << DTypeName(dtype);
+    ASSERT_LE(curve.points.size(), sides.size()) << DTypeName(dtype);
+    for (size_t i = 0; i < curve.points.size(); ++i) {
+      EXPECT_EQ(curve.points[i].work, 2 * std::pow(width * sides[i], 3));
+      EXPECT_GT(curve.points[i].per_second, 0);
+    }
+  }
+  const size_t sizes = device.contraction.at(DType::kFloat32).points.size();
+  EXPECT_EQ(device.elementwise.points.size(), sizes);
+  EXPECT_EQ(device.movement.points.size(), sizes);
+  EXPECT_GT(device.elementwise_flops, 0);
+  EXPECT_GT(device.node_seconds, 0);
+  EXPECT_GT(device.copy_bytes_per_second, 0);
+  EXPECT_GT(device.host_bytes_per_second, 0);
+  // What it may allocate, and CUDA's context: not the 80 GiB of the data sheet.
+  EXPECT_EQ(device.memory_bytes, static_cast<int64_t>(kCardBytes) + kContextBytes);
+}
+
+// A data sheet says what nobody has measured, and nothing else.
+TEST_F(CardCalibrationTest, MeasurementsGoBeforePublishedFigures) {
+  const auto profile = MeasureCard();
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const DeviceProfile published = *PublishedDevice("H100-80GB");
+  EXPECT_THAT(EstimatesOf(*ProfileOfSpec(cluster_spec_), {0}), Not(IsEmpty()));
+  EXPECT_THAT(EstimatesOf(*profile, {0}), IsEmpty());
+  const DeviceProfile& device = profile->devices[0];
+  for (const auto& [dtype, curve] : published.contraction) {
+    EXPECT_NE(device.ContractionRate(dtype).At(1e9), curve.At(1e9)) << DTypeName(dtype);
+  }
+  EXPECT_NE(device.host_bytes_per_second, published.host_bytes_per_second);
+  EXPECT_NE(device.host_copy_seconds, published.host_copy_seconds);
+  EXPECT_EQ(device.product_exposed, 0);  // a measured product has its traffic in it
+  const auto costs = CostModel::Create(*profile);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_TRUE(costs->is_calibrated());
+  Cost work;
+  work.bytes = 1e6;
+  EXPECT_NEAR(costs->WorkSeconds(work, OpFamily::kElementwise, DType::kFloat32, 0, 1),
+              1e6 / device.elementwise.At(1e6), 1e-12);
+}
+
+TEST_F(CardCalibrationTest, AWorkerOfAnotherDeviceThanTheClusterSaysIsRefused) {
+  cluster_spec_.workers[0].address = "10.0.0.1:4000";
+  const absl::Status refused = MeasureCard().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the job takes this worker for cuda:0, and it computes on fake:0"));
+}
+
+TEST_F(CardCalibrationTest, AJobOnAnotherCardThanWasMeasuredIsRefused) {
+  ClusterProfile profile = *ProfileOfSpec(cluster_spec_);
+  profile.devices[0].card = kCard;
+  JobSpec spec;
+  spec.cluster = cluster_spec_;
+  spec.cpu_fallback = CpuFallback::kAllow;  // this program has no kernels of a GPU
+  spec.costs = std::make_shared<const CostModel>(*CostModel::Create(profile));
+  const auto job =
+      PrepareTraining(Model(), TrainingSpec(), spec, *DataSet::Open(files_, data_spec_));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto start = [&](const std::string& card) {
+    const auto cluster = Start(card);
+    Coordinator coordinator(cluster->clients());
+    return StartJob(coordinator, *job, spec, kVersion, {});
+  };
+  const absl::Status refused = start(kOtherCard);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(kCard), HasSubstr(kOtherCard), HasSubstr("calibrate it anew")));
+  EXPECT_EQ(start(kCard), absl::OkStatus());
+}
+
+TEST(KeepOpsTest, OfAnotherCardNothingStays) {
+  ClusterProfile earlier = *ProfileOfSpec(ClusterSpec::Local(1, 1));
+  earlier.devices[0].card = kCard;
+  earlier.devices[0].ops[{1, 1}] = {0.1, "old"};
+  ClusterProfile profile = *ProfileOfSpec(ClusterSpec::Local(1, 1));
+  profile.devices[0].card = kCard;
+  EXPECT_THAT(KeepOps(earlier, profile), IsEmpty());
+  EXPECT_EQ(profile.devices[0].ops.size(), 1u);
+  profile.devices[0].ops.clear();
+  profile.devices[0].card = kOtherCard;
+  EXPECT_THAT(KeepOps(earlier, profile), ElementsAre(profile.devices[0].name));
+  EXPECT_TRUE(profile.devices[0].ops.empty());
 }
 
 TEST(KeepOpsTest, EarlierOpsOfTheSameClusterStay) {

@@ -84,9 +84,7 @@ absl::Status ProbeSession::Begin(const std::vector<ProbeProgram>& programs, cons
   membership.version = version_;
   membership.instruction_set = std::string(InstructionSetName(EffectiveInstructionSet()));
   membership.op_libraries = OpLibraryIdentities();
-  WEFT_ASSIGN_OR_RETURN(const std::vector<WorkerInfo> workers, coordinator_.Join(membership));
-  memory_bytes_.clear();
-  for (const WorkerInfo& worker : workers) memory_bytes_.push_back(worker.memory_limit.bytes);
+  WEFT_ASSIGN_OR_RETURN(workers_, coordinator_.Join(membership, {}, devices_));
   for (const ProbeProgram& program : programs) {
     WEFT_RETURN_IF_ERROR(coordinator_.AddProgram(program.name, program.partitions, data).status());
   }

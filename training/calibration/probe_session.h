@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "distributed/control_calls.h"
 #include "distributed/coordinator.h"
+#include "distributed/worker_client.h"
 #include "graph/partition.h"
 #include "tensor/tensor.h"
 
@@ -32,9 +35,14 @@ struct ProbeProgram {
 // Borrows the coordinator, whose workers it joins anew for every job. One thread.
 class ProbeSession {
  public:
-  // `addresses` are the ranks' data addresses (empty in-process).
-  ProbeSession(Coordinator& coordinator, std::vector<std::string> addresses, std::string version)
-      : coordinator_(coordinator), addresses_(std::move(addresses)), version_(std::move(version)) {}
+  // `addresses` are the ranks' data addresses (empty in-process), `devices` what each is taken to
+  // compute on (JobMembership::device; empty: any). A worker that computes on another refuses.
+  ProbeSession(Coordinator& coordinator, std::vector<std::string> addresses, std::string version,
+               std::vector<std::string> devices = {})
+      : coordinator_(coordinator),
+        addresses_(std::move(addresses)),
+        version_(std::move(version)),
+        devices_(std::move(devices)) {}
 
   // A new job: what workers had before is gone. `data` is the description of a data set, or "", of
   // which the first `data_steps` steps are taken again and again.
@@ -48,9 +56,13 @@ class ProbeSession {
   absl::StatusOr<std::vector<ProbeTimes>> Measure(const std::string& program, double seconds,
                                                   const std::map<std::string, double>& scalars,
                                                   int rounds = kRounds);
+  // What copies of each worker's device take, all at the same time; by rank. REQUIRES: a job.
+  absl::StatusOr<std::vector<DeviceCopies>> MeasureCopies() {
+    return coordinator_.AskAll(DeviceCopiesRequest());
+  }
   int size() const { return coordinator_.size(); }
-  // What each worker may have, by rank; empty before the first job.
-  const std::vector<int64_t>& memory_bytes() const { return memory_bytes_; }
+  // What the workers say of themselves, by rank; empty before the first job.
+  const std::vector<WorkerInfo>& workers() const { return workers_; }
 
  private:
   using Statistics = std::vector<std::vector<ProgramStatistics>>;  // by rank
@@ -60,7 +72,8 @@ class ProbeSession {
   Coordinator& coordinator_;
   const std::vector<std::string> addresses_;
   const std::string version_;
-  std::vector<int64_t> memory_bytes_;
+  const std::vector<std::string> devices_;
+  std::vector<WorkerInfo> workers_;
   int64_t data_steps_ = INT64_MAX;
   int64_t next_step_ = 0;
 };
