@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "executor/program/compiled_step.h"
 #include "executor/program/device_timeout.h"
 #include "executor/program/numerics_check.h"
@@ -133,12 +134,15 @@ absl::StatusOr<int64_t> CompiledStep::LaunchNanos(size_t i) {
     std::shared_ptr<Buffer> copy;
   };
   std::vector<Kept> kept;
+  // The copies live until nothing of what is enqueued here is under way, whatever it has come to.
+  const absl::Cleanup at_end = [&] { (void)stream.Synchronize(kDeviceTimeout); };
   for (const BytesOnDevice& bytes : WrittenInPlace(step_.compute[i], instruction, step_.buffers)) {
     auto copy = device.Allocate(bytes.bytes);
     if (absl::IsResourceExhausted(copy.status())) return kNotTimed;
     WEFT_RETURN_IF_ERROR(copy.status());
-    WEFT_RETURN_IF_ERROR(device.CopyOnDevice(stream, bytes.data, (*copy)->data(), bytes.bytes));
     kept.push_back({bytes, *std::move(copy)});
+    WEFT_RETURN_IF_ERROR(
+        device.CopyOnDevice(stream, bytes.data, kept.back().copy->data(), bytes.bytes));
   }
   const auto give_back = [&]() -> absl::Status {
     for (const Kept& one : kept) {
@@ -165,12 +169,9 @@ absl::StatusOr<int64_t> CompiledStep::LaunchNanos(size_t i) {
     WEFT_RETURN_IF_ERROR(give_back());
     return std::max(0.0, seconds - besides);
   };
-  const absl::StatusOr<double> seconds = timed();
-  // The copies live no longer than this.
-  const absl::Status over = stream.Synchronize(kDeviceTimeout);
-  WEFT_RETURN_IF_ERROR(seconds.status());
-  WEFT_RETURN_IF_ERROR(over);
-  return static_cast<int64_t>(1e9 * *seconds);
+  WEFT_ASSIGN_OR_RETURN(const double seconds, timed());
+  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  return static_cast<int64_t>(1e9 * seconds);
 }
 
 absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions& options) {
