@@ -61,7 +61,7 @@ bool IsPlanned(const Graph& graph, const Node& node) {
 }
 
 // The end of the channel that this rank has, for a device that could run it.
-DeviceCollectiveSpec DeviceSpecOf(const Channel& channel, RankId rank) {
+DeviceCollectiveSpec DeviceTransferOf(const Channel& channel, RankId rank) {
   DeviceCollectiveSpec spec;
   const bool sends = channel.from == rank;
   spec.kind = sends ? DeviceCollectiveSpec::Kind::kSend : DeviceCollectiveSpec::Kind::kReceive;
@@ -169,7 +169,7 @@ absl::Status NodeBinder::Open(const Channel& channel) {
   opened.place = static_cast<int>(channels_.size());
   DeviceCollectives* const on_device = environment_.device_collectives;
   if (on_device != nullptr) {
-    const DeviceCollectiveSpec spec = DeviceSpecOf(channel, partition_.rank);
+    const DeviceCollectiveSpec spec = DeviceTransferOf(channel, partition_.rank);
     if (on_device->Takes(spec)) {
       WEFT_ASSIGN_OR_RETURN(opened.handle, on_device->Open(spec));
       const auto lane = lanes_.try_emplace({channel.from, channel.to}, lanes_.size()).first;

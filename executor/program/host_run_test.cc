@@ -164,10 +164,10 @@ TEST_P(HostRunTest, ConstantsAreCountedOnceOnEachSide) {
     b.Name(b.WeftOp("AddN", {Find(b, "x"), c}), "y");
   });
   ASSERT_TRUE(Compile(partition).ok());
-  const ProgramMemory there = program_->memory();
-  EXPECT_TRUE(there.on_device);
-  EXPECT_EQ(there.constant_bytes, 8);
-  EXPECT_EQ(there.device_constant_bytes, 8);
+  const ProgramMemory on_device = program_->memory();
+  EXPECT_TRUE(on_device.on_device);
+  EXPECT_EQ(on_device.constant_bytes, 8);
+  EXPECT_EQ(on_device.device_constant_bytes, 8);
 
   VariableStore variables(CpuDevice());
   const auto here = CompileStep(

@@ -11,6 +11,7 @@ constexpr char kDriverFile[] = "/proc/driver/nvidia/version";
 TEST(NvidiaDriverVersionTest, IsTheModulesOwn) {
   testing::FakeFileSystem files;
   EXPECT_EQ(NvidiaDriverVersion(files), "");
+  ASSERT_TRUE(files.CreateDirectories("/proc/driver/nvidia").ok());
   ASSERT_TRUE(files
                   .WriteFileAtomically(kDriverFile,
                                        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "

@@ -69,17 +69,18 @@ absl::StatusOr<DeviceCopies> MeasureDeviceCopies(Device& device, Clock& clock) {
   }
   largest = std::max(largest, kGrowth * kSmallest);
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> host, device.AllocateHostMemory(largest));
-  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> there, device.Allocate(largest));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> target, device.Allocate(largest));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> beside, device.Allocate(largest));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream("copies"));
   std::memset(host->data(), 0, largest);
   std::vector<TimedCopy> from_host, to_host;
   for (size_t bytes = kSmallest; bytes <= largest; bytes *= kGrowth) {
     WEFT_ASSIGN_OR_RETURN(const double in, WaitedSeconds(*stream, clock, [&] {
-                            return device.CopyFromHost(*stream, host->data(), there->data(), bytes);
+                            return device.CopyFromHost(*stream, host->data(), target->data(),
+                                                       bytes);
                           }));
     WEFT_ASSIGN_OR_RETURN(const double out, WaitedSeconds(*stream, clock, [&] {
-                            return device.CopyToHost(*stream, there->data(), host->data(), bytes);
+                            return device.CopyToHost(*stream, target->data(), host->data(), bytes);
                           }));
     from_host.push_back({static_cast<double>(bytes), in});
     to_host.push_back({static_cast<double>(bytes), out});
@@ -87,9 +88,9 @@ absl::StatusOr<DeviceCopies> MeasureDeviceCopies(Device& device, Clock& clock) {
   copies.from_host = FitCopies(from_host);
   copies.to_host = FitCopies(to_host);
   // All of it has been written, also where the largest size is none of those above.
-  WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream, host->data(), there->data(), largest));
+  WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream, host->data(), target->data(), largest));
   WEFT_ASSIGN_OR_RETURN(const double seconds, SecondsOnDevice(*stream, clock, [&] {
-                          return device.CopyOnDevice(*stream, there->data(), beside->data(),
+                          return device.CopyOnDevice(*stream, target->data(), beside->data(),
                                                      largest);
                         }));
   copies.on_device = {0, static_cast<double>(largest) / std::max(seconds, 1e-12)};

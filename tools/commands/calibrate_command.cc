@@ -31,8 +31,7 @@ class CalibrateCommand final : public Command {
     return "[MODEL.onnx --data NAME=FILE --labels FILE] [--local N] -o OUT.yaml";
   }
   std::vector<std::string> examples() const override {
-    return {"graph_runner calibrate --local 2 -o profile.yaml",
-            "graph_runner calibrate m.onnx --data x=x.npy --labels y.npy --local 2 -o profile.yaml",
+    return {"graph_runner calibrate m.onnx --data x=x.npy --labels y.npy --local 2 -o profile.yaml",
             "graph_runner calibrate --device cuda -o profile.yaml",
             "graph_runner calibrate --cluster cluster.yaml -o profile.yaml"};
   }

@@ -1,4 +1,4 @@
-// Launches of ops/kernels/cuda/image/roi.cu. Each returns 0 or CUDA's error number.
+// Launches of ops/kernels/cuda/image/roi_kernels.cu. Each returns 0 or CUDA's error number.
 #ifndef WEFT_OPS_KERNELS_CUDA_IMAGE_ROI_LAUNCH_H_
 #define WEFT_OPS_KERNELS_CUDA_IMAGE_ROI_LAUNCH_H_
 

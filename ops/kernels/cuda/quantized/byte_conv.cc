@@ -9,8 +9,8 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/conv/conv_plan.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/byte_lines.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
 #include "ops/window.h"
 #include "platform/status_macros.h"
 

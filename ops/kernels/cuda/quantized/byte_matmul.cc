@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/byte_lines.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
 #include "platform/status_macros.h"
 
 namespace weft::cuda {

@@ -9,7 +9,7 @@
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/packet.h"
 #include "ops/kernels/cuda/language/scalar.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/code_format.h"
 
 namespace weft::cuda {

@@ -7,9 +7,9 @@
 
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/packet.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/byte_dot.h"
 #include "ops/kernels/cuda/quantized/byte_output_body.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
 
 namespace weft::cuda {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/language/launch_grid.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/byte_output_body.h"
 #include "ops/kernels/cuda/quantized/byte_product_body.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
 #include "ops/kernels/cuda/quantized/quantized_grid.h"
 
 namespace weft::cuda {

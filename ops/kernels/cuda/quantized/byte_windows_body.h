@@ -7,10 +7,10 @@
 
 #include "ops/kernels/cuda/conv/conv_body.h"
 #include "ops/kernels/cuda/language/gpu.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/byte_dot.h"
 #include "ops/kernels/cuda/quantized/byte_output_body.h"
 #include "ops/kernels/cuda/quantized/byte_product_body.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
 
 namespace weft::cuda {
 

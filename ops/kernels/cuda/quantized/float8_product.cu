@@ -1,6 +1,6 @@
 // QLinearMatMul of floats of 8 bits.
 #include "ops/kernels/cuda/language/launch.h"
-#include "ops/kernels/cuda/quantized/byte_product_launch.h"
+#include "ops/kernels/cuda/quantized/byte_calls.h"
 #include "ops/kernels/cuda/quantized/float8_product_body.h"
 #include "ops/kernels/cuda/quantized/quantized_grid.h"
 

@@ -7,7 +7,7 @@
 
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/scalar.h"
-#include "ops/kernels/cuda/signal/fourier_launch.h"
+#include "ops/kernels/cuda/signal/fourier_calls.h"
 #include "ops/kernels/cuda/signal/fourier_pass.h"
 
 namespace weft::cuda {

@@ -6,7 +6,7 @@
 
 #include "ops/kernels/cuda/language/gpu.h"
 #include "ops/kernels/cuda/language/packet.h"
-#include "ops/kernels/cuda/signal/fourier_launch.h"
+#include "ops/kernels/cuda/signal/fourier_calls.h"
 
 namespace weft::cuda {
 

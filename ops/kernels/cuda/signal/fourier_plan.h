@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/kernels/cuda/image/device_table.h"
-#include "ops/kernels/cuda/signal/fourier_launch.h"
+#include "ops/kernels/cuda/signal/fourier_calls.h"
 #include "tensor/device.h"
 
 namespace weft::cuda {

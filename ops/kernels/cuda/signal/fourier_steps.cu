@@ -4,7 +4,7 @@
 #include "ops/kernels/cuda/blocks/launch_types.h"
 #include "ops/kernels/cuda/language/launch.h"
 #include "ops/kernels/cuda/signal/fourier_body.h"
-#include "ops/kernels/cuda/signal/fourier_launch.h"
+#include "ops/kernels/cuda/signal/fourier_calls.h"
 
 namespace weft::cuda {
 namespace {

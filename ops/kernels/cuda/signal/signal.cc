@@ -10,7 +10,7 @@
 #include "ops/kernel.h"
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
-#include "ops/kernels/cuda/signal/fourier_launch.h"
+#include "ops/kernels/cuda/signal/fourier_calls.h"
 #include "ops/kernels/cuda/signal/fourier_plan.h"
 #include "platform/status_macros.h"
 

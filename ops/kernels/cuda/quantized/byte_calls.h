@@ -1,7 +1,7 @@
-// Launches of products of bytes: ops/kernels/cuda/quantized/byte_product.cu, byte_conv.cu,
+// Launches of products of bytes: ops/kernels/cuda/quantized/byte_matmul.cu, byte_conv.cu,
 // float8_product.cu.
-#ifndef WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_PRODUCT_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_PRODUCT_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_CALLS_H_
 
 #include <cstdint>
 
@@ -79,4 +79,4 @@ int LaunchFloat8Product(LaunchQueue queue, const ByteProduct& product, const Req
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_PRODUCT_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_QUANTIZED_BYTE_CALLS_H_

@@ -1,6 +1,6 @@
 // Launches of Fourier transforms: ops/kernels/cuda/signal/fourier.cu, fourier_steps.cu.
-#ifndef WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_CALLS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -91,4 +91,4 @@ int LaunchFourierSteps(LaunchQueue queue, DType dtype, const FourierPlan& plan,
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_SIGNAL_FOURIER_CALLS_H_
