@@ -24,6 +24,7 @@ namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -334,7 +335,10 @@ TEST(NcclJobTest, ARankThatFailsEndsTheOthersWaits) {
   EXPECT_LT(absl::Now() - begin, absl::Seconds(30));  // not the stall timeout
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("worker:1"), HasSubstr("record 5")));
-  EXPECT_EQ(losses, (std::vector<double>{12, 12}));  // 3 (3 + 1)
+  // Rank 1 reads step 2 while its GPU may still be in step 1: the end of the job can overtake step
+  // 1's report, and then on a slow machine step 0's.
+  EXPECT_LE(losses.size(), 2U);
+  EXPECT_THAT(losses, Each(12));  // 3 (3 + 1)
   EXPECT_THAT(world.violations(), IsEmpty());
   EXPECT_EQ(world.aborts(), 3);
 }
