@@ -196,6 +196,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaDevice::AllocateHostMemory(size_t by
 
 void CudaDevice::ReleaseHost(void* data) {
   MutexLock lock(mutex_);
+  context_.runtime->SetDevice(context_.card);
   context_.runtime->FreeHost(data);
   --buffers_;
 }

@@ -1,9 +1,12 @@
 #include "tensor/cuda/cuda_device.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -15,6 +18,7 @@ namespace weft::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
@@ -165,6 +169,44 @@ TEST(CudaDeviceTest, ACardThatDoesNotAnswerEndsAnAllocation) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:0 has not given 100 bytes"));
   EXPECT_EQ(device->bytes_in_use(), 0u);
+}
+
+// The current card of a new thread is card 0, whichever the device is on. A context costs some 500
+// MiB of it, for each of the processes that use the others.
+TEST(CudaDeviceTest, NoThreadOpensAContextOnAnotherCard) {
+  FakeCudaRuntime runtime(TwoCards(false));
+  std::unique_ptr<CudaDevice> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Event> event;
+  std::unique_ptr<RecordedWork> recording;
+  std::shared_ptr<Buffer> buffer, host;
+  std::vector<char> bytes(64);
+  const std::vector<std::pair<const char*, std::function<void()>>> uses = {
+      {"device", [&] { device = Make(runtime, {.index = 1, .card = 1}); }},
+      {"stream", [&] { stream = device->NewStream("test").value(); }},
+      {"event", [&] { event = device->NewEvent().value(); }},
+      {"memory", [&] { buffer = device->Allocate(64).value(); }},
+      {"memory of the host", [&] { host = device->AllocateHostMemory(64).value(); }},
+      {"a copy",
+       [&] { EXPECT_TRUE(device->CopyFromHost(*stream, bytes.data(), buffer->data(), 64).ok()); }},
+      {"record", [&] { EXPECT_TRUE(stream->Record(*event).ok()); }},
+      {"ask", [&] { (void)event->Done(); }},
+      {"wait", [&] { EXPECT_TRUE(stream->Wait(*event).ok()); }},
+      {"synchronize", [&] { EXPECT_TRUE(stream->Synchronize(kPatience).ok()); }},
+      {"begin a recording", [&] { EXPECT_TRUE(stream->BeginRecording().ok()); }},
+      {"end it", [&] { recording = stream->EndRecording(nullptr).value(); }},
+      {"run it", [&] { EXPECT_TRUE(recording->Run(*stream).ok()); }},
+      {"end of the recording", [&] { recording.reset(); }},
+      {"end of the event", [&] { event.reset(); }},
+      {"end of the memory of the host", [&] { host.reset(); }},
+      {"end of the memory", [&] { buffer.reset(); }},
+      {"end of the stream", [&] { stream.reset(); }},
+      {"end of the device", [&] { device.reset(); }},
+  };
+  for (const auto& [what, use] : uses) {
+    std::thread(use).join();
+    EXPECT_THAT(runtime.Contexts(), ElementsAre(1)) << what;
+  }
 }
 
 TEST(CudaDeviceDeathTest, ItOutlivesItsBuffers) {

@@ -28,13 +28,20 @@ absl::StatusOr<std::unique_ptr<CudaEvent>> CudaEvent::Create(const CudaContext& 
   return std::unique_ptr<CudaEvent>(new CudaEvent(context, handle));
 }
 
-CudaEvent::~CudaEvent() { context_.runtime->DestroyEvent(handle_); }
+CudaEvent::~CudaEvent() {
+  context_.runtime->SetDevice(context_.card);
+  context_.runtime->DestroyEvent(handle_);
+}
 
 bool CudaEvent::Done() const {
+  context_.runtime->SetDevice(context_.card);
   return context_.runtime->QueryEvent(handle_) != CudaCode::kNotReady;
 }
 
-CudaRecording::~CudaRecording() { context_.runtime->DestroyExecutable(executable_); }
+CudaRecording::~CudaRecording() {
+  context_.runtime->SetDevice(context_.card);
+  context_.runtime->DestroyExecutable(executable_);
+}
 
 absl::Status CudaRecording::Run(Stream& stream) {
   auto* const own = dynamic_cast<CudaStream*>(&stream);
@@ -118,6 +125,8 @@ absl::Status CudaStream::Wait(Event& event) {
 }
 
 absl::Status CudaStream::Synchronize(absl::Duration timeout) {
+  // Its work is waited for all the same.
+  (void)Keep(context_.MakeCurrent());
   if (IsRecorded()) {
     return absl::FailedPreconditionError(
         absl::StrCat(subject_, " records, so that there is nothing to wait for"));

@@ -18,6 +18,13 @@ constexpr size_t kStreamCapacity = size_t{1} << 16;
 
 thread_local int current_card = 0;
 
+// Calls that only look; cudaSetDevice makes the context of the card that it names. All others make
+// that of the thread's current card, which is card 0 in a new thread.
+bool NeedsNoContext(const std::string& call) {
+  return call == "DriverVersion" || call == "RuntimeVersion" || call == "DeviceCount" ||
+         call == "Properties" || call == "CanAccessPeer" || call == "SetDevice";
+}
+
 // Work that owns its code.
 struct Closure {
   std::function<void()> code;
@@ -144,6 +151,11 @@ int FakeCudaRuntime::Leaks() const {
                           pinned_.size());
 }
 
+std::set<int> FakeCudaRuntime::Contexts() const {
+  MutexLock lock(mutex_);
+  return contexts_;
+}
+
 absl::Status FakeCudaRuntime::Verify() {
   absl::Status status;
   for (const auto& memory : memories_) status.Update(memory->Verify());
@@ -152,6 +164,7 @@ absl::Status FakeCudaRuntime::Verify() {
 
 CudaCode FakeCudaRuntime::Begin(const std::string& call) {
   ++calls_[call];
+  if (IsCard(current_card) && !NeedsNoContext(call)) contexts_.insert(current_card);
   for (Failure& failure : failures_[call]) {
     if (failure.skip > 0) {
       --failure.skip;
@@ -201,6 +214,7 @@ CudaCode FakeCudaRuntime::SetDevice(int device) {
   WEFT_FAKE_CUDA_CALL("SetDevice");
   if (!IsCard(device)) return CudaCode::kInvalidDevice;
   current_card = device;
+  contexts_.insert(device);
   return CudaCode::kSuccess;
 }
 

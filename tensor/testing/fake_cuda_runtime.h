@@ -72,6 +72,9 @@ class FakeCudaRuntime final : public CudaRuntime {
   int Calls(const std::string& call) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Streams, events, pools, graphs, executables, code and pinned memory that were not given back.
   int Leaks() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Cards that have a context of this process: those that were the current one of a thread that
+  // made a call which needs one. Each costs memory of its card.
+  std::set<int> Contexts() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Damage done to the memory of the cards, as FakeMemory::Verify.
   absl::Status Verify();
   FakeScheduler& scheduler() { return *scheduler_; }
@@ -143,7 +146,7 @@ class FakeCudaRuntime final : public CudaRuntime {
     int times;
   };
 
-  // Counts the call; its failure, if the test asked for one.
+  // Counts the call, and makes the context that it needs; its failure, if the test asked for one.
   CudaCode Begin(const std::string& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the code on the stream, or into what it captures.
   CudaCode Add(FakeCudaStream& stream, std::function<void()> code)
@@ -165,6 +168,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   mutable Mutex mutex_;
   std::map<std::string, std::vector<Failure>> failures_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> calls_ ABSL_GUARDED_BY(mutex_);
+  std::set<int> contexts_ ABSL_GUARDED_BY(mutex_);
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<FakeCudaStream>> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<FakeCudaEvent>> events_ ABSL_GUARDED_BY(mutex_);

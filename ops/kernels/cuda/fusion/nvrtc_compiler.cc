@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -38,10 +39,14 @@ std::string HeadersKey() {
 
 class LoadedKernel final : public GeneratedKernel {
  public:
-  LoadedKernel(CudaRuntime& runtime, CudaCodeHandle code) : runtime_(runtime), code_(code) {}
+  LoadedKernel(const NvrtcCompilerOptions& options, CudaCodeHandle code)
+      : runtime_(*options.runtime), make_current_(options.make_current), code_(code) {}
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
-  ~LoadedKernel() override { runtime_.UnloadCode(code_); }
+  ~LoadedKernel() override {
+    make_current_().IgnoreError();  // a card that failed has no code any more
+    runtime_.UnloadCode(code_);
+  }
 
   CudaCode Find() { return runtime_.FindKernel(code_, kGeneratedKernel, &kernel_); }
 
@@ -53,6 +58,7 @@ class LoadedKernel final : public GeneratedKernel {
 
  private:
   CudaRuntime& runtime_;
+  const std::function<absl::Status()> make_current_;
   const CudaCodeHandle code_;
   CudaKernelHandle kernel_ = nullptr;
 };
@@ -66,7 +72,7 @@ absl::StatusOr<std::shared_ptr<GeneratedKernel>> NvrtcCompiler::Load(const std::
   WEFT_RETURN_IF_ERROR(options_.make_current());
   CudaCodeHandle code = nullptr;
   WEFT_RETURN_IF_ERROR(status(options_.runtime->LoadCode(cubin.data(), &code), "load its code"));
-  const auto kernel = std::make_shared<LoadedKernel>(*options_.runtime, code);
+  const auto kernel = std::make_shared<LoadedKernel>(options_, code);
   WEFT_RETURN_IF_ERROR(status(kernel->Find(), "find its function"));
   return kernel;
 }

@@ -61,7 +61,7 @@ class NvrtcCompilerTest : public ::testing::Test {
     options.nvrtc = nvrtc_.get();
     options.runtime = &runtime_;
     options.major = 9;
-    options.make_current = [this] { return current_; };
+    options.make_current = [this] { return ++made_current_, current_; };
     compiler_ = std::make_unique<NvrtcCompiler>(std::move(options));
   }
   ~NvrtcCompilerTest() override {
@@ -75,7 +75,17 @@ class NvrtcCompilerTest : public ::testing::Test {
   CudaStreamHandle stream_ = nullptr;
   const void* launched_with_ = nullptr;
   absl::Status current_;
+  int made_current_ = 0;
 };
+
+// Whichever thread ends it.
+TEST_F(NvrtcCompilerTest, CodeIsUnloadedWithItsCardCurrent) {
+  auto kernel = compiler_->Compile("text").value();
+  const int before = made_current_;
+  kernel.reset();
+  EXPECT_EQ(made_current_, before + 1);
+  EXPECT_EQ(runtime_.Calls("UnloadCode"), 1);
+}
 
 TEST_F(NvrtcCompilerTest, LaunchesWithItsArgumentsInTurn) {
   const auto kernel = compiler_->Compile("text");
