@@ -1,5 +1,6 @@
 #include "platform/polling.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gtest/gtest.h"
@@ -43,14 +44,23 @@ TEST(PollUntilTest, WhatIsDoneIsAskedOnce) {
   EXPECT_EQ(clock.waits, 0);
 }
 
-// 20 us, 40 us, ... up to a millisecond.
+// 50 pauses of 20 us, some 200 that grow, and then 50 of a millisecond.
 TEST(PollUntilTest, PausesGrowToAMillisecond) {
   JumpingClock clock;
   EXPECT_TRUE(Found(clock, absl::Milliseconds(100), absl::Seconds(1)));
   EXPECT_GE(clock.waited(), absl::Milliseconds(100));
   EXPECT_LE(clock.waited(), absl::Milliseconds(101));
-  EXPECT_GE(clock.waits, 100);
-  EXPECT_LE(clock.waits, 110);
+  EXPECT_GE(clock.waits, 280);
+  EXPECT_LE(clock.waits, 310);
+}
+
+TEST(PollUntilTest, WhatHasEndedIsFoundWithinAFiftieth) {
+  for (int micros = 100; micros < 100'000; micros = micros * 5 / 4) {
+    const absl::Duration done = absl::Microseconds(micros);
+    JumpingClock clock;
+    EXPECT_TRUE(Found(clock, done, absl::Seconds(1)));
+    EXPECT_LE(clock.waited(), done + std::max(done / 50, absl::Microseconds(20))) << done;
+  }
 }
 
 TEST(PollUntilTest, EndsAtTheDeadline) {
