@@ -8,6 +8,45 @@
 namespace weft {
 namespace {
 
+#define WEFT_IS_CUDAS_NUMBER(ours, cudas) \
+  static_assert(static_cast<int>(CudaCode::ours) == static_cast<int>(cudas))
+WEFT_IS_CUDAS_NUMBER(kSuccess, cudaSuccess);
+WEFT_IS_CUDAS_NUMBER(kInvalidValue, cudaErrorInvalidValue);
+WEFT_IS_CUDAS_NUMBER(kMemoryAllocation, cudaErrorMemoryAllocation);
+WEFT_IS_CUDAS_NUMBER(kInitializationError, cudaErrorInitializationError);
+WEFT_IS_CUDAS_NUMBER(kStubLibrary, cudaErrorStubLibrary);
+WEFT_IS_CUDAS_NUMBER(kInsufficientDriver, cudaErrorInsufficientDriver);
+WEFT_IS_CUDAS_NUMBER(kDevicesUnavailable, cudaErrorDevicesUnavailable);
+WEFT_IS_CUDAS_NUMBER(kNoDevice, cudaErrorNoDevice);
+WEFT_IS_CUDAS_NUMBER(kInvalidDevice, cudaErrorInvalidDevice);
+WEFT_IS_CUDAS_NUMBER(kNoKernelImage, cudaErrorNoKernelImageForDevice);
+WEFT_IS_CUDAS_NUMBER(kEccUncorrectable, cudaErrorECCUncorrectable);
+WEFT_IS_CUDAS_NUMBER(kNvlinkUncorrectable, cudaErrorNvlinkUncorrectable);
+WEFT_IS_CUDAS_NUMBER(kContained, cudaErrorContained);
+WEFT_IS_CUDAS_NUMBER(kInvalidHandle, cudaErrorInvalidResourceHandle);
+WEFT_IS_CUDAS_NUMBER(kNotReady, cudaErrorNotReady);
+WEFT_IS_CUDAS_NUMBER(kIllegalAddress, cudaErrorIllegalAddress);
+WEFT_IS_CUDAS_NUMBER(kLaunchTimeout, cudaErrorLaunchTimeout);
+WEFT_IS_CUDAS_NUMBER(kPeerAccessAlreadyEnabled, cudaErrorPeerAccessAlreadyEnabled);
+WEFT_IS_CUDAS_NUMBER(kAssert, cudaErrorAssert);
+WEFT_IS_CUDAS_NUMBER(kHardwareStackError, cudaErrorHardwareStackError);
+WEFT_IS_CUDAS_NUMBER(kIllegalInstruction, cudaErrorIllegalInstruction);
+WEFT_IS_CUDAS_NUMBER(kMisalignedAddress, cudaErrorMisalignedAddress);
+WEFT_IS_CUDAS_NUMBER(kInvalidAddressSpace, cudaErrorInvalidAddressSpace);
+WEFT_IS_CUDAS_NUMBER(kInvalidProgramCounter, cudaErrorInvalidPc);
+WEFT_IS_CUDAS_NUMBER(kLaunchFailure, cudaErrorLaunchFailure);
+WEFT_IS_CUDAS_NUMBER(kSystemNotReady, cudaErrorSystemNotReady);
+WEFT_IS_CUDAS_NUMBER(kSystemDriverMismatch, cudaErrorSystemDriverMismatch);
+WEFT_IS_CUDAS_NUMBER(kCompatNotSupported, cudaErrorCompatNotSupportedOnDevice);
+WEFT_IS_CUDAS_NUMBER(kCaptureUnsupported, cudaErrorStreamCaptureUnsupported);
+WEFT_IS_CUDAS_NUMBER(kCaptureInvalidated, cudaErrorStreamCaptureInvalidated);
+WEFT_IS_CUDAS_NUMBER(kCaptureUnjoined, cudaErrorStreamCaptureUnjoined);
+WEFT_IS_CUDAS_NUMBER(kCaptureIsolation, cudaErrorStreamCaptureIsolation);
+WEFT_IS_CUDAS_NUMBER(kCapturedEvent, cudaErrorCapturedEvent);
+WEFT_IS_CUDAS_NUMBER(kGraphUpdateFailure, cudaErrorGraphExecUpdateFailure);
+WEFT_IS_CUDAS_NUMBER(kExternalDevice, cudaErrorExternalDevice);
+#undef WEFT_IS_CUDAS_NUMBER
+
 // The code, and forgets it: libraries that ask cudaGetLastError would take it for their own.
 CudaCode Code(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
