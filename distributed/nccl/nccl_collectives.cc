@@ -10,12 +10,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "executor/interfaces/wait_info.h"
+#include "platform/polling.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// How often the watcher looks, and whoever waits for the library asks.
+// How often the watcher looks.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(1);
 // The library is asked for errors once in so many looks.
 constexpr int kLooksPerQuestion = 20;
@@ -81,6 +82,15 @@ bool IsSum(const DeviceCollectiveSpec& spec) {
 
 // No error. A communicator that does not block may be in progress within a group as well.
 bool GoesOn(NcclCode code) { return code == NcclCode::kSuccess || code == NcclCode::kInProgress; }
+
+// A group of calls, which start together. Also of one send or receive: alone, of a communicator
+// that does not block, it may return success before it is on its stream (NVIDIA/nccl issue 1495).
+NcclCode InOneGroup(Nccl& nccl, absl::FunctionRef<NcclCode()> calls) {
+  NcclCode code = nccl.GroupStart();
+  if (GoesOn(code)) code = calls();
+  const NcclCode ended = nccl.GroupEnd();
+  return GoesOn(code) ? ended : code;
+}
 
 bool AreEqual(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(),
@@ -222,46 +232,46 @@ absl::Status NcclCollectives::Connect(Group& group, const CardGroup& joined,
   }
   return OnCard([&]() -> absl::Status {
     return Call(group.communicator, what, [&] {
-      void* const stream = stream_->native_handle();
-      return joined.members[0] == rank_
-                 ? nccl_.Send(byte_->data(), 1, NcclType::kInt8, 1, group.communicator, stream)
-                 : nccl_.Receive(byte_->data(), 1, NcclType::kInt8, 0, group.communicator, stream);
+      return InOneGroup(nccl_, [&] {
+        void* const stream = stream_->native_handle();
+        return joined.members[0] == rank_
+                   ? nccl_.Send(byte_->data(), 1, NcclType::kInt8, 1, group.communicator, stream)
+                   : nccl_.Receive(byte_->data(), 1, NcclType::kInt8, 0, group.communicator,
+                                   stream);
+      });
     });
   });
 }
 
 absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::string& what,
                                    absl::FunctionRef<NcclCode()> call) {
-  const absl::Time deadline = clock_.Now() + stall_timeout_;
   bool is_first = true;
-  while (true) {
+  absl::Status failed;
+  // Calls the library, then asks it: each collective goes on in a thread of the library's for some
+  // microseconds. True when that is over.
+  const auto is_over = [&] {
     NcclCode code = NcclCode::kSuccess;
     calls_.fetch_add(1);
     if (is_aborted_.load()) {
       calls_.fetch_sub(1);
-      return status();
+      return true;
     }
-    if (is_first) {
+    if (std::exchange(is_first, false)) {
       code = call();
     } else if (const NcclCode asked = nccl_.AsyncError(communicator, &code);
                asked != NcclCode::kSuccess) {
       code = asked;
     }
     // The communicator may be asked for details until it is no longer being called.
-    const absl::Status failed =
-        GoesOn(code) ? absl::OkStatus() : LibraryError(code, communicator, what);
+    failed = GoesOn(code) ? absl::OkStatus() : LibraryError(code, communicator, what);
     calls_.fetch_sub(1);
-    if (is_aborted_.load()) return status();  // what the library says then, is a consequence
-    if (code != NcclCode::kInProgress) return failed;
-    is_first = false;
-    MutexLock lock(mutex_);
-    const absl::Time now = clock_.Now();
-    if (now >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "rank ", rank_.value, " waited ", absl::FormatDuration(stall_timeout_), " for ", what));
-    }
-    clock_.WaitUntil(changed_, mutex_, now + kLookInterval);
-  }
+    return is_aborted_.load() || code != NcclCode::kInProgress;
+  };
+  const bool ended = PollUntil(is_over, clock_, clock_.Now() + stall_timeout_);
+  if (is_aborted_.load()) return status();  // what the library says then, is a consequence
+  if (ended) return failed;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", rank_.value, " waited ", absl::FormatDuration(stall_timeout_), " for ", what));
 }
 
 bool NcclCollectives::Takes(const DeviceCollectiveSpec& spec) const {
@@ -368,16 +378,17 @@ NcclCode NcclCollectives::IssueGathered(const Run& run, NcclType type, void* str
     return nccl_.AllGather(shard + bytes(0) * static_cast<size_t>(spec.member), shard, bytes(0),
                            type, communicator, stream);
   }
-  NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
-    if (spec.counts[m] > 0) {
-      code =
-          nccl_.Broadcast(shard, shard, bytes(m), type, static_cast<int>(m), communicator, stream);
+  return InOneGroup(nccl_, [&] {
+    NcclCode code = NcclCode::kSuccess;
+    for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
+      if (spec.counts[m] > 0) {
+        code = nccl_.Broadcast(shard, shard, bytes(m), type, static_cast<int>(m), communicator,
+                               stream);
+      }
+      shard += bytes(m);
     }
-    shard += bytes(m);
-  }
-  const NcclCode ended = nccl_.GroupEnd();
-  return GoesOn(code) ? ended : code;
+    return code;
+  });
 }
 
 // Shards of different sizes: a sum of each.
@@ -392,16 +403,17 @@ NcclCode NcclCollectives::IssueScattered(const Run& run, NcclType type, void* st
     return nccl_.ReduceScatter(shard, shard + bytes(0) * static_cast<size_t>(spec.member),
                                static_cast<size_t>(spec.counts[0]), type, communicator, stream);
   }
-  NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
-    if (spec.counts[m] > 0) {
-      code = nccl_.Reduce(shard, shard, static_cast<size_t>(spec.counts[m]), type,
-                          static_cast<int>(m), communicator, stream);
+  return InOneGroup(nccl_, [&] {
+    NcclCode code = NcclCode::kSuccess;
+    for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
+      if (spec.counts[m] > 0) {
+        code = nccl_.Reduce(shard, shard, static_cast<size_t>(spec.counts[m]), type,
+                            static_cast<int>(m), communicator, stream);
+      }
+      shard += bytes(m);
     }
-    shard += bytes(m);
-  }
-  const NcclCode ended = nccl_.GroupEnd();
-  return GoesOn(code) ? ended : code;
+    return code;
+  });
 }
 
 NcclCode NcclCollectives::IssueAllToAll(const Run& run, void* stream) {
@@ -409,20 +421,21 @@ NcclCode NcclCollectives::IssueAllToAll(const Run& run, void* stream) {
   const NcclCommunicator communicator = run.opened->group->communicator;
   char* to = static_cast<char*>(run.buffers[0]);
   const char* from = static_cast<const char*>(run.buffers[1]);
-  NcclCode code = nccl_.GroupStart();
-  for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
-    const auto sent = static_cast<size_t>(DTypeBytes(spec.dtype, spec.counts[m]));
-    const auto received = static_cast<size_t>(DTypeBytes(spec.dtype, spec.received[m]));
-    const auto peer = static_cast<int>(m);
-    if (sent > 0) code = nccl_.Send(from, sent, NcclType::kInt8, peer, communicator, stream);
-    if (received > 0 && GoesOn(code)) {
-      code = nccl_.Receive(to, received, NcclType::kInt8, peer, communicator, stream);
+  return InOneGroup(nccl_, [&] {
+    NcclCode code = NcclCode::kSuccess;
+    for (size_t m = 0; m < spec.counts.size() && GoesOn(code); ++m) {
+      const auto sent = static_cast<size_t>(DTypeBytes(spec.dtype, spec.counts[m]));
+      const auto received = static_cast<size_t>(DTypeBytes(spec.dtype, spec.received[m]));
+      const auto peer = static_cast<int>(m);
+      if (sent > 0) code = nccl_.Send(from, sent, NcclType::kInt8, peer, communicator, stream);
+      if (received > 0 && GoesOn(code)) {
+        code = nccl_.Receive(to, received, NcclType::kInt8, peer, communicator, stream);
+      }
+      from += sent;
+      to += received;
     }
-    from += sent;
-    to += received;
-  }
-  const NcclCode ended = nccl_.GroupEnd();
-  return GoesOn(code) ? ended : code;
+    return code;
+  });
 }
 
 // Member 0 sends, member 1 receives.
@@ -431,9 +444,11 @@ NcclCode NcclCollectives::IssueTransfer(const Run& run, void* stream) {
   const NcclCommunicator communicator = run.opened->group->communicator;
   const auto bytes = static_cast<size_t>(DTypeBytes(spec.dtype, spec.counts[0]));
   void* const data = run.buffers[0];
-  return spec.kind == DeviceCollectiveSpec::Kind::kSend
-             ? nccl_.Send(data, bytes, NcclType::kInt8, 1, communicator, stream)
-             : nccl_.Receive(data, bytes, NcclType::kInt8, 0, communicator, stream);
+  return InOneGroup(nccl_, [&] {
+    return spec.kind == DeviceCollectiveSpec::Kind::kSend
+               ? nccl_.Send(data, bytes, NcclType::kInt8, 1, communicator, stream)
+               : nccl_.Receive(data, bytes, NcclType::kInt8, 0, communicator, stream);
+  });
 }
 
 absl::Status NcclCollectives::status() const {

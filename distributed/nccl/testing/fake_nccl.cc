@@ -159,6 +159,11 @@ class FakeNcclRank final : public Nccl {
     MutexLock lock(world_.mutex_);
     const FakeNcclWorld::Member* const member = Find(communicator);
     if (member == nullptr) return world_.Violate("AsyncError of no communicator");
+    if (questions_left_ > 0) {
+      --questions_left_;
+      *error = NcclCode::kInProgress;
+      return NcclCode::kSuccess;
+    }
     const bool is_whole = static_cast<int>(member->group->joined.size()) == member->group->ranks;
     *error = is_whole ? world_.async_error_ : NcclCode::kInProgress;
     return NcclCode::kSuccess;
@@ -216,39 +221,44 @@ class FakeNcclRank final : public Nccl {
     FakeNcclWorld::Member* member = nullptr;
     {
       MutexLock lock(world_.mutex_);
+      if (!in_group_) return world_.Violate("a Send outside of a group");
       member = Find(communicator);
       const NcclCode code = CheckCall(member, "Send", from, bytes, from, bytes);
       if (code != NcclCode::kSuccess) return code;
       world_.calls_.push_back({absl::StrCat("Send ", count, " to ", peer), member->rank});
     }
-    const bool waits = !in_group_;
-    const auto run = [this, member, peer, waits](const std::vector<char>& given,
-                                                 std::vector<char>&) {
+    const auto number = std::make_shared<int64_t>(0);
+    const auto post = [this, member, peer, number](const std::vector<char>& given,
+                                                   std::vector<char>&) {
       MutexLock lock(world_.mutex_);
-      if (waits) {
-        const NcclCode code = Begin(*member);
-        if (code != NcclCode::kSuccess) return code;
-      }
       FakeNcclWorld::Letters& letters = member->group->letters[{member->rank, peer}];
       letters.waiting.push_back(given);
-      const int64_t number = ++letters.sent;
+      *number = ++letters.sent;
       world_.changed_.NotifyAll();
-      if (!waits) return NcclCode::kSuccess;
-      while (letters.taken < number && !member->is_gone) world_.changed_.Wait(world_.mutex_);
+      return NcclCode::kSuccess;
+    };
+    const auto wait = [this, member, peer, number](const std::vector<char>&, std::vector<char>&) {
+      MutexLock lock(world_.mutex_);
+      const NcclCode code = Begin(*member);
+      if (code != NcclCode::kSuccess) return code;
+      const FakeNcclWorld::Letters& letters = member->group->letters[{member->rank, peer}];
+      while (letters.taken < *number && !member->is_gone) world_.changed_.Wait(world_.mutex_);
       member->is_busy = false;
       return member->is_gone ? NcclCode::kInternalError : NcclCode::kSuccess;
     };
-    return Run(stream, {from, bytes, nullptr, 0, run});
+    sends_.push_back([=, this] { return Run(stream, {nullptr, 0, nullptr, 0, wait}); });
+    return Run(stream, {from, bytes, nullptr, 0, post});
   }
 
-  // In a group it waits for its end, so that the sends of all come first.
+  // It waits for the end of the group, so that the sends of all come first.
   NcclCode Receive(void* to, size_t count, NcclType type, int peer, NcclCommunicator communicator,
                    void* stream) override {
-    const auto receive = [=, this] {
-      return ReceiveNow(to, count, type, peer, communicator, stream);
-    };
-    if (!in_group_) return receive();
-    receives_.push_back(receive);
+    if (!in_group_) {
+      MutexLock lock(world_.mutex_);
+      return world_.Violate("a Receive outside of a group");
+    }
+    receives_.push_back(
+        [=, this] { return ReceiveNow(to, count, type, peer, communicator, stream); });
     return NcclCode::kSuccess;
   }
 
@@ -265,10 +275,12 @@ class FakeNcclRank final : public Nccl {
       return world_.Violate("GroupEnd without a group");
     }
     NcclCode code = NcclCode::kSuccess;
-    for (const auto& receive : receives_) {
-      if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) code = receive();
+    for (auto* const calls : {&receives_, &sends_}) {
+      for (const auto& call : *calls) {
+        if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) code = call();
+      }
+      calls->clear();
     }
-    receives_.clear();
     return code;
   }
 
@@ -310,7 +322,9 @@ class FakeNcclRank final : public Nccl {
     if (code == NcclCode::kSuccess && !taken.empty()) {
       std::memcpy(exchange.to, taken.data(), taken.size());
     }
-    return code;
+    MutexLock lock(world_.mutex_);
+    questions_left_ = code == NcclCode::kSuccess ? world_.held_for_ : 0;
+    return questions_left_ > 0 ? NcclCode::kInProgress : code;
   }
 
   // Marks the member as waiting for peers, unless it is gone or waits already.
@@ -441,13 +455,17 @@ class FakeNcclRank final : public Nccl {
   const FakeNcclWorld::IsAllocated is_allocated_;
   const FakeNcclWorld::Enqueue enqueue_;  // null: calls run at once
   const int version_;
+  // Before the last call is over.
+  int questions_left_ ABSL_GUARDED_BY(world_.mutex_) = 0;
   // Of the thread that calls, as NCCL's groups are; a thread calls for one rank.
   static thread_local bool in_group_;
   static thread_local std::vector<std::function<NcclCode()>> receives_;
+  static thread_local std::vector<std::function<NcclCode()>> sends_;  // their ends
 };
 
 thread_local bool FakeNcclRank::in_group_ = false;
 thread_local std::vector<std::function<NcclCode()>> FakeNcclRank::receives_;
+thread_local std::vector<std::function<NcclCode()>> FakeNcclRank::sends_;
 
 Nccl& FakeNcclWorld::AddRank(IsAllocated is_allocated, int version, Enqueue enqueue) {
   auto rank = std::make_unique<FakeNcclRank>(*this, std::move(is_allocated),
@@ -488,6 +506,11 @@ int FakeNcclWorld::Leaks() const {
 void FakeNcclWorld::RefuseToJoin(int rank) {
   MutexLock lock(mutex_);
   refused_rank_ = rank;
+}
+
+void FakeNcclWorld::HoldCalls(int questions) {
+  MutexLock lock(mutex_);
+  held_for_ = questions;
 }
 
 void FakeNcclWorld::SetAsyncError(NcclCode code) {

@@ -28,12 +28,14 @@ struct NcclCall {
 // What the ranks share. It computes from the definitions, sums in double in the order of the ranks,
 // and checks each call: buffers lie in an allocation of the rank's device, the members of a
 // communicator make the same calls in the same order, one call of a communicator is under way at a
-// time (so its calls are on one stream), and none comes after its end or before all have joined. A
-// send outside of a group ends when it is received, as a large one of NCCL does.
-// What is broken is a violation, and the call's error. Of a rank without `enqueue`, a call runs
-// when it is made, and waits for its peers: so the device has to run host work on its streams'
-// threads (DeviceInfo::runs_host_work). With it, a call goes into its stream and says that it is in
-// progress, as NCCL does for launching devices. Thread-safe; outlives its ranks and their streams.
+// time (so its calls are on one stream), none comes after its end or before all have joined, and
+// sends and receives are in a group, without which a communicator that does not block may lose
+// their order (NVIDIA/nccl issue 1495). A group's sends end when they are received, as large ones
+// of NCCL do. What is broken is a violation, and the call's error. Of a rank without `enqueue`, a
+// call runs when it is made, and waits for its peers: so the device has to run host work on its
+// streams' threads (DeviceInfo::runs_host_work). With it, a call goes into its stream and says that
+// it is in progress, as NCCL does for launching devices. Thread-safe; outlives its ranks and their
+// streams.
 class FakeNcclWorld {
  public:
   // Whether bytes lie in an allocation of the rank's device.
@@ -64,6 +66,8 @@ class FakeNcclWorld {
   int Leaks() const ABSL_LOCKS_EXCLUDED(mutex_);
   // AsyncError answers so for all communicators from now on.
   void SetAsyncError(NcclCode code) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Each call is in progress from now on until the rank has been asked so many times.
+  void HoldCalls(int questions) ABSL_LOCKS_EXCLUDED(mutex_);
   // Joining as this rank of a communicator fails from now on.
   void RefuseToJoin(int rank) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -103,6 +107,7 @@ class FakeNcclWorld {
   int64_t ids_ ABSL_GUARDED_BY(mutex_) = 0;
   NcclCode async_error_ ABSL_GUARDED_BY(mutex_) = NcclCode::kSuccess;
   int refused_rank_ ABSL_GUARDED_BY(mutex_) = -1;
+  int held_for_ ABSL_GUARDED_BY(mutex_) = 0;  // questions
   int aborts_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<NcclCall> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> violations_ ABSL_GUARDED_BY(mutex_);
