@@ -1,9 +1,12 @@
-// Sums, strided copies and the search for NaNs on the emulated GPU, against plain loops.
+// Sums, strided copies and the search for NaNs on the emulated GPU, or the one that
+// WEFT_TEST_DEVICE names, against plain loops.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +16,11 @@
 #include "gtest/gtest.h"
 #include "ops/memory_work.h"
 #include "ops/testing/emulator/emulated_device.h"
+#include "ops/testing/emulator/gpu_op_tester.h"
 #include "tensor/device.h"
+#include "tensor/device_id.h"
 #include "tensor/dtype.h"
+#include "tensor/lookup/device_lookup.h"
 
 namespace weft::cuda {
 namespace {
@@ -25,9 +31,18 @@ const std::vector<int64_t> kCounts = {0, 1, 3, 31, 257, 1031, 4099};
 
 class MemoryTest : public ::testing::TestWithParam<int> {
  protected:
-  MemoryTest() : device_({.seed = static_cast<uint64_t>(GetParam())}) {
+  MemoryTest() : device_(MakeDevice()) {
     stream_ = *device_.NewStream("compute");
     work_ = FindMemoryWork(DeviceKind::kCuda);
+  }
+
+  Device& MakeDevice() {
+    if (!testing::TestsOnARealGpu()) {
+      return emulated_.emplace(
+          testing::EmulatedDeviceOptions{.seed = static_cast<uint64_t>(GetParam())});
+    }
+    const DeviceId id = ParseDevice(std::getenv("WEFT_TEST_DEVICE")).value();
+    return *FindDevice(id.kind, id.index).value();
   }
 
   // The bytes on the device, `offset` behind a buffer's begin; the buffer is kept.
@@ -40,7 +55,9 @@ class MemoryTest : public ::testing::TestWithParam<int> {
   void Download(const void* data, void* bytes, size_t size) {
     ASSERT_TRUE(device_.CopyToHost(*stream_, data, bytes, size).ok());
     ASSERT_TRUE(stream_->Synchronize(kTimeout).ok());
-    ASSERT_TRUE(device_.Verify().ok()) << device_.Verify();
+    if (emulated_) {
+      ASSERT_TRUE(emulated_->Verify().ok()) << emulated_->Verify();
+    }
   }
 
   template <typename T>
@@ -68,9 +85,10 @@ class MemoryTest : public ::testing::TestWithParam<int> {
     return first;
   }
 
-  testing::EmulatedDevice device_;
-  std::unique_ptr<Stream> stream_;
+  std::optional<testing::EmulatedDevice> emulated_;
+  Device& device_;
   std::vector<std::shared_ptr<Buffer>> buffers_;
+  std::unique_ptr<Stream> stream_;
   const MemoryWork* work_ = nullptr;
 };
 
