@@ -1,5 +1,6 @@
 // How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
-// as a share of what a copy on the device moves; products, against cuBLASLt called alone;
+// as a share of what a copy on the device moves; updates of many parameters, as one kernel;
+// products, against the fastest algorithm of cuBLASLt called directly;
 // convolutions through cuDNN, against our own. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
@@ -22,12 +23,13 @@
 #include "ops/kernels/cuda/dnn/dnn.h"
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/testing/fused_chains.h"
-#include "ops/kernels/cuda/linear/blas_lt.h"
+#include "ops/kernels/cuda/linear/testing/direct_cublaslt.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "tensor/cuda/cuda_libraries.h"
 #include "tensor/device_id.h"
 #include "tensor/lookup/device_lookup.h"
 
@@ -111,6 +113,9 @@ class DeviceCase {
   // Of all operands, each once.
   int64_t bytes() const { return bytes_; }
   const KernelContext& context() const { return context_; }
+  Kernel& kernel() { return *kernel_; }
+  const std::vector<const void*>& inputs() const { return inputs_; }
+  const std::vector<void*>& outputs() const { return outputs_; }
 
  private:
   DeviceCase(OpCase op_case, Device& device, Stream& stream)
@@ -322,6 +327,61 @@ absl::Status MeasureMemory(const MemoryCase& memory_case, double copy_rate, Devi
   return absl::OkStatus();
 }
 
+// Adam's update of one parameter, as MemoryCases has it.
+OpCase UpdateOf(const Shape& shape) {
+  const auto floats = [&shape] { return Floats(shape, DType::kFloat32); };
+  return {.domain = "ai.weft",
+          .op = "AdamUpdate",
+          .inputs = {floats(), floats(), Floats({}, DType::kFloat32), Tensor::Scalar<int64_t>(3),
+                     floats(), floats()},
+          .outputs = {true, true, true}};
+}
+
+// The updates of the 144 parameters of a GPT's 12 blocks, as the one kernel that a step runs.
+absl::Status MeasureUpdates(double copy_rate, Device& device, Stream& stream, Timer& timer,
+                            Figure& figure) {
+  constexpr int64_t kWidth = 768;
+  std::vector<std::unique_ptr<DeviceCase>> parts;
+  for (int block = 0; block < 12; ++block) {
+    for (const Shape& shape :
+         {Shape{kWidth}, Shape{kWidth}, Shape{kWidth, 3 * kWidth}, Shape{3 * kWidth},
+          Shape{kWidth, kWidth}, Shape{kWidth}, Shape{kWidth}, Shape{kWidth},
+          Shape{kWidth, 4 * kWidth}, Shape{4 * kWidth}, Shape{4 * kWidth, kWidth}, Shape{kWidth}}) {
+      WEFT_ASSIGN_OR_RETURN(parts.emplace_back(),
+                            DeviceCase::Create(UpdateOf(shape), /*low=*/0.1, device, stream));
+    }
+  }
+  std::vector<JoinableKernel*> members;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  int64_t bytes = 0;
+  for (const std::unique_ptr<DeviceCase>& part : parts) {
+    members.push_back(dynamic_cast<JoinableKernel*>(&part->kernel()));
+    if (members.back() == nullptr) return absl::InternalError("an update cannot be joined");
+    inputs.insert(inputs.end(), part->inputs().begin(), part->inputs().end());
+    outputs.insert(outputs.end(), part->outputs().begin(), part->outputs().end());
+    bytes += part->bytes();
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> joined, members.front()->Join(members));
+  KernelContext context = parts.front()->context();
+  context.inputs = inputs.data();
+  context.outputs = outputs.data();
+  struct Run {
+    Kernel* kernel;
+    const KernelContext* context;
+  } run{joined.get(), &context};
+  const Work work{[](void* argument, Stream&) {
+                    const Run& own = *static_cast<Run*>(argument);
+                    return own.kernel->Run(*own.context);
+                  },
+                  &run};
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Seconds({work}));
+  figure.seconds = seconds[0];
+  figure.rate = static_cast<double>(bytes) / figure.seconds;
+  figure.share = figure.rate / copy_rate;
+  return absl::OkStatus();
+}
+
 // ---- Products.
 
 struct ProductCase {
@@ -341,15 +401,39 @@ std::vector<ProductCase> ProductCases() {
   return cases;
 }
 
+// One algorithm of the library, on the operands of our kernel, into a result of its own.
 struct LibraryWork {
-  PreparedProduct* product;
-  ProductOperands operands;
+  testing::DirectCublasLt* library;
+  int algorithm;
+  const void* const* inputs;
+  void* y;
   void* workspace;
   static absl::Status Run(void* argument, Stream& stream) {
     const LibraryWork& work = *static_cast<LibraryWork*>(argument);
-    return work.product->Multiply(work.operands, work.workspace, {stream.native_handle()});
+    return work.library->Multiply(work.algorithm, work.inputs[0], work.inputs[1], work.y,
+                                  work.workspace, stream.native_handle());
   }
 };
+
+// The library, opened once more.
+absl::StatusOr<std::unique_ptr<testing::DirectCublasLt>> OpenLibrary() {
+  WEFT_ASSIGN_OR_RETURN(const CudaLibrary* const file, FindCudaLibrary(CudaLibraryKind::kCublasLt));
+  return testing::DirectCublasLt::Open([file](const char* name) { return file->Symbol(name); });
+}
+
+// The algorithm that is fastest in a few runs.
+absl::StatusOr<int> FastestAlgorithm(LibraryWork work, int algorithms, Timer& timer) {
+  int fastest = 0;
+  double shortest = 0;
+  for (work.algorithm = 0; work.algorithm < algorithms; ++work.algorithm) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                          timer.Seconds({Work{&LibraryWork::Run, &work}}));
+    if (work.algorithm > 0 && seconds[0] >= shortest) continue;
+    shortest = seconds[0];
+    fastest = work.algorithm;
+  }
+  return fastest;
+}
 
 absl::StatusOr<std::unique_ptr<DeviceCase>> PrepareOurs(const ProductCase& product, Device& device,
                                                         Stream& stream) {
@@ -364,22 +448,17 @@ absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& 
                             Timer& timer, Figure& figure) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> ours,
                         PrepareOurs(product, device, stream));
-  WEFT_ASSIGN_OR_RETURN(BlasLt* const library, BlasLtOf(device));
-  MatrixProductSpec spec;
-  spec.dtype = spec.y_dtype = product.dtype;
-  spec.tf32 = product.tf32;
-  spec.m = product.m;
-  spec.n = product.n;
-  spec.k = product.k;
-  spec.a_row = product.k;
-  spec.b_row = spec.y_row = product.n;
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedProduct> prepared, library->Prepare(spec));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<testing::DirectCublasLt> library, OpenLibrary());
+  WEFT_ASSIGN_OR_RETURN(const int algorithms, library->Choose({product.dtype, product.tf32,
+                                                               product.m, product.n, product.k}));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> workspace,
-                        device.Allocate(prepared->workspace_bytes()));
-  LibraryWork alone{prepared.get(), {}, workspace->data()};
-  alone.operands.a = ours->context().inputs[0];
-  alone.operands.b = ours->context().inputs[1];
-  alone.operands.y = ours->context().outputs[0];
+                        device.Allocate(library->workspace_bytes()));
+  WEFT_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> result,
+      device.Allocate(static_cast<size_t>(DTypeBytes(product.dtype, product.m * product.n))));
+  LibraryWork alone{library.get(), 0, ours->context().inputs, result->data(), workspace->data()};
+  Timer quick(stream, /*rounds=*/3);
+  WEFT_ASSIGN_OR_RETURN(alone.algorithm, FastestAlgorithm(alone, algorithms, quick));
   WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
                         timer.Seconds({ours->work(), Work{&LibraryWork::Run, &alone}}));
   figure.seconds = seconds[0];
@@ -603,6 +682,11 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
     RunMemory(MemoryCases(dtype), dtype, *device, rounds, report);
   }
+  Figure updates{.name = "144 AdamUpdates as one", .type = "float32"};
+  const absl::Status updated = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
+    return MeasureUpdates(copy.rate, *device, stream, timer, updates);
+  });
+  report.Add(std::move(updates), updated);
   WEFT_RETURN_IF_ERROR(RunFused(*device, rounds, report));
   for (const ProductCase& product : ProductCases()) {
     Figure figure{.name = absl::StrCat("MatMul ", product.m, "x", product.k, "x", product.n),

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "ops/kernels/cuda/linear/testing/direct_cublaslt.h"
 
 namespace weft::cuda {
 namespace {
@@ -392,6 +393,43 @@ TEST_F(CublasLtTest, RefusesWhatTheLibraryHasNoAlgorithmFor) {
   const absl::Status status = (*library)->Prepare(Spec(false, false)).status();
   EXPECT_TRUE(absl::IsInternal(status));
   EXPECT_TRUE(absl::StrContains(status.message(), "a status (1)")) << status;
+}
+
+// The yardstick of gpu_benchmark.
+TEST_F(CublasLtTest, CalledDirectlyTheLibraryComputesRowMajorProducts) {
+  library_.bad_results = 2;
+  library_.workspace_bytes = 512;
+  auto direct = testing::DirectCublasLt::Open(Symbol);
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  constexpr int64_t kM = 3, kN = 5, kK = 4;
+  for (const bool tf32 : {false, true}) {
+    const auto algorithms = (*direct)->Choose({DType::kFloat32, tf32, kM, kN, kK});
+    ASSERT_TRUE(algorithms.ok()) << algorithms.status();
+    EXPECT_EQ(*algorithms, 1) << "those that work";
+    EXPECT_EQ(library_.preference.reductions, CUBLASLT_REDUCTION_SCHEME_MASK) << "any";
+    EXPECT_EQ((*direct)->workspace_bytes(), 512u);
+    std::vector<float> a(kM * kK), b(kK * kN), y(kM * kN, -1);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 7);
+    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 5);
+    ASSERT_TRUE((*direct)
+                    ->Multiply(0, a.data(), b.data(), y.data(), reinterpret_cast<void*>(0x1000),
+                               reinterpret_cast<void*>(0x51))
+                    .ok());
+    for (int64_t i = 0; i < kM; ++i) {
+      for (int64_t j = 0; j < kN; ++j) {
+        float sum = 0;
+        for (int64_t l = 0; l < kK; ++l) sum += a[i * kK + l] * b[l * kN + j];
+        EXPECT_EQ(y[i * kN + j], sum) << i << " " << j;
+      }
+    }
+    EXPECT_EQ(library_.operation.compute, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
+    EXPECT_EQ(library_.workspace_of_matmul, 512u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(library_.stream), 0x51u);
+  }
+  library_.heuristic_status = CUBLAS_STATUS_NOT_SUPPORTED;
+  EXPECT_FALSE((*direct)->Choose({DType::kFloat32, false, kM, kN, kK}).ok());
+  direct->reset();
+  EXPECT_EQ(library_.alive, 0) << "everything that was made is destroyed";
 }
 
 TEST_F(CublasLtTest, SaysWhyItCannotBeOpened) {
