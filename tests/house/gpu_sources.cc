@@ -113,4 +113,25 @@ std::vector<std::string> FindKernelsLeftOut(const std::map<std::string, std::str
   return violations;
 }
 
+std::vector<std::string> FindTestsThatRunNowhere(
+    const std::map<std::string, std::string>& build_files) {
+  static const RE2 kTest("(?ms)^weft_test\\(\\n(.*?)^\\)");
+  static const RE2 kName("name = \"([^\"]+)\"");
+  std::vector<std::string> violations;
+  for (const auto& [path, text] : build_files) {
+    re2::StringPiece rest(text);
+    std::string rule, name;
+    while (RE2::FindAndConsume(&rest, kTest, &rule)) {
+      if (!absl::StrContains(rule, "\"//third_party:cuda_enabled\"")) continue;
+      if (absl::StrContains(rule, "\"manual\"") && absl::StrContains(rule, "\"with_cuda\""))
+        continue;
+      RE2::PartialMatch(rule, kName, &name);
+      violations.push_back(absl::StrCat(
+          path, ": ", name, " is empty without CUDA, so that it would pass: tag it \"manual\" and ",
+          "\"with_cuda\", and tools/test runs it in a build with CUDA"));
+    }
+  }
+  return violations;
+}
+
 }  // namespace weft::testing

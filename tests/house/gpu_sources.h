@@ -20,6 +20,11 @@ std::vector<std::string> FindForeignIncludes(const std::map<std::string, std::st
 std::vector<std::string> FindKernelsLeftOut(const std::map<std::string, std::string>& build_files,
                                             const std::vector<std::string>& sources);
 
+// The tests whose sources a build without CUDA leaves out, and that are not tagged "manual" and
+// "with_cuda": tools/test runs those so tagged with --config=cuda. One text each.
+std::vector<std::string> FindTestsThatRunNowhere(
+    const std::map<std::string, std::string>& build_files);
+
 }  // namespace weft::testing
 
 #endif  // WEFT_TESTS_HOUSE_GPU_SOURCES_H_
