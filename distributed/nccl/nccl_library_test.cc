@@ -28,6 +28,7 @@ struct SeenCall {
   unsigned int magic = 0;
   int blocking = -1;
   int max_ctas = 0;
+  int later = 0;  // where NCCL 2.25 has an attribute more
   size_t count = 0;
   int type = -1;
   int operation = -1;
@@ -51,6 +52,7 @@ int InitRank(void** communicator, int ranks, NcclUniqueId id, int rank, void* co
   std::memcpy(&seen.magic, bytes + 8, sizeof(int));
   std::memcpy(&seen.blocking, bytes + 16, sizeof(int));
   std::memcpy(&seen.max_ctas, bytes + 28, sizeof(int));
+  std::memcpy(&seen.later, bytes + 44, sizeof(int));
   *communicator = &seen;
   return 7;
 }
@@ -145,6 +147,7 @@ TEST_F(NcclLibraryTest, CommunicatorsDoNotBlock) {
   EXPECT_EQ(seen.magic, 0xcafebeefU);
   EXPECT_EQ(seen.blocking, 0);
   EXPECT_EQ(seen.max_ctas, INT_MIN);  // NCCL's choice
+  EXPECT_EQ(seen.later, INT_MIN);
   EXPECT_EQ((*nccl)->InitRank(id, 2, 0, 8, &communicator), NcclCode::kInProgress);
   EXPECT_EQ(seen.max_ctas, 8);
 }

@@ -105,7 +105,7 @@ const std::vector<Fence>& Fences() {
        {"cuda", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "cupti", "curand", "cusparse",
         "cooperative_groups", "mma.h", "cub/", "thrust/"},
        "cuda",
-       {"tensor/cuda/", "ops/kernels/cuda/", "distributed/nccl_"}},
+       {"tensor/cuda/", "ops/kernels/cuda/", "distributed/nccl/"}},
       {"the solver of integer programs",
        {"coin/"},
        "cbc",
