@@ -7,6 +7,7 @@
 
 #include "ops/kernels/cuda/dnn/cudnn_attention.h"
 #include "ops/kernels/cuda/dnn/cudnn_backend.h"
+#include "ops/kernels/cuda/dnn/cudnn_normalization.h"
 #include "platform/mutex.h"
 #include "platform/status_macros.h"
 
@@ -204,6 +205,13 @@ class CudnnLibrary final : public Dnn {
     WEFT_RETURN_IF_ERROR(CheckAttention(spec));
     WEFT_RETURN_IF_ERROR(options_.make_current());
     return MakeCudnnAttention(shared_, spec, options_.workspace_limit);
+  }
+
+  absl::StatusOr<std::unique_ptr<PreparedNormalization>> PrepareNormalization(
+      const NormalizationSpec& spec) override {
+    WEFT_RETURN_IF_ERROR(CheckNormalization(spec));
+    WEFT_RETURN_IF_ERROR(options_.make_current());
+    return MakeCudnnNormalization(shared_, spec, options_.workspace_limit);
   }
 
  private:

@@ -46,6 +46,22 @@ std::string Fault(const DnnTensor& tensor) {
   return "";
 }
 
+const char* NameOf(NormalizationKind kind) {
+  switch (kind) {
+    case NormalizationKind::kBatch:
+      return "batch normalization";
+    case NormalizationKind::kLayer:
+      return "layer normalization";
+    case NormalizationKind::kRms:
+      return "RMS normalization";
+  }
+  return "normalization";
+}
+
+bool IsDnnFloat(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+}
+
 bool FitsAlong(const ConvolutionSpec& spec, size_t axis) {
   const int64_t large = spec.large.dims[axis + 2];
   const int64_t reach = (spec.weights.dims[axis + 2] - 1) * spec.dilations[axis];
@@ -65,6 +81,10 @@ DnnTensor DnnTensor::Dense(std::vector<int64_t> dims) {
   }
   tensor.dims = std::move(dims);
   return tensor;
+}
+
+DnnTensor DnnTensor::Rows(int64_t rows, int64_t columns) {
+  return {{rows, columns, 1, 1}, {columns, 1, columns, columns}};
 }
 
 int64_t DnnTensor::num_elements() const {
@@ -100,10 +120,7 @@ absl::Status CheckConvolution(const ConvolutionSpec& spec) {
     return absl::InternalError(
         absl::StrCat("a convolution ", spec.ToString(), " cannot have ", what));
   };
-  if (spec.dtype != DType::kFloat32 && spec.dtype != DType::kFloat16 &&
-      spec.dtype != DType::kBfloat16) {
-    return bad("this element type");
-  }
+  if (!IsDnnFloat(spec.dtype)) return bad("this element type");
   if (spec.tf32 && spec.dtype != DType::kFloat32) return bad("TF32 in 16 bits");
   for (const DnnTensor* const tensor : {&spec.large, &spec.weights, &spec.small}) {
     const std::string fault = Fault(*tensor);
@@ -181,6 +198,35 @@ absl::Status CheckAttention(const AttentionSpec& spec) {
     return bad("rows or sizes that do not fit");
   }
   return absl::OkStatus();
+}
+
+DnnTensor NormalizationSpec::parameters() const { return DnnTensor::Rows(1, x.dims[1]); }
+
+DnnTensor NormalizationSpec::statistics() const {
+  return kind == NormalizationKind::kBatch ? parameters() : DnnTensor::Rows(x.dims[0], 1);
+}
+
+std::string NormalizationSpec::ToString() const {
+  return absl::StrCat(std::string(DTypeName(dtype)), is_gradient ? " gradient of " : " ",
+                      NameOf(kind), " of ", DimsText(x));
+}
+
+absl::Status CheckNormalization(const NormalizationSpec& spec) {
+  const auto bad = [&](absl::string_view what) {
+    return absl::InternalError(absl::StrCat(spec.ToString(), " cannot have ", what));
+  };
+  const bool is_batch = spec.kind == NormalizationKind::kBatch;
+  if (!IsDnnFloat(spec.dtype)) return bad("this element type");
+  const bool own_type = !is_batch && spec.parameter_dtype == spec.dtype;
+  if (spec.parameter_dtype != DType::kFloat32 && !own_type) return bad("scales of this type");
+  if (const std::string fault = Fault(spec.x); !fault.empty()) return bad(fault);
+  if (spec.x.dims.size() != 4) return bad("operands of another rank than 4");
+  if (!is_batch && spec.x.dims[2] * spec.x.dims[3] != 1) return bad("rows of images");
+  if (!is_batch && spec.x.strides[1] != 1) return bad("elements of a row that lie apart");
+  if (!spec.is_gradient && !(spec.epsilon >= 0)) return bad("an epsilon that is not 0 or more");
+  if (spec.x.span() <= kMaxDnnSize) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "cuDNN is asked for normalizations of less than 2^31 elements, this is ", spec.ToString()));
 }
 
 absl::StatusOr<Dnn*> DnnOf(Device& device) {

@@ -25,6 +25,9 @@ struct DnnTensor {
 
   // Row-major, without gaps.
   static DnnTensor Dense(std::vector<int64_t> dims);
+  // [rows, columns, 1, 1] without gaps, with the strides of images whose channels are last: so are
+  // rows described that are normalized.
+  static DnnTensor Rows(int64_t rows, int64_t columns);
   int64_t num_elements() const;
   // Elements from the first to behind the last. REQUIRES: it has elements.
   int64_t span() const;
@@ -113,6 +116,59 @@ struct AttentionOperands {
 };
 using PreparedAttention = PreparedDnnWork<AttentionOperands>;
 
+// Which elements share a mean and a variance.
+enum class NormalizationKind : uint8_t {
+  kBatch,  // those of a channel, in all samples
+  kLayer,  // those of a row
+  kRms,    // those of a row, whose mean counts as zero
+};
+
+// A normalization by the statistics of its operands, or its gradient. With the mean of a group
+// (zero for kRms), inverse = 1 / sqrt(variance + epsilon) and n = (x - mean) inverse:
+//   y = scale n + bias
+//   dscale = sum(dy n), dbias = sum(dy), each over the elements with this scale
+//   dx = inverse (g - mean(g) - n mean(g n)), where g = scale dy; for kRms without mean(g)
+// Ioffe and Szegedy, Batch Normalization (2015); Ba et al., Layer Normalization (2016); Zhang and
+// Sennrich, Root Mean Square Layer Normalization (2019). Variances are those of the population.
+struct NormalizationSpec {
+  NormalizationKind kind = NormalizationKind::kLayer;
+  bool is_gradient = false;
+  DType dtype = DType::kFloat32;  // of x, y, dy, dx: float32, float16, bfloat16
+  // Of scale, bias and their gradients: float32, or that of x where rows are normalized. Statistics
+  // are float32.
+  DType parameter_dtype = DType::kFloat32;
+  // x, y, dy and dx: batches are [samples, channels, height, width], rows [rows, columns, 1, 1].
+  DnnTensor x;
+  double epsilon = 1e-5;  // not read by gradients
+
+  // All but kRms: those have no mean, bias and dbias.
+  bool has_mean() const { return kind != NormalizationKind::kRms; }
+  // [1, channels, 1, 1]: a scale for each channel, or column.
+  DnnTensor parameters() const;
+  // [1, channels, 1, 1] or [rows, 1, 1, 1]: a mean for each channel, or row.
+  DnnTensor statistics() const;
+  std::string ToString() const;  // "float32 batch normalization of [2,3,7,7]"
+};
+
+// Internal with the field that no normalization can have. Unimplemented for what cuDNN is not asked
+// for: 2^31 elements and more.
+absl::Status CheckNormalization(const NormalizationSpec& spec);
+
+// Addresses on the device, multiples of kDnnAlignment.
+struct NormalizationOperands {
+  const void* x = nullptr;
+  const void* scale = nullptr;
+  const void* bias = nullptr;  // null for gradients and kRms
+  const void* dy = nullptr;    // of gradients alone
+  // Written by normalizations, read by gradients. The mean is null for kRms.
+  float* mean = nullptr;
+  float* inverse = nullptr;
+  void* result = nullptr;  // y, or dx
+  void* dscale = nullptr;  // of gradients alone
+  void* dbias = nullptr;   // the same; null for kRms
+};
+using PreparedNormalization = PreparedDnnWork<NormalizationOperands>;
+
 // A piece of a kernel's workspace, which is aligned to less than cuDNN's, wants so many bytes...
 inline size_t DnnWorkspaceRoom(size_t bytes) {
   return bytes == 0 ? 0 : bytes + kDnnWorkspaceAlignment;
@@ -134,6 +190,8 @@ class Dnn {
       const ConvolutionSpec& spec) = 0;
   virtual absl::StatusOr<std::unique_ptr<PreparedAttention>> PrepareAttention(
       const AttentionSpec& spec) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PreparedNormalization>> PrepareNormalization(
+      const NormalizationSpec& spec) = 0;
 };
 
 // Gives the library of a device, or why there is none.

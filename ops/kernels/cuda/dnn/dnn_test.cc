@@ -123,5 +123,70 @@ TEST(CheckAttentionTest, LeavesOtherTypesAndSizesToOthers) {
   EXPECT_EQ(CheckAttention(spec).code(), absl::StatusCode::kUnimplemented);
 }
 
+NormalizationSpec ChannelsSpec() {
+  NormalizationSpec spec;
+  spec.kind = NormalizationKind::kBatch;
+  spec.x = DnnTensor::Dense({2, 3, 5, 7});
+  return spec;
+}
+NormalizationSpec RowsSpec() {
+  NormalizationSpec spec;
+  spec.dtype = spec.parameter_dtype = DType::kBfloat16;
+  spec.x = DnnTensor::Rows(9, 16);
+  return spec;
+}
+
+TEST(CheckNormalizationTest, TakesWhatFits) {
+  NormalizationSpec spec = ChannelsSpec();
+  EXPECT_TRUE(CheckNormalization(spec).ok()) << CheckNormalization(spec);
+  EXPECT_EQ(spec.ToString(), "float32 batch normalization of [2,3,5,7]");
+  EXPECT_EQ(spec.statistics().dims, (std::vector<int64_t>{1, 3, 1, 1}));
+  spec = RowsSpec();
+  EXPECT_TRUE(CheckNormalization(spec).ok()) << CheckNormalization(spec);
+  EXPECT_EQ(spec.x.strides, (std::vector<int64_t>{16, 1, 16, 16}));
+  EXPECT_EQ(spec.x.span(), 9 * 16);
+  EXPECT_EQ(spec.statistics().dims, (std::vector<int64_t>{9, 1, 1, 1}));
+  EXPECT_EQ(spec.parameters().dims, (std::vector<int64_t>{1, 16, 1, 1}));
+  spec.kind = NormalizationKind::kRms;
+  spec.is_gradient = true;
+  EXPECT_TRUE(CheckNormalization(spec).ok()) << CheckNormalization(spec);
+  EXPECT_EQ(spec.ToString(), "bfloat16 gradient of RMS normalization of [9,16,1,1]");
+}
+
+TEST(CheckNormalizationTest, NamesWhatDoesNotFit) {
+  const auto fault = [](const NormalizationSpec& spec) {
+    const absl::Status status = CheckNormalization(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    return std::string(status.message());
+  };
+  NormalizationSpec spec = ChannelsSpec();
+  spec.dtype = DType::kFloat64;
+  EXPECT_NE(fault(spec).find("this element type"), std::string::npos);
+  spec = ChannelsSpec();
+  spec.dtype = spec.parameter_dtype = DType::kBfloat16;
+  EXPECT_NE(fault(spec).find("scales of this type"), std::string::npos) << "of batches: float32";
+  spec = RowsSpec();
+  spec.parameter_dtype = DType::kFloat16;
+  EXPECT_NE(fault(spec).find("scales of this type"), std::string::npos);
+  spec = RowsSpec();
+  spec.x = DnnTensor::Dense({9, 16, 2, 1});
+  EXPECT_NE(fault(spec).find("rows of images"), std::string::npos);
+  spec = RowsSpec();
+  spec.x.strides = {32, 2, 32, 32};
+  EXPECT_NE(fault(spec).find("elements of a row that lie apart"), std::string::npos);
+  spec = RowsSpec();
+  spec.x = DnnTensor::Dense({9, 16, 1, 1, 1});
+  EXPECT_NE(fault(spec).find("another rank than 4"), std::string::npos);
+  spec = RowsSpec();
+  spec.epsilon = -1;
+  EXPECT_NE(fault(spec).find("an epsilon"), std::string::npos);
+}
+
+TEST(CheckNormalizationTest, RefusesOperandsBeyond32Bits) {
+  NormalizationSpec spec = RowsSpec();
+  spec.x = DnnTensor::Rows(1 << 27, 16);
+  EXPECT_EQ(CheckNormalization(spec).code(), absl::StatusCode::kUnimplemented);
+}
+
 }  // namespace
 }  // namespace weft::cuda

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ops/kernels/cuda/dnn/testing/fake_normalization.h"
 #include "tensor/dtype.h"
 
 namespace weft::cuda {
@@ -133,7 +134,7 @@ std::map<int, cudnnBackendAttributeType_t> Demanded(cudnnBackendDescriptorType_t
               {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR},
               {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}};
     default:
-      return {};
+      return DemandedOfNormalization(type);
   }
 }
 
@@ -438,6 +439,10 @@ cudnnStatus_t FakeExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
   const auto operations = asked_graph->All<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const bool attends = Of(operations.at(0)).type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
   for (cudnnBackendDescriptor_t operation : operations) {
+    if (!DemandedOfNormalization(Of(operation).type).empty()) {
+      NormalizeOnHost(Of(operation), addresses);
+      continue;
+    }
     if (attends) {
       host.Run(Of(operation));
       continue;

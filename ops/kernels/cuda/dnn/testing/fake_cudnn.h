@@ -77,7 +77,7 @@ extern FakeDescriptor* asked_graph;
 FakeDescriptor& Of(cudnnBackendDescriptor_t descriptor);
 
 // The library's functions, as SymbolSource finds them: convolutions of two image axes in float32,
-// attention in bfloat16.
+// attention in bfloat16, normalizations.
 absl::StatusOr<void*> FakeSymbol(const char* name);
 
 }  // namespace weft::cuda

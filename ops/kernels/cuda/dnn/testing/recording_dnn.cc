@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cuda/dnn/testing/recorded_attention.h"
+#include "ops/kernels/cuda/dnn/testing/recorded_normalization.h"
 #include "ops/kernels/cuda/language/launch.h"
 #include "ops/kernels/cuda/language/scalar.h"
 #include "ops/testing/emulator/emulated_launch.h"
@@ -342,6 +343,39 @@ class RecordedAttention final : public cuda::PreparedAttention {
   const size_t bytes_;
 };
 
+class RecordedNormalization final : public cuda::PreparedNormalization {
+ public:
+  RecordedNormalization(RecordingDnn& owner, const cuda::NormalizationSpec& spec)
+      : owner_(owner), spec_(spec), bytes_(static_cast<size_t>(spec.x.num_elements() % 3 * 97)) {}
+
+  size_t workspace_bytes() const override { return bytes_; }
+
+  absl::Status Run(const cuda::NormalizationOperands& operands, void* workspace,
+                   cuda::LaunchQueue queue) override {
+    if (queue.stream == nullptr) return Broken("no stream");
+    if (const std::string fault = FaultOfNormalization(spec_, operands); !fault.empty()) {
+      return Broken(fault);
+    }
+    if (bytes_ > 0 && workspace == nullptr) return Broken("no workspace");
+    if (!IsDnnAligned(workspace, cuda::kDnnWorkspaceAlignment)) {
+      return Broken("the workspace is not aligned");
+    }
+    owner_.Record(RecordingDnn::NormalizationCall{spec_, operands});
+    const int code = LaunchRecordedNormalization(spec_, operands, workspace, bytes_, queue);
+    if (code == 0) return absl::OkStatus();
+    return Broken(absl::StrCat("the emulator refuses with error ", code));
+  }
+
+ private:
+  absl::Status Broken(absl::string_view what) const {
+    return absl::InternalError(absl::StrCat(spec_.ToString(), ": ", what));
+  }
+
+  RecordingDnn& owner_;
+  const cuda::NormalizationSpec spec_;
+  const size_t bytes_;
+};
+
 RecordingDnn& RecordingDnn::Get() {
   static auto* const library = new RecordingDnn();
   return *library;
@@ -365,6 +399,14 @@ absl::StatusOr<std::unique_ptr<cuda::PreparedAttention>> RecordingDnn::PrepareAt
   return std::make_unique<RecordedAttention>(*this, spec);
 }
 
+absl::StatusOr<std::unique_ptr<cuda::PreparedNormalization>> RecordingDnn::PrepareNormalization(
+    const cuda::NormalizationSpec& spec) {
+  WEFT_RETURN_IF_ERROR(cuda::CheckNormalization(spec));
+  MutexLock lock(mutex_);
+  if (refusals_.all) return absl::UnimplementedError(absl::StrCat("no plan for ", spec.ToString()));
+  return std::make_unique<RecordedNormalization>(*this, spec);
+}
+
 std::vector<RecordingDnn::Call> RecordingDnn::TakeCalls() {
   MutexLock lock(mutex_);
   return std::exchange(calls_, {});
@@ -373,6 +415,11 @@ std::vector<RecordingDnn::Call> RecordingDnn::TakeCalls() {
 std::vector<RecordingDnn::AttentionCall> RecordingDnn::TakeAttentions() {
   MutexLock lock(mutex_);
   return std::exchange(attentions_, {});
+}
+
+std::vector<RecordingDnn::NormalizationCall> RecordingDnn::TakeNormalizations() {
+  MutexLock lock(mutex_);
+  return std::exchange(normalizations_, {});
 }
 
 void RecordingDnn::Refuse(const Refusals& refusals) {
@@ -388,6 +435,11 @@ void RecordingDnn::Record(const Call& call) {
 void RecordingDnn::Record(const AttentionCall& call) {
   MutexLock lock(mutex_);
   attentions_.push_back(call);
+}
+
+void RecordingDnn::Record(const NormalizationCall& call) {
+  MutexLock lock(mutex_);
+  normalizations_.push_back(call);
 }
 
 }  // namespace weft::testing
