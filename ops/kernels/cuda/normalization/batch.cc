@@ -9,6 +9,7 @@
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
+#include "ops/kernels/cuda/normalization/batch_dnn.h"
 #include "ops/kernels/cuda/normalization/batch_launch.h"
 #include "platform/status_macros.h"
 
@@ -199,6 +200,8 @@ absl::Status CheckFloats(const PrepareContext& context, int first) {
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareBatchNormalization(const PrepareContext& context) {
   WEFT_RETURN_IF_ERROR(CheckFloats(context, 1));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn, MakeDnnBatchNormalization(context));
+  if (through_cudnn != nullptr) return through_cudnn;
   return PrepareByElement(context, context.InputDType(0), FloatElements(),
                           [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                             return std::make_unique<BatchNormalizationKernel<decltype(zero)>>(
@@ -212,6 +215,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBatchNormalizationGrad(
     return context.InvalidArgument("dY and X must have the same shape");
   }
   WEFT_RETURN_IF_ERROR(CheckFloats(context, 2));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn,
+                        MakeDnnBatchNormalizationGrad(context));
+  if (through_cudnn != nullptr) return through_cudnn;
   return PrepareByElement(context, context.InputDType(0), FloatElements(),
                           [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                             return std::make_unique<BatchNormalizationGradKernel<decltype(zero)>>(

@@ -27,6 +27,12 @@ int LaunchBatchGiven(LaunchQueue queue, const BatchPlan& plan, const BatchParame
                                BatchGivenBody<C>{plan, parameters, channels});
 }
 
+int LaunchBatchRunning(LaunchQueue queue, const BatchPlan& plan, const BatchParameters& parameters,
+                       const float* mean, const float* inverse) {
+  return Launch<kBatchThreads>(queue, BatchGrid(plan.channels),
+                               BatchRunningBody{plan, parameters, mean, inverse});
+}
+
 template <typename T>
 int LaunchBatchGradSums(LaunchQueue queue, const FoldLaunch& fold, const BatchPlan& plan,
                         bool training, const BatchChannels<Compute<T>>& channels, const T* dy,

@@ -30,6 +30,15 @@ WEFT_GPU void KeepChannel(Gpu& gpu, const BatchPlan& plan, const BatchParameters
   if (channels.second != nullptr) gpu.Global(channels.second)[channel] = C(0);
 }
 
+// Takes a statistic of a batch into the running one: keep of the old, and the rest of the new.
+template <class Gpu>
+WEFT_GPU void KeepRunning(Gpu& gpu, const RealInput& old, const RealOutput& updated,
+                          int64_t channel, double keep, double statistic) {
+  if (updated.data == nullptr) return;
+  const double running = ReadReal(gpu, old, channel);
+  WriteReal(gpu, updated, channel, keep * running + (1 - keep) * statistic);
+}
+
 // Sums of d = x - s and d^2, where s is the channel's first element: close enough to the mean that
 // variance = mean(d^2) - mean(d)^2 keeps its digits.
 template <typename T>
@@ -88,8 +97,8 @@ struct BatchMomentsSource {
       if (variance < 0) variance = 0;
       keep = plan.momentum;
     }
-    Run(gpu, parameters.mean, parameters.new_mean, channel, keep, mean);
-    Run(gpu, parameters.variance, parameters.new_variance, channel, keep, variance);
+    KeepRunning(gpu, parameters.mean, parameters.new_mean, channel, keep, mean);
+    KeepRunning(gpu, parameters.variance, parameters.new_variance, channel, keep, variance);
     KeepChannel(gpu, plan, parameters, channels, channel, mean, variance);
   }
 
@@ -98,12 +107,26 @@ struct BatchMomentsSource {
   WEFT_GPU C Shift(Gpu& gpu, int64_t channel) const {
     return LoadNumbers<1>(gpu, x, channel * plan.plane).values[0];
   }
+};
+
+// Running statistics from those that a library has found: 1 / inverse^2 is the variance and
+// epsilon.
+struct BatchRunningBody {
+  BatchPlan plan;
+  BatchParameters parameters;
+  const float* mean = nullptr;
+  const float* inverse = nullptr;
+
   template <class Gpu>
-  WEFT_GPU void Run(Gpu& gpu, const RealInput& old, const RealOutput& updated, int64_t channel,
-                    double keep, double statistic) const {
-    if (updated.data == nullptr) return;
-    const double running = ReadReal(gpu, old, channel);
-    WriteReal(gpu, updated, channel, keep * running + (1 - keep) * statistic);
+  WEFT_GPU void operator()(Gpu& gpu) const {
+    for (int64_t c = gpu.index(); c < plan.channels; c += gpu.stride()) {
+      const double factor = gpu.Global(inverse)[c];
+      double variance = 1 / (factor * factor) - plan.epsilon;
+      if (variance < 0) variance = 0;
+      const double middle = gpu.Global(mean)[c];
+      KeepRunning(gpu, parameters.mean, parameters.new_mean, c, plan.momentum, middle);
+      KeepRunning(gpu, parameters.variance, parameters.new_variance, c, plan.momentum, variance);
+    }
   }
 };
 

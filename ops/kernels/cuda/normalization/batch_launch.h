@@ -63,6 +63,10 @@ template <typename C>
 int LaunchBatchGiven(LaunchQueue queue, const BatchPlan& plan, const BatchParameters& parameters,
                      const BatchChannels<C>& channels);
 
+// The running statistics alone, from mean and inverse of each channel: [channels] each.
+int LaunchBatchRunning(LaunchQueue queue, const BatchPlan& plan, const BatchParameters& parameters,
+                       const float* mean, const float* inverse);
+
 // Sums of dy and dy xhat of each channel: dbias and dscale; and, `training`, their means to
 // `channels`, else zeros.
 template <typename T>

@@ -8,6 +8,7 @@
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
+#include "ops/kernels/cuda/normalization/normalize_dnn.h"
 #include "ops/kernels/cuda/normalization/normalize_launch.h"
 #include "platform/status_macros.h"
 
@@ -56,6 +57,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareLayerNormalization(const PrepareC
   WEFT_ASSIGN_OR_RETURN(const int axis,
                         NormalizeAxis(context.attributes().Int("axis", -1), x.rank()));
   for (int i = 1; i < 3; ++i) WEFT_RETURN_IF_ERROR(CheckStatisticType(context, i));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Kernel> through_cudnn,
+      MakeDnnLayerNormalization(context, x.ProductOf(0, axis), x.ProductOf(axis, x.rank())));
+  if (through_cudnn != nullptr) return through_cudnn;
   const bool has_bias = context.HasInput(2);
   const bool has_mean = context.HasOutput(1);
   const bool has_inverse = context.HasOutput(2);
@@ -176,6 +181,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareRmsNormalization(const PrepareCon
   WEFT_ASSIGN_OR_RETURN(const int axis,
                         NormalizeAxis(context.attributes().Int("axis", -1), x.rank()));
   const int64_t columns = x.ProductOf(axis, x.rank());
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn,
+                        MakeDnnRmsNormalization(context, x.ProductOf(0, axis), columns));
+  if (through_cudnn != nullptr) return through_cudnn;
   const bool plain = context.InputDType(1) == context.InputDType(0) &&
                      context.InputShape(1).num_elements() == columns;
   return PrepareByElement(

@@ -9,6 +9,7 @@
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
+#include "ops/kernels/cuda/normalization/normalize_dnn.h"
 #include "ops/kernels/cuda/normalization/normalize_launch.h"
 #include "ops/kernels/cuda/normalization/normalize_walk_launch.h"
 #include "platform/status_macros.h"
@@ -151,22 +152,29 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareLayerNormalizationGrad(
       context.InputShape(4).num_elements() != rows.rows) {
     return context.InvalidArgument("Mean or InvStdDev do not have the shapes that X asks for");
   }
-  return PrepareByElement(context, context.InputDType(0), FloatElements(),
-                          [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                            using T = decltype(zero);
-                            for (int i = 3; i < 5; ++i) {
-                              const DType dtype = context.InputDType(i);
-                              if (dtype == DTypeOf<Compute<T>>::value) continue;
-                              return context.Unimplemented(absl::StrCat(
-                                  "Mean and InvStdDev of type ", std::string(DTypeName(dtype)),
-                                  ": only stash_type 1 is computed"));
-                            }
-                            return std::make_unique<NormalizeGradKernel<T, false>>(context, rows);
-                          });
+  return PrepareByElement(
+      context, context.InputDType(0), FloatElements(),
+      [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        using T = decltype(zero);
+        for (int i = 3; i < 5; ++i) {
+          const DType dtype = context.InputDType(i);
+          if (dtype == DTypeOf<Compute<T>>::value) continue;
+          return context.Unimplemented(absl::StrCat("Mean and InvStdDev of type ",
+                                                    std::string(DTypeName(dtype)),
+                                                    ": only stash_type 1 is computed"));
+        }
+        WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn,
+                              MakeDnnLayerNormalizationGrad(context, rows.rows, rows.columns));
+        if (through_cudnn != nullptr) return through_cudnn;
+        return std::make_unique<NormalizeGradKernel<T, false>>(context, rows);
+      });
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareRmsNormalizationGrad(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const GradRows rows, GradRowsOf(context));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> through_cudnn,
+                        MakeDnnRmsNormalizationGrad(context, rows.rows, rows.columns));
+  if (through_cudnn != nullptr) return through_cudnn;
   return PrepareByElement(context, context.InputDType(1), FloatElements(),
                           [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                             return std::make_unique<NormalizeGradKernel<decltype(zero), true>>(
