@@ -1,7 +1,7 @@
 // How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
 // as a share of what a copy on the device moves; updates of many parameters, as one kernel;
 // products, against the fastest algorithm of cuBLASLt called directly;
-// convolutions through cuDNN, against our own. A program of its own:
+// convolutions and normalizations through cuDNN, against our own. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
 #include <algorithm>
@@ -41,6 +41,7 @@ using testing::RandomTensor;
 
 constexpr absl::Duration kDeadline = absl::Minutes(1);
 constexpr char kOurConvolutions[] = "our convolutions";
+constexpr char kOurNormalizations[] = "our normalizations";
 constexpr int64_t kPatternElements = int64_t{1} << 20;
 
 // What one case gave. `share` is of the bandwidth of a copy, or of the library's speed.
@@ -468,20 +469,20 @@ absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& 
   return absl::OkStatus();
 }
 
-// ---- Convolutions.
+// ---- What goes through cuDNN.
 
-struct ConvolutionCase {
+struct DnnCase {
   std::string name;
   OpCase op_case;
-  double operations = 0;
+  double operations = 0;  // 0: memory bounds it, and bytes are counted
 };
 
 // Conv and its gradients, of some layers of ResNet-50 with 64 images.
-std::vector<ConvolutionCase> ConvolutionCases(DType dtype) {
+std::vector<DnnCase> ConvolutionCases(DType dtype) {
   struct Layer {
     int64_t channels, size, outputs, window, stride;
   };
-  std::vector<ConvolutionCase> cases;
+  std::vector<DnnCase> cases;
   for (const Layer& layer : {Layer{3, 224, 64, 7, 2}, Layer{64, 56, 64, 3, 1},
                              Layer{256, 56, 64, 1, 1}, Layer{512, 7, 512, 3, 1}}) {
     const int64_t images = 64, pad = layer.window / 2;
@@ -520,18 +521,57 @@ std::vector<ConvolutionCase> ConvolutionCases(DType dtype) {
   return cases;
 }
 
+// Normalizations and their gradients: rows of a GPT, and images of ResNet-50 with 64 of them.
+std::vector<DnnCase> NormalizationCases(DType dtype) {
+  const std::string weft("ai.weft");
+  const Shape rows{32768, 768}, scales{768}, of_rows{32768, 1};
+  const Shape images{64, 256, 56, 56}, channels{256};
+  const auto floats = [dtype](const Shape& shape) { return Floats(shape, dtype); };
+  const auto wide = [](const Shape& shape) { return Floats(shape, DType::kFloat32); };
+  const Attributes training = {{"training_mode", int64_t{1}}};
+  return {
+      {"LayerNormalization",
+       {.op = "LayerNormalization",
+        .inputs = {floats(rows), floats(scales), floats(scales)},
+        .outputs = {true, true, true}}},
+      {"LayerNormalizationGrad",
+       {.domain = weft,
+        .op = "LayerNormalizationGrad",
+        .inputs = {floats(rows), floats(rows), floats(scales), wide(of_rows), wide(of_rows)},
+        .outputs = {true, true, true}}},
+      {"RMSNormalization", {.op = "RMSNormalization", .inputs = {floats(rows), floats(scales)}}},
+      {"RMSNormalizationGrad",
+       {.domain = weft,
+        .op = "RMSNormalizationGrad",
+        .inputs = {floats(rows), floats(rows), floats(scales)},
+        .outputs = {true, true}}},
+      {"BatchNormalization",
+       {.op = "BatchNormalization",
+        .attributes = training,
+        .inputs = {floats(images), wide(channels), wide(channels), wide(channels), wide(channels)},
+        .outputs = {true, true, true}}},
+      {"BatchNormalizationGrad",
+       {.domain = weft,
+        .op = "BatchNormalizationGrad",
+        .attributes = training,
+        .inputs = {floats(images), floats(images), wide(channels)},
+        .outputs = {true, true, true}}}};
+}
+
 // Through cuDNN; the share is how many times as fast as our own way.
-absl::Status MeasureConvolution(const ConvolutionCase& convolution, Device& device, Stream& stream,
-                                Timer& timer, Figure& figure) {
+absl::Status MeasureDnn(const DnnCase& dnn_case, Device& device, Stream& stream, Timer& timer,
+                        Figure& figure) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> ours,
-                        DeviceCase::Create(convolution.op_case, -1, device, stream));
+                        DeviceCase::Create(dnn_case.op_case, -1, device, stream));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> by_library,
-                        DeviceCase::Create(convolution.op_case, -1, device, stream,
+                        DeviceCase::Create(dnn_case.op_case, -1, device, stream,
                                            /*uses_cudnn=*/true));
   WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
                         timer.Seconds({by_library->work(), ours->work()}));
   figure.seconds = seconds[0];
-  figure.rate = convolution.operations / seconds[0];
+  figure.rate =
+      (figure.is_product ? dnn_case.operations : static_cast<double>(by_library->bytes())) /
+      seconds[0];
   figure.share = seconds[1] / seconds[0];
   return absl::OkStatus();
 }
@@ -644,27 +684,34 @@ absl::Status RunFused(Device& device, int rounds, Report& report) {
   return absl::OkStatus();
 }
 
-// Skipped aloud where there is no cuDNN. The log says which convolutions do not go through it;
-// their share is 1.
-absl::Status RunConvolutions(Device& device, int rounds, Report& report) {
+void RunDnn(const std::vector<DnnCase>& cases, DType dtype, const char* of, Device& device,
+            int rounds, Report& report) {
+  for (const DnnCase& dnn_case : cases) {
+    Figure figure{.name = dnn_case.name,
+                  .type = std::string(DTypeName(dtype)),
+                  .is_product = dnn_case.operations > 0,
+                  .of = of};
+    const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+      return MeasureDnn(dnn_case, device, stream, timer, figure);
+    });
+    report.Add(std::move(figure), status);
+  }
+}
+
+// Skipped aloud where there is no cuDNN. The log says which nodes do not go through it; their share
+// is 1.
+absl::Status RunAllDnn(Device& device, int rounds, Report& report) {
   const absl::StatusOr<Dnn*> library = DnnOf(device);
   if (!library.ok()) {
-    std::cout << "convolutions: skipped: no cuDNN: " << library.status().message() << std::endl;
+    std::cout << "convolutions and normalizations: skipped: no cuDNN: "
+              << library.status().message() << std::endl;
     return absl::OkStatus();
   }
   const LogLevel level = CurrentLogLevel();
   SetLogLevel(LogLevel::kInfo);
   for (const DType dtype : {DType::kBfloat16, DType::kFloat32}) {
-    for (const ConvolutionCase& convolution : ConvolutionCases(dtype)) {
-      Figure figure{.name = convolution.name,
-                    .type = std::string(DTypeName(dtype)),
-                    .is_product = true,
-                    .of = kOurConvolutions};
-      const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
-        return MeasureConvolution(convolution, device, stream, timer, figure);
-      });
-      report.Add(std::move(figure), status);
-    }
+    RunDnn(ConvolutionCases(dtype), dtype, kOurConvolutions, device, rounds, report);
+    RunDnn(NormalizationCases(dtype), dtype, kOurNormalizations, device, rounds, report);
   }
   SetLogLevel(level);
   return absl::OkStatus();
@@ -698,7 +745,7 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
     });
     report.Add(std::move(figure), status);
   }
-  return RunConvolutions(*device, rounds, report);
+  return RunAllDnn(*device, rounds, report);
 }
 
 absl::Status ReadArguments(int argc, char** argv, Arguments& arguments) {
@@ -739,7 +786,8 @@ int Main(int argc, char** argv) {
   if (!ran.ok()) return 1;
   std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
             << Lowest(report.figures(), "a copy") << Lowest(report.figures(), "cuBLASLt")
-            << Lowest(report.figures(), kOurConvolutions);
+            << Lowest(report.figures(), kOurConvolutions)
+            << Lowest(report.figures(), kOurNormalizations);
   if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
   std::cout << std::endl;
   return report.errors() == 0 ? 0 : 1;
