@@ -92,9 +92,9 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->excludes("--cluster")
       ->group(kPlacementOptions);
   app.add_option("--cudnn", cudnn_,
-                 "whether convolutions and attention of CUDA devices go through cuDNN 9, where it "
-                 "can compute them. A device without it then ends the job. It is new: gpu_check "
-                 "compares it with our own kernels (default off)")
+                 "whether convolutions, attention and normalizations of CUDA devices go through "
+                 "cuDNN 9, where it can compute them. A device without it then ends the job. It is "
+                 "new: gpu_check compares it with our own kernels (default off)")
       ->type_name("on|off")
       ->check(CLI::IsMember({"on", "off"}).description(""))
       ->group(kPlacementOptions);
