@@ -1,5 +1,5 @@
-// What convolutions and attention share: the functions of the library, its objects, graphs of
-// operations, and how a plan is chosen and run. Includes cudnn.h; private to this room.
+// What convolutions, attention and normalizations share: the functions of the library, its objects,
+// graphs of operations, and how a plan is chosen and run. Includes cudnn.h; private to this room.
 #ifndef WEFT_OPS_KERNELS_CUDA_DNN_CUDNN_BACKEND_H_
 #define WEFT_OPS_KERNELS_CUDA_DNN_CUDNN_BACKEND_H_
 

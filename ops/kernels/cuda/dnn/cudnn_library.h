@@ -21,11 +21,11 @@ struct CudnnOptions {
   std::function<absl::Status()> make_current = [] { return absl::OkStatus(); };
 };
 
-// Convolutions as operation graphs of cuDNN's backend API. Of the engine configurations that the
-// library proposes (heuristics A, then those that always fit), the first one that makes a plan is
-// taken whose engine gives the same bits each time and is as exact as ConvolutionSpec says. Errors:
-// those of `symbols` and make_current; Internal with the library's status and text;
-// FailedPrecondition in a program that was built where there was no cudnn.h.
+// Convolutions, attention and normalizations as graphs of cuDNN's backend API. Of the engine
+// configurations that the library proposes (heuristics A, then those that always fit), the first
+// one that makes a plan is taken whose engine gives the same bits each time and is as exact as
+// ConvolutionSpec says. Errors: those of `symbols` and make_current; Internal with the library's
+// status and text; FailedPrecondition in a program that was built where there was no cudnn.h.
 absl::StatusOr<std::unique_ptr<Dnn>> OpenCudnn(const SymbolSource& symbols,
                                                CudnnOptions options = {});
 

@@ -66,8 +66,8 @@ OpCase RmsRowsGrad(const Shape& x, std::vector<bool> outputs, DType dtype = DTyp
           .outputs = std::move(outputs)};
 }
 
-OpCase Images(const Shape& x, std::vector<bool> outputs = {true}, DType dtype = DType::kFloat32,
-              DType parameters = DType::kFloat32, DType running = DType::kFloat32) {
+OpCase DnnImages(const Shape& x, std::vector<bool> outputs = {true}, DType dtype = DType::kFloat32,
+                 DType parameters = DType::kFloat32, DType running = DType::kFloat32) {
   const Shape channels{x.dim(1)};
   return {.op = "BatchNormalization",
           .attributes = {{"epsilon", 1e-3f}, {"momentum", 0.8f}, {"training_mode", int64_t{1}}},
@@ -79,8 +79,8 @@ OpCase Images(const Shape& x, std::vector<bool> outputs = {true}, DType dtype = 
           .outputs = std::move(outputs)};
 }
 
-OpCase ImagesGrad(const Shape& x, std::vector<bool> outputs, DType dtype = DType::kFloat32,
-                  DType parameters = DType::kFloat32) {
+OpCase DnnImagesGrad(const Shape& x, std::vector<bool> outputs, DType dtype = DType::kFloat32,
+                     DType parameters = DType::kFloat32) {
   return {.domain = kOurDomain,
           .op = "BatchNormalizationGrad",
           .attributes = {{"epsilon", 1e-3f}, {"training_mode", int64_t{1}}},
@@ -159,12 +159,12 @@ TEST_F(CudaNormalizationDnnTest, RmsAgrees) {
 
 TEST_F(CudaNormalizationDnnTest, BatchesAgreeAtManyShapes) {
   for (const Shape& x : {Shape{7, 5}, Shape{3, 4, 7, 5}, Shape{2, 2, 31}, Shape{2, 3, 2, 3, 4}}) {
-    ExpectThrough(Images(x, {true, true, true}));
-    ExpectThrough(ImagesGrad(x, {true, true, true}));
-    ExpectThrough(ImagesGrad(x, {true, false, false}));
+    ExpectThrough(DnnImages(x, {true, true, true}));
+    ExpectThrough(DnnImagesGrad(x, {true, true, true}));
+    ExpectThrough(DnnImagesGrad(x, {true, false, false}));
   }
-  ExpectThrough(Images({3, 2, 8, 8}, {true, false, true}));
-  ExpectThrough(Images({3, 2, 8, 8}, {true}));
+  ExpectThrough(DnnImages({3, 2, 8, 8}, {true, false, true}));
+  ExpectThrough(DnnImages({3, 2, 8, 8}, {true}));
 }
 
 TEST_F(CudaNormalizationDnnTest, EveryTypeAgrees) {
@@ -173,14 +173,14 @@ TEST_F(CudaNormalizationDnnTest, EveryTypeAgrees) {
     ExpectThrough(LayerRowsGrad({9, 24}, {true, true, true}, dtype));
     ExpectThrough(RmsRows({9, 24}, -1, {24}, dtype, dtype));
     ExpectThrough(RmsRowsGrad({9, 24}, {true, true}, dtype));
-    ExpectThrough(Images({4, 3, 8}, {true, true, true}, dtype, DType::kFloat32, dtype));
-    ExpectThrough(ImagesGrad({4, 3, 8}, {true, true, true}, dtype));
+    ExpectThrough(DnnImages({4, 3, 8}, {true, true, true}, dtype, DType::kFloat32, dtype));
+    ExpectThrough(DnnImagesGrad({4, 3, 8}, {true, true, true}, dtype));
   }
 }
 
 // A running variance is that of the population: with two samples, half of what a sample's is.
 TEST_F(CudaNormalizationDnnTest, RunningStatisticsAreThoseOfThePopulation) {
-  OpCase two = Images({2, 1}, {true, true, true});
+  OpCase two = DnnImages({2, 1}, {true, true, true});
   two.inputs[0] = Tensor::Of<float>({2, 1}, std::vector<float>{1, 5});
   two.inputs[3] = Tensor::Of<float>({1}, std::vector<float>{10});
   two.inputs[4] = Tensor::Of<float>({1}, std::vector<float>{20});
@@ -200,7 +200,7 @@ TEST_F(CudaNormalizationDnnTest, AsksForWhatTheLibraryKnows) {
   EXPECT_EQ(calls[0].spec.parameter_dtype, DType::kBfloat16);
   EXPECT_EQ(calls[0].spec.x.strides, (std::vector<int64_t>{40, 1, 40, 40}));
   EXPECT_FLOAT_EQ(static_cast<float>(calls[0].spec.epsilon), 1e-3f);
-  calls = Check(ImagesGrad({2, 3, 2, 3, 4}, {true}, DType::kFloat16));
+  calls = Check(DnnImagesGrad({2, 3, 2, 3, 4}, {true}, DType::kFloat16));
   ASSERT_FALSE(calls.empty());
   EXPECT_EQ(calls[0].spec.ToString(), "float16 gradient of batch normalization of [2,3,24,1]");
   EXPECT_EQ(calls[0].spec.parameter_dtype, DType::kFloat32);
@@ -210,9 +210,9 @@ TEST_F(CudaNormalizationDnnTest, LeavesOtherTypesToOurKernels) {
   ExpectOtherWay(LayerRows({3, 24}, -1, {true}, DType::kFloat64));
   ExpectOtherWay(LayerRowsGrad({3, 24}, {true, true, true}, DType::kFloat64));
   ExpectOtherWay(RmsRows({3, 24}, -1, {24}, DType::kFloat32, DType::kFloat16));
-  ExpectOtherWay(Images({4, 3, 6}, {true}, DType::kFloat64, DType::kFloat64, DType::kFloat64));
-  ExpectOtherWay(Images({4, 3, 8}, {true}, DType::kFloat16, DType::kFloat16));
-  ExpectOtherWay(ImagesGrad({4, 3, 8}, {true, true}, DType::kFloat16, DType::kFloat16));
+  ExpectOtherWay(DnnImages({4, 3, 6}, {true}, DType::kFloat64, DType::kFloat64, DType::kFloat64));
+  ExpectOtherWay(DnnImages({4, 3, 8}, {true}, DType::kFloat16, DType::kFloat16));
+  ExpectOtherWay(DnnImagesGrad({4, 3, 8}, {true, true}, DType::kFloat16, DType::kFloat16));
   OpCase stash = LayerRows({3, 24}, -1, {true, true, true}, DType::kBfloat16);
   stash.attributes.Set("stash_type", static_cast<int64_t>(DType::kBfloat16));
   ExpectOtherWay(stash);
@@ -225,12 +225,12 @@ TEST_F(CudaNormalizationDnnTest, LeavesOtherFormsToOurKernels) {
   ExpectOtherWay(LayerRowsGrad({3, 24}, {false, true, true}));
   ExpectOtherWay(RmsRowsGrad({9, 24}, {false, true}));
   ExpectOtherWay(RmsRows({3, 5, 8}, 1, {5, 1}));
-  ExpectOtherWay(ImagesGrad({4, 3, 8}, {false, true, true}));
-  OpCase given = Images({4, 3, 8});
+  ExpectOtherWay(DnnImagesGrad({4, 3, 8}, {false, true, true}));
+  OpCase given = DnnImages({4, 3, 8});
   given.attributes.Set("training_mode", int64_t{0});
   ExpectOtherWay(given);
   ExpectOtherWay(LayerRows({0, 8}, -1, {true, true, true}));
-  ExpectOtherWay(Images({0, 3, 2}, {true, true, true}));
+  ExpectOtherWay(DnnImages({0, 3, 2}, {true, true, true}));
 }
 
 TEST_F(CudaNormalizationDnnTest, GoesAnotherWayWhereTheLibraryHasNoPlan) {
@@ -240,13 +240,13 @@ TEST_F(CudaNormalizationDnnTest, GoesAnotherWayWhereTheLibraryHasNoPlan) {
   ExpectOtherWay(LayerRowsGrad({7, 64}, {true, true, true}));
   ExpectOtherWay(RmsRows({7, 64}, -1, {64}));
   ExpectOtherWay(RmsRowsGrad({7, 64}, {true, true}));
-  ExpectOtherWay(Images({4, 3, 8}));
-  ExpectOtherWay(ImagesGrad({4, 3, 8}, {true, true, true}));
+  ExpectOtherWay(DnnImages({4, 3, 8}));
+  ExpectOtherWay(DnnImagesGrad({4, 3, 8}, {true, true, true}));
 }
 
 TEST_F(CudaNormalizationDnnTest, IsUsedOnlyWhereItIsAskedFor) {
   EXPECT_TRUE(CheckOnEmulatedGpu(LayerRows({7, 64}, -1)));
-  EXPECT_TRUE(CheckOnEmulatedGpu(Images({4, 3, 8})));
+  EXPECT_TRUE(CheckOnEmulatedGpu(DnnImages({4, 3, 8})));
   EXPECT_TRUE(RecordingDnn::Get().TakeNormalizations().empty());
 }
 
@@ -260,7 +260,7 @@ TEST_F(CudaNormalizationDnnTest, RefusesADeviceWithoutCudnn) {
   cuda::SetDnnProvider(NormalizationHasNoDnn);
   EmulatedRunOptions options;
   options.uses_cudnn = true;
-  const auto y = RunOnEmulatedGpu(Images({4, 3, 8}), options);
+  const auto y = RunOnEmulatedGpu(DnnImages({4, 3, 8}), options);
   cuda::SetDnnProvider(NormalizationHasADnn);
   EXPECT_EQ(y.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(
