@@ -206,10 +206,8 @@ std::vector<TrafficCase> Cases(DType dtype) {
        .reason = "a block computes 64 x 64 elements: each operand is read by two of them"});
   add("DFT", {.op = "DFT", .inputs = {floats({64, 1024, 2})}},
       {.reads = 5,
-       .bank_conflicts = 1.6,
        .bytes_per_request = 200,
-       .reason = "each line reads the tables of its passes, from the cache; the last passes read "
-                 "elements that are four apart"});
+       .reason = "each line reads the tables of its passes, from the cache"});
   add("AdamUpdate",
       {.domain = weft,
        .op = "AdamUpdate",

@@ -13,6 +13,10 @@ namespace {
 // multiprocessors before a block gets a second line.
 constexpr int64_t kElementsOfBlock = 4 * kFourierThreads;
 constexpr int64_t kBlocksBeforeMore = 512;
+// What BankedNumbers move lies within so many elements. Passes by other factors take elements that
+// are an odd number apart, or begin between two rows of the banks: there it does more harm than
+// good.
+constexpr int64_t kSmallestBanked = 64;
 constexpr int64_t kMaxFourierBlocks = int64_t{1} << 20;
 
 template <typename T, typename S>
@@ -23,8 +27,10 @@ int LaunchLines(LaunchQueue queue, const FourierPlan& plan, const FourierLines& 
       .blocks = Blocks(lines.lines, static_cast<int>(at_once), kMaxFourierBlocks),
       .threads = kFourierThreads,
       .shared_bytes = 2 * static_cast<size_t>(at_once * plan.size) * sizeof(FourierNumber<S>)};
+  const bool is_banked = plan.size >= kSmallestBanked && (plan.size & (plan.size - 1)) == 0;
   return Launch<kFourierThreads>(
-      queue, grid, FourierLinesBody<T, S>{plan, lines, static_cast<int32_t>(at_once)});
+      queue, grid,
+      FourierLinesBody<T, S>{plan, lines, static_cast<int32_t>(at_once), is_banked ? -1 : 0});
 }
 
 }  // namespace

@@ -87,12 +87,35 @@ WEFT_GPU void WriteNumber(Gpu& gpu, const FourierPlan& plan, const FourierLines&
   }
 }
 
+// Numbers in shared memory. Passes by 4 take elements that are 4 apart (the last), or groups of 4
+// that are 16 apart (the one before it): these bits of a place, added to its lowest without carry,
+// put what threads take together into different banks, and leave neighbours what they are. `mask`:
+// -1; 0 where elements lie as they come.
+template <typename S, class Memory>
+struct BankedNumbers {
+  Memory memory;
+  int32_t mask;
+
+  WEFT_GPU decltype(auto) operator[](int32_t i) const { return memory[i ^ (Shift(i) & mask)]; }
+
+ private:
+  // Sixteen float32 pairs, or eight of float64, are one row of the banks.
+  WEFT_GPU static int32_t Shift(int32_t i) {
+    if constexpr (sizeof(S) == 4) {
+      return ((i >> 4) & 3) * 5;
+    } else {
+      return ((i >> 3) & 3) | ((i >> 2) & 4);
+    }
+  }
+};
+
 // A block transforms `at_once` lines in shared memory, from one half of it to the other and back.
 template <typename T, typename S>
 struct FourierLinesBody {
   FourierPlan plan;
   FourierLines lines;
   int32_t at_once;
+  int32_t mask;  // of BankedNumbers
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
@@ -104,12 +127,17 @@ struct FourierLinesBody {
   }
 
  private:
+  template <class Memory>
+  WEFT_GPU BankedNumbers<S, Memory> Banked(Memory memory) const {
+    return {memory, mask};
+  }
+
   template <class Gpu>
   WEFT_GPU void Transform(Gpu& gpu, int64_t first, int32_t count) const {
     const auto size = static_cast<int32_t>(plan.size);
     const size_t half = sizeof(FourierNumber<S>) * static_cast<size_t>(size * at_once);
-    auto from = gpu.template DynamicShared<FourierNumber<S>>(0);
-    auto to = gpu.template DynamicShared<FourierNumber<S>>(half);
+    auto from = Banked(gpu.template DynamicShared<FourierNumber<S>>(0));
+    auto to = Banked(gpu.template DynamicShared<FourierNumber<S>>(half));
     // Neighbours read neighbours: of a line, or of lines that lie side by side.
     const bool is_across = lines.from.step != 1 && lines.from.inner == 1;
     for (int32_t e = gpu.thread(); e < size * count; e += gpu.threads()) {
