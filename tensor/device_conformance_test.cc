@@ -1,4 +1,4 @@
-// The CPU and the fake device under the suite that every device shares.
+// The CPU and the fake devices under the suite that every device shares.
 #include "tensor/testing/device_conformance.h"
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tensor/cpu_device.h"
 #include "tensor/testing/fake_device.h"
+#include "tensor/testing/lazy_device.h"
 
 namespace weft::testing {
 namespace {
@@ -61,6 +62,17 @@ ConformingDevice LaunchingFake() {
   return device;
 }
 
+// Does nothing before it must. `eager_stream`: "", or the name of streams that do all at once.
+ConformingDevice Lazy(const std::string& name, const std::string& eager_stream) {
+  return {.name = name,
+          .make =
+              [eager_stream](size_t memory_limit) {
+                return std::make_unique<LazyDevice>(FakeDeviceOptions{.memory_limit = memory_limit},
+                                                    eager_stream);
+              },
+          .asynchronous = true};
+}
+
 std::vector<ConformingDevice> Fakes() {
   std::vector<ConformingDevice> devices;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -68,6 +80,8 @@ std::vector<ConformingDevice> Fakes() {
   }
   devices.push_back(Fake("Concurrent", {.turn = absl::ZeroDuration()}));
   devices.push_back(LaunchingFake());
+  devices.push_back(Lazy("Lazy", ""));
+  devices.push_back(Lazy("SecondIsEager", "second"));
   return devices;
 }
 

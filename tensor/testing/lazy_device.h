@@ -21,7 +21,9 @@ class LazyQueues;
 // Another stream goes on only as far as an event says that this one waits for it. So whoever reads
 // without a wait finds the bytes of before, in every run. Which thread runs when decides nothing.
 // Streams with the name `eager_stream` go on at once, as far as they may: so whoever does not wait
-// for another stream comes too early.
+// for another stream comes too early. Whoever gives memory back that a copy still needs is noticed.
+// A wait that times out leaves the rest under way; its DeadlineExceeded is not kept as the stream's
+// error, so work of the stream may not return that code.
 //
 // Memory is that of the FakeDevice behind. Streams do not record. Thread-safe. REQUIRES: its work
 // runs on the stream (FakeDeviceOptions::runs_host_work) and calls no stream of the device; at its
@@ -44,8 +46,9 @@ class LazyDevice final : public Device {
   size_t peak_bytes() const override { return fake_.peak_bytes(); }
   void ForgetPeakBytes() override { fake_.ForgetPeakBytes(); }
 
-  // As FakeDevice::Verify.
-  absl::Status Verify() { return fake_.Verify(); }
+  // As FakeDevice::Verify. Also Internal where memory of this device, or of its AllocateHostMemory,
+  // was given back while a copy that had not been made was to use it.
+  absl::Status Verify();
 
  private:
   FakeDevice fake_;

@@ -2,6 +2,7 @@
 // turn. A watched device leaves out the one call that it is told.
 #include "tensor/testing/lazy_device.h"
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -147,6 +148,47 @@ TEST_F(LazyDeviceTest, CopiesAreMadeAsLateAsTheRest) {
   EXPECT_TRUE(device_.Verify().ok());
 }
 
+// Of the device or of the host.
+TEST_F(LazyDeviceTest, MemoryThatGoesBackBeforeItsCopyIsNoticed) {
+  for (const bool is_host : {false, true}) {
+    for (const bool waits : {false, true}) {
+      LazyDevice device;
+      const auto stream = device.NewStream("copies").value();
+      auto host = device.AllocateHostMemory(8).value();
+      auto memory = device.Allocate(8).value();
+      ASSERT_TRUE(device.CopyFromHost(*stream, host->data(), memory->data(), 8).ok());
+      if (waits) ASSERT_TRUE(stream->Synchronize(kPatient).ok());
+      (is_host ? host : memory).reset();
+      EXPECT_EQ(device.Verify().ok(), waits) << device.Verify();
+      // It is kept for the copy: nothing else is damaged.
+      EXPECT_TRUE(stream->Synchronize(kPatient).ok());
+    }
+  }
+}
+
+TEST_F(LazyDeviceTest, AWaitThatTimesOutLeavesTheStreamAsItWas) {
+  std::atomic<bool> is_open{false};
+  ASSERT_TRUE(first_
+                  ->Enqueue({[](void* argument, Stream&) {
+                               static_cast<std::atomic<bool>*>(argument)->wait(false);
+                               return absl::OkStatus();
+                             },
+                             &is_open})
+                  .ok());
+  Add(*first_, 1);
+  ASSERT_TRUE(first_->Record(*event_).ok());
+  ASSERT_TRUE(second_->Wait(*event_).ok());
+  Add(*second_, 2);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first_->Synchronize(absl::Milliseconds(1))));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(second_->Synchronize(absl::Milliseconds(1))));
+  EXPECT_FALSE(event_->Done());
+  is_open = true;
+  is_open.notify_all();
+  EXPECT_TRUE(second_->Synchronize(kPatient).ok());
+  EXPECT_THAT(ran_, ElementsAre(1, 2));
+  EXPECT_TRUE(event_->Done());
+}
+
 TEST(TestDevicesTest, HaveTheNameOfTheirOrder) {
   EXPECT_EQ(TestDeviceName(kOnCpu), "Cpu");
   EXPECT_EQ(TestDeviceName(kLazyOrder), "Lazy");
@@ -186,6 +228,32 @@ TEST(WatchedDeviceTest, OneCallIsLeftOutAndAllAreNoted) {
               ElementsAre(place(OrderingCall::kRecord, 0), place(OrderingCall::kSynchronize, 0),
                           place(OrderingCall::kRecord, 1), place(OrderingCall::kSynchronize, 1),
                           place(OrderingCall::kRecord, 2), place(OrderingCall::kSynchronize, 2)));
+}
+
+// What was given before is made when the stream ends.
+TEST(WatchedDeviceTest, HangsAfterSoManyWaits) {
+  LazyDevice lazy;
+  WatchedDevice device(lazy);
+  const auto memory = device.Allocate(4).value();
+  const auto host = device.AllocateHostMemory(4).value();
+  auto& value = *static_cast<int*>(host->data());
+  auto stream = device.NewStream("test").value();
+  const auto event = device.NewEvent().value();
+  device.HangAfter(1);
+  value = 1;
+  ASSERT_TRUE(device.CopyFromHost(*stream, &value, memory->data(), 4).ok());
+  ASSERT_TRUE(stream->Record(*event).ok());
+  ASSERT_TRUE(stream->Synchronize(kPatient).ok());
+  EXPECT_TRUE(event->Done());
+  value = 2;
+  ASSERT_TRUE(device.CopyToHost(*stream, memory->data(), &value, 4).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(stream->Synchronize(kPatient)));
+  EXPECT_FALSE(event->Done());
+  EXPECT_EQ(value, 2);
+  stream.reset();
+  EXPECT_EQ(value, 1);
+  device.NeverHang();
+  EXPECT_TRUE(event->Done());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
 
 namespace weft::testing {
@@ -27,6 +28,18 @@ class WatchedRecording final : public RecordedWork {
 
 }  // namespace
 
+class WatchedEvent final : public Event {
+ public:
+  WatchedEvent(std::unique_ptr<Event> event, const WatchedDevice& device)
+      : event_(std::move(event)), device_(device) {}
+  bool Done() const override { return !device_.Hangs() && event_->Done(); }
+  Event& event() { return *event_; }
+
+ private:
+  const std::unique_ptr<Event> event_;
+  const WatchedDevice& device_;
+};
+
 class WatchedStream final : public Stream {
  public:
   WatchedStream(std::unique_ptr<Stream> stream, std::string name, WatchedDevice& device)
@@ -43,13 +56,13 @@ class WatchedStream final : public Stream {
   }
   absl::Status Record(Event& event) override {
     if (!device_.TakesPlace(name_, OrderingCall::kRecord)) return absl::OkStatus();
-    return Do([&event](Stream& stream) { return stream.Record(event); });
+    return DoWith(event, &Stream::Record);
   }
   absl::Status Wait(Event& event) override {
     ++calls_.waits;
     const bool takes_place = device_.TakesPlace(name_, OrderingCall::kWait);
     if (!waits_ || !takes_place) return absl::OkStatus();
-    return Do([&event](Stream& stream) { return stream.Wait(event); });
+    return DoWith(event, &Stream::Wait);
   }
   absl::Status Synchronize(absl::Duration timeout) override {
     if (is_recording_) return absl::FailedPreconditionError("the stream records");
@@ -59,6 +72,10 @@ class WatchedStream final : public Stream {
       return absl::OkStatus();
     }
     WEFT_RETURN_IF_ERROR(DoHeld());
+    if (device_.until_it_hangs_.fetch_sub(1) <= 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("stream ", name_, " of ", device_.info().name, " was told to hang"));
+    }
     return stream_->Synchronize(timeout);
   }
   void* native_handle() const override { return stream_->native_handle(); }
@@ -85,6 +102,11 @@ class WatchedStream final : public Stream {
     if (!is_recording_) return item(*stream_);
     items_.push_back(std::move(item));
     return absl::OkStatus();
+  }
+  absl::Status DoWith(Event& event, absl::Status (Stream::*call)(Event&)) {
+    auto* const own = dynamic_cast<WatchedEvent*>(&event);
+    Event& behind = own != nullptr ? own->event() : event;
+    return Do([&behind, call](Stream& stream) { return (stream.*call)(behind); });
   }
   // The same for a copy to the host, which waits to see whether it is waited for.
   absl::Status DoCopyToHost(void* host, size_t bytes, std::function<absl::Status(Stream&)> item) {
@@ -158,7 +180,10 @@ bool WatchedDevice::LeavesOutNextSynchronize(const std::string& stream) const {
   return *options_.without == OrderingPlace{stream, OrderingCall::kSynchronize, number};
 }
 
-absl::StatusOr<std::unique_ptr<Event>> WatchedDevice::NewEvent() { return device_.NewEvent(); }
+absl::StatusOr<std::unique_ptr<Event>> WatchedDevice::NewEvent() {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device_.NewEvent());
+  return std::make_unique<WatchedEvent>(std::move(event), *this);
+}
 
 absl::StatusOr<std::shared_ptr<Buffer>> WatchedDevice::AllocateHostMemory(size_t bytes) {
   return device_.AllocateHostMemory(bytes);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,7 +52,7 @@ struct WatchedDeviceOptions {
   bool records = false;
 };
 
-// Borrows the device behind it, whose buffers and events its own are. Thread-safe as that.
+// Borrows the device behind it, whose buffers its own are. Thread-safe as that.
 class WatchedDevice final : public Device {
  public:
   explicit WatchedDevice(Device& device, const WatchedDeviceOptions& options = {});
@@ -68,15 +69,22 @@ class WatchedDevice final : public Device {
   size_t peak_bytes() const override { return device_.peak_bytes(); }
   void ForgetPeakBytes() override { device_.ForgetPeakBytes(); }
 
+  // After so many synchronizations more, as where a device hangs: each later one waits for nothing
+  // and answers DeadlineExceeded, no event is done, and what streams were given stays under way.
+  void HangAfter(int64_t synchronizations) { until_it_hangs_.store(synchronizations); }
+  void NeverHang() { until_it_hangs_.store(std::numeric_limits<int64_t>::max()); }
+
   WatchedCalls& calls() { return calls_; }
   // All calls so far that put work in order.
   std::vector<OrderingPlace> ordering() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  friend class WatchedEvent;
   friend class WatchedStream;
 
   // Notes the call; false where it is to do nothing.
   bool TakesPlace(const std::string& stream, OrderingCall call) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Hangs() const { return until_it_hangs_.load() < 0; }
   bool LeavesOutNextSynchronize(const std::string& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t CallsSoFar(const std::string& stream, OrderingCall call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -85,6 +93,7 @@ class WatchedDevice final : public Device {
   const WatchedDeviceOptions options_;
   const DeviceInfo info_;
   WatchedCalls calls_;
+  std::atomic<int64_t> until_it_hangs_{std::numeric_limits<int64_t>::max()};
   mutable Mutex mutex_;
   std::vector<OrderingPlace> ordering_ ABSL_GUARDED_BY(mutex_);
 };
