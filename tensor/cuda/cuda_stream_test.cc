@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/clock.h"
 #include "platform/mutex.h"
 #include "platform/testing/fake_clock.h"
 #include "tensor/cuda/cuda_device.h"
@@ -181,6 +182,87 @@ TEST_F(CudaStreamTest, StagingTakesTurnsOnItsSlots) {
   std::iota(sent.begin(), sent.end(), uint8_t{3});
   EXPECT_EQ(received, sent);
   EXPECT_TRUE(runtime_.Verify().ok());
+}
+
+// Lets a paused card go on when the host waits for it, and not before.
+class LazyCardClock final : public Clock {
+ public:
+  explicit LazyCardClock(FakeScheduler& card) : card_(card) {}
+  absl::Time Now() override { return RealClock().Now(); }
+  int64_t MonotonicNanos() override { return RealClock().MonotonicNanos(); }
+  bool WaitUntil(CondVar& condition, Mutex& mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    card_.Resume();
+    return RealClock().WaitUntil(condition, mutex, deadline);
+  }
+
+ private:
+  FakeScheduler& card_;
+};
+
+constexpr size_t kPartBytes = 100;
+constexpr size_t kParts = 6;
+
+std::vector<uint8_t> Part(size_t part) {
+  return std::vector<uint8_t>(kPartBytes, static_cast<uint8_t>(part + 1));
+}
+
+// Copies parts through two slots of staging memory, to the card (`is_in`) and back or the other way
+// round. The card stands still from part `lazy` on until the host waits for it; `without`: the
+// event behind that part's copy is not recorded. True if all parts have come.
+bool ArePartsRight(bool is_in, size_t lazy, bool without) {
+  FakeCudaRuntime runtime;
+  LazyCardClock clock(runtime.scheduler());
+  CudaDeviceOptions options;
+  options.staging.slots = 2;
+  options.staging.slot_bytes = kPartBytes;
+  options.clock = &clock;
+  const auto device = CudaDevice::Create(runtime, options).value();
+  const auto buffer = device->Allocate(kParts * kPartBytes).value();
+  const auto stream = device->NewStream("staged").value();
+  const auto pinned = device->AllocateHostMemory(kParts * kPartBytes).value();
+  auto* const direct = static_cast<uint8_t*>(pinned->data());
+  for (size_t part = 0; part < kParts && !is_in; ++part) {
+    std::memcpy(direct + part * kPartBytes, Part(part).data(), kPartBytes);
+  }
+  EXPECT_TRUE(device->CopyFromHost(*stream, direct, buffer->data(), pinned->size()).ok());
+  std::vector<std::vector<uint8_t>> parts(kParts, std::vector<uint8_t>(kPartBytes));
+  for (size_t part = 0; part < kParts; ++part) {
+    if (part == lazy) {
+      EXPECT_TRUE(stream->Synchronize(kPatience).ok());
+      runtime.scheduler().Pause();
+      if (without) runtime.Fail("RecordEvent", CudaCode::kSuccess, /*skip=*/0, /*times=*/1);
+    }
+    auto* const there = static_cast<uint8_t*>(buffer->data()) + part * kPartBytes;
+    if (is_in) parts[part] = Part(part);
+    const absl::Status copied =
+        is_in ? device->CopyFromHost(*stream, parts[part].data(), there, kPartBytes)
+              : device->CopyToHost(*stream, there, parts[part].data(), kPartBytes);
+    EXPECT_TRUE(copied.ok()) << copied;
+  }
+  runtime.scheduler().Resume();
+  if (is_in) {
+    EXPECT_TRUE(device->CopyToHost(*stream, buffer->data(), direct, pinned->size()).ok());
+  }
+  EXPECT_TRUE(stream->Synchronize(kPatience).ok());
+  EXPECT_TRUE(runtime.Verify().ok()) << runtime.Verify();
+  bool are_right = true;
+  for (size_t part = 0; part < kParts; ++part) {
+    const uint8_t* const data = is_in ? direct + part * kPartBytes : parts[part].data();
+    are_right = are_right && std::memcmp(data, Part(part).data(), kPartBytes) == 0;
+  }
+  return are_right;
+}
+
+// All but the last two: those slots are not used again before the stream has been waited for.
+TEST(CudaStagingTest, EachEventBehindACopyIsNeeded) {
+  for (const bool is_in : {true, false}) {
+    for (size_t part = 0; part < kParts; ++part) {
+      SCOPED_TRACE(part);
+      EXPECT_TRUE(ArePartsRight(is_in, part, /*without=*/false)) << is_in;
+      EXPECT_EQ(ArePartsRight(is_in, part, /*without=*/true), part + 2 >= kParts) << is_in;
+    }
+  }
 }
 
 TEST_F(CudaStreamTest, PinnedMemoryIsNotStaged) {

@@ -125,7 +125,7 @@ FakeCudaRuntime::~FakeCudaRuntime() {
 
 CudaCode FakeCudaRuntime::Launch(void* stream, std::function<void()> code) {
   MutexLock lock(mutex_);
-  if (const CudaCode failure = Begin("Launch"); failure != CudaCode::kSuccess) return failure;
+  if (const std::optional<CudaCode> answer = Begin("Launch")) return *answer;
   const auto found = streams_.find(stream);
   if (found == streams_.end() || found->second->card != current_card) {
     return CudaCode::kInvalidHandle;
@@ -162,7 +162,7 @@ absl::Status FakeCudaRuntime::Verify() {
   return status;
 }
 
-CudaCode FakeCudaRuntime::Begin(const std::string& call) {
+std::optional<CudaCode> FakeCudaRuntime::Begin(const std::string& call) {
   ++calls_[call];
   if (IsCard(current_card) && !NeedsNoContext(call)) contexts_.insert(current_card);
   for (Failure& failure : failures_[call]) {
@@ -173,13 +173,12 @@ CudaCode FakeCudaRuntime::Begin(const std::string& call) {
       return failure.code;
     }
   }
-  return CudaCode::kSuccess;
+  return std::nullopt;
 }
 
-#define WEFT_FAKE_CUDA_CALL(name)                                                    \
-  MutexLock lock(mutex_);                                                            \
-  if (const CudaCode weft_failure = Begin(name); weft_failure != CudaCode::kSuccess) \
-  return weft_failure
+#define WEFT_FAKE_CUDA_CALL(name) \
+  MutexLock lock(mutex_);         \
+  if (const std::optional<CudaCode> weft_answer = Begin(name)) return *weft_answer
 
 CudaCode FakeCudaRuntime::DriverVersion(int* version) {
   WEFT_FAKE_CUDA_CALL("DriverVersion");

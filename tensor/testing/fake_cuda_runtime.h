@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -65,7 +66,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   void AddKernel(const std::string& name, std::function<void(const std::string& parameter)> body)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // From the (skip + 1)-th of them on, `times` calls of that name ("CreateStream") answer `code`
-  // and do nothing. times < 0: all.
+  // and do nothing: also with kSuccess, where nobody sees that. times < 0: all.
   void Fail(const std::string& call, CudaCode code, int skip = 0, int times = -1)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // How often the call was made.
@@ -146,8 +147,9 @@ class FakeCudaRuntime final : public CudaRuntime {
     int times;
   };
 
-  // Counts the call, and makes the context that it needs; its failure, if the test asked for one.
-  CudaCode Begin(const std::string& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts the call, and makes the context that it needs; what it answers, without doing anything, if
+  // the test asked for that.
+  std::optional<CudaCode> Begin(const std::string& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the code on the stream, or into what it captures.
   CudaCode Add(FakeCudaStream& stream, std::function<void()> code)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
