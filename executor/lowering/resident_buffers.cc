@@ -32,8 +32,12 @@ absl::StatusOr<Tensor> ResidentBuffers::OnDevice(const Tensor& tensor) {
   if (stream_ == nullptr) {
     WEFT_ASSIGN_OR_RETURN(stream_, device.NewStream("constants"));
   }
-  WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream_, tensor.raw_data(), memory->data(), bytes));
-  WEFT_RETURN_IF_ERROR(stream_->Synchronize(absl::Minutes(1)));
+  absl::Status status = device.CopyFromHost(*stream_, tensor.raw_data(), memory->data(), bytes);
+  if (status.ok()) status = stream_->Synchronize(absl::Minutes(1));
+  if (!status.ok()) {
+    stream_.reset();  // waits for the copy, before its memory goes back
+    return status;
+  }
   return Tensor(tensor.dtype(), tensor.shape(), std::move(memory));
 }
 

@@ -24,6 +24,8 @@ class Arena {
   // all of it where the host can, when there is less: pointers into what was there are void then.
   absl::StatusOr<void*> Memory();
 
+  // The memory, for who has to keep it where it is; null: there is none.
+  std::shared_ptr<const Buffer> buffer() const { return memory_; }
   // Gives the memory back between two steps; the next program that is about to run gets it anew.
   void Release() { memory_.reset(); }
 

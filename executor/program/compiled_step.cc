@@ -204,6 +204,7 @@ absl::Status CompiledStep::PrepareTransfers(size_t sends) {
 }
 
 absl::Status CompiledStep::Prepare() {
+  WEFT_RETURN_IF_ERROR(EndFormerStep());
   const absl::StatusOr<void*> memory = arena_.Memory();
   if (!memory.ok()) {
     const std::string largest = DescribeLargestValue(step_);

@@ -53,11 +53,14 @@ class CompiledStep final : public StepProgram {
         external_buffers_(step_),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
+  // Streams go first: the end of each waits for what it was given, where a step could not wait so
+  // long. Then goes what that used. The thread, which gives them work, goes before them.
   ~CompiledStep() override {
     communication_.reset();
     collective_stream_.reset();
     lanes_.clear();
-    compute_.clear();  // streams go last of all that work may touch
+    communication_stream_.reset();
+    compute_stream_.reset();
   }
 
   // Lays out the arena and makes streams and instructions, without addresses; those come with the
@@ -125,7 +128,12 @@ class CompiledStep final : public StepProgram {
   absl::Status Fail(const Instruction& instruction, const absl::Status& status) const;
   absl::Status PlaceReports(StepResult& result);
   absl::Status ReadReports(StepResult& result);
-  void Drain();
+  // False where a stream is still at work when the time for it is over.
+  bool Drain();
+  // What that work may use, also of the caller's, stays until it is over.
+  void HoldWhatIsInUse(const StepResult& result);
+  // Ends a step that could not be drained.
+  absl::Status EndFormerStep();
 
   const ExecutorEnvironment environment_;
   const std::string guard_;
@@ -144,6 +152,8 @@ class CompiledStep final : public StepProgram {
   Arena& arena_;
   void* arena_memory_ = nullptr;  // that the addresses are in
   bool prepared_ = false;
+  bool is_under_way_ = false;                      // a step that has returned
+  std::vector<std::shared_ptr<const void>> held_;  // that the step may use, though it has failed
   std::vector<Instruction> compute_;
   std::vector<Instruction> communication_list_;
   std::vector<std::unique_ptr<Event>> signal_events_;  // compute has come to the signal
@@ -155,9 +165,9 @@ class CompiledStep final : public StepProgram {
   std::unique_ptr<Event> collective_done_;     // and may go on
   // Of sends and receives on the device.
   struct Lane {
-    std::unique_ptr<Stream> stream;
     std::unique_ptr<Event> ready;     // compute has come to the send or receive
     std::unique_ptr<Event> received;  // of the last receive
+    std::unique_ptr<Stream> stream;
   };
   std::vector<Lane> lanes_;                     // by lowered::Send::lane
   std::map<int, std::unique_ptr<Event>> sent_;  // of the last send, by channel

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "executor/program/await_event.h"
 #include "executor/program/compiled_step.h"
 #include "executor/program/device_timeout.h"
 #include "executor/program/numerics_check.h"
@@ -20,6 +22,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kNotTimed = -1;
+// Of a stream that has nothing to do: at one more event.
+constexpr absl::Duration kLastLook = absl::Milliseconds(100);
 
 absl::Status RunKernel(void* argument, Stream&) {
   const auto* const run = static_cast<const bound::KernelRun*>(argument);
@@ -42,6 +46,17 @@ bool IsLaunch(const Instruction& instruction) {
   const auto* const copy = instruction.As<bound::Copy>();
   return instruction.As<bound::KernelRun>() != nullptr || instruction.As<bound::Add>() != nullptr ||
          instruction.As<bound::Pack>() != nullptr || (copy != nullptr && copy->from != copy->into);
+}
+
+// Waits for the stream, whose errors are the step's or come after it. False where it is still at
+// work after that.
+bool IsDrained(Device& device, Stream& stream) {
+  if (!absl::IsDeadlineExceeded(stream.Synchronize(kDeviceTimeout))) return true;
+  // That of a collective, which the stream keeps, or its own?
+  const auto end = device.NewEvent();
+  if (!end.ok()) return false;
+  (void)stream.Record(**end);
+  return AwaitEvent(**end, kLastLook).ok();
 }
 
 struct BytesOnDevice {
@@ -135,7 +150,10 @@ absl::StatusOr<int64_t> CompiledStep::LaunchNanos(size_t i) {
   };
   std::vector<Kept> kept;
   // The copies live until nothing of what is enqueued here is under way, whatever it has come to.
-  const absl::Cleanup at_end = [&] { (void)stream.Synchronize(kDeviceTimeout); };
+  const absl::Cleanup at_end = [&] {
+    if (stream.Synchronize(kDeviceTimeout).ok()) return;
+    for (Kept& one : kept) held_.push_back(std::move(one.copy));
+  };
   for (const BytesOnDevice& bytes : WrittenInPlace(step_.compute[i], instruction, step_.buffers)) {
     auto copy = device.Allocate(bytes.bytes);
     if (absl::IsResourceExhausted(copy.status())) return kNotTimed;
@@ -197,7 +215,7 @@ absl::Status CompiledStep::RunTimed(size_t first, size_t last, const StepOptions
     const std::span<void* const> outputs = DeviceOutputs(instruction);
     if (status.ok() && options.check_numerics && instruction.info >= 0 && !outputs.empty()) {
       status = CheckOutputsFinite(outputs, step_.infos[instruction.info], *memory_work_,
-                                  *environment_.device, *compute_stream_);
+                                  *environment_.device, *compute_stream_, held_);
     }
     if (!status.ok()) return Fail(instruction, status);
     if (statistics_enabled_ && instruction.info >= 0) {
@@ -244,15 +262,36 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
 }
 
 // After an error: nothing of the step is under way any more, so its memory may serve again.
-void CompiledStep::Drain() {
-  if (host_accessible_) return;
-  // Their errors are the step's, or come after it.
-  (void)compute_stream_->Synchronize(kDeviceTimeout);
-  if (communication_stream_ != nullptr) {
-    (void)communication_stream_->Synchronize(kDeviceTimeout);
+bool CompiledStep::Drain() {
+  if (host_accessible_) return true;
+  bool is_over = true;
+  const auto drain = [&](Stream* stream) {
+    if (stream != nullptr && !IsDrained(*environment_.device, *stream)) is_over = false;
+  };
+  drain(compute_stream_.get());
+  drain(communication_stream_.get());
+  drain(collective_stream_.get());
+  for (const Lane& lane : lanes_) drain(lane.stream.get());
+  return is_over;
+}
+
+void CompiledStep::HoldWhatIsInUse(const StepResult& result) {
+  is_under_way_ = true;
+  held_.push_back(arena_.buffer());
+  for (const auto& [name, tensor] : result.reports) held_.push_back(tensor.buffer());
+}
+
+absl::Status CompiledStep::EndFormerStep() {
+  if (!is_under_way_) return absl::OkStatus();
+  if (!Drain()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("step ", current_step_, " is still under way on ",
+                     environment_.device->info().name, ", which does not end it; end the job"));
   }
-  if (collective_stream_ != nullptr) (void)collective_stream_->Synchronize(kDeviceTimeout);
-  for (const Lane& lane : lanes_) (void)lane.stream->Synchronize(kDeviceTimeout);
+  is_under_way_ = false;
+  held_.clear();
+  slots_.Reset(step_.slots);
+  return absl::OkStatus();
 }
 
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
@@ -261,7 +300,11 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
   absl::Status status = scalars_.Write(options.scalars, *environment_.device, *compute_stream_);
   if (status.ok()) status = PlaceReports(result);
   if (status.ok()) status = RunPrepared(options, result);
-  if (!status.ok()) Drain();
+  if (!status.ok() && !Drain()) {
+    HoldWhatIsInUse(result);
+    return status;
+  }
+  held_.clear();
   slots_.Reset(step_.slots);  // lets go of what the step made
   return status;
 }

@@ -2,7 +2,9 @@
 #ifndef WEFT_EXECUTOR_PROGRAM_NUMERICS_CHECK_H_
 #define WEFT_EXECUTOR_PROGRAM_NUMERICS_CHECK_H_
 
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "executor/lowering/lowered_step.h"
@@ -13,9 +15,11 @@ namespace weft {
 
 // After a kernel has been put into `stream`: looks at its floating-point outputs (on the device;
 // null: not wanted) and waits for that. `work` is the device's. OutOfRange naming output and
-// element.
+// element. After another error the device may still be at it: `held` then gets what it uses, which
+// stays until the stream has been drained.
 absl::Status CheckOutputsFinite(std::span<void* const> outputs, const InstructionInfo& info,
-                                const MemoryWork& work, Device& device, Stream& stream);
+                                const MemoryWork& work, Device& device, Stream& stream,
+                                std::vector<std::shared_ptr<const void>>& held);
 
 }  // namespace weft
 

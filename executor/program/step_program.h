@@ -61,7 +61,8 @@ class StepProgram {
   // Runs one step: all actions, then the updates. When the guard's value is not finite, no variable
   // changes and the error is OutOfRange ("loss is nan ..."); the caller may run again with
   // check_numerics. The first error of any instruction aborts the communicator and is returned with
-  // node name, op and shapes.
+  // node name, op and shapes. After it nothing of the step is under way; where the device does not
+  // come to its end in time, the program holds what it uses, and its end waits for it.
   absl::StatusOr<StepResult> Run(const StepOptions& options);
   // The same for a caller that keeps its result from step to step: entries and tensors of it that
   // nobody else holds are written anew, so nothing is allocated.

@@ -86,9 +86,11 @@ absl::StatusOr<Tensor> ValueSlots::TensorOf(const ValueOperand& operand, const v
   }
   WEFT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(operand.dtype, operand.shape));
   if (bytes == 0) return tensor;
-  WEFT_RETURN_IF_ERROR(device_.CopyToHost(stream, data, tensor.raw_data(), bytes));
-  WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
-  return tensor;
+  absl::Status status = device_.CopyToHost(stream, data, tensor.raw_data(), bytes);
+  if (status.ok()) status = stream.Synchronize(kDeviceTimeout);
+  if (status.ok()) return tensor;
+  loaded_.push_back(tensor);  // the copy may be under way
+  return status;
 }
 
 absl::Status ValueSlots::Run(const bound::ValueRun& run, Stream& stream) {

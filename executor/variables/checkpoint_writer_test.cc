@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -10,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "platform/checksum.h"
 #include "platform/testing/fake_file_system.h"
-#include "tensor/cpu_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -29,9 +30,10 @@ VariableShard ShardOf(const std::string& name, DType dtype, const Shape& shape) 
   return shard;
 }
 
-class CheckpointWriterTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class CheckpointWriterTest : public ::testing::TestWithParam<int> {
  protected:
-  CheckpointWriterTest() : store_(CpuDevice()), writer_(files_, RealClock(), store_, RankId(3)) {
+  CheckpointWriterTest() : store_(*device_), writer_(files_, RealClock(), store_, RankId(3)) {
     EXPECT_TRUE(files_.CreateDirectories("/c").ok());
     EXPECT_TRUE(
         store_
@@ -60,12 +62,13 @@ class CheckpointWriterTest : public ::testing::Test {
     return T();
   }
 
+  const std::unique_ptr<Device> device_ = testing::NewTestDevice(GetParam());
   testing::FakeFileSystem files_;
   VariableStore store_;
   CheckpointWriter writer_;
 };
 
-TEST_F(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
+TEST_P(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
   ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
   EXPECT_EQ(writer_.Poll(true).state, State::kNone);
   ASSERT_TRUE(writer_.Save("/c").ok());
@@ -84,7 +87,7 @@ TEST_F(CheckpointWriterTest, WritesTheStateOfTheMomentItWasAsked) {
   EXPECT_EQ(write.tensors.at("n"), Checksum(std::as_bytes(std::span(&seven, 1))));
 }
 
-TEST_F(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
+TEST_P(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
   ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
   ASSERT_TRUE(files_.CreateDirectories("/d").ok());
   ASSERT_TRUE(writer_.Save("/c").ok());
@@ -95,7 +98,7 @@ TEST_F(CheckpointWriterTest, TheNextOneUsesTheSameMemory) {
   EXPECT_EQ(At<float>("/d/rank-00003.safetensors", "w"), 2.0f);
 }
 
-TEST_F(CheckpointWriterTest, AFullDiskIsToldAndTheNextOneIsTried) {
+TEST_P(CheckpointWriterTest, AFullDiskIsToldAndTheNextOneIsTried) {
   ASSERT_TRUE(writer_.Add({"w"}).ok());
   files_.InjectError(testing::FakeFileSystem::Operation::kWrite, ENOSPC);
   ASSERT_TRUE(writer_.Save("/c").ok());
@@ -108,7 +111,7 @@ TEST_F(CheckpointWriterTest, AFullDiskIsToldAndTheNextOneIsTried) {
 }
 
 // 0 x -inf once made a weight NaN that the loss did not show; it was saved, with exit code 0.
-TEST_F(CheckpointWriterTest, AStateThatIsNotFiniteIsNotSaved) {
+TEST_P(CheckpointWriterTest, AStateThatIsNotFiniteIsNotSaved) {
   ASSERT_TRUE(writer_.Add({"n", "w"}).ok());
   Put(std::numeric_limits<float>::quiet_NaN(), 7);
   const absl::Status status = writer_.Save("/c");
@@ -120,7 +123,7 @@ TEST_F(CheckpointWriterTest, AStateThatIsNotFiniteIsNotSaved) {
   EXPECT_TRUE(writer_.Poll(true).status.ok());
 }
 
-TEST_F(CheckpointWriterTest, ARankThatOwnsNothingWritesNoFile) {
+TEST_P(CheckpointWriterTest, ARankThatOwnsNothingWritesNoFile) {
   EXPECT_EQ(writer_.bytes(), 0);
   ASSERT_TRUE(writer_.Save("/c").ok());
   const CheckpointWrite write = writer_.Poll(true);
@@ -130,11 +133,15 @@ TEST_F(CheckpointWriterTest, ARankThatOwnsNothingWritesNoFile) {
   EXPECT_THAT(*files_.ListDirectory("/c"), ElementsAre());
 }
 
-TEST_F(CheckpointWriterTest, UnknownVariablesAreRefused) {
+TEST_P(CheckpointWriterTest, UnknownVariablesAreRefused) {
   const absl::Status status = writer_.Add({"x"});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'x'"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, CheckpointWriterTest,
+                         ::testing::Values(testing::kOnCpu, testing::kLazyOrder, 1),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 TEST(CheckpointedVariables, AreThoseThatChangeAndAreOursToSave) {
   Partition partition;

@@ -3,13 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tensor/cpu_device.h"
+#include "tensor/testing/test_device.h"
 
 namespace weft {
 namespace {
@@ -39,9 +40,10 @@ class TickingClock final : public Clock {
   int64_t now_ = 0;
 };
 
-class FiniteWatchTest : public ::testing::Test {
+// On each device of tensor/testing/test_device.h.
+class FiniteWatchTest : public ::testing::TestWithParam<int> {
  protected:
-  FiniteWatchTest() : store_(CpuDevice()), watch_(clock_, store_) {}
+  FiniteWatchTest() : store_(*device_), watch_(clock_, store_) {}
 
   void AddVariable(const std::string& name, DType dtype, int64_t elements) {
     VariableShard shard;
@@ -55,12 +57,13 @@ class FiniteWatchTest : public ::testing::Test {
     ASSERT_TRUE(store_.WritePart(name, element * 4, std::as_bytes(std::span(&value, 1))).ok());
   }
 
+  const std::unique_ptr<Device> device_ = testing::NewTestDevice(GetParam());
   TickingClock clock_;
   VariableStore store_;
   FiniteWatch watch_;
 };
 
-TEST_F(FiniteWatchTest, NamesTheVariableAndTheElementWhereverItIs) {
+TEST_P(FiniteWatchTest, NamesTheVariableAndTheElementWhereverItIs) {
   AddVariable("w", DType::kFloat32, 3 * kPiece);
   ASSERT_TRUE(watch_.Add({"w"}).ok());
   ASSERT_TRUE(watch_.AfterStep(kSecond).ok());
@@ -79,7 +82,7 @@ TEST_F(FiniteWatchTest, NamesTheVariableAndTheElementWhereverItIs) {
 }
 
 // The end of a short run is seen when its values are read.
-TEST_F(FiniteWatchTest, BeginsWhenStepsHaveTakenASecond) {
+TEST_P(FiniteWatchTest, BeginsWhenStepsHaveTakenASecond) {
   AddVariable("w", DType::kFloat32, 2);
   ASSERT_TRUE(watch_.Add({"w"}).ok());
   Put("w", 1, kInfinity);
@@ -87,7 +90,7 @@ TEST_F(FiniteWatchTest, BeginsWhenStepsHaveTakenASecond) {
   EXPECT_EQ(watch_.AfterStep(kSecond / 10).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(FiniteWatchTest, TakesAHundredthOfTheTimeOfTheSteps) {
+TEST_P(FiniteWatchTest, TakesAHundredthOfTheTimeOfTheSteps) {
   AddVariable("w", DType::kFloat32, 10 * kPiece);
   ASSERT_TRUE(watch_.Add({"w"}).ok());
   clock_.tick = 1'000'000;
@@ -99,7 +102,7 @@ TEST_F(FiniteWatchTest, TakesAHundredthOfTheTimeOfTheSteps) {
 }
 
 // A long step is no reason to look at the same values twice.
-TEST_F(FiniteWatchTest, GoesRoundOnceAfterAStepAndSavesNothingUp) {
+TEST_P(FiniteWatchTest, GoesRoundOnceAfterAStepAndSavesNothingUp) {
   AddVariable("a", DType::kFloat32, 2 * kPiece);
   AddVariable("b", DType::kFloat32, 1);
   ASSERT_TRUE(watch_.Add({"a", "b"}).ok());
@@ -110,7 +113,7 @@ TEST_F(FiniteWatchTest, GoesRoundOnceAfterAStepAndSavesNothingUp) {
   EXPECT_EQ(clock_.calls, 2 * 4);
 }
 
-TEST_F(FiniteWatchTest, GoesRoundAgainAndAgain) {
+TEST_P(FiniteWatchTest, GoesRoundAgainAndAgain) {
   AddVariable("a", DType::kFloat32, 2 * kPiece);
   AddVariable("b", DType::kBfloat16, 5);
   ASSERT_TRUE(watch_.Add({"a"}).ok());
@@ -122,7 +125,7 @@ TEST_F(FiniteWatchTest, GoesRoundAgainAndAgain) {
               HasSubstr("variable 'a' has become nan (element 3)"));
 }
 
-TEST_F(FiniteWatchTest, HalfPrecisionIsWatchedToo) {
+TEST_P(FiniteWatchTest, HalfPrecisionIsWatchedToo) {
   AddVariable("h", DType::kBfloat16, 5);
   ASSERT_TRUE(watch_.Add({"h"}).ok());
   const uint16_t infinity = 0x7f80;
@@ -131,7 +134,7 @@ TEST_F(FiniteWatchTest, HalfPrecisionIsWatchedToo) {
               HasSubstr("variable 'h' has become inf (element 4)"));
 }
 
-TEST_F(FiniteWatchTest, LeavesOutWhatHoldsNoFloatsAndRefusesWhatIsNotThere) {
+TEST_P(FiniteWatchTest, LeavesOutWhatHoldsNoFloatsAndRefusesWhatIsNotThere) {
   AddVariable("n", DType::kInt64, 4);
   AddVariable("empty", DType::kFloat32, 0);
   ASSERT_TRUE(watch_.Add({"n", "empty"}).ok());
@@ -141,6 +144,10 @@ TEST_F(FiniteWatchTest, LeavesOutWhatHoldsNoFloatsAndRefusesWhatIsNotThere) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no variable 'gone'"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, FiniteWatchTest,
+                         ::testing::Values(testing::kOnCpu, testing::kLazyOrder, 1),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 }  // namespace
 }  // namespace weft

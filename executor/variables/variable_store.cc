@@ -148,24 +148,29 @@ absl::Status VariableStore::Allocate(Entry& entry) {
   if (device_.info().host_accessible) {
     std::memset(memory->data(), 0, bytes);
   } else {
-    WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
     const std::vector<std::byte> zeros(std::min(bytes, kZeroBytes));
-    for (size_t offset = 0; offset < bytes; offset += kZeroBytes) {
-      WEFT_RETURN_IF_ERROR(device_.CopyFromHost(*stream, zeros.data(),
-                                                static_cast<std::byte*>(memory->data()) + offset,
-                                                std::min(kZeroBytes, bytes - offset)));
-    }
-    WEFT_RETURN_IF_ERROR(stream->Synchronize(kCopyTimeout));
+    auto* const target = static_cast<std::byte*>(memory->data());
+    WEFT_RETURN_IF_ERROR(Copy([&](Stream& stream) {
+      absl::Status status;
+      for (size_t offset = 0; offset < bytes && status.ok(); offset += kZeroBytes) {
+        status = device_.CopyFromHost(stream, zeros.data(), target + offset,
+                                      std::min(kZeroBytes, bytes - offset));
+      }
+      return status;
+    }));
   }
   entry.tensor = Tensor(shard.dtype, shard.local_shape, std::move(memory));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Stream*> VariableStore::CopyStream() {
+absl::Status VariableStore::Copy(absl::FunctionRef<absl::Status(Stream&)> enqueue) {
   if (stream_ == nullptr) {
     WEFT_ASSIGN_OR_RETURN(stream_, device_.NewStream("variables"));
   }
-  return stream_.get();
+  absl::Status status = enqueue(*stream_);
+  if (status.ok()) status = stream_->Synchronize(kCopyTimeout);
+  if (!status.ok()) stream_.reset();
+  return status;
 }
 
 absl::StatusOr<VariableStore::Entry*> VariableStore::Use(const std::string& name) {
@@ -201,27 +206,23 @@ absl::Status VariableStore::WritePart(const std::string& name, int64_t offset,
                                       std::span<const std::byte> part) {
   WEFT_ASSIGN_OR_RETURN(Entry * entry, Use(name));
   WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
-  WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
-  WEFT_RETURN_IF_ERROR(device_.CopyFromHost(
-      *stream, part.data(), static_cast<std::byte*>(entry->tensor.raw_data()) + offset,
-      part.size()));
-  return stream->Synchronize(kCopyTimeout);
+  auto* const target = static_cast<std::byte*>(entry->tensor.raw_data()) + offset;
+  return Copy([&](Stream& stream) {
+    return device_.CopyFromHost(stream, part.data(), target, part.size());
+  });
 }
 
 absl::Status VariableStore::ReadPart(const std::string& name, int64_t offset,
                                      std::span<std::byte> part) {
   WEFT_ASSIGN_OR_RETURN(const Entry* entry, Use(name));
   WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
+  const auto* const source = static_cast<const std::byte*>(entry->tensor.raw_data()) + offset;
   if (device_.info().host_accessible) {  // no step runs, so no stream is needed, and none allocated
-    const auto* const source = static_cast<const std::byte*>(entry->tensor.raw_data()) + offset;
     std::copy_n(source, part.size(), part.data());
     return absl::OkStatus();
   }
-  WEFT_ASSIGN_OR_RETURN(Stream* const stream, CopyStream());
-  WEFT_RETURN_IF_ERROR(
-      device_.CopyToHost(*stream, static_cast<const std::byte*>(entry->tensor.raw_data()) + offset,
-                         part.data(), part.size()));
-  return stream->Synchronize(kCopyTimeout);
+  return Copy(
+      [&](Stream& stream) { return device_.CopyToHost(stream, source, part.data(), part.size()); });
 }
 
 absl::StatusOr<void*> VariableStore::DevicePointer(const std::string& name) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "graph/partition.h"
@@ -51,12 +52,14 @@ class VariableStore {
   // The entry, with memory. NotFound for an unknown name.
   absl::StatusOr<Entry*> Use(const std::string& name);
   absl::Status Allocate(Entry& entry);
-  // Of all copies, each of which is waited for: a stream costs more than a copy.
-  absl::StatusOr<Stream*> CopyStream();
+  // Has `enqueue` put copies into the one stream of all of them, as a stream costs more than a
+  // copy, and waits. After an error that stream is ended, which waits for what it was given: the
+  // memory of the copies may go back then.
+  absl::Status Copy(absl::FunctionRef<absl::Status(Stream&)> enqueue);
 
   Device& device_;
-  std::unique_ptr<Stream> stream_;  // from the first copy on
   std::map<std::string, Entry> entries_;
+  std::unique_ptr<Stream> stream_;  // from the first copy on; ends before the memory
 };
 
 // OutOfRange, naming the element, where a variable on the host holds an infinity or a NaN. `first`:

@@ -13,7 +13,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tensor/cpu_device.h"
+#include "tensor/testing/lazy_device.h"
 #include "tensor/testing/test_device.h"
+#include "tensor/testing/watched_device.h"
 
 namespace weft {
 namespace {
@@ -275,6 +277,54 @@ TEST_P(VariableStoreTest, AVariableWithoutElementsHasAnAddress) {
   ASSERT_TRUE(store.Add({Whole("w", {0, 3})}).ok());
   EXPECT_NE(*store.DevicePointer("w"), nullptr);
   EXPECT_EQ(store.Read("w")->num_elements(), 0);
+}
+
+// Whatever copy it is that the device does not end in time: zeros for a new variable, a write, a
+// read.
+TEST(VariableStoreOnAHangingDeviceTest, NoMemoryGoesBackBeforeItsCopiesAreMade) {
+  constexpr int kCopies = 4;
+  for (int64_t waits = 0; waits <= kCopies; ++waits) {
+    SCOPED_TRACE(waits);
+    testing::LazyDevice lazy;
+    testing::WatchedDevice device(lazy);
+    device.HangAfter(waits);
+    {
+      VariableStore store(device);
+      ASSERT_TRUE(store.Add({Whole("a", {3}), Whole("b", {2})}).ok());
+      EXPECT_EQ(store.DevicePointer("a").ok(), waits > 0);
+      if (waits > 0) EXPECT_EQ(store.DevicePointer("b").ok(), waits > 1);
+      if (waits > 1) {
+        // The host's side of the copy goes when this is over.
+        const auto memory = device.AllocateHostMemory(3 * sizeof(float));
+        ASSERT_TRUE(memory.ok());
+        const Tensor staged(DType::kFloat32, Shape({3}), *memory);
+        EXPECT_EQ(store.Write("a", staged).ok(), waits > 2);
+      }
+      if (waits > 2) {
+        const auto memory = device.AllocateHostMemory(2 * sizeof(float));
+        ASSERT_TRUE(memory.ok());
+        const std::span<std::byte> part(static_cast<std::byte*>((*memory)->data()),
+                                        2 * sizeof(float));
+        EXPECT_EQ(store.ReadPart("b", 0, part).ok(), waits > 3);
+      }
+    }
+    const absl::Status status = lazy.Verify();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// What was under way is over then, and the next copy has a stream of its own.
+TEST(VariableStoreOnAHangingDeviceTest, AVariableIsReadAfterACopyThatTookTooLong) {
+  testing::LazyDevice lazy;
+  testing::WatchedDevice device(lazy);
+  VariableStore store(device);
+  ASSERT_TRUE(store.Add({Whole("a", {3})}).ok());
+  ASSERT_TRUE(store.Write("a", Counting({3})).ok());
+  device.HangAfter(0);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(store.Write("a", Tensor::Of<float>({3}, {7, 8, 9}))));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(store.Read("a").status()));
+  device.NeverHang();
+  EXPECT_THAT(store.Read("a")->data<float>(), ElementsAre(7, 8, 9));
 }
 
 }  // namespace

@@ -31,6 +31,12 @@ class DeviceTimer {
   DeviceTimer(Stream& stream, Clock& clock, absl::FunctionRef<absl::Status()> enqueue,
               const DeviceTimerOptions& options)
       : stream_(stream), clock_(clock), enqueue_(enqueue), options_(options) {}
+  // After an error: the recording ends after its runs.
+  ~DeviceTimer() {
+    if (!is_over_) (void)stream_.Synchronize(kWaitTimeout);
+  }
+  DeviceTimer(const DeviceTimer&) = delete;
+  DeviceTimer& operator=(const DeviceTimer&) = delete;
 
   absl::StatusOr<double> Run() {
     WEFT_RETURN_IF_ERROR(stream_.Synchronize(kWaitTimeout));
@@ -57,6 +63,7 @@ class DeviceTimer {
       WEFT_ASSIGN_OR_RETURN(const double seconds, RoundSeconds(repeats));
       rounds.push_back(seconds / static_cast<double>(repeats * pieces_));
     }
+    is_over_ = true;
     return MiddleOf(std::move(rounds));
   }
 
@@ -107,6 +114,7 @@ class DeviceTimer {
   const DeviceTimerOptions options_;
   std::unique_ptr<RecordedWork> recording_;  // null: pieces are enqueued one by one
   int64_t pieces_ = 1;                       // of a repetition
+  bool is_over_ = false;                     // all that was enqueued
 };
 
 }  // namespace

@@ -25,8 +25,9 @@ struct DeviceTimerOptions {
 // Seconds of one `enqueue()`, which puts one piece of work into `stream`, while the stream has
 // always more of it: launches that the host makes slower than the device runs them are recorded and
 // repeated where the device can record. What came before in the stream has run when this begins,
-// and all of it when it returns. Uses the stream and `clock` alone; one thread. Errors: those of
-// `enqueue` and of the stream; DeadlineExceeded where a wait takes ten minutes.
+// and all of it when it returns, also with an error (but where a wait takes ten minutes). Uses the
+// stream and `clock` alone; one thread. Errors: those of `enqueue` and of the stream;
+// DeadlineExceeded where a wait takes ten minutes.
 absl::StatusOr<double> SecondsOnDevice(Stream& stream, Clock& clock,
                                        absl::FunctionRef<absl::Status()> enqueue,
                                        const DeviceTimerOptions& options = {});

@@ -60,6 +60,11 @@ class TimedStream final : public Stream {
   absl::Status Record(Event&) override { return absl::UnimplementedError("no events"); }
   absl::Status Wait(Event&) override { return absl::UnimplementedError("no events"); }
   absl::Status Synchronize(absl::Duration) override {
+    runs_ = 0;
+    if (waits_that_fail > 0 && --waits_that_fail == 0) {
+      runs_ = 1;
+      return absl::DeadlineExceededError("it takes too long");
+    }
     if (is_recording_) return absl::FailedPreconditionError("a wait while recording");
     ++waits;
     clock_.seconds = std::max(clock_.seconds, busy_until_) + speeds_.wait;
@@ -74,21 +79,30 @@ class TimedStream final : public Stream {
   absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording(
       std::unique_ptr<RecordedWork>) override {
     is_recording_ = false;
-    return std::make_unique<Recording>(recorded_);
+    waits_that_fail = fails_once_recorded ? 2 : 0;
+    return std::make_unique<Recording>(recorded_, *this);
   }
 
   int waits = 0;
+  int waits_that_fail = 0;           // the so-manieth from now on
+  bool fails_once_recorded = false;  // in the second round of a recording
+  bool ended_too_early = false;      // a recording, with runs of it under way
 
  private:
   class Recording final : public RecordedWork {
    public:
-    explicit Recording(double seconds) : seconds_(seconds) {}
+    Recording(double seconds, TimedStream& stream) : seconds_(seconds), stream_(stream) {}
+    ~Recording() override {
+      if (stream_.runs_ > 0) stream_.ended_too_early = true;
+    }
     absl::Status Run(Stream& stream) override {
+      ++stream_.runs_;
       return static_cast<TimedStream&>(stream).Take(seconds_);
     }
 
    private:
     const double seconds_;
+    TimedStream& stream_;
   };
 
   StepClock& clock_;
@@ -96,6 +110,7 @@ class TimedStream final : public Stream {
   double busy_until_ = 0;
   bool is_recording_ = false;
   double recorded_ = 0;
+  int runs_ = 0;  // of recordings, under way
 };
 
 class PlainBuffer final : public Buffer {
@@ -204,6 +219,17 @@ TEST(SecondsOnDeviceTest, ErrorsOfTheWorkAreReturned) {
   const auto refused =
       SecondsOnDevice(stream, clock, [] { return absl::InvalidArgumentError("no such launch"); });
   EXPECT_EQ(refused.status(), absl::InvalidArgumentError("no such launch"));
+}
+
+TEST(SecondsOnDeviceTest, ARecordingEndsAfterItsRunsAlsoWhereAWaitTakesTooLong) {
+  StepClock clock;
+  Speeds speeds;
+  speeds.piece = 1e-5;
+  TimedStream stream(clock, speeds);
+  stream.fails_once_recorded = true;
+  const auto seconds = SecondsOnDevice(stream, clock, [&] { return stream.Take(speeds.piece); });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(seconds.status())) << seconds.status();
+  EXPECT_FALSE(stream.ended_too_early);
 }
 
 TEST(FitCopiesTest, FindsTheLineThatTheCopiesLieOn) {

@@ -17,6 +17,11 @@
 
 namespace weft::testing {
 
+// What a peer sends: two numbers, which tell the message.
+inline float ReceivedValue(MessageKey key) {
+  return static_cast<float>(100 + key.micro_batch + 1000 * key.step);
+}
+
 // Every other member of a group holds what this one holds, so a sum is a product. Channels lead to
 // nobody. Remembers what was asked of it.
 class MirrorCommunicator final : public Communicator {
@@ -41,7 +46,7 @@ class MirrorCommunicator final : public Communicator {
   }
   absl::Status Receive(ChannelHandle, MessageKey key, void* data) override {
     float* values = static_cast<float*>(data);
-    values[0] = values[1] = static_cast<float>(100 + key.micro_batch);
+    values[0] = values[1] = ReceivedValue(key);
     return absl::OkStatus();
   }
   absl::Status RunCollective(CollectiveHandle handle, MessageKey, void* const* buffers) override {
