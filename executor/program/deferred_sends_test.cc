@@ -118,8 +118,12 @@ TEST_P(DeferredSendsTest, WithoutAWaitOnlyWhatIsThereIsSent) {
       EXPECT_EQ(sender.sent[k], 5 + static_cast<int64_t>(k));
     }
   }
-  if (GetParam() == testing::kLazyOrder) EXPECT_THAT(sender.sent, IsEmpty());
-  if (GetParam() == testing::kOnCpu) EXPECT_EQ(sender.sent.size(), 4u);
+  if (GetParam() == testing::kLazyOrder) {
+    EXPECT_THAT(sender.sent, IsEmpty());
+  }
+  if (GetParam() == testing::kOnCpu) {
+    EXPECT_EQ(sender.sent.size(), 4u);
+  }
   sender.Flush(/*wait=*/true);
   EXPECT_THAT(sender.sent, ElementsAre(5, 6, 7, 8));
 }

@@ -292,7 +292,9 @@ TEST(VariableStoreOnAHangingDeviceTest, NoMemoryGoesBackBeforeItsCopiesAreMade) 
       VariableStore store(device);
       ASSERT_TRUE(store.Add({Whole("a", {3}), Whole("b", {2})}).ok());
       EXPECT_EQ(store.DevicePointer("a").ok(), waits > 0);
-      if (waits > 0) EXPECT_EQ(store.DevicePointer("b").ok(), waits > 1);
+      if (waits > 0) {
+        EXPECT_EQ(store.DevicePointer("b").ok(), waits > 1);
+      }
       if (waits > 1) {
         // The host's side of the copy goes when this is over.
         const auto memory = device.AllocateHostMemory(3 * sizeof(float));

@@ -157,7 +157,9 @@ TEST_F(LazyDeviceTest, MemoryThatGoesBackBeforeItsCopyIsNoticed) {
       auto host = device.AllocateHostMemory(8).value();
       auto memory = device.Allocate(8).value();
       ASSERT_TRUE(device.CopyFromHost(*stream, host->data(), memory->data(), 8).ok());
-      if (waits) ASSERT_TRUE(stream->Synchronize(kPatient).ok());
+      if (waits) {
+        ASSERT_TRUE(stream->Synchronize(kPatient).ok());
+      }
       (is_host ? host : memory).reset();
       EXPECT_EQ(device.Verify().ok(), waits) << device.Verify();
       // It is kept for the copy: nothing else is damaged.

@@ -241,35 +241,18 @@ Partition RelayingStep() {
   return partition;
 }
 
-// Of a job with so many recordings of the compute stream in a step, those that may be left out in
-// each step for this reason; and what may be in any job, whose constants are so many.
-std::map<std::string, std::string> CoveredCalls(int recordings, const std::vector<int>& covered,
-                                                const std::string& reason, int constants) {
-  std::map<std::string, std::string> calls;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    for (const int number : covered) {
-      calls[absl::StrCat("compute record ", step * recordings + number)] = reason;
-    }
-  }
-  for (int i = 0; i < constants; ++i) {
-    calls[absl::StrCat("constants synchronize ", i)] = "the stream ends before the first step";
-  }
-  calls["variables synchronize 0"] = "the first value goes over these zeros";
-  return calls;
-}
-
 }  // namespace
 
 class OrderedRun::Impl {
  public:
-  Impl(const OrderedJob& job, Device& device)
+  Impl(const OrderedJob& job, Device& device, Communicator* communicator)
       : partition_(job.make()), variables_(device), source_(job.poisoned_step) {
     const bool is_host = device.info().host_accessible;
     if (!is_host) RegisterKernels(job);
     ExecutorEnvironment environment;
     environment.device = &device;
     environment.variables = &variables_;
-    environment.communicator = &communicator_;
+    environment.communicator = communicator != nullptr ? communicator : &communicator_;
     environment.input = &source_;
     environment.clock = &RealClock();
     environment.kernels = is_host || job.kernels.empty() ? nullptr : &kernels_;
@@ -332,8 +315,8 @@ class OrderedRun::Impl {
   absl::Status status_;
 };
 
-OrderedRun::OrderedRun(const OrderedJob& job, Device& device)
-    : impl_(std::make_unique<Impl>(job, device)) {}
+OrderedRun::OrderedRun(const OrderedJob& job, Device& device, Communicator* communicator)
+    : impl_(std::make_unique<Impl>(job, device, communicator)) {}
 OrderedRun::~OrderedRun() = default;
 
 const absl::Status& OrderedRun::status() const { return impl_->status(); }
@@ -349,6 +332,44 @@ void OrderedRun::End() { impl_->End(); }
 std::string OrderedRun::Sent() const { return impl_->Sent(); }
 
 void PrintTo(const OrderedJob& job, std::ostream* out) { *out << job.name; }
+
+std::map<std::string, std::string> CoveredCalls(int recordings, const std::vector<int>& covered,
+                                                const std::string& reason, int constants) {
+  std::map<std::string, std::string> calls;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int number : covered) {
+      calls[absl::StrCat("compute record ", step * recordings + number)] = reason;
+    }
+  }
+  for (int i = 0; i < constants; ++i) {
+    calls[absl::StrCat("constants synchronize ", i)] = "the stream ends before the first step";
+  }
+  calls["variables synchronize 0"] = "the first value goes over these zeros";
+  return calls;
+}
+
+Partition ExchangingStep(int rank) {
+  constexpr int32_t kFromFirst = 5;
+  constexpr int32_t kFromSecond = 3;
+  const int32_t own = rank == 0 ? kFromFirst : kFromSecond;
+  const int32_t other = rank == 0 ? kFromSecond : kFromFirst;
+  Partition partition = SumOfTwice([&](GraphBuilder& b) {
+    Scaled(b, "given", "y", static_cast<float>(3 + rank));
+    AddSend(b, "given", own);
+    AddReceive(b, "more", other);
+  });
+  partition.rank = RankId(rank);
+  for (const int32_t id : {own, other}) {
+    const int from = id == kFromFirst ? 0 : 1;
+    partition.channels.push_back({ChannelId(id), RankId(from), RankId(1 - from),
+                                  id == own ? "given" : "more", DType::kFloat32, Shape{1, 2},
+                                  true});
+  }
+  AddSum(partition, "more", "received", 0, kMicroBatches);
+  AddAllReduceOf(partition, "received");
+  AddUpdate(partition, "reduced");
+  return partition;
+}
 
 std::vector<OrderedJob> OrderedJobs() {
   // The staging memory of an input has two blocks; those of the last two micro-batches are not

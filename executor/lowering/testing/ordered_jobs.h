@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "executor/interfaces/communicator.h"
 #include "executor/program/step_program.h"
 #include "graph/partition.h"
 #include "tensor/device.h"
@@ -36,11 +37,22 @@ struct OrderedJob {
 void PrintTo(const OrderedJob& job, std::ostream* out);
 std::vector<OrderedJob> OrderedJobs();
 
-// A job's rank on a device, with images of itself for peers. One thread. On a device that the host
-// reaches, no collective is in the order of streams. Borrows the device.
+// One of two ranks that send each other a value for each micro-batch, and sum over both what they
+// have received. To be run with a communicator.
+Partition ExchangingStep(int rank);
+
+// Rows of OrderedJob::covered. In each step the device's compute stream records so many events; of
+// these, `covered` may be left out for this reason. In any job, the waits for its constants, and
+// for the zeros of its variable.
+std::map<std::string, std::string> CoveredCalls(int recordings, const std::vector<int>& covered,
+                                                const std::string& reason, int constants);
+
+// A job's rank on a device, with images of itself for peers unless it is given a communicator. One
+// thread. On a device that the host reaches, no collective is in the order of streams. Borrows
+// device and communicator.
 class OrderedRun {
  public:
-  OrderedRun(const OrderedJob& job, Device& device);
+  OrderedRun(const OrderedJob& job, Device& device, Communicator* communicator = nullptr);
   ~OrderedRun();
 
   // Of the compile.

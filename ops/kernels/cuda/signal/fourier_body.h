@@ -116,6 +116,9 @@ struct FourierLinesBody {
   FourierLines lines;
   int32_t at_once;
   int32_t mask;  // of BankedNumbers
+  // Passes wait for shared memory: 48 registers, which float32 sums need, let five blocks take
+  // turns.
+  static constexpr int kMinBlocks = sizeof(S) == 4 ? 5 : 1;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
