@@ -64,9 +64,10 @@ TransportCommunicator::TransportCommunicator(Transport& transport, Clock& clock,
                                              JobIdentity identity, absl::Duration stall_timeout)
     : transport_(transport), clock_(clock), identity_(identity), stall_timeout_(stall_timeout) {}
 
-// Transfers in flight point into this object: end them first. After a step that went well there are
-// none, and the peers, which may still be at work, hear nothing of it.
-TransportCommunicator::~TransportCommunicator() {
+// Transfers in flight point into this object: end them first.
+TransportCommunicator::~TransportCommunicator() { EndTransfers(); }
+
+void TransportCommunicator::EndTransfers() {
   std::vector<Transfer*> transfers;
   for (auto& [id, stream] : streams_) {
     transfers.insert(transfers.end(), {stream->sending.get(), stream->receiving.get()});

@@ -45,6 +45,11 @@ class TransportCommunicator final : public Communicator {
   int64_t unexpected_collective_bytes(RankId peer) const override;
   void Abort(const absl::Status& reason) override;
 
+  // Ends what is under way, and waits until the transport uses no memory of the programs any more:
+  // before that goes back. After a step that went well there is nothing, and the peers, which may
+  // still be at work, hear nothing of it; else the transport is aborted. Between steps.
+  void EndTransfers();
+
   // What was sent on everything opened so far, in the order of opening; channels that end here are
   // among them, with nothing sent. Between steps, in the thread that runs them.
   std::vector<StreamTraffic> traffic() const;

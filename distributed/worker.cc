@@ -75,6 +75,7 @@ class RankWorker final : public Worker {
  public:
   explicit RankWorker(WorkerEnvironment environment)
       : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
+  ~RankWorker() override { EndTransfers(); }
 
   std::string name() const override { return environment_.name; }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
@@ -133,6 +134,10 @@ class RankWorker final : public Worker {
   // Whether it is for this rank of this job, on such a machine.
   absl::Status CheckPartition(const Partition& partition) const;
   absl::Status AbortStatus();
+  // After a step that failed, the transport may still use memory of the programs.
+  void EndTransfers() {
+    if (communicator_ != nullptr) communicator_->EndTransfers();
+  }
   ProcessMemory Measured() const {
     ProcessMemory memory = MeasureProcessMemory(files());
     if (HasDeviceMemory()) {
@@ -235,6 +240,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
+  EndTransfers();
   programs_.clear();
   {
     MutexLock lock(transport_mutex_);
@@ -488,6 +494,7 @@ absl::Status RankWorker::WriteVariable(const std::string& name, const Tensor& lo
 
 absl::StatusOr<Tensor> RankWorker::ReadVariable(const std::string& name) {
   if (!joined_) return CheckJoined();
+  if (failed_) EndTransfers();
   // The copy stays in this process: it takes the place of what no step needs now.
   arena_->Release();
   return variables_->Read(name);

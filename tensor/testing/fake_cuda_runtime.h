@@ -147,8 +147,8 @@ class FakeCudaRuntime final : public CudaRuntime {
     int times;
   };
 
-  // Counts the call, and makes the context that it needs; what it answers, without doing anything, if
-  // the test asked for that.
+  // Counts the call, and makes the context that it needs; what it answers, without doing anything,
+  // if the test asked for that.
   std::optional<CudaCode> Begin(const std::string& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the code on the stream, or into what it captures.
   CudaCode Add(FakeCudaStream& stream, std::function<void()> code)
