@@ -6,9 +6,12 @@
 #include "distributed/control_calls.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
+#include "distributed/nccl/testing/fake_card.h"
+#include "distributed/nccl/testing/fake_nccl.h"
 #include "distributed/testing/sum_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "platform/status_macros.h"
 #include "tensor/testing/fake_device.h"
 
 namespace weft::testing {
@@ -113,6 +116,40 @@ TEST(DeviceMemory, AJobMayGiveLessThanTheDeviceHas) {
   const absl::Status refused = DeviceJob(0, required->device_total() - 1).Add().status();
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr(" of the memory of fake:0 (what the job gives it) and needs "));
+}
+
+// The sum job on two cards that NCCL joins, the first of which has so much memory.
+absl::StatusOr<MemoryRequirement> RequiredOnCards(size_t memory_limit) {
+  FakeNcclWorld world;
+  FakeCard first(world, 0, /*seed=*/1, /*version=*/0, memory_limit);
+  FakeCard second(world, 1, /*seed=*/2);
+  InProcessCluster cluster({&first, &second}, OpenSumJobInput, kTestVersion,
+                           {first.card(), second.card()});
+  Coordinator coordinator(cluster.clients());
+  JobMembership membership;
+  membership.job_id = 19;
+  membership.version = kTestVersion;
+  membership.stall_timeout_seconds = 600;
+  WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());
+  WEFT_ASSIGN_OR_RETURN(const auto added,
+                        coordinator.AddProgram("train", SumJobPartitions(2), "data"));
+  return added.front();
+}
+
+// What the program allocates would fit; the buffers of the communicator do not.
+TEST(DeviceMemory, AJobWhoseCommunicatorsDoNotFitTheCardIsRefused) {
+  const auto required = RequiredOnCards(0);
+  ASSERT_TRUE(required.ok()) << required.status();
+  EXPECT_EQ(required->nccl_bytes, int64_t{192} << 20);  // one group of two: nccl_memory_test.cc
+  EXPECT_EQ(required->device_total(), required->device_allocated() + required->nccl_bytes);
+  const auto need = static_cast<size_t>(required->device_total());
+  const auto fits = RequiredOnCards(need);
+  EXPECT_TRUE(fits.ok()) << fits.status();
+  const absl::Status refused = RequiredOnCards(need - 1).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("worker:0"), HasSubstr("NCCL 192 MiB"),
+                    HasSubstr("the job was refused before its first step")));
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ std::string DescribeDeviceMemory(const MemoryRequirement& requirement) {
   return PartsText(requirement.device_total(), {{"variables", requirement.variable_bytes},
                                                 {"arena", requirement.arena_bytes},
                                                 {"constants", requirement.device_constant_bytes},
+                                                {"NCCL", requirement.nccl_bytes},
                                                 {"packed weights", requirement.packed_bytes}});
 }
 

@@ -31,6 +31,9 @@ struct MemoryRequirement {
   int64_t constant_bytes = 0;
   // Exact: their copies in the memory of such a device.
   int64_t device_constant_bytes = 0;
+  // Estimate: what NCCL's communicators take of the device's memory (NcclBytes,
+  // distributed/nccl/nccl_memory.h), besides what programs allocate there.
+  int64_t nccl_bytes = 0;
   // Exact: weights that kernels keep in a layout of their own.
   int64_t packed_bytes = 0;
   // Exact: host memory where the host cannot reach the device's.
@@ -62,11 +65,13 @@ struct MemoryRequirement {
     return computed + constant_bytes + staging_bytes + input_bytes + checkpoint_bytes +
            transport_bytes + process_bytes + loading_bytes;
   }
-  // Of the device's memory, what is allocated there: without CUDA's context. 0 where it has none of
-  // its own.
-  int64_t device_total() const {
+  // Of the device's memory, what programs allocate there: what its peak is compared with. 0 where
+  // it has none of its own.
+  int64_t device_allocated() const {
     return on_device ? variable_bytes + arena_bytes + device_constant_bytes + packed_bytes : 0;
   }
+  // The same with NCCL's, without CUDA's context.
+  int64_t device_total() const { return on_device ? device_allocated() + nccl_bytes : 0; }
   friend bool operator==(const MemoryRequirement&, const MemoryRequirement&) = default;
 };
 

@@ -130,6 +130,19 @@ TEST(MemoryRequirement, OfADeviceIsCountedWhereItLies) {
             "384 MiB: variables 300 MiB, arena 80.5 MiB, constants 3 MiB");
 }
 
+// Programs allocate 380.5 MiB of it; NCCL's 192 MiB are no part of their peak.
+TEST(MemoryRequirement, WhatNcclTakesIsOfTheDevice) {
+  MemoryRequirement requirement = Example();
+  requirement.nccl_bytes = 192 * kMebibyte;
+  EXPECT_EQ(requirement.total(), Example().total());
+  EXPECT_EQ(requirement.device_total(), 0);
+  requirement.on_device = true;
+  EXPECT_EQ(requirement.device_allocated(), 380 * kMebibyte + kMebibyte / 2);
+  EXPECT_EQ(requirement.device_total(), requirement.device_allocated() + 192 * kMebibyte);
+  EXPECT_EQ(DescribeDeviceMemory(requirement),
+            "572 MiB: variables 300 MiB, NCCL 192 MiB, arena 80.5 MiB");
+}
+
 TEST(CheckFitsOnDevice, RefusesNamingTheDevice) {
   MemoryRequirement requirement = Example();
   const MemoryLimit card = {380 * kMebibyte, "what is free of it"};

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "distributed/nccl/nccl_memory.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -177,7 +178,7 @@ class RankWorker final : public Worker {
   std::shared_ptr<Transport> transport_ ABSL_GUARDED_BY(transport_mutex_);
   absl::Status aborted_ ABSL_GUARDED_BY(transport_mutex_);
   std::atomic<bool> is_aborted_{false};  // looked at between steps, which may need no peer
-  Mutex transport_mutex_;                // Abort comes from other threads
+  mutable Mutex transport_mutex_;        // Abort comes from other threads
   WorkerCard card_;
   // Of this rank's card; null: it has none. Abort looks at it.
   std::shared_ptr<NcclCollectives> collectives_ ABSL_GUARDED_BY(transport_mutex_);
@@ -471,6 +472,12 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   }
   requirement.transport_bytes = TransportBytes(added);
   if (checkpoints_ != nullptr) requirement.checkpoint_bytes = checkpoints_->bytes();
+  {
+    MutexLock lock(transport_mutex_);
+    if (collectives_ != nullptr) {
+      requirement.nccl_bytes = NcclBytesOf(membership_.rank, collectives_->joined());
+    }
+  }
   // Of what is counted above, the process has this by now.
   ReleaseFreeMemory();
   const bool on_device = requirement.on_device;

@@ -92,6 +92,7 @@ rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {
   message.set_checkpoint_bytes(requirement.checkpoint_bytes);
   message.set_on_device(requirement.on_device);
   message.set_device_constant_bytes(requirement.device_constant_bytes);
+  message.set_nccl_bytes(requirement.nccl_bytes);
   return message;
 }
 
@@ -110,6 +111,7 @@ MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
   requirement.checkpoint_bytes = message.checkpoint_bytes();
   requirement.on_device = message.on_device();
   requirement.device_constant_bytes = message.device_constant_bytes();
+  requirement.nccl_bytes = message.nccl_bytes();
   return requirement;
 }
 

@@ -87,7 +87,8 @@ TEST(ControlCodecTest, EachPartOfAMemoryRequirement) {
       &MemoryRequirement::staging_bytes,    &MemoryRequirement::input_bytes,
       &MemoryRequirement::transport_bytes,  &MemoryRequirement::process_bytes,
       &MemoryRequirement::loading_bytes,    &MemoryRequirement::workspace_bytes,
-      &MemoryRequirement::checkpoint_bytes, &MemoryRequirement::device_constant_bytes};
+      &MemoryRequirement::checkpoint_bytes, &MemoryRequirement::device_constant_bytes,
+      &MemoryRequirement::nccl_bytes};
   MemoryRequirement requirement;
   for (size_t i = 0; i < parts.size(); ++i) requirement.*parts[i] = int64_t{1} << (i + 30);
   const MemoryRequirement read = Decode(ThroughBytes(Encode(requirement)));

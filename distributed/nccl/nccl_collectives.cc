@@ -189,6 +189,7 @@ absl::Status NcclCollectives::UseGroups(const std::vector<CardGroup>& groups, in
   for (const CardGroup& joined : groups) {
     const auto [found, is_new] = groups_.try_emplace(KeyOfGroup(joined.members, joined.sends));
     Group& group = found->second;
+    group.members = joined.members;
     group.text = GroupText(joined.members);
     if (is_new && joined.sends) {
       MutexLock lock(mutex_);
@@ -272,6 +273,14 @@ absl::Status NcclCollectives::Call(NcclCommunicator& communicator, const std::st
   if (ended) return failed;
   return absl::DeadlineExceededError(absl::StrCat(
       "rank ", rank_.value, " waited ", absl::FormatDuration(stall_timeout_), " for ", what));
+}
+
+std::vector<CardGroup> NcclCollectives::joined() const {
+  std::vector<CardGroup> joined;
+  for (const auto& [key, group] : groups_) {
+    if (group.communicator != nullptr) joined.push_back({group.members, "", key.back() < 0});
+  }
+  return joined;
 }
 
 bool NcclCollectives::Takes(const DeviceCollectiveSpec& spec) const {

@@ -70,12 +70,16 @@ class NcclCollectives final : public DeviceCollectives {
   absl::Status status() const override ABSL_LOCKS_EXCLUDED(mutex_);
   void Abort(const absl::Status& reason) override;
 
+  // All that have been joined, also those that are not used now; ids are not kept.
+  std::vector<CardGroup> joined() const;
+
   // In the order of Open; in the thread that enqueues. Receives are there with nothing sent.
   std::vector<DeviceTraffic> traffic() const;
   size_t opened() const { return opened_.size(); }
 
  private:
   struct Group {
+    std::vector<RankId> members;
     std::string text;  // "worker:0, worker:1"
     NcclCommunicator communicator = nullptr;
     bool is_used = false;

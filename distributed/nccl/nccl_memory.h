@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "distributed/nccl/card_pairs.h"
+#include "distributed/nccl/nccl_collectives.h"
 #include "graph/ids.h"
 
 namespace weft {
@@ -25,6 +26,9 @@ inline constexpr int kCollectiveNeighbours = 2;
 // card. All-to-alls, which connect all members, take more.
 std::vector<int64_t> NcclBytes(size_t ranks, const std::vector<std::vector<RankId>>& groups,
                                const std::vector<CardPair>& pairs);
+
+// The same of one rank that has joined these groups.
+int64_t NcclBytesOf(RankId rank, const std::vector<CardGroup>& joined);
 
 }  // namespace weft
 

@@ -22,5 +22,17 @@ TEST(NcclMemoryTest, EachCommunicatorHasItsOwnBuffers) {
               ElementsAre(16 * kMiB, 96 * kMiB, 80 * kMiB));
 }
 
+TEST(NcclMemoryTest, OfARankAreThoseThatItHasJoined) {
+  const std::vector<CardGroup> joined = {{{RankId(0), RankId(1)}, ""},
+                                         {{RankId(0), RankId(1), RankId(2)}, ""},
+                                         {{RankId(0), RankId(1)}, "", /*sends=*/true},
+                                         {{RankId(1), RankId(2)}, "", /*sends=*/true}};
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<int64_t> all = NcclBytes(4, {joined[0].members, joined[1].members},
+                                               {{RankId(0), RankId(1)}, {RankId(1), RankId(2)}});
+    EXPECT_EQ(NcclBytesOf(RankId(rank), joined), all[static_cast<size_t>(rank)]) << rank;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -78,7 +78,8 @@ nlohmann::ordered_json MemoryJson(const TrainingOutcome& outcome) {
                       {"limit_bytes", worker.limit.bytes},
                       {"peak_bytes", outcome.result.memory[rank].peak_bytes}});
     if (!worker.requirement.on_device) continue;
-    memory.back()["device_predicted_bytes"] = worker.requirement.device_total();
+    memory.back()["device_predicted_bytes"] = worker.requirement.device_allocated();
+    memory.back()["device_nccl_bytes"] = worker.requirement.nccl_bytes;
     memory.back()["device_peak_bytes"] = outcome.result.memory[rank].device_peak_bytes;
   }
   return memory;
@@ -249,7 +250,7 @@ std::string MemoryPeaksText(const TrainingOutcome& outcome) {
     absl::StrAppendFormat(
         &text, "memory worker:%d peak %s, %.0f %% of the %s predicted\n", rank, ByteQuantity(peak),
         100 * static_cast<double>(peak) / static_cast<double>(need), ByteQuantity(need));
-    const int64_t on_device = outcome.needed[rank].requirement.device_total();
+    const int64_t on_device = outcome.needed[rank].requirement.device_allocated();
     if (on_device == 0) continue;
     const int64_t device_peak = outcome.result.memory[rank].device_peak_bytes;
     absl::StrAppendFormat(&text,

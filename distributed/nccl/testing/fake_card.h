@@ -14,11 +14,11 @@ namespace weft::testing {
 
 // A device whose streams run host work later, in an order drawn from `seed`, and whose memory the
 // host cannot touch; a rank of the world, which outlives it. `version`: of its NCCL; 0: the
-// world's.
+// world's. `memory_limit`: bytes of the device; 0: any number.
 class FakeCard final : public FakeDevice {
  public:
-  FakeCard(FakeNcclWorld& world, int index, uint64_t seed, int version = 0)
-      : FakeDevice({.index = index, .scheduling = {.seed = seed}}),
+  FakeCard(FakeNcclWorld& world, int index, uint64_t seed, int version = 0, size_t memory_limit = 0)
+      : FakeDevice({.index = index, .memory_limit = memory_limit, .scheduling = {.seed = seed}}),
         nccl_(world.AddRank(
             [this](const void* data, size_t bytes) { return memory().IsAllocated(data, bytes); },
             version)) {}
