@@ -134,10 +134,12 @@ absl::Status Coordinator::JoinCards(const std::vector<Partition>& partitions) {
   WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards_, partitions));
   std::vector<CardGroup> groups;
   for (const std::vector<RankId>& members : choice.groups) groups.push_back({members, ""});
-  for (const auto& [from, to] : sends.pairs) groups.push_back({{from, to}, "", /*sends=*/true});
+  for (const CardSends& one : sends.sends) {
+    groups.push_back({{one.pair.first, one.pair.second}, "", /*sends=*/true, one.channels});
+  }
 
   CardUse use;
-  use.pairs = static_cast<int>(sends.pairs.size());
+  use.pairs = static_cast<int>(sends.sends.size());
   use.refusal = choice.refusal;
   use.send_refusal = sends.refusal;
   std::vector<UseCardGroupsRequest> requests(clients_.size());

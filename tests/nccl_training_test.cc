@@ -29,11 +29,30 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kSamples = 8;
-// The last stage sends the loss after its guard, and the first has it before: so that pair is not
-// joined.
-constexpr char kOnePair[] =
-    "sends of 1 pair of GPUs: NCCL 2.28.9; some sends of GPUs go through the host: worker:0 "
+// The last stage sends the loss after its guard, and the first has it before: so that channel goes
+// through the host, and it alone.
+constexpr char kAllButTheLoss[] =
+    "sends of 2 pairs of GPUs: NCCL 2.28.9; some sends of GPUs go through the host: worker:0 "
     "receives in another order than worker:1 sends";
+constexpr int64_t kLossBytes = sizeof(float);
+
+// What ranks have sent to others by NCCL, without the byte that each pair connects with.
+int64_t SentByNccl(const FakeNcclWorld& world) {
+  constexpr char kSend[] = "Send ";
+  int64_t sent = 0;
+  for (const NcclCall& call : world.calls()) {
+    if (call.what.rfind(kSend, 0) != 0) continue;
+    const int64_t bytes = std::stoll(call.what.substr(sizeof(kSend) - 1));
+    if (bytes > 1) sent += bytes;
+  }
+  return sent;
+}
+
+int64_t SentInAll(const TrainingOutcome& training) {
+  int64_t sent = 0;
+  for (const RankTraffic& rank : training.traffic) sent += rank.measured_bytes;
+  return sent;
+}
 
 class NcclTrainingTest : public ::testing::Test {
  protected:
@@ -68,6 +87,7 @@ class NcclTrainingTest : public ::testing::Test {
   struct Outcome {
     TrainingOutcome training;
     size_t calls = 0;  // of NCCL
+    int64_t sent = 0;  // by it, from one rank to another
     std::vector<std::string> violations;
   };
   // On fake cards; `one_card`: all of them are the same.
@@ -88,6 +108,7 @@ class NcclTrainingTest : public ::testing::Test {
     Outcome outcome;
     if (trained.ok()) outcome.training = *std::move(trained);
     outcome.calls = world.calls().size();
+    outcome.sent = SentByNccl(world);
     outcome.violations = world.violations();
     return outcome;
   }
@@ -133,11 +154,11 @@ TEST_F(NcclTrainingTest, PipelinesHaveTheLossesOfOneProcess) {
     const char* note;
   };
   const std::vector<Row> rows = {
-      {{1, 1, 2}, "gpipe", kOnePair},
-      {{1, 1, 2}, "1f1b", kOnePair},
+      {{1, 1, 2}, "gpipe", kAllButTheLoss},
+      {{1, 1, 2}, "1f1b", kAllButTheLoss},
       {{2, 1, 2},
        "1f1b",
-       "collectives of 4 GPUs, sends of 2 pairs: NCCL 2.28.9; some sends of GPUs go through the "
+       "collectives of 4 GPUs, sends of 4 pairs: NCCL 2.28.9; some sends of GPUs go through the "
        "host: worker:0 receives in another order than worker:2 sends"},
   };
   for (const Row& row : rows) {
@@ -150,6 +171,9 @@ TEST_F(NcclTrainingTest, PipelinesHaveTheLossesOfOneProcess) {
       EXPECT_THAT(outcome.violations, IsEmpty());
       EXPECT_GT(outcome.calls, 0U);
       EXPECT_EQ(outcome.training.card_note, row.note);
+      if (row.mesh.data == 1) {
+        EXPECT_EQ(SentInAll(outcome.training) - outcome.sent, run.steps * kLossBytes);
+      }
       for (const RankTraffic& rank : outcome.training.traffic) {
         EXPECT_EQ(rank.measured_bytes, rank.predicted_bytes);
         EXPECT_GT(rank.measured_bytes, 0);
@@ -248,7 +272,7 @@ TEST(EmulatedNcclTest, TrainsAsOneProcessDoes) {
   const std::vector<Row> rows = {
       {{2, 1, 1}, 0, "collectives of 2 GPUs: NCCL 2.28.9"},
       {{2, 1, 1}, 1, "collectives of 2 GPUs: NCCL 2.28.9"},
-      {{1, 1, 2}, 0, kOnePair},
+      {{1, 1, 2}, 0, kAllButTheLoss},
   };
   for (const bool records : {false, true}) {
     for (const Row& row : rows) {
@@ -273,6 +297,9 @@ TEST(EmulatedNcclTest, TrainsAsOneProcessDoes) {
       EXPECT_EQ(trained->card_note, row.note);
       EXPECT_THAT(world.violations(), IsEmpty());
       EXPECT_FALSE(world.calls().empty());
+      if (row.mesh.pipeline > 1) {
+        EXPECT_EQ(SentInAll(*trained) - SentByNccl(world), run.steps * kLossBytes);
+      }
       EXPECT_EQ(world.Leaks(), 0);
       for (size_t rank = 0; rank < cards.size(); ++rank) {
         EXPECT_TRUE(cards[rank]->Verify().ok()) << cards[rank]->Verify();

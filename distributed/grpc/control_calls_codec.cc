@@ -155,6 +155,7 @@ void Set(const UseCardGroupsRequest& request, rpc::ControlRequest& message) {
     for (const RankId member : group.members) written.add_members(member.value);
     written.set_id(group.id);
     written.set_sends(group.sends);
+    for (const int64_t channel : group.channels) written.add_channels(channel);
   }
 }
 
@@ -170,6 +171,7 @@ UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
     for (const int32_t member : in.members()) group.members.push_back(RankId(member));
     group.id = in.id();
     group.sends = in.sends();
+    group.channels.assign(in.channels().begin(), in.channels().end());
   }
   return request;
 }

@@ -59,14 +59,16 @@ TEST(ControlCallsCodecTest, GroupsOfCards) {
   Asked(NewCardGroupRequest());
   const std::string id("\0\xff id", 5);
   EXPECT_EQ(Answered(CardGroupId{id}).id, id);
-  const UseCardGroupsRequest use =
-      Asked(UseCardGroupsRequest{{{{RankId(2), RankId(0)}, id, true}, {{RankId(1)}, ""}}, 22809});
+  const UseCardGroupsRequest use = Asked(UseCardGroupsRequest{
+      {{{RankId(2), RankId(0)}, id, true, {3, int64_t{5} << 33}}, {{RankId(1)}, ""}}, 22809});
   EXPECT_EQ(use.nccl_version, 22809);
   ASSERT_THAT(use.groups, SizeIs(2));
   EXPECT_THAT(use.groups[0].members, ElementsAre(RankId(2), RankId(0)));
   EXPECT_EQ(use.groups[0].id, id);
   EXPECT_TRUE(use.groups[0].sends);
+  EXPECT_THAT(use.groups[0].channels, ElementsAre(3, int64_t{5} << 33));
   EXPECT_FALSE(use.groups[1].sends);
+  EXPECT_THAT(use.groups[1].channels, IsEmpty());
   EXPECT_THAT(use.groups[1].members, ElementsAre(RankId(1)));
   EXPECT_THAT(use.groups[1].id, IsEmpty());
   EXPECT_EQ(Answered(CardGroupsJoined{3}).groups, 3);

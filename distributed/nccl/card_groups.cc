@@ -25,36 +25,47 @@ bool IsCollective(const Node& node) {
   }
 }
 
-// Groups of two members and more, each once.
-std::vector<std::vector<RankId>> GroupsOf(const std::vector<Partition>& partitions) {
-  std::vector<std::vector<RankId>> groups;
-  const auto add = [&](const Graph& graph) {
-    for (const NodeId id : graph.node_ids()) {
-      const Node& node = graph.node(id);
-      if (!IsCollective(node)) continue;
-      std::vector<RankId> group;
-      for (const int64_t rank : node.attributes.Ints("group")) {
-        group.push_back(RankId(static_cast<int32_t>(rank)));
-      }
-      const bool is_new = std::find(groups.begin(), groups.end(), group) == groups.end();
-      if (group.size() > 1 && is_new) groups.push_back(std::move(group));
+void AddGroups(const Graph& graph, std::vector<std::vector<RankId>>& groups) {
+  for (const NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!IsCollective(node)) continue;
+    std::vector<RankId> group;
+    for (const int64_t rank : node.attributes.Ints("group")) {
+      group.push_back(RankId(static_cast<int32_t>(rank)));
     }
-  };
-  for (const Partition& partition : partitions) {
-    add(partition.begin);
-    for (const Graph& micro : partition.micro) add(micro);
-    add(partition.end);
+    const bool is_new = std::find(groups.begin(), groups.end(), group) == groups.end();
+    if (group.size() > 1 && is_new) groups.push_back(std::move(group));
   }
-  return groups;
+}
+
+void AddGroups(const Partition& partition, std::vector<std::vector<RankId>>& groups) {
+  AddGroups(partition.begin, groups);
+  for (const Graph& micro : partition.micro) AddGroups(micro, groups);
+  AddGroups(partition.end, groups);
+}
+
+bool HasCard(RankId rank, const std::vector<RankCard>& cards) {
+  return rank.value >= 0 && static_cast<size_t>(rank.value) < cards.size() &&
+         !cards[rank.value].name.empty();
 }
 
 }  // namespace
 
+std::vector<std::vector<RankId>> CollectiveGroups(const Partition& partition) {
+  std::vector<std::vector<RankId>> groups;
+  AddGroups(partition, groups);
+  return groups;
+}
+
 bool HaveCards(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
-  return std::all_of(group.begin(), group.end(), [&](RankId member) {
-    return member.value >= 0 && static_cast<size_t>(member.value) < cards.size() &&
-           !cards[member.value].name.empty();
-  });
+  return std::all_of(group.begin(), group.end(),
+                     [&](RankId member) { return HasCard(member, cards); });
+}
+
+std::string NoCardText(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
+  const auto without = std::find_if(group.begin(), group.end(),
+                                    [&](RankId member) { return !HasCard(member, cards); });
+  return absl::StrCat("worker:", without->value, " has no GPU");
 }
 
 std::string CardRefusal(const std::vector<RankId>& group, const std::vector<RankCard>& cards) {
@@ -81,8 +92,15 @@ CardGroupChoice ChooseCardGroups(const std::vector<RankCard>& cards,
   const auto idle = std::count_if(partitions.begin(), partitions.end(), is_idle);
   const bool is_uneven = idle > 0 && idle < static_cast<int64_t>(partitions.size());
   CardGroupChoice choice;
-  for (std::vector<RankId>& group : GroupsOf(partitions)) {
-    if (!HaveCards(group, cards)) continue;
+  std::vector<std::vector<RankId>> groups;
+  for (const Partition& partition : partitions) AddGroups(partition, groups);
+  for (std::vector<RankId>& group : groups) {
+    if (!HaveCards(group, cards)) {
+      const bool any = std::any_of(group.begin(), group.end(),
+                                   [&](RankId member) { return HasCard(member, cards); });
+      if (any) choice.host.push_back({group, NoCardText(group, cards)});
+      continue;
+    }
     std::string refusal;
     if (strict) {
       refusal = "a strict job adds in an order of its own";
@@ -91,8 +109,12 @@ CardGroupChoice ChooseCardGroups(const std::vector<RankCard>& cards,
     } else {
       refusal = CardRefusal(group, cards);
     }
-    if (refusal.empty()) choice.groups.push_back(std::move(group));
-    if (choice.refusal.empty()) choice.refusal = std::move(refusal);
+    if (refusal.empty()) {
+      choice.groups.push_back(std::move(group));
+      continue;
+    }
+    if (choice.refusal.empty()) choice.refusal = refusal;
+    choice.host.push_back({std::move(group), std::move(refusal)});
   }
   return choice;
 }

@@ -17,15 +17,26 @@ struct RankCard {
   std::string problem;
 };
 
+// The groups of two members and more of a rank's collectives, each once, in its order.
+std::vector<std::vector<RankId>> CollectiveGroups(const Partition& partition);
 // Whether all of them have a card.
 bool HaveCards(const std::vector<RankId>& group, const std::vector<RankCard>& cards);
+// "worker:1 has no GPU", of the first that has none. REQUIRES: not HaveCards.
+std::string NoCardText(const std::vector<RankId>& group, const std::vector<RankCard>& cards);
 // Why NCCL does not join the cards of the group, which all have one; empty: it does.
 std::string CardRefusal(const std::vector<RankId>& group, const std::vector<RankCard>& cards);
+
+// Ranks, some of which have cards, whose collectives go through the host all the same.
+struct HostGroup {
+  std::vector<RankId> members;
+  std::string reason;
+};
 
 struct CardGroupChoice {
   // Those of the program's collectives that can be joined, in the order in which the partitions
   // name them.
   std::vector<std::vector<RankId>> groups;
+  std::vector<HostGroup> host;  // the others with a card among them, in that order
   // Why some collective between cards alone goes through the host; empty: none does.
   std::string refusal;
 };

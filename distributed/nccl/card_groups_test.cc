@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::weft::testing::SumJobPartitions;
 
 class CardGroupsTest : public ::testing::Test {
@@ -22,14 +23,24 @@ class CardGroupsTest : public ::testing::Test {
 TEST_F(CardGroupsTest, CardsOfOneVersionAreJoined) {
   const CardGroupChoice choice = ChooseCardGroups(cards_, partitions_, false);
   EXPECT_THAT(choice.groups, ElementsAre(ElementsAre(RankId(0), RankId(1))));
+  EXPECT_THAT(choice.host, IsEmpty());
   EXPECT_THAT(choice.refusal, IsEmpty());
 }
 
+// It goes through the host, which is nothing to tell people of.
 TEST_F(CardGroupsTest, AGroupWithACpuIsNoMatterOfCards) {
   cards_[1] = {};
   const CardGroupChoice choice = ChooseCardGroups(cards_, partitions_, false);
   EXPECT_THAT(choice.groups, IsEmpty());
   EXPECT_THAT(choice.refusal, IsEmpty());
+  ASSERT_THAT(choice.host, SizeIs(1));
+  EXPECT_THAT(choice.host[0].members, ElementsAre(RankId(0), RankId(1)));
+  EXPECT_EQ(choice.host[0].reason, "worker:1 has no GPU");
+}
+
+TEST_F(CardGroupsTest, AGroupOfCpusHasNoCards) {
+  cards_ = {};
+  EXPECT_THAT(ChooseCardGroups(cards_, partitions_, false).host, IsEmpty());
 }
 
 TEST_F(CardGroupsTest, TwoRanksOnOneCardAreNot) {
@@ -37,6 +48,8 @@ TEST_F(CardGroupsTest, TwoRanksOnOneCardAreNot) {
   const CardGroupChoice choice = ChooseCardGroups(cards_, partitions_, false);
   EXPECT_THAT(choice.groups, IsEmpty());
   EXPECT_EQ(choice.refusal, "worker:1 shares its card with another worker");
+  ASSERT_THAT(choice.host, SizeIs(1));
+  EXPECT_EQ(choice.host[0].reason, choice.refusal);
 }
 
 TEST_F(CardGroupsTest, TwoVersionsAreNot) {

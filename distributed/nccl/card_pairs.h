@@ -29,6 +29,7 @@ struct PeerAction {
   RankId from = {};
   RankId to = {};
   int micro_batch = -1;  // job-wide index; -1 = once per step
+  int64_t bytes = 0;     // of the message
   // Of a collective.
   std::string name = {};
   std::vector<RankId> group = {};
@@ -41,23 +42,37 @@ absl::StatusOr<std::vector<PeerAction>> PeerActionsOf(const Partition& partition
 // Sender and receiver.
 using CardPair = std::pair<RankId, RankId>;
 
+// What goes from one rank to another, by one way.
+struct CardSends {
+  CardPair pair;
+  std::vector<int64_t> channels;  // by number, ascending
+  std::string reason = {};        // why they go through the host; empty: by NCCL
+};
+
 struct CardPairChoice {
-  std::vector<CardPair> pairs;
+  std::vector<CardSends> sends;  // by NCCL
+  std::vector<CardSends> host;   // with a card at one end at least; one for each pair and reason
   // Why some send between cards goes through the host; empty: none does.
   std::string refusal;
 };
 
-// Of the candidates those that NCCL can serve; `actions` by rank. NCCL matches what a pair sends
-// and receives by order, and a send may last until it is received. So a pair is taken if both ends
-// have one order; and all are refused if ranks would then wait for each other. That is found by
-// running the actions: a rank waits for each receive, each sent message that its program waits for,
-// and each collective, and for nothing else. What it finds holds for all timings, since no rank
-// ever chooses.
+// Those that NCCL joins for sends, in order.
+std::vector<CardPair> PairsOf(const CardPairChoice& choice);
+
+// Of what the candidates send, the channels that NCCL can serve; `actions` by rank. NCCL matches
+// what a pair sends and receives by order, and a send may last until it is received. So of a pair
+// those channels are taken that both ends have in one order: first those go that are on two sides
+// of a guard, then those that are in the way of others, of the fewest bytes for each. And where
+// ranks would wait for each other in a ring, the send of it with the fewest bytes is left to the
+// host, which keeps it. That is found by running the actions: a rank waits for each receive, each
+// sent message that its program waits for, and each collective, and for nothing else. What it
+// finds holds for all timings, since no rank ever chooses. Where ranks would wait for each other
+// through the host too, none is taken.
 CardPairChoice ChoosePairs(const std::vector<CardPair>& candidates,
                            const std::vector<std::vector<PeerAction>>& actions);
 
-// `cards` and `partitions` by rank. Candidates are the senders and receivers of channels that have
-// cards which can be joined (CardRefusal).
+// `cards` and `partitions` by rank, of all ranks. Candidates are the senders and receivers of
+// channels that have cards which can be joined (CardRefusal).
 absl::StatusOr<CardPairChoice> ChooseCardPairs(const std::vector<RankCard>& cards,
                                                const std::vector<Partition>& partitions);
 

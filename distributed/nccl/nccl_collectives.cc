@@ -197,6 +197,7 @@ absl::Status NcclCollectives::UseGroups(const std::vector<CardGroup>& groups, in
       under_way_.emplace_back();
     }
     if (group.communicator == nullptr) WEFT_RETURN_IF_ERROR(Join(group, joined));
+    group.channels = joined.channels;
     group.is_used = true;
   }
   return absl::OkStatus();
@@ -284,9 +285,11 @@ std::vector<CardGroup> NcclCollectives::joined() const {
 }
 
 bool NcclCollectives::Takes(const DeviceCollectiveSpec& spec) const {
-  const auto group = groups_.find(KeyOfGroup(spec));
-  return group != groups_.end() && group->second.is_used &&
-         (!IsSum(spec) || SumType(spec.dtype).has_value());
+  const auto found = groups_.find(KeyOfGroup(spec));
+  if (found == groups_.end() || !found->second.is_used) return false;
+  const std::vector<int64_t>& channels = found->second.channels;
+  if (IsTransfer(spec)) return std::binary_search(channels.begin(), channels.end(), spec.channel);
+  return !IsSum(spec) || SumType(spec.dtype).has_value();
 }
 
 absl::StatusOr<DeviceCollectives::Handle> NcclCollectives::Open(const DeviceCollectiveSpec& spec) {

@@ -31,6 +31,8 @@ struct CardGroup {
   std::string id;  // 128 bytes; empty: they are joined already
   // For what the first of two members sends to the second, and nothing else; else for collectives.
   bool sends = false;
+  // Then those that it is for, by number, ascending; others of the two go through the host.
+  std::vector<int64_t> channels = {};
 };
 
 // Thread blocks of a send or receive, and so its channels. Kernels that wait for a peer keep their
@@ -58,9 +60,9 @@ class NcclCollectives final : public DeviceCollectives {
 
   // For a group that this rank is the first of.
   absl::StatusOr<std::string> NewGroupId();
-  // From now on Open takes collectives of these groups, and of no other. Joins those that have an
-  // id; all their members do so at once, in the same order. `version` is the NCCL that made the
-  // ids: FailedPrecondition where it is not this one. DeadlineExceeded after the stall timeout.
+  // From now on Open takes collectives and channels of these groups, and no other. Joins those that
+  // have an id; all their members do so at once, in the same order. `version` is the NCCL that made
+  // the ids: FailedPrecondition where it is not this one. DeadlineExceeded after the stall timeout.
   absl::Status UseGroups(const std::vector<CardGroup>& groups, int version);
 
   bool Takes(const DeviceCollectiveSpec& spec) const override;
@@ -83,7 +85,8 @@ class NcclCollectives final : public DeviceCollectives {
     std::string text;  // "worker:0, worker:1"
     NcclCommunicator communicator = nullptr;
     bool is_used = false;
-    size_t queue = 0;  // of under_way_
+    std::vector<int64_t> channels;  // CardGroup::channels
+    size_t queue = 0;               // of under_way_
   };
   struct Opened {
     DeviceCollectiveSpec spec;

@@ -121,13 +121,14 @@ class NcclCollectivesTest : public ::testing::Test {
     ASSERT_TRUE(id.ok()) << id.status();
     OnAll([&](RankOfCards& rank) {
       const absl::Status used =
-          rank.collectives_->UseGroups({{members_, *id, /*sends=*/true}}, 22809);
+          rank.collectives_->UseGroups({{members_, *id, /*sends=*/true, {4, 7}}}, 22809);
       EXPECT_TRUE(used.ok()) << used;
     });
   }
   DeviceCollectiveSpec Transfer(int rank, int64_t elements) const {
     DeviceCollectiveSpec spec = Spec(rank == 0 ? Kind::kSend : Kind::kReceive, rank, {elements});
     spec.name = "h";
+    spec.channel = 7;
     spec.tensors = "tensor 'h'";
     spec.sent_bytes = rank == 0 ? 4 * elements : 0;
     return spec;
@@ -292,6 +293,11 @@ TEST_F(NcclCollectivesTest, SendsGoOneWayInAGroupOfTheirOwn) {
   DeviceCollectiveSpec spec = Transfer(0, 1);
   EXPECT_TRUE(collectives.Takes(spec));
   EXPECT_FALSE(collectives.Takes(Spec(Kind::kAllReduce, 0, {1})));
+  for (const auto& [channel, is_taken] : {std::pair{4, true}, {5, false}, {-1, false}}) {
+    spec.channel = channel;
+    EXPECT_EQ(collectives.Takes(spec), is_taken) << channel;
+  }
+  spec.channel = 7;
   spec.group = {RankId(1), RankId(0)};
   spec.kind = Kind::kReceive;
   EXPECT_FALSE(collectives.Takes(spec));

@@ -35,6 +35,7 @@ struct DeviceCollectiveSpec {
   std::vector<RankId> group;  // in member order
   int member = 0;             // this rank's place in it
   int root = 0;               // a member, of a broadcast
+  int64_t channel = -1;       // of a send or a receive
   DType dtype = DType::kFloat32;
   // Elements: {all} of an all-reduce, a broadcast, a send or a receive, of each member's shard, or
   // of the pieces that go to each member.

@@ -69,6 +69,7 @@ DeviceCollectiveSpec DeviceTransferOf(const Channel& channel, RankId rank) {
   spec.tensors = absl::StrCat("tensor '", channel.value, "'");
   spec.group = {channel.from, channel.to};
   spec.member = sends ? 0 : 1;
+  spec.channel = channel.id.value;
   spec.dtype = channel.dtype;
   spec.counts = {channel.shape.num_elements()};
   if (sends) spec.sent_bytes = DTypeBytes(channel.dtype, spec.counts[0]);

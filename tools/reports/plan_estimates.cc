@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<int64_t>> NcclBytesOf(const Plan& plan, const Cluster
   const std::vector<RankCard> cards = CardsOf(plan, cluster, partitions.size());
   const CardGroupChoice groups = ChooseCardGroups(cards, partitions, plan.strict);
   WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards, partitions));
-  return NcclBytes(partitions.size(), groups.groups, sends.pairs);
+  return NcclBytes(partitions.size(), groups.groups, PairsOf(sends));
 }
 
 }  // namespace
