@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "placement/cost/cost_model.h"
+#include "placement/cost/published_specs.h"
 
 namespace weft {
 namespace {
@@ -15,28 +17,42 @@ namespace {
 // Beyond so many members a collective is counted instead of simulated.
 constexpr int kMaxSimulated = 16;
 
-// What carries messages from one worker to another in a collective.
-struct CollectiveLink {
-  double latency_seconds;
-  double bytes_per_second;
-  double send_seconds;
-  double receive_seconds;
-};
+// What carries messages from one worker to another in a collective, and what adds them up.
+class CollectivePlace {
+ public:
+  using LinkOf = std::function<LinkCost(int from, int to)>;
+  CollectivePlace(const ClusterProfile& profile, MessageWay way, LinkOf link_of)
+      : profile_(profile), way_(way), link_of_(std::move(link_of)) {}
 
-CollectiveLink LinkBetween(const ClusterProfile& profile, int from, int to) {
-  const LinkProfile& link = profile.link(from, to);
-  const double rate =
-      link.exchange_bytes_per_second > 0 ? link.exchange_bytes_per_second : link.bytes_per_second;
-  return {link.latency_seconds, rate, link.send_seconds, link.receive_seconds};
-}
+  const ClusterProfile& profile() const { return profile_; }
+  const LinkCost& Between(int from, int to) const {
+    const auto [known, is_new] = links_.try_emplace({from, to});
+    if (is_new) known->second = link_of_(from, to);
+    return known->second;
+  }
+  // Through hosts a thread of a common processor does what a device would.
+  const DeviceProfile& Device(int worker) const {
+    static const auto* const processor = new DeviceProfile(CommonCpu(1));
+    const DeviceProfile& device = profile_.device(worker);
+    const bool is_host = way_ == MessageWay::kHost && device.host_bytes_per_second > 0;
+    return is_host ? *processor : device;
+  }
+
+ private:
+  const ClusterProfile& profile_;
+  const MessageWay way_;
+  const LinkOf link_of_;
+  mutable std::map<std::pair<int, int>, LinkCost> links_;
+};
 
 // Simulates the members' schedules in virtual time: always the member that is earliest and can go
 // on.
 class CollectiveSimulation {
  public:
-  CollectiveSimulation(const ClusterProfile& profile, std::span<const CollectiveSchedule> schedules,
+  CollectiveSimulation(const CollectivePlace& place, std::span<const CollectiveSchedule> schedules,
                        int64_t element_bytes, std::span<const int> workers)
-      : profile_(profile),
+      : place_(place),
+        profile_(place.profile()),
         schedules_(schedules),
         element_bytes_(static_cast<double>(element_bytes)),
         workers_(workers),
@@ -77,7 +93,7 @@ class CollectiveSimulation {
   void Step(int member) {
     const CollectiveStep& step = schedules_[member].steps[next_[member]++];
     double& now = now_[member];
-    const DeviceProfile& device = profile_.device(workers_[member]);
+    const DeviceProfile& device = place_.Device(workers_[member]);
     switch (step.kind) {
       case CollectiveStep::Kind::kSend:
         Send(member, step);
@@ -85,7 +101,7 @@ class CollectiveSimulation {
       case CollectiveStep::Kind::kReceive: {
         std::deque<double>& queue = arrivals_[{step.peer, member}];
         now = std::max(now, queue.front()) +
-              LinkBetween(profile_, workers_[step.peer], workers_[member]).receive_seconds;
+              place_.Between(workers_[step.peer], workers_[member]).receive_seconds;
         queue.pop_front();
         return;
       }
@@ -107,10 +123,10 @@ class CollectiveSimulation {
   void Send(int member, const CollectiveStep& step) {
     const int from = workers_[member];
     const int to = workers_[step.peer];
-    const CollectiveLink link = LinkBetween(profile_, from, to);
+    const LinkCost& link = place_.Between(from, to);
     now_[member] += link.send_seconds;
     const double seconds =
-        element_bytes_ * static_cast<double>(step.source.count) / link.bytes_per_second;
+        element_bytes_ * static_cast<double>(step.source.count) / link.exchange_bytes_per_second;
     double& stream = stream_free_[{member, step.peer}];
     double start = std::max(now_[member], stream);
     const int host = profile_.host_of[from];
@@ -125,6 +141,7 @@ class CollectiveSimulation {
     arrivals_[{member, step.peer}].push_back(stream + link.latency_seconds);
   }
 
+  const CollectivePlace& place_;
   const ClusterProfile& profile_;
   const std::span<const CollectiveSchedule> schedules_;
   const double element_bytes_;
@@ -141,18 +158,20 @@ struct SlowestLink {
   double round_seconds = 0;
   double seconds_per_byte = 0;
 
-  void Add(const ClusterProfile& profile, int from, int to, double crossing) {
-    const CollectiveLink link = LinkBetween(profile, from, to);
+  void Add(const CollectivePlace& place, int from, int to, double crossing) {
+    const ClusterProfile& profile = place.profile();
+    const LinkCost& link = place.Between(from, to);
     const bool leaves = profile.host_of[from] != profile.host_of[to];
     const double sharing = leaves ? std::max(1.0, crossing / profile.link(from, to).rails) : 1.0;
     round_seconds =
         std::max(round_seconds, link.latency_seconds + link.send_seconds + link.receive_seconds);
-    seconds_per_byte = std::max(seconds_per_byte, sharing / link.bytes_per_second);
+    seconds_per_byte = std::max(seconds_per_byte, sharing / link.exchange_bytes_per_second);
   }
 };
 
 // Around the ring of the members in their order.
-SlowestLink AroundRing(const ClusterProfile& profile, std::span<const int> workers) {
+SlowestLink AroundRing(const CollectivePlace& place, std::span<const int> workers) {
+  const ClusterProfile& profile = place.profile();
   std::map<int, double> crossing;  // by host
   const size_t n = workers.size();
   const auto host = [&](size_t m) { return profile.host_of[workers[m % n]]; };
@@ -161,14 +180,15 @@ SlowestLink AroundRing(const ClusterProfile& profile, std::span<const int> worke
   }
   SlowestLink slowest;
   for (size_t m = 0; m < n; ++m) {
-    slowest.Add(profile, workers[m], workers[(m + 1) % n], crossing[host(m)]);
+    slowest.Add(place, workers[m], workers[(m + 1) % n], crossing[host(m)]);
   }
   return slowest;
 }
 
 // All members of a host send to other hosts at once: from each worker to one on the next host, or
 // to a neighbour where there is one host.
-SlowestLink AcrossAll(const ClusterProfile& profile, std::span<const int> workers) {
+SlowestLink AcrossAll(const CollectivePlace& place, std::span<const int> workers) {
+  const ClusterProfile& profile = place.profile();
   std::map<int, double> on_host;
   std::map<int, int> first_on;
   for (const int worker : workers) {
@@ -182,13 +202,21 @@ SlowestLink AcrossAll(const ClusterProfile& profile, std::span<const int> worker
     if (next == first_on.end()) next = first_on.begin();
     int peer = next->second;
     if (peer == worker) peer = workers[0] == worker ? workers.back() : workers[0];
-    slowest.Add(profile, worker, peer, on_host[host]);
+    slowest.Add(place, worker, peer, on_host[host]);
   }
   return slowest;
 }
 
 double ReduceSeconds(const DeviceProfile& device, double bytes) {
   return bytes > 0 ? 3 * bytes / device.elementwise.At(3 * bytes) : 0;
+}
+
+// An all-gather or a reduce-scatter.
+double SecondsOfRing(const CollectivePlace& place, double bytes, std::span<const int> workers) {
+  const double n = static_cast<double>(workers.size());
+  if (n < 2) return 0;
+  const SlowestLink link = AroundRing(place, workers);
+  return (n - 1) * (link.round_seconds + bytes / n * link.seconds_per_byte);
 }
 
 double LogRounds(double members) { return std::ceil(std::log2(members)); }
@@ -213,13 +241,38 @@ struct HostGroups {
 
 }  // namespace
 
-double CostModel::CollectiveSeconds(std::span<const CollectiveSchedule> schedules,
-                                    int64_t element_bytes, std::span<const int> workers) const {
-  if (workers.size() < 2) return 0;
-  return CollectiveSimulation(*profile_, schedules, element_bytes, workers).Run();
+double CostModel::StagingSeconds(double bytes, std::span<const int> workers) const {
+  double slowest = 0;
+  for (const int worker : workers) {
+    if (!HasOwnMemory(worker) || profile_->link(worker, workers[0]).through_host) continue;
+    const DeviceProfile& device = profile_->device(worker);
+    slowest = std::max(slowest, device.host_copy_seconds + bytes / device.host_bytes_per_second);
+  }
+  return 2 * slowest;
 }
 
-double CostModel::AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const {
+std::function<LinkCost(int, int)> CostModel::LinksOf(MessageWay way) const {
+  return [this, way](int from, int to) {
+    return way == MessageWay::kHost ? HostLink(from, to) : Link(from, to, way);
+  };
+}
+
+double CostModel::CollectiveSeconds(std::span<const CollectiveSchedule> schedules,
+                                    int64_t element_bytes, std::span<const int> workers,
+                                    MessageWay way) const {
+  if (workers.size() < 2) return 0;
+  const CollectivePlace place(*profile_, way, LinksOf(way));
+  const double seconds = CollectiveSimulation(place, schedules, element_bytes, workers).Run();
+  if (way == MessageWay::kDirect || !has_devices_) return seconds;
+  int64_t elements = 0;  // of the largest buffer of a member
+  for (const CollectiveSchedule& schedule : schedules) {
+    for (const int64_t own : schedule.buffer_elements) elements = std::max(elements, own);
+  }
+  return seconds + StagingSeconds(static_cast<double>(elements * element_bytes), workers);
+}
+
+double CostModel::AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers,
+                                   MessageWay way) const {
   const int n = static_cast<int>(workers.size());
   if (n < 2) return 0;
   const AllReduceAlgorithm algorithm = FastestAllReduce(task);
@@ -228,49 +281,51 @@ double CostModel::AllReduceSeconds(const AllReduceTask& task, std::span<const in
     for (int member = 0; member < n; ++member) {
       schedules.push_back(AllReduceBy(algorithm, task, member));
     }
-    return CollectiveSeconds(schedules, task.element_bytes, workers);
+    return CollectiveSeconds(schedules, task.element_bytes, workers, way);
   }
   const double bytes = static_cast<double>(task.elements) * static_cast<double>(task.element_bytes);
-  const DeviceProfile& device = profile_->device(workers[0]);
+  const CollectivePlace place(*profile_, way, LinksOf(way));
+  const double reduce = ReduceSeconds(place.Device(workers[0]), bytes);
+  const double staging = way == MessageWay::kHost ? StagingSeconds(bytes, workers) : 0;
   switch (algorithm) {
     case AllReduceAlgorithm::kRing:
-      return 2 * RingSeconds(bytes, workers) + ReduceSeconds(device, bytes);
+      return 2 * SecondsOfRing(place, bytes, workers) + reduce + staging;
     case AllReduceAlgorithm::kRecursiveDoubling: {
-      const SlowestLink link = AcrossAll(*profile_, workers);
-      return LogRounds(n) *
-             (link.round_seconds + bytes * link.seconds_per_byte + ReduceSeconds(device, bytes));
+      const SlowestLink link = AcrossAll(place, workers);
+      return LogRounds(n) * (link.round_seconds + bytes * link.seconds_per_byte + reduce) + staging;
     }
     case AllReduceAlgorithm::kHierarchical: {
       const HostGroups groups(*profile_, workers);
       const double piece = bytes / groups.fewest;
       // One owner of each piece per host: they send at once.
-      SlowestLink between = AcrossAll(*profile_, workers);
+      SlowestLink between = AcrossAll(place, workers);
       const double hosts = static_cast<double>(groups.owners.size());
-      return 2 * RingSeconds(bytes, groups.within) + 2 * LogRounds(hosts) * between.round_seconds +
-             2 * piece * (hosts - 1) / hosts * between.seconds_per_byte +
-             ReduceSeconds(device, bytes);
+      return 2 * SecondsOfRing(place, bytes, groups.within) +
+             2 * LogRounds(hosts) * between.round_seconds +
+             2 * piece * (hosts - 1) / hosts * between.seconds_per_byte + reduce + staging;
     }
     case AllReduceAlgorithm::kHalvingDoubling:
     case AllReduceAlgorithm::kTree:
       break;
   }
-  const SlowestLink link = AcrossAll(*profile_, workers);
+  const SlowestLink link = AcrossAll(place, workers);
   return 2 * LogRounds(n) * link.round_seconds + 2 * bytes * (n - 1) / n * link.seconds_per_byte +
-         ReduceSeconds(device, bytes);
+         reduce + staging;
 }
 
-double CostModel::RingSeconds(double bytes, std::span<const int> workers) const {
-  const double n = static_cast<double>(workers.size());
-  if (n < 2) return 0;
-  const SlowestLink link = AroundRing(*profile_, workers);
-  return (n - 1) * (link.round_seconds + bytes / n * link.seconds_per_byte);
+double CostModel::RingSeconds(double bytes, std::span<const int> workers, MessageWay way) const {
+  if (workers.size() < 2) return 0;
+  const double staging = way == MessageWay::kHost ? StagingSeconds(bytes, workers) : 0;
+  return SecondsOfRing({*profile_, way, LinksOf(way)}, bytes, workers) + staging;
 }
 
 double CostModel::AllToAllSeconds(double bytes, std::span<const int> workers) const {
   const double n = static_cast<double>(workers.size());
   if (n < 2) return 0;
-  const SlowestLink link = AcrossAll(*profile_, workers);
-  return (n - 1) * (link.round_seconds + bytes / n * link.seconds_per_byte);
+  const MessageWay way = WayOfGroup(workers);
+  const SlowestLink link = AcrossAll({*profile_, way, LinksOf(way)}, workers);
+  const double staging = way == MessageWay::kHost ? StagingSeconds(bytes / n, workers) : 0;
+  return (n - 1) * (link.round_seconds + bytes / n * link.seconds_per_byte) + staging;
 }
 
 }  // namespace weft

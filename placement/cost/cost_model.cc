@@ -1,6 +1,7 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -45,6 +46,13 @@ absl::Status CheckLink(const LinkProfile& link) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("a link of the profile has no positive bandwidth or no rails");
+}
+
+LinkCost CostOfLink(const LinkProfile& link) {
+  const double exchange =
+      link.exchange_bytes_per_second > 0 ? link.exchange_bytes_per_second : link.bytes_per_second;
+  return {link.latency_seconds, link.bytes_per_second, link.send_seconds,
+          link.receive_seconds, link.contention,       exchange};
 }
 
 double SecondsOn(const DeviceProfile& device, const Cost& cost, OpFamily family, DType dtype,
@@ -122,6 +130,10 @@ absl::StatusOr<CostModel> CostModel::Create(ClusterProfile profile, CostCorrecti
   }
   measured->in_flight.assign(in_flight.begin(), in_flight.end());
   CostModel model;
+  model.has_devices_ =
+      std::any_of(profile.device_of.begin(), profile.device_of.end(), [&profile](int device) {
+        return profile.devices[static_cast<size_t>(device)].host_bytes_per_second > 0;
+      });
   model.profile_ = std::make_shared<const ClusterProfile>(std::move(profile));
   model.corrections_ = std::move(corrections);
   model.measured_ = std::move(measured);
@@ -143,6 +155,12 @@ CostModel CostModel::With(CostCorrections corrections) const {
 CostModel CostModel::WithHostOps(const std::vector<std::string>& host_ops) const {
   CostModel model = *this;
   model.host_ops_ = host_ops;
+  return model;
+}
+
+CostModel CostModel::WithWays(DeviceWays ways) const {
+  CostModel model = *this;
+  model.ways_ = std::move(ways);
   return model;
 }
 
@@ -223,10 +241,58 @@ double CostModel::WorkSeconds(const Cost& cost, OpFamily family, DType dtype, in
   return SecondsOn(profile_->device(worker), cost, family, dtype, threads);
 }
 
-LinkCost CostModel::Link(int from_worker, int to_worker) const {
-  const LinkProfile& link = profile_->link(from_worker, to_worker);
-  return {link.latency_seconds, link.bytes_per_second, link.send_seconds, link.receive_seconds,
-          link.contention};
+MessageWay CostModel::WayBetween(int from_worker, int to_worker) const {
+  const std::array<int, 2> ends = {from_worker, to_worker};
+  return HaveOwnCards(ends) ? MessageWay::kDirect : MessageWay::kHost;
+}
+
+MessageWay CostModel::WayOfGroup(std::span<const int> workers) const {
+  const bool is_direct = has_devices_ && !ways_.host_collectives && HaveOwnCards(workers);
+  return is_direct ? MessageWay::kDirect : MessageWay::kHost;
+}
+
+bool CostModel::HaveOwnCards(std::span<const int> workers) const {
+  if (!has_devices_) return false;
+  std::set<int> cards;
+  return std::all_of(workers.begin(), workers.end(), [&](int worker) {
+    if (!HasOwnMemory(worker)) return false;
+    const auto index = static_cast<size_t>(worker);
+    return index >= ways_.cards.size() || cards.insert(ways_.cards[index]).second;
+  });
+}
+
+LinkCost CostModel::HostLink(int from_worker, int to_worker) const {
+  LinkCost own = CostOfLink(profile_->link(from_worker, to_worker));
+  if (!has_devices_ || profile_->link(from_worker, to_worker).through_host) return own;
+  const bool within = host(from_worker) == host(to_worker);
+  const bool has_device = HasOwnMemory(from_worker) || HasOwnMemory(to_worker);
+  if (!has_device && !within) return own;
+  static const LinkCost loopback = CostOfLink(*PublishedLink("loopback"));
+  static const LinkCost stream = CostOfLink(*PublishedLink("ethernet-100g"));
+  if (within) return loopback;
+  own.latency_seconds = std::max(own.latency_seconds, stream.latency_seconds);
+  own.bytes_per_second = std::min(own.bytes_per_second, stream.bytes_per_second);
+  own.exchange_bytes_per_second =
+      std::min(own.exchange_bytes_per_second, stream.exchange_bytes_per_second);
+  own.send_seconds = std::max(own.send_seconds, stream.send_seconds);
+  own.receive_seconds = std::max(own.receive_seconds, stream.receive_seconds);
+  return own;
+}
+
+LinkCost CostModel::Link(int from_worker, int to_worker, MessageWay way) const {
+  const LinkProfile& own = profile_->link(from_worker, to_worker);
+  if (way == MessageWay::kDirect || !has_devices_) return CostOfLink(own);
+  LinkCost cost = HostLink(from_worker, to_worker);
+  if (own.through_host) return cost;
+  for (const int worker : {from_worker, to_worker}) {
+    if (!HasOwnMemory(worker)) continue;
+    const DeviceProfile& device = profile_->device(worker);
+    cost.latency_seconds += device.host_copy_seconds;
+    for (double* const rate : {&cost.bytes_per_second, &cost.exchange_bytes_per_second}) {
+      *rate = 1 / (1 / *rate + 1 / device.host_bytes_per_second);
+    }
+  }
+  return cost;
 }
 
 bool CostModel::is_calibrated() const {

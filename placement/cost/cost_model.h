@@ -8,6 +8,7 @@
 #define WEFT_PLACEMENT_COST_COST_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -26,13 +27,29 @@
 
 namespace weft {
 
+// How messages and collectives go between workers.
+enum class MessageWay : uint8_t {
+  kDirect,  // between devices with memory of their own, by NCCL
+  kHost,    // between the memories of their hosts: devices copy there and back
+};
+
+// What of a job decides about ways.
+struct DeviceWays {
+  // Collectives go through hosts, as those of strict plans do: their sums have an order.
+  bool host_collectives = false;
+  // By worker: its card. Workers of one card reach each other through their host. Empty: each has
+  // one of its own.
+  std::vector<int> cards = {};
+};
+
 // From one worker to another.
 struct LinkCost {
-  double latency_seconds = 0;   // of an empty message
-  double bytes_per_second = 0;  // in addition
-  double send_seconds = 0;      // busy in Send, per message
-  double receive_seconds = 0;   // busy in Receive, per message that has come
-  double contention = 0;        // LinkProfile::contention
+  double latency_seconds = 0;            // of an empty message
+  double bytes_per_second = 0;           // in addition
+  double send_seconds = 0;               // busy in Send, per message
+  double receive_seconds = 0;            // busy in Receive, per message that has come
+  double contention = 0;                 // LinkProfile::contention
+  double exchange_bytes_per_second = 0;  // as bytes_per_second, while both directions are busy
   double MessageSeconds(double bytes) const { return latency_seconds + bytes / bytes_per_second; }
 };
 
@@ -66,6 +83,8 @@ class CostModel {
   // run on the host of a worker whose device has memory of its own. What "*" stands for is not
   // known, and not priced.
   CostModel WithHostOps(const std::vector<std::string>& host_ops) const;
+  // The same costs where messages between devices go so; without it, each has a card of its own.
+  CostModel WithWays(DeviceWays ways) const;
   // Without measurements: ProfileOfSpec.
   static absl::StatusOr<CostModel> OfSpec(const ClusterSpec& cluster);
 
@@ -89,17 +108,42 @@ class CostModel {
   // Whether NodeSeconds knows this very op from a measurement.
   bool IsMeasured(const NodeView& node, int worker, int threads) const;
 
-  LinkCost Link(int from_worker, int to_worker) const;
+  // kDirect where both have memory of their own and cards of their own.
+  MessageWay WayBetween(int from_worker, int to_worker) const;
+  // The same of a collective among all of them.
+  MessageWay WayOfGroup(std::span<const int> workers) const;
+  // A message by this way. Through hosts, in seconds: the copies of the devices that have memory of
+  // their own, one after the other, host_copy_seconds + bytes / host_bytes_per_second each, and
+  // gRPC between the hosts. Of that nothing is measured where the profile's link is that between
+  // devices: within a host it takes what the published link "loopback" says, between hosts the
+  // profile's link, at most as fast as a stream of "ethernet-100g". A link that was measured
+  // through hosts (LinkProfile::through_host) has all in it.
+  LinkCost Link(int from_worker, int to_worker, MessageWay way) const;
+  LinkCost Link(int from_worker, int to_worker) const {
+    return Link(from_worker, to_worker, WayBetween(from_worker, to_worker));
+  }
   // A collective whose members are these workers, all at the same time: simulates the members'
   // schedules over the links. Each message takes its link's time; workers of a host share its
-  // rails; a reduction takes memory bandwidth.
+  // rails; a reduction takes memory bandwidth. Through hosts a common processor reduces, and
+  // devices copy their buffers there before, and back after.
   double CollectiveSeconds(std::span<const CollectiveSchedule> schedules, int64_t element_bytes,
-                           std::span<const int> workers) const;
+                           std::span<const int> workers, MessageWay way) const;
+  double CollectiveSeconds(std::span<const CollectiveSchedule> schedules, int64_t element_bytes,
+                           std::span<const int> workers) const {
+    return CollectiveSeconds(schedules, element_bytes, workers, WayOfGroup(workers));
+  }
   // The same for an all-reduce by the algorithm that the partitioner would choose; large groups by
   // closed formulas instead of simulating.
-  double AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const;
+  double AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers,
+                          MessageWay way) const;
+  double AllReduceSeconds(const AllReduceTask& task, std::span<const int> workers) const {
+    return AllReduceSeconds(task, workers, WayOfGroup(workers));
+  }
   // All-gather and reduce-scatter around the ring of `bytes` in all.
-  double RingSeconds(double bytes, std::span<const int> workers) const;
+  double RingSeconds(double bytes, std::span<const int> workers, MessageWay way) const;
+  double RingSeconds(double bytes, std::span<const int> workers) const {
+    return RingSeconds(bytes, workers, WayOfGroup(workers));
+  }
   double AllToAllSeconds(double bytes, std::span<const int> workers) const;
 
   double node_seconds(int worker) const { return profile_->device(worker).node_seconds; }
@@ -124,6 +168,16 @@ class CostModel {
 
  private:
   CostModel() = default;
+  // Whether all have memory of their own, each on another card.
+  bool HaveOwnCards(std::span<const int> workers) const;
+  // Without the copies of devices.
+  LinkCost HostLink(int from_worker, int to_worker) const;
+  // Of messages in a collective: its members copy whole buffers, not each message.
+  std::function<LinkCost(int from, int to)> LinksOf(MessageWay way) const;
+  // What the slowest of these devices takes to copy so many bytes to its host and back; 0 where a
+  // link was measured with that.
+  double StagingSeconds(double bytes, std::span<const int> workers) const;
+  bool HasOwnMemory(int worker) const { return profile_->device(worker).host_bytes_per_second > 0; }
   std::shared_ptr<const ClusterProfile> profile_;  // copies of a model share it
   CostCorrections corrections_;
   struct Measurement {
@@ -141,6 +195,8 @@ class CostModel {
   };
   std::shared_ptr<const Measurements> measured_;
   std::vector<std::string> host_ops_;
+  DeviceWays ways_;
+  bool has_devices_ = false;  // some worker's has memory of its own
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "placement/cost/published_specs.h"
 #include "placement/cost/testing/round_profile.h"
 
 namespace weft {
@@ -197,6 +198,107 @@ TEST(CollectiveSecondsTest, LargeGroupsAreCountedAsSmallOnesAreSimulated) {
   }
   const double simulated = model.CollectiveSeconds(schedules, 4, workers);
   EXPECT_NEAR(model.AllReduceSeconds(task, workers) / simulated, 1, 0.1);
+}
+
+// Workers with devices of their own: copies to the host take 10 us and 1 ns a byte.
+ClusterProfile CardsOn(const std::vector<int>& hosts) {
+  ClusterProfile profile = RoundProfile(hosts);
+  profile.devices[0].host_bytes_per_second = 1e9;
+  profile.devices[0].host_copy_seconds = 1e-5;
+  return profile;
+}
+
+// Two cards, and two processors, on one host.
+ClusterProfile CardsAndProcessors() {
+  ClusterProfile profile = CardsOn({0, 0, 0, 0});
+  profile.devices.push_back(RoundDevice());
+  profile.device_of = {0, 0, 1, 1};
+  return profile;
+}
+
+// The published link "loopback": 70 us and 2.5 GB/s.
+TEST(MessageWayTest, ThroughAHostMessagesAreCopiedToItAndFromIt) {
+  const CostModel model = ModelOf(CardsAndProcessors());
+  EXPECT_EQ(model.WayBetween(0, 1), MessageWay::kDirect);
+  EXPECT_NEAR(model.Link(0, 1).MessageSeconds(1e6), 1e-5 + 1e-3, 1e-9);
+  EXPECT_NEAR(model.Link(0, 1, MessageWay::kHost).MessageSeconds(1e6),
+              7e-5 + 4e-4 + 2 * (1e-5 + 1e-3), 1e-9);
+  // From a card to a processor there is one copy, and between processors none.
+  EXPECT_EQ(model.WayBetween(0, 2), MessageWay::kHost);
+  EXPECT_NEAR(model.Link(0, 2).MessageSeconds(1e6), 7e-5 + 4e-4 + 1e-5 + 1e-3, 1e-9);
+  EXPECT_NEAR(model.Link(2, 3).MessageSeconds(1e6), 7e-5 + 4e-4, 1e-9);
+}
+
+TEST(MessageWayTest, WithoutDevicesLinksAreTheProfiles) {
+  const CostModel model = ModelOf(RoundProfile({0, 0, 1}));
+  for (const int to : {1, 2}) {
+    EXPECT_EQ(model.WayBetween(0, to), MessageWay::kHost);
+    const LinkProfile& link = model.profile().link(0, to);
+    EXPECT_EQ(model.Link(0, to).latency_seconds, link.latency_seconds);
+    EXPECT_EQ(model.Link(0, to).bytes_per_second, link.bytes_per_second);
+  }
+}
+
+// Between hosts it is the profile's link, as far as one stream of TCP fills it: 6.25 GB/s, 70 us.
+TEST(MessageWayTest, BetweenHostsAStreamHasALimit) {
+  ClusterProfile profile = CardsOn({0, 1});
+  EXPECT_NEAR(ModelOf(profile).Link(0, 1, MessageWay::kHost).MessageSeconds(1e6),
+              1e-3 + 1e-2 + 2 * (1e-5 + 1e-3), 1e-9);
+  profile.between_hosts = RoundLink(1e-6, 5e10);
+  EXPECT_NEAR(ModelOf(profile).Link(0, 1).MessageSeconds(1e6), 1e-6 + 2e-5, 1e-9);
+  EXPECT_NEAR(ModelOf(profile).Link(0, 1, MessageWay::kHost).MessageSeconds(1e6),
+              7e-5 + 1e6 / 6.25e9 + 2 * (1e-5 + 1e-3), 1e-9);
+}
+
+TEST(MessageWayTest, WhatWasMeasuredThroughHostsHasTheCopies) {
+  ClusterProfile profile = CardsOn({0, 0});
+  profile.within_host.through_host = true;
+  const CostModel model = ModelOf(profile);
+  EXPECT_NEAR(model.Link(0, 1, MessageWay::kHost).MessageSeconds(1e6), 1e-5 + 1e-3, 1e-9);
+}
+
+TEST(MessageWayTest, WorkersOfOneCardMeetInTheirHost) {
+  const CostModel model = ModelOf(CardsOn({0, 0, 0})).WithWays({false, {5, 5, 6}});
+  EXPECT_EQ(model.WayBetween(0, 1), MessageWay::kHost);
+  EXPECT_EQ(model.WayBetween(1, 2), MessageWay::kDirect);
+  EXPECT_EQ(model.WayOfGroup(std::vector<int>{0, 1, 2}), MessageWay::kHost);
+  EXPECT_EQ(model.WayOfGroup(std::vector<int>{0, 2}), MessageWay::kDirect);
+}
+
+TEST(MessageWayTest, OrderedSumsGoThroughHostsAndMessagesDoNot) {
+  const CostModel model = ModelOf(CardsOn({0, 0})).WithWays({true, {}});
+  EXPECT_EQ(model.WayOfGroup(std::vector<int>{0, 1}), MessageWay::kHost);
+  EXPECT_EQ(model.WayBetween(0, 1), MessageWay::kDirect);
+}
+
+// One exchange of a megabyte, a sum of 3 MB by a processor, and a copy there and back of each.
+TEST(MessageWayTest, ThroughHostsProcessorsAddUp) {
+  const CostModel model = ModelOf(CardsOn({0, 0}));
+  const AllReduceTask task{2, {}, 250'000, 4};
+  const std::vector<int> both = {0, 1};
+  EXPECT_NEAR(model.AllReduceSeconds(task, both), 1e-3 + 1e-5 + 0.03, 1e-4);
+  const double exchange = 2e-5 + 4e-4 + 7e-5 + 2e-5;  // with what a thread is busy in each end
+  const double sum = 3e6 / CommonCpu(1).elementwise.At(3e6);
+  const double copies = 2 * (1e-5 + 1e-3);
+  EXPECT_NEAR(model.AllReduceSeconds(task, both, MessageWay::kHost), exchange + sum + copies, 1e-6);
+  EXPECT_NEAR(model.RingSeconds(1e6, both, MessageWay::kHost), 7e-5 + 4e-5 + 0.5e6 / 2.5e9 + copies,
+              1e-6);
+  EXPECT_NEAR(model.WithWays({true, {}}).AllToAllSeconds(1e6, both),
+              7e-5 + 4e-5 + 0.5e6 / 2.5e9 + 2 * (1e-5 + 0.5e-3), 1e-6);
+}
+
+// As of direct ways: large groups by formulas, small ones simulated.
+TEST(MessageWayTest, LargeGroupsThroughHostsAreCountedAsSmallOnesAreSimulated) {
+  const CostModel model = ModelOf(CardsOn(std::vector<int>(32, 0)));
+  std::vector<int> workers;
+  for (int i = 0; i < 32; ++i) workers.push_back(i);
+  const AllReduceTask task{32, {}, 1'000'000, 4};
+  std::vector<CollectiveSchedule> schedules;
+  for (int member = 0; member < 32; ++member) {
+    schedules.push_back(AllReduceBy(FastestAllReduce(task), task, member));
+  }
+  const double simulated = model.CollectiveSeconds(schedules, 4, workers, MessageWay::kHost);
+  EXPECT_NEAR(model.AllReduceSeconds(task, workers, MessageWay::kHost) / simulated, 1, 0.15);
 }
 
 TEST(CostModelTest, AProfileWithoutRatesIsRefused) {

@@ -122,6 +122,9 @@ struct LinkProfile {
   double receive_seconds = 0;
   // So many workers of a host send at this rate at once (network cards per host); more share it.
   int rails = 1;
+  // Measured where a device with memory of its own was at one end, and messages went through its
+  // host: its copies are in the figures.
+  bool through_host = false;
   friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
 };
 

@@ -52,6 +52,33 @@ class EstimateList {
         link.source);
   }
 
+  void AddHostPaths(const ClusterProfile& profile, const std::vector<int>& workers) {
+    std::set<int> hosts;
+    bool is_needed = false;  // no measurement has it all
+    for (const int worker : workers) {
+      const DeviceProfile& device = profile.device(worker);
+      hosts.insert(profile.host_of[worker]);
+      if (!(device.host_bytes_per_second > 0)) continue;
+      is_needed = is_needed || !profile.link(worker, worker).through_host;
+      if (device.source == kMeasuredSource) continue;
+      Add(absl::StrFormat("%s: copies to the host and back at %.3g GB/s and %.0f us", device.name,
+                          1e-9 * device.host_bytes_per_second, 1e6 * device.host_copy_seconds),
+          EstimateBasis::kAssumed, "PCI Express of the card's generation");
+    }
+    if (!is_needed) return;
+    const LinkProfile loopback = *PublishedLink("loopback");
+    Add(absl::StrFormat("through a host: %.3g GB/s and %.0f us between its processes",
+                        1e-9 * loopback.bytes_per_second, 1e6 * loopback.latency_seconds),
+        EstimateBasis::kAssumed, loopback.source);
+    Add("through hosts collectives add on a thread of a common processor", EstimateBasis::kAssumed,
+        "one figure for all processors");
+    if (hosts.size() < 2) return;
+    const LinkProfile stream = *PublishedLink("ethernet-100g");
+    Add(absl::StrFormat("through hosts: at most %.3g GB/s from one to another",
+                        1e-9 * stream.bytes_per_second),
+        EstimateBasis::kAssumed, stream.source);
+  }
+
   std::vector<Estimate> Take() { return std::move(estimates_); }
 
  private:
@@ -101,6 +128,16 @@ std::vector<Estimate> EstimatesOf(const ClusterProfile& profile, const std::vect
       if (from != to) list.AddLink(profile.link(sender, receiver), /*within_host=*/false);
     }
   }
+  return list.Take();
+}
+
+std::vector<Estimate> HostPathEstimates(const ClusterProfile& profile,
+                                        const std::vector<int>& workers) {
+  const bool any_device = std::any_of(workers.begin(), workers.end(), [&](int worker) {
+    return profile.device(worker).host_bytes_per_second > 0;
+  });
+  EstimateList list;
+  if (any_device) list.AddHostPaths(profile, workers);
   return list.Take();
 }
 

@@ -31,6 +31,11 @@ struct Estimate {
 // calibration has measured everything.
 std::vector<Estimate> EstimatesOf(const ClusterProfile& profile, const std::vector<int>& workers);
 
+// What the figures of messages and collectives that go through the hosts of devices rest on
+// (CostModel::Link), for these workers: empty where none has a device with memory of its own.
+std::vector<Estimate> HostPathEstimates(const ClusterProfile& profile,
+                                        const std::vector<int>& workers);
+
 }  // namespace weft
 
 #endif  // WEFT_PLACEMENT_COST_ESTIMATES_H_

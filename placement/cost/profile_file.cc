@@ -93,6 +93,7 @@ void AppendLink(const std::string& ends, const LinkProfile& link, std::string& t
     if (value > 0) absl::StrAppend(&text, ", ", key, ": ", Number(value));
   }
   if (link.rails > 1) absl::StrAppend(&text, ", rails: ", link.rails);
+  if (link.through_host) absl::StrAppend(&text, ", through_host: true");
   absl::StrAppend(&text, ", source: ", Quoted(link.source), "}\n");
 }
 
@@ -272,13 +273,15 @@ class ProfileReader {
   }
 
   absl::Status ReadLink(const YAML::Node& node) {
-    WEFT_ASSIGN_OR_RETURN(const YamlMap map,
-                          YamlMap::Read(source_, node, "a link",
-                                        {"within", "from", "to", "latency", "rate", "exchange",
-                                         "contention", "send", "receive", "rails", "source"}));
+    WEFT_ASSIGN_OR_RETURN(
+        const YamlMap map,
+        YamlMap::Read(source_, node, "a link",
+                      {"within", "from", "to", "latency", "rate", "exchange", "contention", "send",
+                       "receive", "rails", "through_host", "source"}));
     LinkProfile link;
     WEFT_RETURN_IF_ERROR(map.Text("source", link.source));
     WEFT_RETURN_IF_ERROR(map.Int("rails", 1, kMaxIndex, link.rails));
+    WEFT_RETURN_IF_ERROR(map.Bool("through_host", link.through_host));
     for (const auto& [key, value] : {std::pair("latency", &link.latency_seconds),
                                      {"rate", &link.bytes_per_second},
                                      {"exchange", &link.exchange_bytes_per_second},

@@ -43,6 +43,7 @@ ClusterProfile MeasuredProfile() {
   profile.between_hosts.bytes_per_second = 1.175e9;
   LinkProfile link = profile.between_hosts;
   link.rails = 2;
+  link.through_host = true;
   profile.links[{0, 0}] = link;
   profile.links[{0, 1}] = link;
   return profile;

@@ -42,7 +42,8 @@ std::optional<CollectiveKind> CollectiveOfConversion(const AxisSharding& from,
 
 std::vector<int> CollectiveCosts::TraitsOf(const std::vector<int>& workers) {
   const ClusterProfile& profile = cost_.profile();
-  std::vector<int> traits = {static_cast<int>(workers.size())};
+  std::vector<int> traits = {static_cast<int>(workers.size()),
+                             static_cast<int>(cost_.WayOfGroup(workers))};
   if (workers.size() > kMaxCompared) {
     traits.insert(traits.end(), workers.begin(), workers.end());
     return traits;

@@ -37,9 +37,10 @@ std::string WholeText(const Graph& graph, const Node& node) {
 }  // namespace
 
 ModelTables::ModelTables(const std::vector<Partition>& partitions, std::span<const int> workers,
-                         const CostModel& costs, StepModel& model)
+                         const CostModel& costs, const HostPaths& host, StepModel& model)
     : workers_(workers),
       costs_(costs),
+      host_(host),
       model_(model),
       credits_(CreditsOfChannels(partitions, kInbox)) {
   for (const Partition& partition : partitions) {
@@ -47,18 +48,32 @@ ModelTables::ModelTables(const std::vector<Partition>& partitions, std::span<con
   }
 }
 
-int32_t ModelTables::LinkOf(int from_worker, int to_worker) {
+MessageWay ModelTables::WayOf(const Channel& channel) const {
+  if (host_.channels.contains(channel.id.value)) return MessageWay::kHost;
+  return costs_.WayBetween(WorkerOf(channel.from), WorkerOf(channel.to));
+}
+
+MessageWay ModelTables::WayOf(const Node& collective, const std::vector<int>& workers) const {
+  std::vector<RankId> group;
+  for (const int64_t member : collective.attributes.Ints("group")) {
+    group.push_back(RankId(static_cast<int32_t>(member)));
+  }
+  return host_.groups.contains(group) ? MessageWay::kHost : costs_.WayOfGroup(workers);
+}
+
+int32_t ModelTables::LinkOf(int from_worker, int to_worker, MessageWay way) {
   const int from_host = costs_.host(from_worker);
   const int to_host = costs_.host(to_worker);
   const bool crosses = from_host != to_host;
-  const auto key = crosses ? std::make_tuple(true, from_host, to_host)
-                           : std::make_tuple(false, from_worker, to_worker);
+  const auto key = crosses ? std::make_tuple(way, true, from_host, to_host)
+                           : std::make_tuple(way, false, from_worker, to_worker);
   const auto [entry, is_new] = links_.try_emplace(key, static_cast<int32_t>(model_.links.size()));
   if (!is_new) return entry->second;
-  const LinkCost cost = costs_.Link(from_worker, to_worker);
+  const LinkCost cost = costs_.Link(from_worker, to_worker, way);
   StepLink link;
   link.name = crosses ? absl::StrCat("host ", from_host, " -> host ", to_host)
                       : absl::StrCat("worker ", from_worker, " -> worker ", to_worker);
+  if (costs_.WayBetween(from_worker, to_worker) != way) link.name += " through hosts";
   link.latency_seconds = cost.latency_seconds;
   link.bytes_per_second = cost.bytes_per_second;
   link.from_host = from_host;
@@ -78,13 +93,14 @@ absl::StatusOr<int32_t> ModelTables::ChannelOf(const Channel& channel, int64_t b
   }
   const int from = WorkerOf(channel.from);
   const int to = WorkerOf(channel.to);
-  const LinkCost cost = costs_.Link(from, to);
+  const MessageWay way = WayOf(channel);
+  const LinkCost cost = costs_.Link(from, to, way);
   StepChannel made;
   made.name = model_.AddName(channel.value);
   made.number = channel.id.value;
   made.from = ranks_.at(channel.from);
   made.to = ranks_.at(channel.to);
-  made.link = LinkOf(from, to);
+  made.link = LinkOf(from, to, way);
   made.bytes = bytes;
   const auto credits = credits_.find(channel.id.value);
   made.credits = credits == credits_.end() ? 1 : credits->second;
@@ -96,7 +112,7 @@ absl::StatusOr<int32_t> ModelTables::ChannelOf(const Channel& channel, int64_t b
 }
 
 std::string ModelTables::Signature(const Graph& graph, const Node& node,
-                                   const std::vector<int>& workers) const {
+                                   const std::vector<int>& workers, MessageWay way) const {
   // Hosts are alike where the profile knows no single links.
   const bool alike = costs_.profile().links.empty();
   std::map<int, int> seen;
@@ -114,12 +130,13 @@ std::string ModelTables::Signature(const Graph& graph, const Node& node,
                       absl::StrJoin(node.attributes.Ints("member_begins"), ","), "|",
                       absl::StrJoin(node.attributes.Ints("sizes"), ","), "|",
                       absl::StrJoin(node.attributes.Ints("split_sizes"), ","), "|",
-                      root - group.begin(), "|", WholeText(graph, node), "|", places);
+                      root - group.begin(), "|", WholeText(graph, node), "|", places, "|",
+                      static_cast<int>(way));
 }
 
 double ModelTables::SecondsOf(const Graph& graph, const Node& node,
                               const std::vector<NodeCollective>& members,
-                              const std::vector<int>& workers) const {
+                              const std::vector<int>& workers, MessageWay way) const {
   const int64_t element_bytes = DTypeBytes(members.front().dtype, 1);
   const double bytes = static_cast<double>(element_bytes);
   if (workers.size() > kMaxSimulated) {
@@ -131,20 +148,20 @@ double ModelTables::SecondsOf(const Graph& graph, const Node& node,
       for (const int worker : workers) task.hosts.push_back(costs_.host(worker));
       task.elements = members.front().schedule.buffer_elements.front();
       task.element_bytes = element_bytes;
-      return costs_.AllReduceSeconds(task, workers);
+      return costs_.AllReduceSeconds(task, workers, way);
     }
     if (kind == CommunicationKind::kAllGather) {
       return costs_.RingSeconds(
-          bytes * static_cast<double>(ElementsOf(graph, node.outputs.front())), workers);
+          bytes * static_cast<double>(ElementsOf(graph, node.outputs.front())), workers, way);
     }
     if (kind == CommunicationKind::kReduceScatter) {
       return costs_.RingSeconds(bytes * static_cast<double>(ElementsOf(graph, node.inputs.front())),
-                                workers);
+                                workers, way);
     }
   }
   std::vector<CollectiveSchedule> schedules;
   for (const NodeCollective& member : members) schedules.push_back(member.schedule);
-  return costs_.CollectiveSeconds(schedules, element_bytes, workers);
+  return costs_.CollectiveSeconds(schedules, element_bytes, workers, way);
 }
 
 absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node& node,
@@ -154,7 +171,8 @@ absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node
   for (const int64_t member : group) {
     workers.push_back(WorkerOf(RankId(static_cast<int32_t>(member))));
   }
-  const std::string signature = Signature(graph, node, workers);
+  const MessageWay way = WayOf(node, workers);
+  const std::string signature = Signature(graph, node, workers, way);
   const std::string key = absl::StrCat(beside ? "beside|" : "", absl::StrJoin(group, ","), "|",
                                        node.name, "|", signature);
   const auto [entry, is_new] =
@@ -175,15 +193,15 @@ absl::StatusOr<int32_t> ModelTables::CollectiveOf(const Graph& graph, const Node
       if (step.kind != CollectiveStep::Kind::kSend) continue;
       const int peer = workers[static_cast<size_t>(step.peer)];
       if (beside) {
-        made.contention = std::max(made.contention, costs_.Link(workers[m], peer).contention);
+        made.contention = std::max(made.contention, costs_.Link(workers[m], peer, way).contention);
       }
-      link_bytes[LinkOf(workers[m], peer)] += DTypeBytes(member.dtype, step.source.count);
+      link_bytes[LinkOf(workers[m], peer, way)] += DTypeBytes(member.dtype, step.source.count);
     }
     members.push_back(std::move(member));
   }
   made.link_bytes.assign(link_bytes.begin(), link_bytes.end());
   const auto [seconds, is_unknown] = seconds_.try_emplace(signature, 0);
-  if (is_unknown) seconds->second = SecondsOf(graph, node, members, workers);
+  if (is_unknown) seconds->second = SecondsOf(graph, node, members, workers, way);
   made.seconds = seconds->second;
   model_.collectives.push_back(std::move(made));
   return entry->second;

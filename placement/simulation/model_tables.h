@@ -15,6 +15,7 @@
 #include "graph/partition.h"
 #include "graph/schedule/node_collective.h"
 #include "placement/cost/cost_model.h"
+#include "placement/simulation/host_paths.h"
 #include "placement/simulation/step_model.h"
 
 namespace weft {
@@ -23,7 +24,7 @@ namespace weft {
 class ModelTables {
  public:
   ModelTables(const std::vector<Partition>& partitions, std::span<const int> workers,
-              const CostModel& costs, StepModel& model);
+              const CostModel& costs, const HostPaths& host, StepModel& model);
 
   StepModel& model() { return model_; }
   const CostModel& costs() const { return costs_; }
@@ -37,19 +38,22 @@ class ModelTables {
   absl::StatusOr<int32_t> CollectiveOf(const Graph& graph, const Node& node, bool beside);
 
  private:
-  int32_t LinkOf(int from_worker, int to_worker);
+  int32_t LinkOf(int from_worker, int to_worker, MessageWay way);
+  MessageWay WayOf(const Channel& channel) const;
+  MessageWay WayOf(const Node& collective, const std::vector<int>& workers) const;
   // What decides how long a collective takes, and nothing else.
-  std::string Signature(const Graph& graph, const Node& node,
-                        const std::vector<int>& workers) const;
+  std::string Signature(const Graph& graph, const Node& node, const std::vector<int>& workers,
+                        MessageWay way) const;
   double SecondsOf(const Graph& graph, const Node& node, const std::vector<NodeCollective>& members,
-                   const std::vector<int>& workers) const;
+                   const std::vector<int>& workers, MessageWay way) const;
 
   const std::span<const int> workers_;
   const CostModel& costs_;
+  const HostPaths& host_;
   StepModel& model_;
   std::map<RankId, int32_t> ranks_;  // of the model
   std::map<int32_t, int> credits_;   // by channel id
-  std::map<std::tuple<bool, int, int>, int32_t> links_;
+  std::map<std::tuple<MessageWay, bool, int, int>, int32_t> links_;
   std::map<std::pair<int32_t, int64_t>, int32_t> channels_;
   std::map<std::string, int32_t> collectives_;
   std::map<std::string, double> seconds_;  // by signature

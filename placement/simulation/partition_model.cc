@@ -46,7 +46,7 @@ absl::StatusOr<StepModel> ModelOfPartitions(const std::vector<Partition>& partit
                                             const PartitionModelOptions& options) {
   WEFT_RETURN_IF_ERROR(CheckWorkers(partitions, workers, costs));
   StepModel model;
-  ModelTables tables(partitions, workers, costs, model);
+  ModelTables tables(partitions, workers, costs, options.host, model);
   std::map<std::vector<int32_t>, int32_t> routines;
   for (const Partition& partition : partitions) {
     RankModel rank(partition, tables, options.per_node);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "graph/partition.h"
 #include "placement/cost/cost_model.h"
+#include "placement/simulation/host_paths.h"
 #include "placement/simulation/step_model.h"
 
 namespace weft {
@@ -17,6 +18,7 @@ struct PartitionModelOptions {
   // An instruction per node, with its name. Else successive ones are one, without a name: ranks
   // share more, and the simulation is shorter.
   bool per_node = false;
+  HostPaths host = {};
 };
 
 // What the executor would do, in its order (graph/schedule/: action_nodes.h, end_order.h), with the

@@ -96,6 +96,37 @@ TEST(PartitionModelTest, ARingAllReduceTakesTheTimeOfItsFormula) {
   }
 }
 
+// Devices that copy to their hosts in 10 us and 1 ns a byte.
+ClusterProfile DevicesOf(int workers) {
+  ClusterProfile profile = ProfileOf(workers, 1e12);
+  profile.devices[0].host_bytes_per_second = 1e9;
+  profile.devices[0].host_copy_seconds = 1e-5;
+  return profile;
+}
+
+// Of two groups the one that is named goes through hosts.
+TEST(PartitionModelTest, ACollectiveThroughHostsTakesTheirTime) {
+  constexpr int64_t kElements = 1600;
+  const CostModel costs = CostsOf(DevicesOf(2));
+  const std::vector<Partition> partitions = RingPartitions(2, kElements);
+  std::vector<CollectiveSchedule> schedules;
+  for (int member = 0; member < 2; ++member) {
+    schedules.push_back(RingAllReduce(2, member, kElements));
+  }
+  for (const MessageWay way : {MessageWay::kDirect, MessageWay::kHost}) {
+    PartitionModelOptions options;
+    options.host.groups = {{RankId(1), RankId(2)}};
+    if (way == MessageWay::kHost) options.host.groups.insert({RankId(0), RankId(1)});
+    const auto model = ModelOfPartitions(partitions, Workers(2), costs, options);
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_THAT(model->collectives, SizeIs(1));
+    EXPECT_DOUBLE_EQ(model->collectives[0].seconds,
+                     costs.CollectiveSeconds(schedules, 4, Workers(2), way));
+    ASSERT_FALSE(model->links.empty());
+    EXPECT_EQ(model->links[0].bytes_per_second, costs.Link(0, 1, way).bytes_per_second);
+  }
+}
+
 class StepOfRegression : public ::testing::Test {
  protected:
   StepOfRegression() : graph_(testing::RegressionGraph()) {}
@@ -144,6 +175,33 @@ TEST_F(StepOfRegression, ChannelsHaveTheTransportsCreditsAndTheirBytes) {
   // [4,3] float64 each way.
   EXPECT_THAT(per_micro_batch,
               ElementsAre("0 to 1: 96 bytes, 1024 credits", "1 to 0: 96 bytes, 1024 credits"));
+}
+
+// One channel of a pipeline's through hosts, all others between the devices.
+TEST_F(StepOfRegression, AChannelThroughHostsTakesTheirTime) {
+  Cut(1, 1, 2, 4);
+  const CostModel costs = CostsOf(DevicesOf(2));
+  const int64_t through_host = partitions_[0].channels.front().id.value;
+  const StepModel model = Model(costs, {.per_node = false, .host = {{}, {through_host}}});
+  int others = 0;
+  for (const StepChannel& channel : model.channels) {
+    const bool is_direct = channel.number != through_host;
+    others += is_direct ? 1 : 0;
+    const LinkCost cost =
+        costs.Link(channel.from, channel.to, is_direct ? MessageWay::kDirect : MessageWay::kHost);
+    const StepLink& link = model.links[static_cast<size_t>(channel.link)];
+    EXPECT_EQ(link.latency_seconds, cost.latency_seconds);
+    EXPECT_EQ(link.bytes_per_second, cost.bytes_per_second);
+    EXPECT_EQ(channel.send_seconds, cost.send_seconds);
+  }
+  EXPECT_GT(others, 0);
+  EXPECT_NE(costs.Link(0, 1, MessageWay::kHost).bytes_per_second,
+            costs.Link(0, 1).bytes_per_second);
+  // The prediction is that of the same model.
+  Plan direct = plan_;
+  ASSERT_TRUE(PredictPlan(partitions_, costs, direct).ok());
+  ASSERT_TRUE(PredictPlan(partitions_, costs, plan_, nullptr, {{}, {through_host}}).ok());
+  EXPECT_NE(plan_.prediction.step_seconds, direct.prediction.step_seconds);
 }
 
 TEST_F(StepOfRegression, ASlowerWorkerTakesLonger) {

@@ -13,9 +13,11 @@
 namespace weft {
 
 absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
-                         Plan& plan, const RankMemoryFn& rank_memory) {
-  WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers,
-                                                                 costs.WithHostOps(plan.host_ops)));
+                         Plan& plan, const RankMemoryFn& rank_memory, const HostPaths& host) {
+  WEFT_ASSIGN_OR_RETURN(
+      const StepModel model,
+      ModelOfPartitions(partitions, plan.workers, costs.WithHostOps(plan.host_ops),
+                        {.per_node = false, .host = host}));
   SimulationOptions options;
   options.steps = kPredictedSteps;
   WEFT_ASSIGN_OR_RETURN(const Simulation simulation, SimulateStep(model, options));

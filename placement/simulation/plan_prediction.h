@@ -9,6 +9,7 @@
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
 #include "placement/partition/partition_memory.h"
+#include "placement/simulation/host_paths.h"
 
 namespace weft {
 
@@ -21,9 +22,10 @@ inline constexpr int kPredictedSteps = 3;
 // longest spends computing, and waiting for or handling messages and collectives under way; the
 // share of a step that ranks are idle, in the mean; payload bytes that each rank sends, exactly;
 // bytes that each rank needs besides its process (MemoryOfRank with `rank_memory`; null: an
-// estimate).
+// estimate). `host`: what goes through hosts besides what the cost model says.
 absl::Status PredictPlan(const std::vector<Partition>& partitions, const CostModel& costs,
-                         Plan& plan, const RankMemoryFn& rank_memory = nullptr);
+                         Plan& plan, const RankMemoryFn& rank_memory = nullptr,
+                         const HostPaths& host = {});
 
 }  // namespace weft
 

@@ -26,6 +26,7 @@
 #include "tools/jobs/cluster_devices.h"
 #include "tools/jobs/phase_dump.h"
 #include "tools/jobs/planned_step.h"
+#include "tools/reports/card_ways.h"
 #include "tools/reports/model_plan.h"
 #include "tools/reports/plan_estimates.h"
 #include "tools/reports/plan_explanation.h"
@@ -33,6 +34,7 @@
 #include "tools/reports/plan_report.h"
 #include "tools/reports/training_report.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/card_paths.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/cpu_fallback.h"
 #include "training/job/fused_nodes.h"
@@ -175,7 +177,10 @@ class PlanCommand final : public Command {
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
     const RanksOfPlan ranks = Compiled(*std::move(partitions), spec, *plan);
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan->model_digest));
-    WEFT_RETURN_IF_ERROR(PredictPlan(ranks.partitions, costs, *plan, MemoryIn(ranks.planned)));
+    WEFT_ASSIGN_OR_RETURN(const PlannedCards cards,
+                          PlanCards(spec.cluster, *plan, ranks.partitions));
+    WEFT_RETURN_IF_ERROR(
+        PredictPlan(ranks.partitions, costs, *plan, MemoryIn(ranks.planned), HostPathsOf(cards)));
     RanksOfPlan kept;  // what it would be without recomputation
     if (!plan->recompute.empty()) {
       Plan without = *plan;
@@ -189,7 +194,7 @@ class PlanCommand final : public Command {
     WEFT_RETURN_IF_ERROR(
         WithExitCode(Draw(graph, *plan, spec, ranks.partitions, console), ExitCode::kDisk));
     WEFT_RETURN_IF_ERROR(DumpPrograms(input, model, spec, graph, *plan, dump));
-    return Report(*plan, spec, costs, found, ranks, kept, console);
+    return Report(*plan, spec, costs, found, ranks, kept, cards, console);
   }
 
   static RanksOfPlan Compiled(std::vector<Partition> partitions, const JobSpec& spec,
@@ -202,12 +207,11 @@ class PlanCommand final : public Command {
   absl::StatusOr<ExitCode> Report(const Plan& plan, const JobSpec& spec, const CostModel& costs,
                                   const std::optional<SearchResult>& found,
                                   const RanksOfPlan& ranks, const RanksOfPlan& kept,
-                                  Console& console) const {
+                                  const PlannedCards& cards, Console& console) const {
     const bool recomputes = !kept.partitions.empty();
-    WEFT_ASSIGN_OR_RETURN(
-        const std::vector<DeviceNeed> needs,
-        DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned, ranks.partitions));
-    const std::vector<Estimate> estimates = PlanEstimates(plan, costs.profile(), needs);
+    const std::vector<DeviceNeed> needs =
+        DeviceNeeds(plan, spec.cluster, costs.profile(), ranks.planned, cards);
+    const std::vector<Estimate> estimates = PlanEstimates(plan, costs.profile(), needs, cards);
     WEFT_ASSIGN_OR_RETURN(const JobFusion fusion, FusionOf(ranks.partitions, spec.cluster, plan,
                                                            FindFusionRules(DeviceKind::kCuda)));
     if (format_ == "json") {
@@ -215,6 +219,7 @@ class PlanCommand final : public Command {
                             PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
       AddPredictionError(plan.prediction.calibrated, json);
       if (!needs.empty()) json["devices"] = DeviceNeedsJson(needs);
+      if (!needs.empty()) json["between_gpus"] = CardWaysJson(cards);
       json["estimates"] = EstimatesJson(estimates);
       if (!fusion.text.empty()) json["fusion"] = FusionJson(fusion);
       if (recomputes) {
@@ -231,7 +236,7 @@ class PlanCommand final : public Command {
       WEFT_ASSIGN_OR_RETURN(const std::string text,
                             PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
       *console.out << Printable(text) << Printable(DeviceNeedsText(needs))
-                   << Printable(EstimatesText(estimates));
+                   << Printable(CardWaysText(cards)) << Printable(EstimatesText(estimates));
       WEFT_ASSIGN_OR_RETURN(const HostWork work,
                             HostWorkOf(ranks.partitions, plan, costs.WithHostOps(plan.host_ops)));
       if (const std::string line = HostWorkText(work, plan); !line.empty()) {
@@ -320,7 +325,7 @@ class PlanCommand final : public Command {
   // Of a plan that is too large to show rank by rank.
   ExitCode Explain(const SearchResult& found, const JobSpec& spec, const ClusterProfile& profile,
                    Console& console) const {
-    const std::vector<Estimate> estimates = PlanEstimates(found.plan, profile, {});
+    const std::vector<Estimate> estimates = PlanEstimates(found.plan, profile, {}, {});
     const bool calibrated = found.plan.prediction.calibrated;
     if (format_ == "json") {
       nlohmann::ordered_json json = nlohmann::ordered_json::object();
@@ -340,10 +345,11 @@ class PlanCommand final : public Command {
                     const std::vector<Partition>& partitions, Console& console) const {
     if (picture_path_.empty()) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, plan.model_digest));
+    WEFT_ASSIGN_OR_RETURN(const HostPaths host, PlannedHostPaths(spec.cluster, plan, partitions));
     WEFT_ASSIGN_OR_RETURN(const std::string picture,
                           absl::EndsWith(picture_path_, ".dot")
                               ? PlanDot(graph, plan)
-                              : PlanHtml(graph, plan, partitions, costs));
+                              : PlanHtml(graph, plan, partitions, costs, host));
     WEFT_RETURN_IF_ERROR(RealFileSystem().WriteFileAtomically(picture_path_, picture));
     *console.err << "picture written to " << Printable(picture_path_) << "\n";
     return absl::OkStatus();

@@ -53,7 +53,7 @@ class SimulateCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(const PlannedStep step, PlanStep(flags_));
     const std::string note = NoteOnClusterDevices(step.spec.cluster);
     if (!note.empty()) *console.err << Printable(note) << "\n";
-    const PartitionModelOptions detail{.per_node = !timeline_path_.empty()};
+    const PartitionModelOptions detail{.per_node = !timeline_path_.empty(), .host = step.host};
     WEFT_ASSIGN_OR_RETURN(
         const StepModel model,
         ModelOfPartitions(step.partitions, step.plan.workers, step.costs, detail));

@@ -12,6 +12,7 @@
 #include "tools/console/exit_code.h"
 #include "tools/jobs/training_trial.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/card_paths.h"
 #include "training/job/cpu_fallback.h"
 #include "training/job/job_search.h"
 
@@ -124,9 +125,10 @@ absl::StatusOr<PlannedStep> PlanStep(const TrainFlags& flags) {
   auto partitions = PartitionStep(graph, *plan, {/*training=*/true, batch}, CpuNodeEvaluator());
   if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
   // Nobody asks for the memory of a simulated step, and its cluster may be large: no compiles.
-  WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, *costs, *plan));
-  return PlannedStep{std::move(spec), std::move(graph), *std::move(plan), *std::move(partitions),
-                     *std::move(costs)};
+  WEFT_ASSIGN_OR_RETURN(HostPaths host, PlannedHostPaths(spec.cluster, *plan, *partitions));
+  WEFT_RETURN_IF_ERROR(PredictPlan(*partitions, *costs, *plan, /*rank_memory=*/nullptr, host));
+  return PlannedStep{std::move(spec),        std::move(graph),  *std::move(plan),
+                     *std::move(partitions), *std::move(costs), std::move(host)};
 }
 
 }  // namespace weft

@@ -13,6 +13,7 @@
 #include "graph/plan.h"
 #include "onnx_import/importer.h"
 #include "placement/cost/cost_model.h"
+#include "placement/simulation/host_paths.h"
 #include "tools/flags/train_flags.h"
 #include "tools/jobs/phase_dump.h"
 #include "training/data/data_set.h"
@@ -29,6 +30,7 @@ struct PlannedStep {
   Plan plan;    // complete, with its prediction
   std::vector<Partition> partitions;
   CostModel costs;
+  HostPaths host;  // what goes between GPUs through their hosts
 };
 
 // What is asked of a step, and the samples that it is made of; null without --data. The order of

@@ -4,44 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "distributed/nccl/card_groups.h"
-#include "distributed/nccl/card_pairs.h"
 #include "distributed/nccl/nccl_memory.h"
 #include "placement/cost/published_specs.h"
 #include "platform/byte_quantity.h"
-#include "platform/status_macros.h"
 
 namespace weft {
 
-namespace {
-
-// As workers would say it, all with one version of NCCL.
-std::vector<RankCard> CardsOf(const Plan& plan, const ClusterSpec& cluster, size_t ranks) {
-  std::vector<RankCard> cards(ranks);
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    const WorkerSpec& worker = cluster.workers[static_cast<size_t>(plan.workers[rank])];
-    if (worker.device != DeviceKind::kCuda) continue;
-    cards[rank] = {absl::StrCat(worker.host, "/", worker.device_index), 1, ""};
-  }
-  return cards;
-}
-
-absl::StatusOr<std::vector<int64_t>> NcclBytesOf(const Plan& plan, const ClusterSpec& cluster,
-                                                 const std::vector<Partition>& partitions) {
-  const std::vector<RankCard> cards = CardsOf(plan, cluster, partitions.size());
-  const CardGroupChoice groups = ChooseCardGroups(cards, partitions, plan.strict);
-  WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards, partitions));
-  return NcclBytes(partitions.size(), groups.groups, PairsOf(sends));
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
-                                                    const ClusterProfile& profile,
-                                                    const PlannedRanks& planned,
-                                                    const std::vector<Partition>& partitions) {
+std::vector<DeviceNeed> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
+                                    const ClusterProfile& profile, const PlannedRanks& planned,
+                                    const PlannedCards& cards) {
   std::vector<DeviceNeed> needs;
-  WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> nccl, NcclBytesOf(plan, cluster, partitions));
+  const std::vector<int64_t> nccl = NcclBytes(cards, plan.prediction.memory_bytes.size());
   for (size_t rank = 0; rank < plan.prediction.memory_bytes.size(); ++rank) {
     const int index = plan.workers[rank];
     const WorkerSpec& worker = cluster.workers[static_cast<size_t>(index)];
@@ -52,7 +25,7 @@ absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const Clus
     need.model = worker.model;
     need.program = plan.prediction.memory_bytes[rank];
     need.context = kContextBytes;
-    if (rank < nccl.size()) need.nccl = nccl[rank];
+    need.nccl = nccl[rank];
     need.limit = worker.memory_bytes > 0 ? worker.memory_bytes : profile.device(index).memory_bytes;
     need.is_compiled = rank < planned.size() && planned[rank].has_value();
     needs.push_back(std::move(need));
@@ -61,8 +34,14 @@ absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const Clus
 }
 
 std::vector<Estimate> PlanEstimates(const Plan& plan, const ClusterProfile& profile,
-                                    const std::vector<DeviceNeed>& needs) {
+                                    const std::vector<DeviceNeed>& needs,
+                                    const PlannedCards& cards) {
   std::vector<Estimate> estimates = EstimatesOf(profile, plan.workers);
+  if (!cards.groups.host.empty() || !cards.sends.host.empty()) {
+    for (Estimate& one : HostPathEstimates(profile, plan.workers)) {
+      estimates.push_back(std::move(one));
+    }
+  }
   if (needs.empty()) return estimates;
   estimates.push_back(
       {absl::StrCat("the CUDA context takes ", ByteQuantity(kContextBytes), " of a card's memory"),

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "distributed/nccl/planned_cards.h"
 #include "graph/cluster_spec.h"
-#include "graph/partition.h"
 #include "graph/plan.h"
 #include "nlohmann/json.hpp"
 #include "placement/cost/cluster_profile.h"
@@ -30,17 +29,17 @@ struct DeviceNeed {
   int64_t total() const { return program + context + nccl; }
 };
 
-// Of the ranks whose worker has a GPU. `plan` has its prediction; `planned` may be empty, and so
-// may `partitions`, by rank: else NCCL joins what it would join if all workers had one version of
-// it. Errors are those of ChooseCardPairs.
-absl::StatusOr<std::vector<DeviceNeed>> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
-                                                    const ClusterProfile& profile,
-                                                    const PlannedRanks& planned,
-                                                    const std::vector<Partition>& partitions);
+// Of the ranks whose worker has a GPU. `plan` has its prediction; `planned` may be empty; `cards`
+// are those of the plan (PlanCards).
+std::vector<DeviceNeed> DeviceNeeds(const Plan& plan, const ClusterSpec& cluster,
+                                    const ClusterProfile& profile, const PlannedRanks& planned,
+                                    const PlannedCards& cards);
 
-// EstimatesOf the plan's workers, and what is estimated of the memory of `needs`.
+// EstimatesOf the plan's workers, what is estimated of the memory of `needs`, and where `cards`
+// leave something to hosts, what its price rests on.
 std::vector<Estimate> PlanEstimates(const Plan& plan, const ClusterProfile& profile,
-                                    const std::vector<DeviceNeed>& needs);
+                                    const std::vector<DeviceNeed>& needs,
+                                    const PlannedCards& cards);
 
 // Both for people: lines with their ends; "" where there is nothing to say.
 std::string DeviceNeedsText(const std::vector<DeviceNeed>& needs);

@@ -334,9 +334,11 @@ absl::StatusOr<std::string> PlanDot(const Graph& graph, const Plan& plan) {
 
 absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                                      const std::vector<Partition>& partitions,
-                                     const CostModel& costs) {
+                                     const CostModel& costs, const HostPaths& host) {
   WEFT_ASSIGN_OR_RETURN(const ForwardPicture picture, MakePicture(graph, plan));
-  WEFT_ASSIGN_OR_RETURN(const StepModel model, ModelOfPartitions(partitions, plan.workers, costs));
+  WEFT_ASSIGN_OR_RETURN(
+      const StepModel model,
+      ModelOfPartitions(partitions, plan.workers, costs, {.per_node = false, .host = host}));
   WEFT_ASSIGN_OR_RETURN(const Timeline timeline, SimulateTimeline(model));
   const std::string title = absl::StrCat("plan ", ParallelText(ChoiceOf(plan, 0)));
   std::string html = absl::StrCat(

@@ -10,6 +10,7 @@
 #include "graph/partition.h"
 #include "graph/plan.h"
 #include "placement/cost/cost_model.h"
+#include "placement/simulation/host_paths.h"
 
 namespace weft {
 
@@ -19,9 +20,10 @@ absl::StatusOr<std::string> PlanDot(const Graph& graph, const Plan& plan);
 // One page with inline SVG and no scripts or links, of a plan with its prediction: which worker has
 // what, the forward pass by stage, the grid of actions, and the timeline of the simulated step, a
 // row per rank with its collectives below; what of an action is waiting for others is told apart.
+// `host`: as of PredictPlan.
 absl::StatusOr<std::string> PlanHtml(const Graph& graph, const Plan& plan,
                                      const std::vector<Partition>& partitions,
-                                     const CostModel& costs);
+                                     const CostModel& costs, const HostPaths& host = {});
 
 }  // namespace weft
 

@@ -138,6 +138,8 @@ class Calibration {
         WEFT_ASSIGN_OR_RETURN(LinkProfile link,
                               ProbeLink(session_, from_workers[0], receiver,
                                         profile_.device(receiver), options_.link_seconds));
+        link.through_host =
+            !session_.uses_nccl() && (HasOwnMemory(from_workers[0]) || HasOwnMemory(receiver));
         WEFT_ASSIGN_OR_RETURN(
             link.contention,
             ProbeContention(session_, from_workers[0], receiver, profile_.device(from_workers[0]),
@@ -148,6 +150,8 @@ class Calibration {
     }
     return absl::OkStatus();
   }
+
+  bool HasOwnMemory(int worker) const { return profile_.device(worker).host_bytes_per_second > 0; }
 
   absl::Status MeasureJobs() {
     const double given = options_.job_seconds * static_cast<double>(options_.jobs.size());

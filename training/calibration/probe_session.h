@@ -60,6 +60,8 @@ class ProbeSession {
   absl::StatusOr<std::vector<DeviceCopies>> MeasureCopies() {
     return coordinator_.AskAll(DeviceCopiesRequest());
   }
+  // Whether NCCL runs collectives of the programs of this job.
+  bool uses_nccl() const { return coordinator_.card_use().ranks > 0; }
   int size() const { return coordinator_.size(); }
   // What the workers say of themselves, by rank; empty before the first job.
   const std::vector<WorkerInfo>& workers() const { return workers_; }

@@ -30,6 +30,7 @@
 #include "training/data/batch_reader.h"
 #include "training/graph/optimizer.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/card_paths.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/cpu_fallback.h"
 #include "training/job/fused_nodes.h"
@@ -525,7 +526,9 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
   const std::vector<Partition>& partitions = job.programs.front().partitions;
   job.planned = PlanRanks(partitions, spec.cluster, job.plan);
-  WEFT_RETURN_IF_ERROR(PredictPlan(partitions, costs, job.plan, MemoryIn(job.planned)));
+  WEFT_ASSIGN_OR_RETURN(const HostPaths host,
+                        PlannedHostPaths(spec.cluster, job.plan, partitions));
+  WEFT_RETURN_IF_ERROR(PredictPlan(partitions, costs, job.plan, MemoryIn(job.planned), host));
   job.step_factor = costs.StepFactor(job.plan);
   WEFT_ASSIGN_OR_RETURN(const HostWork host_work,
                         HostWorkOf(partitions, job.plan, costs.WithHostOps(job.plan.host_ops)));

@@ -25,6 +25,7 @@
 #include "training/data/batch_reader.h"
 #include "training/data/data_set.h"
 #include "training/job/batch_cuts.h"
+#include "training/job/card_paths.h"
 #include "training/job/compiled_memory.h"
 #include "training/job/rank_device.h"
 
@@ -135,16 +136,18 @@ class Surroundings {
   const bool checkpoints_;
 };
 
-// Of one rank, all but the process. ResourceExhausted where that is more than `max_bytes`, if so
-// much is known before the arena is laid out.
+// Of one rank, all but the process; `nccl_bytes` are its card's. ResourceExhausted where that is
+// more than `max_bytes`, if so much is known before the arena is laid out.
 absl::StatusOr<int64_t> MemoryOfOneRank(const Partition& partition, Device& device,
-                                        const Surroundings& surroundings, int64_t max_bytes) {
-  const int64_t fixed = device.info().host_accessible ? surroundings.FixedBytes(partition) : 0;
+                                        const Surroundings& surroundings, int64_t nccl_bytes,
+                                        int64_t max_bytes) {
+  const int64_t fixed =
+      device.info().host_accessible ? surroundings.FixedBytes(partition) : nccl_bytes;
   const int64_t room = std::max<int64_t>(0, max_bytes - fixed);
   WEFT_ASSIGN_OR_RETURN(const PlannedProgram program, PlanProgram(partition, device, room));
   // The limit of a GPU is that of its own memory, where data and messages are not.
   if (!device.info().host_accessible) {
-    return ProgramBytes(program.memory);
+    return ProgramBytes(program.memory) + fixed;
   }
   return ProgramBytes(program.memory) + fixed +
          Surroundings::TransportBytes(program.unexpected_bytes, partition.rank,
@@ -152,11 +155,15 @@ absl::StatusOr<int64_t> MemoryOfOneRank(const Partition& partition, Device& devi
 }
 
 // What a search asks of the ranks of its fastest plan: what CheckPlanFits will count, but for the
-// data set. Borrows `spec`.
+// data set; and of NCCL no less. Borrows `spec`.
 RankMemoryFn MemoryForSearch(const JobSpec& spec) {
-  return [&spec](const Partition& partition, int worker) -> absl::StatusOr<int64_t> {
+  const bool all_gpus =
+      std::all_of(spec.cluster.workers.begin(), spec.cluster.workers.end(),
+                  [](const WorkerSpec& worker) { return worker.device == DeviceKind::kCuda; });
+  return [&spec, all_gpus](const Partition& partition, int worker) -> absl::StatusOr<int64_t> {
     WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfWorker(spec.cluster, worker));
-    return MemoryOfOneRank(partition, *device, Surroundings(spec),
+    const int64_t nccl_bytes = all_gpus ? NcclBytesOfRank(partition, spec.plan.strict) : 0;
+    return MemoryOfOneRank(partition, *device, Surroundings(spec), nccl_bytes,
                            std::numeric_limits<int64_t>::max());
   };
 }
@@ -170,14 +177,18 @@ absl::StatusOr<std::vector<int64_t>> MemoryByRank(const Graph& graph, const Plan
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<Partition> partitions,
       PartitionStep(graph, plan, {/*training=*/true, options.global_batch}, CpuNodeEvaluator()));
+  WEFT_ASSIGN_OR_RETURN(const PlannedCards cards, PlanCards(cluster, plan, partitions));
+  const std::vector<int64_t> nccl = NcclBytes(cards, partitions.size());
   std::vector<int64_t> bytes;
   for (const Partition& partition : partitions) {
     const int64_t limit = options.memory_limits[plan.workers[partition.rank.value]];
     const int64_t max_bytes =
         limit == 0 ? std::numeric_limits<int64_t>::max() : limit - options.process_bytes;
     WEFT_ASSIGN_OR_RETURN(Device* const device, DeviceOfRank(cluster, plan, partition.rank));
-    WEFT_ASSIGN_OR_RETURN(bytes.emplace_back(),
-                          MemoryOfOneRank(partition, *device, surroundings, max_bytes));
+    WEFT_ASSIGN_OR_RETURN(
+        bytes.emplace_back(),
+        MemoryOfOneRank(partition, *device, surroundings,
+                        nccl[static_cast<size_t>(partition.rank.value)], max_bytes));
   }
   return bytes;
 }
@@ -221,10 +232,14 @@ std::string AlternativesOf(const PreparedJob& job, const JobSpec& spec, const Co
 absl::StatusOr<CostModel> CostsOf(const JobSpec& spec, uint64_t model_digest) {
   CostCorrections corrections = CorrectionsOf(spec.history, spec.cluster.Digest(), model_digest);
   if (spec.costs != nullptr) {
-    return spec.costs->With(std::move(corrections)).WithHostOps(spec.plan.host_ops);
+    return spec.costs->With(std::move(corrections))
+        .WithHostOps(spec.plan.host_ops)
+        .WithWays(WaysOfWorkers(spec.cluster, spec.plan));
   }
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostModel::OfSpec(spec.cluster));
-  return costs.With(std::move(corrections)).WithHostOps(spec.plan.host_ops);
+  return costs.With(std::move(corrections))
+      .WithHostOps(spec.plan.host_ops)
+      .WithWays(WaysOfWorkers(spec.cluster, spec.plan));
 }
 
 absl::StatusOr<SearchResult> SearchJobPlan(const Graph& graph, const JobSpec& spec,
@@ -267,7 +282,11 @@ std::string NoteOnFewerWorkers(const Graph& graph, const JobSpec& spec, const Co
 absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const CostModel& costs) {
   const std::vector<int64_t> limits = MemoryLimitsByWorker(spec, costs);
   const Surroundings surroundings(job, spec);
+  std::vector<PlannedCards> cards;  // of the programs so far
   for (const JobProgram& program : job.programs) {
+    WEFT_ASSIGN_OR_RETURN(cards.emplace_back(),
+                          PlanCards(spec.cluster, job.plan, program.partitions));
+    const std::vector<int64_t> nccl = NcclBytesOfPrograms(cards, program.partitions.size());
     const bool is_planned = &program == &job.programs.front() && !job.planned.empty();
     const PlannedRanks ranks =
         is_planned ? job.planned : PlanRanks(program.partitions, spec.cluster, job.plan);
@@ -280,12 +299,14 @@ absl::Status CheckPlanFits(const PreparedJob& job, const JobSpec& spec, const Co
       if (!planned.has_value()) continue;
       const ProgramMemory& memory = planned->memory;
       if (spec.cluster.workers[worker].device == DeviceKind::kCuda) {
-        const int64_t need = ProgramBytes(memory);
+        const int64_t nccl_bytes = nccl[static_cast<size_t>(partition.rank.value)];
+        const int64_t need = ProgramBytes(memory) + nccl_bytes;
         if (need <= limit) continue;
         return absl::ResourceExhaustedError(absl::StrCat(
             spec.cluster.workers[worker].name, " may have ", ByteQuantity(limit),
             " of its GPU's memory and needs ", ByteQuantity(need), ": variables ",
             ByteQuantity(memory.variable_bytes), ", arena ", ByteQuantity(memory.arena_bytes),
+            nccl_bytes > 0 ? absl::StrCat(", NCCL ", ByteQuantity(nccl_bytes)) : "",
             "; the job was refused before anything was started", AlternativesOf(job, spec, costs)));
       }
       const int64_t besides = surroundings.FixedBytes(partition) +

@@ -249,6 +249,41 @@ TEST(JobSearchTest, AProgramThatDoesNotFitItsGpuIsRefused) {
   }
 }
 
+// Two replicas on two GPUs, with the buffers of their communicator.
+TEST(JobSearchTest, AGpuWithoutRoomForNcclIsRefused) {
+  testing::FakeFileSystem files;
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(2, 1);
+  for (int i = 0; i < 2; ++i) {
+    WorkerSpec& worker = spec.cluster.workers[static_cast<size_t>(i)];
+    worker.device = DeviceKind::kCuda;
+    worker.device_index = i;
+    worker.address = "unix:/nowhere";
+    worker.memory_bytes = int64_t{2} << 30;
+  }
+  spec.plan.mesh.data = 2;
+  spec.plan.micro_batches = 2;
+  auto job = PrepareTraining(FourLayersModel(), MeanSquares(), spec, DataOfLayers(files));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const CostModel costs = CostModel::OfSpec(spec.cluster).value();
+  constexpr int64_t kNcclBytes = int64_t{192} << 20;  // of a group of two: nccl_memory.h
+  PlannedProgram planned;
+  planned.memory.on_device = true;
+  planned.memory.arena_bytes = (int64_t{2} << 30) - kContextBytes - kNcclBytes;
+  job->planned = {planned, planned};
+  const absl::Status fits = CheckPlanFits(*job, spec, costs);
+  EXPECT_TRUE(fits.ok()) << fits;
+  ++job->planned.back()->memory.arena_bytes;
+  const absl::Status refused = CheckPlanFits(*job, spec, costs);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(spec.cluster.workers[1].name), HasSubstr(", NCCL 192 MiB; the job")));
+  // Of a strict job nothing is joined.
+  job->plan.strict = true;
+  const absl::Status strict = CheckPlanFits(*job, spec, costs);
+  EXPECT_TRUE(strict.ok()) << strict;
+}
+
 TEST(JobSearchTest, RanksThatWereNotCompiledHaveNoFigure) {
   Partition partition;
   partition.rank = RankId(1);
